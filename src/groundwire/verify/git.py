@@ -1,0 +1,194 @@
+"""Does a commit exist in a repository (S0-66, S0-73, S0-77, C-16)?
+
+Git is asked once for a whole batch, through `git cat-file --batch-check`. The ids go to its standard input
+after a strict check, so none can be an option or a revision expression; and a repository that is itself
+hostile can neither run a program nor reach the network.
+"""
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from groundwire.verify.results import CitationCheck, CitationState, Clock, utc_now
+
+_SHA = re.compile(r"[0-9a-f]{7,40}")
+_MAX_MESSAGES = 4_194_304  # bytes of commit objects that one batch reads for their messages
+_INHERITED = ("PATH", "SYSTEMROOT", "LD_LIBRARY_PATH")
+_SETTINGS = {
+    "LC_ALL": "C",
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_ATTR_NOSYSTEM": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_NO_REPLACE_OBJECTS": "1",  # a replacement would make one id answer for another
+    # Older gits fetch missing objects of a partial clone all the same. This list, unlike `protocol.*.allow`,
+    # wins over the repository's own configuration.
+    "GIT_ALLOW_PROTOCOL": "none",
+}
+_OPTIONS = (
+    "core.fsmonitor=false",
+    f"core.hooksPath={os.devnull}",
+    "protocol.allow=never",
+    "core.disambiguate=none",  # an id that is short for a commit and for a blob is ambiguous
+    "core.pager=cat",
+    f"core.sshCommand={os.devnull}",
+    f"credential.helper={''}",
+)
+
+
+class _GitError(Exception):
+    """Git could not be asked; the message is the detail."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """One line of git's answer."""
+
+    sha: str
+    kind: str
+    size: int
+
+
+class GitRepository:
+    """One repository that commits are looked up in.
+
+    Args:
+        path: Its working tree, or itself if it is bare. A folder inside another repository's tree does not
+            count.
+        clock: Gives `checked_at`.
+        timeout: Seconds for one batch; past them git is killed.
+        git: The program.
+    """
+
+    def __init__(self, path: Path, *, clock: Clock = utc_now, timeout: float = 5.0, git: str = "git") -> None:
+        self._path = path
+        self._clock = clock
+        self._timeout = timeout
+        self._git = git
+
+    async def check(self, shas: Iterable[str], *, want_text: bool = False) -> dict[str, CitationCheck]:
+        """Look every id up with one git process.
+
+        Args:
+            shas: Full or shortened ids as cited.
+            want_text: Read the commits' messages as well, with a second process.
+
+        Returns:
+            An answer for each of `shas`; unknown where git is missing, fails, is too slow, or where there is
+            no repository.
+        """
+        cited = list(dict.fromkeys(shas))
+        asked = [s for s in cited if _SHA.fullmatch(s)]
+        messages: dict[str, str] = {}
+        try:
+            async with asyncio.timeout(self._timeout):
+                found = await self._find(asked)
+                if want_text:
+                    messages = await self._messages(found)
+        except TimeoutError:
+            return self._all_unknown(cited, f"timeout after {self._timeout:g} s")
+        except (_GitError, OSError, ValueError) as error:  # ValueError: an answer that cannot be read
+            return self._all_unknown(cited, str(error) if isinstance(error, _GitError) else "git failed")
+        return {s: self._answer(s, found.get(s), messages) for s in cited}
+
+    def _answer(self, sha: str, found: _Found | None, messages: dict[str, str]) -> CitationCheck:
+        now = self._clock()
+        # `kind` is also "missing" or "ambiguous"; another id comes back where a branch is called like an id.
+        if found is None or found.kind != "commit" or not found.sha.startswith(sha):
+            return CitationCheck(CitationState.NOT_FOUND, "Unknown commit", now)
+        return CitationCheck(CitationState.VERIFIED, "Commit exists", now, messages.get(found.sha))
+
+    def _all_unknown(self, shas: list[str], detail: str) -> dict[str, CitationCheck]:
+        now = self._clock()
+        return {s: CitationCheck(CitationState.UNKNOWN, detail, now) for s in shas}
+
+    async def _find(self, shas: list[str]) -> dict[str, _Found]:
+        if not shas:
+            return {}
+        shape = "--batch-check=%(objectname) %(objecttype) %(objectsize)"
+        lines = (await self._run(shape, shas)).decode("ascii", errors="replace").splitlines()
+        if len(lines) != len(shas):
+            raise _GitError("git failed")
+        return {sha: _parse(line) for sha, line in zip(shas, lines, strict=True)}
+
+    async def _messages(self, found: dict[str, _Found]) -> dict[str, str]:
+        sizes = {f.sha: f.size for f in found.values() if f.kind == "commit"}
+        shas: list[str] = []
+        room = _MAX_MESSAGES
+        for sha, size in sorted(
+            sizes.items(), key=lambda item: item[1]
+        ):  # one giant must not displace the rest
+            room -= size
+            if room >= 0:
+                shas.append(sha)
+        return _split(await self._run("--batch", shas)) if shas else {}
+
+    async def _run(self, shape: str, shas: list[str]) -> bytes:
+        root = await asyncio.to_thread(self._path.resolve)
+        options = [part for option in (*_OPTIONS, f"safe.directory={root}") for part in ("-c", option)]
+        try:
+            process = await asyncio.create_subprocess_exec(
+                self._git,
+                *("-C", str(root), "--no-pager", *options, "cat-file", shape),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
+                env=_environment(root),
+                start_new_session=True,  # so that its children can be killed with it
+            )
+        except FileNotFoundError:
+            raise _GitError("git not found") from None
+        try:
+            output, _ = await process.communicate("".join(f"{s}\n" for s in shas).encode("ascii"))
+        finally:
+            await _end(process)
+        if process.returncode != 0:
+            raise _GitError("not a readable git repository")
+        return output
+
+
+def _environment(root: Path) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    return kept | _SETTINGS | {"GIT_CEILING_DIRECTORIES": str(root.parent)}
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """Kill what still runs, children too, and reap it."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            if hasattr(os, "killpg"):
+                os.killpg(process.pid, signal.SIGKILL)
+            else:
+                process.kill()
+        await process.wait()
+
+
+def _parse(line: str) -> _Found:
+    name, kind, *size = line.split(" ")
+    return _Found(name, kind, int(size[0]) if size else 0)
+
+
+def _split(output: bytes) -> dict[str, str]:
+    """Take `--batch` output apart: a header line, the object, a line feed, for each object."""
+    messages: dict[str, str] = {}
+    at = 0
+    while at < len(output):
+        end = output.index(b"\n", at)
+        found = _parse(output[at:end].decode("ascii", errors="replace"))
+        body = output[end + 1 : end + 1 + found.size]
+        messages[found.sha] = body.partition(b"\n\n")[2].decode("utf-8", errors="replace")
+        at = end + 1 + found.size + 1
+    return messages
+
+
+def find_repository(start: Path) -> Path | None:
+    """Return the nearest folder at or above `start` that holds a `.git`, or None."""
+    here = start.resolve()
+    return next((d for d in (here, *here.parents) if (d / ".git").exists()), None)

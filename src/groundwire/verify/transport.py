@@ -1,0 +1,123 @@
+"""An httpx transport that connects only to addresses the guard has just checked.
+
+The name is resolved inside `connect_tcp`, the last step before the socket: whatever comes between, a redirect
+or a reused client, passes here. `Host` and the TLS server name stay the URL's.
+"""
+
+import ssl
+from collections.abc import AsyncIterator, Iterable
+
+import httpcore
+import httpx
+from httpcore import SOCKET_OPTION
+
+from groundwire.verify.ssrf import AddressGuard
+
+_MAX_ADDRESSES = 3  # addresses of one host that are tried in turn
+
+
+class PinnedBackend(httpcore.AsyncNetworkBackend):
+    """Opens connections to the guard's addresses instead of to names.
+
+    Args:
+        guard: Resolves and checks.
+        inner: What opens the connection; replaced in tests.
+    """
+
+    def __init__(self, guard: AddressGuard, inner: httpcore.AsyncNetworkBackend | None = None) -> None:
+        self._guard = guard
+        self._inner = inner or httpcore.AnyIOBackend()
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's signature
+        local_address: str | None = None,
+        socket_options: Iterable[SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Resolve `host` once, check it, and connect to what was checked."""
+        failure: Exception = httpcore.ConnectError("no address")
+        for address in (await self._guard.addresses(host, port))[:_MAX_ADDRESSES]:
+            try:
+                return await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                failure = error
+        raise failure
+
+    async def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's signature
+        socket_options: Iterable[SOCKET_OPTION] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        """Refuse: no URL leads to a socket file."""
+        raise httpcore.UnsupportedProtocol(f"{path}: socket files are not asked {timeout} {socket_options}")
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait, as httpcore asks for between retries."""
+        await self._inner.sleep(seconds)
+
+
+class _Body(httpx.AsyncByteStream):
+    """A response body that is read only as far as somebody asks for."""
+
+    def __init__(self, reply: httpcore.Response) -> None:
+        self._reply = reply
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for part in self._reply.aiter_stream():
+            yield part
+
+    async def aclose(self) -> None:
+        await self._reply.aclose()
+
+
+class GuardedTransport(httpx.AsyncBaseTransport):
+    """HTTP/1.1 over pinned connections, with no proxy, whatever the environment says.
+
+    Args:
+        guard: Decides where connections may go.
+        inner: What opens connections; replaced in tests.
+        ssl_context: Trusted certificates; certifi's by default.
+        max_connections: Open connections at most.
+    """
+
+    def __init__(
+        self,
+        guard: AddressGuard,
+        *,
+        inner: httpcore.AsyncNetworkBackend | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        max_connections: int = 32,
+    ) -> None:
+        self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=ssl_context or httpx.create_ssl_context(trust_env=False),
+            max_connections=max_connections,
+            max_keepalive_connections=max_connections // 2,
+            keepalive_expiry=5.0,
+            network_backend=PinnedBackend(guard, inner),
+        )
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        """Send one request; redirects are the caller's."""
+        reply = await self._pool.handle_async_request(
+            httpcore.Request(
+                method=request.method,
+                url=httpcore.URL(
+                    scheme=request.url.raw_scheme,
+                    host=request.url.raw_host,
+                    port=request.url.port,
+                    target=request.url.raw_path,
+                ),
+                headers=request.headers.raw,
+                extensions=request.extensions,
+            )
+        )
+        return httpx.Response(
+            reply.status, headers=reply.headers, stream=_Body(reply), extensions=reply.extensions
+        )
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._pool.aclose()
