@@ -1,0 +1,1 @@
+"""Groundwire: the streaming gate between AI agents and the knowledge base they write to."""

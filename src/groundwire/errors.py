@@ -1,0 +1,73 @@
+"""Every error that Groundwire raises on purpose.
+
+```
+GroundwireError
+├── RecordError          an input record that cannot be decided: becomes a dead letter or an error line
+├── UsageError           a setting, policy, keys file or option that is wrong: exit status 2
+├── StateError
+│   ├── StateUnavailable state did not answer: wait, or decide provisionally
+│   ├── StateLost        the epoch is missing or another: pause until state is rebuilt
+│   └── SchemeMismatch   stored deduplication keys are of another scheme: rebuild
+└── BrokerUnavailable    the broker did not acknowledge in time: the batch is tried again
+```
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class ErrorCode(StrEnum):
+    """Why a record ends as a dead letter. The list is closed."""
+
+    INVALID_JSON = "invalid_json"
+    INVALID_RECORD = "invalid_record"
+    UNSUPPORTED_VERSION = "unsupported_version"
+    TOO_LARGE = "too_large"
+    CLAIM_ID_CONFLICT = "claim_id_conflict"
+    WORKER_CRASH = "worker_crash"
+    UNPUBLISHABLE = "unpublishable"
+
+
+class GroundwireError(Exception):
+    """Base of all errors below."""
+
+
+class RecordError(GroundwireError):
+    """An input record cannot be decided.
+
+    Attributes:
+        code: one of the closed list of dead-letter codes.
+        message: what is wrong and where, in one line, without the record's text.
+        field: dotted path of the offending field, or None where no single field is at fault.
+    """
+
+    def __init__(self, code: ErrorCode, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.field = field
+
+
+class UsageError(GroundwireError):
+    """A setting or an option is wrong; the message names it and says what to write instead."""
+
+
+class StateError(GroundwireError):
+    """State cannot be used as it is."""
+
+
+class StateUnavailable(StateError):
+    """State did not answer in time, or answered with something other than an outcome."""
+
+
+class StateLost(StateError):
+    """State carries another epoch than this worker knows, or none: it was flushed, restored or replaced."""
+
+
+class SchemeMismatch(StateError):
+    """State holds deduplication keys of another scheme than the one configured."""
+
+
+class BrokerUnavailable(GroundwireError):
+    """The broker did not acknowledge what was published in time."""

@@ -1,0 +1,112 @@
+"""What every record has in common: strictness, times, sizes and the canonical form."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+import rfc8785
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+
+SCHEMA_VERSIONS: Final = ("1.0",)
+"""Accepted values of `schema_version`, exactly (X-10)."""
+
+MAX_METADATA_BYTES: Final = 16_000
+
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+
+
+class InputRecord(BaseModel):
+    """A record that comes in: unknown fields are refused and nothing is coerced."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class OutputRecord(BaseModel):
+    """A record that goes out: it may gain fields, and readers ignore those they do not know."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
+
+
+def parse_time(value: object) -> datetime:
+    """Read an RFC 3339 time with any offset.
+
+    Returns:
+        The instant in UTC, cut to microseconds.
+
+    Raises:
+        ValueError: for a naive time, a date, a number, or a time that does not exist.
+    """
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ValueError("a time needs an offset, for example 2026-01-31T12:00:00Z")
+        return value.astimezone(UTC)
+    if not isinstance(value, str) or not _RFC3339.fullmatch(value):
+        raise ValueError("must be an RFC 3339 time with an offset, for example 2026-01-31T12:00:00Z")
+    try:
+        # fromisoformat reads any number of fraction digits from 3.11 on, and cuts after the sixth
+        return datetime.fromisoformat(value.upper()).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError("is not a time that exists") from None
+
+
+def format_time(value: datetime) -> str:
+    """Write a time as RFC 3339 in UTC with `Z`; a fraction only where there is one."""
+    moment = value.astimezone(UTC).replace(tzinfo=None)
+    spec = (
+        "seconds"
+        if not moment.microsecond
+        else "microseconds"
+        if moment.microsecond % 1000
+        else "milliseconds"
+    )
+    return moment.isoformat(timespec=spec) + "Z"
+
+
+def from_milliseconds(timestamp: int) -> datetime:
+    """Turn a Kafka timestamp (milliseconds since 1970) into a UTC time."""
+    seconds, milliseconds = divmod(timestamp, 1000)
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=milliseconds * 1000)
+
+
+def to_milliseconds(moment: datetime) -> int:
+    """Turn a time into milliseconds since 1970, rounded down."""
+    delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
+    return (delta.days * 86_400 + delta.seconds) * 1000 + delta.microseconds // 1000
+
+
+def _limit_metadata(value: dict[str, Any]) -> dict[str, Any]:
+    size = len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+    if size > MAX_METADATA_BYTES:
+        raise ValueError(f"is {size} bytes as JSON, more than {MAX_METADATA_BYTES}")
+    return value
+
+
+Time = Annotated[
+    datetime,
+    BeforeValidator(parse_time),
+    PlainSerializer(format_time, return_type=str),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+TenantId = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
+ShortId = Annotated[str, Field(min_length=1, max_length=200)]
+Metadata = Annotated[
+    dict[str, Any], BeforeValidator(lambda v: _limit_metadata(v) if isinstance(v, dict) else v)
+]
+
+
+def canonical_json(value: Any) -> bytes:  # noqa: ANN401 - any JSON value is the domain
+    """Serialise a JSON value by RFC 8785, the form under every hash.
+
+    Raises:
+        ValueError: for integers beyond ±(2^53 - 1), NaN and infinities, which that form cannot carry.
+    """
+    return rfc8785.dumps(value)
+
+
+def sha256_hex(data: bytes) -> str:
+    """Return the lower-case hexadecimal SHA-256 of `data`."""
+    return hashlib.sha256(data).hexdigest()

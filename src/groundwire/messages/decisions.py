@@ -1,0 +1,249 @@
+"""Decision 1.0: what the gate decided, with the evidence for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from groundwire.messages.base import OutputRecord, Time
+from groundwire.messages.tiers import IngestionTier
+
+
+class Kind(StrEnum):
+    """What was decided."""
+
+    CLAIM = "claim"
+    RESPONSE = "response"
+
+
+class Verdict(StrEnum):
+    """The tier in a word; names the output topic."""
+
+    APPROVED = "approved"
+    REVIEW = "review"
+    BLOCKED = "blocked"
+
+    @classmethod
+    def of(cls, tier: IngestionTier) -> Verdict:
+        """Return the verdict that belongs to a tier."""
+        return _VERDICTS[tier]
+
+
+_VERDICTS = {
+    IngestionTier.AUTO_APPROVE: Verdict.APPROVED,
+    IngestionTier.FLAG_REVIEW: Verdict.REVIEW,
+    IngestionTier.BLOCK: Verdict.BLOCKED,
+}
+
+
+class ReasonCode(StrEnum):
+    """Why a claim got its tier. The list is closed; those of responses stand with their checks."""
+
+    EXPIRED = "expired"
+    PERSONAL_SPECULATION = "personal_speculation"
+    DUPLICATE = "duplicate"
+    TECHNICAL_HEDGE = "technical_hedge"
+    DEDUP_UNAVAILABLE = "dedup_unavailable"
+    VERIFIED_CITATION = "verified_citation"
+    TRUSTED_SOURCE = "trusted_source"
+    STATED_DECISION = "stated_decision"
+    STATED_PREFERENCE = "stated_preference"
+    UNGROUNDED = "ungrounded"
+    SOURCE_UNATTESTED = "source_unattested"
+    CITATION_UNVERIFIED = "citation_unverified"
+    CONFLICTING_NEAR_DUPLICATE = "conflicting_near_duplicate"
+    PREVIOUSLY_REJECTED = "previously_rejected"
+    DERIVED_FROM_UNAPPROVED = "derived_from_unapproved"
+    CITATION_IRRELEVANT = "citation_irrelevant"
+    AI_SYNTHESIS_HELD = "ai_synthesis_held"
+    PENDING_DUPLICATE = "pending_duplicate"
+    REVIEW_QUEUE_FULL = "review_queue_full"
+    HUMAN_APPROVED = "human_approved"
+    HUMAN_REJECTED = "human_rejected"
+    REVIEW_EXPIRED = "review_expired"
+    RETRACTED = "retracted"
+    INTERNAL_ERROR = "internal_error"
+
+
+class CitationState(StrEnum):
+    """What is known of a citation; everything but `verified` gives no credit."""
+
+    VERIFIED = "verified"
+    NOT_FOUND = "not_found"
+    UNKNOWN = "unknown"
+    NOT_CHECKED = "not_checked"
+
+
+class MatchClass(StrEnum):
+    """What became of the text that a claim is near to."""
+
+    APPROVED = "approved"
+    PENDING = "pending"
+    REJECTED = "rejected"
+
+
+class Place(StrEnum):
+    """What the review queue answered."""
+
+    FREE = "free"
+    USER_FULL = "user_full"
+    TENANT_FULL = "tenant_full"
+    TOTAL_FULL = "total_full"
+    NOT_NEEDED = "not_needed"
+
+
+@dataclass(slots=True)
+class EvidenceObject:
+    """Where a claim comes from and how far it can be trusted (S0-143).
+
+    Attributes:
+        claim: the text.
+        capture_time: when it was captured, UTC.
+        confidence: `high`, `medium` or `low`, by tier (S0-144).
+        source_id: `ADR-003`, `commit:a1b2c3d`, a URL, `issue:123`, or what the producer gave.
+        validity_horizon: from when on the claim no longer holds, or None.
+        metadata: what the producer attached, as it came.
+    """
+
+    claim: str
+    capture_time: Time
+    confidence: str
+    source_id: str | None = None
+    validity_horizon: Time | None = None
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    def is_expired(self, at: datetime) -> bool:
+        """Say whether the claim no longer holds at the time `at` (S0-145)."""
+        return self.validity_horizon is not None and self.validity_horizon <= at
+
+
+class HedgeMark(OutputRecord):
+    """A hedge in its place; positions are characters of the original text."""
+
+    text: str
+    category: str
+    action: str
+    start: int
+    end: int
+
+
+class CitationResult(OutputRecord):
+    """A citation in its place, and what checking it gave."""
+
+    type: str
+    value: str
+    start: int
+    end: int
+    state: CitationState
+    detail: str
+    checked_at: Time | None
+
+
+class DedupMatch(OutputRecord):
+    """A stored text near to the claim, with its exact Jaccard similarity as a fraction."""
+
+    subject_id: str
+    inter: int
+    union: int
+    difference: str
+    match_class: Annotated[MatchClass, Field(alias="class")]
+
+
+class DedupFacts(OutputRecord):
+    """What state answered of near-duplicates; `status` is `ok`, `failed` or `disabled`."""
+
+    status: str
+    scheme: str
+    matches: list[DedupMatch]
+
+
+class ParentFact(OutputRecord):
+    """The state of something that the claim is derived from."""
+
+    id: str
+    state: str
+
+
+class Facts(OutputRecord):
+    """All that came from outside the record, beside the citations' states.
+
+    A decision is a pure function of (record, policy, facts). `error` names the class of an exception
+    inside the gate, where there was one.
+    """
+
+    clock: Time
+    dedup: DedupFacts | None = None
+    parents: list[ParentFact] | None = None
+    place: Place = Place.NOT_NEEDED
+    attestation: dict[str, Any] | None = None
+    relevance: list[dict[str, Any]] | None = None
+    verifier: dict[str, Any] | None = None
+    entities: dict[str, Any] | None = None
+    relations: list[dict[str, Any]] | None = None
+    extraction: list[str] | None = None
+    reply_to: dict[str, Any] | None = None
+    error: str | None = None
+
+
+class PolicyName(OutputRecord):
+    """The policy that decided."""
+
+    version: str
+    sha256: str
+
+
+class Origin(OutputRecord):
+    """The Kafka record that was decided; `sha256` is that of its value."""
+
+    topic: str | None
+    partition: int
+    offset: int
+    timestamp: Time
+    sha256: str
+
+
+class Decision(OutputRecord):
+    """The outcome of a subject at a revision."""
+
+    decision_id: str
+    revision: int
+    supersedes: str | None
+    kind: Kind
+    subject_id: str
+    tenant_id: str
+    user_id: str
+    fingerprint: str
+    memory_type: str | None
+    source: str | None
+    derived_from: list[str] | None
+    tier: IngestionTier
+    verdict: Verdict
+    approved: bool
+    reason: str
+    reason_code: str
+    retryable: bool
+    checks_passed: list[str]
+    checks_failed: list[str]
+    checks_skipped: list[str]
+    hedges: list[HedgeMark]
+    citations: list[CitationResult]
+    similarity_score: float | None
+    conflicting_memory_id: str | None
+    evidence: EvidenceObject | None
+    report: dict[str, Any] | None
+    facts: Facts
+    policy: PolicyName
+    engine: str
+    origin: Origin
+    subject_origin: Origin | None
+    decided_at: Time
+    truncated: dict[str, int] | None
+    replay: str | None
+
+    def to_bytes(self) -> bytes:
+        """Serialise for the wire: compact UTF-8 JSON, unescaped; equal decisions give equal bytes."""
+        return self.__pydantic_serializer__.to_json(self, by_alias=True)

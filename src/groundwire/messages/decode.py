@@ -1,0 +1,168 @@
+"""From the bytes of a Kafka record to a model, or to the error that its dead letter names."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, Final, NoReturn, TypeVar
+
+from pydantic import ValidationError
+
+from groundwire.errors import ErrorCode, RecordError
+from groundwire.messages.base import SCHEMA_VERSIONS, InputRecord
+from groundwire.messages.claims import Claim
+from groundwire.messages.responses import LlmResponse
+from groundwire.messages.reviews import ReviewDecision
+
+MAX_VALUE_BYTES: Final = 900_000
+MAX_DEPTH: Final = 64
+"""Deepest nesting that is read: no record needs a tenth of it, and every later reader can follow it."""
+
+Record = TypeVar("Record", bound=InputRecord)
+
+
+def parse_json(value: bytes | None) -> Any:  # noqa: ANN401 - any JSON value is the result
+    """Parse UTF-8 JSON strictly.
+
+    Raises:
+        RecordError: `too_large` above 900,000 bytes; `invalid_json` for no value, bytes that are not UTF-8,
+            a byte order mark, duplicate keys, NaN and infinities, lone surrogates, nesting deeper than 64.
+    """
+    if value is None:
+        _refuse("the record has no value")
+    if len(value) > MAX_VALUE_BYTES:
+        raise RecordError(
+            ErrorCode.TOO_LARGE, f"the value has {len(value)} bytes, more than {MAX_VALUE_BYTES}"
+        )
+    try:
+        text = value.decode("utf-8")
+    except UnicodeDecodeError as exc:
+        _refuse(f"not UTF-8 at byte {exc.start}")
+    try:
+        parsed = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+    except json.JSONDecodeError as exc:
+        _refuse(f"not JSON: {exc.msg} at character {exc.pos}")
+    except RecursionError:
+        _refuse(f"nested deeper than {MAX_DEPTH} levels")
+    except ValueError as exc:  # an integer of thousands of digits, refused by Python itself
+        _refuse(f"not JSON: {str(exc).split(';')[0]}")
+    if value.count(b"[") + value.count(b"{") > MAX_DEPTH and _too_deep(parsed):
+        _refuse(f"nested deeper than {MAX_DEPTH} levels")
+    if b"\\u" in value:  # the only way for a lone surrogate into text that was UTF-8
+        _check_surrogates(parsed)
+    return parsed
+
+
+def decode_claim(value: bytes | None) -> Claim:
+    """Decode a Claim. Raises: RecordError as `parse_json`, `unsupported_version` or `invalid_record`."""
+    return _decode(Claim, value)
+
+
+def decode_response(value: bytes | None) -> LlmResponse:
+    """Decode an LlmResponse. Raises: RecordError, as `decode_claim`."""
+    return _decode(LlmResponse, value)
+
+
+def decode_review_decision(value: bytes | None) -> ReviewDecision:
+    """Decode a ReviewDecision. Raises: RecordError, as `decode_claim`."""
+    return _decode(ReviewDecision, value)
+
+
+def validate(model: type[Record], parsed: object) -> Record:
+    """Turn parsed JSON into a record.
+
+    Raises:
+        RecordError: `unsupported_version` for a version that is not listed, else `invalid_record`.
+    """
+    if not isinstance(parsed, dict):
+        raise RecordError(ErrorCode.INVALID_RECORD, "the value must be a JSON object")
+    version = parsed.get("schema_version", SCHEMA_VERSIONS[0])
+    if isinstance(version, str) and version not in SCHEMA_VERSIONS:
+        message = f"schema_version: {version[:40]!r} is not one of {', '.join(SCHEMA_VERSIONS)}"
+        raise RecordError(ErrorCode.UNSUPPORTED_VERSION, message, "schema_version")
+    for path, text in _strings(parsed):
+        if "\0" in text:
+            raise RecordError(
+                ErrorCode.INVALID_RECORD, f"{path or 'a key'}: holds a NUL character", path or None
+            )
+    try:
+        return model.model_validate(parsed)
+    except ValidationError as exc:
+        raise _record_error(exc) from None
+
+
+def _decode(model: type[Record], value: bytes | None) -> Record:
+    return validate(model, parse_json(value))
+
+
+def _record_error(exc: ValidationError) -> RecordError:
+    errors = exc.errors(include_url=False, include_input=False, include_context=False)
+    first = errors[0]
+    message = first["msg"].removeprefix("Value error, ")
+    field = ".".join(str(part) for part in first["loc"])[:200]
+    if not field:  # a rule over several fields names the one at fault itself
+        field, _, message = message.partition(": ")
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    return RecordError(ErrorCode.INVALID_RECORD, f"{field}: {message[:1].lower()}{message[1:]}{more}", field)
+
+
+def _refuse(message: str) -> NoReturn:
+    raise RecordError(ErrorCode.INVALID_JSON, message)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        seen: set[str] = set()
+        again = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        _refuse(f"the key {again[:40]!a} stands twice in one object")
+    return result
+
+
+def _no_constant(name: str) -> NoReturn:
+    _refuse(f"{name} is not JSON")
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if number in {float("inf"), float("-inf")}:
+        _refuse("a number is too large")
+    return number
+
+
+def _children(value: object) -> Iterator[tuple[str, object]]:
+    if isinstance(value, dict):
+        yield from value.items()
+    elif isinstance(value, list):
+        yield from ((str(index), item) for index, item in enumerate(value))
+
+
+def _too_deep(parsed: object) -> bool:
+    level = [parsed]
+    for _ in range(MAX_DEPTH + 1):
+        level = [child for value in level for _, child in _children(value) if isinstance(child, dict | list)]
+        if not level:
+            return False
+    return True
+
+
+def _strings(parsed: object) -> Iterator[tuple[str, str]]:
+    """Yield every string with the dotted path of its field; keys come with the path of their object."""
+    stack: list[tuple[str, object]] = [("", parsed)]
+    while stack:
+        path, value = stack.pop()
+        if isinstance(value, str):
+            yield path, value
+            continue
+        for name, child in _children(value):
+            if isinstance(value, dict):
+                yield path, name
+            stack.append((f"{path}.{name}" if path else name, child))
+
+
+def _check_surrogates(parsed: object) -> None:
+    for path, text in _strings(parsed):
+        if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+            _refuse(
+                f"{path[:200] or 'a key'}: holds half of a surrogate pair".encode("utf-8", "replace").decode()
+            )

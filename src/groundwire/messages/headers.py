@@ -1,0 +1,106 @@
+"""Kafka headers: CloudEvents in binary mode, errors of dead letters, origins of deferred records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from groundwire.errors import RecordError
+from groundwire.messages.base import format_time, from_milliseconds
+from groundwire.messages.decisions import Decision, Origin
+
+Headers = Sequence[tuple[str, bytes]]
+
+TRACEPARENT: Final = "traceparent"
+ATTESTATION: Final = "gw-attestation"
+ATTEMPTS: Final = "gw-attempts"
+_ORIGIN: Final = "gw-origin"
+_SCHEMAS: Final = "https://groundwire.dev/schemas"
+_SOURCE: Final = "/groundwire/gate"
+
+
+def header(headers: Headers, name: str) -> str | None:
+    """Return the first header called `name` as text, or None where it is absent or not UTF-8."""
+    for key, value in headers:
+        if key == name and value is not None:
+            try:
+                return value.decode()
+            except UnicodeDecodeError:
+                return None
+    return None
+
+
+def decision_headers(decision: Decision, incoming: Headers) -> list[tuple[str, bytes]]:
+    """Return the CloudEvents headers of a Decision; `traceparent` is passed through from the input record."""
+    return event_headers(
+        "decision", decision.decision_id, format_time(decision.decided_at), decision.subject_id, incoming
+    )
+
+
+def event_headers(
+    name: str, event_id: str, time: str, subject: str, incoming: Headers
+) -> list[tuple[str, bytes]]:
+    """Return CloudEvents binary headers for a record of the type `groundwire.<name>.v1`."""
+    fields = {
+        "ce_specversion": "1.0",
+        "ce_id": event_id,
+        "ce_type": f"groundwire.{name}.v1",
+        "ce_source": _SOURCE,
+        "ce_time": time,
+        "ce_subject": subject,
+        "ce_dataschema": f"{_SCHEMAS}/{name}/1.0.json",
+        "content-type": "application/json",
+    }
+    return [*((key, value.encode()) for key, value in fields.items()), *_passed(incoming, (TRACEPARENT,))]
+
+
+def dead_letter_headers(
+    error: RecordError, topic: str, partition: int, offset: int, incoming: Headers
+) -> list[tuple[str, bytes]]:
+    """Return the original headers and, after Kafka Connect's convention, where and why the record failed.
+
+    `gw-attempts` counts how often the record has failed: one more than the record already carried.
+    """
+    attempts = header(incoming, ATTEMPTS) or "0"
+    fields = {
+        "__connect.errors.topic": topic,
+        "__connect.errors.partition": str(partition),
+        "__connect.errors.offset": str(offset),
+        "__connect.errors.stage": "VALUE_CONVERTER",
+        "__connect.errors.class.name": type(error).__name__,
+        "__connect.errors.exception.class.name": f"{type(error).__module__}.{type(error).__qualname__}",
+        "__connect.errors.exception.message": error.message,
+        "gw-error": str(error.code),
+        ATTEMPTS: str(
+            int(attempts) + 1 if attempts.isascii() and attempts.isdigit() and len(attempts) < 6 else 1
+        ),
+    }
+    original = [(key, value) for key, value in incoming if key not in fields]
+    return [*original, *((key, value.encode()) for key, value in fields.items())]
+
+
+def deferred_headers(origin: Origin, timestamp: int, incoming: Headers) -> list[tuple[str, bytes]]:
+    """Return the original headers and the record's origin: topic, partition, offset, milliseconds."""
+    parts = (origin.topic or "", origin.partition, origin.offset, timestamp)
+    original = [(key, value) for key, value in incoming if not key.startswith(_ORIGIN)]
+    names = ("topic", "partition", "offset", "timestamp")
+    return [
+        *original,
+        *((f"{_ORIGIN}-{name}", str(part).encode()) for name, part in zip(names, parts, strict=True)),
+    ]
+
+
+def deferred_origin(headers: Headers, sha256: str) -> tuple[Origin, int] | None:
+    """Read back a deferred record's origin and Kafka timestamp (milliseconds); None where unreadable."""
+    names = ("topic", "partition", "offset", "timestamp")
+    topic, *numbers = (header(headers, f"{_ORIGIN}-{name}") for name in names)
+    try:
+        partition, offset, timestamp = (int(number or "") for number in numbers)
+        moment = from_milliseconds(timestamp)
+    except (ValueError, OverflowError):
+        return None
+    return Origin(topic=topic, partition=partition, offset=offset, timestamp=moment, sha256=sha256), timestamp
+
+
+def _passed(incoming: Headers, names: Iterable[str]) -> list[tuple[str, bytes]]:
+    return [(key, value) for key, value in incoming if key in names]

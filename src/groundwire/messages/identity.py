@@ -1,0 +1,75 @@
+"""Who a record is: subjects, fingerprints and the ids of what is published."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from typing import Final, NamedTuple
+
+from groundwire.messages.base import InputRecord, canonical_json, sha256_hex
+from groundwire.messages.decisions import Kind
+
+NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_URL, "urn:groundwire:decision")
+
+_NOT_DECISIVE: Final = {"metadata", "captured_at", "schema_version"}
+"""Fields that may differ between two sendings of the same record: they do not decide it."""
+
+
+class Subject(NamedTuple):
+    """The identity of what is decided: one claim or response of one user of one tenant."""
+
+    tenant_id: str
+    user_id: str
+    kind: Kind
+    subject_id: str
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes under which state keeps the subject; no choice of ids can imitate another subject."""
+        return digest(self.tenant_id, self.user_id, str(self.kind), self.subject_id)
+
+
+def digest(*ids: str) -> bytes:
+    """Hash ids with their lengths before them to 16 bytes."""
+    hasher = hashlib.blake2b(digest_size=16)
+    for text in ids:
+        data = text.encode()
+        hasher.update(len(data).to_bytes(4, "big") + data)
+    return hasher.digest()
+
+
+def fingerprint(record: InputRecord) -> str:
+    """Return the SHA-256 of what decides a record: its fields after defaults, but metadata and times of sending."""
+    return sha256_hex(canonical_json(record.model_dump(mode="json", exclude=_NOT_DECISIVE)))
+
+
+def decision_id(subject: Subject, revision: int) -> str:
+    """Return the id of a subject's decision at `revision` (1 or higher)."""
+    return _uuid([*subject, revision])
+
+
+def provisional_id(
+    subject: Subject, origin: tuple[str | None, int, int], policy_sha256: str, engine: str
+) -> str:
+    """Return the id of a revision 0: the same record under the same policy and engine gives the same one."""
+    return _uuid([*subject, 0, *origin, policy_sha256, engine])
+
+
+def retraction_id(decision: str) -> str:
+    """Return the `ce_id` of the Retraction that a decision brings."""
+    return _uuid([decision, "retraction"])
+
+
+def request_id(decision: str) -> str:
+    """Return the id of the RegenerateRequest that a decision brings."""
+    return _uuid([decision, "regenerate"])
+
+
+def event_id(event_type: str, cause: object) -> str:
+    """Return the id of an AuditEvent; `cause` is the origin as JSON or the action id."""
+    return _uuid([event_type, cause])
+
+
+def _uuid(parts: list[object]) -> str:
+    plain = [str(part) if isinstance(part, Kind) else part for part in parts]
+    return str(uuid.uuid5(NAMESPACE, canonical_json(plain).decode()))

@@ -1,0 +1,1 @@
+"""What the gate remembers: one atomic step a batch, over Redis or in memory."""

@@ -1,0 +1,175 @@
+"""What a step of the state is asked, and what it answers.
+
+A step takes the claims of a batch in order and does for each, atomically with all others: return the recorded
+outcome if there is one; else find near-duplicates in its scope, look up its parents, apply what only lowers a
+tier, ask for a place in the review queue, and record the outcome. Everything else is decided outside, from the
+answer, by pure code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from groundwire.messages.decisions import DedupMatch, ParentFact, Place
+from groundwire.messages.identity import Subject
+
+
+class SubjectState(StrEnum):
+    """Where a subject stands; the value is the letter stored."""
+
+    WAITING = "W"
+    APPROVED = "A"
+    PENDING = "P"
+    JOINED = "J"
+    REFUSED = "R"
+    BLOCKED = "B"
+
+
+@dataclass(frozen=True, slots=True)
+class RecordOrigin:
+    """Where a record stood on its topic; `timestamp` in milliseconds since 1970."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Places in the review queue: of a user, of a tenant, in all."""
+
+    per_user: int = 100
+    per_tenant: int = 10_000
+    total: int = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class DedupQuery:
+    """How a claim is compared: its scope, the keys it is found by, and the signature that decides.
+
+    Attributes:
+        scope: 16 bytes; claims are compared within one scope only.
+        stored: keys under which the claim is indexed once approved or pending, 8 bytes each.
+        probed: keys that are looked up, 8 bytes each.
+        signature: see `groundwire.checks.difference`.
+        threshold_parts: least similarity, in parts of 10,000.
+        material_difference: whether a near-duplicate that differs materially is a conflict, no duplicate.
+    """
+
+    scope: bytes
+    stored: Sequence[bytes]
+    probed: Sequence[bytes]
+    signature: bytes
+    threshold_parts: int
+    material_difference: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One claim of a step.
+
+    Attributes:
+        base_tier: 1, 2 or 3: the tree as if nothing were a duplicate and every parent approved.
+        capped: whether a cap that needs no state (citations, AI synthesis) lowers a tier 1.
+        wait: whether a citation has to ask the network, so that the claim must go to `deferred`.
+        dedup: None where deduplication is disabled.
+        dedup_failed: the claim could not be compared at all; it can then not be tier 1.
+        parents: (id as sent, subject) of each entry of `derived_from`.
+        horizon: milliseconds from when on the claim no longer holds, or 0.
+        payload: one line of JSON that re-derives the decision; kept and returned as it is.
+        record: the record's value, kept while the claim is pending.
+    """
+
+    subject: Subject
+    fingerprint: str
+    origin: RecordOrigin
+    base_tier: int
+    capped: bool
+    wait: bool
+    dedup: DedupQuery | None
+    dedup_failed: bool
+    parents: Sequence[tuple[str, Subject]]
+    horizon: int
+    payload: bytes
+    record: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The recorded outcome of a subject.
+
+    Attributes:
+        state: approved, pending, joined, refused or blocked.
+        tier: the tier that state recorded, before a refusal for want of a place.
+        fresh: whether this very step recorded it.
+        first_origin: from revision 2 on, where the subject's first record stood.
+        dedup_status: `ok`, `failed` or `disabled`.
+        payload: what was given when it was recorded.
+        record: the value bytes while pending, else empty.
+    """
+
+    state: SubjectState
+    tier: int
+    revision: int
+    fresh: bool
+    origin: RecordOrigin
+    first_origin: RecordOrigin | None
+    fingerprint: str
+    dedup_status: str
+    matches: Sequence[DedupMatch]
+    parents: Sequence[ParentFact]
+    place: Place
+    payload: bytes
+    record: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The claim waits on `deferred`. `publish`: this record is to be sent there (not one that another stands for)."""
+
+    publish: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """The subject exists with another fingerprint."""
+
+
+Answer = Outcome | Waiting | Conflict
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOutcome:
+    """An outcome as a rebuild loads it, read from the output topics."""
+
+    subject: Subject
+    outcome: Outcome
+    dedup: DedupQuery | None
+    horizon: int
+    rejected: bool = False
+    approved_at: int = 0
+    joined_to: Subject | None = field(default=None)
+
+
+class State(Protocol):
+    """The state of a deployment.
+
+    Every method raises StateUnavailable where state does not answer, StateLost where its epoch is missing or
+    not the one that this process knows, SchemeMismatch where its keys are of another scheme.
+    """
+
+    async def step(self, asks: Sequence[Ask], limits: Limits, *, deferred: bool = False) -> list[Answer]:
+        """Decide a batch in one atomic step; the answers stand in the order of `asks`.
+
+        `deferred`: the records come from `deferred`; they do not wait again.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        ...
