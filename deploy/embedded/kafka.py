@@ -66,9 +66,7 @@ class EmbeddedBroker:
     @property
     def pid(self) -> int:
         """The process id of the broker."""
-        if self._server.process is None:
-            raise ServiceError("the embedded broker is not running")
-        return self._server.process.pid
+        return self._server.pid
 
     def start(self, topics: Mapping[str, int] | None = None) -> None:
         """Start the process with topics (name: partitions) and wait until it answers."""

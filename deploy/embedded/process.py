@@ -109,6 +109,17 @@ class ServerProcess:
         """Whether the process is there."""
         return self.process is not None and self.process.poll() is None
 
+    @property
+    def pid(self) -> int:
+        """The process id.
+
+        Raises:
+            ServiceError: the process is not there.
+        """
+        if self.process is None:
+            raise ServiceError(f"{self.name} is not running")
+        return self.process.pid
+
     def start(self) -> None:
         """Start the process; one that runs is left alone."""
         if self.running:

@@ -74,6 +74,15 @@ class RedisServer(ABC):
         """The address for `redis.from_url`."""
         return f"redis://{HOST}:{self.port}/0"
 
+    @property
+    def pid(self) -> int:
+        """The process id of the server.
+
+        Raises:
+            ServiceError: it is not running.
+        """
+        return self._server.pid
+
     def start(self, *, keep_data: bool = True) -> None:
         """Start the server and wait until it answers; without `keep_data` it starts empty."""
         if not keep_data and not self._server.running:

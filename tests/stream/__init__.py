@@ -1,0 +1,1 @@
+"""Real worker processes against a broker and a Redis server."""
