@@ -1,0 +1,189 @@
+"""From a token set to the keys under which its near-duplicates are found (S0-117, S0-119, S0-120, C-12).
+
+To the index a key is a key: state maps (scope, key) to claims, and exact Jaccard decides among the claims
+that share one. Two key functions:
+
+* ``minhash``: MinHash-LSH, 128 permutations of datasketch's scheme affine32. A pair at Jaccard J shares a
+  key with probability 1 - (1 - J^rows)^bands. At 0.92 that is 0.9998 for the 16 bands of 8 rows used here,
+  and 0.31 for the 4 bands of 29 rows that datasketch's ``MinHashLSH(threshold=0.92)`` would choose: it
+  weighs a missed pair like a needless look, and here a look costs microseconds, a miss a wrong approval.
+* ``partition``: exact. Let t be the threshold, i and u the sizes of intersection and union of a pair with i
+  ≥ t·u. A stored claim of m tokens has i ≤ m, so u ≤ m/t, and u - i ≤ u·(1 - t) ≤ m·(1 - t)/t =: k tokens
+  differ. Tokens are dealt into more than k parts by their hash; each differing token touches one part, so
+  some part is equal in both. The number of parts depends on m alone; who probes does not know m, but J ≤
+  min ÷ max of the two sizes, so t·n ≤ m ≤ n/t. Empty parts count: leaving them out would lose pairs. The
+  nearer the threshold to 1, the fewer and larger the parts; below 0.8 they get so small that they find half
+  the scope, and `minhash` is the better choice.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final, Protocol
+
+from groundwire.checks.difference import SIGNATURE
+from groundwire.checks.similarity import PARTS
+from groundwire.checks.tokens import TOKENIZER, token_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from datasketch import MinHash
+
+METHODS: Final = ("minhash", "partition")
+KEY_BYTES: Final = 8
+
+_PERMUTATIONS: Final = 128
+_SEED: Final = 1
+_RECALL: Final = 0.99  # of a pair exactly at the threshold (S0-119)
+_EXACT_PARTS: Final = 8  # numbers of parts above this are rounded up
+
+
+class KeyFunction(Protocol):
+    """Turns the tokens of a claim into index keys of 8 bytes; no tokens, no keys."""
+
+    @property
+    def name(self) -> str:
+        """Name and version: equal names give equal keys."""
+
+    def stored(self, tokens: Collection[str]) -> list[bytes]:
+        """Return the keys under which a claim is indexed."""
+
+    def probed(self, tokens: Collection[str]) -> list[bytes]:
+        """Return the keys that a new claim looks up."""
+
+
+def key_function(method: str, parts: int) -> KeyFunction:
+    """Return the key function of a method for a threshold.
+
+    Args:
+        method: ``minhash`` or ``partition``.
+        parts: The threshold in ten-thousandths, from `threshold_parts`.
+
+    Raises:
+        ValueError: The method is neither, or cannot serve the threshold.
+    """
+    if not 0 < parts <= PARTS:
+        raise ValueError(f"threshold must be 1 to {PARTS} ten-thousandths, got {parts}")
+    if method == "minhash":
+        return MinHashKeys(parts)
+    if method == "partition":
+        return PartitionKeys(parts)
+    raise ValueError(f"dedup method must be one of {', '.join(METHODS)}, got {method!r}")
+
+
+def scheme(method: str, parts: int) -> str:
+    """Return the id of all that stored keys and signatures depend on.
+
+    It names the key function, the tokeniser, the signature and the threshold: any change of one needs a
+    rebuild, also a higher threshold, because the number of parts follows it.
+
+    Raises:
+        ValueError: As `key_function`.
+    """
+    return f"{key_function(method, parts).name}/{TOKENIZER}/{SIGNATURE}/{parts}"
+
+
+class MinHashKeys:
+    """MinHash-LSH keys: one per band. Bands follow the threshold, so that at it 99 % of pairs are found."""
+
+    def __init__(self, parts: int) -> None:
+        self._rows = _rows(parts / PARTS)
+        self._bands = _PERMUTATIONS // self._rows
+        self._person = f"minhash-{self._bands}x{self._rows}".encode()
+
+    @property
+    def name(self) -> str:
+        """Bands, rows, scheme and seed, such as ``minhash-16x8-affine32-s1``."""
+        return f"minhash-{self._bands}x{self._rows}-affine32-s{_SEED}"
+
+    def stored(self, tokens: Collection[str]) -> list[bytes]:
+        """Return one key per band; repeats in `tokens` make no difference."""
+        if not tokens:
+            return []
+        minhash = self._empty.copy()
+        minhash.update_batch(set(tokens))
+        values = minhash.hashvalues.astype("<u4").tobytes()
+        width = 4 * self._rows
+        return [
+            _key(self._person, band.to_bytes(2, "little") + values[band * width : (band + 1) * width])
+            for band in range(self._bands)
+        ]
+
+    def probed(self, tokens: Collection[str]) -> list[bytes]:
+        """Return the same keys as `stored`: MinHash is symmetric."""
+        return self.stored(tokens)
+
+    @cached_property
+    def _empty(self) -> MinHash:
+        from datasketch import MinHash  # noqa: PLC0415 - it loads scipy: 0.7 s
+
+        return MinHash(_PERMUTATIONS, seed=_SEED, scheme="affine32", hashfunc=_hash32)
+
+
+class PartitionKeys:
+    """Exact keys by pigeonhole: one per part of the token set (see the module's text)."""
+
+    def __init__(self, parts: int) -> None:
+        if 2 * parts < PARTS:
+            raise ValueError("dedup method partition needs a threshold of at least 0.5; use minhash below it")
+        self._parts = parts
+
+    @property
+    def name(self) -> str:
+        """``partition-1``; the threshold, which keys depend on too, stands in the scheme."""
+        return "partition-1"
+
+    def stored(self, tokens: Collection[str]) -> list[bytes]:
+        """Return one key per part, empty parts included; repeats in `tokens` make no difference."""
+        digests = _digests(tokens)
+        return _part_keys(digests, self._part_count(len(digests))) if digests else []
+
+    def probed(self, tokens: Collection[str]) -> list[bytes]:
+        """Return the keys of every number of parts that a match may be stored under."""
+        digests = _digests(tokens)
+        smallest = -(-len(digests) * self._parts // PARTS)
+        largest = len(digests) * PARTS // self._parts
+        counts = {self._part_count(size) for size in range(max(smallest, 1), largest + 1)}
+        return [key for count in sorted(counts) for key in _part_keys(digests, count)]
+
+    def _part_count(self, size: int) -> int:
+        count = size * (PARTS - self._parts) // self._parts + 1
+        if count <= _EXACT_PARTS:
+            return count
+        # More parts are exact too. Rounded up in steps of an eighth to a quarter, a long claim probes
+        # two or three numbers of parts instead of dozens: 576 keys, not 11,500, for 3,000 words at 0.92.
+        step = 1 << (count.bit_length() - 3)
+        return -(-count // step) * step
+
+
+def _rows(threshold: float) -> int:
+    """Return the rows of a band: as many as keep the recall at the threshold."""
+    for rows in (8, 4, 2):
+        if 1 - (1 - threshold**rows) ** (_PERMUTATIONS // rows) >= _RECALL:
+            return rows
+    return 1
+
+
+def _part_keys(digests: list[bytes], count: int) -> list[bytes]:
+    dealt: list[list[bytes]] = [[] for _ in range(count)]
+    for digest in digests:
+        dealt[int.from_bytes(digest, "little") % count].append(digest)
+    head = count.to_bytes(4, "little")
+    return [
+        _key(b"partition-1", b"".join((head, part.to_bytes(4, "little"), *members)))
+        for part, members in enumerate(dealt)
+    ]
+
+
+def _digests(tokens: Collection[str]) -> list[bytes]:
+    return sorted({token_digest(token) for token in tokens})
+
+
+def _hash32(token: str) -> int:
+    return int.from_bytes(token_digest(token)[:4], "little")
+
+
+def _key(person: bytes, data: bytes) -> bytes:
+    return blake2b(data, digest_size=KEY_BYTES, person=person).digest()

@@ -1,0 +1,138 @@
+"""The tokeniser of deduplication (C-07)."""
+
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groundwire.checks.tokens import TOKENIZER, token_digest, tokenize
+
+# Letters alone rarely meet the rules; these characters do.
+ODD = "aZ5 .,-'’“”!?()[]#%$€+<>=~|`^*_:;/\\&@\u200b\u00ad\ufeff\u2014\u2212½²⁶İẞΣ´\u0301ﬁ①≠™é\t\n"
+texts = st.one_of(st.text(), st.text(alphabet=ODD))
+
+
+@given(texts)
+def test_tokenising_the_joined_tokens_again_changes_nothing(text):
+    tokens = tokenize(text)
+    assert tokenize(" ".join(tokens)) == tokens
+
+
+@given(texts)
+def test_no_token_is_empty_or_holds_white_space(text):
+    assert all(token and token.split() == [token] for token in tokenize(text))
+
+
+@given(st.lists(st.from_regex(r"[a-z0-9]+", fullmatch=True)), st.randoms(use_true_random=False))
+def test_plain_words_keep_text_order_and_repeats_whatever_case_and_punctuation_surround_them(words, random):
+    dressed = [
+        random.choice(["", '"', "(", "*", "“"]) + random.choice([w, w.upper()]) + random.choice(",.;:!?)”")
+        for w in words
+    ]
+    assert (
+        tokenize(random.choice([" ", "\n", " \t", "\u00a0", "\u3000", " — ", " - "]).join(dressed)) == words
+    )
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=("Cs",))))
+def test_ascii_needs_no_other_rules_than_the_rest_of_unicode(text):
+    plain = text.encode("ascii", "ignore").decode()
+    assert [*tokenize(plain), "é"] == tokenize(f"{plain} é")
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("C++ and C#, not C.", ["c++", "and", "c#", "not", "c"]),
+        ("-5 -.5 .5 –5 −5 (-5)", ["-5", "-.5", ".5", "-5", "-5", "-5"]),
+        ("<100ms >100ms; >=5, =x", ["<100ms", ">100ms", ">=5", "=x"]),
+        ("30% $30 €30, 30€. -$5", ["30%", "$30", "€30", "30€", "-$5"]),
+        ("x != y, !ready !", ["x", "!=", "y", "!ready"]),
+        ("issue #123 ## Title # C#", ["issue", "#123", "title", "c#"]),
+        ("20°C ≤ 5", ["20°c", "≤", "5"]),
+    ],
+)
+def test_symbols_that_carry_meaning_stay_at_an_edge(text, tokens):
+    assert tokenize(text) == tokens
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("Per ADR-003, we use Pixeltable.", ["per", "adr-003", "we", "use", "pixeltable"]),
+        (
+            "**bold** `code` _it_ [a] {b} «c» „d“ ¿e? ~f|",
+            ["bold", "code", "it", "a", "b", "c", "d", "e", "f"],
+        ),
+        ("- item\n-- flag ... --", ["item", "flag"]),
+        ("", []),
+        (" .,;- \t", []),
+    ],
+)
+def test_other_edge_punctuation_goes(text, tokens):
+    assert tokenize(text) == tokens
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("don’t don‘t donʼt don´t", "don't don't don't don't"),
+        ("I\u200b th\u00adink\u2060\ufeff", "I think"),
+        ("ﬁle ＡＤＲ－003 ①", "file adr-003 1"),
+        ("cafe\u0301 STRASSE", "café strasse"),
+        ("non‑blocking 5–10 −3", "non-blocking 5-10 -3"),
+        ("fast—and cheap", "fast and cheap"),
+        ("Kafka™ Redis®", "kafka redis"),
+    ],
+)
+def test_spellings_that_look_alike_give_the_same_tokens(one, other):
+    assert tokenize(one) == tokenize(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [("10⁶ m²", "106 m2"), ("5½ h", "51/2 h"), (".5 s", "5 s"), ("-5", "5")]
+)
+def test_folding_never_makes_another_number(one, other):
+    assert tokenize(one) != tokenize(other)
+
+
+def test_every_character_of_unicode_is_folded_once_and_for_all():
+    changed = [
+        char
+        for char in map(chr, range(sys.maxunicode + 1))
+        if unicodedata.category(char) not in {"Cs", "Cn", "Co"}
+        and tokenize(" ".join(tokens := tokenize(f"a{char}b {char} x{char}"))) != tokens
+    ]
+    assert changed == []
+
+
+def test_the_digest_of_a_token_is_pinned_for_short_and_long_tokens_alike():
+    assert token_digest("kafka").hex() == "2717a2902c48f8b1"
+    assert token_digest("k" * 1000).hex() == "417f101e5758d104"
+    assert token_digest("k" * 1000) != token_digest("k" * 999)
+    assert len(token_digest("\ud800")) == 8
+
+
+def test_the_tokeniser_is_pinned_under_its_id():
+    """If this fails because tokens changed, TOKENIZER must change with it."""
+    text = "Per ADR-003, the “retry” limit isn't <100ms — it's 5½ × $30.00/day (≈30 %)!"
+    assert TOKENIZER == "words-1"
+    assert tokenize(text) == [
+        *(
+            "per",
+            "adr-003",
+            "the",
+            "retry",
+            "limit",
+            "isn't",
+            "<100ms",
+            "it's",
+            "5",
+            "1/2",
+            "×",
+            "$30.00/day",
+        ),
+        *("≈30", "%"),
+    ]
