@@ -3,8 +3,8 @@
 import asyncio
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from groundwire.checks.citations import Citation
 from groundwire.verify.cache import CitationCache, Lifetimes, MemoryCache, RedisCache
 from groundwire.verify.citations import CitationVerifier
 from groundwire.verify.git import find_repository
@@ -15,9 +15,6 @@ from groundwire.verify.relevance import MINIMUM_RELEVANCE, relevance
 from groundwire.verify.results import CitationCheck, CitationState, VerificationResult
 from groundwire.verify.ssrf import AddressGuard
 from groundwire.verify.urls import UrlChecker
-
-if TYPE_CHECKING:
-    from groundwire.checks.citations import Citation
 
 __all__ = [
     "MINIMUM_RELEVANCE",
@@ -45,7 +42,7 @@ _answers = MemoryCache()  # shared by calls without a verifier, each of which ma
 
 
 async def verify_citation(
-    citation: "Citation", *, verifier: CitationVerifier | None = None, tenant: str = "default"
+    citation: Citation, *, verifier: CitationVerifier | None = None, tenant: str = "default"
 ) -> VerificationResult:
     """Say whether a detected citation exists (S0-64). It proves existence only, not content (S0-71).
 
@@ -69,7 +66,7 @@ async def verify_citation(
         await own.close()
 
 
-async def _ask(verifier: CitationVerifier, tenant: str, citation: "Citation") -> VerificationResult:
+async def _ask(verifier: CitationVerifier, tenant: str, citation: Citation) -> VerificationResult:
     check = (await verifier.verify(tenant, [citation]))[citation.label]
     return VerificationResult(check.valid, check.detail)
 

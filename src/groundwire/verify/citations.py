@@ -4,11 +4,12 @@ Whatever breaks, the answer is a state and never `verified` (S0-70): an error ca
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from groundwire.checks.citations import Citation
 from groundwire.verify.cache import CitationCache, MemoryCache, cache_key
 from groundwire.verify.issues import NOT_CONFIGURED, IssueTracker
 from groundwire.verify.local import LocalLookup, Sources
@@ -16,14 +17,12 @@ from groundwire.verify.pacing import NotAskedError, Pacer
 from groundwire.verify.results import CitationCheck, CitationState, Clock, OnResult, utc_now
 from groundwire.verify.urls import BUDGET, UrlChecker
 
-if TYPE_CHECKING:
-    from groundwire.checks.citations import Citation
-
 DEFAULT_TENANT = "*"
 NETWORK = frozenset({"url", "issue"})
+_GRACE = 0.5  # seconds
 PATIENCE = 30.0  # seconds that a batch waits for its turn at busy hosts
 
-Request = tuple[str, "Citation"]
+Request = tuple[str, Citation]
 """A tenant and what it cites."""
 Answers = dict[tuple[str, str], CitationCheck]
 """(tenant, label of the citation) -> answer."""
@@ -76,7 +75,7 @@ class CitationVerifier:
         self._local = LocalLookup(clock=clock, monotonic=monotonic, on_result=on_result)
 
     async def local(
-        self, tenant: str, citations: Iterable["Citation"], *, want_text: bool = False
+        self, tenant: str, citations: Iterable[Citation], *, want_text: bool = False
     ) -> dict[str, CitationCheck]:
         """Look up ADRs and commits of one tenant, the whole batch at once.
 
@@ -139,7 +138,7 @@ class CitationVerifier:
         return answers | {request: by_key[task.key] for request, task in tasks.items()}
 
     async def verify(
-        self, tenant: str, citations: Iterable["Citation"], *, want_text: bool = False
+        self, tenant: str, citations: Iterable[Citation], *, want_text: bool = False
     ) -> dict[str, CitationCheck]:
         """Answer every citation of one tenant: locally, from the cache, else from the network.
 
@@ -191,11 +190,15 @@ class CitationVerifier:
         except Exception:  # noqa: BLE001 - a cache that breaks is an empty one
             return {}
 
+    async def _cache_put(self, key: str, check: CitationCheck) -> None:
+        with contextlib.suppress(Exception):  # the answer holds whether or not it is remembered
+            await self._cache.put(key, check)
+
     async def _ask(self, task: _Task, budget: float, deadline: float, *, want_text: bool) -> CitationCheck:
         started = self._monotonic()
         try:
             check = await self._answer(task, budget, deadline, want_text=want_text)
-            await self._cache.put(task.key, check)
+            await self._cache_put(task.key, check)
         except NotAskedError as error:  # says nothing about the citation: not cached
             check = self._unknown(error.detail)
         except Exception as error:  # noqa: BLE001 - fails closed: whatever broke, the citation is unknown
@@ -209,8 +212,8 @@ class CitationVerifier:
             return await urls.check(task.value, budget=budget, deadline=deadline, want_text=want_text)
         async with self._pacer.visit(task.tracker.host, deadline) as visit:
             try:
-                async with asyncio.timeout(budget):
-                    check = await task.tracker.exists(task.value, want_text=want_text)
+                async with asyncio.timeout(budget + _GRACE):  # for a tracker that does not keep its budget
+                    check = await task.tracker.exists(task.value, budget=budget, want_text=want_text)
             except TimeoutError:
                 return self._unknown(f"timeout after {budget:g} s")
             visit.ok = check.state is not CitationState.UNKNOWN

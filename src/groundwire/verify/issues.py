@@ -35,11 +35,12 @@ class IssueTracker(Protocol):
     def host(self) -> str:
         """Where requests go, for pacing."""
 
-    async def exists(self, number: str, *, want_text: bool = False) -> CitationCheck:
+    async def exists(self, number: str, *, budget: float = BUDGET, want_text: bool = False) -> CitationCheck:
         """Look one issue up.
 
         Args:
             number: Digits as cited.
+            budget: Seconds at most.
             want_text: Read title and body as well.
 
         Returns:
@@ -76,7 +77,8 @@ class _RestTracker:
                 "Accept-Encoding": "identity",
                 **self._headers(token),
             },
-            timeout=BUDGET,
+            # `exists` keeps the time; two that end at the same moment cancel each other's cleaning up
+            timeout=None,  # noqa: S113
             trust_env=False,
             transport=transport,
         )
@@ -94,19 +96,19 @@ class _RestTracker:
         """Host of the tracker's interface."""
         return self._base.host
 
-    async def exists(self, number: str, *, want_text: bool = False) -> CitationCheck:
+    async def exists(self, number: str, *, budget: float = BUDGET, want_text: bool = False) -> CitationCheck:
         """Look one issue up; see `IssueTracker.exists`."""
         text: str | None = None
         try:
             if not _NUMBER.fullmatch(number):
                 state, detail = CitationState.NOT_FOUND, "Issue not found"
             else:
-                async with asyncio.timeout(BUDGET):
+                async with asyncio.timeout(budget):
                     state, detail, text = await self._ask(
                         f"{self._base}{self._path(int(number))}", want_text=want_text
                     )
         except Exception as error:  # noqa: BLE001 - fails closed: whatever broke, the issue is unknown
-            state, detail = CitationState.UNKNOWN, describe(error, BUDGET)
+            state, detail = CitationState.UNKNOWN, describe(error, budget)
         return CitationCheck(state, detail, self._clock(), text)
 
     async def close(self) -> None:

@@ -4,16 +4,12 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from groundwire.checks.citations import Citation
 from groundwire.verify.adr import AdrFolder
 from groundwire.verify.git import GitRepository
+from groundwire.verify.issues import IssueTracker
 from groundwire.verify.results import CitationCheck, CitationState, Clock, OnResult
-
-if TYPE_CHECKING:
-    from groundwire.checks.citations import Citation
-
-    from groundwire.verify.issues import IssueTracker
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +24,7 @@ class Sources:
 
     adr_dir: Path | None = None
     repo: Path | None = None
-    tracker: "IssueTracker | None" = None
+    tracker: IssueTracker | None = None
 
 
 class LocalLookup:
@@ -48,7 +44,7 @@ class LocalLookup:
         self._repositories: dict[Path, GitRepository] = {}
 
     async def check(
-        self, sources: Sources, citations: Iterable["Citation"], *, want_text: bool
+        self, sources: Sources, citations: Iterable[Citation], *, want_text: bool
     ) -> dict[str, CitationCheck]:
         """Answer the ADRs and commits among `citations`; label -> answer. It does not raise."""
         values: dict[str, dict[str, None]] = {"adr": {}, "commit": {}}

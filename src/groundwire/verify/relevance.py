@@ -8,12 +8,11 @@ only lower a tier.
 import re
 import unicodedata
 
+from groundwire.checks.citations import CitationDetector
+
 MINIMUM_RELEVANCE = 0.5
 """Share of content words from which a source counts as relevant."""
 
-_CITATION = re.compile(
-    r"https?://\S+|\badr[-\s]?\d+\b|\bgh-\d+\b|#\d+\b|\b(?=[a-f]*\d)[0-9a-f]{7,40}\b", re.IGNORECASE
-)
 _WORD = re.compile(r"[^\W_]+")
 _STEM = 6  # letters that must agree: postgres and postgresql, migrate and migration
 _STOP_WORDS = frozenset(
@@ -43,10 +42,18 @@ def relevance(claim_text: str, source_text: str) -> float:
     Returns:
         0..1, rounded to 4 decimals; 0 for a claim without content words, since nothing then shows relevance.
     """
-    claimed = _content(_CITATION.sub(" ", claim_text))
+    claimed = _content(_without_citations(claim_text))
     if not claimed:
         return 0.0
     return round(len(claimed & _content(source_text)) / len(claimed), 4)
+
+
+def _without_citations(text: str) -> str:
+    kept, at = [], 0
+    for citation in CitationDetector().detect(text):
+        kept.append(text[at : citation.start])
+        at = citation.end
+    return " ".join([*kept, text[at:]])
 
 
 def _content(text: str) -> set[str]:

@@ -4,6 +4,7 @@ The name is resolved inside `connect_tcp`, the last step before the socket: what
 or a reused client, passes here. `Host` and the TLS server name stay the URL's.
 """
 
+import contextlib
 import ssl
 from collections.abc import AsyncIterator, Iterable
 
@@ -14,6 +15,38 @@ from httpcore import SOCKET_OPTION
 from groundwire.verify.ssrf import AddressGuard
 
 _MAX_ADDRESSES = 3  # addresses of one host that are tried in turn
+_ATTEMPT = 1.5  # seconds for an address that is not the last
+
+
+class _Stream(httpcore.AsyncNetworkStream):
+    """A connection that is closed when its TLS handshake is cancelled; httpcore closes it on errors only."""
+
+    def __init__(self, inner: httpcore.AsyncNetworkStream) -> None:
+        self._inner = inner
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109 - httpcore's
+        return await self._inner.read(max_bytes, timeout)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - httpcore's
+        await self._inner.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    def get_extra_info(self, info: str) -> object:
+        return self._inner.get_extra_info(info)
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's signature
+    ) -> httpcore.AsyncNetworkStream:
+        try:
+            return await self._inner.start_tls(ssl_context, server_hostname, timeout)
+        except BaseException:
+            await self._inner.aclose()
+            raise
 
 
 class PinnedBackend(httpcore.AsyncNetworkBackend):
@@ -37,13 +70,22 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
         socket_options: Iterable[SOCKET_OPTION] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         """Resolve `host` once, check it, and connect to what was checked."""
-        failure: Exception = httpcore.ConnectError("no address")
-        for address in (await self._guard.addresses(host, port))[:_MAX_ADDRESSES]:
-            try:
-                return await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
-            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
-                failure = error
-        raise failure
+        *others, last = (await self._guard.addresses(host, port))[:_MAX_ADDRESSES]
+        for address in others:
+            with contextlib.suppress(httpcore.ConnectError, httpcore.ConnectTimeout):
+                return await self._connect(address, port, _ATTEMPT, local_address, socket_options)
+        return await self._connect(last, port, timeout, local_address, socket_options)
+
+    async def _connect(
+        self,
+        address: str,
+        port: int,
+        timeout: float | None,  # noqa: ASYNC109 - httpcore's
+        local_address: str | None,
+        socket_options: Iterable[SOCKET_OPTION] | None,
+    ) -> httpcore.AsyncNetworkStream:
+        inner = await self._inner.connect_tcp(address, port, timeout, local_address, socket_options)
+        return _Stream(inner)
 
     async def connect_unix_socket(
         self,

@@ -1,0 +1,56 @@
+import subprocess
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from groundwire.verify.pacing import Pacer, PacingLimits
+from groundwire.verify.ssrf import AddressGuard
+from groundwire.verify.urls import UrlChecker
+
+from .server import Server, running
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    async with running() as server:
+        yield server
+
+
+@pytest.fixture
+async def urls(server: Server) -> AsyncIterator[UrlChecker]:
+    """A checker that may reach the local server, and nothing else on the loopback."""
+    checker = UrlChecker(
+        AddressGuard(["127.0.0.0/8"], ports=[80, 443, server.port]), pacer=Pacer(PacingLimits(spacing=0.0))
+    )
+    yield checker
+    await checker.close()
+
+
+@pytest.fixture
+def git(tmp_path: Path) -> Callable[..., str]:
+    """Run git in `tmp_path/repo`, a fresh repository."""
+    repo = tmp_path / "repo"
+    repo.mkdir()
+
+    def run(*arguments: str, stdin: bytes = b"") -> str:
+        environment = {
+            "PATH": "/usr/bin:/bin:/usr/local/bin",
+            "HOME": str(tmp_path),
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_AUTHOR_NAME": "a",
+            "GIT_AUTHOR_EMAIL": "a@example.org",
+            "GIT_COMMITTER_NAME": "a",
+            "GIT_COMMITTER_EMAIL": "a@example.org",
+        }
+        done = subprocess.run(
+            ["git", "-C", str(repo), *arguments],
+            input=stdin,
+            capture_output=True,
+            check=True,
+            env=environment,
+        )
+        return done.stdout.decode().strip()
+
+    run("init", "-q", "-b", "main")
+    return run
