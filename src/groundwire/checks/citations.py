@@ -1,0 +1,202 @@
+"""Citations: what a claim points at (S0-46 to S0-63).
+
+Detection finds what looks like an ADR, a commit, a URL or an issue, and decides nothing: only a citation that
+was verified gives credit. Where a token could be something else (a colour, an ordinal, part of a UUID, an
+anchor, an issue of another repository) it is left out, so that no credit is given for what was not cited.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CitationType = Literal["adr", "commit", "url", "issue"]
+
+_SHORT_SHA = 7  # characters of a commit in a source id (S0-55)
+
+
+class Citation(NamedTuple):
+    """One citation; `original[start:end]` is the match as written, positions in characters (S0-53).
+
+    `value` is, for an ADR or an issue, the digits as written; for a commit its hash in lower case (S0-60);
+    for a URL the URL without the punctuation that ends the sentence (S0-62).
+    """
+
+    type: CitationType
+    value: str
+    start: int
+    end: int
+
+    @property
+    def label(self) -> str:
+        """The name of this citation in checks, as "adr:003"."""
+        return f"{self.type}:{self.value}"
+
+    @property
+    def source_id(self) -> str:
+        """What evidence calls it: "ADR-003", "commit:a1b2c3d", the URL, or "issue:123" (S0-55)."""
+        match self.type:
+            case "adr":
+                return f"ADR-{self.value}"
+            case "commit":
+                return f"commit:{self.value[:_SHORT_SHA]}"
+            case "url":
+                return self.value
+            case "issue":
+                return self.label
+
+
+# A URL runs to white space, <, > or " (S0-49), or to an HTML entity for one of these. In brackets, quotes or
+# backticks it ends with them at the latest: "[text](https://x.io),[more](...)". Repetitions of repetitions
+# below are of disjoint alternatives with nothing behind them, so matching never goes back.
+_SCHEME = r"http(?-i:[sS])?://(?=\w|\[[0-9a-f:.]{2,45}\])"
+_AMPERSAND = "&(?!(?:lt|gt|quot|apos|#34|#39);)"
+_URL = re.compile(
+    rf"(?<=\(){_SCHEME}(?:[^\s<>\"&()]+|{_AMPERSAND}|\([^\s<>\"()]{{0,500}}\))+|"
+    rf"(?<=['`]){_SCHEME}(?:[^\s<>\"&'`]+|{_AMPERSAND})+|"
+    rf"{_SCHEME}(?:[^\s<>\"&]+|{_AMPERSAND})+",
+    re.IGNORECASE,
+)
+_TRAILING = frozenset(
+    ".,;:!?'\"*`|\u2018\u2019\u201c\u201d\u00bb\u2026\u3001\u3002\uff01\uff0c\uff1a\uff1b\uff1f\u200b\ufeff"
+)
+_BRACKETS = {")": "(", "]": "[", "}": "{", "\uff09": "\uff08", "\u300d": "\u300c", "\u3011": "\u3010"}
+# URLs that cite nothing here, but whose paths must not be searched either.
+_OTHER_URL = re.compile(r"(?<![^\W_])[a-z][a-z0-9+.-]{1,15}://\S+", re.IGNORECASE)
+
+_HEX = "[0-9a-f]"
+# What a word is made of, less the scripts that write without spaces: there a citation touches its neighbours.
+_W = r"0-9A-Za-z_\u00c0-\u1fff"
+_TOKEN = re.compile(
+    rf"(?<![{_W}])(?=[\[0-9a-gms])(?:"  # this line is for speed: what follows starts a word
+    # [ADR-003], ADR-003, ADR 003, ADR #3 (S0-47, S0-61)
+    r"(?P<bracket>\[)?ADR(?:[-\u2010-\u2014_]|\s{1,2})?#?(?P<adr>[0-9]{1,5})"
+    rf"(?(bracket)\]|(?!(?!_)[{_W}]))|"
+    # Also GH-456 (S0-50)
+    rf"(?<![&#/])GH-(?P<gh>[0-9]{{1,10}})(?![{_W}]|\.[0-9])|"
+    # No citation: a UUID, and a digest that names its algorithm (S0-59)
+    rf"(?P<other>{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}(?![{_W}])|"
+    r"(?:sha-?(?:224|256|384|512)|sha3-\d{3}|md5|blake\w{1,3}|crc-?32)\W{1,3}"
+    rf"{_HEX}{{4,128}})|"
+    rf"(?P<commit>{_HEX}{{7,40}})(?![{_W}]))|"
+    r"(?=[#&])(?:"
+    # No citation: an HTML entity, and a colour with a letter (S0-51, S0-59, S0-63)
+    rf"(?P<entity>&#x?{_HEX}{{1,8}};)|"
+    rf"(?P<colour>#(?=[0-9]{{0,7}}[a-f])(?:{_HEX}{{8}}|{_HEX}{{6}}|{_HEX}{{3,4}})(?![{_W}]))|"
+    # #123; not owner/repo#12, which is another tracker's, nor page#12 (S0-50, S0-63)
+    rf"(?<![{_W}&#/])#(?P<issue>[0-9]{{1,10}})(?![{_W}]|\.[0-9]))",
+    re.IGNORECASE,
+)
+_JOINT = (
+    r"(?:[\W_]{1,4}(?:is|was|are|in|at|by|as|from|of|with|to|the|id|hash|code|value|set)){0,3}[\W_]{1,4}$"
+)
+_COMMIT_CUE = re.compile(
+    r"(?<![^\W_])(?:commit(?:s|ted)?|shas?|revs?|revisions?|changesets?|fix(?:ed|es)? in|merged?|merges|"
+    rf"cherry[- ]?pick(?:s|ed)?|revert(?:s|ed)?){_JOINT}",
+    re.IGNORECASE,
+)
+_COLOUR_CUE = re.compile(
+    rf"(?<![^\W_])(?:colou?rs?|hex|rgba?|background|bg|foreground|fill|stroke){_JOINT}", re.IGNORECASE
+)
+_COLOUR_BEHIND = re.compile(r"\W{0,2}(?:colou?rs?|hex|background|fill)\b", re.IGNORECASE)
+_AND = re.compile(r"\W{0,2}(?:,|/|&|\.\.|and|or|to)\W{0,2}", re.IGNORECASE)
+_WINDOW = 48  # characters before a token in which a cue word counts
+_COLOUR_LENGTHS = frozenset({3, 4, 6, 8})
+
+
+class CitationDetector:
+    """Finds citations. It holds no state: one instance serves all."""
+
+    def detect(self, text: str) -> list[Citation]:
+        """Return the citations of a text, in text order and without overlaps (S0-54)."""
+        urls = list(_urls(text))
+        rest = _blank(text, urls)  # S0-52: a hash or an anchor in a URL is no citation of its own
+        return sorted([*urls, *_others(rest)], key=lambda citation: citation.start)
+
+    def summary(self, text: str) -> dict[str, list[Citation]]:
+        """Return the citations of a text by type; all four types are always keys (S0-46)."""
+        found: dict[str, list[Citation]] = {"adr": [], "commit": [], "url": [], "issue": []}
+        for citation in self.detect(text):
+            found[citation.type].append(citation)
+        return found
+
+
+def _urls(text: str) -> Iterator[Citation]:
+    position = 0
+    while "://" in text and (match := _URL.search(text, position)):
+        position = match.start() + len(_trim(match.group()))
+        yield Citation("url", text[match.start() : position], match.start(), position)
+
+
+def _trim(url: str) -> str:
+    """Take off what ends the sentence rather than the URL: punctuation, brackets not opened in it (S0-62)."""
+    surplus = {closing: url.count(closing) - url.count(opening) for closing, opening in _BRACKETS.items()}
+    end = len(url)
+    while url[end - 1] in _TRAILING or surplus.get(url[end - 1], 0) > 0:
+        end -= 1
+        if url[end] in surplus:
+            surplus[url[end]] -= 1
+    return url[:end]
+
+
+def _blank(text: str, urls: list[Citation]) -> str:
+    pieces: list[str] = []
+    last = 0
+    for url in urls:
+        pieces += [text[last : url.start], " " * (url.end - url.start)]
+        last = url.end
+    rest = "".join([*pieces, text[last:]])
+    return _OTHER_URL.sub(lambda match: " " * len(match.group()), rest) if "://" in rest else rest
+
+
+def _others(text: str) -> Iterator[Citation]:
+    last: Citation | None = None
+    colour_end = -1  # where the last colour ended
+    for match in _TOKEN.finditer(text):
+        start, end = match.span()
+        before = text[max(0, start - _WINDOW) : start]
+        kind = match.lastgroup
+        if kind == "colour" or (kind in {"issue", "commit"} and _is_colour(match, before, colour_end)):
+            colour_end = end
+            continue
+        citation = None
+        if kind == "adr":
+            citation = Citation("adr", match["adr"], start, end)
+        elif kind in {"issue", "gh"}:
+            citation = Citation("issue", match[kind], start, end)
+        elif kind == "commit" and _is_commit(match, before, last):
+            citation = Citation("commit", match["commit"].lower(), start, end)
+        if citation is not None:
+            last = citation
+            yield citation
+
+
+def _is_colour(match: re.Match[str], before: str, colour_end: int) -> bool:
+    """Tell whether a token of digits is a colour: beside a word for colours, or listed after one (C-19)."""
+    digits = match["issue"] or match["commit"]
+    if len(digits) not in _COLOUR_LENGTHS:
+        return False
+    if _COLOUR_CUE.search(before):
+        return True
+    if match["issue"] is None:
+        return False
+    text, (start, end) = match.string, match.span()
+    listed = colour_end >= 0 and _AND.fullmatch(text, colour_end, start)
+    # "issue #123 fill in" is no colour: behind the token the word counts only where the token is long enough.
+    return bool(listed) or (len(digits) >= 6 and _COLOUR_BEHIND.match(text, end) is not None)
+
+
+def _is_commit(match: re.Match[str], before: str, last: Citation | None) -> bool:
+    """Tell whether 7 to 40 hex digits are a commit: after a cue word, or of digits and letters (C-20)."""
+    text, (start, end) = match.string, match.span()
+    if _COMMIT_CUE.search(before):
+        return True
+    if last is not None and last.type == "commit" and _AND.fullmatch(text, last.end, start):
+        return True  # "commits deadbeef and defaced"
+    value = match["commit"]
+    # Glued to a word by a hyphen it is part of some other identifier: a shortened UUID, a pod's name.
+    glued = re.search(r"\w-$", before) or re.match(r"-\w", text[end : end + 2])
+    return not (glued or value.isdigit() or value.isalpha())

@@ -1,0 +1,141 @@
+"""One normal form for text that people and models wrote, with the way back to the original positions.
+
+A check that compares words must not be fooled by a curly apostrophe, a doubled space, a zero-width character
+or a letter from another block of Unicode (S0-97, S0-102), yet it must report positions of the text as it was
+received. `normalise` gives both.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, NamedTuple
+from unicodedata import combining, is_normalized, normalize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+# Characters without width that may stand where a space would: zero-width spaces and joiners, direction marks,
+# Hangul fillers, invisible operators. Taken out, or read as a space (`split=True`).
+_GAPS = "\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
+# Characters without width that only ever stand inside a word: soft hyphen, variation selectors, tags.
+_INNER = "\u00ad\u034f\u180b-\u180d\u180f\ufe00-\ufe0f\U000e0000-\U000e0fff"
+_GAP = re.compile(f"[{_GAPS}]")
+_ZERO_WIDTH = re.compile(f"[{_GAPS}{_INNER}]")
+
+_APOSTROPHE = re.compile("[\u2018\u2019\u201b\u2032\u02b9\u02bb\u02bc\u02bd\u00b4\ua78c]")
+_UNFOLDED = re.compile(r"[^\S ]|  ")
+_SPACES_OR_WORD = re.compile(r"\s+|\S+")
+# ASCII never changes under NFKC, but the last ASCII character before other text may carry a combining mark.
+_RUN = re.compile(r"[\x00-\x7f]+(?![^\x00-\x7f])|[\x00-\x7f]?[^\x00-\x7f]+")
+
+
+class Reading(NamedTuple):
+    """A normalised text; character i of it was read from `starts[i]:ends[i]` of the original."""
+
+    text: str
+    starts: Sequence[int]
+    ends: Sequence[int]
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Translate a non-empty span of the reading to positions of the original text."""
+        return self.starts[start], self.ends[end - 1]
+
+
+def normalise(text: str, *, split: bool = False) -> Reading:
+    """Read a text in normal form: NFKC, straight apostrophes, one space for each run of white space.
+
+    Args:
+        text: any string, lone surrogates included.
+        split: read a zero-width character that can stand between words as a space; by default it is left out.
+
+    Returns:
+        The reading. It is idempotent: normalising its text again changes nothing.
+    """
+    if not _UNFOLDED.search(text) and is_normalized("NFKC", text) and not _ZERO_WIDTH.search(text):
+        return Reading(_APOSTROPHE.sub("'", text), range(len(text)), range(1, len(text) + 1))
+    visible = _GAP.sub(" ", text) if split else text
+    kept = _positions(visible)
+    composed = _compose(_APOSTROPHE.sub("'", _ZERO_WIDTH.sub("", visible)))
+    folded = _fold(composed)
+    if isinstance(kept, range):
+        return folded
+    # A zero-width character after a cluster is not part of it: ends follow the characters that were kept.
+    return Reading(folded.text, [kept[i] for i in folded.starts], [kept[i - 1] + 1 for i in folded.ends])
+
+
+def tidy(text: str, *, split: bool = False) -> str:
+    """Return the text as written, less zero-width characters and superfluous white space."""
+    return " ".join(_ZERO_WIDTH.sub("", _GAP.sub(" ", text) if split else text).split())
+
+
+def has_gaps(text: str) -> bool:
+    """Tell whether `normalise(text, split=True)` may differ from `normalise(text)`."""
+    return not text.isascii() and _GAP.search(text) is not None
+
+
+def plain(text: str) -> str:
+    """Return a text's normal form without positions, for a look whether `normalise` is worth its price.
+
+    It holds the same words of Latin letters; apostrophes and white space stay as written.
+    """
+    return normalize("NFKC", text if text.isascii() else _ZERO_WIDTH.sub("", text))
+
+
+def _positions(text: str) -> Sequence[int]:
+    kept: list[int] = []
+    last = 0
+    for found in _ZERO_WIDTH.finditer(text):
+        kept.extend(range(last, found.start()))
+        last = found.end()
+    if not last:
+        return range(len(text))
+    kept.extend(range(last, len(text)))
+    return kept
+
+
+def _compose(text: str) -> Reading:
+    pieces: list[str] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    for run in _RUN.finditer(text):
+        if run.group().isascii():
+            pieces.append(run.group())
+            starts.extend(range(run.start(), run.end()))
+            ends.extend(range(run.start() + 1, run.end() + 1))
+            continue
+        for start, end in _clusters(text, run.start(), run.end()):
+            piece = normalize("NFKC", text[start:end])
+            pieces.append(piece)
+            starts.extend([start] * len(piece))
+            ends.extend([end] * len(piece))
+    # Again: NFKC itself can bring forth an apostrophe (U+0149).
+    return Reading(_APOSTROPHE.sub("'", "".join(pieces)), starts, ends)
+
+
+def _clusters(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Cut text[start:end] before each character that does not combine with the one in front of it."""
+    for position in range(start + 1, end):
+        # What counts is the first character of the decomposition: U+FF9E combines only once decomposed.
+        if not combining(normalize("NFKD", text[position])[0]):
+            yield start, position
+            start = position
+    yield start, end
+
+
+def _fold(reading: Reading) -> Reading:
+    if not _UNFOLDED.search(reading.text):
+        return reading
+    pieces: list[str] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    for found in _SPACES_OR_WORD.finditer(reading.text):
+        first, last = found.span()
+        if found.group().isspace():
+            pieces.append(" ")
+            starts.append(reading.starts[first])
+            ends.append(reading.ends[last - 1])
+        else:
+            pieces.append(found.group())
+            starts.extend(reading.starts[first:last])
+            ends.extend(reading.ends[first:last])
+    return Reading("".join(pieces), starts, ends)

@@ -1,0 +1,225 @@
+"""Citations: what a text points at, where, and what only looks like a citation."""
+
+import time
+from itertools import chain, pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groundwire.checks.citations import Citation, CitationDetector
+
+DETECTOR = CitationDetector()
+UUID = "550e8400-e29b-41d4-a716-446655440000"
+SHA = "0123456789abcdef0123456789abcdef01234567"
+
+PIECES = [
+    "ADR", "-", " ", "003", "[", "]", "(", ")", "#", "12", "123456", "GH-4", "a1b2c3d", "deadbeef",
+    "1234567", "commit",
+    "colour", "https://x.io", "HTTP://", "/a", ".", ",", "&#39;", "&gt;", "'", "`", "\u200b", "—", "é",
+    "根据", SHA, UUID,
+    "sha256:", "and", "ſ",
+]  # fmt: skip
+ANY_TEXT = st.text(st.characters(exclude_categories=())) | st.lists(st.sampled_from(PIECES)).map("".join)
+
+
+def labels(text):
+    return [citation.label for citation in DETECTOR.detect(text)]
+
+
+def raw(text):
+    return [text[citation.start : citation.end] for citation in DETECTOR.detect(text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("see [ADR-003] on", "[ADR-003]"), ("Per ADR-003, we", "ADR-003"), ("as ADR 003 says", "ADR 003"),
+        ("adr-003", "adr-003"), ("ADR003", "ADR003"), ("ADR #003", "ADR #003"), ("[see ADR-003]", "ADR-003"),
+        ("docs/adrs/ADR-003-use-x.md", "ADR-003"), ("根据ADR-003，", "ADR-003"), ("ADR\u2011003",
+        "ADR\u2011003"),
+    ],
+)  # fmt: skip
+def test_an_adr_is_found_in_every_spelling_with_its_digits_as_written(text, match):
+    assert labels(text) == ["adr:003"]
+    assert raw(text) == [match]
+
+
+@pytest.mark.parametrize("text", ["QUADR-5", "CADR 12", "ADR-123456", "ADR-3b", "éADR-3", "ADR", "ADR-x"])
+def test_what_only_contains_adr_is_none(text):
+    assert labels(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Fixed in commit a1b2c3d4e5", ["commit:a1b2c3d4e5"]), ("a1b2c3d", ["commit:a1b2c3d"]),
+        (SHA, [f"commit:{SHA}"]),
+        (SHA + "8", []), ("abc123", []), ("commit A1B2C3D4", ["commit:a1b2c3d4"]),
+        ("提交a1b2c3d。", ["commit:a1b2c3d"]),
+        ("a1b2c3d..e4f5a6b", ["commit:a1b2c3d", "commit:e4f5a6b"]), ("xa1b2c3d a1b2c3dx 0xa1b2c3d", []),
+    ],
+)  # fmt: skip
+def test_a_commit_is_7_to_40_hex_digits_in_lower_case(text, found):
+    assert labels(text) == found
+
+
+@pytest.mark.parametrize(
+    "word", ["deadbeef", "defaced", "effaced", "acceded", "facaded", "fabaceae", "1234567", "18005551234"]
+)
+@pytest.mark.parametrize(
+    "cue",
+    [
+        "commit",
+        "sha:",
+        "rev",
+        "revision",
+        "changeset",
+        "fixed in",
+        "merged as",
+        "cherry-picked from",
+        "Commit hash is `",
+    ],
+)
+def test_words_and_numbers_are_commits_only_after_a_cue(word, cue):
+    assert labels(f"the {word} count") == []
+    assert labels(f"{cue} {word}") == [f"commit:{word}"]
+    assert labels(f"{cue} of which much was said: {word}") == []
+
+
+def test_a_cue_holds_for_a_list_of_commits():
+    assert labels("commits deadbeef, defaced and 1234567") == [
+        "commit:deadbeef",
+        "commit:defaced",
+        "commit:1234567",
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [UUID, f"commit {UUID}", f"{{{UUID}}}", "sha256:abc1234def", "sha256: `abc1234de`", "md5 abc1234de",
+    "550e8400-e29b",
+     "pod-7d9f8b6c5-abcde", "#ffaabbcc", "#abc123", "#abc", "hex a1b2c3d4", "ftp://x/a1b2c3d4",
+     "&#xa1b2c3d;"],
+)  # fmt: skip
+def test_hex_digits_of_another_kind_are_no_citation(text):
+    assert labels(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("#123", ["issue:123"]), ("GH-456", ["issue:456"]), ("gh-456.", ["issue:456"]),
+        ("(#12)", ["issue:12"]), ("#123456", ["issue:123456"]),
+        ("issue #123 fill it in", ["issue:123"]), ("a bug of the colour picker, #123", ["issue:123"]),
+        ("见#12", ["issue:12"]),
+        ("#123abc", []), ("color: #123456", []), ("Colour is #123", []), ("background-color:#123456", []),
+        ('fill="#123456"', []),
+        ("the colours #123456 and #654321", []), ("#123456 background", []), ("&#39;", []),
+        ("page#12", []), ("owner/repo#12", []),
+        ("XGH-4", []), ("#12x", []), ("#1.5", []), ("# 12", []),
+    ],
+)  # fmt: skip
+def test_an_issue_is_a_number_that_is_no_colour_entity_or_anchor(text, found):
+    assert labels(text) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "urls"),
+    [
+        ("See https://docs.example.com/api. Then", ["https://docs.example.com/api"]),
+        ("HTTPS://X.io/Y", ["HTTPS://X.io/Y"]),
+        ("ftp://x.io https:// https://...", []),
+        ("(https://x.io/Foo_(bar))", ["https://x.io/Foo_(bar)"]),
+        ("at https://x.io/Foo_(bar).", ["https://x.io/Foo_(bar)"]),
+        ("(see https://x.io/a), b", ["https://x.io/a"]),
+        ("[a](https://x.io/b),[c](https://x.io/d)", ["https://x.io/b", "https://x.io/d"]),
+        ("'https://x.io','https://y.io'", ["https://x.io", "https://y.io"]),
+        ('<https://x.io> "https://y.io" `https://z.io`', ["https://x.io", "https://y.io", "https://z.io"]),
+        ("**https://x.io**!?;:,", ["https://x.io"]),
+        ("https://x.io/a}]) “https://y.io”", ["https://x.io/a", "https://y.io"]),
+        ("&lt;https://x.io?a=1&b=2&gt;", ["https://x.io?a=1&b=2"]),
+        ("http://[::1]:80/x", ["http://[::1]:80/x"]),
+        ("见https://x.io。", ["https://x.io"]),
+    ],
+)
+def test_a_url_ends_where_the_sentence_takes_over(text, urls):
+    assert [citation.value for citation in DETECTOR.detect(text)] == urls
+    assert raw(text) == urls
+
+
+@pytest.mark.parametrize("path", ["commit/a1b2c3d4e5f6", "p#123", "ADR-003", "GH-4", "a?sha=deadbeef1"])
+def test_nothing_inside_a_url_is_a_citation_of_its_own(path):
+    assert labels(f"https://x.io/{path}") == [f"url:https://x.io/{path}"]
+
+
+def test_citations_come_in_text_order_and_the_summary_has_all_four_types():
+    text = "ADR-003 (see https://e.com, #12)"
+    assert labels(text) == ["adr:003", "url:https://e.com", "issue:12"]
+    summary = DETECTOR.summary(text)
+    assert list(summary) == ["adr", "commit", "url", "issue"]
+    assert [len(found) for found in summary.values()] == [1, 0, 1, 1]
+    assert DETECTOR.summary("") == {"adr": [], "commit": [], "url": [], "issue": []}
+
+
+@pytest.mark.parametrize(
+    ("citation", "label", "source_id"),
+    [
+        (Citation("adr", "003", 0, 7), "adr:003", "ADR-003"),
+        (Citation("commit", SHA, 0, 40), f"commit:{SHA}", "commit:0123456"),
+        (Citation("url", "https://e.com", 0, 13), "url:https://e.com", "https://e.com"),
+        (Citation("issue", "123", 0, 4), "issue:123", "issue:123"),
+    ],
+)
+def test_checks_and_evidence_name_a_citation_in_their_own_ways(citation, label, source_id):
+    assert (citation.label, citation.source_id) == (label, source_id)
+
+
+@given(ANY_TEXT)
+def test_every_citation_is_a_slice_of_the_text_without_overlaps(text):
+    citations = DETECTOR.detect(text)
+    for citation in citations:
+        match = text[citation.start : citation.end]
+        assert citation.value in (match.lower() if citation.type == "commit" else match)
+        if citation.type == "url":
+            assert citation.value == match
+    assert all(before.end <= after.start for before, after in pairwise(citations))
+    summary = DETECTOR.summary(text)
+    assert sorted(chain(*summary.values()), key=lambda citation: citation.start) == citations
+
+
+@given(st.sampled_from(["ADR-003", "#12", "GH-7", "https://x.io/a", "commit 1234567"]), ANY_TEXT)
+def test_a_citation_after_white_space_is_found_whatever_stands_before(citation, before):
+    assert labels(citation)[0] in labels(f"{before.replace('olo', '')} ; {citation}")
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "https://x",
+        "(https://x(",
+        "'https://x",
+        ")",
+        "&",
+        "a.",
+        "a://",
+        "ADR ",
+        "[",
+        "#1 and ",
+        "abcdef1 ",
+        "commit ",
+        f"{SHA}-",
+    ],
+)
+def test_time_grows_in_proportion_to_the_text(unit):
+    def seconds(length):
+        text = ("https://x" + unit * length)[:length]
+        best = 9.0
+        for _ in range(3):
+            start = time.perf_counter()
+            DETECTOR.detect(text)
+            best = min(best, time.perf_counter() - start)
+        return best
+
+    # Ten times the text in a quadratic pattern takes a hundred times as long.
+    assert seconds(20_000) < 40 * max(seconds(2_000), 0.0005)
