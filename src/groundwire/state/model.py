@@ -1,20 +1,29 @@
 """What a step of the state is asked, and what it answers.
 
-A step takes the claims of a batch in order and does for each, atomically with all others: return the recorded
-outcome if there is one; else find near-duplicates in its scope, look up its parents, apply what only lowers a
-tier, ask for a place in the review queue, and record the outcome. Everything else is decided outside, from the
-answer, by pure code.
+A step takes the claims of a batch in order and does for each, atomically with all others: return the
+recorded outcome if there is one; else find near-duplicates in its scope, look up its parents, apply what only
+lowers a tier, ask for a place in the review queue, and record the outcome. Everything else is decided
+outside, from the answer, by pure code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Final, Protocol
 
-from groundwire.messages.decisions import DedupMatch, ParentFact, Place
+from groundwire.messages.decisions import DedupMatch, MatchClass, ParentFact, Place
 from groundwire.messages.identity import Subject
+
+MAX_CANDIDATES: Final = 10_000
+"""Stored claims with which one claim is compared; where there are more, its deduplication has failed."""
+
+CANDIDATE_BYTES: Final = 400
+"""Bytes of signature for each of these, in the mean: more, and deduplication has failed as well."""
+
+MAX_MATCHES: Final = 5
+"""Near-duplicates that are reported."""
 
 
 class SubjectState(StrEnum):
@@ -130,7 +139,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The claim waits on `deferred`. `publish`: this record is to be sent there (not one that another stands for)."""
+    """The claim waits on `deferred`.
+
+    `publish`: this record is to be sent there; else another record of the subject stands for it.
+    """
 
     publish: bool
 
@@ -145,7 +157,15 @@ Answer = Outcome | Waiting | Conflict
 
 @dataclass(frozen=True, slots=True)
 class StoredOutcome:
-    """An outcome as a rebuild loads it, read from the output topics."""
+    """An outcome as a rebuild loads it, read from the output topics.
+
+    Attributes:
+        dedup: how it is found and compared; None where it is not to be found. `probed` is not needed.
+        horizon: as in the Ask.
+        rejected: blocked because a person rejected or retracted it.
+        approved_at: milliseconds since 1970 of the approval by a person; 0: the time of the outcome's origin.
+        joined_to: the pending claim that a joined one follows.
+    """
 
     subject: Subject
     outcome: Outcome
@@ -153,7 +173,34 @@ class StoredOutcome:
     horizon: int
     rejected: bool = False
     approved_at: int = 0
-    joined_to: Subject | None = field(default=None)
+    joined_to: Subject | None = None
+
+    @property
+    def match_class(self) -> MatchClass | None:
+        """As what later claims find it, or None."""
+        if self.dedup is None:
+            return None
+        if self.rejected:
+            return MatchClass.REJECTED
+        return _CLASSES.get(self.outcome.state)
+
+
+_CLASSES: Final = {
+    SubjectState.APPROVED: MatchClass.APPROVED,
+    SubjectState.PENDING: MatchClass.PENDING,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What a worker has in flight of a partition: offsets `first` to `last`, both included.
+
+    `crashes`: how often a worker died with it.
+    """
+
+    first: int
+    last: int
+    crashes: int
 
 
 class State(Protocol):
@@ -168,6 +215,14 @@ class State(Protocol):
 
         `deferred`: the records come from `deferred`; they do not wait again.
         """
+        ...
+
+    async def waiting_count(self) -> int:
+        """Return how many claims wait on `deferred`."""
+        ...
+
+    async def queue_depth(self) -> int:
+        """Return how many claims have a place in the review queue."""
         ...
 
     async def close(self) -> None:

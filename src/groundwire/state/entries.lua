@@ -1,0 +1,103 @@
+-- What step.lua and load.lua share; sent to the server in front of either.
+-- ARGV[1] is the deployment's prefix, ARGV[2] the seconds for which an outcome without a place in the index
+-- or the queue is kept. docs/state.md describes the keys.
+local call, sub, match, find = redis.call, string.sub, string.match, string.find
+local prefix, lifetime = ARGV[1], ARGV[2]
+local queue = prefix .. 'q'
+local DIGEST = 22 -- characters of 16 bytes in base64
+local KEY, LOCAL_ID, TOKEN = 8, 4, 8 -- bytes
+local HEADER = 12 -- bytes of a signature before its tokens
+local CHUNK = 1000 -- arguments of one call: unpack has a limit
+
+local function split(joined, size)
+  local parts = {}
+  for at = 1, #joined, size do
+    parts[#parts + 1] = sub(joined, at, at + size - 1)
+  end
+  return parts
+end
+
+-- A counter; one that is back at zero leaves no field behind.
+local function count(field, by)
+  if call('HINCRBY', queue, field, by) <= 0 then
+    call('HDEL', queue, field)
+  end
+end
+
+local function count_place(subject, by)
+  count('total', by)
+  count('t:' .. subject.tenant, by)
+  count('u:' .. subject.user, by)
+end
+
+-- The values of hash fields, false where there is none, in the order of the fields.
+local function values_of(key, fields)
+  local values = {}
+  for first = 1, #fields, CHUNK do
+    local some = call('HMGET', key, unpack(fields, first, math.min(first + CHUNK - 1, #fields)))
+    for i = 1, #some do
+      values[first + i - 1] = some[i]
+    end
+  end
+  return values
+end
+
+-- The entry of a subject, or nil.
+local function read(digest)
+  local value = call('GET', prefix .. 's:' .. digest)
+  if not value then
+    return nil
+  end
+  local entry = { value = value }
+  entry.state, entry.tier, entry.revision, entry.fingerprint, entry.origin, entry.first, entry.joined, entry.index =
+    match(value, '^(%u) (%d) (%d+) (%S+) (%S+) (%S+) (%S+) (%S+)\n')
+  entry.revision = tonumber(entry.revision)
+  return entry
+end
+
+-- Stores the entry of a subject and returns its text.
+local function write(subject, entry)
+  local header = table.concat({
+    entry.state, entry.tier, string.format('%d', entry.revision), subject.fingerprint, entry.origin, entry.first,
+    entry.joined or '-', entry.index or '-',
+  }, ' ')
+  local value = header .. '\n' .. entry.facts .. '\n' .. entry.payload .. '\n' .. entry.record
+  local key = prefix .. 's:' .. subject.digest
+  if entry.state == 'A' or entry.state == 'P' or entry.state == 'W' then
+    call('SET', key, value)
+  else
+    call('SET', key, value, 'EX', lifetime)
+  end
+  return value
+end
+
+-- Makes a claim findable in its scope; returns what its entry says of it.
+local function add_to_index(subject, class, time)
+  local members, buckets = prefix .. 'm:' .. subject.scope, prefix .. 'k:' .. subject.scope
+  local number = call('HINCRBY', members, 'n', 1)
+  local id = struct.pack('<I4', number)
+  -- who is joined to a pending claim has to find its entry
+  local digest = class == 'P' and subject.digest or ''
+  local head = class .. time .. ' ' .. subject.horizon .. ' ' .. digest .. ' ' .. subject.id .. '\0'
+  call('HSET', members, id, head .. subject.signature)
+  local keys = split(subject.stored, KEY)
+  local ids = values_of(buckets, keys)
+  for i = 1, #keys do
+    call('HSET', buckets, keys[i], (ids[i] or '') .. id)
+  end
+  return subject.scope .. '/' .. string.format('%d', number)
+end
+
+-- Undoes what an entry holds beside itself, before another takes its place.
+local function leave(subject, entry)
+  if entry.state == 'W' then
+    call('SREM', prefix .. 'w:' .. subject.user, subject.digest)
+    count('waiting', -1)
+  elseif entry.state == 'P' then
+    count_place(subject, -1)
+  end
+  if entry.index ~= '-' then
+    local scope, number = match(entry.index, '^(.+)/(%d+)$')
+    call('HDEL', prefix .. 'm:' .. scope, struct.pack('<I4', tonumber(number)))
+  end
+end

@@ -1,0 +1,227 @@
+"""How asks, answers and loaded outcomes are written for the scripts, and read back.
+
+The entry of a subject is text, so that `redis-cli GET` shows it: a header line, a line of facts, the
+payload's line, and while the claim is pending the record.
+
+    A 1 1 <fingerprint> <origin> <first origin> <joined to> <scope>/<local id>
+    on AP [["id",23,25,"none","A"]]
+
+Header: state, tier, revision, and `-` for what there is not. Digests of 32 bytes stand as 43 characters of
+base64, those of 16 bytes as 22; an origin is `topic,partition,offset,timestamp,sha256`. Facts: the status of
+deduplication (o, f, d) and the queue's answer (n, f, u, t, a), then a letter for each parent or `-`, then the
+matches; what is empty is left out. Ids of parents are not kept: a record with the same fingerprint names the
+same ones.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Final
+
+from groundwire.checks.dedup_keys import KEY_BYTES
+from groundwire.checks.difference import HEADER_BYTES, ID_BYTES
+from groundwire.messages.decisions import DedupMatch, MatchClass, ParentFact, Place
+from groundwire.messages.identity import Subject, digest
+from groundwire.state.model import (
+    Answer,
+    Ask,
+    Conflict,
+    DedupQuery,
+    Outcome,
+    RecordOrigin,
+    StoredOutcome,
+    SubjectState,
+    Waiting,
+)
+
+Argument = bytes | str | int
+
+STATUSES: Final = {"o": "ok", "f": "failed", "d": "disabled"}
+PLACES: Final = {
+    "n": Place.NOT_NEEDED,
+    "f": Place.FREE,
+    "u": Place.USER_FULL,
+    "t": Place.TENANT_FULL,
+    "a": Place.TOTAL_FULL,
+}
+CLASSES: Final = {"A": MatchClass.APPROVED, "P": MatchClass.PENDING, "X": MatchClass.REJECTED}
+PARENT_STATES: Final = {state.value: state.name.lower() for state in SubjectState} | {"U": "unknown"}
+
+_STATUS_LETTERS: Final = {name: letter for letter, name in STATUSES.items()}
+_PLACE_LETTERS: Final = {place: letter for letter, place in PLACES.items()}
+_CLASS_LETTERS: Final = {match_class: letter for letter, match_class in CLASSES.items()}
+_PARENT_LETTERS: Final = {name: letter for letter, name in PARENT_STATES.items()}
+_NO_DEDUP: Final = DedupQuery(b"", (), (), b"", 0, material_difference=False)
+
+
+def ask_arguments(ask: Ask) -> list[Argument]:
+    """Return what step.lua reads of a claim."""
+    query = ask.dedup or _NO_DEDUP
+    status = "f" if ask.dedup_failed else "o" if ask.dedup else "d"
+    flags = f"{ask.base_tier} {ask.capped:d} {ask.wait:d} {status} {query.material_difference:d}"
+    _check(query, ask.payload)
+    return [
+        *_subject_arguments(ask.subject, ask.fingerprint, ask.origin),
+        f"{flags} {query.threshold_parts} {ask.horizon}",
+        short(query.scope),
+        b"".join(query.stored),
+        b"".join(query.probed),
+        query.signature,
+        "".join([short(parent.digest) for _, parent in ask.parents]),
+        ask.payload,
+        ask.record if ask.base_tier < 3 else b"",  # only what may come to be pending needs it
+    ]
+
+
+def read_answer(ask: Ask, answer: bytes) -> Answer:
+    """Read what step.lua answers for a claim.
+
+    Raises:
+        ValueError: (and LookupError) where it is no such answer.
+    """
+    match answer[:1]:
+        case b"!":
+            return Conflict()
+        case b"W":
+            return Waiting(publish=True)
+        case b"w":
+            return Waiting(publish=False)
+        case b"+" | b"=" as kind:
+            parents = [parent for parent, _ in ask.parents]
+            return read_entry(answer[1:], parents, ask.fingerprint, fresh=kind == b"+")
+    raise ValueError("not an answer of the step")
+
+
+def read_entry(entry: bytes, parents: list[str], fingerprint: str, *, fresh: bool) -> Outcome:
+    """Read the entry of a decided subject; `parents` are the ids that its record names."""
+    header, facts, payload, record = entry.split(b"\n", 3)
+    state, tier, revision, _, origin, first, _, _ = header.decode().split(" ")
+    marks, states, matches = _read_facts(facts)
+    return Outcome(
+        state=SubjectState(state),
+        tier=int(tier),
+        revision=int(revision),
+        fresh=fresh,
+        origin=read_origin(origin),
+        first_origin=None if first == "-" else read_origin(first),
+        fingerprint=fingerprint,
+        dedup_status=STATUSES[marks[0]],
+        matches=matches,
+        parents=[
+            ParentFact(id=parent, state=PARENT_STATES[letter])
+            for parent, letter in zip(parents, states, strict=True)
+        ],
+        place=PLACES[marks[1]],
+        payload=payload,
+        record=record,
+    )
+
+
+def load_arguments(stored: StoredOutcome) -> list[Argument]:
+    """Return what load.lua reads of an outcome."""
+    outcome, query = stored.outcome, stored.dedup or _NO_DEDUP
+    _check(query, outcome.payload)
+    indexed = stored.match_class
+    return [
+        *_subject_arguments(stored.subject, outcome.fingerprint, outcome.origin),
+        outcome.state.value,
+        outcome.tier,
+        outcome.revision,
+        "-" if outcome.first_origin is None else write_origin(outcome.first_origin),
+        "-" if stored.joined_to is None else short(stored.joined_to.digest),
+        _write_facts(outcome),
+        outcome.payload,
+        outcome.record,
+        short(query.scope),
+        b"".join(query.stored),
+        query.signature,
+        stored.horizon,
+        "" if indexed is None else _CLASS_LETTERS[indexed],
+        stored.approved_at or outcome.origin.timestamp,
+    ]
+
+
+def write_origin(origin: RecordOrigin) -> str:
+    """Write an origin as one word.
+
+    Raises:
+        ValueError: The topic's name is none that Kafka allows, or the digest is no SHA-256.
+    """
+    if not origin.topic.replace(".", "").replace("_", "").replace("-", "").isalnum():
+        raise ValueError(f"not the name of a topic: {origin.topic!r}")
+    sha256 = _short_sha256(origin.sha256)
+    return f"{origin.topic},{origin.partition},{origin.offset},{origin.timestamp},{sha256}"
+
+
+def read_origin(text: str) -> RecordOrigin:
+    """Read what `write_origin` wrote."""
+    topic, partition, offset, timestamp, sha256 = text.split(",")
+    return RecordOrigin(
+        topic, int(partition), int(offset), int(timestamp), urlsafe_b64decode(sha256 + "=").hex()
+    )
+
+
+def short(data: bytes) -> str:
+    """Write a digest as base64 that is safe in a key, without padding."""
+    return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def user_digest(subject: Subject) -> str:
+    """Return the name under which the waiting claims and the places of a user are kept."""
+    return short(digest(subject.tenant_id, subject.user_id))
+
+
+def _subject_arguments(subject: Subject, fingerprint: str, origin: RecordOrigin) -> list[Argument]:
+    return [
+        short(subject.digest),
+        user_digest(subject),
+        subject.tenant_id,
+        subject.subject_id,
+        _short_sha256(fingerprint),
+        write_origin(origin),
+    ]
+
+
+def _short_sha256(text: str) -> str:
+    data = bytes.fromhex(text)
+    if len(data) != 32:
+        raise ValueError(f"not the hexadecimal form of a SHA-256: {text!r}")
+    return short(data)
+
+
+def _check(query: DedupQuery, payload: bytes) -> None:
+    if b"\n" in payload:
+        raise ValueError("the payload is more than one line")
+    if any(len(key) != KEY_BYTES for keys in (query.stored, query.probed) for key in keys):
+        raise ValueError(f"a key is {KEY_BYTES} bytes")
+    if query is not _NO_DEDUP and (len(query.signature) - HEADER_BYTES) % ID_BYTES:
+        raise ValueError("the signature is none")
+
+
+def _read_facts(line: bytes) -> tuple[str, str, list[DedupMatch]]:
+    """Return status and place as letters, the parents' letters, and the matches."""
+    marks, _, rest = line.decode().partition(" ")
+    parents, _, matches = rest.partition(" ")
+    return (
+        marks,
+        "" if parents == "-" else parents,
+        [
+            DedupMatch(
+                subject_id=name, inter=inter, union=union, difference=difference, match_class=CLASSES[letter]
+            )
+            for name, inter, union, difference, letter in (json.loads(matches) if matches else ())
+        ],
+    )
+
+
+def _write_facts(outcome: Outcome) -> str:
+    marks = _STATUS_LETTERS[outcome.dedup_status] + _PLACE_LETTERS[outcome.place]
+    parents = "".join([_PARENT_LETTERS[parent.state] for parent in outcome.parents])
+    matches = [
+        [match.subject_id, match.inter, match.union, match.difference, _CLASS_LETTERS[match.match_class]]
+        for match in outcome.matches
+    ]
+    if matches:
+        return f"{marks} {parents or '-'} {json.dumps(matches, ensure_ascii=False, separators=(',', ':'))}"
+    return f"{marks} {parents}" if parents else marks

@@ -1,0 +1,194 @@
+"""State in Redis: every step of a batch is one script on the primary.
+
+Keys, lifetimes and what they cost in bytes are in docs/state.md. All of them start with the deployment's
+topic prefix, and the script computes them itself: one primary is required, Redis Cluster is refused.
+
+    s:<subject>    the outcome of a subject                        none while approved, pending or waiting,
+                                                                   else `idempotency_ttl`
+    k:<scope>      hash: dedup key -> local ids of 4 bytes         none
+    m:<scope>      hash: local id -> the claim to compare with;    none
+                   n -> last local id given
+    w:<user>       set of the user's waiting subjects              none
+    q              hash of counters: total, waiting,               none
+                   t:<tenant> and u:<user>
+    f:<topic>:<partition>   what a worker has in flight            1 day
+    policy:<sha256>         an effective policy                    none
+    epoch, scheme           which state this is                    none
+    rebuild                 lock of the worker that rebuilds       seconds, renewed
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from redis.asyncio import Redis
+
+from groundwire.errors import SchemeMismatch, StateLost, StateUnavailable
+from groundwire.state.entries import Argument, ask_arguments, load_arguments, read_answer
+from groundwire.state.model import MAX_CANDIDATES, Answer, Ask, Limits, Mark, StoredOutcome
+from groundwire.state.rebuild import Rebuild, hold
+from groundwire.state.server import PATIENCE, Server, script
+
+IDEMPOTENCY_TTL: Final = 31 * 86_400
+"""Seconds: the retention of the claims topic and a day."""
+
+_MARK_TTL: Final = 86_400
+_LOST: Final = b"LOST"
+
+
+class RedisState:
+    """The state of a deployment in Redis.
+
+    Args:
+        redis: a client as `groundwire.state.server.connect` makes it.
+        prefix: the topic prefix, put before every key.
+        scheme: what dedup keys and signatures depend on, from `groundwire.checks.dedup_keys.scheme`.
+        idempotency_ttl: seconds for which outcomes are kept that hold no place in index or queue.
+        patience: seconds for one call.
+        require_aof: refuse a server without an append-only file.
+        max_candidates: with how many stored claims one claim is compared; more, or more than 400 bytes of
+            signature for each of them, and its deduplication has failed.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        prefix: str,
+        *,
+        scheme: str,
+        idempotency_ttl: int = IDEMPOTENCY_TTL,
+        patience: float = PATIENCE,
+        require_aof: bool = True,
+        max_candidates: int = MAX_CANDIDATES,
+    ) -> None:
+        self._server = Server(redis, patience)
+        self._prefix = prefix
+        self._scheme = scheme
+        self._ttl = idempotency_ttl
+        self._require_aof = require_aof
+        self._max_candidates = max_candidates
+        self._epoch: str | None = None
+
+    @property
+    def epoch(self) -> str | None:
+        """The epoch that this process takes for that of its state, or None before `open` found one."""
+        return self._epoch
+
+    async def open(self) -> str | None:
+        """Check the server and take the epoch that it carries.
+
+        Returns:
+            The epoch; None where state is lost, or was never there: it has to be rebuilt.
+
+        Raises:
+            UsageError: state must not live on this server.
+            SchemeMismatch: the keys in state are of another scheme.
+            StateUnavailable: the server does not answer.
+        """
+        await self._server.check(require_aof=self._require_aof)
+        return await self.adopt_epoch()
+
+    async def adopt_epoch(self) -> str | None:
+        """Take the epoch that state carries, as after a rebuild by another worker.
+
+        Raises:
+            SchemeMismatch: as `open`.
+        """
+        epoch, scheme = await self._server.call("MGET", self._prefix + "epoch", self._prefix + "scheme")
+        if scheme is not None and scheme.decode() != self._scheme:
+            raise SchemeMismatch(
+                f"state holds deduplication keys of scheme {scheme.decode()}, this process makes"
+                f" {self._scheme}: run `groundwire rebuild`, or go back to the policy before"
+            )
+        self._epoch = None if epoch is None else epoch.decode()
+        return self._epoch
+
+    async def read_epoch(self) -> str | None:
+        """Return the epoch that state carries now, without taking it."""
+        epoch = await self._server.call("GET", self._prefix + "epoch")
+        return None if epoch is None else str(epoch.decode())
+
+    async def step(self, asks: Sequence[Ask], limits: Limits, *, deferred: bool = False) -> list[Answer]:
+        """Decide a batch in one atomic step; see `groundwire.state.model.State`."""
+        if not asks:
+            return []
+        head: list[Argument] = [await self._known_epoch(), int(deferred), limits.per_user, limits.per_tenant]
+        head += [limits.total, self._max_candidates]
+        arguments = [argument for ask in asks for argument in ask_arguments(ask)]
+        answers = await self._run("step", *head, *arguments)
+        try:
+            return [read_answer(ask, answer) for ask, answer in zip(asks, answers, strict=True)]
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise StateUnavailable(f"step: the answer cannot be read: {type(error).__name__}") from error
+
+    async def reassert(self, outcomes: Sequence[StoredOutcome]) -> int:
+        """Record outcomes that this process knows to be published, where a failover has lost them.
+
+        Returns:
+            How many state did not hold at the same or a higher revision.
+        """
+        head = ("epoch", await self._known_epoch())
+        arguments = [argument for outcome in outcomes for argument in load_arguments(outcome)]
+        return int(await self._run("load", *head, *arguments))
+
+    @asynccontextmanager
+    async def rebuilding(self, ttl: float = 30.0) -> AsyncIterator[Rebuild | None]:
+        """Hold the lock of the rebuild; None where another worker holds it.
+
+        Args:
+            ttl: seconds after which the lock of a worker that died falls.
+        """
+        async with hold(self._server, self._prefix, ttl) as fence:
+            yield None if fence is None else Rebuild(fence, self._prefix, self._scheme, self._ttl)
+
+    async def mark(self, topic: str, partition: int, mark: Mark) -> None:
+        """Note what is in flight, so that a worker that dies over it leaves a trace."""
+        value = f"{mark.first} {mark.last} {mark.crashes}"
+        await self._server.call("SET", self._mark_key(topic, partition), value, "EX", _MARK_TTL)
+
+    async def marks(self, topic: str, partition: int) -> Mark | None:
+        """Return what was in flight on a partition when its worker was last heard of, or None."""
+        value = await self._server.call("GET", self._mark_key(topic, partition))
+        return None if value is None else Mark(*map(int, value.split()))
+
+    async def unmark(self, topic: str, partition: int) -> None:
+        """Forget the mark: all of it is settled."""
+        await self._server.call("DEL", self._mark_key(topic, partition))
+
+    async def waiting_count(self) -> int:
+        """Return how many claims wait on `deferred`."""
+        return int(await self._server.call("HGET", self._prefix + "q", "waiting") or 0)
+
+    async def queue_depth(self) -> int:
+        """Return how many claims have a place in the review queue."""
+        return int(await self._server.call("HGET", self._prefix + "q", "total") or 0)
+
+    async def put_policy(self, sha256: str, policy: bytes) -> None:
+        """Keep an effective policy under its hash."""
+        await self._server.call("SET", f"{self._prefix}policy:{sha256}", policy)
+
+    async def get_policy(self, sha256: str) -> bytes | None:
+        """Return the policy with this hash, or None."""
+        policy: bytes | None = await self._server.call("GET", f"{self._prefix}policy:{sha256}")
+        return policy
+
+    async def close(self) -> None:
+        """Let go of connections."""
+        await self._server.close()
+
+    async def _known_epoch(self) -> str:
+        epoch = self._epoch or await self.open()
+        if epoch is None:
+            raise StateLost("state carries no epoch: it is empty or was flushed")
+        return epoch
+
+    async def _run(self, name: str, *arguments: Argument) -> Any:  # noqa: ANN401 - a reply is what the script returns
+        answer = await self._server.run(script("entries", name), (), self._prefix, self._ttl, *arguments)
+        if answer == _LOST:
+            raise StateLost(f"state does not carry epoch {self._epoch}: it was flushed, restored or rebuilt")
+        return answer
+
+    def _mark_key(self, topic: str, partition: int) -> str:
+        return f"{self._prefix}f:{topic}:{partition}"

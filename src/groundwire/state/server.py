@@ -1,0 +1,146 @@
+"""Calls to the Redis server that end in bounded time, with an answer or with an error of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, Final
+
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import NoPermissionError, NoScriptError, RedisError, ResponseError
+
+from groundwire.errors import StateUnavailable, UsageError
+from groundwire.state.entries import Argument
+
+PATIENCE: Final = 5.0
+
+
+def connect(url: str, *, patience: float = PATIENCE) -> Redis:
+    """Return a client for state: bytes in and out, bounded waits, no silent retries.
+
+    Args:
+        url: `redis://` or `rediss://` address of the primary.
+        patience: seconds for connecting, and for an answer.
+
+    Raises:
+        UsageError: the address is none.
+    """
+    try:
+        return Redis.from_url(
+            url,
+            socket_timeout=patience,
+            socket_connect_timeout=patience,
+            retry=Retry(NoBackoff(), 0),  # whoever calls decides what to do without state
+        )
+    except ValueError as error:
+        raise UsageError(f"GROUNDWIRE_REDIS_URL: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A Lua script and the hash under which the server knows it."""
+
+    source: str
+    sha1: str
+
+
+@cache
+def script(*names: str) -> Script:
+    """Return the script made of these files of the package."""
+    source = "\n".join(files("groundwire.state").joinpath(f"{name}.lua").read_text() for name in names)
+    return Script(source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
+
+
+class Server:
+    """The primary, as state calls it.
+
+    Args:
+        redis: a client that gives bytes.
+        patience: seconds for one call, whatever the client's own time limits are.
+    """
+
+    def __init__(self, redis: Redis, patience: float = PATIENCE) -> None:
+        if redis.connection_pool.connection_kwargs.get("decode_responses"):
+            raise UsageError("the Redis client must not decode responses")
+        self._redis = redis
+        self._patience = patience
+
+    async def call(self, *command: Argument) -> Any:  # noqa: ANN401 - a reply is what the server sends
+        """Send one command.
+
+        Raises:
+            StateUnavailable: no answer in time, or an error for an answer (replica, loading, out of memory).
+            NoScriptError: the server does not know a script.
+        """
+        try:
+            async with asyncio.timeout(self._patience):
+                return await self._redis.execute_command(*command)  # type: ignore[no-untyped-call]
+        except NoScriptError:
+            raise
+        except (RedisError, OSError, TimeoutError) as error:
+            raise StateUnavailable(f"{command[0]!s}: {type(error).__name__}: {str(error)[:200]}") from error
+
+    async def run(self, code: Script, keys: tuple[str, ...], *arguments: Argument) -> Any:  # noqa: ANN401 - as above
+        """Run a script; one that the server does not know yet is sent along once more."""
+        try:
+            return await self.call("EVALSHA", code.sha1, len(keys), *keys, *arguments)
+        except NoScriptError:
+            return await self.call("EVAL", code.source, len(keys), *keys, *arguments)
+
+    async def check(self, *, require_aof: bool) -> None:
+        """Refuse a server that state must not live on.
+
+        Raises:
+            UsageError: Redis Cluster; or, where the server lets it be read, a server that evicts keys or, if
+                `require_aof`, one without an append-only file.
+        """
+        if (await self._section("cluster")).get("cluster_enabled"):
+            raise UsageError(
+                "GROUNDWIRE_REDIS_URL: Redis Cluster is not supported; use one primary with replicas"
+            )
+        policy = await self._setting("maxmemory-policy")
+        if policy not in (None, "noeviction"):
+            raise UsageError(f"Redis evicts keys: set maxmemory-policy to noeviction, not {policy}")
+        if require_aof and await self._setting("appendonly") == "no":
+            raise UsageError("Redis would forget at a restart: set appendonly to yes")
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        await self._redis.aclose()
+
+    async def _section(self, name: str) -> dict[str, Any]:
+        try:
+            return dict(await self.call("INFO", name))
+        except StateUnavailable as error:
+            if _refused(error):
+                return {}
+            raise
+
+    async def _setting(self, name: str) -> str | None:
+        """Return a setting, or None where the server does not tell (managed ones often do not)."""
+        try:
+            async with asyncio.timeout(self._patience):
+                found = await self._redis.config_get(name)
+        except (RedisError, OSError, TimeoutError) as error:
+            unavailable = StateUnavailable(f"CONFIG GET: {type(error).__name__}")
+            unavailable.__cause__ = error
+            if _refused(unavailable):
+                return None
+            raise unavailable from error
+        return {_text(key): _text(value) for key, value in found.items()}.get(name)
+
+
+def _refused(error: StateUnavailable) -> bool:
+    cause = error.__cause__
+    if isinstance(cause, NoPermissionError):
+        return True
+    return type(cause) is ResponseError and "unknown" in str(cause).lower()
+
+
+def _text(value: bytes | str | None) -> str | None:
+    return value.decode() if isinstance(value, bytes) else value
