@@ -69,10 +69,11 @@ class EmbeddedBroker:
         return self._server.pid
 
     def start(self, topics: Mapping[str, int] | None = None) -> None:
-        """Start the process with topics (name: partitions) and wait until it answers."""
-        self._server.start()
-        self._server.wait_until(lambda: listening(self.port), _START_SECONDS)
-        self._answer()
+        """Start the process unless it is there, wait until it answers, create topics (name: partitions)."""
+        if not self._server.running:
+            self._server.start()
+            self._server.wait_until(lambda: listening(self.port), _START_SECONDS)
+            self._answer()  # its line `ready`
         for name, partitions in (topics or {}).items():
             self.create_topic(name, partitions)
 

@@ -125,6 +125,7 @@ class ServerProcess:
         if self.running:
             return
         self._release()
+        self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(  # noqa: S603 - commands are built here, not received
                 self.command,

@@ -12,7 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import for_code
 
 from deploy.embedded import EmbeddedBroker
-from deploy.kafka import KafkaCluster
+from deploy.kafka.cluster import KafkaCluster
 
 #: Which broker tests run on: embedded (default), kafka (one node) or kafka3 (three).
 BROKER_VARIABLE = "GROUNDWIRE_TEST_BROKER"

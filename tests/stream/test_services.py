@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 import time
 import uuid
@@ -16,10 +17,12 @@ from pathlib import Path
 
 import pytest
 import redis
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import MessageSizeTooLargeError, TopicAlreadyExistsError
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from deploy.embedded import MissingServiceError, RedisServer, ServiceError
+from deploy.embedded.partitions import OFFSET_OUT_OF_RANGE, OUT_OF_ORDER_SEQUENCE, Partition
 from deploy.embedded.process import ServerProcess, find_program
 from tests.services.brokers import Broker
 from tests.services.fixtures import broker, redis_server
@@ -97,12 +100,13 @@ async def test_offsets_are_found_at_both_ends_and_by_time(broker: Broker, topic:
     partition = TopicPartition(topic, 0)
     async with producing(broker) as producer:
         for second in range(20):
-            await producer.send(topic, b"v", partition=0, timestamp_ms=T0 + 1_000 * second)
+            await producer.send_and_wait(topic, b"v", partition=0, timestamp_ms=T0 + 1_000 * second)
     async with consuming(broker) as consumer:
         assert await consumer.beginning_offsets([partition]) == {partition: 0}
         assert await consumer.end_offsets([partition]) == {partition: 20}
-        found = await consumer.offsets_for_times({partition: T0 + 6_500})
-        assert (found[partition].offset, found[partition].timestamp) == (7, T0 + 7_000)
+        for wanted in (T0 + 6_500, T0 + 7_000):
+            found = await consumer.offsets_for_times({partition: wanted})
+            assert (found[partition].offset, found[partition].timestamp) == (7, T0 + 7_000)
         assert await consumer.offsets_for_times({partition: T0 + 20_000}) == {partition: None}
 
 
@@ -158,16 +162,33 @@ async def test_the_partitions_of_a_killed_consumer_pass_on_when_its_session_ends
         assert await until(lambda: len(survivor.assignment()) == 2) > 1
 
 
+class Rebalances(ConsumerRebalanceListener):
+    """Counts how often a consumer was given an assignment."""
+
+    count = 0
+
+    async def on_partitions_revoked(self, revoked: object) -> None:
+        pass
+
+    async def on_partitions_assigned(self, assigned: object) -> None:  # noqa: ARG002 - aiokafka's signature
+        self.count += 1
+
+
 async def test_a_static_member_comes_back_within_its_session_without_a_rebalance(
     broker: Broker, topic: str
 ) -> None:
     settings = {"group_id": topic, "session_timeout_ms": 30_000}
-    async with consuming(broker, topic, group_instance_id="w-1", **settings):
-        pass  # a static member that stops does not leave
-    begun = time.monotonic()
-    async with consuming(broker, topic, group_instance_id="w-1", **settings) as again:
-        assert len(again.assignment()) == 2
-    assert time.monotonic() - begun < 10
+    seen = Rebalances()
+    async with consuming(broker, group_instance_id="other", **settings) as other:
+        other.subscribe([topic], listener=seen)
+        async with consuming(broker, topic, group_instance_id="w-1", **settings) as member:
+            await until(lambda: len(member.assignment()) == 1 and seen.count == 2)
+            owned = member.assignment()
+        # a static member that stops does not leave
+        async with consuming(broker, topic, group_instance_id="w-1", **settings) as again:
+            assert again.assignment() == owned
+            await asyncio.sleep(1)  # five heartbeats: time to hear of a rebalance
+            assert seen.count == 2
 
 
 async def test_records_and_committed_offsets_survive_a_stop_of_the_broker(broker: Broker, topic: str) -> None:
@@ -217,6 +238,69 @@ def test_a_paused_redis_answers_nothing_until_it_goes_on(redis_server: RedisServ
         finally:
             redis_server.resume()
         client.ping()
+
+
+def batch(*values: bytes, first_sequence: int) -> bytes:
+    """A record batch of idempotent producer 7, encoded as a client encodes it."""
+    builder = DefaultRecordBatchBuilder(
+        magic=2,
+        compression_type=0,
+        is_transactional=False,
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=first_sequence,
+        batch_size=100_000,
+    )
+    for index, value in enumerate(values):
+        builder.append(index, T0, None, value, [])
+    return bytes(builder.build())
+
+
+def test_the_embedded_broker_stores_a_batch_that_is_sent_again_once() -> None:
+    log = Partition()
+    assert log.append(batch(b"a", b"b", first_sequence=0)) == (0, 0)
+    assert log.append(batch(b"c", first_sequence=2)) == (0, 2)
+    assert log.append(batch(b"a", b"b", first_sequence=0)) == (0, 0)
+    assert log.end == 3
+    assert log.append(batch(b"e", first_sequence=4)) == (OUT_OF_ORDER_SEQUENCE, -1)
+
+
+def test_the_embedded_broker_reads_whole_batches_from_the_one_that_holds_the_offset() -> None:
+    log = Partition()
+    batches = [
+        batch(b"a", b"b", first_sequence=0),
+        batch(b"c", first_sequence=2),
+        batch(b"d", first_sequence=3),
+    ]
+    for sent in batches:
+        log.append(sent)
+    last_two = log.read(1, len(batches[0]) + len(batches[1]))[1]
+    assert [log.read(1, 1)[1][8:], last_two[8:][: len(batches[0]) - 8]] == [batches[0][8:]] * 2
+    assert len(last_two) == len(batches[0]) + len(batches[1])
+    assert log.read(4, 1_000) == (0, b"")
+    assert log.read(5, 1_000) == (OFFSET_OUT_OF_RANGE, b"")
+
+
+@pytest.mark.parametrize("ending", ["end of input", "SIGTERM"])
+async def test_the_brokers_command_ends_with_its_input_and_at_sigterm(ending: str) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "deploy.embedded.broker", "--topic", "x:3"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=ROOT,
+    )
+    assert process.stdin
+    assert process.stdout
+    assert re.fullmatch(rb"ready 127\.0\.0\.1:\d+\n", await process.stdout.readline())
+    process.stdin.write(b"dwon\n")
+    assert await process.stdout.readline() == b"error not a command: 'dwon'\n"
+    if ending == "SIGTERM":
+        process.terminate()
+    else:
+        process.stdin.close()
+    async with asyncio.timeout(5):
+        assert await process.wait() == 0
+    await process.communicate()
 
 
 PARENT = """
