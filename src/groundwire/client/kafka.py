@@ -1,0 +1,106 @@
+"""Starting and stopping Kafka clients within a time that a person waits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Final, TypeVar
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaError
+
+from groundwire.errors import BrokerUnavailable, UsageError
+
+Client = TypeVar("Client", AIOKafkaConsumer, AIOKafkaProducer)
+
+MAX_RECORD_BYTES: Final = 1_048_000
+"""Key and value of the largest record sent: what a broker with default settings still takes.
+
+A record that the broker itself refuses would leave a hole in the sequence of the idempotent producer, and
+everything after it on its partition would be refused too.
+"""
+
+_RETRY_SECONDS: Final = 0.3
+_STOP_SECONDS: Final = 2.0
+
+
+def unavailable(brokers: str, seconds: float, what: str) -> BrokerUnavailable:
+    """Return the error for a broker that did not do `what` in time."""
+    return BrokerUnavailable(
+        f"{brokers} did not {what} within {seconds:g} s;"
+        " is the broker up and GROUNDWIRE_BROKERS (--brokers) right?"
+    )
+
+
+@contextlib.asynccontextmanager
+async def producer(brokers: str, seconds: float) -> AsyncIterator[AIOKafkaProducer]:
+    """Open an idempotent producer. Raises: UsageError, BrokerUnavailable."""
+    client = await _start(
+        lambda: AIOKafkaProducer(
+            bootstrap_servers=brokers,
+            enable_idempotence=True,  # which takes acks=all
+            max_request_size=MAX_RECORD_BYTES,
+            request_timeout_ms=int(seconds * 1000),
+        ),
+        brokers,
+        seconds,
+    )
+    try:
+        yield client
+    finally:
+        await _stop(client)
+
+
+@contextlib.asynccontextmanager
+async def consumer(brokers: str, seconds: float) -> AsyncIterator[AIOKafkaConsumer]:
+    """Open a consumer without a group: it commits nothing and disturbs nobody. Raises: as `producer`."""
+    client = await _start(
+        lambda: AIOKafkaConsumer(
+            bootstrap_servers=brokers,
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",  # only when retention overtakes the reader
+            request_timeout_ms=int(seconds * 1000),
+        ),
+        brokers,
+        seconds,
+    )
+    try:
+        yield client
+    finally:
+        await _stop(client)
+
+
+async def _start(make: Callable[[], Client], brokers: str, seconds: float) -> Client:
+    """Start a client, again and again until `seconds` have passed: a broker may be starting too."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    while True:
+        try:
+            client = make()
+        except ValueError as exc:
+            raise UsageError(f"GROUNDWIRE_BROKERS (--brokers): {brokers!r} is not host:port,...") from exc
+        try:
+            async with asyncio.timeout_at(deadline):
+                await client.start()
+        except (KafkaError, OSError) as exc:
+            await _stop(client)
+            if asyncio.get_running_loop().time() + _RETRY_SECONDS > deadline:
+                raise unavailable(brokers, seconds, "answer") from exc
+            await asyncio.sleep(_RETRY_SECONDS)
+        except BaseException:
+            await _stop(client)
+            raise
+        else:
+            return client
+
+
+async def _stop(client: Client) -> None:
+    try:
+        async with asyncio.timeout(_STOP_SECONDS):
+            await client.stop()
+    except (KafkaError, OSError):
+        if isinstance(
+            client, AIOKafkaProducer
+        ):  # it would wait for a frozen broker for ever: cut its sockets
+            await client.client.close()

@@ -1,0 +1,152 @@
+"""Records of a topic as lines for a person or for a program."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any, Final, NamedTuple
+
+from rich.cells import set_cell_size
+from rich.text import Text
+
+from groundwire.client.text import cut
+from groundwire.errors import RecordError
+from groundwire.messages.base import format_time, from_milliseconds
+from groundwire.messages.decode import parse_json
+from groundwire.messages.headers import ATTEMPTS, header
+from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.topics import TopicName
+
+_DECISIONS: Final = {TopicName.APPROVED, TopicName.REVIEW, TopicName.BLOCKED}
+_STYLES: Final = {"approved": "green", "review": "yellow", "blocked": "red"}
+_TEXT_CELLS: Final = 200  # of the last column, where no terminal sets the limit
+_FAILURE: Final = "__connect.errors."
+
+
+class Column(NamedTuple):
+    """A column's heading and its width in terminal cells."""
+
+    heading: str
+    width: int
+
+
+_TIME: Final = Column("time", 24)
+
+
+def columns_of(topic: TopicName) -> list[Column]:
+    """Return the columns of a topic's table; the last one takes what is left of the line."""
+    if topic in _DECISIONS:
+        names = [("verdict", 8), ("reason", 22), ("tenant:user", 22), ("id", 22), ("claim", _TEXT_CELLS)]
+    elif topic is TopicName.DEAD_LETTER:
+        names = [("error", 19), ("attempts", 8), ("failed at", 32), ("key", 22), ("message", _TEXT_CELLS)]
+    else:
+        names = [("partition", 9), ("offset", 10), ("key", 22), ("value", _TEXT_CELLS)]
+    return [_TIME, *(Column(*name) for name in names)]
+
+
+def heading(topic: TopicName) -> Text:
+    """Return the first line of a topic's table."""
+    columns = columns_of(topic)
+    return Text(_line([column.heading for column in columns], columns), style="bold")
+
+
+def row(record: InboundRecord, topic: TopicName) -> Text:
+    """Return a record's line of a table; nothing in it reaches the terminal but as text."""
+    if topic in _DECISIONS:
+        cells = _decision_cells(record)
+    elif topic is TopicName.DEAD_LETTER:
+        cells = _dead_letter_cells(record)
+    else:
+        cells = [str(record.partition), str(record.offset), _text(record.key), _text(record.value)]
+    return Text(_line([_time(record), *cells], columns_of(topic)), style=_STYLES.get(cells[0], ""))
+
+
+def as_json(record: InboundRecord, topic: TopicName) -> str:
+    """Return a record as one line of JSON.
+
+    A value that is JSON comes as it is; a dead letter, or a value that is none, stands in an object with
+    `error`, where it failed or stands, and `key` and `value` as text (`_base64` where they are not UTF-8).
+    """
+    if topic is TopicName.DEAD_LETTER:
+        return _dump(_dead_letter(record))
+    try:
+        parsed = parse_json(record.value)
+    except RecordError as exc:
+        where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+        return _dump({"error": str(exc.code), "message": exc.message, **where, **_content(record)})
+    text = (record.value or b"").decode()
+    return _dump(parsed) if any(char < " " for char in text) else text
+
+
+def _dead_letter(record: InboundRecord) -> dict[str, Any]:
+    return {
+        "error": header(record.headers, "gw-error"),
+        "message": header(record.headers, f"{_FAILURE}exception.message"),
+        "attempts": _number(header(record.headers, ATTEMPTS)),
+        "topic": header(record.headers, f"{_FAILURE}topic"),
+        "partition": _number(header(record.headers, f"{_FAILURE}partition")),
+        "offset": _number(header(record.headers, f"{_FAILURE}offset")),
+        "at": _time(record),
+        **_content(record),
+    }
+
+
+def _content(record: InboundRecord) -> dict[str, str | None]:
+    result: dict[str, str | None] = {}
+    for name, data in (("key", record.key), ("value", record.value)):
+        try:
+            result[name] = None if data is None else data.decode()
+        except UnicodeDecodeError:
+            result[f"{name}_base64"] = base64.b64encode(data or b"").decode()
+    return result
+
+
+def _decision_cells(record: InboundRecord) -> list[str]:
+    try:
+        parsed = parse_json(record.value)
+    except RecordError:
+        parsed = None
+    if not isinstance(parsed, dict):
+        place = f"{record.partition}@{record.offset}"
+        return ["?", "not a decision", _text(record.key), place, _text(record.value)]
+    fields = {name: value for name, value in parsed.items() if isinstance(value, str)}
+    evidence = parsed.get("evidence")
+    claim = evidence.get("claim") if isinstance(evidence, dict) else None
+    return [
+        fields.get("verdict", "?"),
+        fields.get("reason_code", "?"),
+        f"{fields.get('tenant_id', '?')}:{fields.get('user_id', '?')}",
+        fields.get("subject_id", "?"),
+        claim if isinstance(claim, str) else fields.get("reason", ""),
+    ]
+
+
+def _dead_letter_cells(record: InboundRecord) -> list[str]:
+    fields = {name: "?" if value is None else str(value) for name, value in _dead_letter(record).items()}
+    where = f"{fields['topic']}[{fields['partition']}]@{fields['offset']}"
+    return [fields["error"], fields["attempts"], where, _text(record.key), fields["message"]]
+
+
+def _line(cells: list[str], columns: list[Column]) -> str:
+    *first, last = [cut(cell, column.width) for cell, column in zip(cells, columns, strict=True)]
+    padded = [set_cell_size(cell, column.width) for cell, column in zip(first, columns, strict=False)]
+    return "  ".join([*padded, last])
+
+
+def _time(record: InboundRecord) -> str:
+    try:
+        return format_time(from_milliseconds(record.timestamp))
+    except (OverflowError, ValueError):
+        return str(record.timestamp)
+
+
+def _text(data: bytes | None) -> str:
+    return "" if data is None else data[: 4 * _TEXT_CELLS].decode("utf-8", "replace")
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
+def _dump(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,155 @@
+"""`groundwire produce`: JSON lines to the input topics."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+from groundwire.attestation import Keys
+from groundwire.client.produce import INPUT_TOPICS, Headers, Outbox, Produced
+from groundwire.client.produce import produce as send
+from groundwire.client.text import visible
+from groundwire.commands.options import (
+    brokers_option,
+    keys_file_option,
+    prefix_option,
+    quiet_kafka,
+    reporting,
+    timeout_option,
+)
+from groundwire.errors import RecordError, UsageError
+from groundwire.messages.headers import ATTESTATION
+from groundwire.messages.topics import TopicName
+
+
+@click.command(name="produce")
+@click.argument("file", type=click.File("rb"))
+@click.option(
+    "--topic",
+    type=click.Choice([str(topic) for topic in INPUT_TOPICS]),
+    help="Input topic, without the prefix.  [default: by the record: claims or llm-responses]",
+)
+@click.option("--attest", metavar="KEY_ID", help="Sign every record with this key of the keys file.")
+@keys_file_option("--keys-file")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Record header; repeatable.")
+@click.option("--no-validate", is_flag=True, help="Send lines too that the gate cannot read.")
+@brokers_option
+@prefix_option
+@timeout_option
+def produce(  # noqa: PLR0913 - click hands over every option as an argument
+    file: BinaryIO,
+    *,
+    topic: str | None,
+    attest: str | None,
+    keys_file: Path | None,
+    headers: tuple[str, ...],
+    no_validate: bool,
+    brokers: str,
+    prefix: str,
+    seconds: float,
+) -> None:
+    """Send the records of FILE (- for standard input), one JSON object a line, byte for byte.
+
+    Lines that are no valid record are refused with their number, and the others go on. Exit status: 0 when
+    every line was sent, 1 when some were refused, 2 for usage and a broker out of reach.
+
+    Example: groundwire produce claims.jsonl --attest docs-sync
+    """
+    quiet_kafka()
+    with reporting():
+        outbox = Outbox(
+            prefix=prefix,
+            topic=TopicName(topic) if topic else None,
+            checked=not no_validate,
+            headers=_headers(headers, attest, keys_file),
+            seconds=seconds,
+        )
+        produced = _run(file, brokers, outbox)
+    if produced.refused:
+        raise SystemExit(1)
+
+
+def _run(file: BinaryIO, brokers: str, outbox: Outbox) -> Produced:
+    console = Console(stderr=True, highlight=False)
+    produced = Produced()
+
+    def refused(number: int, error: RecordError) -> None:
+        text = visible(f"line {number}: {error.code}: {error.message}")
+        console.print(text, markup=False, emoji=False, soft_wrap=True)
+
+    with _progress(console) as progress:
+        bar = progress.add_task("sent", total=_size(file))
+        try:
+            asyncio.run(
+                send(
+                    file,
+                    brokers,
+                    outbox,
+                    produced,
+                    on_refused=refused,
+                    on_window=lambda: _advance(progress, bar, file, produced),
+                )
+            )
+        except KeyboardInterrupt:
+            raise SystemExit(130) from None
+        finally:
+            progress.stop()
+            click.echo(
+                f"produced {produced.sent}" + (f", refused {produced.refused}" if produced.refused else "")
+            )
+    return produced
+
+
+def _headers(given: Sequence[str], attest: str | None, keys_file: Path | None) -> Callable[[bytes], Headers]:
+    fixed = [_header(text) for text in given]
+    if attest is None:
+        return lambda _value: fixed
+    if keys_file is None:
+        raise UsageError("--attest needs a keys file: give --keys-file or set GROUNDWIRE_KEYS_FILE")
+    keys = Keys.load(keys_file)
+    keys.sign(attest, b"")  # an unknown key is told before anything is sent
+    return lambda value: [*fixed, (ATTESTATION, keys.sign(attest, value))]
+
+
+def _header(text: str) -> tuple[str, bytes]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise UsageError(f"--header {text!r} is not NAME=VALUE")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise UsageError("--header: the name is not text") from None
+    return name, value.encode("utf-8", "surrogateescape")  # the bytes of the command line
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("sent {task.fields[sent]}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+def _advance(progress: Progress, bar: TaskID, file: BinaryIO, produced: Produced) -> None:
+    done = file.tell() if _size(file) is not None else None
+    progress.update(bar, completed=done, sent=produced.sent)
+
+
+def _size(file: BinaryIO) -> int | None:
+    """Return the size of a regular file in bytes, None where the end is not known."""
+    try:
+        status = os.fstat(file.fileno())
+    except OSError:
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
