@@ -1,0 +1,223 @@
+"""State in memory: the same life cycle as in Redis, for one process and as long as it lives.
+
+It serves `groundwire check`, and as the model that the script is tested against. Nothing expires in it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from groundwire.messages.decisions import MatchClass, ParentFact, Place
+from groundwire.messages.identity import Subject
+from groundwire.state.matching import Indexed, Kind, Match, choose, near_duplicates
+from groundwire.state.model import (
+    CANDIDATE_BYTES,
+    MAX_CANDIDATES,
+    Answer,
+    Ask,
+    Conflict,
+    Limits,
+    Outcome,
+    RecordOrigin,
+    SubjectState,
+    Waiting,
+)
+
+User = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """What is kept of a subject; `outcome` is None while it waits."""
+
+    fingerprint: str
+    origin: RecordOrigin
+    state: SubjectState
+    revision: int
+    first_origin: RecordOrigin | None
+    outcome: Outcome | None = None
+    joined_to: Subject | None = None
+
+
+@dataclass(slots=True)
+class _Scope:
+    """The index of one scope: ids under keys, claims under ids."""
+
+    buckets: defaultdict[bytes, list[int]] = field(default_factory=lambda: defaultdict(list))
+    claims: dict[int, Indexed] = field(default_factory=dict)
+
+
+class MemoryState:
+    """The state of one process.
+
+    Args:
+        max_candidates: as for `groundwire.state.redis.RedisState`.
+    """
+
+    def __init__(self, *, max_candidates: int = MAX_CANDIDATES) -> None:
+        self._max_candidates = max_candidates
+        self._entries: dict[Subject, _Entry] = {}
+        self._scopes: defaultdict[bytes, _Scope] = defaultdict(_Scope)
+        self._waiting: defaultdict[User, set[Subject]] = defaultdict(set)
+        self._places: Counter[User | str] = Counter()
+
+    async def step(self, asks: Sequence[Ask], limits: Limits, *, deferred: bool = False) -> list[Answer]:
+        """Decide a batch; see `groundwire.state.model.State`. Atomic, because it awaits nothing."""
+        return [self._answer(ask, limits, deferred=deferred) for ask in asks]
+
+    async def waiting_count(self) -> int:
+        """Return how many claims wait on `deferred`."""
+        return sum(map(len, self._waiting.values()))
+
+    async def queue_depth(self) -> int:
+        """Return how many claims have a place in the review queue."""
+        return self._places[""]
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+    def _answer(self, ask: Ask, limits: Limits, *, deferred: bool) -> Answer:
+        before = self._entries.get(ask.subject)
+        if before and before.fingerprint != ask.fingerprint:
+            return Conflict()
+        if before and before.state is SubjectState.WAITING:
+            if deferred:
+                return self._decide(ask, before, limits)
+            return Waiting(publish=before.origin == ask.origin)
+        if before and before.outcome and not self._may_be_decided_again(ask, before):
+            return replace(before.outcome, fresh=False)
+        if not deferred and (ask.wait or self._waiting[_user(ask)]):
+            return self._wait(ask, before)
+        return self._decide(ask, before, limits)
+
+    def _may_be_decided_again(self, ask: Ask, before: _Entry) -> bool:
+        if ask.origin == before.origin or ask.origin.timestamp <= before.origin.timestamp:
+            return False
+        if before.state is SubjectState.JOINED:
+            joined = before.joined_to and self._entries.get(before.joined_to)
+            return not joined or joined.state is not SubjectState.PENDING
+        return before.state is SubjectState.REFUSED
+
+    def _wait(self, ask: Ask, before: _Entry | None) -> Waiting:
+        revision, first = _history(before)
+        self._waiting[_user(ask)].add(ask.subject)
+        self._entries[ask.subject] = _Entry(
+            ask.fingerprint, ask.origin, SubjectState.WAITING, revision, first
+        )
+        return Waiting(publish=True)
+
+    def _decide(self, ask: Ask, before: _Entry | None, limits: Limits) -> Outcome:
+        status, matches, best = self._deduplicate(ask)
+        parents = [ParentFact(id=name, state=self._state_of(parent)) for name, parent in ask.parents]
+        tier = _tier(ask, status, best, parents)
+        state, place = self._settle(ask, tier, best, limits)
+        revision, first = _history(before)
+        pending = state is SubjectState.PENDING
+        outcome = Outcome(
+            state=state,
+            tier=tier,
+            revision=revision + 1,
+            fresh=True,
+            origin=ask.origin,
+            first_origin=first,
+            fingerprint=ask.fingerprint,
+            dedup_status=status,
+            matches=[match.fact() for match in matches],
+            parents=parents,
+            place=place,
+            payload=ask.payload,
+            record=ask.record if pending else b"",
+        )
+        joined_to = best[Kind.PENDING].indexed.subject if state is SubjectState.JOINED else None
+        self._waiting[_user(ask)].discard(ask.subject)
+        self._entries[ask.subject] = _Entry(
+            ask.fingerprint, ask.origin, state, revision + 1, first, outcome, joined_to
+        )
+        if pending:
+            self._places.update((_user(ask), ask.subject.tenant_id, ""))
+        if status == "ok" and state in _CLASSES:
+            self._index(ask, _CLASSES[state])
+        return outcome
+
+    def _deduplicate(self, ask: Ask) -> tuple[str, Sequence[Match], dict[Kind, Match]]:
+        if ask.dedup_failed or ask.dedup is None:
+            return "failed" if ask.dedup_failed else "disabled", (), {}
+        scope, query = self._scopes[ask.dedup.scope], ask.dedup
+        ids = {number for key in query.probed for number in scope.buckets.get(key, ())}
+        candidates = [scope.claims[number] for number in ids]
+        compared = sum(len(indexed.signature) for indexed in candidates)
+        if len(ids) > self._max_candidates or compared > CANDIDATE_BYTES * self._max_candidates:
+            return "failed", (), {}
+        near = near_duplicates(
+            query, [c for c in candidates if not c.hides(ask.subject.subject_id, ask.origin.timestamp)]
+        )
+        return "ok", *choose(near, material_difference=query.material_difference)
+
+    def _state_of(self, parent: Subject) -> str:
+        entry = self._entries.get(parent)
+        return entry.state.name.lower() if entry else "unknown"
+
+    def _settle(
+        self, ask: Ask, tier: int, best: dict[Kind, Match], limits: Limits
+    ) -> tuple[SubjectState, Place]:
+        if tier == 1:
+            return SubjectState.APPROVED, Place.NOT_NEEDED
+        if tier == 3:
+            return SubjectState.BLOCKED, Place.NOT_NEEDED
+        if Kind.PENDING in best:
+            return SubjectState.JOINED, Place.NOT_NEEDED
+        place = self._ask_for_place(ask, limits)
+        return SubjectState.PENDING if place is Place.FREE else SubjectState.REFUSED, place
+
+    def _ask_for_place(self, ask: Ask, limits: Limits) -> Place:
+        if self._places[_user(ask)] >= limits.per_user:
+            return Place.USER_FULL
+        if self._places[ask.subject.tenant_id] >= limits.per_tenant:
+            return Place.TENANT_FULL
+        if self._places[""] >= limits.total:
+            return Place.TOTAL_FULL
+        return Place.FREE
+
+    def _index(self, ask: Ask, match_class: MatchClass) -> None:
+        query = ask.dedup
+        if query is None:
+            return
+        scope = self._scopes[query.scope]
+        number = len(scope.claims) + 1
+        scope.claims[number] = Indexed(
+            number, ask.subject, match_class, ask.origin.timestamp, ask.horizon, query.signature
+        )
+        for key in query.stored:
+            scope.buckets[key].append(number)
+
+
+_CLASSES = {
+    SubjectState.APPROVED: MatchClass.APPROVED,
+    SubjectState.PENDING: MatchClass.PENDING,
+}
+
+
+def _user(ask: Ask) -> User:
+    return ask.subject.tenant_id, ask.subject.user_id
+
+
+def _history(before: _Entry | None) -> tuple[int, RecordOrigin | None]:
+    """Return the revision so far and, where there was one, the origin of the subject's first record."""
+    if before is None or before.revision == 0:
+        return 0, None
+    return before.revision, before.first_origin or before.origin
+
+
+def _tier(ask: Ask, status: str, best: dict[Kind, Match], parents: Sequence[ParentFact]) -> int:
+    if ask.base_tier == 3 or Kind.DUPLICATE in best:
+        return 3
+    doubtful = (
+        ask.capped
+        or status == "failed"
+        or Kind.CONFLICT in best
+        or Kind.REJECTED in best
+        or any(parent.state != "approved" for parent in parents)
+    )
+    return 2 if ask.base_tier == 1 and doubtful else ask.base_tier
