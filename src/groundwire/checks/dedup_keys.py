@@ -4,7 +4,7 @@ To the index a key is a key: state maps (scope, key) to claims, and exact Jaccar
 that share one. Two key functions:
 
 * ``minhash``: MinHash-LSH, 128 permutations of datasketch's scheme affine32. A pair at Jaccard J shares a
-  key with probability 1 - (1 - J^rows)^bands. At 0.92 that is 0.9998 for the 16 bands of 8 rows used here,
+  key with probability 1 - (1 - J^rows)^bands. At 0.92 that is 0.99999 for the 16 bands of 8 rows used here,
   and 0.31 for the 4 bands of 29 rows that datasketch's ``MinHashLSH(threshold=0.92)`` would choose: it
   weighs a missed pair like a needless look, and here a look costs microseconds, a miss a wrong approval.
 * ``partition``: exact. Let t be the threshold, i and u the sizes of intersection and union of a pair with i

@@ -1,5 +1,6 @@
 """Signatures, and in what two near-duplicates differ (S0-121, C-08)."""
 
+import time
 from collections import Counter
 from hashlib import blake2b
 
@@ -16,8 +17,8 @@ NEUTRAL = tokenize(
     "kafka redis stores claims agents topic broker worker memory reads writes index user queue"
 )
 FILLER = (
-    "the gateway keeps each session open while clients read from primary storage and writes every audit record "
-    "through one queue before workers confirm delivery to downstream systems in both regions"
+    "the gateway keeps each session open while clients read from primary storage and writes every audit "
+    "record through one queue before workers confirm delivery to downstream systems in both regions"
 )
 vocabulary = st.sampled_from(
     [
@@ -246,6 +247,8 @@ def test_order(one, other):
         ("Some 1,000 users.", "Some 1000 users."),
         ("It costs $30.", "It costs 30 dollars."),
         ("It grew 5%.", "It grew 5 percent."),
+        ("It went up 5%.", "It went down 5%."),
+        ("It follows ADR-003.", "It follows ADR-3."),
         ("It needs more than 3 nodes.", "It needs over 3 nodes."),
         ("Backups run daily.", "Backups run per day."),
         ("The union of units is unique.", "This union of units is unique."),
@@ -286,9 +289,11 @@ def test_the_header_digests_are_those_of_sorted_members_joined_by_nul():
 def test_signatures_are_pinned_under_their_id():
     """If this fails because the rules changed, SIGNATURE must change with them."""
     assert SIGNATURE == "signature-1"
-    assert (
-        sign("The worker never retries after 30 ms.").hex()
-        == "b8049a52005792a45f3197ca5fdaab6c90973a2e728ab1ab0ab85dd3bc70011493e2b280967c3f570047b96124042d77010047f398736a31cd475b24ca5fa117424ca5c5"
+    made = sign("The worker never retries after 30 ms.").hex()
+    assert made[:24] == "b8049a52005792a45f3197ca"
+    assert made[24:] == (
+        "5fdaab6c90973a2e728ab1ab0ab85dd3bc70011493e2b280967c3f570047b961"
+        "24042d77010047f398736a31cd475b24ca5fa117424ca5c5"
     )
 
 
@@ -302,13 +307,16 @@ def test_bytes_that_are_no_signature_are_refused(malformed):
             call(good, malformed)
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.parametrize("end", ["5", "a5"])
 @pytest.mark.parametrize(
-    "piece", ["<", "1-", "million ", "9", "!1a=", "-", "(a", "$", "un", "twenty-", "1,000 "]
+    "piece", ["<", "1-", "hundred ", "million ", "9", "!1a=", "-", "(a", "$", "un", "twenty-", "1,000 "]
 )
-def test_a_text_made_to_be_slow_is_read_in_time(piece):
-    text = (piece * 20_000)[:19_999] + "5"
+def test_a_text_made_to_be_slow_is_read_in_time(piece, end):
+    """The longest content: a quadratic expression takes seconds of processor time, these a tenth."""
+    text = (piece * 20_000)[:19_998] + end
+    started = time.process_time()
     assert len(sign(text)) == 12 + 8 * len(tokenize(text))
+    assert time.process_time() - started < 1
 
 
 def test_repeats_are_kept():
