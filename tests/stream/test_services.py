@@ -181,6 +181,7 @@ async def test_a_static_member_comes_back_within_its_session_without_a_rebalance
     seen = Rebalances()
     async with consuming(broker, group_instance_id="other", **settings) as other:
         other.subscribe([topic], listener=seen)
+        await until(lambda: seen.count == 1)
         async with consuming(broker, topic, group_instance_id="w-1", **settings) as member:
             await until(lambda: len(member.assignment()) == 1 and seen.count == 2)
             owned = member.assignment()
