@@ -50,14 +50,14 @@ class Citation(NamedTuple):
 
 
 # A URL runs to white space, <, > or " (S0-49), or to an HTML entity for one of these. In brackets, quotes or
-# backticks it ends with them at the latest: "[text](https://x.io),[more](...)". Repetitions of repetitions
+# backticks it ends with them at the latest: "[https://x.io](https://x.io),...". Repetitions of repetitions
 # below are of disjoint alternatives with nothing behind them, so matching never goes back.
 _SCHEME = r"http(?-i:[sS])?://(?=\w|\[[0-9a-f:.]{2,45}\])"
 _AMPERSAND = "&(?!(?:lt|gt|quot|apos|#34|#39);)"
 _URL = re.compile(
     rf"(?<=\(){_SCHEME}(?:[^\s<>\"&()]+|{_AMPERSAND}|\([^\s<>\"()]{{0,500}}\))+|"
     rf"(?<=['`]){_SCHEME}(?:[^\s<>\"&'`]+|{_AMPERSAND})+|"
-    rf"{_SCHEME}(?:[^\s<>\"&]+|{_AMPERSAND})+",
+    rf"{_SCHEME}(?:[^\s<>\"&\]]+|{_AMPERSAND}|\](?!\())+",
     re.IGNORECASE,
 )
 _TRAILING = frozenset(

@@ -19,18 +19,20 @@ _NOT = "(?:not|never|cannot|(?:do|did|ca|could|wo|would|have|had|must)n~t)"
 _ADVERB = (
     r"(?:\w{1,15}ly|just|still|also|even|always|often|sometimes|now|then|sort of|kind of|kinda|rather|quite|"
     "too|very|well|do|did|have|had|been|be|am|are|was|were|would|could|can|may|might|must|will|should|so|dare|"
-    f"(?:have|had|used|tend|seem|like|led|inclined|starting|beginning) to|{_NOT})"
+    f"(?:have|had|used|tend|seem|like|led|inclined|starting|beginning) to|100 ?%|{_NOT})"
 )
 _ADVERBS = f"(?:,? {_ADVERB},?){{0,4}}"
 _SHORT = "(?:['`](?:m|re|d|ve|ll))?"  # what a contraction leaves of "am", "have", "would"
 _QUESTION = "(?:whether|if|how|why|what|which|who|when|where|about|of)"
 _SURE = (
     r"(?: (?:\w{1,15}ly|so|too|very|quite|that|all that|yet|even|be|say|tell|for|a?(?: ?100)? ?%|"
-    "(?:100|hundred) percent)){0,3} (?:sure|certain|confident)"
+    "(?:100|hundred) percent)){0,3} "
+    # "I'm not certain" is the first person's; "the order is not certain" is a fact.
+    "(?:sure|(?:certain|confident)(?= (?:whether|if|that|how|why|what|which|when|where|who|about)))"
 )
 _WRONG = "(?:wrong|mistaken|incorrect|confused|misremember(?:ed|ing)|misread|misunderst(?:ood|anding))"
 # What the first person does: uncertainty once it is negated, and speculation as it stands.
-_WE_DO_NOT = "know|have (?:any|an?|the) (?:idea|clue)"
+_WE_DO_NOT = "know|certain|confident|have (?:any|an?|the) (?:idea|clue)"
 _I_DO_NOT = f"{_WE_DO_NOT}|remember|recall|checked|verified|tested|confirmed"
 _WE_DO = (
     "th(?:ink(?:ing)?|ought)|guess(?:ed|ing)?|believ(?:ed?|ing)|assum(?:ed?|ing)|suppos(?:e|ing)|"
@@ -75,13 +77,18 @@ _RULES = (
     ("admitted_uncertainty", "isn aren wasn weren don doesn didn can couldn won wouldn", f"['`]t{_SURE}"),
     ("admitted_uncertainty", "don", r"(?:(?<=^don)|(?<=[.!?;:]\sdon))['`]t know"),
     ("admitted_uncertainty", "unsure dunno idk afaik afaict iirc", ""),
-    ("admitted_uncertainty", "no", " (?:idea|clue|way (?:of knowing|to know))"),
+    ("admitted_uncertainty", "no", " (?:idea|clue)"),
     ("admitted_uncertainty", "uncertain unclear", f" {_QUESTION}"),
     ("admitted_uncertainty", "far", r" as (?:I|we)(?: \w{1,15}){0,2}? (?:know|tell|remember|recall)"),
     ("admitted_uncertainty", "to from", r" my(?: \w{1,15})? (?:knowledge|memory|recollection)"),
-    ("personal_speculation", "my our", r"(?: \w{1,15})? (?:guess|hunch|suspicion|impression|gut feeling)"),
-    ("personal_speculation", "my our", r"(?: \w{1,15})? (?:assumption|belief|opinion)"),
-    ("personal_speculation", "in", r" (?:my|our)(?: \w{1,15})? (?:opinion|view|judge?ment|estimation)"),
+    ("personal_speculation", "my our", r"(?: \w{1,15})? (?:guess|hunch|gut feeling)"),
+    # Not the impressions that an advertiser counts, nor what stands in "our view layer".
+    (
+        "personal_speculation",
+        "my our",
+        r"(?: \w{1,15})? (?:suspicion|impression|assumption|belief|opinion|sense)(?= (?:is|was)\b|,|:)",
+    ),
+    ("personal_speculation", "in", r" (?:my|our)(?: \w{1,15})? (?:opinion(?! mining)|view(?=,)|judge?ment)"),
     ("personal_speculation", "seem seems looks feels", " to me"),
     ("personal_speculation", "imo imho methinks", ""),
     ("personal_speculation", "pretty fairly reasonably almost mostly", " (?:sure|certain|confident)"),
@@ -127,9 +134,9 @@ RULES = _file_rules()
 # "May" the month (C-23, S0-90, S0-99). All that is in doubt stays the modal verb, and goes to review.
 _MONTHS = "(?:January|February|March|April|May|June|July|August|September|October|November|December)"
 _DAY = r"(?:[12]\d|3[01]|0?[1-9])(?:st|nd|rd|th)?"
-_YEAR_AFTER = re.compile(r" (?:of )?(?:1[6-9]|2[01])\d\d(?![^\W_]|[.,]\d)", re.IGNORECASE)
+_YEAR_AFTER = re.compile(r"(?: (?:of )?|[-/])(?:1[6-9]|2[01])\d\d(?![^\W_]|[.,]\d)", re.IGNORECASE)
 _MONTH_AFTER = re.compile(
-    rf",? (?:1[6-9]|2[01])\d\d(?!\w)| (?:the )?{_DAY}(?![\w%]|[.:,]\d)|'s\b|"
+    rf",? (?:1[6-9]|2[01])\d\d(?!\w)|(?: (?:the )?|[-/]){_DAY}(?![\w%]|[.:,]\d)|'s\b|"
     rf"(?:,? | ?[-\u2013/] ?| (?:and|or|to|through|until|till) ){_MONTHS}\b"
 )
 _MONTH_BEFORE = re.compile(

@@ -129,11 +129,15 @@ def test_an_issue_is_a_number_that_is_no_colour_entity_or_anchor(text, found):
     [
         ("See https://docs.example.com/api. Then", ["https://docs.example.com/api"]),
         ("HTTPS://X.io/Y", ["HTTPS://X.io/Y"]),
-        ("ftp://x.io https:// https://...", []),
+        ("ftp://x.io httpſ://x.io https:// https://...", []),
         ("(https://x.io/Foo_(bar))", ["https://x.io/Foo_(bar)"]),
         ("at https://x.io/Foo_(bar).", ["https://x.io/Foo_(bar)"]),
         ("(see https://x.io/a), b", ["https://x.io/a"]),
         ("[a](https://x.io/b),[c](https://x.io/d)", ["https://x.io/b", "https://x.io/d"]),
+        (
+            "[https://x.io](https://x.io), [see https://y.io/a](b)",
+            ["https://x.io", "https://x.io", "https://y.io/a"],
+        ),
         ("'https://x.io','https://y.io'", ["https://x.io", "https://y.io"]),
         ('<https://x.io> "https://y.io" `https://z.io`', ["https://x.io", "https://y.io", "https://z.io"]),
         ("**https://x.io**!?;:,", ["https://x.io"]),

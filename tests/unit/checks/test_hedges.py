@@ -77,7 +77,8 @@ def test_the_first_person_supposing_is_personal_speculation_whatever_stands_betw
     [
         "I'm guessing it is 5", "I’d say so", "In my humble opinion, X", "IMHO X", "My best guess is X",
         "It seems to me",
-        "I have a strong feeling that", "I'm pretty sure it is", "Redis, I think, is enough", "I bet it is",
+        "I have a strong feeling that", "I'm pretty sure it is", "My impression is that",
+        "In our view, X", "in my honest opinion", "Redis, I think, is enough", "I bet it is",
     ],
 )  # fmt: skip
 def test_other_ways_to_speak_for_oneself_block_too(text):
@@ -91,7 +92,8 @@ def test_other_ways_to_speak_for_oneself_block_too(text):
         "I'm not 100% sure",
         "unsure", "it is uncertain whether", "I could be wrong", "I might well be mistaken",
         "we may have misread it",
-        "I have no idea", "no clue", "I can't be certain", "it isn't certain", "if I'm not mistaken",
+        "I have no idea", "I'm not certain", "I am not 100% confident", "no clue", "I can't be certain",
+        "it isn't certain whether", "if I'm not mistaken",
         "IIRC it is 5",
         "as far as I know", "to the best of it, to my knowledge", "I can't remember", "Don't know if it is",
         "It is unclear how it works", "I haven't verified it",
@@ -145,9 +147,11 @@ def test_no_assertion_takes_speculation_back(marker):
         "A workaround",
         "Users believe it", "might_be and is_maybe and i_think", "The clients don't know the leader",
         "I prefer tabs",
-        "We figured out how", "We are supposed to", "The GA release is generally available", "We are certain",
+        "I figured out how", "We are supposed to", "The GA release is generally available", "We are certain",
         "It couldn't end", "It couldn’t end", "It could not end", "should be 5", "It should end",
         "See https://x.io/data-maybe.html and https://x.io/may?often=1", "It appears in the list",
+        "The order is not certain", "The client has no way to know", "our view layer",
+        "our impression counter", "in our view layer", "Order 1 of our opinion poll",
     ],
 )  # fmt: skip
 def test_what_only_looks_like_a_hedge_is_none(text):
@@ -168,7 +172,7 @@ def test_a_url_hides_no_word_that_follows_it(text):
         "In May we", "since May",
         "by May", "until May", "of May", "early May", "mid-May", "late May", "last May", "next May",
         "May of 2024",
-        "April and May", "May to July",
+        "April and May", "05-May-2024", "2024-May-05", "May to July",
     ],
 )  # fmt: skip
 def test_the_month_of_may_is_no_hedge(text):
@@ -275,7 +279,7 @@ def test_no_phrase_of_an_operator_is_read_as_a_pattern(phrases, text):
         if hedge.category == "configured":
             forms = {normalise(hedge.text, split=split).text for split in (False, True)}
             assert any(
-                re.fullmatch(re.escape(word), re.sub(r"[*_]{0,3} [*_]{0,3}", " ", form), re.IGNORECASE)
+                re.search(re.escape(word), re.sub(r"[*_]{0,3} [*_]{0,3}", " ", form), re.IGNORECASE)
                 for word in wanted
                 for form in forms
             )
