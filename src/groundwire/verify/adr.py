@@ -83,7 +83,7 @@ class AdrFolder:
 
 def _canonical(number: str) -> str | None:
     """Return the digits without leading zeros; text, because an int of hostile length is slow or refused."""
-    return (number.lstrip("0") or "0") if number.isascii() and number.isdigit() else None
+    return (number.lstrip("0") or "0") if number.isdigit() else None
 
 
 def _list(folder: Path) -> _Listing:

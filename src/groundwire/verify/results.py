@@ -6,8 +6,9 @@ A state proves that the cited thing exists, never that it says what the claim sa
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Literal, NamedTuple
+
+from groundwire.messages.decisions import CitationState as CitationState  # noqa: PLC0414 - part of the answer
 
 MAX_DETAIL = 500  # characters, the contract's limit for strings in a Decision's lists
 MAX_TEXT = 20_000  # characters of a source that relevance looks at
@@ -22,15 +23,6 @@ OnResult = Callable[[str, str, float], None]
 def utc_now() -> datetime:
     """Return the present time in UTC."""
     return datetime.now(UTC)
-
-
-class CitationState(StrEnum):
-    """How a citation stands; only `VERIFIED` gives credit."""
-
-    VERIFIED = "verified"
-    NOT_FOUND = "not_found"
-    UNKNOWN = "unknown"
-    NOT_CHECKED = "not_checked"
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,9 +56,9 @@ async def test_what_is_not_a_number_in_the_folder_is_not_found(folder, number):
     assert await states(folder, number) == {number: "not_found"}
 
 
-async def test_zero_is_a_number(folder):
+async def test_zero_is_a_number_and_nothing_is_not(folder):
     (folder / "ADR-000-template.md").write_text("x")
-    assert await states(folder, "0") == {"0": "verified"}
+    assert await states(folder, "0", "") == {"0": "verified", "": "not_found"}
 
 
 async def test_a_folder_or_a_link_that_leaves_is_no_adr(folder, tmp_path):

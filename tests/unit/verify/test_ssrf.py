@@ -106,6 +106,14 @@ async def test_one_closed_address_among_open_ones_condemns_the_host(place):
         await AddressGuard(resolver=resolving(answer)).addresses("mixed.example", 80)
 
 
+@pytest.mark.parametrize("host", ["127.1", "2130706433", "0x7f.1", "0177.0.0.1", "1.2.3.4.5", "8.8.8.8."])
+async def test_the_guard_does_not_ask_anyone_what_a_number_in_disguise_means(host):
+    resolver = resolving([PUBLIC])
+    with pytest.raises(BlockedAddressError):
+        await AddressGuard(resolver=resolver).addresses(host, 80)
+    assert resolver.asked == 0
+
+
 async def test_an_answer_that_is_no_address_is_blocked():
     with pytest.raises(BlockedAddressError):
         await AddressGuard(resolver=resolving(["localhost"])).addresses("odd.example", 80)

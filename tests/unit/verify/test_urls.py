@@ -6,6 +6,8 @@ import pytest
 
 from groundwire.verify.pacing import Pacer, PacingLimits
 from groundwire.verify.ssrf import AddressGuard
+from groundwire.verify.text import page_text
+from groundwire.verify.transport import GuardedTransport
 from groundwire.verify.urls import UrlChecker
 
 from .server import Reply
@@ -188,6 +190,24 @@ async def test_a_body_is_not_read_where_only_existence_is_asked_for(server, urls
     server.routes["/x"] = lambda asked: Reply(405) if asked.method == "HEAD" else Reply(200, body=big)
     assert (await urls.check(server.url("/x"))).state == "verified"
     assert server.written < len(big) / 2
+
+
+async def test_a_connection_with_an_unread_body_is_given_back(server):
+    server.routes["/x"] = lambda asked: (
+        Reply(405) if asked.method == "HEAD" else Reply(200, body=b"x" * 1_000_000)
+    )
+    guard = AddressGuard(["127.0.0.0/8"], ports=[server.port])
+    checker = UrlChecker(guard, transport=GuardedTransport(guard, max_connections=1))
+    states = [(await checker.check(server.url("/x"), budget=1.0)).state for _ in range(3)]
+    await checker.close()
+    assert states == ["verified"] * 3
+
+
+def test_a_compressed_page_is_unpacked_only_so_far():
+    body = gzip.compress(b"word " * 5_000_000)
+    text = page_text(body, {"content-type": "text/plain", "content-encoding": "gzip"})
+    assert text is not None
+    assert len(text) <= 262_144
 
 
 async def test_text_is_the_words_of_the_page_without_markup_and_scripts(server, urls):
