@@ -7,13 +7,17 @@ Patterns are written for text in normal form (`groundwire.checks.text`). In them
 from __future__ import annotations
 
 import re
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 SPACE = "(?:[*_]{0,3} [*_]{0,3})"  # words stay neighbours when one of them is emphasised
+# What words are made of, less the scripts that write without spaces: there a word may touch its neighbours.
+LETTER = re.compile(r"[0-9A-Za-z\u00c0-\u1fff]")
+_L = LETTER.pattern
 # A word, with or without emphasis, but no part of an identifier: "_no idea_", not "no idea_box".
-_LETTER = r"[0-9A-Za-z\u00c0-\u1fff]"
-LEFT = f"(?<!{_LETTER})(?<!{_LETTER}_)(?<!{_LETTER}__)"
-RIGHT = f"(?!{_LETTER})(?!_{{1,2}}{_LETTER})"
+LEFT = f"(?<!{_L})(?<!{_L}_)(?<!{_L}__)"
+RIGHT = f"(?!{_L})(?!_{{1,2}}{_L})"
 
 _NOT = "(?:not|never|cannot|(?:do|did|ca|could|wo|would|have|had|must)n~t)"
 _ADVERB = (
@@ -130,6 +134,11 @@ def _file_rules() -> dict[str, list[Rule]]:
 
 
 RULES = _file_rules()
+# Any word that a rule is filed under; by first letters, since most words fail on theirs.
+_BY_LETTER = (
+    f"{a}(?:{'|'.join(word[1:] for word in words)})" for a, words in groupby(sorted(RULES), itemgetter(0))
+)
+FIRST_WORD = re.compile(f"{LEFT}(?:{'|'.join(_BY_LETTER)}){RIGHT}", re.IGNORECASE)
 
 # "May" the month (C-23, S0-90, S0-99). All that is in doubt stays the modal verb, and goes to review.
 _MONTHS = "(?:January|February|March|April|May|June|July|August|September|October|November|December)"

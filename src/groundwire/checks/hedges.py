@@ -13,7 +13,7 @@ import re
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from groundwire.checks.hedge_words import LEFT, RIGHT, RULES, SPACE, is_factual, is_month
+from groundwire.checks.hedge_words import FIRST_WORD, LEFT, LETTER, RIGHT, RULES, SPACE, is_factual, is_month
 from groundwire.checks.text import Reading, has_gaps, normalise, plain, tidy
 
 if TYPE_CHECKING:
@@ -66,8 +66,6 @@ _ACTIONS = {
     "technical_hedge": HedgeAction.REVIEW,
     "approximation": HedgeAction.REVIEW,
 }
-# Scripts that write without spaces are left out: there an English word may touch its neighbours.
-_WORD = re.compile(r"[0-9A-Za-z_\u00c0-\u1fff]+")
 
 
 class HedgeDetector:
@@ -97,8 +95,8 @@ class HedgeDetector:
         """Return each hedge with its words as they are reported."""
         # "I\u200bthink" hides a space, "may\u200bbe" splits a word: such a text is read both ways (S0-102).
         ways = (False, True) if has_gaps(text) else (False,)
-        if len(ways) == 1 and not self._added and not _holds_first_word(text):
-            return []
+        if len(ways) == 1 and not self._added and not FIRST_WORD.search(plain(text)):
+            return []  # saves the map of positions, which costs most in other scripts
         return _without_overlaps([entry for split in ways for entry in self._read(text, split=split)])
 
     def _read(self, text: str, *, split: bool) -> Iterator[tuple[Hedge, str]]:
@@ -119,26 +117,18 @@ class HedgeDetector:
                     yield _Match("configured", action, *found.span())
 
 
-def _holds_first_word(text: str) -> bool:
-    """Look quickly for a word that a hedge may begin with: a text in another script holds none."""
-    return not RULES.keys().isdisjoint(_WORD.findall(plain(text).lower().replace("_", " ")))
-
-
 def _built_in(text: str) -> Iterator[_Match]:
     done = 0
-    for token in _WORD.finditer(text):
-        written = token.group().lower()
-        word = written.strip("_")  # emphasis; a word with underscores inside is an identifier, and in no rule
-        if word not in RULES or token.start() < done:
+    for first in FIRST_WORD.finditer(text):
+        if first.start() < done:
             continue
-        start = token.start() + written.index(word)
-        for rule in RULES[word]:
-            rest = rule.rest.match(text, start + len(word))
+        for rule in RULES.get(first.group().lower(), ()):
+            rest = rule.rest.match(text, first.end())
             if rest is not None:
                 done = rest.end()
                 category = rule.category or rest.lastgroup or ""
                 if category in _ACTIONS:
-                    yield _Match(category, _ACTIONS[category], start, done)
+                    yield _Match(category, _ACTIONS[category], first.start(), done)
                 break
 
 
@@ -147,8 +137,8 @@ def _compile(phrases: Iterable[str]) -> re.Pattern[str] | None:
     read = {normalise(phrase).text.strip() for phrase in phrases} - {""}
     patterns = []
     for phrase in sorted(read, key=lambda phrase: (-len(phrase), phrase)):
-        left = LEFT if _WORD.match(phrase[0]) else ""
-        right = RIGHT if _WORD.match(phrase[-1]) else ""
+        left = LEFT if LETTER.match(phrase[0]) else ""
+        right = RIGHT if LETTER.match(phrase[-1]) else ""
         patterns.append(left + SPACE.join(map(re.escape, phrase.split(" "))) + right)
     return re.compile("|".join(patterns), re.IGNORECASE) if patterns else None
 
