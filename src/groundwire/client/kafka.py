@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.conn import collect_hosts
 from aiokafka.errors import KafkaError
 
 from groundwire.errors import BrokerUnavailable, UsageError
@@ -74,12 +75,10 @@ async def consumer(brokers: str, seconds: float) -> AsyncIterator[AIOKafkaConsum
 
 async def _start(make: Callable[[], Client], brokers: str, seconds: float) -> Client:
     """Start a client, again and again until `seconds` have passed: a broker may be starting too."""
+    _check_brokers(brokers)
     deadline = asyncio.get_running_loop().time() + seconds
     while True:
-        try:
-            client = make()
-        except ValueError as exc:
-            raise UsageError(f"GROUNDWIRE_BROKERS (--brokers): {brokers!r} is not host:port,...") from exc
+        client = make()
         try:
             async with asyncio.timeout_at(deadline):
                 await client.start()
@@ -93,6 +92,15 @@ async def _start(make: Callable[[], Client], brokers: str, seconds: float) -> Cl
             raise
         else:
             return client
+
+
+def _check_brokers(brokers: str) -> None:
+    try:
+        hosts = collect_hosts(brokers)
+    except ValueError:  # a port that is no number
+        hosts = []
+    if not hosts or not all(host for host, _, _ in hosts):
+        raise UsageError(f"GROUNDWIRE_BROKERS (--brokers): {brokers!r} is not host:port,...")
 
 
 async def _stop(client: Client) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from groundwire.errors import RecordError
 from groundwire.messages.base import format_time, from_milliseconds
-from groundwire.messages.decisions import Decision, Origin
-
-Headers = Sequence[tuple[str, bytes]]
+from groundwire.messages.decisions import Decision
+from groundwire.messages.inbound import Headers, InboundRecord
 
 TRACEPARENT: Final = "traceparent"
 ATTESTATION: Final = "gw-attestation"
@@ -79,27 +78,32 @@ def dead_letter_headers(
     return [*original, *((key, value.encode()) for key, value in fields.items())]
 
 
-def deferred_headers(origin: Origin, timestamp: int, incoming: Headers) -> list[tuple[str, bytes]]:
+def deferred_headers(record: InboundRecord) -> list[tuple[str, bytes]]:
     """Return the original headers and the record's origin: topic, partition, offset, milliseconds."""
-    parts = (origin.topic or "", origin.partition, origin.offset, timestamp)
-    original = [(key, value) for key, value in incoming if not key.startswith(_ORIGIN)]
-    names = ("topic", "partition", "offset", "timestamp")
-    return [
-        *original,
-        *((f"{_ORIGIN}-{name}", str(part).encode()) for name, part in zip(names, parts, strict=True)),
-    ]
+    parts = {
+        "topic": record.topic or "",
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+    }
+    original = [(key, value) for key, value in record.headers if not key.startswith(_ORIGIN)]
+    return [*original, *((f"{_ORIGIN}-{name}", str(part).encode()) for name, part in parts.items())]
 
 
-def deferred_origin(headers: Headers, sha256: str) -> tuple[Origin, int] | None:
-    """Read back a deferred record's origin and Kafka timestamp (milliseconds); None where unreadable."""
+def deferred_record(record: InboundRecord) -> InboundRecord:
+    """Give a deferred record back the place where it first stood.
+
+    A record without readable origin headers was not put there by a worker: it stands for itself.
+    """
     names = ("topic", "partition", "offset", "timestamp")
-    topic, *numbers = (header(headers, f"{_ORIGIN}-{name}") for name in names)
+    topic, *numbers = (header(record.headers, f"{_ORIGIN}-{name}") for name in names)
     try:
         partition, offset, timestamp = (int(number or "") for number in numbers)
-        moment = from_milliseconds(timestamp)
+        from_milliseconds(timestamp)
     except (ValueError, OverflowError):
-        return None
-    return Origin(topic=topic, partition=partition, offset=offset, timestamp=moment, sha256=sha256), timestamp
+        return record
+    rest = tuple((key, value) for key, value in record.headers if not key.startswith(_ORIGIN))
+    return InboundRecord(topic, partition, offset, timestamp, record.key, record.value, rest)
 
 
 def _passed(incoming: Headers, names: Iterable[str]) -> list[tuple[str, bytes]]:

@@ -1,0 +1,1 @@
+"""The Faust application: one agent for each input topic, and nothing that decides."""

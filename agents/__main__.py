@@ -1,0 +1,122 @@
+"""`python -m agents claims|deferred`: runs one worker until SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+import click
+import faust
+import structlog
+import uvloop
+from faust.types import TP
+
+from agents.app import quiet_faust
+from agents.health import serve_health
+from agents.wiring import ROLES, Worker, build_worker
+from groundwire import metrics
+from groundwire.errors import SchemeMismatch, StateError, UsageError
+from groundwire.logs import configure_logs
+from groundwire.settings import Settings, load_settings
+from groundwire.version import __version__
+
+log = structlog.get_logger()
+
+_TICK = 1.0
+
+
+class Process(faust.Worker):
+    """A Faust worker that leaves standard output alone and ends in time.
+
+    On SIGTERM partitions are given away once what is under way is settled. Whatever hangs then, the process
+    exits at its deadline: what was not acknowledged will be read again.
+    """
+
+    def __init__(self, worker: Worker, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(
+            worker.app, loop=loop, redirect_stdouts=False, override_logging=False, quiet=True, console_port=0
+        )
+        self._parts = worker
+        self._settings = settings
+
+    def _schedule_shutdown(self, received: signal.Signals) -> None:
+        log.info("stopping", signal=received.name)
+        deadline = threading.Timer(self._settings.shutdown_deadline, _give_up)
+        deadline.daemon = True
+        deadline.start()
+        self._parts.lanes.stop()
+        super()._schedule_shutdown(received)
+
+
+def _give_up() -> None:
+    log.error("stopped.at_deadline", hint="what was not acknowledged will be read again")
+    sys.stderr.flush()
+    os._exit(0)
+
+
+@click.command()
+@click.argument("role", type=click.Choice(sorted(ROLES)))
+@click.version_option(__version__)
+def main(role: str) -> None:
+    """Run one worker. Settings come from the environment: GROUNDWIRE_BROKERS, GROUNDWIRE_REDIS_URL, ...
+
+    Example: GROUNDWIRE_METRICS_PORT=9100 python -m agents claims
+    """
+    try:
+        settings = load_settings()
+        configure_logs(settings.log_format, settings.log_level)
+        quiet_faust()
+        uvloop.install()
+        loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(loop)
+        worker = build_worker(role, settings)
+        loop.run_until_complete(_prepare(worker))
+    except (UsageError, SchemeMismatch) as exc:
+        click.echo(f"error: {exc}", err=True)
+        sys.exit(2)
+    serve_health(settings.metrics_host, settings.metrics_port, worker.pauses)
+    _announce(worker, role)
+    Process(worker, settings, loop).execute_from_commandline()
+
+
+async def _prepare(worker: Worker) -> None:
+    """Look at the state's server before the first record; one that does not answer is waited for later."""
+    try:
+        await worker.state.open()
+        await worker.policies.put(worker.policy)
+    except StateError as exc:
+        if isinstance(exc, SchemeMismatch):
+            raise
+        log.warning("state.unavailable", error=str(exc))
+    log.info("policy.loaded", version=worker.policy.version, sha256=worker.policy.sha256)
+
+
+def _announce(worker: Worker, role: str) -> None:
+    """Say `ready` once the worker has joined its group, and keep the gauges."""
+
+    def assigned(tps: set[TP]) -> None:
+        worker.pauses.partitions = len(tps)
+        metrics.PARTITIONS.set(len(tps))
+        log.info("ready", role=role, partitions=sorted(tp.partition for tp in tps))
+
+    @worker.app.task  # type: ignore[untyped-decorator]
+    async def watch(app: Any) -> None:  # noqa: ANN401 - Faust's app
+        worker.lanes.attach(app.consumer, assigned)
+        while not app.should_stop:
+            before = asyncio.get_running_loop().time()
+            await asyncio.sleep(_TICK)
+            metrics.EVENT_LOOP_LAG.set(max(0.0, asyncio.get_running_loop().time() - before - _TICK))
+            worker.pauses.tick()
+            try:
+                metrics.REVIEW_DEPTH.set(await worker.state.queue_depth())
+                metrics.WAITING.set(await worker.state.waiting_count())
+            except StateError:
+                continue
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m agents")

@@ -1,0 +1,61 @@
+"""The Faust app of a worker, with the settings that make it safe."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import faust
+
+from agents.batches import BatchApp, check_versions
+from groundwire.settings import Settings
+
+MAX_RECORDS = {"claims": 500, "deferred": 100}
+"""Records of one fetch, and so of a batch at most; `deferred` waits for the network, so its batches are small."""
+
+
+def build_app(role: str, settings: Settings) -> faust.App:
+    """Build the app for one role; each role is a consumer group of its own.
+
+    Raises:
+        UsageError: Faust is not the version that Groundwire's batches were written for.
+    """
+    check_versions()
+    broker = ";".join(f"kafka://{address}" for address in settings.bootstrap)
+    session = settings.session_timeout
+    return BatchApp(
+        settings.group_prefix + role,
+        broker=broker,
+        store="memory://",
+        processing_guarantee="at_least_once",  # exactly_once swallows errors; decisions are idempotent instead
+        topic_allow_declare=False,
+        topic_disable_leader=True,
+        table_standby_replicas=0,
+        web_enabled=False,
+        logging_config=None,
+        loghandlers=[],
+        consumer_auto_offset_reset="earliest",
+        consumer_group_instance_id=settings.instance_id,
+        consumer_max_fetch_size=4 * 1024 * 1024,
+        broker_max_poll_records=MAX_RECORDS[role],
+        broker_max_poll_interval=86_400.0,  # longer than any pause: who leaves the group this way never rejoins
+        broker_session_timeout=session,
+        broker_heartbeat_interval=session / 5,
+        broker_rebalance_timeout=max(60.0, session),
+        broker_request_timeout=max(30.0, session),
+        broker_commit_interval=1.0,
+        producer_request_timeout=30.0,
+        producer_max_request_size=1_048_576,
+        stream_wait_empty=True,  # else SIGTERM commits what is not finished
+        stream_buffer_maxsize=1024,
+    )
+
+
+def quiet_faust() -> None:
+    """Hear of Faust and its drivers only what is worth a look."""
+    for name in ("faust", "mode", "aiokafka"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+Event = Any
+"""A Faust event whose value is a batch."""

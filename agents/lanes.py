@@ -1,0 +1,87 @@
+"""One lane for each partition: its batches are settled one after the other, those of other partitions beside it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import structlog
+
+from agents.batches import BatchConsumer
+from agents.pauses import Pauses
+from agents.tenure import Released, Tenure
+from groundwire.messages.inbound import InboundRecord
+
+log = structlog.get_logger()
+
+
+Settle = Callable[[Sequence[InboundRecord], Tenure], Awaitable[None]]
+
+
+class Lanes:
+    """Hands each batch to `settle`, in the order of its partition, and lets go of it afterwards.
+
+    Args:
+        settle: settles a batch; raises Released, and nothing else, where it could not.
+        pauses: told how many batches are under way.
+    """
+
+    def __init__(self, settle: Settle, pauses: Pauses) -> None:
+        self._settle = settle
+        self._pauses = pauses
+        self._consumer: BatchConsumer | None = None
+        self._tenures: dict[tuple[str, int], Tenure] = {}
+        self._tails: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._stopped = False
+
+    def attach(self, consumer: BatchConsumer, assigned: Callable[[set[Any]], None]) -> None:
+        """Follow a consumer's rebalances; `assigned` hears of partitions taken over."""
+        self._consumer = consumer
+
+        def take_over(tps: set[Any]) -> None:
+            self._tenures = {}
+            assigned(tps)
+
+        consumer.on_revocation = self.release
+        consumer.on_assignment = take_over
+
+    def submit(self, event: Any) -> None:  # noqa: ANN401 - Faust's event
+        """Put a batch behind those of its partition that are not settled yet."""
+        tp = (event.message.topic, event.message.partition)
+        tenure = self._tenures.setdefault(tp, Tenure())
+        if self._stopped:
+            tenure.end()
+        self._pauses.under_way += 1
+        run = self._run(self._tails.get(tp), event, tenure)
+        self._tails[tp] = asyncio.create_task(run)
+
+    def release(self, _tps: object = None) -> None:
+        """Call off whatever waits for a dependency; work in progress goes on to its end."""
+        for tenure in self._tenures.values():
+            tenure.end()
+
+    def stop(self) -> None:
+        """Release everything, for good."""
+        self._stopped = True
+        self.release()
+
+    async def _run(self, before: asyncio.Task[None] | None, event: Any, tenure: Tenure) -> None:  # noqa: ANN401
+        consumer = event.app.consumer
+        if before is not None:
+            await asyncio.wait([before])
+        try:
+            tenure.insist_unbroken()
+            await self._settle(event.value, tenure)
+        except Released:
+            tenure.broken = True  # later batches of this tenure must not commit past this one
+            consumer.abandon(event.message)
+        except BaseException:
+            tenure.broken = True
+            consumer.abandon(event.message)
+            log.exception("lane.broken", topic=event.message.topic, partition=event.message.partition)
+            raise
+        else:
+            consumer.settle(event.message)
+        finally:
+            self._pauses.under_way -= 1

@@ -1,0 +1,128 @@
+"""From what the gate decided to the records that say so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from groundwire.errors import ErrorCode, RecordError
+from groundwire.gate.results import DeadLetter, Decided, Deferred, Provisional, Result
+from groundwire.messages.audit import AuditEvent, AuditType
+from groundwire.messages.base import format_time
+from groundwire.messages.decisions import Decision, Place
+from groundwire.messages.headers import (
+    dead_letter_headers,
+    decision_headers,
+    deferred_headers,
+    event_headers,
+)
+from groundwire.messages.identity import event_id
+from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.topics import TopicName, record_key
+
+ACTOR = "groundwire"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A record to publish, and the input record that it comes from."""
+
+    topic: TopicName
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes]]
+    cause: InboundRecord
+
+
+def outputs(results: Sequence[Result]) -> list[Output]:
+    """Return what is to be published for a batch, in its order."""
+    return [output for result in results for output in _outputs(result)]
+
+
+def unpublishable(output: Output, why: str) -> Output:
+    """Return the dead letter of a record whose result the broker will never take.
+
+    The record's own headers are left out: they may be what is too large.
+    """
+    error = RecordError(ErrorCode.UNPUBLISHABLE, f"the record for {output.topic} cannot be published: {why}")
+    return _dead_letter(output.cause, error, with_headers=False)
+
+
+def _outputs(result: Result) -> Iterator[Output]:
+    record = result.record
+    match result:
+        case Decided(decision=decision):
+            yield _decision(record, decision)
+            if decision.facts.place == Place.FREE:
+                yield _enqueued(record, decision)
+        case Provisional(decision=decision):
+            yield _decision(record, decision)
+            yield _deferred(record)
+        case Deferred():
+            yield _deferred(record)
+        case DeadLetter(error=error):
+            yield _dead_letter(record, error)
+            yield _dead(record, error)
+
+
+def _decision(record: InboundRecord, decision: Decision) -> Output:
+    return Output(
+        TopicName.of(decision.verdict),
+        record_key(decision.tenant_id, decision.user_id),
+        decision.to_bytes(),
+        decision_headers(decision, record.headers),
+        record,
+    )
+
+
+def _deferred(record: InboundRecord) -> Output:
+    return Output(TopicName.DEFERRED, record.key, record.value, deferred_headers(record), record)
+
+
+def _dead_letter(record: InboundRecord, error: RecordError, *, with_headers: bool = True) -> Output:
+    incoming = record.headers if with_headers else ()
+    headers = dead_letter_headers(error, record.topic or "", record.partition, record.offset, incoming)
+    return Output(TopicName.DEAD_LETTER, record.key, record.value, headers, record)
+
+
+def _enqueued(record: InboundRecord, decision: Decision) -> Output:
+    event = AuditEvent(
+        event_id=event_id("enqueue", decision.origin.model_dump(mode="json")),
+        type="enqueue",
+        at=decision.decided_at,
+        tenant_id=decision.tenant_id,
+        actor=ACTOR,
+        subject_id=decision.subject_id,
+        decision_id=decision.decision_id,
+        detail={"reason_code": decision.reason_code, "revision": decision.revision},
+    )
+    return _audit(record, event)
+
+
+def _dead(record: InboundRecord, error: RecordError) -> Output:
+    kind: AuditType = "dead_letter"
+    origin = record.origin
+    event = AuditEvent(
+        event_id=event_id(kind, origin.model_dump(mode="json")),
+        type=kind,
+        at=origin.timestamp,
+        tenant_id="",
+        actor=ACTOR,
+        subject_id=None,
+        decision_id=None,
+        detail={
+            "code": error.code,
+            "topic": origin.topic,
+            "partition": origin.partition,
+            "offset": origin.offset,
+        },
+    )
+    return _audit(record, event)
+
+
+def _audit(record: InboundRecord, event: AuditEvent) -> Output:
+    headers = event_headers(
+        "audit", event.event_id, format_time(event.at), event.subject_id or "", record.headers
+    )
+    value = event.__pydantic_serializer__.to_json(event)
+    return Output(TopicName.AUDIT, event.tenant_id.encode(), value, headers, record)

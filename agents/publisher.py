@@ -1,0 +1,76 @@
+"""Publishes in order, and returns when the broker has acknowledged everything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from aiokafka.errors import (
+    InvalidMessageError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    RecordListTooLargeError,
+)
+
+from agents.outputs import Output, unpublishable
+from groundwire.errors import BrokerUnavailable
+
+PATIENCE: Final = 30.0
+"""Seconds after which the producer gives a batch up; it is then asked for and published again."""
+
+_NEVER = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidMessageError)
+"""Errors of a record that the broker will never acknowledge."""
+
+
+class Publisher:
+    """Sends through the aiokafka producer that Faust holds.
+
+    Faust's own `send` returns before the broker has answered, and gathered sends of it reorder records.
+
+    Args:
+        producer: returns the running AIOKafkaProducer.
+        prefix: before every topic's name.
+    """
+
+    def __init__(self, producer: Callable[[], Any], prefix: str) -> None:
+        self._producer = producer
+        self._prefix = prefix
+
+    async def publish(self, outputs: Sequence[Output]) -> None:
+        """Publish all outputs; what can never be published becomes a dead letter.
+
+        Raises:
+            BrokerUnavailable: not everything was acknowledged in time. Publishing again is safe: each record
+                has the same id and bytes.
+        """
+        refused = await self._publish(outputs)
+        if refused and await self._publish([unpublishable(output, why) for output, why in refused]):
+            raise BrokerUnavailable("the broker refuses even the dead letter")
+
+    async def _publish(self, outputs: Sequence[Output]) -> list[tuple[Output, str]]:
+        refused: list[tuple[Output, str]] = []
+        pending: list[tuple[Output, asyncio.Future[Any]]] = []
+        try:
+            async with asyncio.timeout(PATIENCE):
+                producer = self._producer()
+                for output in outputs:  # one loop, in order: the producer keeps the order of its partitions
+                    try:
+                        future = await producer.send(
+                            self._prefix + output.topic,
+                            key=output.key,
+                            value=output.value,
+                            headers=output.headers,
+                        )
+                        pending.append((output, future))
+                    except _NEVER as exc:
+                        refused.append((output, type(exc).__name__))
+                results = await asyncio.gather(*(future for _, future in pending), return_exceptions=True)
+        except (KafkaError, TimeoutError) as exc:
+            raise BrokerUnavailable(f"not acknowledged within {PATIENCE:g} s: {type(exc).__name__}") from None
+        for (output, _), result in zip(pending, results, strict=True):
+            if isinstance(result, _NEVER):
+                refused.append((output, type(result).__name__))
+            elif isinstance(result, BaseException):
+                raise BrokerUnavailable(f"not acknowledged: {type(result).__name__}")
+        return refused

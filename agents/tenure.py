@@ -1,0 +1,41 @@
+"""How long a partition is held, and what ends with it."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Released(Exception):
+    """The partition is being given away, or the worker stops: what waits for something is left to its next holder."""
+
+
+class Tenure:
+    """The time for which a partition is held."""
+
+    def __init__(self) -> None:
+        self._over = asyncio.Event()
+        self.crash_mark_read = False
+        self.broken = False
+
+    @property
+    def over(self) -> bool:
+        """Whether the partition is being given away."""
+        return self._over.is_set()
+
+    def end(self) -> None:
+        """Call every pause of this tenure off."""
+        self._over.set()
+
+    def insist_unbroken(self) -> None:
+        """Raise Released where an earlier batch of the tenure was let go unfinished."""
+        if self.broken:
+            raise Released
+
+    async def pause(self, seconds: float) -> None:
+        """Wait, for instance for a dependency to come back. Raises: Released when the tenure ends meanwhile."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
+        except TimeoutError:
+            return
+        raise Released

@@ -1,0 +1,97 @@
+"""Puts a worker together: one place where everything is made and handed over."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import faust
+
+from agents import claims, deferred
+from agents.app import build_app
+from agents.lanes import Lanes
+from agents.log_reader import read_to_end
+from agents.pauses import Pauses
+from agents.pipeline import Pipeline, Role
+from agents.publisher import Publisher
+from agents.recovery import Recovery
+from groundwire import metrics
+from groundwire.attestation import Keys
+from groundwire.errors import UsageError
+from groundwire.gate.claims import ClaimGate
+from groundwire.gate.dedup import dedup_scheme
+from groundwire.policies import PolicyStore
+from groundwire.policy import Policy, load_policy
+from groundwire.rebuild import Rebuilder
+from groundwire.settings import Settings
+from groundwire.sources import load_sources
+from groundwire.state.redis import RedisState
+from groundwire.state.server import connect
+from groundwire.verify import AddressGuard, CitationVerifier, RedisCache, UrlChecker
+
+ROLES = {"claims": claims, "deferred": deferred}
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """A worker that is put together, but not started."""
+
+    app: faust.App
+    policy: Policy
+    policies: PolicyStore
+    state: RedisState
+    verifier: CitationVerifier
+    lanes: Lanes
+    pauses: Pauses
+
+
+def build_worker(name: str, settings: Settings) -> Worker:
+    """Make a worker of the role `name`.
+
+    Raises:
+        UsageError: a setting, the policy, the keys or the tenants file is wrong.
+    """
+    policy = load_policy(settings.policy_file, os.environ)
+    keys = Keys.load(settings.keys_file) if settings.keys_file else Keys.empty()
+    state = RedisState(connect(settings.redis_url), settings.topic_prefix, scheme=dedup_scheme(policy))
+    policies = PolicyStore(settings.policies_dir, state)
+    verifier = build_verifier(settings)
+    gate = ClaimGate(policy, policies, state, verifier, keys=keys, now=lambda: datetime.now(UTC))
+    app = build_app(name, settings)
+    pauses = Pauses()
+    publisher = Publisher(partial(_producer, app), settings.topic_prefix)
+    rebuilder = Rebuilder(state, policy, partial(read_to_end, settings), quiet=settings.rebuild_wait)
+    role: Role = ROLES[name].role(settings, policy)
+    pipeline = Pipeline(role, gate, state, publisher, Recovery(state, rebuilder), pauses)
+    lanes = Lanes(pipeline.settle, pauses)
+    ROLES[name].declare(app, settings, lanes)
+    return Worker(app, policy, policies, state, verifier, lanes, pauses)
+
+
+def build_verifier(settings: Settings) -> CitationVerifier:
+    """Make the verifier that the settings describe; answers of the network are shared through Redis."""
+    try:
+        networks = [net.strip() for net in settings.allow_networks.split(",") if net.strip()]
+        ports = [int(port) for port in settings.allow_ports.split(",") if port.strip()]
+        guard = AddressGuard(networks, ports=ports)
+    except ValueError as exc:
+        raise UsageError(f"GROUNDWIRE_ALLOW_NETWORKS, GROUNDWIRE_ALLOW_PORTS: {exc}") from None
+    return CitationVerifier(
+        load_sources(settings),
+        network=not settings.no_network,
+        cache=RedisCache(connect(settings.redis_url, patience=1.0), settings.topic_prefix),
+        urls=UrlChecker(guard),
+        on_result=_count_verification,
+    )
+
+
+def _count_verification(kind: str, state: str, seconds: float) -> None:
+    metrics.VERIFICATIONS.labels(kind, state).inc()
+    metrics.VERIFICATION_SECONDS.labels(kind).observe(seconds)
+
+
+def _producer(app: Any) -> Any:  # noqa: ANN401 - Faust's app, aiokafka's producer
+    return app.producer._ensure_producer()  # noqa: SLF001 - Faust's own send is not enough: see agents/publisher.py

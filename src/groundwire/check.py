@@ -1,0 +1,103 @@
+"""`groundwire check`: the gate over the lines of a file, with state for the run and no services.
+
+It behaves as the stream with one partition and nothing deferred.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from groundwire.attestation import Keys
+from groundwire.errors import ErrorCode, RecordError
+from groundwire.gate.claims import ClaimGate
+from groundwire.gate.results import DeadLetter, Decided
+from groundwire.messages.base import to_milliseconds
+from groundwire.messages.decisions import Decision
+from groundwire.messages.inbound import InboundRecord
+from groundwire.policies import PolicyStore
+from groundwire.policy import Policy
+from groundwire.state.memory import MemoryState
+from groundwire.verify.citations import CitationVerifier
+
+BATCH: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class LineError:
+    """A line that could not be decided."""
+
+    line: int
+    error: RecordError
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the error as it is printed."""
+        error = self.error
+        return {
+            "line": self.line,
+            "error": {"code": error.code, "message": error.message, "field": error.field},
+        }
+
+
+class Checker:
+    """Decides lines as the stream would decide records.
+
+    Args:
+        policy: what decides.
+        verifier: checks citations, the network's at once.
+        now: the clock of every record; the decisions' `decided_at`.
+    """
+
+    def __init__(self, policy: Policy, verifier: CitationVerifier, *, now: datetime) -> None:
+        policies = PolicyStore(None, None)
+        self._gate = ClaimGate(policy, policies, MemoryState(), verifier, keys=Keys.empty(), now=lambda: now)
+        self._timestamp = to_milliseconds(now)
+
+    async def check(self, lines: Iterable[bytes]) -> AsyncIterator[Decision | LineError]:
+        """Yield one result for each line that is not blank, in order.
+
+        Args:
+            lines: one JSON record each; blank lines count, but give no result.
+        """
+        batch: list[InboundRecord] = []
+        for number, line in enumerate(lines, 1):
+            value = line.rstrip(b"\r\n")
+            if value.strip():
+                batch.append(InboundRecord(None, 0, number - 1, self._timestamp, None, value))
+            if len(batch) == BATCH:
+                for result in await self._decide(batch):
+                    yield result
+                batch = []
+        for result in await self._decide(batch):
+            yield result
+
+    async def _decide(self, batch: list[InboundRecord]) -> list[Decision | LineError]:
+        prepared = await self._gate.prepare(batch, ask_network=True)
+        results: list[Decision | LineError] = []
+        for result in await self._gate.settle(prepared, deferred=True):
+            match result:
+                case Decided(decision=decision):
+                    results.append(decision)
+                case DeadLetter(record=record, error=error):
+                    results.append(LineError(record.offset + 1, _named(error, record.value or b"")))
+                case _:
+                    raise AssertionError(f"a run without services gave {type(result).__name__}")
+        return results
+
+
+def _named(error: RecordError, value: bytes) -> RecordError:
+    """Say of a response that it is one, where it is refused as a claim."""
+    if error.code != ErrorCode.INVALID_RECORD or b'"response_id"' not in value:
+        return error
+    try:
+        is_response = "response_id" in json.loads(value)
+    except (ValueError, TypeError, RecursionError):
+        return error
+    if not is_response:
+        return error
+    return RecordError(
+        ErrorCode.INVALID_RECORD, "response_id: this version decides claims, not yet responses", "response_id"
+    )

@@ -1,0 +1,43 @@
+"""The `groundwire` command."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+import click
+
+from groundwire.version import __version__
+
+_COMMANDS: Final = {
+    "check": "Decide claims from a file, without any service.",
+    "keys": "Make and list the keys that sign records.",
+    "produce": "Send records to the gate.",
+    "tail": "Print the records of a topic as they come.",
+}
+
+
+class _Lazy(click.Group):
+    """Imports a command when it is called: `--help` and `check` need no Kafka client."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"groundwire.commands.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(_COMMANDS.items()))
+
+
+@click.group(cls=_Lazy)
+@click.version_option(__version__, prog_name="groundwire")
+def main() -> None:
+    """Groundwire: the streaming gate between AI agents and the knowledge base they write to.
+
+    Example: groundwire check claims.jsonl --adr-dir docs/adrs --format table
+    """

@@ -1,0 +1,117 @@
+"""`groundwire check`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from groundwire.check import Checker, LineError
+from groundwire.commands.show import DecisionPrinter
+from groundwire.errors import UsageError
+from groundwire.gate.dedup import dedup_scheme
+from groundwire.messages.base import parse_time
+from groundwire.messages.decisions import Decision
+from groundwire.policy import Policy, load_policy
+from groundwire.settings import load_settings
+from groundwire.sources import load_sources
+from groundwire.verify import AddressGuard, CitationVerifier, UrlChecker
+
+
+class _Moment(click.ParamType):
+    name = "time"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        try:
+            return parse_time(value)
+        except ValueError as exc:
+            self.fail(str(exc), param, ctx)
+
+
+@click.command()
+@click.argument("file", type=click.File("rb"), default="-")
+@click.option("--adr-dir", type=click.Path(path_type=Path), help="Folder of ADR files.")
+@click.option("--repo", type=click.Path(path_type=Path), help="Git repository for commits.")
+@click.option("--no-network", is_flag=True, help="URLs and issues become unknown; nothing is asked.")
+@click.option(
+    "--policy", "policy_file", type=click.Path(path_type=Path), help="Policy file, TOML or effective JSON."
+)
+@click.option("--now", type=_Moment(), help="Clock of every record, RFC 3339.  [default: the start]")
+@click.option("--format", "form", type=click.Choice(["json", "table"]), default="json", show_default=True)
+def check(
+    file: BinaryIO,
+    adr_dir: Path | None,
+    repo: Path | None,
+    *,
+    no_network: bool,
+    policy_file: Path | None,
+    now: datetime | None,
+    form: str,
+) -> None:
+    """Decide claims, one JSON record a line, without any service.
+
+    Prints one Decision a line, in the order of the input; a line that cannot be decided prints its error. State
+    lives for the run: a later line can duplicate an earlier one that was approved.
+
+    Exit status: 0 when every line was decided, 1 when some were bad, 2 for wrong usage.
+
+    Example: echo '{"claim_id":"1","user_id":"ann","content":"Maybe we could try GraphQL"}' | groundwire check
+    """
+    try:
+        settings = load_settings()
+        policy = load_policy(policy_file or settings.policy_file, os.environ)
+        dedup_scheme(policy)
+        update = {"adr_dir": adr_dir or settings.adr_dir, "repo": repo or settings.repo}
+        sources = load_sources(settings.model_copy(update=update))
+        networks = [net.strip() for net in settings.allow_networks.split(",") if net.strip()]
+        ports = [int(port) for port in settings.allow_ports.split(",") if port.strip()]
+        urls = UrlChecker(AddressGuard(networks, ports=ports))
+    except (UsageError, ValueError) as exc:
+        raise click.UsageError(str(exc)) from None
+    moment = now or datetime.now(UTC)
+    verifier = CitationVerifier(
+        sources, network=not (no_network or settings.no_network), urls=urls, clock=lambda: moment
+    )
+    sys.exit(asyncio.run(_run(file, policy, verifier, moment, form)))
+
+
+async def _run(file: BinaryIO, policy: Policy, verifier: CitationVerifier, now: datetime, form: str) -> int:
+    """Print a result for each line; return the exit status."""
+    results = Checker(policy, verifier, now=now).check(file)
+    try:
+        return await (_print_table(results) if form == "table" else _print_json(results))
+    finally:
+        await verifier.close()
+
+
+async def _print_json(results: AsyncIterator[Decision | LineError]) -> int:
+    status = 0
+    out = sys.stdout.buffer
+    async for result in results:
+        if isinstance(result, LineError):
+            status = 1
+            out.write(json.dumps(result.as_dict(), ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+        else:
+            out.write(result.to_bytes() + b"\n")
+        out.flush()
+    return status
+
+
+async def _print_table(results: AsyncIterator[Decision | LineError]) -> int:
+    printer = DecisionPrinter(sys.stdout)
+    status = 0
+    async for result in results:
+        if isinstance(result, LineError):
+            status = 1
+            printer.error(f"line {result.line}", result.error)
+        else:
+            printer.decision(result)
+    printer.summary()
+    return status

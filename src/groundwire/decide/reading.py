@@ -1,0 +1,48 @@
+"""What a claim's text says by itself: its hedges and its citations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from groundwire.checks.citations import Citation, CitationDetector
+from groundwire.checks.hedges import Hedge, HedgeAction, HedgeDetector
+from groundwire.policy import Policy
+
+MAX_VERIFIED: Final = 100
+"""Citations of a text that are verified; the rest give no credit."""
+
+_citations = CitationDetector()
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Hedges and citations of a text, each in text order."""
+
+    hedges: tuple[Hedge, ...]
+    hedge_words: tuple[str, ...]
+    action: HedgeAction
+    citations: tuple[Citation, ...]
+
+    @property
+    def verifiable(self) -> tuple[Citation, ...]:
+        """The citations that are verified at all."""
+        return self.citations[:MAX_VERIFIED]
+
+
+UNREAD: Final = Reading((), (), HedgeAction.CONTINUE, ())
+"""What stands for the text of a claim that the gate's own code could not read."""
+
+
+def read(content: str, policy: Policy) -> Reading:
+    """Read a claim's text; pure, linear in its length."""
+    detector = _detector(policy.hedges.block, policy.hedges.review)
+    result = detector.analyze(content)
+    hedges = tuple(detector.find(content)) if result.is_speculative else ()
+    return Reading(hedges, tuple(result.hedge_words), result.action, tuple(_citations.detect(content)))
+
+
+@lru_cache(maxsize=64)
+def _detector(block: tuple[str, ...], review: tuple[str, ...]) -> HedgeDetector:
+    return HedgeDetector(block=block, review=review)

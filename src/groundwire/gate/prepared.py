@@ -1,0 +1,71 @@
+"""A claim before state is asked: decoded, read, its citations looked up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from groundwire.decide.claims import Finding, Findings
+from groundwire.decide.reading import Reading
+from groundwire.messages.base import from_milliseconds
+from groundwire.messages.claims import Claim
+from groundwire.messages.decisions import Kind
+from groundwire.messages.identity import Subject
+from groundwire.messages.inbound import InboundRecord
+from groundwire.state.model import DedupQuery, RecordOrigin
+from groundwire.verify.results import CitationCheck
+
+RESPONSE_PARENT = "response:"
+
+
+@dataclass(slots=True)
+class Prepared:
+    """What is known of a claim when state is asked.
+
+    `wait` says that a citation has to ask the network; `error` names an exception in the gate's own code.
+    """
+
+    record: InboundRecord
+    claim: Claim
+    fingerprint: str
+    reading: Reading
+    dedup: DedupQuery | None
+    attestation: dict[str, Any] | None
+    error: str | None
+    findings: Findings
+    relevance: list[dict[str, Any]] | None = None
+    wait: bool = False
+
+    @property
+    def subject(self) -> Subject:
+        """The claim's identity."""
+        return Subject(self.claim.tenant_id, self.claim.user_id, Kind.CLAIM, self.claim.claim_id)
+
+    @property
+    def origin(self) -> RecordOrigin:
+        """Where the record stood, as state keeps it."""
+        record = self.record
+        return RecordOrigin(
+            record.topic or "", record.partition, record.offset, record.timestamp, record.sha256
+        )
+
+    @property
+    def parents(self) -> list[tuple[str, Subject]]:
+        """The subjects that the claim rests on."""
+        tenant, user = self.claim.tenant_id, self.claim.user_id
+        result = []
+        for parent in self.claim.derived_from:
+            kind = Kind.RESPONSE if parent.startswith(RESPONSE_PARENT) else Kind.CLAIM
+            result.append((parent, Subject(tenant, user, kind, parent.removeprefix(RESPONSE_PARENT))))
+        return result
+
+    @property
+    def clock(self) -> datetime:
+        """The gate's clock for this record."""
+        return from_milliseconds(self.record.timestamp)
+
+
+def as_finding(check: CitationCheck) -> Finding:
+    """Keep of a verification what a decision may carry: never the source's text."""
+    return Finding(check.state, check.detail, check.checked_at)

@@ -1,0 +1,169 @@
+"""What state keeps so that a decision can be derived again, and the derivation.
+
+The payload is one line of JSON with what a record that is sent again may lack or have differently: when it was
+captured, decided and by which engine and policy, its metadata, what citations, attestation and relevance gave.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from groundwire.decide.build import Envelope, build_decision
+from groundwire.decide.claims import ClaimCase, Finding, Findings
+from groundwire.decide.reading import Reading
+from groundwire.decide.tree import Standing
+from groundwire.messages.base import format_time, from_milliseconds, parse_time
+from groundwire.messages.claims import Claim
+from groundwire.messages.decisions import (
+    CitationState,
+    Decision,
+    DedupFacts,
+    Facts,
+    Origin,
+    ReasonCode,
+)
+from groundwire.messages.tiers import IngestionTier
+from groundwire.policy import Policy
+from groundwire.state.model import Outcome, RecordOrigin, SubjectState
+from groundwire.version import __version__
+
+_TIERS = {
+    SubjectState.APPROVED: IngestionTier.AUTO_APPROVE,
+    SubjectState.PENDING: IngestionTier.FLAG_REVIEW,
+    SubjectState.JOINED: IngestionTier.FLAG_REVIEW,
+    SubjectState.REFUSED: IngestionTier.BLOCK,
+    SubjectState.BLOCKED: IngestionTier.BLOCK,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """The facts that state does not answer itself.
+
+    `scheme` is that of the deduplication; `base` the reason before duplicates and caps, for a later engine.
+    """
+
+    capture_time: datetime
+    decided_at: datetime
+    engine: str
+    policy_sha256: str
+    policy_version: str
+    scheme: str
+    base: ReasonCode
+    metadata: dict[str, Any]
+    findings: Findings
+    attestation: dict[str, Any] | None
+    relevance: list[dict[str, Any]] | None
+    error: str | None
+
+    def to_bytes(self) -> bytes:
+        """Serialise to one line of JSON, without what is empty."""
+        found = {
+            label: [f.state, f.detail, format_time(f.checked_at) if f.checked_at else None]
+            for label, f in self.findings.items()
+        }
+        fields = {
+            "t": format_time(self.capture_time),
+            "d": format_time(self.decided_at),
+            "e": self.engine,
+            "p": self.policy_sha256,
+            "v": self.policy_version,
+            "s": self.scheme,
+            "b": self.base,
+            "m": self.metadata,
+            "c": found,
+            "a": self.attestation,
+            "r": self.relevance,
+            "x": self.error,
+        }
+        kept = {name: value for name, value in fields.items() if value or name == "s"}
+        return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Payload:
+        """Read back what `to_bytes` wrote."""
+        fields = json.loads(data)
+        return cls(
+            capture_time=parse_time(fields["t"]),
+            decided_at=parse_time(fields["d"]),
+            engine=fields["e"],
+            policy_sha256=fields["p"],
+            policy_version=fields["v"],
+            scheme=fields["s"],
+            base=ReasonCode(fields["b"]),
+            metadata=fields.get("m", {}),
+            findings={
+                label: Finding(CitationState(state), detail, parse_time(at) if at else None)
+                for label, (state, detail, at) in fields.get("c", {}).items()
+            },
+            attestation=fields.get("a"),
+            relevance=fields.get("r"),
+            error=fields.get("x"),
+        )
+
+
+def derive(
+    claim: Claim, reading: Reading, policy: Policy | None, current: Policy, outcome: Outcome
+) -> Decision:
+    """Derive a subject's decision from the record and its recorded outcome.
+
+    Args:
+        claim: a record with the recorded fingerprint.
+        reading: its hedges and citations.
+        policy: the policy that decided; None where it is not known here any more.
+        current: this process's own policy, which then stands in for it.
+        outcome: what state recorded.
+
+    Returns:
+        The decision, byte for byte the published one under the same engine and a known policy. Under another
+        engine, tier, reason and facts stay as recorded.
+    """
+    payload = Payload.from_bytes(outcome.payload)
+    case = ClaimCase(claim, reading, policy or current, _facts(outcome, payload), payload.findings)
+    envelope = Envelope(
+        revision=outcome.revision,
+        fingerprint=outcome.fingerprint,
+        origin=_origin(outcome.origin),
+        subject_origin=_origin(outcome.first_origin) if outcome.first_origin else None,
+        decided_at=payload.decided_at,
+        capture_time=payload.capture_time,
+        metadata=payload.metadata,
+        engine=payload.engine,
+        policy_sha256=payload.policy_sha256,
+        policy_version=payload.policy_version,
+    )
+    recorded = None
+    if payload.engine != __version__ or policy is None:
+        recorded = _recorded(case.outcome(), payload, _TIERS[outcome.state])
+    return build_decision(case, envelope, recorded)
+
+
+def _recorded(computed: Standing, payload: Payload, tier: IngestionTier) -> Standing:
+    if computed.tier == tier:
+        return computed
+    return Standing(tier, f"Decided by engine {payload.engine}", payload.base)
+
+
+def _facts(outcome: Outcome, payload: Payload) -> Facts:
+    return Facts(
+        clock=from_milliseconds(outcome.origin.timestamp),
+        dedup=DedupFacts(status=outcome.dedup_status, scheme=payload.scheme, matches=list(outcome.matches)),
+        parents=list(outcome.parents),
+        place=outcome.place,
+        attestation=payload.attestation,
+        relevance=payload.relevance,
+        error=payload.error,
+    )
+
+
+def _origin(origin: RecordOrigin) -> Origin:
+    return Origin(
+        topic=origin.topic or None,
+        partition=origin.partition,
+        offset=origin.offset,
+        timestamp=from_milliseconds(origin.timestamp),
+        sha256=origin.sha256,
+    )

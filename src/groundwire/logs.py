@@ -1,0 +1,41 @@
+"""Logs through structlog, as lines for people or as JSON; ids, counts and codes, never a record's text."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from typing import Any
+
+import structlog
+
+
+def configure_logs(form: str, level: str) -> None:
+    """Send all logs, those of libraries too, to standard error.
+
+    Args:
+        form: `console` or `json`.
+        level: least level of Groundwire's own logs; libraries are heard from `warning` on.
+    """
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    if form == "json":
+        ending: list[Any] = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+    else:
+        ending = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+    structlog.configure(
+        processors=[*shared, *ending],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *ending],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)

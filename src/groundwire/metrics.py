@@ -1,0 +1,52 @@
+"""Every metric, declared once. Labels are codes and names from closed lists, never ids or text."""
+
+from __future__ import annotations
+
+from prometheus_client import Counter, Gauge, Histogram
+
+# What became of records ------------------------------------------------------------------------------------
+
+DECISIONS = Counter(
+    "groundwire_decisions", "Subjects decided, counted once each.", ["kind", "tier", "reason_code"]
+)
+REPEATS = Counter(
+    "groundwire_repeats", "Recorded decisions published again for a redelivered or re-sent record."
+)
+PROVISIONAL = Counter(
+    "groundwire_provisional",
+    "Provisional decisions (revision 0) while state was out of reach.",
+    ["reason_code"],
+)
+DEFERRED = Counter("groundwire_deferred", "Records put on the deferred topic.")
+DEAD_LETTERS = Counter("groundwire_dead_letters", "Records that could not be decided.", ["code"])
+MISKEYED = Counter("groundwire_miskeyed", "Records whose key is not {tenant_id}:{user_id}.")
+CHECKS = Counter("groundwire_checks", "Checks of fresh decisions by name and result.", ["check", "result"])
+
+# How long it took ------------------------------------------------------------------------------------------
+
+LATENCY = Histogram(
+    "groundwire_latency_seconds",
+    "From a record's Kafka timestamp to the acknowledgement of its decision.",
+    ["input"],
+    buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800),
+)
+BATCH_RECORDS = Histogram(
+    "groundwire_batch_records", "Records in a batch.", ["input"], buckets=(1, 2, 5, 10, 25, 50, 100, 250, 500)
+)
+STAGE = Histogram(
+    "groundwire_stage_seconds",
+    "Time of a batch in each stage: prepare (read and look up), state (the step), publish.",
+    ["input", "stage"],
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 35),
+)
+
+# What is outside -------------------------------------------------------------------------------------------
+
+VERIFICATIONS = Counter("groundwire_verifications", "Citations looked up.", ["type", "state"])
+VERIFICATION_SECONDS = Histogram("groundwire_verification_seconds", "Time to look a citation up.", ["type"])
+PAUSED = Gauge("groundwire_paused", "1 while the worker waits for a dependency.", ["dependency"])
+REVIEW_DEPTH = Gauge("groundwire_review_queue_entries", "Entries of the review queue, all tenants.")
+WAITING = Gauge("groundwire_waiting_claims", "Claims that wait on the deferred topic.")
+PARTITIONS = Gauge("groundwire_partitions", "Partitions that this worker holds.")
+REBUILDS = Counter("groundwire_state_rebuilds", "Rebuilds of lost state by this worker.", ["result"])
+EVENT_LOOP_LAG = Gauge("groundwire_event_loop_lag_seconds", "How late the event loop's last tick was.")

@@ -1,0 +1,165 @@
+"""The policy: every threshold, list and switch that decides, with a version and a hash that decisions name.
+
+A policy is a TOML file with flat keys, `[hedges]` and `[limits]`; environment variables override single keys.
+What is in force after that, the effective policy, is kept as JSON in a file named by its SHA-256.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from groundwire.errors import UsageError
+from groundwire.messages.base import canonical_json, sha256_hex
+
+ENV_PREFIX: Final = "GROUNDWIRE_"
+TRUSTED_SOURCES: Final = frozenset({"user", "documentation", "adr", "commit", "manual"})
+"""Sources trusted by default (S0-18)."""
+
+Words = tuple[Annotated[str, Field(min_length=1, max_length=100)], ...]
+Places = Annotated[int, Field(ge=0, le=10_000_000)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Hedges(_Section):
+    """Words and phrases that count as hedges beside the built-in lexicon (S0-103)."""
+
+    block: Words = ()
+    review: Words = ()
+
+
+class ReviewLimits(_Section):
+    """Places in the review queue (S0-133, S0-134)."""
+
+    review_per_user: Places = 100
+    review_per_tenant: Places = 10_000
+    review_total: Places = 10_000
+
+
+class Policy(_Section):
+    """What decides, beside the record and the facts. Every stricter setting is opt-in (S0-158).
+
+    Attributes:
+        version: the operator's own name for this policy.
+        enable_dedup: compare claims with what is stored; off, duplicates pass.
+        dedup_threshold: least Jaccard similarity of a duplicate, inclusive.
+        dedup_scope: `user_type` compares within (tenant, user, memory type), `user` across types.
+        dedup_method: `minhash` or `partition` find candidates; `vector` works in the library only.
+        dedup_material_difference: a near-duplicate that differs in a negation, number, unit or order is a
+            conflict for review, not a duplicate (C-08).
+        trusted_sources: sources that ground a claim by themselves.
+        trusted_technical_hedges: `approve` lets technical hedges of trusted sources pass (C-26).
+        grounded_speculation: `review` sends personal speculation with a verified citation to review (C-02).
+        failed_citation_overrides_trust: a citation that is not verified turns an approval into review (C-04).
+        auto_approve_ai_synthesis: off, every AI synthesis goes to review (S0-156).
+        verify_claim_relevance: a verified citation must also share the claim's words (S0-155).
+        relevance_minimum: least share of the claim's content words that the cited source holds.
+        attestation: `hmac` believes a source only where the record is signed for it (C-34).
+        state_outage: `defer` decides provisionally while state is out of reach, `pause` waits.
+    """
+
+    version: Annotated[str, Field(min_length=1, max_length=100)] = "default"
+    enable_dedup: bool = True
+    dedup_threshold: Annotated[float, Field(ge=0.5, le=1.0)] = 0.92
+    dedup_scope: Literal["user_type", "user"] = "user_type"
+    dedup_method: Literal["minhash", "partition", "vector"] = "minhash"
+    dedup_material_difference: bool = True
+    trusted_sources: frozenset[Annotated[str, Field(min_length=1, max_length=100)]] = TRUSTED_SOURCES
+    trusted_technical_hedges: Literal["review", "approve"] = "review"
+    grounded_speculation: Literal["block", "review"] = "block"
+    failed_citation_overrides_trust: bool = False
+    auto_approve_ai_synthesis: bool = True
+    verify_claim_relevance: bool = False
+    relevance_minimum: Annotated[float, Field(ge=0, le=1)] = 0.5
+    attestation: Literal["off", "hmac"] = "off"
+    state_outage: Literal["defer", "pause"] = "defer"
+    hedges: Hedges = Hedges()
+    limits: ReviewLimits = ReviewLimits()
+
+    @cached_property
+    def canonical(self) -> bytes:
+        """The effective policy in canonical JSON: what is hashed, and what its file holds."""
+        plain = self.model_dump(mode="json")
+        return canonical_json(plain | {"trusted_sources": sorted(self.trusted_sources)})
+
+    @cached_property
+    def sha256(self) -> str:
+        """The hash that decisions name."""
+        return sha256_hex(self.canonical)
+
+
+GroundedIngestionConfig = Policy
+"""The library's name for a policy (S0-154)."""
+
+
+def load_policy(path: Path | None, environment: Mapping[str, str]) -> Policy:
+    """Read a policy file and apply overrides from the environment.
+
+    A `.json` file is an effective policy: it is taken as it is, without overrides.
+
+    Args:
+        path: the file, or None for the defaults.
+        environment: variables `GROUNDWIRE_<KEY IN CAPITALS>`; lists are separated by commas.
+
+    Raises:
+        UsageError: for an unreadable file, an unknown key or a value out of range; names the key.
+    """
+    if path is None:
+        return _policy(_overridden({}, environment), "the environment")
+    try:
+        data = path.read_bytes()
+        if path.suffix == ".json":
+            return _policy(json.loads(data), str(path))
+        values = tomllib.loads(data.decode())
+    except (OSError, ValueError, RecursionError) as exc:
+        raise UsageError(f"policy {path}: {exc}") from None
+    return _policy(_overridden(values, environment), str(path))
+
+
+def parse_policy(data: bytes) -> Policy:
+    """Read an effective policy from its canonical JSON. Raises: UsageError."""
+    try:
+        return _policy(json.loads(data), "stored policy")
+    except ValueError as exc:
+        raise UsageError(f"stored policy: {exc}") from None
+
+
+def _policy(values: object, where: str) -> Policy:
+    try:
+        return Policy.model_validate(values)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        raise UsageError(f"policy ({where}): {key + ': ' if key else ''}{message}") from None
+
+
+def _overridden(values: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
+    result = dict(values)
+    for name in Policy.model_fields:
+        if name in {"hedges", "limits"}:
+            continue
+        raw = environment.get(ENV_PREFIX + name.upper())
+        if raw is not None:
+            result[name] = _words(raw) if name == "trusted_sources" else raw
+    limits = {name: environment.get(ENV_PREFIX + name.upper()) for name in ReviewLimits.model_fields}
+    hedges = {name: environment.get(f"{ENV_PREFIX}HEDGES_{name.upper()}") for name in Hedges.model_fields}
+    for section, found in (("limits", limits), ("hedges", hedges)):
+        given = {name: raw for name, raw in found.items() if raw is not None}
+        if given and isinstance(result.get(section, {}), dict):
+            parsed = {name: _words(raw) if section == "hedges" else raw for name, raw in given.items()}
+            result[section] = {**result.get(section, {}), **parsed}
+    return result
+
+
+def _words(raw: str) -> list[str]:
+    return [word.strip() for word in raw.split(",") if word.strip()]

@@ -1,0 +1,203 @@
+"""State from the topics: reads the output topics to their ends and loads what they say.
+
+Approved claims come back wholly, pending and blocked ones as far as their topics' retention reaches. Claims
+that wait on `deferred` are decided anew from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import Any, Final
+
+import structlog
+from pydantic import ValidationError
+
+from groundwire.decide.claims import Finding
+from groundwire.gate.dedup import dedup_query
+from groundwire.gate.recorded import Payload
+from groundwire.messages.base import to_milliseconds
+from groundwire.messages.claims import Claim
+from groundwire.messages.decisions import Decision, Kind, Origin, ReasonCode
+from groundwire.messages.identity import Subject
+from groundwire.messages.tiers import IngestionTier
+from groundwire.policy import Policy
+from groundwire.state.model import Outcome, RecordOrigin, StoredOutcome, SubjectState
+from groundwire.state.redis import RedisState
+
+log = structlog.get_logger()
+
+CHUNK: Final = 500
+
+_REJECTED: Final = {ReasonCode.HUMAN_REJECTED, ReasonCode.RETRACTED}
+
+
+class Rebuilder:
+    """Rebuilds state, as the one worker that holds the lock.
+
+    Args:
+        state: what is rebuilt.
+        policy: how claims are indexed.
+        read: yields the values of the output topics, from their beginnings to where they end now.
+        quiet: seconds to wait first, so that nothing is in flight any more; not at all on empty topics.
+    """
+
+    def __init__(
+        self,
+        state: RedisState,
+        policy: Policy,
+        read: Callable[[], AsyncGenerator[bytes, None]],
+        *,
+        quiet: float,
+    ) -> None:
+        self._state = state
+        self._policy = policy
+        self._read = read
+        self._quiet = quiet
+
+    async def rebuild(self) -> bool:
+        """Rebuild state and give it a new epoch.
+
+        Returns:
+            False where another worker is at it.
+
+        Raises:
+            StateUnavailable: state went away meanwhile; start over.
+            BrokerUnavailable: the topics cannot be read.
+        """
+        async with self._state.rebuilding() as rebuild:
+            if rebuild is None:
+                return False
+            if await self._any():
+                log.warning("state.rebuild_waits", seconds=self._quiet, why="nothing may be in flight")
+                await asyncio.sleep(self._quiet)
+            await rebuild.clear()
+            loaded = 0
+            chunk: list[StoredOutcome] = []
+            async with aclosing(self._stored()) as stored:
+                async for outcome in stored:
+                    chunk.append(outcome)
+                    if len(chunk) == CHUNK:
+                        loaded += await rebuild.load(chunk)
+                        chunk = []
+            loaded += await rebuild.load(chunk) if chunk else 0
+            await rebuild.start_epoch(secrets.token_hex(8))
+            log.info("state.rebuilt", decisions=loaded)
+            return True
+
+    async def _any(self) -> bool:
+        async with aclosing(self._read()) as values:
+            async for _ in values:
+                return True
+        return False
+
+    async def _stored(self) -> AsyncGenerator[StoredOutcome, None]:
+        async with aclosing(self._read()) as values:
+            async for value in values:
+                outcome = stored_outcome(value, self._policy)
+                if outcome is not None:
+                    yield outcome
+
+
+def stored_outcome(value: bytes, policy: Policy) -> StoredOutcome | None:
+    """Turn a published Decision back into what state holds of it; None for what state does not hold.
+
+    A provisional decision (revision 0) is none of state's, and neither is a record that is no Decision.
+    """
+    try:
+        decision = Decision.model_validate_json(value)
+    except ValidationError:
+        return None
+    if decision.revision < 1 or decision.kind != Kind.CLAIM or decision.evidence is None:
+        return None
+    claim = _claim(decision)
+    state = _state(decision)
+    subject = Subject(decision.tenant_id, decision.user_id, decision.kind, decision.subject_id)
+    joined = decision.conflicting_memory_id if state == SubjectState.JOINED else None
+    horizon = claim.validity_horizon
+    rejected = decision.reason_code in _REJECTED
+    indexed = rejected or state in {SubjectState.APPROVED, SubjectState.PENDING}
+    comparable = indexed and decision.facts.error is None
+    return StoredOutcome(
+        subject=subject,
+        outcome=_outcome(decision, state, claim),
+        dedup=dedup_query(claim, policy) if comparable else None,
+        horizon=to_milliseconds(horizon) if horizon else 0,
+        rejected=rejected,
+        approved_at=0 if decision.revision == 1 else to_milliseconds(decision.decided_at),
+        joined_to=subject._replace(subject_id=joined) if joined else None,
+    )
+
+
+def _outcome(decision: Decision, state: SubjectState, claim: Claim) -> Outcome:
+    dedup = decision.facts.dedup
+    return Outcome(
+        state=state,
+        tier=2 if state == SubjectState.REFUSED else list(IngestionTier).index(decision.tier) + 1,
+        revision=decision.revision,
+        fresh=False,
+        origin=_origin(decision.origin),
+        first_origin=_origin(decision.subject_origin) if decision.subject_origin else None,
+        fingerprint=decision.fingerprint,
+        dedup_status=dedup.status if dedup else "disabled",
+        matches=dedup.matches if dedup else [],
+        parents=decision.facts.parents or [],
+        place=decision.facts.place,
+        payload=_payload(decision).to_bytes(),
+        record=claim.model_dump_json().encode() if state == SubjectState.PENDING else b"",
+    )
+
+
+def _state(decision: Decision) -> SubjectState:
+    if decision.tier == IngestionTier.AUTO_APPROVE:
+        return SubjectState.APPROVED
+    if decision.tier == IngestionTier.FLAG_REVIEW:
+        joined = decision.reason_code == ReasonCode.PENDING_DUPLICATE
+        return SubjectState.JOINED if joined else SubjectState.PENDING
+    return SubjectState.REFUSED if decision.retryable else SubjectState.BLOCKED
+
+
+def _claim(decision: Decision) -> Claim:
+    evidence = decision.evidence
+    fields: dict[str, Any] = {
+        "claim_id": decision.subject_id,
+        "tenant_id": decision.tenant_id,
+        "user_id": decision.user_id,
+        "content": evidence.claim if evidence else "",
+        "memory_type": decision.memory_type,
+        "source": decision.source,
+        "source_id": evidence.source_id if evidence else None,
+        "validity_horizon": evidence.validity_horizon if evidence else None,
+        "derived_from": decision.derived_from or [],
+        "metadata": evidence.metadata if evidence else {},
+    }
+    return Claim.model_construct(**fields)
+
+
+def _payload(decision: Decision) -> Payload:
+    evidence = decision.evidence
+    facts = decision.facts
+    return Payload(
+        capture_time=evidence.capture_time if evidence else decision.decided_at,
+        decided_at=decision.decided_at,
+        engine=decision.engine,
+        policy_sha256=decision.policy.sha256,
+        policy_version=decision.policy.version,
+        scheme=facts.dedup.scheme if facts.dedup else "",
+        base=ReasonCode(decision.reason_code),
+        metadata=evidence.metadata if evidence else {},
+        findings={
+            f"{citation.type}:{citation.value}": Finding(citation.state, citation.detail, citation.checked_at)
+            for citation in decision.citations
+        },
+        attestation=facts.attestation,
+        relevance=facts.relevance,
+        error=facts.error,
+    )
+
+
+def _origin(origin: Origin) -> RecordOrigin:
+    timestamp = to_milliseconds(origin.timestamp)
+    return RecordOrigin(origin.topic or "", origin.partition, origin.offset, timestamp, origin.sha256)

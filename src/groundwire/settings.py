@@ -1,0 +1,85 @@
+"""What every process is told by its environment: one class, prefix `GROUNDWIRE_`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from groundwire.errors import UsageError
+
+
+class Settings(BaseSettings):
+    """Settings shared by workers and client tools; the policy holds what decides, these only where and how."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="GROUNDWIRE_", extra="ignore", frozen=True, env_ignore_empty=True
+    )
+
+    brokers: str = Field("127.0.0.1:9092", description="Kafka bootstrap servers, `host:port,...`.")
+    redis_url: str = Field("redis://127.0.0.1:6379/0", description="The one primary Redis that holds state.")
+    topic_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,100}$")] = Field(
+        "groundwire.", description="Before every topic's name and every state key."
+    )
+    group_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,100}$")] = Field(
+        "groundwire-", description="Before every consumer group's name."
+    )
+    partitions: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        8, description="Partitions of a topic that `topics declare` creates."
+    )
+    replication: Annotated[int, Field(ge=1, le=10)] = Field(
+        1, description="Replicas of a topic that `topics declare` creates; 3 in production."
+    )
+    policy_file: Path | None = Field(None, description="The policy, TOML; the defaults where none.")
+    policies_dir: Path | None = Field(
+        None, description="Where effective policies are kept as `<sha256>.json`."
+    )
+    keys_file: Path | None = Field(None, description="Keys that sign records, and delegated reviewers.")
+    tenants_file: Path | None = Field(
+        None, description="Repositories, ADR folders and issue trackers of single tenants, TOML."
+    )
+    adr_dir: Path | None = Field(None, description="Folder of ADR files; none: ADR citations are unknown.")
+    repo: Path | None = Field(None, description="Git repository; none: commit citations are unknown.")
+    no_network: bool = Field(default=False, description="`1`: URLs and issues are unknown, nothing is asked.")
+    allow_networks: str = Field(
+        "", description="Networks that URL checks may reach although they are not public, `10.0.0.0/8,...`."
+    )
+    allow_ports: str = Field("80,443", description="Ports that URL checks may reach.")
+    session_timeout: Annotated[float, Field(ge=1, le=300)] = Field(
+        15, description="Seconds until the group gives a silent worker's partitions away."
+    )
+    state_grace: Annotated[float, Field(ge=0, le=3600)] = Field(
+        10, description="Seconds that a claim waits for state before it is decided provisionally."
+    )
+    instance_id: str | None = Field(
+        None, description="Static group membership: a restarted worker gets its partitions back at once."
+    )
+    rebuild_wait: Annotated[float, Field(ge=0, le=600)] = Field(
+        60, description="Seconds that nothing may be in flight any more before lost state is rebuilt."
+    )
+    shutdown_deadline: Annotated[float, Field(ge=1, le=600)] = Field(
+        45, description="Seconds from SIGTERM after which a worker exits whatever it does."
+    )
+    metrics_port: Annotated[int, Field(ge=0, le=65535)] = Field(
+        0, description="Port of /metrics, /live and /ready; 0: none."
+    )
+    metrics_host: str = Field("127.0.0.1", description="Address that the metrics port is bound to.")
+    log_format: Literal["console", "json"] = Field("console", description="How logs are written.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level logged.")
+
+    @property
+    def bootstrap(self) -> list[str]:
+        """The brokers as a list."""
+        return [broker.strip() for broker in self.brokers.split(",") if broker.strip()]
+
+
+def load_settings() -> Settings:
+    """Read the environment. Raises: UsageError naming the variable at fault."""
+    try:
+        return Settings()
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False)[0]
+        name = str(first["loc"][0]).upper() if first["loc"] else ""
+        raise UsageError(f"GROUNDWIRE_{name}: {first['msg']}") from None

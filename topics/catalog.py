@@ -1,0 +1,55 @@
+"""Every topic with its retention, schema and meaning. Names and keys come from `groundwire.messages`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from groundwire.messages.topics import TopicName
+
+_DAY_MS: Final = 24 * 60 * 60 * 1000
+MAX_MESSAGE_BYTES: Final = 1_048_588
+"""Largest record batch of a topic: Kafka's own default, which the limit on input values stays below."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """A topic as it is declared.
+
+    Attributes:
+        days: retention in days; None keeps records for ever.
+        schema: name of the record's schema under `schemas/`; None for bytes as they came in.
+    """
+
+    name: TopicName
+    days: int | None
+    schema: str | None
+
+    @property
+    def config(self) -> dict[str, str]:
+        """The topic's configuration; no topic is compacted, since a later record never replaces an earlier one."""
+        return {
+            "cleanup.policy": "delete",
+            "retention.ms": str(-1 if self.days is None else self.days * _DAY_MS),
+            "retention.bytes": "-1",
+            "max.message.bytes": str(MAX_MESSAGE_BYTES),
+            "message.timestamp.type": "CreateTime",
+        }
+
+
+CATALOG: Final = tuple(
+    TopicSpec(name, days, schema)
+    for name, days, schema in (
+        (TopicName.CLAIMS, 30, "claim"),
+        (TopicName.LLM_RESPONSES, 30, "llm-response"),
+        (TopicName.REVIEW_DECISIONS, 90, "review-decision"),
+        (TopicName.DEFERRED, 30, None),
+        (TopicName.APPROVED, None, "decision"),
+        (TopicName.REVIEW, 90, "decision"),
+        (TopicName.BLOCKED, 30, "decision"),
+        (TopicName.RETRACTIONS, None, "retraction"),
+        (TopicName.REGENERATE, 30, "regenerate"),
+        (TopicName.AUDIT, 365, "audit"),
+        (TopicName.DEAD_LETTER, 30, None),
+    )
+)

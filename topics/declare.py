@@ -1,0 +1,129 @@
+"""Creates the topics of the catalogue, and compares a cluster with it. Workers never create topics."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, TopicAlreadyExistsError, for_code
+
+from groundwire.errors import BrokerUnavailable, UsageError
+from groundwire.settings import Settings
+from topics.catalog import CATALOG
+
+log = structlog.get_logger()
+
+_WAIT = 30.0  # seconds until a created topic must be known to the cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong with a topic; `fatal` where workers cannot run with it."""
+
+    topic: str
+    problem: str
+    fatal: bool = True
+
+
+async def declare(settings: Settings) -> list[str]:
+    """Create what is missing; existing topics stay as they are.
+
+    Returns:
+        The names created, without the prefix.
+
+    Raises:
+        BrokerUnavailable: no broker answers.
+        UsageError: the cluster refused to create a topic.
+    """
+    admin = await _connect(settings)
+    try:
+        present = set(await admin.list_topics())
+        missing = [spec for spec in CATALOG if settings.topic_prefix + spec.name not in present]
+        new = [
+            NewTopic(
+                settings.topic_prefix + spec.name,
+                settings.partitions,
+                settings.replication,
+                topic_configs=spec.config,
+            )
+            for spec in missing
+        ]
+        try:
+            response = await admin.create_topics(new) if new else None
+        except IncompatibleBrokerVersion:
+            raise UsageError(
+                "this broker cannot create topics on request; create them with its own tools, then `topics check`"
+            ) from None
+        errors: Any = response.topic_errors if response else ()  # type: ignore[attr-defined] # built by name
+        for topic, code, *detail in errors:
+            if code and not issubclass(for_code(code), TopicAlreadyExistsError):
+                reason = detail[0] if detail and detail[0] else for_code(code).__name__
+                raise UsageError(f"topic {topic}: {reason}")
+        await _until_known(admin, {topic.name for topic in new})
+    finally:
+        await admin.close()
+    return [str(spec.name) for spec in missing]
+
+
+async def check(settings: Settings) -> list[Finding]:
+    """Compare the cluster with the catalogue. Raises: BrokerUnavailable."""
+    admin = await _connect(settings)
+    try:
+        names = [settings.topic_prefix + spec.name for spec in CATALOG]
+        described = {topic["topic"]: topic for topic in await admin.describe_topics(names)}
+        findings = []
+        inputs = {}
+        for spec in CATALOG:
+            name = settings.topic_prefix + spec.name
+            found = described.get(name)
+            if found is None or found["error_code"]:
+                findings.append(Finding(name, "does not exist; run `python -m topics declare`"))
+            else:
+                inputs[name] = len(found["partitions"])
+        findings += await _compare_configs(admin, list(inputs), settings.topic_prefix)
+        return findings
+    finally:
+        await admin.close()
+
+
+async def _compare_configs(admin: AIOKafkaAdminClient, names: list[str], prefix: str) -> list[Finding]:
+    wanted = {prefix + spec.name: spec.config for spec in CATALOG}
+    try:
+        responses = await admin.describe_configs(
+            [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
+        )
+    except (IncompatibleBrokerVersion, KafkaError):
+        return []  # not every broker tells its configuration
+    findings = []
+    for response in responses:
+        for _, _, _, name, entries in response.resources:  # type: ignore[attr-defined] # built by name
+            actual = {entry[0]: entry[1] for entry in entries}
+            for key in ("cleanup.policy", "retention.ms"):
+                value, want = actual.get(key), wanted[name][key]
+                if value is not None and value != want:
+                    fatal = key == "cleanup.policy"
+                    findings.append(
+                        Finding(name, f"{key} is {value}, the catalogue says {want}", fatal=fatal)
+                    )
+    return findings
+
+
+async def _connect(settings: Settings) -> AIOKafkaAdminClient:
+    admin = AIOKafkaAdminClient(bootstrap_servers=settings.bootstrap, client_id="groundwire-topics")
+    try:
+        async with asyncio.timeout(_WAIT):
+            await admin.start()
+    except (KafkaError, TimeoutError) as exc:
+        await admin.close()
+        raise BrokerUnavailable(f"no broker at {settings.brokers} (GROUNDWIRE_BROKERS): {exc}") from None
+    return admin
+
+
+async def _until_known(admin: AIOKafkaAdminClient, names: set[str]) -> None:
+    async with asyncio.timeout(_WAIT):
+        while not names <= set(await admin.list_topics()):  # noqa: ASYNC110 - the cluster sends no event
+            await asyncio.sleep(0.1)
