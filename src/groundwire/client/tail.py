@@ -70,16 +70,18 @@ async def follow(brokers: str, topic: str, span: Span, seconds: float) -> AsyncI
 
 async def _assign(client: AIOKafkaConsumer, topic: str, span: Span) -> dict[TopicPartition, int]:
     """Seek to the start on every partition that is read; return where each one ends now."""
-    if topic not in await client.topics():
+    # the public topics() keeps to itself how many partitions they have; asking for one topic may create it
+    cluster = await client._client.fetch_all_metadata()  # noqa: SLF001
+    numbers = sorted(cluster.partitions_for_topic(topic) or ())
+    if not numbers:
         raise UsageError(f"there is no topic {topic}: `python -m topics declare` creates it")
-    numbers = sorted(client.partitions_for_topic(topic) or ())
     if span.partition is not None and span.partition not in numbers:
         raise UsageError(f"{topic} has no partition {span.partition}, only {numbers[0]} to {numbers[-1]}")
     chosen = numbers if span.partition is None else [span.partition]
     partitions = [TopicPartition(topic, number) for number in chosen]
+    client.assign(partitions)
     ends: dict[TopicPartition, int] = await client.end_offsets(partitions)
     starts = await _starts(client, span.start, ends)
-    client.assign(partitions)
     for partition, offset in starts.items():
         client.seek(partition, offset)
     return ends

@@ -1,0 +1,345 @@
+"""What the client tools make of lines and records, without a broker."""
+
+import asyncio
+import base64
+import io
+import json
+import os
+from datetime import UTC, datetime
+from types import SimpleNamespace
+
+import click
+import pytest
+from click.testing import CliRunner
+from hypothesis import example, given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from groundwire.client.lines import MAX_LINE_BYTES, windows
+from groundwire.client.produce import address, address_anyhow
+from groundwire.client.render import as_json, heading, row
+from groundwire.client.tail import _starts
+from groundwire.client.text import columns, cut, visible, visible_json
+from groundwire.commands.produce import produce
+from groundwire.commands.tail import StartParam, tail
+from groundwire.errors import RecordError
+from groundwire.messages.headers import dead_letter_headers
+from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.topics import TopicName
+
+HOSTILE = "\x1b[31mred\x07\x9b2J\r\n\u202eback\u2028[bold]x[/bold]:smile:"
+CLAIM = {"claim_id": "c1", "user_id": "u1", "content": "x"}
+
+
+def dumps(value):
+    return json.dumps(value, ensure_ascii=False).encode()
+
+
+def record(value, *, key=b"acme:u1", headers=(), topic="groundwire.approved"):
+    return InboundRecord(topic, 3, 42, 1_767_225_600_123, key, value, headers)
+
+
+async def collect(stream):
+    return [line async for window in windows(stream) for line in window]
+
+
+# text
+
+
+@given(st.text())
+@example(HOSTILE)
+def test_visible_text_holds_nothing_that_acts_on_a_terminal(text):
+    assert not any(
+        ord(char) < 32 or 127 <= ord(char) < 160 or char in "\u202e\u2028" for char in visible(text)
+    )
+
+
+@given(st.text(st.characters(categories=["L", "N", "P", "Zs"])))
+def test_text_that_can_be_seen_stays_as_it_is(text):
+    assert visible(text) == text
+    assert visible_json(text) == text
+
+
+@given(st.text(st.characters(codec="utf-8")))
+@example("\x7f\x9b\U000e0001\u202e")
+def test_json_made_visible_means_the_same(text):
+    line = json.dumps({text: text}, ensure_ascii=False)
+    safe = visible_json(line)
+    assert visible(safe) == safe
+    assert json.loads(safe) == {text: text}
+
+
+@given(st.text(), st.integers(2, 40))
+@example("漢字" * 30, 7)
+def test_cut_text_keeps_its_width_and_says_when_something_is_missing(text, width):
+    short = cut(text, width)
+    assert cell_len(short) <= width
+    assert short == visible(text) or short.endswith("…") or len(text) > 4 * width
+
+
+def test_columns_line_up_by_cells():
+    assert columns([["漢字", "b"], ["a", "\x1b"]]) == ["漢字  b", "a     \\x1b"]
+    assert columns([]) == []
+
+
+# lines
+
+
+@given(st.lists(st.binary(max_size=20).filter(lambda line: b"\n" not in line)), st.booleans())
+def test_lines_come_back_byte_for_byte_with_their_numbers(lines, ended):
+    data = b"\n".join(lines) + (b"\n" if ended and lines else b"")
+    expected = data.split(b"\n")
+    if expected[-1] == b"":
+        expected.pop()
+    assert asyncio.run(collect(io.BytesIO(data))) == list(enumerate(expected, 1))
+
+
+async def test_an_overlong_line_is_left_out_and_the_next_one_is_whole():
+    longest = b"x" * MAX_LINE_BYTES
+    for data in (longest + b"y\n", longest * 3 + b"\n"):
+        lines = await collect(io.BytesIO(b"a\n" + data + b"b\n" + longest + b"\n"))
+        assert lines == [(1, b"a"), (2, None), (3, b"b"), (4, longest)]
+    assert await collect(io.BytesIO(longest * 2)) == [(1, None)]
+
+
+async def test_a_pipe_gives_its_lines_as_they_come():
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as stream:
+        found = windows(stream)
+        os.write(writing, b"one\ntw")
+        assert await anext(found) == [(1, b"one")]
+        waiting = asyncio.ensure_future(anext(found))
+        await asyncio.sleep(0.05)
+        assert not waiting.done(), "the loop is free while the pipe is empty"
+        os.write(writing, b"o\n")
+        assert await waiting == [(2, b"two")]
+        os.close(writing)
+        assert [window async for window in found] == []
+
+
+# where a line goes
+
+
+def test_a_record_goes_to_its_topic_under_its_users_key():
+    assert address(dumps(CLAIM), None) == ("claims", b"default:u1")
+    assert address(dumps({**CLAIM, "tenant_id": "acme", "user_id": "ü"}), None) == (
+        "claims",
+        "acme:ü".encode(),
+    )
+    response = {"response_id": "r", "user_id": "u1", "answer": "a"}
+    assert address(dumps(response), None) == ("llm-responses", b"default:u1")
+    review = {
+        "action_id": "a",
+        "user_id": "u1",
+        "subject_id": "c1",
+        "expected_revision": 1,
+        "action": "approve",
+        "reviewer": "u1",
+    }
+    assert address(dumps(review), TopicName.REVIEW_DECISIONS) == ("review-decisions", b"default:u1")
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        (b"{", "invalid_json"),
+        (b"[]", "invalid_record"),
+        (dumps({**CLAIM, "contents": "x"}), "invalid_record"),
+        (dumps({**CLAIM, "schema_version": "2.0"}), "unsupported_version"),
+        (dumps({"response_id": "r", "user_id": "u"}), "invalid_record"),
+    ],
+)
+def test_a_line_that_the_gate_could_not_read_is_refused(value, code):
+    with pytest.raises(RecordError) as caught:
+        address(value, None)
+    assert caught.value.code == code
+
+
+@given(st.binary())
+@example(b'{"user_id": "\\ud800"}')
+@example(b"[" * 100_000)
+@example(b'{"user_id": 5}')
+@example(b"[1]")
+def test_unchecked_bytes_of_any_kind_have_an_address(value):
+    assert address_anyhow(value, None) == ("claims", None)
+
+
+def test_unchecked_records_get_their_key_as_far_as_it_shows():
+    assert address_anyhow(b'{"user_id": "u", "nonsense": 1}', None) == ("claims", b"default:u")
+    assert address_anyhow(b'{"response_id": 1, "user_id": "u"}', None) == ("llm-responses", b"default:u")
+    assert address_anyhow(b"x", TopicName.LLM_RESPONSES) == ("llm-responses", None)
+
+
+# what tail prints
+
+
+def decision(**fields):
+    base = {
+        "verdict": "review",
+        "reason_code": "ungrounded",
+        "tenant_id": "acme",
+        "user_id": "u1",
+        "subject_id": "c1",
+        "reason": "Needs review",
+        "evidence": {"claim": "Redis is fast"},
+    }
+    return dumps({**base, **fields})
+
+
+def test_a_decision_is_a_row_with_its_claim():
+    line = row(record(decision()), TopicName.REVIEW)
+    assert line.plain.split() == [
+        "2026-01-01T00:00:00.123Z",
+        "review",
+        "ungrounded",
+        "acme:u1",
+        "c1",
+        "Redis",
+        "is",
+        "fast",
+    ]
+    assert line.style == "yellow"
+    assert heading(TopicName.REVIEW).plain.split() == [
+        "time",
+        "verdict",
+        "reason",
+        "tenant:user",
+        "id",
+        "claim",
+    ]
+
+
+def test_a_response_without_evidence_shows_its_reason():
+    assert "Needs review" in row(record(decision(evidence=None)), TopicName.REVIEW).plain
+
+
+@pytest.mark.parametrize("topic", list(TopicName))
+@given(text=st.text(st.characters(codec="utf-8")), data=st.binary())
+@example(text=HOSTILE, data=HOSTILE.encode())
+def test_no_record_puts_more_than_plain_text_on_a_line(topic, text, data):
+    headers = [
+        ("gw-error", data),
+        ("gw-attempts", data),
+        ("__connect.errors.exception.message", text.encode()),
+    ]
+    fields = dict.fromkeys(("verdict", "reason_code", "tenant_id", "subject_id"), text)
+    for value in (data, text.encode(), None, b"7", decision(**fields, evidence={"claim": text})):
+        line = row(record(value, key=data, headers=headers), topic)
+        assert visible(line.plain) == line.plain
+        assert not line.spans, "no markup is read"
+        printed = as_json(record(value, key=data, headers=headers), topic)
+        assert "\n" not in printed
+        json.loads(printed)
+
+
+def test_json_is_the_record_as_it_came():
+    value = '{"b": 1.50, "a":"ü\x9b"}'
+    assert as_json(record(value.encode()), TopicName.APPROVED) == value
+
+
+def test_json_over_several_lines_becomes_one():
+    assert as_json(record(b'{\n "a": "\xc3\xbc"}\n'), TopicName.CLAIMS) == '{"a":"ü"}'
+
+
+def test_a_value_that_is_no_json_stands_in_an_object():
+    printed = json.loads(as_json(record(b"\xff", key=None), TopicName.CLAIMS))
+    assert printed["error"] == "invalid_json"
+    assert (printed["partition"], printed["offset"], printed["key"]) == (3, 42, None)
+    assert base64.b64decode(printed["value_base64"]) == b"\xff"
+
+
+def test_a_dead_letter_says_what_failed_where_and_with_which_content():
+    error = RecordError("invalid_record", "user_id: field required", "user_id")
+    headers = dead_letter_headers(error, "groundwire.claims", 5, 77, [("gw-attempts", b"1")])
+    letter = record(b'{"a": 1}', headers=headers)
+    assert json.loads(as_json(letter, TopicName.DEAD_LETTER)) == {
+        "error": "invalid_record",
+        "message": "user_id: field required",
+        "attempts": 2,
+        "topic": "groundwire.claims",
+        "partition": 5,
+        "offset": 77,
+        "at": "2026-01-01T00:00:00.123Z",
+        "key": "acme:u1",
+        "value": '{"a": 1}',
+    }
+    plain = row(letter, TopicName.DEAD_LETTER).plain
+    assert "groundwire.claims[5]@77" in plain
+    assert "user_id: field required" in plain
+
+
+# where tail begins
+
+
+async def test_an_offset_is_kept_within_what_the_partition_holds():
+    class Client:
+        async def beginning_offsets(self, _partitions):
+            return {"p0": 5, "p1": 0}
+
+        async def offsets_for_times(self, moments):
+            assert set(moments.values()) == {1_767_225_600_000}
+            return {"p0": None, "p1": SimpleNamespace(offset=1)}
+
+    ends = {"p0": 9, "p1": 3}
+    starts = {start: await _starts(Client(), start, ends) for start in ("earliest", "latest", 0, 4, 100)}
+    assert starts["earliest"] == {"p0": 5, "p1": 0}
+    assert starts["latest"] == ends
+    assert starts[0] == {"p0": 5, "p1": 0}
+    assert starts[4] == {"p0": 5, "p1": 3}
+    assert starts[100] == ends
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    assert await _starts(Client(), moment, ends) == {"p0": 9, "p1": 1}, "nothing so late: from the end"
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        ("earliest", "earliest"),
+        ("latest", "latest"),
+        ("0", 0),
+        ("12", 12),
+        ("2026-01-01T01:00:00+01:00", datetime(2026, 1, 1, tzinfo=UTC)),
+    ],
+)
+def test_from_takes_an_end_an_offset_or_a_time(text, start):
+    assert StartParam().convert(text, None, None) == start
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1.5", "٣", "2026-01-01", "2026-01-01T01:00:00", "9" * 30])
+def test_from_takes_nothing_else(text):
+    with pytest.raises(click.BadParameter):
+        StartParam().convert(text, None, None)
+
+
+# the commands, as far as they come without a broker
+
+
+@pytest.mark.parametrize("command", [produce, tail])
+def test_help_shows_an_example(command):
+    result = CliRunner().invoke(command, ["--help"])
+    assert result.exit_code == 0
+    assert "Example: groundwire" in result.output
+    assert "GROUNDWIRE_BROKERS" in result.output
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "said"),
+    [
+        (produce, ["-", "--brokers", "127.0.0.1:1", "--timeout", "0.5"], "GROUNDWIRE_BROKERS"),
+        (tail, ["approved", "--brokers", "127.0.0.1:1", "--timeout", "0.5"], "GROUNDWIRE_BROKERS"),
+        (tail, ["approved", "--brokers", "127.0.0.1:x"], "GROUNDWIRE_BROKERS"),
+        (produce, ["-", "--brokers", ""], "GROUNDWIRE_BROKERS"),
+        (produce, ["/does/not/exist"], "No such file"),
+        (produce, ["-", "--attest", "k"], "GROUNDWIRE_KEYS_FILE"),
+        (produce, ["-", "--header", "novalue"], "NAME=VALUE"),
+        (produce, ["-", "--topic", "approved"], "approved"),
+        (tail, ["nonsense"], "nonsense"),
+        (tail, ["approved", "--from", "yesterday"], "yesterday"),
+        (tail, ["approved", "--limit", "0"], "limit"),
+    ],
+)
+def test_wrong_use_exits_with_2_and_names_what_is_wrong(command, arguments, said):
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 2, result.output
+    assert said in result.stderr
+    assert "Traceback" not in result.output
