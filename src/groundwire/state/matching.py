@@ -5,8 +5,9 @@ The same rules as in step.lua, in plain Python, for the state in memory.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 
@@ -83,6 +84,30 @@ class Match:
             difference=self.difference.value,
             match_class=self.indexed.match_class,
         )
+
+
+@dataclass(slots=True)
+class Scope:
+    """The index of one scope: ids under keys, claims under ids."""
+
+    buckets: defaultdict[bytes, list[int]] = field(default_factory=lambda: defaultdict(list))
+    claims: dict[int, Indexed] = field(default_factory=dict)
+    last: int = 0
+
+    def add(
+        self, query: DedupQuery, subject: Subject, match_class: MatchClass, times: tuple[int, int]
+    ) -> int:
+        """Make a claim findable; `times`: that of its approval, and its horizon."""
+        self.last += 1
+        self.claims[self.last] = Indexed(self.last, subject, match_class, *times, query.signature)
+        for key in query.stored:
+            self.buckets[key].append(self.last)
+        return self.last
+
+    def candidates(self, query: DedupQuery) -> list[Indexed]:
+        """Return the claims that share a key, each once."""
+        ids = {number for key in query.probed for number in self.buckets.get(key, ())}
+        return [self.claims[number] for number in ids if number in self.claims]
 
 
 def near_duplicates(query: DedupQuery, candidates: Iterable[Indexed]) -> list[Match]:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from groundwire.messages.decisions import MatchClass, ParentFact, Place
+from groundwire.messages.decisions import ParentFact, Place
 from groundwire.messages.identity import Subject
-from groundwire.state.matching import Indexed, Kind, Match, choose, near_duplicates
+from groundwire.state.matching import Kind, Match, Scope, choose, near_duplicates
 from groundwire.state.model import (
     CANDIDATE_BYTES,
     MAX_CANDIDATES,
@@ -21,6 +21,7 @@ from groundwire.state.model import (
     Limits,
     Outcome,
     RecordOrigin,
+    StoredOutcome,
     SubjectState,
     Waiting,
 )
@@ -39,14 +40,7 @@ class _Entry:
     first_origin: RecordOrigin | None
     outcome: Outcome | None = None
     joined_to: Subject | None = None
-
-
-@dataclass(slots=True)
-class _Scope:
-    """The index of one scope: ids under keys, claims under ids."""
-
-    buckets: defaultdict[bytes, list[int]] = field(default_factory=lambda: defaultdict(list))
-    claims: dict[int, Indexed] = field(default_factory=dict)
+    indexed: tuple[bytes, int] | None = None
 
 
 class MemoryState:
@@ -59,13 +53,34 @@ class MemoryState:
     def __init__(self, *, max_candidates: int = MAX_CANDIDATES) -> None:
         self._max_candidates = max_candidates
         self._entries: dict[Subject, _Entry] = {}
-        self._scopes: defaultdict[bytes, _Scope] = defaultdict(_Scope)
+        self._scopes: defaultdict[bytes, Scope] = defaultdict(Scope)
         self._waiting: defaultdict[User, set[Subject]] = defaultdict(set)
         self._places: Counter[User | str] = Counter()
 
     async def step(self, asks: Sequence[Ask], limits: Limits, *, deferred: bool = False) -> list[Answer]:
         """Decide a batch; see `groundwire.state.model.State`. Atomic, because it awaits nothing."""
         return [self._answer(ask, limits, deferred=deferred) for ask in asks]
+
+    async def reassert(self, outcomes: Sequence[StoredOutcome]) -> int:
+        """Record outcomes that are known to be published; see `groundwire.state.model.State`."""
+        taken = 0
+        for stored in outcomes:
+            outcome, before = stored.outcome, self._entries.get(stored.subject)
+            if before and before.revision >= outcome.revision:
+                continue
+            entry = _Entry(
+                outcome.fingerprint,
+                outcome.origin,
+                outcome.state,
+                outcome.revision,
+                outcome.first_origin,
+                outcome,
+                stored.joined_to,
+            )
+            approved_at = stored.approved_at or outcome.origin.timestamp
+            self._replace(stored, before, entry, (approved_at, stored.horizon))
+            taken += 1
+        return taken
 
     async def waiting_count(self) -> int:
         """Return how many claims wait on `deferred`."""
@@ -131,24 +146,39 @@ class MemoryState:
             record=ask.record if pending else b"",
         )
         joined_to = best[Kind.PENDING].indexed.subject if state is SubjectState.JOINED else None
-        self._waiting[_user(ask)].discard(ask.subject)
-        self._entries[ask.subject] = _Entry(
-            ask.fingerprint, ask.origin, state, revision + 1, first, outcome, joined_to
-        )
-        if pending:
-            self._places.update((_user(ask), ask.subject.tenant_id, ""))
-        if status == "ok" and state in _CLASSES:
-            self._index(ask, _CLASSES[state])
+        entry = _Entry(ask.fingerprint, ask.origin, state, revision + 1, first, outcome, joined_to)
+        # what could not be compared is not indexed either
+        stored = StoredOutcome(ask.subject, outcome, ask.dedup if status == "ok" else None, ask.horizon)
+        self._replace(stored, before, entry, (ask.origin.timestamp, ask.horizon))
         return outcome
+
+    def _replace(
+        self, stored: StoredOutcome, before: _Entry | None, entry: _Entry, times: tuple[int, int]
+    ) -> None:
+        """Put an entry in the place of the one before, with all that it holds beside itself."""
+        subject, match_class = stored.subject, stored.match_class
+        user = (subject.tenant_id, subject.user_id)
+        self._waiting[user].discard(subject)
+        if before and before.state is SubjectState.PENDING:
+            self._places.subtract((user, subject.tenant_id, ""))
+        if before and before.indexed:
+            scope, number = before.indexed
+            self._scopes[scope].claims.pop(number)
+        if entry.state is SubjectState.PENDING:
+            self._places.update((user, subject.tenant_id, ""))
+        if stored.dedup and match_class:
+            scope = stored.dedup.scope
+            number = self._scopes[scope].add(stored.dedup, subject, match_class, times)
+            entry = replace(entry, indexed=(scope, number))
+        self._entries[subject] = entry
 
     def _deduplicate(self, ask: Ask) -> tuple[str, Sequence[Match], dict[Kind, Match]]:
         if ask.dedup_failed or ask.dedup is None:
             return "failed" if ask.dedup_failed else "disabled", (), {}
-        scope, query = self._scopes[ask.dedup.scope], ask.dedup
-        ids = {number for key in query.probed for number in scope.buckets.get(key, ())}
-        candidates = [scope.claims[number] for number in ids]
+        query = ask.dedup
+        candidates = self._scopes[query.scope].candidates(query)
         compared = sum(len(indexed.signature) for indexed in candidates)
-        if len(ids) > self._max_candidates or compared > CANDIDATE_BYTES * self._max_candidates:
+        if len(candidates) > self._max_candidates or compared > CANDIDATE_BYTES * self._max_candidates:
             return "failed", (), {}
         near = near_duplicates(
             query, [c for c in candidates if not c.hides(ask.subject.subject_id, ask.origin.timestamp)]
@@ -179,24 +209,6 @@ class MemoryState:
         if self._places[""] >= limits.total:
             return Place.TOTAL_FULL
         return Place.FREE
-
-    def _index(self, ask: Ask, match_class: MatchClass) -> None:
-        query = ask.dedup
-        if query is None:
-            return
-        scope = self._scopes[query.scope]
-        number = len(scope.claims) + 1
-        scope.claims[number] = Indexed(
-            number, ask.subject, match_class, ask.origin.timestamp, ask.horizon, query.signature
-        )
-        for key in query.stored:
-            scope.buckets[key].append(number)
-
-
-_CLASSES = {
-    SubjectState.APPROVED: MatchClass.APPROVED,
-    SubjectState.PENDING: MatchClass.PENDING,
-}
 
 
 def _user(ask: Ask) -> User:

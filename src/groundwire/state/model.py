@@ -217,6 +217,16 @@ class State(Protocol):
         """
         ...
 
+    async def reassert(self, outcomes: Sequence[StoredOutcome]) -> int:
+        """Record outcomes that are known to be published, where state does not hold them (any more).
+
+        A subject that state holds at the same or a higher revision stays as it is.
+
+        Returns:
+            How many were recorded.
+        """
+        ...
+
     async def waiting_count(self) -> int:
         """Return how many claims wait on `deferred`."""
         ...

@@ -26,7 +26,8 @@ from typing import Any, Final
 from redis.asyncio import Redis
 
 from groundwire.errors import SchemeMismatch, StateLost, StateUnavailable
-from groundwire.state.entries import Argument, ask_arguments, load_arguments, read_answer
+from groundwire.messages.identity import Subject
+from groundwire.state.entries import Argument, ask_arguments, load_arguments, read_answer, short
 from groundwire.state.model import MAX_CANDIDATES, Answer, Ask, Limits, Mark, StoredOutcome
 from groundwire.state.rebuild import Rebuild, hold
 from groundwire.state.server import PATIENCE, Server, script
@@ -36,6 +37,8 @@ IDEMPOTENCY_TTL: Final = 31 * 86_400
 
 _MARK_TTL: Final = 86_400
 _LOST: Final = b"LOST"
+_STEP: Final = ("entries", "near", "step")
+_LOAD: Final = ("entries", "load")
 
 
 class RedisState:
@@ -117,21 +120,17 @@ class RedisState:
         head: list[Argument] = [await self._known_epoch(), int(deferred), limits.per_user, limits.per_tenant]
         head += [limits.total, self._max_candidates]
         arguments = [argument for ask in asks for argument in ask_arguments(ask)]
-        answers = await self._run("step", *head, *arguments)
+        answers = await self._run(_STEP, *head, *arguments)
         try:
             return [read_answer(ask, answer) for ask, answer in zip(asks, answers, strict=True)]
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise StateUnavailable(f"step: the answer cannot be read: {type(error).__name__}") from error
 
     async def reassert(self, outcomes: Sequence[StoredOutcome]) -> int:
-        """Record outcomes that this process knows to be published, where a failover has lost them.
-
-        Returns:
-            How many state did not hold at the same or a higher revision.
-        """
+        """Record outcomes that are known to be published; see `groundwire.state.model.State`."""
         head = ("epoch", await self._known_epoch())
         arguments = [argument for outcome in outcomes for argument in load_arguments(outcome)]
-        return int(await self._run("load", *head, *arguments))
+        return int(await self._run(_LOAD, *head, *arguments))
 
     @asynccontextmanager
     async def rebuilding(self, ttl: float = 30.0) -> AsyncIterator[Rebuild | None]:
@@ -156,6 +155,10 @@ class RedisState:
     async def unmark(self, topic: str, partition: int) -> None:
         """Forget the mark: all of it is settled."""
         await self._server.call("DEL", self._mark_key(topic, partition))
+
+    async def recorded(self, subject: Subject) -> bool:
+        """Say whether state holds anything of a subject."""
+        return bool(await self._server.call("EXISTS", f"{self._prefix}s:{short(subject.digest)}"))
 
     async def waiting_count(self) -> int:
         """Return how many claims wait on `deferred`."""
@@ -184,8 +187,8 @@ class RedisState:
             raise StateLost("state carries no epoch: it is empty or was flushed")
         return epoch
 
-    async def _run(self, name: str, *arguments: Argument) -> Any:  # noqa: ANN401 - a reply is what the script returns
-        answer = await self._server.run(script("entries", name), (), self._prefix, self._ttl, *arguments)
+    async def _run(self, files: tuple[str, ...], *arguments: Argument) -> Any:  # noqa: ANN401 - a reply is what the script returns
+        answer = await self._server.run(script(*files), (), self._prefix, self._ttl, *arguments)
         if answer == _LOST:
             raise StateLost(f"state does not carry epoch {self._epoch}: it was flushed, restored or rebuilt")
         return answer

@@ -21,7 +21,7 @@ PATIENCE: Final = 5.0
 
 
 def connect(url: str, *, patience: float = PATIENCE) -> Redis:
-    """Return a client for state: bytes in and out, bounded waits, no silent retries.
+    """Return a client for state: bytes in and out, bounded waits, at most one silent retry.
 
     Args:
         url: `redis://` or `rediss://` address of the primary.
@@ -35,7 +35,8 @@ def connect(url: str, *, patience: float = PATIENCE) -> Redis:
             url,
             socket_timeout=patience,
             socket_connect_timeout=patience,
-            retry=Retry(NoBackoff(), 0),  # whoever calls decides what to do without state
+            # once, for a connection that broke while it was idle; all that state is asked may be asked twice
+            retry=Retry(NoBackoff(), 1),
         )
     except ValueError as error:
         raise UsageError(f"GROUNDWIRE_REDIS_URL: {error}") from None

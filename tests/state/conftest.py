@@ -1,0 +1,47 @@
+"""A Redis server for the session, and state over it or in memory for each test."""
+
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+
+from deploy.embedded import RedisServer
+from groundwire.state.memory import MemoryState
+from groundwire.state.redis import RedisState
+from groundwire.state.server import connect
+from tests.services.fixtures import redis_server
+from tests.state.claims import SCHEME
+
+__all__ = ["redis_server"]
+
+
+async def start(state: RedisState) -> RedisState:
+    """Give an empty state its first epoch, as the rebuild from empty topics does."""
+    async with state.rebuilding() as rebuild:
+        assert rebuild
+        await rebuild.clear()
+        await rebuild.start_epoch(uuid.uuid4().hex)
+    await state.adopt_epoch()
+    return state
+
+
+@pytest.fixture
+def prefix() -> str:
+    return f"test-{uuid.uuid4().hex}."
+
+
+@pytest.fixture
+async def redis_state(redis_server: RedisServer, prefix: str) -> AsyncIterator[RedisState]:
+    state = await start(RedisState(connect(redis_server.url), prefix, scheme=SCHEME))
+    yield state
+    await state.close()
+
+
+@pytest.fixture(params=["memory", "redis"])
+async def state(request, redis_server: RedisServer, prefix: str) -> AsyncIterator[MemoryState | RedisState]:
+    if request.param == "memory":
+        yield MemoryState()
+        return
+    redis = await start(RedisState(connect(redis_server.url), prefix, scheme=SCHEME))
+    yield redis
+    await redis.close()

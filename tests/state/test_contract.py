@@ -1,0 +1,532 @@
+"""The life cycle of a subject, row by row, over both implementations of state."""
+
+from dataclasses import replace
+
+import pytest
+
+from groundwire.messages.decisions import Kind, MatchClass, Place
+from groundwire.state.model import Conflict, Limits, State, SubjectState, Waiting
+from tests.state.claims import TEXT, Claims, decide, origin, step_one, stored, subject
+
+A, P, J, R, B = (
+    SubjectState.APPROVED,
+    SubjectState.PENDING,
+    SubjectState.JOINED,
+    SubjectState.REFUSED,
+    SubjectState.BLOCKED,
+)
+OTHER = "backups of the billing database are written to a second region every night at two o'clock"
+NEVER = TEXT.replace("retries", "never retries")
+FULL = Limits(per_user=0)
+
+
+@pytest.fixture
+def claims() -> Claims:
+    return Claims()
+
+
+# New subjects
+
+
+@pytest.mark.parametrize(("tier", "expected"), [(1, A), (2, P), (3, B)])
+async def test_a_new_claim_gets_the_state_of_its_tier(state: State, claims, tier, expected):
+    ask = claims.ask(tier=tier)
+    (outcome,) = await decide(state, ask)
+    assert (outcome.state, outcome.tier, outcome.revision, outcome.fresh) == (expected, tier, 1, True)
+    assert (outcome.origin, outcome.first_origin) == (ask.origin, None)
+    assert (outcome.fingerprint, outcome.payload) == (ask.fingerprint, ask.payload)
+    assert (outcome.dedup_status, list(outcome.matches), list(outcome.parents)) == ("ok", [], [])
+
+
+async def test_only_a_pending_claim_has_a_place_and_keeps_its_record(state: State, claims):
+    one, two, three = await decide(
+        state, claims.ask("c1"), claims.ask("c2", OTHER, 2), claims.ask("c3", "x", 3)
+    )
+    assert [outcome.place for outcome in (one, two, three)] == [
+        Place.NOT_NEEDED,
+        Place.FREE,
+        Place.NOT_NEEDED,
+    ]
+    assert [outcome.record for outcome in (one, two, three)] == [b"", OTHER.encode(), b""]
+    assert await state.queue_depth() == 1
+
+
+async def test_a_record_with_line_breaks_comes_back_as_it_was(state: State, claims):
+    ask = replace(claims.ask(tier=2), record=b'\n{"content":\r\n\x00"\xff"}\n\n')
+    await decide(state, ask)
+    (outcome,) = await decide(state, ask)
+    assert outcome.record == ask.record
+
+
+# The same subject again
+
+
+@pytest.mark.parametrize("tier", [1, 2, 3])
+@pytest.mark.parametrize("other_record", [False, True])
+@pytest.mark.parametrize("deferred", [False, True])
+async def test_a_decided_claim_again_gets_its_recorded_outcome(
+    state: State, claims, tier, other_record, deferred
+):
+    ask = claims.ask(tier=tier)
+    (first,) = await decide(state, ask)
+    again = claims.again(ask, payload=b"{}", record=b"other") if other_record else ask
+    (second,) = await decide(state, again, deferred=deferred)
+    assert second == replace(first, fresh=False)
+
+
+async def test_another_fingerprint_is_a_conflict_and_changes_nothing(state: State, claims):
+    ask = claims.ask(tier=2)
+    (first,) = await decide(state, ask)
+    answer = await step_one(state, claims.ask(text=OTHER, tier=1))
+    assert answer == Conflict()
+    assert await decide(state, ask) == [replace(first, fresh=False)]
+
+
+async def test_another_fingerprint_is_a_conflict_with_a_waiting_claim_too(state: State, claims):
+    await step_one(state, claims.ask(wait=True))
+    assert await step_one(state, claims.ask(text=OTHER), deferred=True) == Conflict()
+
+
+async def test_subjects_of_other_users_tenants_and_kinds_are_others(state: State, claims):
+    asks = [claims.ask("c1"), claims.ask("c1", user="bob"), claims.ask("c1", tenant="umbrella")]
+    response = claims.ask("c1", text=None)
+    asks.append(replace(response, subject=subject("c1", kind=Kind.RESPONSE)))
+    assert [outcome.state for outcome in await decide(state, *asks)] == [A, A, A, A]
+
+
+# Waiting
+
+
+async def test_a_claim_that_asks_the_network_waits_and_is_sent_to_deferred(state: State, claims):
+    ask = claims.ask(wait=True)
+    assert await step_one(state, ask) == Waiting(publish=True)
+    assert await step_one(state, ask) == Waiting(publish=True)  # redelivered: it may not have been sent
+    assert await state.waiting_count() == 1
+
+
+async def test_another_record_of_a_waiting_claim_is_not_sent(state: State, claims):
+    ask = claims.ask(wait=True)
+    await step_one(state, ask)
+    assert await step_one(state, claims.again(ask)) == Waiting(publish=False)
+    assert await step_one(state, ask) == Waiting(publish=True)
+
+
+async def test_a_claim_waits_behind_one_of_the_same_user(state: State, claims):
+    await step_one(state, claims.ask("c1", wait=True))
+    assert await step_one(state, claims.ask("c2", OTHER)) == Waiting(publish=True)
+    (other_user,) = await decide(state, claims.ask("c2", OTHER, user="bob"))
+    (other_tenant,) = await decide(state, claims.ask("c2", OTHER, tenant="umbrella"))
+    assert (other_user.state, other_tenant.state) == (A, A)
+
+
+async def test_a_waiting_claim_is_decided_from_deferred_under_the_record_that_decides_it(
+    state: State, claims
+):
+    ask = claims.ask(wait=True)
+    await step_one(state, ask)
+    later = claims.again(ask)
+    (outcome,) = await decide(state, later, deferred=True)
+    assert (outcome.state, outcome.revision, outcome.fresh) == (A, 1, True)
+    assert (outcome.origin, outcome.first_origin) == (later.origin, None)
+    assert await state.waiting_count() == 0
+
+
+async def test_once_nobody_waits_claims_of_the_user_are_decided_at_once(state: State, claims):
+    first, second = claims.ask("c1", wait=True), claims.ask("c2", OTHER)
+    await state.step([first, second], Limits())
+    await decide(state, first, second, deferred=True)
+    (outcome,) = await decide(state, claims.ask("c3", "a third claim about something else"))
+    assert outcome.state is A
+
+
+async def test_a_claim_from_deferred_never_waits(state: State, claims):
+    await step_one(state, claims.ask("c1", wait=True))
+    (outcome,) = await decide(state, claims.ask("c2", OTHER, wait=True), deferred=True)
+    assert outcome.state is A
+
+
+async def test_a_claim_in_waiting_is_neither_found_nor_an_approved_parent(state: State, claims):
+    await step_one(state, claims.ask("c1", wait=True, user="ada"))
+    (outcome,) = await decide(state, claims.ask("c2", parents=[subject("c1")]), deferred=True)
+    assert outcome.state is P
+    assert not outcome.matches
+    assert [parent.state for parent in outcome.parents] == ["waiting"]
+
+
+# Refused and joined: decided afresh by a later record
+
+
+async def test_without_a_place_a_claim_is_refused_and_keeps_its_tier(state: State, claims):
+    (outcome,) = await decide(state, claims.ask(tier=2), limits=FULL)
+    assert (outcome.state, outcome.tier, outcome.place, outcome.record) == (R, 2, Place.USER_FULL, b"")
+    assert await state.queue_depth() == 0
+
+
+async def test_a_refused_claim_redelivered_stays_refused(state: State, claims):
+    ask = claims.ask(tier=2)
+    (first,) = await decide(state, ask, limits=FULL)
+    assert await decide(state, ask) == [replace(first, fresh=False)]
+
+
+async def test_a_refused_claim_is_decided_afresh_by_a_later_record(state: State, claims):
+    ask = claims.ask(tier=2)
+    await decide(state, ask, limits=FULL)
+    second, third = claims.again(ask), claims.again(ask)
+    (refused,) = await decide(state, second, limits=FULL)
+    assert (refused.state, refused.revision, refused.origin) == (R, 2, second.origin)
+    (pending,) = await decide(state, third)
+    assert (pending.state, pending.revision, pending.origin) == (P, 3, third.origin)
+    assert refused.first_origin == pending.first_origin == ask.origin
+    assert await decide(state, second) == [replace(pending, fresh=False)]
+
+
+@pytest.mark.parametrize("timestamp", [999, 1_001])
+async def test_a_refused_claim_is_not_decided_afresh_by_a_record_that_is_not_later(
+    state: State, claims, timestamp
+):
+    ask = claims.ask(tier=2)
+    (first,) = await decide(state, ask, limits=FULL)
+    again = replace(ask, origin=origin(7, timestamp=timestamp))
+    assert ask.origin.timestamp == 1_001
+    assert await decide(state, again) == [replace(first, fresh=False)]
+
+
+async def test_a_refused_claim_may_wait_before_it_is_decided_afresh(state: State, claims):
+    ask = claims.ask(tier=2)
+    await decide(state, ask, limits=FULL)
+    later = claims.again(ask, wait=True)
+    assert await step_one(state, later) == Waiting(publish=True)
+    assert await step_one(state, ask) == Waiting(publish=False)
+    (outcome,) = await decide(state, later, deferred=True)
+    assert (outcome.state, outcome.revision, outcome.first_origin) == (P, 2, ask.origin)
+
+
+async def test_a_pending_duplicate_joins_without_a_place(state: State, claims):
+    await decide(state, claims.ask("c1", tier=2))
+    (outcome,) = await decide(state, claims.ask("c2", tier=2))
+    assert (outcome.state, outcome.tier, outcome.place, outcome.record) == (J, 2, Place.NOT_NEEDED, b"")
+    assert [match.subject_id for match in outcome.matches] == ["c1"]
+    assert await state.queue_depth() == 1
+
+
+async def test_a_joined_claim_stays_so_while_the_other_is_pending(state: State, claims):
+    joined = claims.ask("c2", tier=2)
+    await decide(state, claims.ask("c1", tier=2))
+    (first,) = await decide(state, joined)
+    assert await decide(state, claims.again(joined)) == [replace(first, fresh=False)]
+
+
+@pytest.mark.parametrize(("decided", "tier", "expected"), [(A, 1, B), (B, 3, P)])
+async def test_a_joined_claim_is_decided_afresh_once_the_other_is_decided(
+    state: State, claims, decided, tier, expected
+):
+    leader, joined = claims.ask("c1", tier=2), claims.ask("c2", tier=2)
+    pending, first = await decide(state, leader, joined)
+    final = replace(pending, state=decided, tier=tier, revision=2, record=b"", first_origin=leader.origin)
+    assert await state.reassert([stored(leader, final)]) == 1
+    assert await decide(state, joined) == [replace(first, fresh=False)]  # a redelivery is none
+    (afresh,) = await decide(state, claims.again(joined))
+    assert (afresh.state, afresh.revision, afresh.first_origin) == (expected, 2, joined.origin)
+
+
+async def test_a_tier_1_claim_does_not_join_a_pending_one(state: State, claims):
+    await decide(state, claims.ask("c1", tier=2))
+    (outcome,) = await decide(state, claims.ask("c2", tier=1))
+    assert outcome.state is A
+
+
+# Near-duplicates
+
+
+async def test_a_copy_of_an_approved_claim_is_blocked(state: State, claims):
+    first, copy = await decide(state, claims.ask("c1"), claims.ask("c2", tier=2))
+    assert (first.state, copy.state, copy.tier) == (A, B, 3)
+    (match,) = copy.matches
+    assert (match.subject_id, match.inter, match.union) == ("c1", 17, 17)
+    assert (match.difference, match.match_class) == ("none", MatchClass.APPROVED)
+
+
+async def test_claims_in_other_scopes_are_no_duplicates(state: State, claims):
+    outcomes = await decide(
+        state, claims.ask("c1"), claims.ask("c2", user="bob"), claims.ask("c3", tenant="umbrella")
+    )
+    assert [outcome.state for outcome in outcomes] == [A, A, A]
+    assert not any(outcome.matches for outcome in outcomes)
+
+
+async def test_a_claim_is_not_its_own_duplicate(state: State, claims):
+    """Nor once state has forgotten the subject and only the index still knows it."""
+    ask = claims.ask("c1")
+    forgotten = replace(ask, subject=subject("c1", kind=Kind.RESPONSE))
+    await decide(state, forgotten)
+    (outcome,) = await decide(state, ask)
+    assert (outcome.state, list(outcome.matches)) == (A, [])
+
+
+async def test_a_blocked_claim_is_no_duplicate_of_anything(state: State, claims):
+    await decide(state, claims.ask("c1", tier=3))
+    (outcome,) = await decide(state, claims.ask("c2"))
+    assert (outcome.state, list(outcome.matches)) == (A, [])
+
+
+async def test_a_material_difference_lowers_tier_1_and_leaves_tier_2(state: State, claims):
+    await decide(state, claims.ask("c1", f"{TEXT} or worse {OTHER}"))
+    conflicting = f"{TEXT} or worse {OTHER}".replace("retries", "never retries")
+    one, two = await decide(state, claims.ask("c2", conflicting), claims.ask("c3", conflicting, 2))
+    assert (one.state, one.tier) == (P, 2)
+    assert (two.state, two.tier) == (J, 2)  # the one before it is pending
+    assert [match.difference for match in one.matches] == ["negation"]
+
+
+async def test_with_material_difference_off_any_near_duplicate_is_one(state: State, claims):
+    text = f"{TEXT} or worse {OTHER}"
+    await decide(state, claims.ask("c1", text))
+    (outcome,) = await decide(
+        state, claims.ask("c2", text.replace("retries", "never retries"), material=False)
+    )
+    assert outcome.state is B
+    assert [match.difference for match in outcome.matches] == ["negation"]
+
+
+async def test_a_pending_claim_that_differs_materially_is_not_joined(state: State, claims):
+    text = f"{TEXT} or worse {OTHER}"
+    await decide(state, claims.ask("c1", text, 2))
+    (outcome,) = await decide(state, claims.ask("c2", text.replace("retries", "never retries"), 2))
+    assert outcome.state is P
+    assert [match.difference for match in outcome.matches] == ["negation"]
+
+
+async def test_an_approved_claim_past_its_horizon_is_no_duplicate(state: State, claims):
+    await decide(state, claims.ask("c1", horizon=1_003))
+    before = replace(claims.ask("c2"), origin=origin(50, timestamp=1_002))
+    after = replace(claims.ask("c3"), origin=origin(51, timestamp=1_003))
+    one, two = await decide(state, before, after)
+    assert (one.state, two.state) == (B, A)
+
+
+@pytest.mark.parametrize("changed", [TEXT, NEVER])
+@pytest.mark.parametrize("name", ["c2", "c1"])
+async def test_a_text_that_a_person_rejected_lowers_tier_1(state: State, claims, changed, name):
+    """Also under the id of the rejected claim, once state has forgotten that subject."""
+    long = f" {OTHER} and all of this has been so since the beginning"
+    ask = claims.ask("c1", TEXT + long, 2)
+    if name == "c1":
+        ask = replace(ask, subject=subject("c1", kind=Kind.RESPONSE))  # stands for what is forgotten
+    (pending,) = await decide(state, ask)
+    rejected = replace(pending, state=B, tier=3, revision=2, record=b"")
+    await state.reassert([stored(ask, rejected, rejected=True)])
+    (outcome,) = await decide(state, claims.ask(name, changed + long))
+    assert (outcome.state, outcome.tier) == (P, 2)
+    assert [match.match_class for match in outcome.matches] == [MatchClass.REJECTED]
+
+
+async def test_a_duplicate_outranks_a_tier_2(state: State, claims):
+    await decide(state, claims.ask("c1"))
+    (outcome,) = await decide(state, claims.ask("c2", tier=2))
+    assert (outcome.state, outcome.tier) == (B, 3)
+
+
+async def test_what_is_blocked_anyway_still_reports_its_matches_and_parents(state: State, claims):
+    await decide(state, claims.ask("c1"))
+    (outcome,) = await decide(state, claims.ask("c2", tier=3, parents=[subject("c1")]))
+    assert [match.subject_id for match in outcome.matches] == ["c1"]
+    assert [parent.state for parent in outcome.parents] == ["approved"]
+
+
+async def test_matches_come_nearest_first_then_earliest_then_by_id(state: State, claims):
+    words = [f"word{n}" for n in range(60)]
+    told = {"far": (0, 61), "y": (1, 60), "x": (1, 60), "é": (1, 60), "a": (5, 60)}
+    for turned, (name, (time, size)) in enumerate(told.items(), start=1):
+        text = [*words[turned:], *words[:turned], *["more"] * (size - 60)]  # in another order: nothing joins
+        ask = replace(claims.ask(name, " ".join(text), 2), origin=origin(turned, timestamp=time))
+        assert [outcome.state for outcome in await decide(state, ask)] == [P]
+    (outcome,) = await decide(state, claims.ask("new", " ".join(words)))
+    assert [match.subject_id for match in outcome.matches] == ["x", "y", "é", "a", "far"]
+    assert [(match.inter, match.union) for match in outcome.matches] == [(60, 60)] * 4 + [(60, 61)]
+
+
+async def test_five_matches_are_reported_and_those_that_decide_are_among_them(state: State, claims):
+    words = [f"word{n}" for n in range(60)]
+    asks = [claims.ask(f"p{n}", " ".join(words[n:] + words[:n]), 2, material=True) for n in range(1, 7)]
+    outcomes = await decide(state, *asks)
+    assert [outcome.state for outcome in outcomes] == [P] * 6
+    (plain,) = await decide(state, claims.ask("q", " ".join([*words, "more"]), 2))
+    assert plain.state is P
+    (last,) = await decide(state, claims.ask("new", " ".join(words), 2))
+    assert last.state is J
+    assert [match.subject_id for match in last.matches] == ["p1", "p2", "p3", "p4", "q"]
+
+
+async def test_a_match_reports_any_text_as_its_id(state: State, claims):
+    name = 'a "quote"\\ / \n\t\x7f\x01 ü 漢 😀 [1,2] \x1f'
+    await decide(state, claims.ask(name))
+    ask = claims.ask("c2")
+    (outcome,) = await decide(state, ask)
+    assert [match.subject_id for match in outcome.matches] == [name]
+    assert await decide(state, ask) == [replace(outcome, fresh=False)]
+
+
+# Parents and caps
+
+
+async def test_a_parent_is_reported_with_its_state_and_only_approved_ones_keep_tier_1(state: State, claims):
+    texts = [f"claim number {word} stands alone" for word in ("uno", "dos", "tres", "cuatro", "cinco")]
+    a, p, b = claims.ask("A", texts[0]), claims.ask("P", texts[1], 2), claims.ask("B", texts[2], 3)
+    await decide(state, a, p, b, claims.ask("J", texts[1], 2))
+    await decide(state, claims.ask("R", texts[3], 2), limits=FULL)
+    parents = [subject(name) for name in ("A", "P", "J", "R", "B", "nobody", "A")]
+    (lowered,) = await decide(state, claims.ask("c1", parents=parents))
+    assert [(parent.id, parent.state) for parent in lowered.parents] == [
+        ("A", "approved"),
+        ("P", "pending"),
+        ("J", "joined"),
+        ("R", "refused"),
+        ("B", "blocked"),
+        ("nobody", "unknown"),
+        ("A", "approved"),
+    ]
+    assert (lowered.state, lowered.tier) == (P, 2)
+    (kept,) = await decide(state, claims.ask("c2", OTHER, parents=[subject("A"), subject("A")]))
+    assert kept.state is A
+
+
+async def test_a_response_can_be_a_parent(state: State, claims):
+    answer = subject("r1", kind=Kind.RESPONSE)
+    await decide(state, replace(claims.ask("r1", text=None), subject=answer))
+    (outcome,) = await decide(state, claims.ask(parents=[answer]))
+    assert outcome.state is A
+
+
+async def test_a_claim_cannot_vouch_for_itself(state: State, claims):
+    (outcome,) = await decide(state, claims.ask("c1", parents=[subject("c1")]))
+    assert (outcome.state, outcome.parents[0].state) == (P, "unknown")
+
+
+async def test_parents_stay_as_they_were_when_the_claim_was_decided(state: State, claims):
+    ask = claims.ask("c2", OTHER, parents=[subject("c1")])
+    (before,) = await decide(state, ask)
+    await decide(state, claims.ask("c1"))
+    assert await decide(state, ask) == [replace(before, fresh=False)]
+
+
+@pytest.mark.parametrize("tier", [1, 2, 3])
+async def test_a_cap_turns_tier_1_into_tier_2_and_nothing_else(state: State, claims, tier):
+    (outcome,) = await decide(state, claims.ask(tier=tier, capped=True))
+    assert outcome.tier == max(tier, 2)
+
+
+async def test_a_failed_deduplication_approves_nothing_and_indexes_nothing(state: State, claims):
+    (outcome,) = await decide(state, claims.ask("c1", failed=True))
+    assert (outcome.state, outcome.dedup_status, list(outcome.matches)) == (P, "failed", [])
+    (other,) = await decide(state, claims.ask("c2", tier=2))
+    assert (other.state, list(other.matches)) == (P, [])
+
+
+async def test_with_deduplication_disabled_nothing_is_compared(state: State, claims):
+    outcomes = await decide(state, claims.ask("c1", None), claims.ask("c2", None), claims.ask("c3", None, 2))
+    assert [outcome.state for outcome in outcomes] == [A, A, P]
+    assert {outcome.dedup_status for outcome in outcomes} == {"disabled"}
+    assert await state.queue_depth() == 1
+
+
+# The review queue
+
+
+@pytest.mark.parametrize(
+    ("limits", "place"),
+    [
+        (Limits(per_user=1, per_tenant=1, total=1), Place.USER_FULL),
+        (Limits(per_user=9, per_tenant=1, total=1), Place.TENANT_FULL),
+        (Limits(per_user=9, per_tenant=9, total=1), Place.TOTAL_FULL),
+        (Limits(per_user=9, per_tenant=9, total=9), Place.FREE),
+    ],
+)
+async def test_the_first_limit_that_is_reached_is_named(state: State, claims, limits, place):
+    first, second = await decide(state, claims.ask("c1", tier=2), claims.ask("c2", OTHER, 2), limits=limits)
+    assert (first.place, second.place) == (Place.FREE, place)
+    assert await state.queue_depth() == (2 if place is Place.FREE else 1)
+
+
+async def test_places_are_counted_by_user_and_by_tenant(state: State, claims):
+    user, tenant = Limits(per_user=1), Limits(per_tenant=1)
+    await decide(state, claims.ask("c1", tier=2))
+    (other_user,) = await decide(state, claims.ask("c2", tier=2, user="bob"), limits=user)
+    (same_tenant,) = await decide(state, claims.ask("c3", tier=2, user="eve"), limits=tenant)
+    (other_tenant,) = await decide(state, claims.ask("c4", tier=2, tenant="umbrella"), limits=tenant)
+    assert [other_user.place, same_tenant.place, other_tenant.place] == [
+        Place.FREE,
+        Place.TENANT_FULL,
+        Place.FREE,
+    ]
+
+
+async def test_a_decided_claim_gives_its_place_back(state: State, claims):
+    one = Limits(per_user=1, per_tenant=1, total=1)
+    ask = claims.ask("c1", tier=2)
+    (pending,) = await decide(state, ask, limits=one)
+    await state.reassert([stored(ask, replace(pending, state=A, tier=1, revision=2, record=b""))])
+    assert await state.queue_depth() == 0
+    (next_one,) = await decide(state, claims.ask("c2", OTHER, 2), limits=one)
+    assert next_one.place is Place.FREE
+
+
+# Batches
+
+
+async def test_an_empty_batch_has_no_answers(state: State):
+    assert await state.step([], Limits()) == []
+
+
+async def test_a_batch_sees_what_it_decided_itself(state: State, claims):
+    ask = claims.ask("c1", tier=2)
+    refused, pending, again = await decide(
+        state,
+        ask,
+        claims.ask("c2", tier=2),
+        ask,
+    )
+    assert [refused.state, pending.state] == [P, J]
+    assert again == replace(refused, fresh=False)
+
+
+async def test_a_batch_of_more_than_a_thousand_keys_parents_and_claims_is_answered_in_order(
+    state: State, claims
+):
+    long = " ".join(f"word{n}" for n in range(3_000))
+    parents = [subject(f"p{n}") for n in range(50)]
+    asks = [claims.ask("long", long), claims.ask("copy", long)]
+    asks += [
+        claims.ask(f"c{n}", f"the number {n} is of interest to user {n}", user=f"u{n}", parents=parents)
+        for n in range(300)
+    ]
+    outcomes = await decide(state, *asks)
+    assert [outcome.origin for outcome in outcomes] == [ask.origin for ask in asks]
+    assert [outcome.state for outcome in outcomes] == [A, B, *[P] * 300]
+
+
+# What is known to be published
+
+
+async def test_a_known_outcome_fills_in_for_a_lost_one_and_never_replaces_a_newer_one(state: State, claims):
+    ask = claims.ask(tier=2)
+    (refused,) = await decide(state, ask, limits=FULL)
+    (pending,) = await decide(state, claims.again(ask))
+    assert await state.reassert([stored(ask, refused), stored(ask, pending)]) == 0
+    lost = claims.ask("lost", OTHER, 2)
+    known = replace(pending, fingerprint=lost.fingerprint, origin=lost.origin, record=b"record")
+    assert await state.reassert([stored(lost, known)]) == 1
+    assert await decide(state, lost) == [replace(known, fresh=False)]
+    assert await state.queue_depth() == 2
+    (joined,) = await decide(state, claims.ask("c9", OTHER, 2))
+    assert joined.state is J
+
+
+async def test_a_known_outcome_ends_the_waiting_of_its_claim(state: State, claims):
+    ask = claims.ask(wait=True)
+    await step_one(state, ask)
+    twin = replace(ask, subject=subject("c1", user="bob"))
+    (known,) = await decide(state, twin, deferred=True)
+    assert await state.reassert([stored(ask, known)]) == 1
+    assert await state.waiting_count() == 0
+    (next_one,) = await decide(state, claims.ask("c2", OTHER))
+    assert next_one.state is A

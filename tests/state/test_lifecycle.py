@@ -1,0 +1,360 @@
+"""The life cycle under random crashes: producers that send again, workers that die between any two steps.
+
+Two workers consume two input partitions and the deferred topic; at times both hold the same records, as after
+a rebalance that one of them missed. A worker takes a step of state, publishes, commits; each of these may be
+its last. Redis takes whole batches, the state in memory the same claims one by one: their answers must agree.
+"""
+
+import asyncio
+import uuid
+from collections import Counter
+from dataclasses import dataclass, replace
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from groundwire.checks.difference import Difference, difference, overlap
+from groundwire.checks.similarity import is_near
+from groundwire.messages.decisions import MatchClass
+from groundwire.messages.identity import Subject
+from groundwire.state.entries import user_digest
+from groundwire.state.memory import MemoryState
+from groundwire.state.model import (
+    Answer,
+    Ask,
+    Conflict,
+    Limits,
+    Outcome,
+    RecordOrigin,
+    SubjectState,
+    Waiting,
+)
+from groundwire.state.redis import RedisState
+from groundwire.state.server import connect
+from tests.state.claims import PARTS, SCHEME, Claims, origin, stored, subject
+from tests.state.conftest import start
+
+BASE = "the ingest service retries every failed upload five times and then stops"
+TEXTS = (
+    BASE,
+    f"{BASE} quietly",  # 12 of 13 words
+    BASE.replace("retries", "never retries"),
+    BASE.replace("ingest service", "service ingest"),
+    "backups are written to a second region",
+)
+NAMES = ("a", "b", "c", "d", "e", "f")
+USERS = ("ada", "bob")
+DEFERRED = "deferred"
+PARTITIONS = ("claims-0", "claims-1", DEFERRED)
+WORKERS = (0, 1)
+
+
+@dataclass
+class InFlight:
+    """What a worker has taken of a partition, up to which offset, and how far it has come."""
+
+    partition: str
+    end: int
+    asks: list[Ask]
+    answers: list[Answer]
+    published: bool = False
+
+
+class Lifecycle(RuleBasedStateMachine):
+    """Producers, two workers, a reviewer, and state twice."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.memory = MemoryState()
+        self.redis = RedisState(connect(url), f"test-{uuid.uuid4().hex}.", scheme=SCHEME)
+        self.runner.run(start(self.redis))
+        self.claims = Claims()
+        self.sent: list[Ask] = []
+        self.logs: dict[str, list[Ask]] = {partition: [] for partition in PARTITIONS}
+        self.committed = dict.fromkeys(PARTITIONS, 0)
+        self.workers: dict[int, InFlight | None] = dict.fromkeys(WORKERS)
+        self.decided: dict[tuple[Subject, int], Outcome] = {}
+        self.published: set[tuple[Subject, int]] = set()
+        self.conflicts: set[RecordOrigin] = set()
+        self.asks: dict[Subject, Ask] = {}
+        self.limits = Limits()
+
+    def teardown(self) -> None:
+        try:
+            self.drain()
+            self.check_that_every_record_ended()
+        finally:
+            self.runner.run(self.redis.close())
+            self.runner.close()
+
+    @initialize(per_user=st.integers(0, 2), per_tenant=st.integers(1, 3), total=st.integers(1, 3))
+    def set_limits(self, per_user: int, per_tenant: int, total: int) -> None:
+        self.limits = Limits(per_user, per_tenant, total)
+
+    # Producers
+
+    @rule(
+        name=st.sampled_from(NAMES),
+        user=st.sampled_from(USERS),
+        text=st.sampled_from((*TEXTS, None)),
+        tier=st.sampled_from((1, 1, 2, 2, 3)),
+        flags=st.fixed_dictionaries({name: st.booleans() for name in ("wait", "capped", "material")}),
+        parent=st.sampled_from((None, None, *NAMES)),
+        partition=st.sampled_from(PARTITIONS[:2]),
+    )
+    def send(self, name, user, text, tier, parent, partition, flags) -> None:
+        ask = self.claims.ask(
+            name,
+            text,
+            tier,
+            user=user,
+            parents=() if parent is None else (subject(parent, user=user),),
+            fingerprint=f"{text} {tier} {parent}",
+            **flags,
+        )
+        self.sent.append(ask)
+        self.logs[partition].append(ask)
+
+    @precondition(lambda self: self.sent)
+    @rule(
+        data=st.data(), partition=st.sampled_from(PARTITIONS[:2]), wait=st.booleans(), same_time=st.booleans()
+    )
+    def send_again(self, data, partition, wait, same_time) -> None:
+        ask = data.draw(st.sampled_from(self.sent))
+        self.claims.offset += 1
+        where = origin(self.claims.offset, timestamp=ask.origin.timestamp if same_time else None)
+        again = replace(ask, origin=where, wait=wait, payload=b"{}")
+        self.sent.append(again)
+        self.logs[partition].append(again)
+
+    # Workers
+
+    @precondition(lambda self: self.behind() and self.idle())
+    @rule(data=st.data(), most=st.integers(1, 4))
+    def step(self, data, most) -> None:
+        worker, partition = data.draw(st.sampled_from(self.idle())), data.draw(st.sampled_from(self.behind()))
+        self.take(worker, partition, most)
+
+    @precondition(lambda self: self.behind() and self.idle())
+    @rule(data=st.data(), most=st.integers(1, 4))
+    def settle(self, data, most) -> None:
+        """Do all of it undisturbed."""
+        worker, partition = data.draw(st.sampled_from(self.idle())), data.draw(st.sampled_from(self.behind()))
+        self.take(worker, partition, most)
+        self.send_out(worker)
+        self.let_go(worker)
+
+    @precondition(lambda self: self.unpublished())
+    @rule(data=st.data())
+    def step_again_before_publishing(self, data) -> None:
+        batch = self.workers[data.draw(st.sampled_from(self.unpublished()))]
+        batch.answers = self.ask_both(batch.asks, deferred=batch.partition == DEFERRED)
+
+    @precondition(lambda self: self.unpublished())
+    @rule(data=st.data())
+    def publish(self, data) -> None:
+        self.send_out(data.draw(st.sampled_from(self.unpublished())))
+
+    @precondition(lambda self: self.uncommitted())
+    @rule(data=st.data())
+    def commit(self, data) -> None:
+        self.let_go(data.draw(st.sampled_from(self.uncommitted())))
+
+    @precondition(lambda self: len(self.idle()) < len(WORKERS))
+    @rule(data=st.data())
+    def kill(self, data) -> None:
+        busy = [worker for worker in WORKERS if self.workers[worker]]
+        self.workers[data.draw(st.sampled_from(busy))] = None
+
+    # A reviewer
+
+    @rule(data=st.data(), approve=st.booleans())
+    def review(self, data, approve) -> None:
+        current = self.current()
+        pending = [who for who, outcome in current.items() if outcome.state is SubjectState.PENDING]
+        if not pending:
+            return
+        who = data.draw(st.sampled_from(sorted(pending)))
+        before, ask = current[who], self.asks[who]
+        approve = approve and not self.approved_duplicates(ask)
+        after = replace(
+            before,
+            state=SubjectState.APPROVED if approve else SubjectState.BLOCKED,
+            tier=1 if approve else 3,
+            revision=before.revision + 1,
+            first_origin=before.first_origin or before.origin,
+            record=b"",
+        )
+        known = stored(ask, after, rejected=not approve)
+        if before.dedup_status != "ok":
+            known = replace(known, dedup=None)
+        assert self.run(self.redis.reassert([known])) == self.run(self.memory.reassert([known])) == 1
+        self.decided[who, after.revision] = after
+        self.published.add((who, after.revision))
+
+    # What must hold at any time
+
+    @invariant()
+    def counters_are_the_entries(self) -> None:
+        """Places and waiting claims are counted as they stand, in both."""
+        entries = self.memory._entries
+        pending = [who for who, entry in entries.items() if entry.state is SubjectState.PENDING]
+        waiting = [who for who, entry in entries.items() if entry.state is SubjectState.WAITING]
+        expected = Counter(f"u:{user_digest(who)}" for who in pending)
+        expected.update(f"t:{who.tenant_id}" for who in pending)
+        expected.update({"total": len(pending), "waiting": len(waiting)})
+        found = self.run(self.redis._server.call("HGETALL", self.redis._prefix + "q"))
+        assert {key.decode(): int(value) for key, value in found.items()} == dict(+expected)
+        assert self.run(self.memory.queue_depth()) == len(pending)
+        assert self.run(self.memory.waiting_count()) == len(waiting)
+
+    @invariant()
+    def limits_hold(self) -> None:
+        pending = [who for who, entry in self.memory._entries.items() if entry.state is SubjectState.PENDING]
+        users = Counter((who.tenant_id, who.user_id) for who in pending)
+        assert len(pending) <= min(self.limits.per_tenant, self.limits.total)
+        assert all(count <= self.limits.per_user for count in users.values())
+
+    @invariant()
+    def no_two_approved_claims_are_plain_duplicates(self) -> None:
+        approved = [
+            who
+            for who, entry in self.memory._entries.items()
+            if entry.state is SubjectState.APPROVED and entry.outcome and entry.outcome.dedup_status == "ok"
+        ]
+        for who in approved:
+            others = [other for other in approved if other != who]
+            assert not set(self.approved_duplicates(self.asks[who])) & set(others)
+
+    # Helpers
+
+    def behind(self) -> list[str]:
+        return [partition for partition, log in self.logs.items() if self.committed[partition] < len(log)]
+
+    def idle(self) -> list[int]:
+        return [worker for worker, batch in self.workers.items() if batch is None]
+
+    def unpublished(self) -> list[int]:
+        return [worker for worker, batch in self.workers.items() if batch and not batch.published]
+
+    def uncommitted(self) -> list[int]:
+        return [worker for worker, batch in self.workers.items() if batch and batch.published]
+
+    def take(self, worker: int, partition: str, most: int) -> None:
+        begin = self.committed[partition]
+        asks = self.logs[partition][begin : begin + most]
+        answers = self.ask_both(asks, deferred=partition == DEFERRED)
+        self.workers[worker] = InFlight(partition, begin + len(asks), asks, answers)
+
+    def send_out(self, worker: int) -> None:
+        batch = self.workers[worker]
+        for ask, answer in zip(batch.asks, batch.answers, strict=True):
+            self.publish_one(ask, answer)
+        batch.published = True
+
+    def let_go(self, worker: int) -> None:
+        batch = self.workers[worker]
+        self.committed[batch.partition] = max(self.committed[batch.partition], batch.end)
+        self.workers[worker] = None
+
+    def run(self, coroutine):
+        return self.runner.run(coroutine)
+
+    def ask_both(self, asks: list[Ask], *, deferred: bool) -> list[Answer]:
+        answers = self.run(self.redis.step(asks, self.limits, deferred=deferred))
+        single = [self.run(self.memory.step([ask], self.limits, deferred=deferred)) for ask in asks]
+        assert answers == [answer for (answer,) in single]
+        for ask, answer in zip(asks, answers, strict=True):
+            if isinstance(answer, Outcome) and answer.fresh:
+                self.check_fresh(ask, answer)
+        last = {ask.subject: answer for ask, answer in zip(asks, answers, strict=True)}
+        for ask, answer in zip(
+            asks, self.run(self.redis.step(asks, self.limits, deferred=deferred)), strict=True
+        ):
+            if isinstance(last[ask.subject], Outcome) and isinstance(answer, Outcome):
+                assert answer == replace(last[ask.subject], fresh=False)
+        return answers
+
+    def check_fresh(self, ask: Ask, outcome: Outcome) -> None:
+        self.asks[ask.subject] = ask
+        assert outcome.revision == 1 + max(
+            (revision for who, revision in self.decided if who == ask.subject), default=0
+        )
+        self.decided[ask.subject, outcome.revision] = replace(outcome, fresh=False)
+        if outcome.state is SubjectState.APPROVED:
+            assert ask.base_tier == 1
+            assert not ask.capped
+            assert all(parent.state == "approved" for parent in outcome.parents)
+            assert not any(match.match_class is MatchClass.REJECTED for match in outcome.matches)
+        if outcome.dedup_status == "ok" and self.approved_duplicates(ask, ask.dedup.material_difference):
+            others = set(self.approved_duplicates(ask, ask.dedup.material_difference)) - {ask.subject}
+            assert outcome.state is SubjectState.BLOCKED or not others
+
+    def publish_one(self, ask: Ask, answer: Answer) -> None:
+        match answer:
+            case Outcome():
+                assert self.decided[ask.subject, answer.revision] == replace(answer, fresh=False)
+                self.published.add((ask.subject, answer.revision))
+            case Waiting(publish=True):
+                self.logs[DEFERRED].append(ask)
+            case Conflict():
+                self.conflicts.add(ask.origin)
+
+    def current(self) -> dict[Subject, Outcome]:
+        revisions = sorted(self.decided, key=lambda key: key[1])
+        return {who: self.decided[who, revision] for who, revision in revisions}
+
+    def approved_duplicates(self, ask: Ask, material: bool = True) -> list[Subject]:  # noqa: FBT001, FBT002 - a test's shorthand
+        if ask.dedup is None:
+            return []
+        found = []
+        for who, entry in self.memory._entries.items():
+            other = self.asks[who].dedup if who in self.asks else None
+            if entry.state is not SubjectState.APPROVED or other is None or other.scope != ask.dedup.scope:
+                continue
+            if not is_near(*overlap(ask.dedup.signature, other.signature), PARTS):
+                continue
+            plain = difference(ask.dedup.signature, other.signature) is Difference.NONE
+            if who != ask.subject and (plain or not material):
+                found.append(who)
+        return found
+
+    def drain(self) -> None:
+        """Let workers finish what there is, undisturbed."""
+        self.workers = dict.fromkeys(WORKERS)
+        while behind := self.behind():
+            self.take(0, behind[0], 4)
+            self.send_out(0)
+            self.let_go(0)
+
+    def check_that_every_record_ended(self) -> None:
+        """As a dead letter or as its subject's current Decision, which is published; nothing waits any more."""
+        current = self.current()
+        for ask in self.sent:
+            assert ask.origin in self.conflicts or ask.subject in current
+        assert self.run(self.redis.waiting_count()) == 0
+        for who, outcome in current.items():
+            entry = self.memory._entries[who]
+            assert (entry.state, entry.revision) == (outcome.state, outcome.revision)
+            assert (who, outcome.revision) in self.published
+
+
+def test_nothing_is_lost_doubled_or_approved_twice_whatever_crashes(redis_server):
+    run_state_machine_as_test(
+        lambda: Lifecycle(redis_server.url),
+        settings=settings(
+            max_examples=60,
+            stateful_step_count=60,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
