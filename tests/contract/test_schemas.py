@@ -1,0 +1,211 @@
+"""The published schemas: what the models say, what the samples show, and what the files hold are one."""
+
+from __future__ import annotations
+
+import json
+import string
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from groundwire.asyncapi import asyncapi, to_yaml
+from groundwire.errors import ErrorCode, RecordError
+from groundwire.messages import Decision
+from groundwire.messages.decode import validate
+from groundwire.messages.headers import dead_letter_headers, decision_headers, deferred_headers, event_headers
+from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.topics import TopicName
+from groundwire.schemas import INPUTS, OUTPUTS, files, main, schema
+
+ROOT = Path(__file__).resolve().parents[2]
+PUBLISHED = ROOT / "schemas"
+SAMPLES = sorted((ROOT / "tests/contract/samples").glob("*.json"))
+GOOD = [path for path in SAMPLES if ".good." in path.name]
+BAD = [path for path in SAMPLES if ".bad." in path.name]
+
+
+def stem(path):
+    return path.stem
+
+
+def record_of(path):
+    return path.name.split(".")[0]
+
+
+def validator(name):
+    published = json.loads((PUBLISHED / name / "1.0.json").read_text(encoding="utf-8"))
+    return jsonschema.Draft202012Validator(published)
+
+
+def read(name, value):
+    """Read a value as the gate or a consumer written with the models does."""
+    text = json.dumps(value)
+    return validate(INPUTS[name], value) if name in INPUTS else OUTPUTS[name].model_validate_json(text)
+
+
+@pytest.mark.parametrize("name", files())
+def test_every_published_file_is_what_the_models_say(name):
+    assert (PUBLISHED / name).read_text(encoding="utf-8") == files()[name], (
+        "run: python -m groundwire.schemas write schemas"
+    )
+
+
+def test_check_names_the_stale_file_and_write_mends_it(tmp_path, capsys):
+    assert main(["write", str(tmp_path)]) == 0
+    assert main(["check", str(tmp_path)]) == 0
+    assert capsys.readouterr().err == ""
+    (tmp_path / "claim/1.0.json").write_text("{}")
+    (tmp_path / "audit/1.0.json").unlink()
+    (tmp_path / "claim/0.9.json").write_text("{}")  # an older version stays beside the newer
+    assert main(["check", str(tmp_path)]) == 1
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split(" is not")[0] for line in said] == [
+        str(tmp_path / "claim/1.0.json"),
+        str(tmp_path / "audit/1.0.json"),
+    ]
+    main(["write", str(tmp_path)])
+    assert main(["check", str(tmp_path)]) == 0
+
+
+@pytest.mark.parametrize("name", [*INPUTS, *OUTPUTS])
+def test_every_schema_is_one_and_is_found_under_its_id(name):
+    generated = schema(name)
+    jsonschema.Draft202012Validator.check_schema(generated)
+    assert generated["$id"] == f"https://groundwire.dev/schemas/{name}/1.0.json"
+    assert (PUBLISHED / generated["$id"].removeprefix("https://groundwire.dev/schemas/")).is_file()
+
+
+@pytest.mark.parametrize("name", [*INPUTS, *OUTPUTS])
+def test_every_record_has_a_good_and_a_bad_sample(name):
+    assert any(record_of(path) == name for path in GOOD)
+    assert any(record_of(path) == name for path in BAD)
+
+
+@pytest.mark.parametrize("path", GOOD, ids=stem)
+def test_a_good_sample_is_read_by_the_models_and_by_the_schema(path):
+    value = json.loads(path.read_text(encoding="utf-8"))
+    validator(record_of(path)).validate(value)
+    read(record_of(path), value)
+
+
+@pytest.mark.parametrize("path", BAD, ids=stem)
+def test_a_bad_sample_is_refused_by_the_models_and_by_the_schema(path):
+    value = json.loads(path.read_text(encoding="utf-8"))
+    with pytest.raises((RecordError, ValidationError)):
+        read(record_of(path), value)
+    with pytest.raises(jsonschema.ValidationError):
+        validator(record_of(path)).validate(value)
+
+
+@pytest.mark.parametrize("path", [path for path in GOOD if record_of(path) in OUTPUTS], ids=stem)
+def test_an_output_that_is_read_and_written_again_is_the_same(path):
+    value = json.loads(path.read_text(encoding="utf-8"))
+    name = record_of(path)
+    written = json.loads(read(name, value).model_dump_json(by_alias=True))
+    validator(name).validate(written)
+    assert written == {field: value[field] for field in written}
+    assert set(value) - set(written) <= {"tomorrow"}
+
+
+plain = st.text(string.ascii_letters + string.digits + " .:-äß漢", max_size=30)
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from([0.5, -0.1, 1.5]) | plain,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(plain, inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(st.data())
+def test_model_and_schema_agree_on_any_value_of_any_input_field(data):
+    path = data.draw(st.sampled_from([path for path in GOOD if record_of(path) in INPUTS]), label="sample")
+    name = record_of(path)
+    value = json.loads(path.read_text(encoding="utf-8"))
+    field = data.draw(st.sampled_from([*INPUTS[name].model_fields, "another"]), label="field")
+    if data.draw(st.booleans(), label="left out"):
+        value.pop(field, None)
+    else:
+        value[field] = data.draw(json_values, label="value")
+    try:
+        read(name, value)
+        accepted = True
+    except RecordError:
+        accepted = False
+    assert validator(name).is_valid(value) == accepted
+
+
+# asyncapi.yaml
+
+
+def resolve(document, reference):
+    for part in reference.removeprefix("#/").split("/"):
+        document = document[part]
+    return document
+
+
+def test_the_document_reads_back_as_it_was_made():
+    text = (PUBLISHED / "asyncapi.yaml").read_text(encoding="utf-8")
+    assert yaml.safe_load(text) == asyncapi()
+
+
+keys = st.sampled_from(["no", "on", "y", "a-b", "ce_id", "null", "1", "", "- a", "#"]) | plain
+documents = st.recursive(
+    st.none() | st.booleans() | st.integers() | plain | st.text(string.punctuation + " \n\t"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3),
+)
+
+
+@given(st.dictionaries(keys, documents, min_size=1))
+def test_any_document_of_objects_lists_and_scalars_is_written_so(document):
+    assert yaml.safe_load(to_yaml(document)) == document
+
+
+def test_every_topic_has_its_channel_and_every_reference_a_target():
+    document = asyncapi()
+    assert {channel["address"] for channel in document["channels"].values()} == {
+        f"groundwire.{topic}" for topic in TopicName
+    }
+    references = []
+
+    def collect(value):
+        if isinstance(value, dict):
+            references.extend([value["$ref"]] if "$ref" in value else [])
+            value = list(value.values())
+        for child in value if isinstance(value, list) else []:
+            collect(child)
+
+    collect(document)
+    assert len(references) > 20
+    for reference in references:
+        assert resolve(document, reference) if reference[0] == "#" else (PUBLISHED / reference).is_file()
+
+
+def headers_valid(message, headers):
+    described = asyncapi()["components"]["messages"][message]["headers"]
+    assert {name for name, _ in headers} <= set(described["properties"]), (
+        "a header that the document leaves out"
+    )
+    jsonschema.validate({name: value.decode() for name, value in headers}, described)
+
+
+def test_the_headers_that_are_sent_are_those_described():
+    sample = (ROOT / "tests/contract/samples/decision.good.approved-claim.json").read_text(encoding="utf-8")
+    decision = Decision.model_validate_json(sample)
+    traced = [("traceparent", b"00-1-1-01")]
+    headers_valid("decision", decision_headers(decision, traced))
+    for name in OUTPUTS:
+        headers_valid(name, event_headers(name, "id", "2026-01-31T12:00:00Z", "c", []))
+    headers_valid("deferred", deferred_headers(InboundRecord("t", 0, 0, 1, b"k", b"{}", traced)))
+    with pytest.raises(jsonschema.ValidationError):
+        headers_valid("decision", [("ce_id", b"x")])
+
+
+def test_the_headers_of_a_dead_letter_are_described():
+    error = RecordError(ErrorCode.INVALID_JSON, "not JSON", None)
+    described = asyncapi()["components"]["messages"]["dead-letter"]["headers"]["properties"]
+    sent = {name for name, _ in dead_letter_headers(error, "t", 0, 0, [])}
+    assert set(described) <= sent
