@@ -17,6 +17,17 @@ local function split(joined, size)
   return parts
 end
 
+-- The fields that `pack` of groundwire.state.entries has joined, under their names.
+local function fields_of(packed, names)
+  local lengths = { struct.unpack('<' .. string.rep('I4', #names), packed) }
+  local fields, at = {}, 4 * #names + 1
+  for i = 1, #names do
+    fields[names[i]] = sub(packed, at, at + lengths[i] - 1)
+    at = at + lengths[i]
+  end
+  return fields
+end
+
 -- A counter; one that is back at zero leaves no field behind.
 local function count(field, by)
   if call('HINCRBY', queue, field, by) <= 0 then
@@ -82,8 +93,12 @@ local function add_to_index(subject, class, time)
   call('HSET', members, id, head .. subject.signature)
   local keys = split(subject.stored, KEY)
   local ids = values_of(buckets, keys)
+  local changed = {}
   for i = 1, #keys do
-    call('HSET', buckets, keys[i], (ids[i] or '') .. id)
+    changed[2 * i - 1], changed[2 * i] = keys[i], (ids[i] or '') .. id
+  end
+  for first = 1, #changed, CHUNK do
+    call('HSET', buckets, unpack(changed, first, math.min(first + CHUNK - 1, #changed)))
   end
   return subject.scope .. '/' .. string.format('%d', number)
 end

@@ -16,7 +16,10 @@ same ones.
 from __future__ import annotations
 
 import json
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+import struct
+from base64 import urlsafe_b64decode
+from binascii import b2a_base64
+from collections.abc import Sequence
 from typing import Final
 
 from groundwire.checks.dedup_keys import KEY_BYTES
@@ -52,26 +55,33 @@ _STATUS_LETTERS: Final = {name: letter for letter, name in STATUSES.items()}
 _PLACE_LETTERS: Final = {place: letter for letter, place in PLACES.items()}
 _CLASS_LETTERS: Final = {match_class: letter for letter, match_class in CLASSES.items()}
 _PARENT_LETTERS: Final = {name: letter for letter, name in PARENT_STATES.items()}
+_URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
 _NO_DEDUP: Final = DedupQuery(b"", (), (), b"", 0, material_difference=False)
 
 
-def ask_arguments(ask: Ask) -> list[Argument]:
-    """Return what step.lua reads of a claim."""
+def write_ask(ask: Ask) -> bytes:
+    """Return what step.lua reads of a claim.
+
+    Raises:
+        ValueError: The ask would break the layout.
+    """
     query = ask.dedup or _NO_DEDUP
     status = "f" if ask.dedup_failed else "o" if ask.dedup else "d"
     flags = f"{ask.base_tier} {ask.capped:d} {ask.wait:d} {status} {query.material_difference:d}"
     _check(query, ask.payload)
-    return [
-        *_subject_arguments(ask.subject, ask.fingerprint, ask.origin),
-        f"{flags} {query.threshold_parts} {ask.horizon}",
-        short(query.scope),
-        b"".join(query.stored),
-        b"".join(query.probed),
-        query.signature,
-        "".join([short(parent.digest) for _, parent in ask.parents]),
-        ask.payload,
-        ask.record if ask.base_tier < 3 else b"",  # only what may come to be pending needs it
-    ]
+    return _pack(
+        (
+            *_subject_fields(ask.subject, ask.fingerprint, ask.origin),
+            f"{flags} {query.threshold_parts} {ask.horizon}".encode(),
+            _short(query.scope),
+            b"".join(query.stored),
+            b"".join(query.probed),
+            query.signature,
+            b"".join([_short(parent.digest) for _, parent in ask.parents]),
+            ask.payload,
+            ask.record if ask.base_tier < 3 else b"",  # only what may come to be pending needs it
+        )
+    )
 
 
 def read_answer(ask: Ask, answer: bytes) -> Answer:
@@ -118,31 +128,37 @@ def read_entry(entry: bytes, parents: list[str], fingerprint: str, *, fresh: boo
     )
 
 
-def load_arguments(stored: StoredOutcome) -> list[Argument]:
-    """Return what load.lua reads of an outcome."""
+def write_stored(stored: StoredOutcome) -> bytes:
+    """Return what load.lua reads of an outcome.
+
+    Raises:
+        ValueError: The outcome would break the layout.
+    """
     outcome, query = stored.outcome, stored.dedup or _NO_DEDUP
     _check(query, outcome.payload)
-    indexed = stored.match_class
-    return [
-        *_subject_arguments(stored.subject, outcome.fingerprint, outcome.origin),
-        outcome.state.value,
-        outcome.tier,
-        outcome.revision,
-        "-" if outcome.first_origin is None else write_origin(outcome.first_origin),
-        "-" if stored.joined_to is None else short(stored.joined_to.digest),
-        _write_facts(outcome),
-        outcome.payload,
-        outcome.record,
-        short(query.scope),
-        b"".join(query.stored),
-        query.signature,
-        stored.horizon,
-        "" if indexed is None else _CLASS_LETTERS[indexed],
-        stored.approved_at or outcome.origin.timestamp,
-    ]
+    match_class = stored.match_class
+    return _pack(
+        (
+            *_subject_fields(stored.subject, outcome.fingerprint, outcome.origin),
+            outcome.state.value.encode(),
+            b"%d" % outcome.tier,
+            b"%d" % outcome.revision,
+            b"-" if outcome.first_origin is None else write_origin(outcome.first_origin),
+            b"-" if stored.joined_to is None else _short(stored.joined_to.digest),
+            _write_facts(outcome).encode(),
+            outcome.payload,
+            outcome.record,
+            _short(query.scope),
+            b"".join(query.stored),
+            query.signature,
+            b"%d" % stored.horizon,
+            b"" if match_class is None else _CLASS_LETTERS[match_class].encode(),
+            b"%d" % (stored.approved_at or outcome.origin.timestamp),
+        )
+    )
 
 
-def write_origin(origin: RecordOrigin) -> str:
+def write_origin(origin: RecordOrigin) -> bytes:
     """Write an origin as one word.
 
     Raises:
@@ -150,8 +166,8 @@ def write_origin(origin: RecordOrigin) -> str:
     """
     if not origin.topic.replace(".", "").replace("_", "").replace("-", "").isalnum():
         raise ValueError(f"not the name of a topic: {origin.topic!r}")
-    sha256 = _short_sha256(origin.sha256)
-    return f"{origin.topic},{origin.partition},{origin.offset},{origin.timestamp},{sha256}"
+    place = f"{origin.topic},{origin.partition},{origin.offset},{origin.timestamp},"
+    return place.encode() + _short_sha256(origin.sha256)
 
 
 def read_origin(text: str) -> RecordOrigin:
@@ -164,7 +180,7 @@ def read_origin(text: str) -> RecordOrigin:
 
 def short(data: bytes) -> str:
     """Write a digest as base64 that is safe in a key, without padding."""
-    return urlsafe_b64encode(data).rstrip(b"=").decode()
+    return _short(data).decode()
 
 
 def user_digest(subject: Subject) -> str:
@@ -172,22 +188,31 @@ def user_digest(subject: Subject) -> str:
     return short(digest(subject.tenant_id, subject.user_id))
 
 
-def _subject_arguments(subject: Subject, fingerprint: str, origin: RecordOrigin) -> list[Argument]:
-    return [
-        short(subject.digest),
-        user_digest(subject),
-        subject.tenant_id,
-        subject.subject_id,
+def _pack(fields: Sequence[bytes]) -> bytes:
+    """Join fields behind their lengths, 4 bytes each: one argument costs the server a sixth of fourteen."""
+    return struct.pack(f"<{len(fields)}I", *map(len, fields)) + b"".join(fields)
+
+
+def _subject_fields(subject: Subject, fingerprint: str, origin: RecordOrigin) -> tuple[bytes, ...]:
+    return (
+        _short(subject.digest),
+        _short(digest(subject.tenant_id, subject.user_id)),
+        subject.tenant_id.encode(),
+        subject.subject_id.encode(),
         _short_sha256(fingerprint),
         write_origin(origin),
-    ]
+    )
 
 
-def _short_sha256(text: str) -> str:
+def _short_sha256(text: str) -> bytes:
     data = bytes.fromhex(text)
     if len(data) != 32:
         raise ValueError(f"not the hexadecimal form of a SHA-256: {text!r}")
-    return short(data)
+    return _short(data)
+
+
+def _short(data: bytes) -> bytes:
+    return b2a_base64(data, newline=False).rstrip(b"=").translate(_URL_SAFE)
 
 
 def _check(query: DedupQuery, payload: bytes) -> None:

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from groundwire.errors import StateUnavailable
-from groundwire.state.entries import Argument, load_arguments
+from groundwire.state.entries import Argument, write_stored
 from groundwire.state.model import StoredOutcome
 from groundwire.state.server import Server, script
 
@@ -104,7 +104,7 @@ class Rebuild:
         Raises:
             ValueError: an outcome is none that state could have recorded.
         """
-        arguments = [argument for outcome in outcomes for argument in load_arguments(outcome)]
+        arguments = [write_stored(outcome) for outcome in outcomes]
         head = (self._prefix, self._lifetime, "rebuild", self._fence.token)
         taken = await self._fence.server.run(script("entries", "load"), (), *head, *arguments)
         if taken == b"LOST":

@@ -27,7 +27,7 @@ from redis.asyncio import Redis
 
 from groundwire.errors import SchemeMismatch, StateLost, StateUnavailable
 from groundwire.messages.identity import Subject
-from groundwire.state.entries import Argument, ask_arguments, load_arguments, read_answer, short
+from groundwire.state.entries import Argument, read_answer, short, write_ask, write_stored
 from groundwire.state.model import MAX_CANDIDATES, Answer, Ask, Limits, Mark, StoredOutcome
 from groundwire.state.rebuild import Rebuild, hold
 from groundwire.state.server import PATIENCE, Server, script
@@ -119,7 +119,7 @@ class RedisState:
             return []
         head: list[Argument] = [await self._known_epoch(), int(deferred), limits.per_user, limits.per_tenant]
         head += [limits.total, self._max_candidates]
-        arguments = [argument for ask in asks for argument in ask_arguments(ask)]
+        arguments = [write_ask(ask) for ask in asks]
         answers = await self._run(_STEP, *head, *arguments)
         try:
             return [read_answer(ask, answer) for ask, answer in zip(asks, answers, strict=True)]
@@ -129,7 +129,7 @@ class RedisState:
     async def reassert(self, outcomes: Sequence[StoredOutcome]) -> int:
         """Record outcomes that are known to be published; see `groundwire.state.model.State`."""
         head = ("epoch", await self._known_epoch())
-        arguments = [argument for outcome in outcomes for argument in load_arguments(outcome)]
+        arguments = [write_stored(outcome) for outcome in outcomes]
         return int(await self._run(_LOAD, *head, *arguments))
 
     @asynccontextmanager

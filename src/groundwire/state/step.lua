@@ -1,8 +1,12 @@
 -- One step: decides a batch of claims in order, atomically. `groundwire.state.model` says what is decided,
 -- `groundwire.state.memory` is the same in Python, and tests hold the two together.
 -- ARGV: prefix, lifetime, epoch, deferred, places per user, per tenant, in all, candidates per claim, and
--- then ASKED arguments for each claim. Answers one string per claim, or 'LOST'.
-local ASKED, FIRST = 14, 9
+-- then one packed argument for each claim. Answers one string per claim, or 'LOST'.
+local FIRST = 9
+local ASKED = {
+  'digest', 'user', 'tenant', 'id', 'fingerprint', 'origin', 'flags', 'scope', 'stored', 'probed', 'signature',
+  'parents', 'payload', 'record',
+}
 
 local deferred = ARGV[4] == '1'
 local per_user, per_tenant, in_all = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -12,21 +16,19 @@ if call('GET', prefix .. 'epoch') ~= ARGV[3] then
   return 'LOST'
 end
 
-local function ask_at(at)
-  local ask = {
-    digest = ARGV[at], user = ARGV[at + 1], tenant = ARGV[at + 2], id = ARGV[at + 3], fingerprint = ARGV[at + 4],
-    origin = ARGV[at + 5], scope = ARGV[at + 7], stored = ARGV[at + 8], probed = ARGV[at + 9],
-    signature = ARGV[at + 10], parents = ARGV[at + 11], payload = ARGV[at + 12], record = ARGV[at + 13],
-  }
-  local base, capped, wait, status, material, parts, horizon =
-    match(ARGV[at + 6], '^(%d) (%d) (%d) (%a) (%d) (%d+) (%-?%d+)$')
-  ask.base, ask.capped, ask.wait, ask.status = tonumber(base), capped == '1', wait == '1', status
-  ask.material, ask.parts, ask.horizon = material == '1', tonumber(parts), horizon
-  return ask
-end
-
 local function time_of(origin)
   return match(origin, ',(%-?%d+),[^,]*$')
+end
+
+local function ask_of(packed)
+  local ask = fields_of(packed, ASKED)
+  local base, capped, wait, status, material, parts, horizon =
+    match(ask.flags, '^(%d) (%d) (%d) (%a) (%d) (%d+) (%-?%d+)$')
+  ask.base, ask.capped, ask.wait, ask.status = tonumber(base), capped == '1', wait == '1', status
+  ask.material, ask.parts, ask.horizon = material == '1', tonumber(parts), horizon
+  ask.time = time_of(ask.origin)
+  ask.clock = tonumber(ask.time)
+  return ask
 end
 
 -- One letter per parent; U: unknown.
@@ -160,10 +162,7 @@ local function answer(ask)
 end
 
 local answers = {}
-for at = FIRST, #ARGV, ASKED do
-  local ask = ask_at(at)
-  ask.time = time_of(ask.origin)
-  ask.clock = tonumber(ask.time)
-  answers[#answers + 1] = answer(ask)
+for at = FIRST, #ARGV do
+  answers[#answers + 1] = answer(ask_of(ARGV[at]))
 end
 return answers
