@@ -101,11 +101,14 @@ def _announce(worker: Worker, role: str) -> None:
     def assigned(tps: set[TP]) -> None:
         worker.pauses.partitions = len(tps)
         metrics.PARTITIONS.set(len(tps))
+        worker.lanes.take_over()
         log.info("ready", role=role, partitions=sorted(tp.partition for tp in tps))
+
+    worker.app.before_revocation = worker.lanes.release
+    worker.app.after_assignment = assigned
 
     @worker.app.task  # type: ignore[untyped-decorator]
     async def watch(app: Any) -> None:  # noqa: ANN401 - Faust's app
-        worker.lanes.attach(app.consumer, assigned)
         while not app.should_stop:
             before = asyncio.get_running_loop().time()
             await asyncio.sleep(_TICK)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
-
-import faust
 
 from agents.batches import BatchApp, check_versions
 from groundwire.settings import Settings
@@ -14,7 +11,7 @@ MAX_RECORDS = {"claims": 500, "deferred": 100}
 """Records of one fetch, and so of a batch at most; `deferred` waits for the network, so its batches are small."""
 
 
-def build_app(role: str, settings: Settings) -> faust.App:
+def build_app(role: str, settings: Settings) -> BatchApp:
     """Build the app for one role; each role is a consumer group of its own.
 
     Raises:
@@ -55,7 +52,3 @@ def quiet_faust() -> None:
     """Hear of Faust and its drivers only what is worth a look."""
     for name in ("faust", "mode", "aiokafka"):
         logging.getLogger(name).setLevel(logging.WARNING)
-
-
-Event = Any
-"""A Faust event whose value is a batch."""

@@ -50,6 +50,8 @@ def check_versions() -> None:
 class BatchConsumer(driver.Consumer):
     """Yields batches, and commits behind what was settled, never beyond."""
 
+    app: Any
+
     #: Batches of one partition that may be on their way at a time.
     depth: ClassVar[int] = 2
 
@@ -57,8 +59,6 @@ class BatchConsumer(driver.Consumer):
         super().__init__(*args, **kwargs)
         self._under_way: Counter[TP] = Counter()
         self._settled: dict[TP, int] = {}
-        self.on_assignment: Callable[[set[TP]], None] = lambda _tps: None
-        self.on_revocation: Callable[[set[TP]], None] = lambda _tps: None
 
     async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Any]]:  # noqa: ASYNC109 - Faust's signature
         """Fetch once, and yield one message for each partition that brought records."""
@@ -122,7 +122,7 @@ class BatchConsumer(driver.Consumer):
 
         Stock Faust forgets first, and so commits nothing of the last second.
         """
-        self.on_revocation(set(revoked))
+        self.app.before_revocation(set(revoked))
         self.stop_flow()
         self.app.flow_control.suspend()
         self.app.flow_control.clear()
@@ -136,7 +136,7 @@ class BatchConsumer(driver.Consumer):
         self._under_way.clear()
         self._settled.clear()
         await super().on_partitions_assigned(assigned, generation_id)
-        self.on_assignment(set(assigned))
+        self.app.after_assignment(set(assigned))
 
 
 class IdempotentProducer(driver.Producer):
@@ -154,7 +154,15 @@ class BatchTransport(driver.Transport):
 
 
 class BatchApp(faust.App):
-    """A Faust app over BatchTransport."""
+    """A Faust app over BatchTransport.
+
+    Attributes:
+        before_revocation: hears of partitions before they are given away: what waits must let go of them.
+        after_assignment: hears of all partitions held, once they can be read.
+    """
+
+    before_revocation: Callable[[set[TP]], None]
+    after_assignment: Callable[[set[TP]], None]
 
     def _new_transport(self) -> Any:  # noqa: ANN401
         return BatchTransport(self.conf.broker_consumer, self)

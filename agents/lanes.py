@@ -8,7 +8,6 @@ from typing import Any
 
 import structlog
 
-from agents.batches import BatchConsumer
 from agents.pauses import Pauses
 from agents.tenure import Released, Tenure
 from groundwire.messages.inbound import InboundRecord
@@ -30,21 +29,13 @@ class Lanes:
     def __init__(self, settle: Settle, pauses: Pauses) -> None:
         self._settle = settle
         self._pauses = pauses
-        self._consumer: BatchConsumer | None = None
         self._tenures: dict[tuple[str, int], Tenure] = {}
         self._tails: dict[tuple[str, int], asyncio.Task[None]] = {}
         self._stopped = False
 
-    def attach(self, consumer: BatchConsumer, assigned: Callable[[set[Any]], None]) -> None:
-        """Follow a consumer's rebalances; `assigned` hears of partitions taken over."""
-        self._consumer = consumer
-
-        def take_over(tps: set[Any]) -> None:
-            self._tenures = {}
-            assigned(tps)
-
-        consumer.on_revocation = self.release
-        consumer.on_assignment = take_over
+    def take_over(self, _tps: object = None) -> None:
+        """Begin anew after a rebalance: whoever holds a partition now holds it for the first time."""
+        self._tenures = {}
 
     def submit(self, event: Any) -> None:  # noqa: ANN401 - Faust's event
         """Put a batch behind those of its partition that are not settled yet."""

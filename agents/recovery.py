@@ -9,7 +9,7 @@ import structlog
 
 from agents.tenure import Tenure
 from groundwire import metrics
-from groundwire.errors import BrokerUnavailable, SchemeMismatch, StateUnavailable
+from groundwire.errors import BrokerUnavailable, SchemeMismatch, StateUnavailable, UsageError
 from groundwire.rebuild import Rebuilder
 from groundwire.state.redis import RedisState
 
@@ -48,7 +48,7 @@ class Recovery:
             if await self._state.adopt_epoch() is not None:
                 return True
             done = await self._rebuilder.rebuild()
-        except (StateUnavailable, BrokerUnavailable) as exc:
+        except (StateUnavailable, BrokerUnavailable, UsageError) as exc:
             log.warning("state.rebuild_interrupted", error=str(exc))
             metrics.REBUILDS.labels("interrupted").inc()
             return False

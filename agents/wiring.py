@@ -8,12 +8,10 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-import faust
-
 from agents import claims, deferred
 from agents.app import build_app
+from agents.batches import BatchApp
 from agents.lanes import Lanes
-from agents.log_reader import read_to_end
 from agents.pauses import Pauses
 from agents.pipeline import Pipeline, Role
 from agents.publisher import Publisher
@@ -25,7 +23,7 @@ from groundwire.gate.claims import ClaimGate
 from groundwire.gate.dedup import dedup_scheme
 from groundwire.policies import PolicyStore
 from groundwire.policy import Policy, load_policy
-from groundwire.rebuild import Rebuilder
+from groundwire.rebuild import Rebuilder, published
 from groundwire.settings import Settings
 from groundwire.sources import load_sources
 from groundwire.state.redis import RedisState
@@ -39,7 +37,7 @@ ROLES = {"claims": claims, "deferred": deferred}
 class Worker:
     """A worker that is put together, but not started."""
 
-    app: faust.App
+    app: BatchApp
     policy: Policy
     policies: PolicyStore
     state: RedisState
@@ -63,7 +61,7 @@ def build_worker(name: str, settings: Settings) -> Worker:
     app = build_app(name, settings)
     pauses = Pauses()
     publisher = Publisher(partial(_producer, app), settings.topic_prefix)
-    rebuilder = Rebuilder(state, policy, partial(read_to_end, settings), quiet=settings.rebuild_wait)
+    rebuilder = Rebuilder(state, policy, partial(published, settings), quiet=settings.rebuild_wait)
     role: Role = ROLES[name].role(settings, policy)
     pipeline = Pipeline(role, gate, state, publisher, Recovery(state, rebuilder), pauses)
     lanes = Lanes(pipeline.settle, pauses)

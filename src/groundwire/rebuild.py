@@ -15,6 +15,7 @@ from typing import Any, Final
 import structlog
 from pydantic import ValidationError
 
+from groundwire.client.tail import Span, follow
 from groundwire.decide.claims import Finding
 from groundwire.gate.dedup import dedup_query
 from groundwire.gate.recorded import Payload
@@ -23,13 +24,16 @@ from groundwire.messages.claims import Claim
 from groundwire.messages.decisions import Decision, Kind, Origin, ReasonCode
 from groundwire.messages.identity import Subject
 from groundwire.messages.tiers import IngestionTier
+from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
+from groundwire.settings import Settings
 from groundwire.state.model import Outcome, RecordOrigin, StoredOutcome, SubjectState
 from groundwire.state.redis import RedisState
 
 log = structlog.get_logger()
 
 CHUNK: Final = 500
+_PATIENCE: Final = 30.0
 
 _REJECTED: Final = {ReasonCode.HUMAN_REJECTED, ReasonCode.RETRACTED}
 
@@ -99,6 +103,20 @@ class Rebuilder:
                 outcome = stored_outcome(value, self._policy)
                 if outcome is not None:
                     yield outcome
+
+
+async def published(settings: Settings) -> AsyncGenerator[bytes, None]:
+    """Yield the values of the topics with decisions, from their beginnings to where they end now.
+
+    Raises:
+        BrokerUnavailable: the broker does not answer, or stopped answering.
+        UsageError: a topic does not exist.
+    """
+    for topic in (TopicName.APPROVED, TopicName.REVIEW, TopicName.BLOCKED):
+        name = settings.topic_prefix + topic
+        async for record in follow(settings.brokers, name, Span("earliest", until_end=True), _PATIENCE):
+            if record.value is not None:
+                yield record.value
 
 
 def stored_outcome(value: bytes, policy: Policy) -> StoredOutcome | None:
