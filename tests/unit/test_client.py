@@ -18,7 +18,7 @@ from rich.cells import cell_len
 from groundwire.client.lines import MAX_LINE_BYTES, windows
 from groundwire.client.produce import address, address_anyhow
 from groundwire.client.render import as_json, heading, row
-from groundwire.client.tail import _starts
+from groundwire.client.tail import _records, _starts
 from groundwire.client.text import columns, cut, visible, visible_json
 from groundwire.commands.produce import produce
 from groundwire.commands.tail import StartParam, tail
@@ -289,6 +289,35 @@ async def test_an_offset_is_kept_within_what_the_partition_holds():
     assert starts[100] == ends
     moment = datetime(2026, 1, 1, tzinfo=UTC)
     assert await _starts(Client(), moment, ends) == {"p0": 9, "p1": 1}, "nothing so late: from the end"
+
+
+async def test_what_comes_after_the_end_that_was_asked_for_is_left_out():
+    class Client:
+        async def position(self, _partition):
+            return 3 if self.fetched else 0
+
+        async def getmany(self, timeout_ms):
+            assert timeout_ms
+            self.fetched = True
+            fields = {"topic": "t", "partition": 0, "timestamp": 1, "key": None, "value": b"", "headers": ()}
+            return {"p0": [SimpleNamespace(offset=offset, **fields) for offset in range(3)]}
+
+        fetched = False
+
+    assert [record.offset async for record in _records(Client(), {"p0": 2}, 1)] == [0, 1]
+
+
+async def test_an_end_that_does_not_come_is_not_waited_for_without_limit():
+    class Client:
+        async def position(self, _partition):
+            return 0
+
+        async def getmany(self, timeout_ms):
+            await asyncio.sleep(timeout_ms / 100_000)
+            return {}
+
+    with pytest.raises(TimeoutError):
+        assert [record async for record in _records(Client(), {"p0": 2}, 0.05)]
 
 
 @pytest.mark.parametrize(
