@@ -44,10 +44,10 @@ class Process(faust.Worker):
         self._settings = settings
 
     def _schedule_shutdown(self, received: signal.Signals) -> None:
-        log.info("stopping", signal=received.name)
         deadline = threading.Timer(self._settings.shutdown_deadline, _give_up)
         deadline.daemon = True
         deadline.start()
+        log.info("stopping", signal=received.name)
         self._parts.lanes.stop()
         super()._schedule_shutdown(received)
 
