@@ -145,7 +145,7 @@ class ClaimGate:
             value,
             tenant=claim.tenant_id,
             source=claim.source,
-            at=self._now(),
+            at=record.origin.timestamp,
         )
         error = None
         try:

@@ -39,11 +39,12 @@ def dedup_query(claim: Claim, policy: Policy) -> DedupQuery | None:
     parts = threshold_parts(policy.dedup_threshold)
     keys = _keys(policy.dedup_method, parts)
     words = frozenset(tokens)
+    stored = keys.stored(words)
     kind = claim.memory_type if policy.dedup_scope == "user_type" else ""
     return DedupQuery(
         scope=digest(claim.tenant_id, claim.user_id, kind),
-        stored=keys.stored(words),
-        probed=keys.probed(words),
+        stored=stored,
+        probed=stored if policy.dedup_method == "minhash" else keys.probed(words),  # MinHash is symmetric
         signature=signature(tokens),
         threshold_parts=parts,
         material_difference=policy.dedup_material_difference,
