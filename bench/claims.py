@@ -6,7 +6,13 @@ import json
 import random
 from collections.abc import Iterator
 
-_WORDS = ["service", "queue", "token", "cache", "shard", "replica", "cluster", "ledger", "parser", "router", "broker", "schema", "index", "vector", "signal", "retry", "lease", "quota", "budget", "window", "batch", "stream", "offset", "topic", "group", "leader", "follower", "epoch", "snapshot", "journal", "stores", "reads", "writes", "keeps", "drops", "merges", "splits", "checks", "signs", "routes", "limits", "pauses", "resumes", "expires", "renews", "always", "every", "single", "second", "daily", "nightly", "primary", "secondary", "remote", "local", "public", "private", "stable", "draft", "billing", "search", "catalog", "login", "export", "import", "report", "audit", "mail", "payment", "order", "invoice", "profile", "session"]
+_WORDS = """
+service queue token cache shard replica cluster ledger parser router broker schema index vector signal retry
+lease quota budget window batch stream offset topic group leader follower epoch snapshot journal stores reads
+writes keeps drops merges splits checks signs routes limits pauses resumes expires renews always every single
+second daily nightly primary secondary remote local public private stable draft billing search catalog login
+export import report audit mail payment order invoice profile session
+""".split()  # noqa: SIM905 - a word list reads better as prose
 
 _USERS = 500
 

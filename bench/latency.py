@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 from claims import claims
@@ -57,7 +58,7 @@ def main() -> None:
     print(f"{'what':44}{'p50 ms':>9}{'p99 ms':>9}")
     _report("hedges, 2 kB", [_time(hedges.analyze, text) for text in long])
     _report("citations, 2 kB", [_time(citations.detect, text) for text in long])
-    pairs = zip(texts, texts[1:], strict=False)
+    pairs = pairwise(texts)
     _report("Jaccard of two texts", [_time(lambda pair: jaccard_similarity(*pair), pair) for pair in pairs])
     asyncio.run(_through_gate(values))
 
