@@ -184,6 +184,26 @@ async def test_too_many_bytes_to_compare_fail_the_deduplication(redis_server, pr
         assert (under.dedup_status, over.dedup_status) == ("ok", "failed")
 
 
+async def test_a_batch_that_compares_much_is_decided_in_several_calls(
+    redis_server, prefix, claims, monkeypatch
+):
+    async with opened(redis_server, prefix, max_candidates=3) as state:
+        await start(state)
+        words = ["six", "words", "that", "stand", "in", "circles"]
+        await decide(state, *[claims.ask(f"c{n}", " ".join(words[n:] + words[:n]), 2) for n in range(3)])
+        calls = []
+        call = state._server.call
+        monkeypatch.setattr(state._server, "call", lambda *command: calls.append(command) or call(*command))
+        asks = [claims.ask(f"d{n}", " ".join(words), 3) for n in range(4)]
+        asks[1:1] = [claims.ask(f"e{n}", f"something else, number {n}") for n in range(50)]
+        outcomes = await decide(state, *asks)
+        assert [outcome.origin for outcome in outcomes] == [ask.origin for ask in asks]
+        # the first, then the fifty others with the next, then the last two
+        assert len(calls) == 4
+        assert await decide(state, *asks) == [replace(outcome, fresh=False) for outcome in outcomes]
+        assert len(calls) == 5
+
+
 # Races
 
 

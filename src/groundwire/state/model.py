@@ -213,6 +213,8 @@ class State(Protocol):
     async def step(self, asks: Sequence[Ask], limits: Limits, *, deferred: bool = False) -> list[Answer]:
         """Decide a batch in one atomic step; the answers stand in the order of `asks`.
 
+        A batch gives what its claims would have given one after the other.
+
         `deferred`: the records come from `deferred`; they do not wait again.
         """
         ...

@@ -106,9 +106,13 @@ local function difference(own, signature, text, from)
   return 'none'
 end
 
--- Adds the claim behind a member of the scope to the matches if it is near.
-local function compare(ask, own, size, id, member, matches)
-  local class, time, horizon, digest, name, from = match(member, '^(%u)(%-?%d+) (%-?%d+) (%S*) ([^%z]*)%z()')
+-- Adds the claim behind a member of the scope to the matches if it is near; its signature starts at `from`.
+local function compare(ask, own, size, id, member, from, matches)
+  local inter, union = overlap(own, size, member, from, ask.parts)
+  if not inter then
+    return
+  end
+  local class, time, horizon, digest, name = match(member, '^(%u)(%-?%d+) (%-?%d+) (%S*) ([^%z]*)%z')
   horizon = tonumber(horizon)
   if name == ask.id and class ~= 'X' then
     return -- a claim is not its own duplicate; a person's rejection of it outlives its entry
@@ -116,18 +120,18 @@ local function compare(ask, own, size, id, member, matches)
   if class == 'A' and horizon ~= 0 and horizon <= ask.clock then
     return -- what no longer holds is no duplicate
   end
-  local inter, union = overlap(own, size, member, from, ask.parts)
-  if inter then
-    matches[#matches + 1] = {
-      id = name, inter = inter, union = union, class = class, digest = digest, time = tonumber(time),
-      number = struct.unpack('<I4', id), difference = difference(own, ask.signature, member, from),
-    }
-  end
+  matches[#matches + 1] = {
+    id = name, inter = inter, union = union, class = class, digest = digest, time = tonumber(time),
+    number = struct.unpack('<I4', id), difference = difference(own, ask.signature, member, from),
+  }
 end
+
+local compared = 0 -- claims, in this call
 
 -- All near-duplicates in the scope; nil where there is too much to compare.
 local function matches_of(ask, allowed)
   local ids = candidates_of(ask, allowed)
+  compared = compared + (ids and #ids or allowed)
   if not ids then
     return nil
   end
@@ -144,11 +148,12 @@ local function matches_of(ask, allowed)
     local members = call('HMGET', prefix .. 'm:' .. ask.scope, unpack(some))
     for i = 1, #some do
       if members[i] then
-        bytes = bytes + #members[i] - find(members[i], '\0', 1, true)
+        local from = find(members[i], '\0', 1, true) + 1
+        bytes = bytes + #members[i] - from + 1
         if bytes > BYTES * allowed then
           return nil
         end
-        compare(ask, own, size, some[i], members[i], matches)
+        compare(ask, own, size, some[i], members[i], from, matches)
       else
         gone[some[i]] = true
         stale = true

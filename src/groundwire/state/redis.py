@@ -119,8 +119,13 @@ class RedisState:
             return []
         head: list[Argument] = [await self._known_epoch(), int(deferred), limits.per_user, limits.per_tenant]
         head += [limits.total, self._max_candidates]
-        arguments = [write_ask(ask) for ask in asks]
-        answers = await self._run(_STEP, *head, *arguments)
+        packed = [write_ask(ask) for ask in asks]
+        answers: list[bytes] = []
+        while len(answers) < len(asks):  # more than once only where comparing takes long
+            some = await self._run(_STEP, *head, *packed[len(answers) :])
+            if not some:
+                raise StateUnavailable("step: no answer where one was due")
+            answers += some
         try:
             return [read_answer(ask, answer) for ask, answer in zip(asks, answers, strict=True)]
         except (ValueError, LookupError, TypeError, AttributeError) as error:

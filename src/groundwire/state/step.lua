@@ -1,7 +1,9 @@
 -- One step: decides a batch of claims in order, atomically. `groundwire.state.model` says what is decided,
 -- `groundwire.state.memory` is the same in Python, and tests hold the two together.
 -- ARGV: prefix, lifetime, epoch, deferred, places per user, per tenant, in all, candidates per claim, and
--- then one packed argument for each claim. Answers one string per claim, or 'LOST'.
+-- then one packed argument for each claim. Answers one string per claim, or 'LOST'. No claim after the first
+-- is begun once as many have been compared as one claim may be compared with: the server has others to serve,
+-- and as a batch gives what its claims give one by one, the rest can follow in a call of its own.
 local FIRST = 9
 local ASKED = {
   'digest', 'user', 'tenant', 'id', 'fingerprint', 'origin', 'flags', 'scope', 'stored', 'probed', 'signature',
@@ -164,5 +166,8 @@ end
 local answers = {}
 for at = FIRST, #ARGV do
   answers[#answers + 1] = answer(ask_of(ARGV[at]))
+  if compared >= candidates_allowed then
+    break
+  end
 end
 return answers
