@@ -13,6 +13,7 @@ _COMMANDS: Final = {
     "check": "Decide claims from a file, without any service.",
     "keys": "Make and list the keys that sign records.",
     "produce": "Send records to the gate.",
+    "rebuild": "Rebuild state from the topics.",
     "tail": "Print the records of a topic as they come.",
 }
 

@@ -74,10 +74,10 @@ class Rebuilder:
         async with self._state.rebuilding() as rebuild:
             if rebuild is None:
                 return False
+            await rebuild.clear()  # first, so that workers pause
             if await self._any():
                 log.warning("state.rebuild_waits", seconds=self._quiet, why="nothing may be in flight")
                 await asyncio.sleep(self._quiet)
-            await rebuild.clear()
             loaded = 0
             chunk: list[StoredOutcome] = []
             async with aclosing(self._stored()) as stored:
