@@ -175,7 +175,7 @@ class Pipeline:
 
     async def _give_up(self, entry: Prepared | DeadLetter, crashes: int) -> Prepared | DeadLetter:
         """Turn a record that has brought down its worker too often into a dead letter, unless it is decided."""
-        if isinstance(entry, DeadLetter) or await self._state.recorded(entry.subject):
+        if isinstance(entry, DeadLetter) or not await self._state.give_up(entry.subject):
             return entry
         message = f"a worker died {crashes} times over this record"
         return DeadLetter(entry.record, RecordError(ErrorCode.WORKER_CRASH, message))

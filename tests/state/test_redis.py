@@ -13,7 +13,7 @@ from deploy.embedded import RedisServer
 from groundwire.errors import SchemeMismatch, StateLost, StateUnavailable, UsageError
 from groundwire.messages.identity import digest
 from groundwire.state.entries import short
-from groundwire.state.model import Limits, Mark, Outcome, SubjectState, Waiting
+from groundwire.state.model import GivenUp, Limits, Mark, Outcome, SubjectState, Waiting
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
 from tests.services.redis_servers import start_redis
@@ -541,12 +541,33 @@ async def test_a_policy_is_kept_under_its_hash(redis_state):
     assert await redis_state.get_policy("0" * 64) == b'{"version":"default"}'
 
 
-# Recorded outcomes
+# Records that are given up
 
 
 @pytest.mark.parametrize("tier", [1, 2, 3])
-async def test_a_decided_subject_is_recorded_and_an_unknown_one_is_not(redis_state, claims, tier):
+async def test_a_decided_subject_is_never_given_up(redis_state, claims, tier):
     ask = claims.ask("c1", tier=tier)
-    await decide(redis_state, ask)
-    assert await redis_state.recorded(ask.subject)
-    assert not await redis_state.recorded(subject("nobody"))
+    (before,) = await decide(redis_state, ask)
+    assert not await redis_state.give_up(ask.subject)
+    (after,) = await decide(redis_state, ask)
+    assert after.state == before.state
+
+
+async def test_an_unknown_subject_may_be_given_up_and_leaves_no_trace(redis_state, redis, prefix):
+    assert await redis_state.give_up(subject("nobody"))
+    assert not await redis.keys(f"{prefix}s:*")
+
+
+async def test_a_waiting_claim_that_is_given_up_holds_up_nobody_and_a_later_record_is_decided(
+    redis_state, claims
+):
+    waiting = claims.ask("c1", wait=True)
+    other = claims.ask("c2", "quite another text that nobody has sent before")
+    assert await redis_state.step([waiting], LIMITS) == [Waiting(publish=True)]
+    assert await redis_state.give_up(waiting.subject)
+    assert await redis_state.waiting_count() == 0
+    assert isinstance((await redis_state.step([other], LIMITS))[0], Outcome)
+    assert await redis_state.step([waiting], LIMITS) == [GivenUp()]
+    assert await redis_state.give_up(waiting.subject), "a second time as well"
+    later = claims.ask("c1")
+    assert (await decide(redis_state, later))[0].revision == 1

@@ -31,6 +31,7 @@ from groundwire.state.model import (
     Ask,
     Conflict,
     DedupQuery,
+    GivenUp,
     Outcome,
     RecordOrigin,
     StoredOutcome,
@@ -97,6 +98,8 @@ def read_answer(ask: Ask, answer: bytes) -> Answer:
             return Waiting(publish=True)
         case b"w":
             return Waiting(publish=False)
+        case b"=" if not answer.split(b"\n", 3)[2]:
+            return GivenUp()
         case b"+" | b"=" as kind:
             parents = [parent for parent, _ in ask.parents]
             return read_entry(answer[1:], parents, ask.fingerprint, fresh=kind == b"+")

@@ -152,7 +152,12 @@ class Conflict:
     """The subject exists with another fingerprint."""
 
 
-Answer = Outcome | Waiting | Conflict
+@dataclass(frozen=True, slots=True)
+class GivenUp:
+    """The record became a dead letter while its claim waited; another, later record would be decided."""
+
+
+Answer = Outcome | Waiting | Conflict | GivenUp
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from redis.asyncio import Redis
 
 from groundwire.errors import SchemeMismatch, StateLost, StateUnavailable
 from groundwire.messages.identity import Subject
-from groundwire.state.entries import Argument, read_answer, short, write_ask, write_stored
+from groundwire.state.entries import Argument, read_answer, short, user_digest, write_ask, write_stored
 from groundwire.state.model import MAX_CANDIDATES, Answer, Ask, Limits, Mark, StoredOutcome
 from groundwire.state.rebuild import Rebuild, hold
 from groundwire.state.server import PATIENCE, Server, script
@@ -161,9 +161,17 @@ class RedisState:
         """Forget the mark: all of it is settled."""
         await self._server.call("DEL", self._mark_key(topic, partition))
 
-    async def recorded(self, subject: Subject) -> bool:
-        """Say whether state holds anything of a subject."""
-        return bool(await self._server.call("EXISTS", f"{self._prefix}s:{short(subject.digest)}"))
+    async def give_up(self, subject: Subject) -> bool:
+        """Let go of a waiting claim whose record is to become a dead letter.
+
+        Its user's later claims wait for it no longer, and a later record of it is decided anew.
+
+        Returns:
+            False where state holds an outcome of the subject: then nothing is changed, and the record is none.
+        """
+        user = user_digest(subject)
+        held = await self._run(("entries", "release"), short(subject.digest), user)
+        return not held
 
     async def waiting_count(self) -> int:
         """Return how many claims wait on `deferred`."""
