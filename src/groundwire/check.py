@@ -15,7 +15,7 @@ from groundwire.attestation import Keys
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.gate.claims import ClaimGate
 from groundwire.gate.results import DeadLetter, Decided
-from groundwire.messages.base import to_milliseconds
+from groundwire.messages.base import from_milliseconds, to_milliseconds
 from groundwire.messages.decisions import Decision
 from groundwire.messages.inbound import InboundRecord
 from groundwire.policies import PolicyStore
@@ -48,13 +48,16 @@ class Checker:
     Args:
         policy: what decides.
         verifier: checks citations, the network's at once.
-        now: the clock of every record; the decisions' `decided_at`.
+        now: the clock of every record and the decisions' `decided_at`, cut to milliseconds.
     """
 
     def __init__(self, policy: Policy, verifier: CitationVerifier, *, now: datetime) -> None:
-        policies = PolicyStore(None, None)
-        self._gate = ClaimGate(policy, policies, MemoryState(), verifier, keys=Keys.empty(), now=lambda: now)
         self._timestamp = to_milliseconds(now)
+        moment = from_milliseconds(self._timestamp)
+        policies = PolicyStore(None, None)
+        self._gate = ClaimGate(
+            policy, policies, MemoryState(), verifier, keys=Keys.empty(), now=lambda: moment
+        )
 
     async def check(self, lines: Iterable[bytes]) -> AsyncIterator[Decision | LineError]:
         """Yield one result for each line that is not blank, in order.

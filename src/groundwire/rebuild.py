@@ -15,13 +15,15 @@ from typing import Any, Final
 import structlog
 from pydantic import ValidationError
 
+from groundwire.checks.citations import CitationDetector
 from groundwire.client.tail import Span, follow
 from groundwire.decide.claims import Finding
+from groundwire.decide.recorded import PEOPLE
 from groundwire.gate.dedup import dedup_query
 from groundwire.gate.recorded import Payload
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.claims import Claim
-from groundwire.messages.decisions import Decision, Kind, Origin, ReasonCode
+from groundwire.messages.decisions import Decision, Kind, Origin, ParentFact, ReasonCode
 from groundwire.messages.identity import Subject
 from groundwire.messages.tiers import IngestionTier
 from groundwire.messages.topics import TopicName
@@ -137,16 +139,22 @@ def stored_outcome(value: bytes, policy: Policy) -> StoredOutcome | None:
     horizon = claim.validity_horizon
     rejected = decision.reason_code in _REJECTED
     indexed = rejected or state in {SubjectState.APPROVED, SubjectState.PENDING}
-    comparable = indexed and decision.facts.error is None
+    comparable = indexed and decision.facts.error is None and _was_compared(decision, state)
     return StoredOutcome(
         subject=subject,
         outcome=_outcome(decision, state, claim),
         dedup=dedup_query(claim, policy) if comparable else None,
         horizon=to_milliseconds(horizon) if horizon else 0,
         rejected=rejected,
-        approved_at=0 if decision.revision == 1 else to_milliseconds(decision.decided_at),
+        approved_at=to_milliseconds(decision.decided_at) if decision.reason_code in PEOPLE else 0,
         joined_to=subject._replace(subject_id=joined) if joined else None,
     )
+
+
+def _was_compared(decision: Decision, state: SubjectState) -> bool:
+    """Say whether the claim is to be found: what could not be compared is not, until a person approves it."""
+    dedup = decision.facts.dedup
+    return dedup is None or dedup.status != "failed" or state is SubjectState.APPROVED
 
 
 def _outcome(decision: Decision, state: SubjectState, claim: Claim) -> Outcome:
@@ -161,10 +169,10 @@ def _outcome(decision: Decision, state: SubjectState, claim: Claim) -> Outcome:
         fingerprint=decision.fingerprint,
         dedup_status=dedup.status if dedup else "disabled",
         matches=dedup.matches if dedup else [],
-        parents=decision.facts.parents or [],
+        parents=_parents(decision),
         place=decision.facts.place,
         payload=_payload(decision).to_bytes(),
-        record=claim.model_dump_json().encode() if state == SubjectState.PENDING else b"",
+        record=claim.model_dump_json(exclude_none=True).encode() if state == SubjectState.PENDING else b"",
     )
 
 
@@ -205,15 +213,33 @@ def _payload(decision: Decision) -> Payload:
         policy_version=decision.policy.version,
         scheme=facts.dedup.scheme if facts.dedup else "",
         base=ReasonCode(decision.reason_code),
+        cap=None,
         metadata=evidence.metadata if evidence else {},
-        findings={
-            f"{citation.type}:{citation.value}": Finding(citation.state, citation.detail, citation.checked_at)
-            for citation in decision.citations
-        },
+        findings=_findings(decision),
         attestation=facts.attestation,
         relevance=facts.relevance,
         error=facts.error,
     )
+
+
+def _parents(decision: Decision) -> list[ParentFact]:
+    """Return the parents' states under their whole ids, which a large decision cuts."""
+    parents, ids = decision.facts.parents or [], decision.derived_from or []
+    if len(parents) != len(ids):
+        return parents
+    return [ParentFact(id=name, state=parent.state) for name, parent in zip(ids, parents, strict=True)]
+
+
+def _findings(decision: Decision) -> dict[str, Finding]:
+    """Return the citations' states by label; a long label is read in its place in the text again."""
+    content = decision.evidence.claim if decision.evidence else ""
+    detected = CitationDetector().detect(content)
+    labels: dict[tuple[str, int], str] = {(c.type, c.start): c.label for c in detected}
+    findings: dict[str, Finding] = {}
+    for citation in decision.citations:
+        label = labels.get((citation.type, citation.start), f"{citation.type}:{citation.value}")
+        findings.setdefault(label, Finding(citation.state, citation.detail, citation.checked_at))
+    return findings
 
 
 def _origin(origin: Origin) -> RecordOrigin:

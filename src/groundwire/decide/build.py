@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from groundwire.decide.checks import list_checks
+from groundwire.checks.citations import Citation
+from groundwire.checks.hedges import Hedge
+from groundwire.decide.checks import Checks, list_checks
 from groundwire.decide.claims import ClaimCase
 from groundwire.decide.tree import Standing
 from groundwire.messages.decisions import (
     CitationResult,
     Decision,
     EvidenceObject,
+    Facts,
     HedgeMark,
     Kind,
     Origin,
+    ParentFact,
     PolicyName,
     ReasonCode,
     Verdict,
@@ -26,8 +31,33 @@ from groundwire.messages.tiers import IngestionTier
 MAX_BYTES: Final = 256_000
 MAX_ENTRIES: Final = 100
 MAX_CHARACTERS: Final = 500
+MAX_SOURCE_ID: Final = 2_048
+"""Characters of `evidence.source_id`: the longest URL that is verified."""
 
-_CONFIDENCE: Final = {
+_CHECK_CHARACTERS: Final = 40  # the longest name of a check has 33
+
+
+class _Room(NamedTuple):
+    """How much of its lists a decision holds.
+
+    Only what content and facts give back is shortened: a decision that is read again, as state is rebuilt from
+    it, must derive the same bytes. So no citation is left out for want of room, as its state is a fact.
+    """
+
+    entries: int
+    characters: int
+
+
+_ROOMS: Final = (
+    _Room(MAX_ENTRIES, MAX_CHARACTERS),
+    _Room(MAX_ENTRIES, 200),
+    _Room(50, 80),
+    _Room(20, 40),
+    _Room(5, 12),
+)
+"""The first is the contract's; the others are for texts of 20,000 control characters and the like."""
+
+CONFIDENCE: Final = {
     IngestionTier.AUTO_APPROVE: "high",
     IngestionTier.FLAG_REVIEW: "medium",
     IngestionTier.BLOCK: "low",
@@ -59,35 +89,28 @@ def claim_subject(case: ClaimCase) -> Subject:
     return Subject(claim.tenant_id, claim.user_id, Kind.CLAIM, claim.claim_id)
 
 
-def build_decision(case: ClaimCase, envelope: Envelope, recorded: Standing | None = None) -> Decision:
+def build_decision(case: ClaimCase, envelope: Envelope, standing: Standing) -> Decision:
     """Build the Decision of a claim; equal arguments give equal bytes.
 
     Args:
         case: the claim with everything that bears on it.
         envelope: identity, times and origin.
-        recorded: tier and reason that another engine version recorded: they stand.
+        standing: tier and reason: `case.outcome()`, or what another engine recorded.
     """
-    limit = MAX_ENTRIES
-    decision = _build(case, envelope, recorded or case.outcome(), limit)
-    while len(decision.to_bytes()) > MAX_BYTES and limit:
-        limit //= 2
-        decision = _build(case, envelope, recorded or case.outcome(), limit)
+    checks = list_checks(case)
+    for room in _ROOMS:
+        decision = _build(case, envelope, standing, checks, room)
+        if len(decision.to_bytes()) <= MAX_BYTES:
+            break
     return decision
 
 
-def _build(case: ClaimCase, envelope: Envelope, standing: Standing, limit: int) -> Decision:
+def _build(case: ClaimCase, envelope: Envelope, standing: Standing, checks: Checks, room: _Room) -> Decision:
     claim = case.claim
     subject = claim_subject(case)
     match = case.conflicting(standing.code)
-    checks = list_checks(case)
-    lists: dict[str, list[Any]] = {
-        "checks_passed": [text[:MAX_CHARACTERS] for text in checks.passed],
-        "checks_failed": [text[:MAX_CHARACTERS] for text in checks.failed],
-        "checks_skipped": [text[:MAX_CHARACTERS] for text in checks.skipped],
-        "hedges": _hedges(case),
-        "citations": _citations(case),
-    }
-    truncated = {name: len(entries) - limit for name, entries in lists.items() if len(entries) > limit}
+    lists, truncated = _lists(case, checks, room)
+    source_id = claim.source_id if claim.source_id is not None else _primary_source(case)
     return Decision(
         decision_id=_identify(subject, envelope),
         revision=envelope.revision,
@@ -106,19 +129,19 @@ def _build(case: ClaimCase, envelope: Envelope, standing: Standing, limit: int) 
         reason=standing.reason,
         reason_code=standing.code,
         retryable=standing.code == ReasonCode.REVIEW_QUEUE_FULL,
-        **{name: entries[:limit] for name, entries in lists.items()},
+        **lists,
         similarity_score=round(match.inter / match.union, 4) if match else None,
         conflicting_memory_id=match.subject_id if match else None,
         evidence=EvidenceObject(
             claim=claim.content,
             capture_time=envelope.capture_time,
-            confidence=_CONFIDENCE[standing.tier],
-            source_id=claim.source_id if claim.source_id is not None else _primary_source(case),
+            confidence=CONFIDENCE[standing.tier],
+            source_id=source_id[:MAX_SOURCE_ID] if source_id is not None else None,
             validity_horizon=claim.validity_horizon,
             metadata=envelope.metadata,
         ),
         report=None,
-        facts=case.facts,
+        facts=_short_facts(case.facts, room),
         policy=PolicyName(version=envelope.policy_version, sha256=envelope.policy_sha256),
         engine=envelope.engine,
         origin=envelope.origin,
@@ -129,6 +152,36 @@ def _build(case: ClaimCase, envelope: Envelope, standing: Standing, limit: int) 
     )
 
 
+def _lists(case: ClaimCase, checks: Checks, room: _Room) -> tuple[dict[str, list[Any]], dict[str, int]]:
+    """Return the lists of a decision, and how many entries of each are left out."""
+    characters = max(room.characters, _CHECK_CHARACTERS)
+    full: dict[str, Sequence[Any]] = {
+        "checks_passed": checks.passed,
+        "checks_failed": checks.failed,
+        "checks_skipped": checks.skipped,
+        "hedges": case.reading.hedges,
+        "citations": case.reading.citations,
+    }
+    kept = {name: entries[: room.entries] for name, entries in full.items() if name != "citations"}
+    lists: dict[str, list[Any]] = {
+        name: [text[:characters] for text in entries]
+        for name, entries in kept.items()
+        if name.startswith("checks")
+    }
+    lists["hedges"] = [_hedge(hedge, room) for hedge in kept["hedges"]]
+    lists["citations"] = [_citation(case, c, room) for c in case.reading.citations[:MAX_ENTRIES]]
+    truncated = {name: len(full[name]) - len(entries) for name, entries in lists.items()}
+    return lists, {name: count for name, count in truncated.items() if count}
+
+
+def _short_facts(facts: Facts, room: _Room) -> Facts:
+    """Cut the ids of parents, which `derived_from` holds in the same order; the other facts are short."""
+    if not facts.parents or room.characters >= max(len(parent.id) for parent in facts.parents):
+        return facts
+    parents = [ParentFact(id=parent.id[: room.characters], state=parent.state) for parent in facts.parents]
+    return facts.model_copy(update={"parents": parents})
+
+
 def _identify(subject: Subject, envelope: Envelope) -> str:
     if envelope.revision:
         return decision_id(subject, envelope.revision)
@@ -137,35 +190,27 @@ def _identify(subject: Subject, envelope: Envelope) -> str:
     return provisional_id(subject, place, envelope.policy_sha256, envelope.engine)
 
 
-def _hedges(case: ClaimCase) -> list[HedgeMark]:
-    return [
-        HedgeMark(
-            text=hedge.text[:MAX_CHARACTERS],
-            category=hedge.category,
-            action=hedge.action,
-            start=hedge.start,
-            end=hedge.end,
-        )
-        for hedge in case.reading.hedges
-    ]
+def _hedge(hedge: Hedge, room: _Room) -> HedgeMark:
+    return HedgeMark(
+        text=hedge.text[: room.characters],
+        category=hedge.category,
+        action=hedge.action,
+        start=hedge.start,
+        end=hedge.end,
+    )
 
 
-def _citations(case: ClaimCase) -> list[CitationResult]:
-    results = []
-    for citation in case.reading.citations:
-        finding = case.finding(citation)
-        results.append(
-            CitationResult(
-                type=citation.type,
-                value=citation.value[:MAX_CHARACTERS],
-                start=citation.start,
-                end=citation.end,
-                state=finding.state,
-                detail=finding.detail[:MAX_CHARACTERS],
-                checked_at=finding.checked_at,
-            )
-        )
-    return results
+def _citation(case: ClaimCase, citation: Citation, room: _Room) -> CitationResult:
+    finding = case.finding(citation)
+    return CitationResult(
+        type=citation.type,
+        value=citation.value[: room.characters],
+        start=citation.start,
+        end=citation.end,
+        state=finding.state,
+        detail=finding.detail[:MAX_CHARACTERS],
+        checked_at=finding.checked_at,
+    )
 
 
 def _primary_source(case: ClaimCase) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from groundwire.decide.claims import ClaimCase
-from groundwire.messages.decisions import CitationState, Place
+from groundwire.messages.decisions import Place
 
 _FULL = {Place.USER_FULL: "user", Place.TENANT_FULL: "tenant", Place.TOTAL_FULL: "total"}
 
@@ -29,10 +29,14 @@ class Checks:
 def list_checks(case: ClaimCase) -> Checks:
     """Name every check of a claim as `name` or `name: detail`."""
     checks = Checks()
-    words = ", ".join(case.reading.hedge_words)
-    checks.add("no_speculation", [f"hedge_words_detected: {words}"] if words else [])
+    if case.facts.error:  # the text was not read: nothing is known of hedges and citations
+        checks.failed += ["hedges_unavailable", "citation_unavailable", "citation_verification_unavailable"]
+    else:
+        words = ", ".join(case.reading.hedge_words)
+        checks.add("no_speculation", [f"hedge_words_detected: {words}"] if words else [])
     _dedup(case, checks)
-    _citations(case, checks)
+    if not case.facts.error:
+        _citations(case, checks)
     _relevance(case, checks)
     _source(case, checks)
     _parents(case, checks)
@@ -70,8 +74,9 @@ def _citations(case: ClaimCase, checks: Checks) -> None:
         checks.skipped.append("citation_verification_skipped")
         return
     checks.passed.append("citation_present")
-    for label, citation in {citation.label: citation for citation in case.reading.citations}.items():
-        if case.finding(citation).state == CitationState.VERIFIED and citation in case.verified:
+    verified = {citation.label for citation in case.verified}
+    for label in dict.fromkeys(citation.label for citation in case.reading.citations):
+        if label in verified:
             checks.passed.append(f"citation_verified: {label}")
         else:
             checks.failed.append(f"citation_unverified: {label}")
@@ -81,10 +86,7 @@ def _relevance(case: ClaimCase, checks: Checks) -> None:
     if not case.policy.verify_claim_relevance or not case.verified:
         checks.skipped.append("relevance_skipped")
         return
-    relevant = {entry["citation"] for entry in case.facts.relevance or () if entry["relevant"]}
-    labels = dict.fromkeys(citation.label for citation in case.verified)
-    failed = [f"citation_irrelevant: {label}" for label in labels if label not in relevant]
-    checks.add("citation_relevant", failed)
+    checks.add("citation_relevant", [f"citation_irrelevant: {label}" for label in case.irrelevant])
 
 
 def _source(case: ClaimCase, checks: Checks) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from groundwire.checks.citations import Citation
 from groundwire.checks.hedges import HedgeAction
 from groundwire.decide.reading import UNREAD, Reading
-from groundwire.decide.tree import CONVERSATIONS, Standing, grow
+from groundwire.decide.tree import CONVERSATIONS, Standing, cap, grow, stand
 from groundwire.messages.claims import Claim
 from groundwire.messages.decisions import (
     CitationState,
@@ -29,19 +29,7 @@ from groundwire.messages.tiers import IngestionTier
 from groundwire.policy import Policy
 
 AI_SYNTHESIS: Final = "ai_synthesis"
-
-_SENTENCES: Final = {
-    ReasonCode.EXPIRED: "The claim's validity horizon has passed",
-    ReasonCode.CONFLICTING_NEAR_DUPLICATE: "Conflicts with existing memory - needs verification",
-    ReasonCode.PREVIOUSLY_REJECTED: "Similar to a text that a person rejected - needs verification",
-    ReasonCode.DERIVED_FROM_UNAPPROVED: "Rests on something not approved - needs verification",
-    ReasonCode.CITATION_IRRELEVANT: "Verified citation does not support the claim - needs verification",
-    ReasonCode.AI_SYNTHESIS_HELD: "AI synthesis is held for review by policy",
-    ReasonCode.CITATION_UNVERIFIED: "A citation could not be verified - needs verification",
-    ReasonCode.PENDING_DUPLICATE: "Same claim is already waiting for review",
-    ReasonCode.REVIEW_QUEUE_FULL: "Review queue is full - send the claim again later",
-    ReasonCode.INTERNAL_ERROR: "Internal error - needs verification",
-}
+_ORDER: Final = tuple(IngestionTier)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +96,14 @@ class ClaimCase:
         self.unattested = self._unattested()
         self.source = AI_SYNTHESIS if self.unattested else claim.source
         self.expired = claim.validity_horizon is not None and claim.validity_horizon <= facts.clock
+        self.verified = [
+            c for c in self.reading.verifiable if self.finding(c).state == CitationState.VERIFIED
+        ]
+        """The citations that were checked and exist."""
 
     def finding(self, citation: Citation) -> Finding:
         """Return what is known of a citation of this claim."""
         return self.findings.get(citation.label, NOT_CHECKED)
-
-    @property
-    def verified(self) -> list[Citation]:
-        """The citations that were checked and exist."""
-        return [c for c in self.reading.verifiable if self.finding(c).state == CitationState.VERIFIED]
 
     @property
     def unapproved_parents(self) -> list[str]:
@@ -144,16 +131,15 @@ class ClaimCase:
         base = self.base()
         if base.tier != IngestionTier.AUTO_APPROVE:
             return base
-        cap = self._state_cap() or self.late_cap()
-        return Standing(IngestionTier.FLAG_REVIEW, _SENTENCES[cap], cap) if cap else base
+        code = self.state_cap() or self.late_cap()
+        return cap(code) if code else base
 
     def base(self) -> Standing:
         """Return what expiry, an internal error and the tree say."""
         if self.expired:
-            return Standing(IngestionTier.BLOCK, _SENTENCES[ReasonCode.EXPIRED], ReasonCode.EXPIRED)
+            return stand(IngestionTier.BLOCK, ReasonCode.EXPIRED)
         if self.facts.error:
-            code = ReasonCode.INTERNAL_ERROR
-            return Standing(IngestionTier.FLAG_REVIEW, _SENTENCES[code], code)
+            return stand(IngestionTier.FLAG_REVIEW, ReasonCode.INTERNAL_ERROR)
         tree = grow(
             self.hedge,
             is_duplicate=self.bearing.duplicate is not None,
@@ -167,7 +153,7 @@ class ClaimCase:
 
     def late_cap(self) -> ReasonCode | None:
         """Return the cap that needs no state, if one applies to a tier 1."""
-        if self.policy.verify_claim_relevance and self.verified and not self.relevant:
+        if self.policy.verify_claim_relevance and self.irrelevant:
             return ReasonCode.CITATION_IRRELEVANT
         if self.ai_synthesis and not self.policy.auto_approve_ai_synthesis:
             return ReasonCode.AI_SYNTHESIS_HELD
@@ -177,9 +163,11 @@ class ClaimCase:
         )
 
     @property
-    def relevant(self) -> bool:
-        """Whether a verified citation was found to share the claim's words."""
-        return any(entry["relevant"] for entry in self.facts.relevance or ())
+    def irrelevant(self) -> list[str]:
+        """Labels of the verified citations that were not shown to share the claim's words (S0-155)."""
+        first = {citation.label: citation.start for citation in reversed(self.verified)}
+        relevant = {entry["start"] for entry in self.facts.relevance or () if entry["relevant"]}
+        return [c.label for c in self.verified if c.start == first[c.label] and c.start not in relevant]
 
     def outcome(self) -> Standing:
         """Return tier and reason as published: the standing, then the queue."""
@@ -187,9 +175,9 @@ class ClaimCase:
         if standing.tier != IngestionTier.FLAG_REVIEW:
             return standing
         if self.joins:
-            return Standing(standing.tier, *_pair(ReasonCode.PENDING_DUPLICATE))
+            return stand(IngestionTier.FLAG_REVIEW, ReasonCode.PENDING_DUPLICATE)
         if self.facts.place not in {Place.FREE, Place.NOT_NEEDED}:
-            return Standing(IngestionTier.BLOCK, *_pair(ReasonCode.REVIEW_QUEUE_FULL))
+            return stand(IngestionTier.BLOCK, ReasonCode.REVIEW_QUEUE_FULL)
         return standing
 
     @property
@@ -214,7 +202,8 @@ class ClaimCase:
             return ReasonCode.SOURCE_UNATTESTED
         return ReasonCode.CITATION_UNVERIFIED if self.reading.citations else ReasonCode.UNGROUNDED
 
-    def _state_cap(self) -> ReasonCode | None:
+    def state_cap(self) -> ReasonCode | None:
+        """Return the cap that state's answer brings, if one applies to a tier 1."""
         if self.bearing.conflict:
             return ReasonCode.CONFLICTING_NEAR_DUPLICATE
         if self.bearing.rejected:
@@ -223,10 +212,23 @@ class ClaimCase:
 
 
 class Prejudgement(NamedTuple):
-    """What the state's step is told: the tier as if nothing were a duplicate, and whether it is capped."""
+    """What is known before state is asked: the tree as if nothing were a duplicate, and the cap on top of it.
 
-    base_tier: int
-    capped: bool
+    State's step is told the tier and whether it is capped; the codes are kept for a later engine.
+    """
+
+    base: Standing
+    cap: ReasonCode | None
+
+    @property
+    def base_tier(self) -> int:
+        """The tier as state counts it: 1, 2 or 3."""
+        return _ORDER.index(self.base.tier) + 1
+
+    @property
+    def capped(self) -> bool:
+        """Whether a tier 1 is lowered in any case."""
+        return self.cap is not None
 
 
 def prejudge(
@@ -243,8 +245,4 @@ def prejudge(
     """Judge a claim as if nothing were a duplicate and every parent were approved."""
     known = Facts(clock=clock, attestation=attestation, relevance=relevance, error=error)
     case = ClaimCase(claim, reading, policy, known, findings)
-    return Prejudgement(list(IngestionTier).index(case.base().tier) + 1, case.late_cap() is not None)
-
-
-def _pair(code: ReasonCode) -> tuple[str, ReasonCode]:
-    return _SENTENCES[code], code
+    return Prejudgement(case.base(), case.late_cap())

@@ -6,7 +6,7 @@ What stands around it (expiry, caps, places in the queue) is in `groundwire.deci
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from groundwire.checks.hedges import HedgeAction
 from groundwire.messages.decisions import ReasonCode
@@ -17,12 +17,54 @@ CONVERSATION = "conversation"
 CONVERSATIONS = frozenset({CONVERSATION, "chat"})
 
 
+_UNGROUNDED: Final = "Ungrounded assertion needs verification"
+_SENTENCES: Final = {
+    ReasonCode.EXPIRED: "The claim's validity horizon has passed",
+    ReasonCode.PERSONAL_SPECULATION: "Contains personal speculation",
+    ReasonCode.DUPLICATE: "Duplicate of existing memory",
+    ReasonCode.TECHNICAL_HEDGE: "Contains technical hedges - needs verification",
+    ReasonCode.DEDUP_UNAVAILABLE: "Dedup check failed - cannot verify uniqueness",
+    ReasonCode.VERIFIED_CITATION: "Has verified citation",
+    ReasonCode.TRUSTED_SOURCE: "From trusted source: {source}",
+    ReasonCode.STATED_DECISION: "Decision stated in conversation",
+    ReasonCode.STATED_PREFERENCE: "Preference stated by user",
+    ReasonCode.UNGROUNDED: _UNGROUNDED,
+    ReasonCode.SOURCE_UNATTESTED: _UNGROUNDED,
+    ReasonCode.CITATION_UNVERIFIED: _UNGROUNDED,
+    ReasonCode.CONFLICTING_NEAR_DUPLICATE: "Conflicts with existing memory - needs verification",
+    ReasonCode.PREVIOUSLY_REJECTED: "Similar to a text that a person rejected - needs verification",
+    ReasonCode.DERIVED_FROM_UNAPPROVED: "Rests on something not approved - needs verification",
+    ReasonCode.CITATION_IRRELEVANT: "Verified citation does not support the claim - needs verification",
+    ReasonCode.AI_SYNTHESIS_HELD: "AI synthesis is held for review by policy",
+    ReasonCode.PENDING_DUPLICATE: "Same claim is already waiting for review",
+    ReasonCode.REVIEW_QUEUE_FULL: "Review queue is full - send the claim again later",
+    ReasonCode.HUMAN_APPROVED: "Approved by a reviewer",
+    ReasonCode.HUMAN_REJECTED: "Rejected by a reviewer",
+    ReasonCode.REVIEW_EXPIRED: "Not reviewed in time",
+    ReasonCode.RETRACTED: "Approval was withdrawn",
+    ReasonCode.INTERNAL_ERROR: "Internal error - needs verification",
+}
+
+
 class Standing(NamedTuple):
     """A tier, why in a sentence, and why in a code."""
 
     tier: IngestionTier
     reason: str
     code: ReasonCode
+
+
+def stand(tier: IngestionTier, code: ReasonCode, source: str = "") -> Standing:
+    """Return a tier with its reason; `source` is named by the sentence for trusted sources."""
+    return Standing(tier, _SENTENCES[code].replace("{source}", source), code)
+
+
+def cap(code: ReasonCode) -> Standing:
+    """Return the review that a cap turns an approval into."""
+    if code == ReasonCode.CITATION_UNVERIFIED:  # as a branch of the tree it has the seed's sentence
+        reason = "A citation could not be verified - needs verification"
+        return Standing(IngestionTier.FLAG_REVIEW, reason, code)
+    return stand(IngestionTier.FLAG_REVIEW, code)
 
 
 def determine_tier(
@@ -73,25 +115,19 @@ def grow(  # noqa: PLR0911 - nine branches, one exit each, read top down
 ) -> Standing:
     """Walk the tree; as `determine_tier`, with the reason's code."""
     if hedge == HedgeAction.BLOCK:
-        return Standing(IngestionTier.BLOCK, "Contains personal speculation", ReasonCode.PERSONAL_SPECULATION)
+        return stand(IngestionTier.BLOCK, ReasonCode.PERSONAL_SPECULATION)
     if is_duplicate:
-        return Standing(IngestionTier.BLOCK, "Duplicate of existing memory", ReasonCode.DUPLICATE)
+        return stand(IngestionTier.BLOCK, ReasonCode.DUPLICATE)
     if hedge == HedgeAction.REVIEW:
-        reason = "Contains technical hedges - needs verification"
-        return Standing(IngestionTier.FLAG_REVIEW, reason, ReasonCode.TECHNICAL_HEDGE)
+        return stand(IngestionTier.FLAG_REVIEW, ReasonCode.TECHNICAL_HEDGE)
     if dedup_failed:
-        reason = "Dedup check failed - cannot verify uniqueness"
-        return Standing(IngestionTier.FLAG_REVIEW, reason, ReasonCode.DEDUP_UNAVAILABLE)
+        return stand(IngestionTier.FLAG_REVIEW, ReasonCode.DEDUP_UNAVAILABLE)
     if has_verified_citation:
-        return Standing(IngestionTier.AUTO_APPROVE, "Has verified citation", ReasonCode.VERIFIED_CITATION)
+        return stand(IngestionTier.AUTO_APPROVE, ReasonCode.VERIFIED_CITATION)
     if source in trusted_sources:
-        return Standing(
-            IngestionTier.AUTO_APPROVE, f"From trusted source: {source}", ReasonCode.TRUSTED_SOURCE
-        )
+        return stand(IngestionTier.AUTO_APPROVE, ReasonCode.TRUSTED_SOURCE, source)
     if memory_type == "decision" and source == CONVERSATION:
-        reason = "Decision stated in conversation"
-        return Standing(IngestionTier.AUTO_APPROVE, reason, ReasonCode.STATED_DECISION)
+        return stand(IngestionTier.AUTO_APPROVE, ReasonCode.STATED_DECISION)
     if memory_type == "preference" and source in CONVERSATIONS:
-        return Standing(IngestionTier.AUTO_APPROVE, "Preference stated by user", ReasonCode.STATED_PREFERENCE)
-    reason = "Ungrounded assertion needs verification"
-    return Standing(IngestionTier.FLAG_REVIEW, reason, ReasonCode.UNGROUNDED)
+        return stand(IngestionTier.AUTO_APPROVE, ReasonCode.STATED_PREFERENCE)
+    return stand(IngestionTier.FLAG_REVIEW, ReasonCode.UNGROUNDED)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any
+
+import structlog
 
 from groundwire.checks.citations import Citation
 from groundwire.gate.prepared import Prepared, as_finding
@@ -15,6 +17,8 @@ from groundwire.verify.relevance import relevance
 from groundwire.verify.results import CitationCheck
 
 Answers = dict[tuple[str, str], CitationCheck]
+
+log = structlog.get_logger()
 
 
 class CitationDesk:
@@ -31,16 +35,16 @@ class CitationDesk:
         ]
         if not cited:
             return
-        answers = await self._local(cited)
+        answers = await _nothing_if_broken(self._local(cited))
         remote = [request for request in cited if request[1].type in NETWORK]
         if remote:
             want_text = self._policy.verify_claim_relevance
-            answers |= await self._verifier.cached(remote, want_text=want_text)
+            answers |= await _nothing_if_broken(self._verifier.cached(remote, want_text=want_text))
             missing = [
                 (tenant, citation) for tenant, citation in remote if (tenant, citation.label) not in answers
             ]
             if missing and ask_network:
-                answers |= await self._verifier.remote(missing, want_text=want_text)
+                answers |= await _nothing_if_broken(self._verifier.remote(missing, want_text=want_text))
         for claim in claims:
             self._hand_over(claim, answers)
 
@@ -59,22 +63,35 @@ class CitationDesk:
 
     def _hand_over(self, claim: Prepared, answers: Answers) -> None:
         tenant = claim.claim.tenant_id
-        checks: dict[str, CitationCheck] = {}
+        first: dict[str, Citation] = {}
         for citation in claim.reading.verifiable:
-            check = answers.get((tenant, citation.label))
-            if check is None:
-                claim.wait = True
-            else:
-                checks[citation.label] = check
-        claim.findings = {label: as_finding(check) for label, check in checks.items()}
+            first.setdefault(citation.label, citation)
+        checks = {label: answers.get((tenant, label)) for label in first}
+        claim.wait = None in checks.values()
+        claim.findings = {label: as_finding(check) for label, check in checks.items() if check is not None}
         if self._policy.verify_claim_relevance:
             claim.relevance = [
-                self._relevance(claim.claim.content, label, check)
+                self._relevance(claim.claim.content, first[label], check)
                 for label, check in checks.items()
-                if check.state == CitationState.VERIFIED
+                if check is not None and check.state == CitationState.VERIFIED
             ]
 
-    def _relevance(self, content: str, label: str, check: CitationCheck) -> dict[str, Any]:
-        score = relevance(content, check.text) if check.text is not None else None
+    def _relevance(self, content: str, citation: Citation, check: CitationCheck) -> dict[str, Any]:
+        """Return the entry of `facts.relevance`; `start` says which citation, without repeating its text."""
+        score = None
+        if check.text is not None:
+            try:
+                score = relevance(content, check.text)
+            except Exception as exc:  # a check that broke takes credit away, never a claim
+                log.exception("relevance.failed", error=type(exc).__name__)
         relevant = score is not None and score >= self._policy.relevance_minimum
-        return {"citation": label, "score": score, "relevant": relevant}
+        return {"start": citation.start, "score": score, "relevant": relevant}
+
+
+async def _nothing_if_broken(lookup: Awaitable[Answers]) -> Answers:
+    """Await a look-up; what it could not say is not checked, and gives no credit (S0-21)."""
+    try:
+        return await lookup
+    except Exception:
+        log.exception("citations.failed")
+        return {}

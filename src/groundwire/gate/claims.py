@@ -11,7 +11,7 @@ import structlog
 
 from groundwire.attestation import Keys
 from groundwire.decide.build import Envelope, build_decision
-from groundwire.decide.claims import ClaimCase, prejudge
+from groundwire.decide.claims import ClaimCase, Prejudgement, prejudge
 from groundwire.decide.reading import UNREAD, read
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.gate.citations import CitationDesk
@@ -19,6 +19,7 @@ from groundwire.gate.dedup import dedup_query, dedup_scheme
 from groundwire.gate.prepared import Prepared
 from groundwire.gate.recorded import Payload, derive
 from groundwire.gate.results import DeadLetter, Decided, Deferred, Provisional, Result, Standby
+from groundwire.messages.base import to_milliseconds
 from groundwire.messages.claims import Claim
 from groundwire.messages.decisions import Decision, DedupFacts, Facts
 from groundwire.messages.decode import decode_claim
@@ -26,7 +27,7 @@ from groundwire.messages.headers import ATTESTATION, header
 from groundwire.messages.identity import fingerprint
 from groundwire.messages.inbound import InboundRecord
 from groundwire.policy import Policy
-from groundwire.state.model import Answer, Ask, Conflict, Limits, Outcome, State, Waiting
+from groundwire.state.model import Answer, Ask, Conflict, GivenUp, Limits, Outcome, State, Waiting
 from groundwire.verify.citations import CitationVerifier
 from groundwire.version import __version__
 
@@ -52,7 +53,7 @@ class ClaimGate:
         state: identity, duplicates, parents, the queue.
         verifier: checks citations.
         keys: sign records; empty where attestation is not used.
-        now: the wall clock, for `decided_at` and for the expiry of keys.
+        now: the wall clock, for `decided_at`; everything else goes by the record's timestamp.
 
     Raises:
         UsageError: for a policy that this process cannot follow.
@@ -157,9 +158,31 @@ class ClaimGate:
         return Prepared(record, claim, print_, reading, dedup, fact, error, findings={})
 
     def _ask(self, entry: Prepared) -> Ask:
-        claim = entry.claim
-        tier, capped = prejudge(
-            claim,
+        try:
+            judged = self._prejudge(entry)
+        except Exception as exc:
+            log.exception("claim.unjudged", offset=entry.record.offset)
+            entry.fail(exc)
+            judged = self._prejudge(entry)
+        horizon = entry.claim.validity_horizon
+        return Ask(
+            subject=entry.subject,
+            fingerprint=entry.fingerprint,
+            origin=entry.origin,
+            base_tier=judged.base_tier,
+            capped=judged.capped,
+            wait=entry.wait,
+            dedup=entry.dedup,
+            dedup_failed=entry.error is not None,
+            parents=entry.parents,
+            horizon=to_milliseconds(horizon) if horizon else 0,
+            payload=self._payload(entry, judged).to_bytes(),
+            record=entry.record.value or b"",
+        )
+
+    def _prejudge(self, entry: Prepared) -> Prejudgement:
+        return prejudge(
+            entry.claim,
             entry.reading,
             self._policy,
             entry.findings,
@@ -168,36 +191,17 @@ class ClaimGate:
             relevance=entry.relevance,
             error=entry.error,
         )
-        horizon = claim.validity_horizon
-        return Ask(
-            subject=entry.subject,
-            fingerprint=entry.fingerprint,
-            origin=entry.origin,
-            base_tier=tier,
-            capped=capped,
-            wait=entry.wait,
-            dedup=entry.dedup,
-            dedup_failed=entry.error is not None,
-            parents=entry.parents,
-            horizon=int(horizon.timestamp() * 1000) if horizon else 0,
-            payload=self._payload(entry).to_bytes(),
-            record=entry.record.value or b"",
-        )
 
-    def _payload(self, entry: Prepared) -> Payload:
-        clock = entry.clock
-        facts = Facts(
-            clock=clock, attestation=entry.attestation, relevance=entry.relevance, error=entry.error
-        )
-        base = ClaimCase(entry.claim, entry.reading, self._policy, facts, entry.findings).base()
+    def _payload(self, entry: Prepared, judged: Prejudgement) -> Payload:
         return Payload(
-            capture_time=entry.claim.captured_at or clock,
+            capture_time=entry.claim.captured_at or entry.clock,
             decided_at=self._now(),
             engine=__version__,
             policy_sha256=self._policy.sha256,
             policy_version=self._policy.version,
             scheme=self._scheme,
-            base=base.code,
+            base=judged.base.code,
+            cap=judged.cap,
             metadata=entry.claim.metadata,
             findings=entry.findings,
             attestation=entry.attestation,
@@ -210,6 +214,9 @@ class ClaimGate:
             case Conflict():
                 message = "claim_id: this id was used for another claim of the same tenant and user"
                 return DeadLetter(entry.record, RecordError(ErrorCode.CLAIM_ID_CONFLICT, message, "claim_id"))
+            case GivenUp():
+                message = "a worker died several times over this record"
+                return DeadLetter(entry.record, RecordError(ErrorCode.WORKER_CRASH, message))
             case Waiting(publish=True):
                 return Deferred(entry.record)
             case Waiting():
@@ -246,4 +253,4 @@ class ClaimGate:
             policy_sha256=self._policy.sha256,
             policy_version=self._policy.version,
         )
-        return build_decision(case, envelope)
+        return build_decision(case, envelope, case.outcome())

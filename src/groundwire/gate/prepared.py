@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from groundwire.decide.claims import Finding, Findings
-from groundwire.decide.reading import Reading
+from groundwire.decide.reading import UNREAD, Reading
 from groundwire.messages.base import from_milliseconds
 from groundwire.messages.claims import Claim
 from groundwire.messages.decisions import Kind
@@ -17,6 +17,8 @@ from groundwire.state.model import DedupQuery, RecordOrigin
 from groundwire.verify.results import CitationCheck
 
 RESPONSE_PARENT = "response:"
+MAX_DETAIL = 100
+"""Characters: a hundred details have to fit into a decision beside everything else."""
 
 
 @dataclass(slots=True)
@@ -36,6 +38,11 @@ class Prepared:
     findings: Findings
     relevance: list[dict[str, Any]] | None = None
     wait: bool = False
+
+    def fail(self, error: Exception) -> None:
+        """Give up on judging the claim: it goes to review, as an internal error (S0-23)."""
+        self.reading, self.dedup, self.error = UNREAD, None, type(error).__name__
+        self.findings, self.relevance, self.wait = {}, None, False
 
     @property
     def subject(self) -> Subject:
@@ -67,5 +74,5 @@ class Prepared:
 
 
 def as_finding(check: CitationCheck) -> Finding:
-    """Keep of a verification what a decision may carry: never the source's text."""
-    return Finding(check.state, check.detail, check.checked_at)
+    """Keep of a verification what a decision may carry: a short detail, never the source's text."""
+    return Finding(check.state, check.detail[:MAX_DETAIL], check.checked_at)

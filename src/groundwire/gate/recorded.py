@@ -14,7 +14,7 @@ from typing import Any
 from groundwire.decide.build import Envelope, build_decision
 from groundwire.decide.claims import ClaimCase, Finding, Findings
 from groundwire.decide.reading import Reading
-from groundwire.decide.tree import Standing
+from groundwire.decide.recorded import PEOPLE, recorded_standing
 from groundwire.messages.base import format_time, from_milliseconds, parse_time
 from groundwire.messages.claims import Claim
 from groundwire.messages.decisions import (
@@ -43,7 +43,8 @@ _TIERS = {
 class Payload:
     """The facts that state does not answer itself.
 
-    `scheme` is that of the deduplication; `base` the reason before duplicates and caps, for a later engine.
+    `scheme` is that of the deduplication; `base` and `cap`, the reason before duplicates and the cap that needs
+    no state, are for a later engine.
     """
 
     capture_time: datetime
@@ -53,6 +54,7 @@ class Payload:
     policy_version: str
     scheme: str
     base: ReasonCode
+    cap: ReasonCode | None
     metadata: dict[str, Any]
     findings: Findings
     attestation: dict[str, Any] | None
@@ -73,6 +75,7 @@ class Payload:
             "v": self.policy_version,
             "s": self.scheme,
             "b": self.base,
+            "k": self.cap,
             "m": self.metadata,
             "c": found,
             "a": self.attestation,
@@ -94,6 +97,7 @@ class Payload:
             policy_version=fields["v"],
             scheme=fields["s"],
             base=ReasonCode(fields["b"]),
+            cap=ReasonCode(fields["k"]) if "k" in fields else None,
             metadata=fields.get("m", {}),
             findings={
                 label: Finding(CitationState(state), detail, parse_time(at) if at else None)
@@ -118,8 +122,8 @@ def derive(
         outcome: what state recorded.
 
     Returns:
-        The decision, byte for byte the published one under the same engine and a known policy. Under another
-        engine, tier, reason and facts stay as recorded.
+        The decision, byte for byte the published one under the same engine and a known policy. Else tier,
+        reason and facts stay as recorded, and so they do where a person decided.
     """
     payload = Payload.from_bytes(outcome.payload)
     case = ClaimCase(claim, reading, policy or current, _facts(outcome, payload), payload.findings)
@@ -135,16 +139,13 @@ def derive(
         policy_sha256=payload.policy_sha256,
         policy_version=payload.policy_version,
     )
-    recorded = None
-    if payload.engine != __version__ or policy is None:
-        recorded = _recorded(case.outcome(), payload, _TIERS[outcome.state])
-    return build_decision(case, envelope, recorded)
-
-
-def _recorded(computed: Standing, payload: Payload, tier: IngestionTier) -> Standing:
-    if computed.tier == tier:
-        return computed
-    return Standing(tier, f"Decided by engine {payload.engine}", payload.base)
+    tier = _TIERS[outcome.state]
+    standing = case.outcome()
+    own = payload.engine == __version__ and policy is not None and payload.base not in PEOPLE
+    if not own or standing.tier != tier:
+        joined = outcome.state is SubjectState.JOINED
+        standing = recorded_standing(case, tier, payload.base, payload.cap, joined=joined)
+    return build_decision(case, envelope, standing)
 
 
 def _facts(outcome: Outcome, payload: Payload) -> Facts:

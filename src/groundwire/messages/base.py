@@ -6,10 +6,11 @@ import hashlib
 import json
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import rfc8785
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic.json_schema import SkipJsonSchema
 
 SCHEMA_VERSIONS: Final = ("1.0",)
 """Accepted values of `schema_version`, exactly (X-10)."""
@@ -17,6 +18,10 @@ SCHEMA_VERSIONS: Final = ("1.0",)
 MAX_METADATA_BYTES: Final = 16_000
 
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+
+
+_FIRST_MS: Final = -62_135_596_800_000
+_LAST_MS: Final = 253_402_300_799_999
 
 
 class InputRecord(BaseModel):
@@ -67,8 +72,11 @@ def format_time(value: datetime) -> str:
 
 
 def from_milliseconds(timestamp: int) -> datetime:
-    """Turn a Kafka timestamp (milliseconds since 1970) into a UTC time."""
-    seconds, milliseconds = divmod(timestamp, 1000)
+    """Turn a Kafka timestamp (milliseconds since 1970) into a UTC time.
+
+    Producers may choose it: what lies outside the years 1 to 9999 becomes their first or last millisecond.
+    """
+    seconds, milliseconds = divmod(min(max(timestamp, _FIRST_MS), _LAST_MS), 1000)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=milliseconds * 1000)
 
 
@@ -91,6 +99,18 @@ Time = Annotated[
     PlainSerializer(format_time, return_type=str),
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
+
+
+def _not_null(value: object) -> object:
+    if value is None:
+        raise ValueError("must not be null; leave the field out instead")
+    return value
+
+
+_T = TypeVar("_T")
+Omissible = Annotated[_T | SkipJsonSchema[None], BeforeValidator(_not_null)]
+"""A field that may be left out, then None, and may not be null."""
+
 TenantId = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
 ShortId = Annotated[str, Field(min_length=1, max_length=200)]
 Metadata = Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from groundwire.messages.base import InputRecord, Metadata, ShortId, TenantId, Time
+from groundwire.messages.base import InputRecord, Metadata, Omissible, ShortId, TenantId, Time
 
 MemoryType = Literal["fact", "preference", "decision"]
 """What kind of memory a claim would become (S0-152)."""
@@ -32,11 +32,9 @@ class Claim(InputRecord):
     memory_type: MemoryType = "fact"
     source: Annotated[str, Field(min_length=1, max_length=100)] = "ai_synthesis"
     source_id: str | None = None
-    captured_at: Time | None = None
+    captured_at: Omissible[Time] = None
     validity_horizon: Time | None = None
-    derived_from: Annotated[
-        list[Annotated[str, Field(min_length=1, max_length=209)]], Field(max_length=50)
-    ] = Field(default_factory=list)
+    derived_from: Annotated[list[ShortId], Field(max_length=50)] = Field(default_factory=list)
     metadata: Metadata = Field(default_factory=dict)
     schema_version: str = "1.0"
 

@@ -17,6 +17,8 @@ from groundwire.messages.reviews import ReviewDecision
 MAX_VALUE_BYTES: Final = 900_000
 MAX_DEPTH: Final = 64
 """Deepest nesting that is read: no record needs a tenth of it, and every later reader can follow it."""
+MAX_PATH: Final = 200
+"""Characters of a field's path in an error: the sender chooses names, and errors become headers."""
 
 Record = TypeVar("Record", bound=InputRecord)
 
@@ -82,8 +84,9 @@ def validate(model: type[Record], parsed: object) -> Record:
         raise RecordError(ErrorCode.UNSUPPORTED_VERSION, message, "schema_version")
     for path, text in _strings(parsed):
         if "\0" in text:
+            where = path[:MAX_PATH]
             raise RecordError(
-                ErrorCode.INVALID_RECORD, f"{path or 'a key'}: holds a NUL character", path or None
+                ErrorCode.INVALID_RECORD, f"{where or 'a key'}: holds a NUL character", where or None
             )
     try:
         return model.model_validate(parsed)
@@ -99,7 +102,7 @@ def _record_error(exc: ValidationError) -> RecordError:
     errors = exc.errors(include_url=False, include_input=False, include_context=False)
     first = errors[0]
     message = first["msg"].removeprefix("Value error, ")
-    field = ".".join(str(part) for part in first["loc"])[:200]
+    field = ".".join(str(part) for part in first["loc"])[:MAX_PATH]
     if not field:  # a rule over several fields names the one at fault itself
         field, _, message = message.partition(": ")
     more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
@@ -164,5 +167,7 @@ def _check_surrogates(parsed: object) -> None:
     for path, text in _strings(parsed):
         if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
             _refuse(
-                f"{path[:200] or 'a key'}: holds half of a surrogate pair".encode("utf-8", "replace").decode()
+                f"{path[:MAX_PATH] or 'a key'}: holds half of a surrogate pair".encode(
+                    "utf-8", "replace"
+                ).decode()
             )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
 from groundwire.errors import RecordError
-from groundwire.messages.base import format_time, from_milliseconds
+from groundwire.messages.base import format_time
 from groundwire.messages.decisions import Decision
 from groundwire.messages.inbound import Headers, InboundRecord
 
@@ -14,6 +15,8 @@ TRACEPARENT: Final = "traceparent"
 ATTESTATION: Final = "gw-attestation"
 ATTEMPTS: Final = "gw-attempts"
 _ORIGIN: Final = "gw-origin"
+_PLACE: Final = ("topic", "partition", "offset", "timestamp")
+_INT64: Final = re.compile(r"-?[0-9]{1,19}")
 _SCHEMAS: Final = "https://groundwire.dev/schemas"
 _SOURCE: Final = "/groundwire/gate"
 
@@ -80,14 +83,12 @@ def dead_letter_headers(
 
 def deferred_headers(record: InboundRecord) -> list[tuple[str, bytes]]:
     """Return the original headers and the record's origin: topic, partition, offset, milliseconds."""
-    parts = {
-        "topic": record.topic or "",
-        "partition": record.partition,
-        "offset": record.offset,
-        "timestamp": record.timestamp,
-    }
+    place = (record.topic or "", record.partition, record.offset, record.timestamp)
     original = [(key, value) for key, value in record.headers if not key.startswith(_ORIGIN)]
-    return [*original, *((f"{_ORIGIN}-{name}", str(part).encode()) for name, part in parts.items())]
+    return [
+        *original,
+        *((f"{_ORIGIN}-{name}", str(part).encode()) for name, part in zip(_PLACE, place, strict=True)),
+    ]
 
 
 def deferred_record(record: InboundRecord) -> InboundRecord:
@@ -95,15 +96,12 @@ def deferred_record(record: InboundRecord) -> InboundRecord:
 
     A record without readable origin headers was not put there by a worker: it stands for itself.
     """
-    names = ("topic", "partition", "offset", "timestamp")
-    topic, *numbers = (header(record.headers, f"{_ORIGIN}-{name}") for name in names)
-    try:
-        partition, offset, timestamp = (int(number or "") for number in numbers)
-        from_milliseconds(timestamp)
-    except (ValueError, OverflowError):
+    topic, *numbers = (header(record.headers, f"{_ORIGIN}-{name}") for name in _PLACE)
+    if topic is None or not all(number and _INT64.fullmatch(number) for number in numbers):
         return record
+    partition, offset, timestamp = (int(number) for number in numbers if number)
     rest = tuple((key, value) for key, value in record.headers if not key.startswith(_ORIGIN))
-    return InboundRecord(topic, partition, offset, timestamp, record.key, record.value, rest)
+    return InboundRecord(topic or None, partition, offset, timestamp, record.key, record.value, rest)
 
 
 def _passed(incoming: Headers, names: Iterable[str]) -> list[tuple[str, bytes]]:
