@@ -108,7 +108,11 @@ def _not_null(value: object) -> object:
 
 
 _T = TypeVar("_T")
-Omissible = Annotated[_T | SkipJsonSchema[None], BeforeValidator(_not_null)]
+Omissible = Annotated[
+    _T | SkipJsonSchema[None],
+    BeforeValidator(_not_null),
+    Field(json_schema_extra=lambda schema: schema.pop("default", None) and None),
+]
 """A field that may be left out, then None, and may not be null."""
 
 TenantId = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")]

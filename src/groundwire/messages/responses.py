@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from groundwire.messages.base import InputRecord, Metadata, ShortId, TenantId, Time
+from groundwire.messages.base import InputRecord, Metadata, Omissible, ShortId, TenantId, Time
 
 
 class _Part(InputRecord):
@@ -21,28 +21,28 @@ class Chunk(_Part):
     content: str
     start_line: int
     end_line: int
-    revision: str | None = None
-    indexed_at: Time | None = None
-    version: str | None = None
-    document_id: str | None = None
+    revision: Omissible[str] = None
+    indexed_at: Omissible[Time] = None
+    version: Omissible[str] = None
+    document_id: Omissible[str] = None
 
 
 class Source(_Part):
     """A place that the answer cites."""
 
     file: str
-    snippet: str | None = None
-    start_line: int | None = None
-    end_line: int | None = None
+    snippet: Omissible[str] = None
+    start_line: Omissible[int] = None
+    end_line: Omissible[int] = None
 
 
 class Entity(_Part):
     """Something that the answer names."""
 
     id: str
-    name: str | None = None
-    role: str | None = None
-    provenance_id: str | None = None
+    name: Omissible[str] = None
+    role: Omissible[str] = None
+    provenance_id: Omissible[str] = None
 
 
 class IndexEntry(BaseModel):
@@ -51,7 +51,7 @@ class IndexEntry(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
 
     confidence: Annotated[float, Field(ge=0, le=1)]
-    role: str | None = None
+    role: Omissible[str] = None
 
 
 class RelationClaim(_Part):
@@ -60,9 +60,9 @@ class RelationClaim(_Part):
     subject: str
     relation: str
     object: str
-    timestamp: Time | None = None
-    version: str | None = None
-    qualifiers: dict[str, Any] | None = None
+    timestamp: Omissible[Time] = None
+    version: Omissible[str] = None
+    qualifiers: Omissible[dict[str, Any]] = None
 
 
 class Step(_Part):
@@ -84,18 +84,18 @@ class LlmResponse(InputRecord):
     in_reply_to: str | None = None
     answer: str | None
     confidence: Annotated[float, Field(ge=0, le=1)] = 1.0
-    chunks: list[Chunk] | None = None
-    sources: list[Source] | None = None
-    current_revisions: dict[str, str] | None = None
-    transcript: str | None = None
-    evidence: dict[str, list[str]] | None = None
-    entities: list[Entity] | None = None
-    corpus_index: dict[str, IndexEntry] | None = None
-    claims: list[RelationClaim] | None = None
-    relations: list[RelationClaim] | None = None
-    hop_results: list[Any] | None = None
-    steps: list[Step] | None = None
-    context: dict[str, str] | None = None
+    chunks: Omissible[list[Chunk]] = None
+    sources: Omissible[list[Source]] = None
+    current_revisions: Omissible[dict[str, str]] = None
+    transcript: Omissible[str] = None
+    evidence: Omissible[dict[str, list[str]]] = None
+    entities: Omissible[list[Entity]] = None
+    corpus_index: Omissible[dict[str, IndexEntry]] = None
+    claims: Omissible[list[RelationClaim]] = None
+    relations: Omissible[list[RelationClaim]] = None
+    hop_results: Omissible[list[Any]] = None
+    steps: Omissible[list[Step]] = None
+    context: Omissible[dict[str, str]] = None
     verify: bool = True
     fan_out: bool = False
     metadata: Metadata = Field(default_factory=dict)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from groundwire.messages.base import InputRecord, OutputRecord, ShortId, TenantId, Time
+from groundwire.messages.base import InputRecord, Omissible, OutputRecord, ShortId, TenantId, Time
 
 WireKind = Literal["claim", "response"]
 Action = Literal["approve", "reject", "edit", "retract", "expire"]
@@ -23,10 +23,10 @@ class ReviewDecision(InputRecord):
     expected_revision: Annotated[int, Field(ge=1)]
     action: Action
     reviewer: ShortId
-    reason: Annotated[str, Field(max_length=100)] | None = None
-    note: Annotated[str, Field(max_length=2_000)] | None = None
-    content: Annotated[str, Field(min_length=1, max_length=20_000)] | None = None
-    at: Time | None = None
+    reason: Omissible[Annotated[str, Field(max_length=100)]] = None
+    note: Omissible[Annotated[str, Field(max_length=2_000)]] = None
+    content: Omissible[Annotated[str, Field(min_length=1, max_length=20_000)]] = None
+    at: Omissible[Time] = None
     schema_version: str = "1.0"
 
     @model_validator(mode="after")
