@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Protocol
 
 import structlog
@@ -52,7 +53,7 @@ class PolicyStore:
             try:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 if not path.exists():
-                    path.write_bytes(policy.canonical)
+                    _write_whole(path, policy.canonical)
             except OSError as exc:
                 raise UsageError(f"GROUNDWIRE_POLICIES_DIR: {exc}") from None
         if self._keeper is not None:
@@ -67,12 +68,25 @@ class PolicyStore:
         return self._known.get(sha256)
 
     async def _read(self, sha256: str) -> Policy | None:
+        """Return the policy from the folder, else from state; one that is not what its name says is none."""
         path = self._folder / f"{sha256}.json" if self._folder else None
+        policy = None
         try:
-            if path is not None and path.exists():
-                return load_policy(path, {})
-            data = await self._keeper.get_policy(sha256) if self._keeper else None
+            policy = load_policy(path, {}) if path is not None and path.exists() else None
+        except UsageError as exc:
+            log.warning("policy.unreadable", sha256=sha256, error=str(exc))
+        if self._keeper is None or (policy is not None and policy.sha256 == sha256):
+            return policy
+        try:
+            data = await self._keeper.get_policy(sha256)
             return parse_policy(data) if data else None
         except (UsageError, StateError) as exc:
             log.warning("policy.unreadable", sha256=sha256, error=str(exc))
             return None
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Write a file that no other worker sees in part."""
+    with NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
+        file.write(data)
+    Path(file.name).replace(path)

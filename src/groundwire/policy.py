@@ -15,8 +15,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from groundwire.errors import UsageError
+from groundwire.errors import RecordError, UsageError
 from groundwire.messages.base import canonical_json, sha256_hex
+from groundwire.messages.decode import parse_json
 
 ENV_PREFIX: Final = "GROUNDWIRE_"
 TRUSTED_SOURCES: Final = frozenset({"user", "documentation", "adr", "commit", "manual"})
@@ -114,28 +115,35 @@ def load_policy(path: Path | None, environment: Mapping[str, str]) -> Policy:
         UsageError: for an unreadable file, an unknown key or a value out of range; names the key.
     """
     if path is None:
-        return _policy(_overridden({}, environment), "the environment")
+        return _policy(_overridden({}, environment), "the environment", lax=True)
     try:
         data = path.read_bytes()
         if path.suffix == ".json":
-            return _policy(json.loads(data), str(path))
+            return _policy(parse_json(data), str(path))
         values = tomllib.loads(data.decode())
+    except RecordError as exc:
+        raise UsageError(f"policy {path}: {exc.message}") from None
     except (OSError, ValueError, RecursionError) as exc:
         raise UsageError(f"policy {path}: {exc}") from None
-    return _policy(_overridden(values, environment), str(path))
+    policy = _policy(values, str(path))
+    overridden = _overridden(values, environment)
+    return policy if overridden == values else _policy(overridden, f"{path} and the environment", lax=True)
 
 
 def parse_policy(data: bytes) -> Policy:
     """Read an effective policy from its canonical JSON. Raises: UsageError."""
     try:
-        return _policy(json.loads(data), "stored policy")
-    except ValueError as exc:
-        raise UsageError(f"stored policy: {exc}") from None
+        return _policy(parse_json(data), "stored policy")
+    except RecordError as exc:
+        raise UsageError(f"stored policy: {exc.message}") from None
 
 
-def _policy(values: object, where: str) -> Policy:
+def _policy(values: object, where: str, *, lax: bool = False) -> Policy:
+    """Read a policy; `lax` reads numbers and switches from text as well, as the environment has them."""
     try:
-        return Policy.model_validate(values)
+        if lax:
+            return Policy.model_validate(values)
+        return Policy.model_validate_json(json.dumps(values, default=str), strict=True)
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_input=False)[0]
         key = ".".join(str(part) for part in first["loc"])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from groundwire.errors import UsageError
@@ -72,7 +73,35 @@ class Settings(BaseSettings):
     @property
     def bootstrap(self) -> list[str]:
         """The brokers as a list."""
-        return [broker.strip() for broker in self.brokers.split(",") if broker.strip()]
+        return _words(self.brokers)
+
+    @property
+    def networks(self) -> list[str]:
+        """`allow_networks` as a list."""
+        return _words(self.allow_networks)
+
+    @property
+    def ports(self) -> list[int]:
+        """`allow_ports` as a list."""
+        return [int(port) for port in _words(self.allow_ports)]
+
+    @field_validator("allow_networks")
+    @classmethod
+    def _are_networks(cls, value: str) -> str:
+        for network in _words(value):
+            ip_network(network)
+        return value
+
+    @field_validator("allow_ports")
+    @classmethod
+    def _are_ports(cls, value: str) -> str:
+        if not all(port.isascii() and port.isdigit() and 0 < int(port) < 65536 for port in _words(value)):
+            raise ValueError("must be ports from 1 to 65535, separated by commas")
+        return value
+
+
+def _words(value: str) -> list[str]:
+    return [word.strip() for word in value.split(",") if word.strip()]
 
 
 def load_settings() -> Settings:
@@ -82,4 +111,5 @@ def load_settings() -> Settings:
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_input=False)[0]
         name = str(first["loc"][0]).upper() if first["loc"] else ""
-        raise UsageError(f"GROUNDWIRE_{name}: {first['msg']}") from None
+        message = first["msg"].removeprefix("Value error, ")
+        raise UsageError(f"GROUNDWIRE_{name}: {message}") from None

@@ -70,12 +70,10 @@ def check(
         dedup_scheme(policy)
         update = {"adr_dir": adr_dir or settings.adr_dir, "repo": repo or settings.repo}
         sources = load_sources(settings.model_copy(update=update))
-        networks = [net.strip() for net in settings.allow_networks.split(",") if net.strip()]
-        ports = [int(port) for port in settings.allow_ports.split(",") if port.strip()]
-        urls = UrlChecker(AddressGuard(networks, ports=ports))
-    except (UsageError, ValueError) as exc:
+    except UsageError as exc:
         raise click.UsageError(str(exc)) from None
     moment = now or datetime.now(UTC)
+    urls = UrlChecker(AddressGuard(settings.networks, ports=settings.ports), clock=lambda: moment)
     verifier = CitationVerifier(
         sources, network=not (no_network or settings.no_network), urls=urls, clock=lambda: moment
     )
