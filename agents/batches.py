@@ -12,7 +12,7 @@ This holds for the versions below. Whoever upgrades them reads `faust/transport/
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from importlib.metadata import version
 from typing import Any, ClassVar, Final
@@ -47,6 +47,13 @@ def check_versions() -> None:
         ) from None
 
 
+class _Forgetful(defaultdict[Any, Any]):
+    """Faust's notes of the offsets it has read: it drops what lies below them, even what a rebalance read again."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:  # noqa: ANN401 - a partition and an offset
+        """Forget at once."""
+
+
 class BatchConsumer(driver.Consumer):
     """Yields batches, and commits behind what was settled, never beyond."""
 
@@ -57,49 +64,72 @@ class BatchConsumer(driver.Consumer):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - Faust's own arguments
         super().__init__(*args, **kwargs)
-        self._under_way: Counter[TP] = Counter()
+        self._read_offset = _Forgetful(lambda: None)
+        self._forget()
+
+    def _forget(self) -> None:
+        #: Batches that were handed out and not settled, in the order of their partition.
+        self._under_way: defaultdict[TP, deque[Any]] = defaultdict(deque)
+        #: Those of them that are settled, behind one that is not.
+        self._early: set[int] = set()
         self._settled: dict[TP, int] = {}
 
     async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Any]]:  # noqa: ASYNC109 - Faust's signature
-        """Fetch once, and yield one message for each partition that brought records."""
-        generation = self.app.consumer_generation_id
-        records = await self._fetch(timeout)
-        if self.should_stop or not records:
-            return
-        if not self.flow_active:  # a rebalance began while we waited: these records will be fetched again
-            return
+        """Fetch once, and yield one message for each partition that brought records.
+
+        What was fetched is not fetched again unless partitions are assigned anew: then, and only then, it is
+        dropped. A rebalance may begin or end while we wait for the records, or while they are taken from us.
+        """
+        assignment, records = await self._fetch(timeout)
         for tp, fetched in records.items():
-            if not self.flow_active or self.app.consumer_generation_id != generation:
+            if not self.flow_active:
+                await self.wait_first(self.can_resume_flow.wait())
+            if self.should_stop or not assignment.active:
                 return
             message: Any = self._to_message(tp, fetched[-1])
             message.value = [as_inbound(record) for record in fetched]
-            self._under_way[tp] += 1
+            self._under_way[tp].append(message)
             yield tp, message
 
-    async def _fetch(self, timeout: float) -> Mapping[TP, list[Any]]:  # noqa: ASYNC109
+    async def _fetch(self, timeout: float) -> tuple[Any, Mapping[TP, list[Any]]]:  # noqa: ASYNC109
         if not self.flow_active:
             await self.wait_first(self.can_resume_flow.wait())
-        ready = {tp for tp in self._get_active_partitions() if self._under_way[tp] < self.depth}
-        if not ready:
+        ready = {tp for tp in self._get_active_partitions() if len(self._under_way[tp]) < self.depth}
+        if not ready or self.should_stop:
             await asyncio.sleep(_BUSY_POLL)
-            return {}
+            return None, {}
         busy = any(self._under_way.values())
-        return await self._getmany(active_partitions=ready, timeout=_BUSY_POLL if busy else timeout)
+        return await self._thread.call_thread(self._fetch_there, ready, _BUSY_POLL if busy else timeout)  # type: ignore[no-any-return]
+
+    async def _fetch_there(self, tps: set[TP], timeout: float) -> tuple[Any, Mapping[TP, list[Any]]]:  # noqa: ASYNC109
+        """Fetch, in the consumer's thread, and say for which assignment; nothing is awaited in between."""
+        consumer = self._thread._ensure_consumer()
+        limit = consumer._max_poll_records
+        records = await self._thread._fetch_records(consumer, tps, timeout=timeout, max_records=limit)
+        return consumer._subscription.subscription.assignment, records
 
     def settle(self, message: Any) -> None:  # noqa: ANN401 - Faust's message
-        """Let go of a batch whose results the broker has acknowledged: its offset may be committed."""
-        tp, following = message.tp, message.offset + 1
+        """Let go of a batch whose results the broker has acknowledged.
+
+        Its offset may be committed once all batches before it are settled. One of an assignment that is over
+        counts for nothing: its partition has been read again from what was committed.
+        """
+        tp = message.tp
+        waiting = self._under_way[tp]
+        if any(message is other for other in waiting):
+            self._early.add(id(message))
+        while waiting and id(waiting[0]) in self._early:
+            first = waiting.popleft()
+            self._early.discard(id(first))
+            self._settled[tp] = first.offset + 1
+            self._acked[tp] = [first.offset]  # tells `force_commit` that this partition has something
         self._release(message)
-        if message.generation_id == self.app.consumer_generation_id:
-            self._settled[tp] = max(following, self._settled.get(tp, 0))
-            self._acked[tp] = [message.offset]  # tells `force_commit` that this partition has something
 
     def abandon(self, message: Any) -> None:  # noqa: ANN401
         """Let go of a batch that is not finished; whoever holds its partition next reads it again."""
         self._release(message)
 
     def _release(self, message: Any) -> None:  # noqa: ANN401
-        self._under_way[message.tp] = max(0, self._under_way[message.tp] - 1)
         message.acked = True
         self._unacked_messages.discard(message)
         waiting = self._waiting_for_ack
@@ -114,9 +144,6 @@ class BatchConsumer(driver.Consumer):
         self._acked.pop(tp, None)
         return self._settled.get(tp)
 
-    async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
-        """Ignore gaps between offsets: a batch's offset is its last record's, and transactions leave holes."""
-
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Let what is under way finish and be committed, then forget the partitions.
 
@@ -128,13 +155,12 @@ class BatchConsumer(driver.Consumer):
         self.app.flow_control.clear()
         await self.wait_empty()
         await super().on_partitions_revoked(revoked)
-        self._under_way.clear()
-        self._settled.clear()
+        self._forget()
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Take over partitions; everything read before the rebalance has been forgotten."""
-        self._under_way.clear()
-        self._settled.clear()
+        self._forget()
+        self.app.before_assignment(set(assigned))
         await super().on_partitions_assigned(assigned, generation_id)
         self.app.after_assignment(set(assigned))
 
@@ -158,11 +184,16 @@ class BatchApp(faust.App):
 
     Attributes:
         before_revocation: hears of partitions before they are given away: what waits must let go of them.
+        before_assignment: hears of all partitions held, before any of their records come.
         after_assignment: hears of all partitions held, once they can be read.
     """
 
     before_revocation: Callable[[set[TP]], None]
+    before_assignment: Callable[[set[TP]], None]
     after_assignment: Callable[[set[TP]], None]
+
+    def _create_directories(self) -> None:
+        """Make none: nothing is kept in files, and the file system may be read-only."""
 
     def _new_transport(self) -> Any:  # noqa: ANN401
         return BatchTransport(self.conf.broker_consumer, self)
