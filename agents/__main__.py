@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import os
 import signal
 import sys
@@ -40,8 +41,15 @@ class Process(faust.Worker):
         super().__init__(
             worker.app, loop=loop, redirect_stdouts=False, override_logging=False, quiet=True, console_port=0
         )
+        self.spinner = None  # it shows and hides the cursor, on a standard output that is no terminal too
         self._parts = worker
         self._settings = settings
+
+    def install_signal_handlers(self) -> None:
+        """End in good order at SIGTERM and SIGINT; at SIGUSR1 say what everything is at."""
+        self.loop.add_signal_handler(signal.SIGINT, self._on_sigint)
+        self.loop.add_signal_handler(signal.SIGTERM, self._on_sigterm)
+        self.loop.add_signal_handler(signal.SIGUSR1, _print_stacks, self.loop)
 
     def _schedule_shutdown(self, received: signal.Signals) -> None:
         deadline = threading.Timer(self._settings.shutdown_deadline, _give_up)
@@ -50,6 +58,12 @@ class Process(faust.Worker):
         log.info("stopping", signal=received.name)
         self._parts.lanes.stop()
         super()._schedule_shutdown(received)
+
+
+def _print_stacks(loop: asyncio.AbstractEventLoop) -> None:
+    faulthandler.dump_traceback()
+    for task in asyncio.all_tasks(loop):
+        task.print_stack(limit=4)
 
 
 def _give_up() -> None:
@@ -101,10 +115,10 @@ def _announce(worker: Worker, role: str) -> None:
     def assigned(tps: set[TP]) -> None:
         worker.pauses.partitions = len(tps)
         metrics.PARTITIONS.set(len(tps))
-        worker.lanes.take_over()
         log.info("ready", role=role, partitions=sorted(tp.partition for tp in tps))
 
     worker.app.before_revocation = worker.lanes.release
+    worker.app.before_assignment = worker.lanes.take_over
     worker.app.after_assignment = assigned
 
     @worker.app.task  # type: ignore[untyped-decorator]

@@ -1,0 +1,38 @@
+"""Deployments for stream tests; where a test fails, its workers' logs and stacks are printed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Generator
+from pathlib import Path
+
+import pytest
+
+from deploy.embedded import RedisServer
+from tests.services.brokers import Broker
+from tests.services.fixtures import broker, redis_server
+from tests.stream.harness import Deployment
+
+__all__ = ["broker", "redis_server"]
+
+_FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.when == "call":
+        item.stash[_FAILED] = report.failed
+    return report
+
+
+@pytest.fixture
+async def deployment(
+    request: pytest.FixtureRequest, broker: Broker, redis_server: RedisServer, tmp_path: Path
+) -> AsyncIterator[Deployment]:
+    """Topics and groups of the test's own; `@pytest.mark.parametrize("deployment", [{...}], indirect=True)` sets up."""
+    async with Deployment(broker, redis_server, tmp_path, **getattr(request, "param", {})) as made:
+        yield made
+        if request.node.stash.get(_FAILED, True):
+            print(made.dump())  # noqa: T201 - pytest shows it with the failure

@@ -1,0 +1,360 @@
+"""A deployment of its own for a test: topics, worker processes, a producer, and all that they publish."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from deploy.embedded import RedisServer
+from deploy.embedded.process import free_port
+from tests.services.brokers import Broker
+
+ROOT = Path(__file__).resolve().parents[2]
+OUTPUTS = ("approved", "review", "blocked", "dead-letter", "deferred", "audit", "retractions")
+DECISIONS = ("approved", "review", "blocked")
+SESSION = 3.0
+"""Seconds until the group notices a killed worker; a busy machine must still send its heartbeats."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A record of an output topic, as a consumer reads it."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes], ...]
+
+    @cached_property
+    def json(self) -> dict[str, Any]:
+        parsed: dict[str, Any] = json.loads(self.value or b"null")
+        return parsed
+
+    @property
+    def subject(self) -> tuple[str, str, str]:
+        return self.json["tenant_id"], self.json["user_id"], self.json["subject_id"]
+
+    def header(self, name: str) -> str | None:
+        return next((value.decode() for key, value in self.headers if key == name), None)
+
+
+class Worker:
+    """A worker process; its log is a file of its own."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path, port: int) -> None:
+        self.port = port
+        self.log = log
+        with log.open("wb") as stderr:
+            self.process = subprocess.Popen(
+                command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=stderr
+            )
+
+    @property
+    def alive(self) -> bool:
+        return self.process.poll() is None
+
+    @property
+    def text(self) -> str:
+        return self.log.read_text(errors="replace")
+
+    async def ready(self, seconds: float = 40) -> Self:
+        """Wait until it says so."""
+        await self.says(r"\bready\b", seconds)
+        return self
+
+    async def says(self, pattern: str, seconds: float = 30) -> None:
+        """Wait until its log holds a pattern."""
+        await until(
+            lambda: re.search(pattern, self.text) is not None,
+            seconds,
+            lambda: f"{self.log.name} says {pattern!r} (exit {self.process.poll()})",
+        )
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    async def kill(self) -> None:
+        """End it as a crash would."""
+        self.process.kill()
+        await self.ended()
+
+    async def stop(self, seconds: float = 50) -> int:
+        """Ask it to stop, and return its exit status."""
+        self.process.terminate()
+        return await self.ended(seconds)
+
+    async def ended(self, seconds: float = 10) -> int:
+        await until(lambda: not self.alive, seconds, lambda: f"{self.log.name} ends")
+        return self.process.wait()
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Ask its metrics port: status and text."""
+
+        def ask() -> tuple[int, str]:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:  # noqa: S310 - a fixed loopback address
+                    return answer.status, answer.read().decode()
+            except urllib.error.HTTPError as error:
+                with error:
+                    return error.code, error.read().decode()
+
+        return await asyncio.to_thread(ask)
+
+    async def metric(self, name: str, **labels: str) -> float:
+        """Return the sum of a metric's samples that carry these labels."""
+        _, page = await self.get("/metrics")
+        wanted = [f'{label}="{value}"' for label, value in labels.items()]
+        lines = (line for line in page.splitlines() if re.match(rf"{name}(\{{| )", line))
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if all(want in line for want in wanted))
+
+    def dump(self) -> str:
+        """Return the end of its log, with the stacks of all threads where it still runs."""
+        said = self.text[-4000:]
+        if self.alive:
+            self.signal(signal.SIGCONT)
+            self.signal(signal.SIGUSR1)
+            time.sleep(0.3)
+        stacks = self.text[-8000:] if self.alive else ""
+        return f"===== {self.log.name} (exit {self.process.poll()})\n{said}\n----- stacks\n{stacks}"
+
+
+@dataclass
+class Deployment:
+    """Topics under a prefix of their own, and who works on them."""
+
+    broker: Broker
+    redis: RedisServer
+    folder: Path
+    partitions: int = 4
+    environment: dict[str, str] = field(default_factory=dict)
+    prefix: str = field(default_factory=lambda: f"t{uuid.uuid4().hex[:8]}.")
+
+    def __post_init__(self) -> None:
+        self.workers: list[Worker] = []
+        self.seen: defaultdict[str, list[Seen]] = defaultdict(list)
+        self._watching: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        result = await asyncio.to_thread(self.command, "topics", "declare")
+        assert result.returncode == 0, result.stderr
+        self.producer = AIOKafkaProducer(
+            bootstrap_servers=self.broker.bootstrap, enable_idempotence=True, request_timeout_ms=20_000
+        )
+        await self.producer.start()
+        self._consumer = AIOKafkaConsumer(bootstrap_servers=self.broker.bootstrap, group_id=None)
+        await self._consumer.start()
+        tps = [TopicPartition(self.prefix + t, n) for t in OUTPUTS for n in range(self.partitions)]
+        self._consumer.assign(tps)
+        await self._consumer.seek_to_beginning()
+        self._watching = asyncio.create_task(self._watch())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for worker in self.workers:
+            if worker.alive:
+                worker.process.kill()
+            worker.process.wait()
+        if self._watching:
+            self._watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watching
+        await self._consumer.stop()
+        await self.producer.stop()
+
+    def settings(self, **more: str) -> dict[str, str]:
+        """The environment of a process of this deployment."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("GROUNDWIRE_")}
+        return {
+            **kept,
+            "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
+            "GROUNDWIRE_BROKERS": self.broker.bootstrap,
+            "GROUNDWIRE_REDIS_URL": self.redis.url,
+            "GROUNDWIRE_TOPIC_PREFIX": self.prefix,
+            "GROUNDWIRE_GROUP_PREFIX": self.prefix,
+            "GROUNDWIRE_PARTITIONS": str(self.partitions),
+            "GROUNDWIRE_REPLICATION": str(self.broker.replication),
+            "GROUNDWIRE_SESSION_TIMEOUT": str(SESSION),
+            "GROUNDWIRE_REBUILD_WAIT": "1",
+            "GROUNDWIRE_NO_NETWORK": "1",
+            **self.environment,
+            **more,
+        }
+
+    def command(self, module: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run a module to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", module, *arguments],
+            cwd=ROOT,
+            env=self.settings(**more),
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    def start_worker(self, role: str, *, faulty: str | None = None, **more: str) -> Worker:
+        """Start a worker, with a fault of `tests.stream.faulty` built in where one is named."""
+        port = free_port()
+        module = ["agents"] if faulty is None else ["tests.stream.faulty", faulty]
+        log = self.folder / f"{self.prefix}{len(self.workers)}-{role}.log"
+        environment = self.settings(GROUNDWIRE_METRICS_PORT=str(port), **more)
+        worker = Worker([sys.executable, "-m", *module, role], environment, log, port)
+        self.workers.append(worker)
+        return worker
+
+    async def start_workers(self, *roles: str, **more: str) -> list[Worker]:
+        """Start workers side by side and wait until all are ready."""
+        workers = [self.start_worker(role, **more) for role in roles]
+        for worker in workers:
+            await worker.ready()
+        return workers
+
+    async def produce(self, claims: Iterable[Mapping[str, Any] | bytes], **options: Any) -> list[Any]:
+        """Produce claims to `claims`, each under its user's key unless told otherwise; return their places."""
+        futures = [await self.send(claim, **options) for claim in claims]
+        return list(await asyncio.gather(*futures))
+
+    async def send(
+        self,
+        claim: Mapping[str, Any] | bytes | None,
+        *,
+        key: bytes | None = None,
+        topic: str = "claims",
+        headers: Sequence[tuple[str, bytes]] = (),
+        partition: int | None = None,
+    ) -> asyncio.Future[Any]:
+        """Hand one record to the producer; the future says where it stands."""
+        if isinstance(claim, Mapping):
+            key = key or f"{claim.get('tenant_id', 'default')}:{claim.get('user_id')}".encode()
+            claim = json.dumps(claim, ensure_ascii=False).encode()
+        future: asyncio.Future[Any] = await self.producer.send(
+            self.prefix + topic, claim, key=key, headers=list(headers), partition=partition
+        )
+        return future
+
+    @property
+    def decisions(self) -> list[Seen]:
+        """All decisions seen so far, repeats and provisional ones too."""
+        return [record for topic in DECISIONS for record in self.seen[topic]]
+
+    @property
+    def dead(self) -> list[Seen]:
+        return self.seen["dead-letter"]
+
+    def first_decisions(self) -> dict[tuple[str, str, str], Seen]:
+        """The decision of revision 1 of each subject."""
+        return {seen.subject: seen for seen in self.decisions if seen.json["revision"] == 1}
+
+    def decided(self, claim_id: str) -> list[Seen]:
+        """All decisions of a claim id, in no order across topics."""
+        return [seen for seen in self.decisions if seen.json["subject_id"] == claim_id]
+
+    async def decision(self, claim_id: str, seconds: float = 30, *, revision: int = 1) -> Seen:
+        """Wait for a claim's decision."""
+        found: list[Seen] = []
+
+        def there() -> bool:
+            found[:] = [d for d in self.decided(claim_id) if d.json["revision"] == revision]
+            return bool(found)
+
+        await until(there, seconds, lambda: f"claim {claim_id} is decided (revision {revision})")
+        return found[0]
+
+    async def settled(self, subjects: int, dead: int = 0, seconds: float = 60) -> None:
+        """Wait until so many subjects have a revision 1, and so many places dead letters."""
+        await until(
+            lambda: len(self.first_decisions()) >= subjects and len(self.dead_places()) >= dead,
+            seconds,
+            lambda: f"{len(self.first_decisions())} of {subjects} decided, {len(self.dead_places())} of {dead} dead",
+        )
+
+    def dead_places(self) -> dict[tuple[str, str, str], Seen]:
+        """Dead letters by the place of the record that they hold."""
+        names = ("topic", "partition", "offset")
+        return {tuple(d.header(f"__connect.errors.{n}") or "" for n in names): d for d in self.dead}  # type: ignore[misc]
+
+    async def quiet(self, seconds: float = 1.0) -> None:
+        """Wait until nothing has been published for a while."""
+        last, since = -1, time.monotonic()
+        while time.monotonic() - since < seconds:
+            count = sum(map(len, self.seen.values()))
+            if count != last:
+                last, since = count, time.monotonic()
+            await asyncio.sleep(0.05)
+
+    async def committed(self, role: str, topic: str | None = None) -> dict[int, int]:
+        """Committed offsets of a role's group, by partition; 0 where there is none."""
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=self.broker.bootstrap, group_id=self.prefix + role, enable_auto_commit=False
+        )
+        await consumer.start()
+        try:
+            tps = [TopicPartition(self.prefix + (topic or role), n) for n in range(self.partitions)]
+            consumer.assign(tps)
+            return {tp.partition: await consumer.committed(tp) or 0 for tp in tps}
+        finally:
+            await consumer.stop()
+
+    async def ends(self, topic: str) -> dict[int, int]:
+        """Where each partition of a topic ends."""
+        tps = [TopicPartition(self.prefix + topic, n) for n in range(self.partitions)]
+        ends: dict[TopicPartition, int] = await self._consumer.end_offsets(tps)
+        return {tp.partition: end for tp, end in ends.items()}
+
+    def dump(self) -> str:
+        """Return what helps to understand a failure."""
+        counts = {topic: len(records) for topic, records in self.seen.items()}
+        return "\n".join([f"published: {counts}", *(worker.dump() for worker in self.workers)])
+
+    async def _watch(self) -> None:
+        while True:
+            fetched = await self._consumer.getmany(timeout_ms=100)
+            for tp, records in fetched.items():
+                topic = tp.topic.removeprefix(self.prefix)
+                self.seen[topic] += [
+                    Seen(topic, r.partition, r.offset, r.timestamp, r.key, r.value, tuple(r.headers))
+                    for r in records
+                ]
+
+
+async def until(true: Callable[[], bool], seconds: float, what: Callable[[], str]) -> None:
+    """Wait until something holds. Raises: AssertionError saying what did not."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, f"not within {seconds:g} s: {what()}"
+        await asyncio.sleep(0.05)
+
+
+def assert_one_truth(decisions: Iterable[Seen]) -> None:
+    """Every repeat of a decision is byte-equal under its id, and a subject has one decision a revision (X-09)."""
+    by_id: dict[str, Seen] = {}
+    by_revision: dict[tuple[Any, ...], str] = {}
+    for seen in decisions:
+        name = seen.header("ce_id")
+        assert name == seen.json["decision_id"]
+        first = by_id.setdefault(name, seen)
+        assert (first.topic, first.key, first.value) == (seen.topic, seen.key, seen.value)
+        if seen.json["revision"] > 0:
+            revision = (*seen.subject, seen.json["kind"], seen.json["revision"])
+            assert by_revision.setdefault(revision, name) == name
