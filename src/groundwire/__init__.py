@@ -1,1 +1,73 @@
-"""Groundwire: the streaming gate between AI agents and the knowledge base they write to."""
+"""Groundwire: the streaming gate between AI agents and the knowledge base they write to.
+
+The names below are the library's; each is imported when it is first asked for, so that a program pays only for
+what it uses.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from groundwire.checks.citations import CitationDetector
+    from groundwire.checks.hedges import HedgeAction, HedgeDetector
+    from groundwire.checks.similarity import jaccard_similarity
+    from groundwire.decide.tree import determine_tier
+    from groundwire.dedup import DedupChecker, DuplicateResult
+    from groundwire.messages.decisions import EvidenceObject
+    from groundwire.messages.tiers import IngestionTier, Tier
+    from groundwire.policy import GroundedIngestionConfig
+    from groundwire.validator import IngestionValidator, ValidationResult
+    from groundwire.verify import verify_citation
+    from groundwire.version import __version__
+
+__all__ = [
+    "CitationDetector",
+    "DedupChecker",
+    "DuplicateResult",
+    "EvidenceObject",
+    "GroundedIngestionConfig",
+    "HedgeAction",
+    "HedgeDetector",
+    "IngestionTier",
+    "IngestionValidator",
+    "Tier",
+    "ValidationResult",
+    "__version__",
+    "determine_tier",
+    "jaccard_similarity",
+    "verify_citation",
+]
+
+_HOMES = {
+    "CitationDetector": "checks.citations",
+    "DedupChecker": "dedup",
+    "DuplicateResult": "dedup",
+    "EvidenceObject": "messages.decisions",
+    "GroundedIngestionConfig": "policy",
+    "HedgeAction": "checks.hedges",
+    "HedgeDetector": "checks.hedges",
+    "IngestionTier": "messages.tiers",
+    "IngestionValidator": "validator",
+    "Tier": "messages.tiers",
+    "ValidationResult": "validator",
+    "__version__": "version",
+    "determine_tier": "decide.tree",
+    "jaccard_similarity": "checks.similarity",
+    "verify_citation": "verify",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - any of the names above
+    """Import a public name when it is first asked for."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"groundwire.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, whether or not they were asked for yet."""
+    return sorted(__all__)

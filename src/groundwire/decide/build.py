@@ -110,7 +110,7 @@ def _build(case: ClaimCase, envelope: Envelope, standing: Standing, checks: Chec
     subject = claim_subject(case)
     match = case.conflicting(standing.code)
     lists, truncated = _lists(case, checks, room)
-    source_id = claim.source_id if claim.source_id is not None else _primary_source(case)
+    source_id = claim.source_id if claim.source_id is not None else primary_source(case)
     return Decision(
         decision_id=_identify(subject, envelope),
         revision=envelope.revision,
@@ -213,7 +213,7 @@ def _citation(case: ClaimCase, citation: Citation, room: _Room) -> CitationResul
     )
 
 
-def _primary_source(case: ClaimCase) -> str | None:
+def primary_source(case: ClaimCase) -> str | None:
     """Return the id of the first verified citation, else of the first detected one (S0-55)."""
     citation = next(iter(case.verified or case.reading.citations), None)
     return citation.source_id if citation else None

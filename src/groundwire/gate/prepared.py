@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from groundwire.decide.claims import Finding, Findings
 from groundwire.decide.reading import UNREAD, Reading
@@ -38,6 +38,11 @@ class Prepared:
     findings: Findings
     relevance: list[dict[str, Any]] | None = None
     wait: bool = False
+
+    @classmethod
+    def unread(cls, record: InboundRecord, claim: Claim) -> Self:
+        """Return a claim of which nothing is known yet but its fields."""
+        return cls(record, claim, "", UNREAD, None, None, None, findings={})
 
     def fail(self, error: Exception) -> None:
         """Give up on judging the claim: it goes to review, as an internal error (S0-23)."""
