@@ -1,0 +1,111 @@
+"""A gate with everything around it in memory: records in, decisions out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from groundwire.attestation import Keys
+from groundwire.gate.claims import ClaimGate
+from groundwire.gate.results import DeadLetter, Decided, Result
+from groundwire.messages.base import to_milliseconds
+from groundwire.messages.decisions import Decision
+from groundwire.messages.inbound import Headers, InboundRecord
+from groundwire.policies import PolicyStore
+from groundwire.policy import Policy
+from groundwire.state.memory import MemoryState
+from groundwire.state.model import State
+from groundwire.verify import CitationVerifier, Pacer, PacingLimits, Sources, UrlChecker
+
+NOW = datetime(2026, 1, 31, 12, 0, 0, 250_000, tzinfo=UTC)
+TOPIC = "groundwire.claims"
+
+
+def fake_urls(answers: dict[str, int]) -> UrlChecker:
+    """Return a checker to whom each URL answers with its status; every other with 404."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(answers.get(str(request.url), 404))
+
+    pacer = Pacer(PacingLimits(spacing=0.0))
+    return UrlChecker(transport=httpx.MockTransport(answer), pacer=pacer, clock=lambda: NOW)
+
+
+def adr_folder(path: Path, **records: str) -> Path:
+    """Write ADR files: adr_folder(path, ADR_003="text") makes ADR-003-record.md."""
+    path.mkdir(exist_ok=True)
+    for name, text in records.items():
+        (path / f"{name.replace('_', '-')}-record.md").write_text(text)
+    return path
+
+
+def verifier(
+    adr_dir: Path | None = None, repo: Path | None = None, urls: dict[str, int] | None = None
+) -> CitationVerifier:
+    sources = {"*": Sources(adr_dir=adr_dir, repo=repo)}
+    return CitationVerifier(sources, network=urls is not None, urls=fake_urls(urls or {}), clock=lambda: NOW)
+
+
+@dataclass
+class World:
+    """A gate and its state; each claim gets the next offset and a second more."""
+
+    policy: Policy = field(default_factory=Policy)
+    state: State = field(default_factory=MemoryState)
+    verifier: CitationVerifier = field(default_factory=verifier)
+    keys: Keys = field(default_factory=Keys.empty)
+    policies: PolicyStore = field(default_factory=lambda: PolicyStore(None, None))
+    now: Callable[[], datetime] = lambda: NOW
+    offset: int = 0
+
+    @property
+    def gate(self) -> ClaimGate:
+        return ClaimGate(self.policy, self.policies, self.state, self.verifier, keys=self.keys, now=self.now)
+
+    def record(self, value: bytes | None, *, headers: Headers = ()) -> InboundRecord:
+        self.offset += 1
+        timestamp = to_milliseconds(NOW) + 1000 * self.offset
+        return InboundRecord(TOPIC, 0, self.offset, timestamp, b"acme:ada", value, headers)
+
+    def claim(
+        self, claim_id: str = "c1", content: str = "The API returns JSON", **fields: Any
+    ) -> InboundRecord:
+        headers = fields.pop("headers", ())
+        return self.record(claim_bytes(claim_id, content, **fields), headers=headers)
+
+    async def results(self, *records: InboundRecord, deferred: bool = True) -> list[Result]:
+        gate = self.gate
+        batch = await gate.prepare(records, ask_network=deferred)
+        return await gate.settle(batch, deferred=deferred)
+
+    async def decide(self, *records: InboundRecord) -> list[Decision]:
+        decisions = []
+        for result in await self.results(*records):
+            assert isinstance(result, Decided), result
+            decisions.append(result.decision)
+        return decisions
+
+    async def one(self, content: str, claim_id: str = "c1", **fields: Any) -> Decision:
+        (decision,) = await self.decide(self.claim(claim_id, content, **fields))
+        return decision
+
+    async def provisional(self, record: InboundRecord) -> Decision:
+        gate = self.gate
+        (result,) = gate.provisional(await gate.prepare([record]))
+        assert not isinstance(result, DeadLetter)
+        return result.decision  # type: ignore[union-attr]
+
+
+def claim_bytes(claim_id: str = "c1", content: str = "The API returns JSON", **fields: Any) -> bytes:
+    claim = {"claim_id": claim_id, "user_id": "ada", "content": content, **fields}
+    return json.dumps(claim, ensure_ascii=False).encode()
+
+
+def summary(decision: Decision) -> tuple[str, str]:
+    return str(decision.tier), str(decision.reason_code)

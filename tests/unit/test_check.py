@@ -1,0 +1,299 @@
+"""`groundwire check`: the seed's worked examples (S0-24 to S0-45) and the command's own promises."""
+
+import json
+import subprocess
+
+import pytest
+from click.testing import CliRunner
+
+from groundwire.check import Checker, LineError
+from groundwire.commands.check import check
+from groundwire.policy import Policy
+from tests.unit.gate.world import NOW, adr_folder, claim_bytes, verifier
+
+ENVIRONMENT = {
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_AUTHOR_NAME": "a",
+    "GIT_AUTHOR_EMAIL": "a@example.org",
+    "GIT_COMMITTER_NAME": "a",
+    "GIT_COMMITTER_EMAIL": "a@example.org",
+    "GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z",
+    "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z",
+    "PATH": "/usr/bin:/bin:/usr/local/bin",
+}
+
+
+@pytest.fixture(scope="module")
+def repo(tmp_path_factory):
+    """A git repository with a commit whose first 10 digits hold a letter and a digit."""
+    path = tmp_path_factory.mktemp("repo")
+
+    def git(*arguments):
+        environment = ENVIRONMENT | {"HOME": str(path)}
+        done = subprocess.run(
+            ["git", "-C", str(path), *arguments], capture_output=True, check=True, env=environment
+        )
+        return done.stdout.decode().strip()
+
+    git("init", "-q", "-b", "main")
+    for number in range(20):
+        git("commit", "-q", "--allow-empty", "-m", f"change {number}")
+        sha = git("rev-parse", "HEAD")
+        if not sha[:7].isdigit() and not sha[:7].isalpha():
+            return path, sha
+    raise AssertionError("no hash of digits and letters in 20 commits")
+
+
+@pytest.fixture
+def adrs(tmp_path):
+    return adr_folder(tmp_path / "adrs", ADR_003="# Storage\nWe use Pixeltable for memory storage.")
+
+
+async def run(lines, checker=None, **sources):
+    policy = sources.pop("policy", Policy())
+    checker = checker or Checker(policy, verifier(**sources), now=NOW)
+    return [result async for result in checker.check(lines)]
+
+
+async def tier_of(content, checker_sources=None, **fields):
+    (decision,) = await run([claim_bytes("1", content, **fields)], **(checker_sources or {}))
+    assert not isinstance(decision, LineError), decision
+    return str(decision.tier), str(decision.reason_code), decision
+
+
+AI = {"source": "ai_synthesis"}
+
+WITHOUT_SOURCES = [
+    # row, content, fields, tier, reason
+    ("S0-28", "I prefer tabs over spaces", {"source": "user"}, "tier_1", "trusted_source"),
+    ("S0-29", "OAuth2 is required", {"source": "documentation"}, "tier_1", "trusted_source"),
+    (
+        "S0-30",
+        "We decided to use PostgreSQL",
+        {"source": "conversation", "memory_type": "decision"},
+        "tier_1",
+        "stated_decision",
+    ),
+    ("S0-31", "The API returns JSON for REST responses", AI, "tier_2", "ungrounded"),
+    ("S0-32", "OAuth2 is the authentication mechanism", AI, "tier_2", "ungrounded"),
+    ("S0-33", "The service uses PostgreSQL 15", AI, "tier_2", "ungrounded"),
+    ("S0-34", "The API uses OAuth2 for authentication.", AI, "tier_2", "ungrounded"),
+    ("S0-34b", "The API uses OAuth2", AI, "tier_2", "ungrounded"),
+    ("S0-35", "I think we should use Redis", {"source": "user"}, "tier_3", "personal_speculation"),
+    ("S0-36", "I guess the API supports this", AI, "tier_3", "personal_speculation"),
+    ("S0-37", "Maybe we could try GraphQL", AI, "tier_3", "personal_speculation"),
+    ("S0-38", "I think we should use Redis, definitely", AI, "tier_3", "personal_speculation"),
+    ("S0-41", "The server may timeout under load", {"source": "user"}, "tier_2", "technical_hedge"),
+    ("S0-42", "Connections typically complete in <100ms", AI, "tier_2", "technical_hedge"),
+    ("S0-43", "The API may return errors under load", AI, "tier_2", "technical_hedge"),
+]
+
+
+@pytest.mark.parametrize(
+    ("content", "fields", "tier", "reason"),
+    [row[1:] for row in WITHOUT_SOURCES],
+    ids=[r[0] for r in WITHOUT_SOURCES],
+)
+async def test_worked_examples_that_need_no_citation(content, fields, tier, reason):
+    assert (await tier_of(content, **fields))[:2] == (tier, reason)
+
+
+async def test_an_adr_that_exists_approves(adrs):
+    """S0-24, S0-40."""
+    for content in ("Per ADR-003, we use Pixeltable for memory storage", "Per ADR-003, we use PostgreSQL"):
+        tier, reason, decision = await tier_of(content, {"adr_dir": adrs})
+        assert (tier, reason) == ("tier_1", "verified_citation")
+        assert decision.evidence.source_id == "ADR-003"
+        assert "citation_verified: adr:003" in decision.checks_passed
+        assert not decision.hedges
+
+
+async def test_a_commit_that_exists_approves_by_twelve_or_ten_digits(repo):
+    """S0-25, S0-26."""
+    path, sha = repo
+    for digits in (12, 10):
+        tier, _, decision = await tier_of(f"Fixed in commit {sha[:digits]}", {"repo": path})
+        assert tier == "tier_1"
+        assert decision.evidence.source_id == f"commit:{sha[:7]}"
+
+
+async def test_a_commit_that_does_not_exist_goes_to_review(repo):
+    """S0-69."""
+    tier, reason, decision = await tier_of("Fixed in commit a1b2c3d4e5f6", {"repo": repo[0]})
+    assert (tier, reason) == ("tier_2", "citation_unverified")
+    assert "citation_unverified: commit:a1b2c3d4e5f6" in decision.checks_failed
+
+
+@pytest.mark.parametrize(("status", "tier"), [(200, "tier_1"), (404, "tier_2"), (503, "tier_2")])
+async def test_a_url_approves_with_200_and_with_nothing_else(status, tier):
+    """S0-27, S0-65, S0-69."""
+    url = "https://docs.example.com/api"
+    found, _, decision = await tier_of(f"See {url}", {"urls": {url: status}})
+    assert found == tier
+    assert decision.citations[0].detail == f"HTTP {status}"
+    assert decision.evidence.source_id == url
+
+
+async def test_what_is_stored_already_is_a_duplicate(adrs):
+    """S0-39."""
+    text = "Per ADR-003, we use PostgreSQL"
+    first, second = await run([claim_bytes("1", text), claim_bytes("2", text)], adr_dir=adrs)
+    assert first.tier == "tier_1"
+    assert (second.tier, second.reason_code) == ("tier_3", "duplicate")
+    assert second.reason == "Duplicate of existing memory"
+    assert second.conflicting_memory_id == "1"
+    assert second.similarity_score == 1.0
+    assert "duplicate: 1" in second.checks_failed
+
+
+async def test_an_adr_that_was_never_written_is_detected_and_not_verified(adrs):
+    """S0-44, S0-22."""
+    tier, reason, decision = await tier_of("Per ADR-999, we use magic", {"adr_dir": adrs})
+    assert (tier, reason) == ("tier_2", "citation_unverified")
+    assert decision.reason == "Ungrounded assertion needs verification"
+    assert "citation_present" in decision.checks_passed
+    assert decision.evidence.source_id == "ADR-999"
+
+
+async def test_a_technical_hedge_is_not_rescued_by_a_citation(adrs):
+    """S0-15."""
+    assert (await tier_of("Per ADR-003, replies typically take 5 ms", {"adr_dir": adrs}))[0] == "tier_2"
+
+
+async def test_hedge_words_are_listed_as_written(adrs):
+    _, _, decision = await tier_of("The API may return errors under load")
+    assert "hedge_words_detected: may" in decision.checks_failed
+    assert [hedge.text for hedge in decision.hedges] == ["may"]
+
+
+# --- what the command itself promises
+
+
+async def test_lines_keep_their_order_and_numbers_and_blank_ones_are_skipped():
+    lines = [b"\n", claim_bytes("1"), b"  \r\n", b"{", claim_bytes("2", "Another thing") + b"\r\n"]
+    first, error, second = await run(lines)
+    assert (first.subject_id, first.origin.offset) == ("1", 1)
+    assert isinstance(error, LineError)
+    assert error.as_dict()["line"] == 4
+    assert error.as_dict()["error"]["code"] == "invalid_json"
+    assert (second.subject_id, second.origin.offset) == ("2", 4)
+    assert second.origin.partition == 0
+    assert second.origin.topic is None
+
+
+async def test_decided_at_is_the_time_of_the_origin():
+    checker = Checker(Policy(), verifier(), now=NOW.replace(microsecond=123_456))
+    (decision,) = await run([claim_bytes()], checker)
+    assert decision.decided_at == decision.origin.timestamp == decision.facts.clock
+    assert b'"decided_at":"2026-01-31T12:00:00.123Z"' in decision.to_bytes()
+
+
+async def test_a_repeated_id_prints_the_recorded_decision_and_another_text_is_a_conflict():
+    same = claim_bytes("1", metadata={"try": 2})
+    first, again, other = await run([claim_bytes("1"), same, claim_bytes("1", "Something else")])
+    assert again.to_bytes() == first.to_bytes()
+    assert (other.error.code, other.error.field) == ("claim_id_conflict", "claim_id")
+
+
+async def test_more_lines_than_a_batch_are_all_decided():
+    results = await run([claim_bytes(str(n), f"Statement number {n}") for n in range(205)])
+    assert [result.subject_id for result in results] == [str(n) for n in range(205)]
+
+
+async def test_a_response_is_told_apart_from_a_claim():
+    (error,) = await run([b'{"response_id": "r", "user_id": "u", "answer": null}'])
+    assert (error.error.code, error.error.field) == ("invalid_record", "response_id")
+
+
+def invoke(lines, *options, env=None):
+    return CliRunner().invoke(check, ["--no-network", *options], input=b"\n".join(lines), env=env)
+
+
+def test_the_command_exits_0_when_all_were_decided_and_1_when_some_were_bad():
+    good = invoke([claim_bytes()])
+    assert good.exit_code == 0
+    assert json.loads(good.stdout)["tier"] == "tier_2"
+    bad = invoke([claim_bytes("1"), b"nonsense", claim_bytes("2", "Another")])
+    assert bad.exit_code == 1
+    printed = [json.loads(line) for line in bad.stdout.splitlines()]
+    assert printed[0]["subject_id"] == "1"
+    assert printed[1]["line"] == 2
+    assert printed[1]["error"].keys() == {"code", "message", "field"}
+    assert printed[2]["subject_id"] == "2"
+
+
+@pytest.mark.parametrize("time", ["2026-01-31", "2026-01-31T12:00:00", "noon", "1700000000"])
+def test_a_wrong_time_is_wrong_usage(time):
+    assert invoke([], "--now", time).exit_code == 2
+
+
+def test_now_is_the_clock_of_every_record():
+    expired = claim_bytes(validity_horizon="2026-01-01T00:00:00Z")
+    before, after = (
+        json.loads(invoke([expired], "--now", time).stdout)
+        for time in ("2025-12-31T23:59:59.999Z", "2026-01-01T01:00:00+01:00")
+    )
+    assert before["reason_code"] == "ungrounded"
+    assert after["reason_code"] == "expired"
+    assert after["decided_at"] == after["facts"]["clock"] == "2026-01-01T00:00:00Z"
+
+
+def test_the_same_lines_at_the_same_time_print_the_same_bytes():
+    lines = [claim_bytes("1"), claim_bytes("2", "Maybe"), claim_bytes("3", "x", source="user")]
+    one, two = (invoke(lines, "--now", "2026-01-01T00:00:00Z").stdout_bytes for _ in range(2))
+    assert one == two
+
+
+@pytest.mark.parametrize(
+    ("policy", "key"),
+    [
+        ("dedup_treshold = 0.9", "dedup_treshold"),
+        ("dedup_threshold = 2", "dedup_threshold"),
+        ('dedup_method = "vector"', "dedup_method"),  # S0-116
+        ("[limits]\nreview_per_user = -1", "limits.review_per_user"),
+    ],
+)
+def test_a_wrong_policy_is_wrong_usage_and_names_the_key(tmp_path, policy, key):
+    file = tmp_path / "policy.toml"
+    file.write_text(policy)
+    result = invoke([claim_bytes()], "--policy", str(file))
+    assert result.exit_code == 2
+    assert key in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("GROUNDWIRE_ALLOW_PORTS", "80,http"),
+        ("GROUNDWIRE_ALLOW_NETWORKS", "10.0.0.1/8"),
+        ("GROUNDWIRE_NO_NETWORK", "perhaps"),
+        ("GROUNDWIRE_DEDUP_THRESHOLD", "high"),
+    ],
+)
+def test_a_wrong_variable_is_wrong_usage_and_is_named(name, value):
+    result = invoke([claim_bytes()], env={name: value})
+    assert result.exit_code == 2
+    assert name.removeprefix("GROUNDWIRE_").lower() in result.stderr.lower()
+
+
+def test_a_missing_file_is_wrong_usage():
+    assert CliRunner().invoke(check, ["/no/such/file"]).exit_code == 2
+
+
+def test_an_effective_policy_is_accepted_and_named(tmp_path):
+    policy = Policy(dedup_threshold=0.95, version="mine")
+    file = tmp_path / f"{policy.sha256}.json"
+    file.write_bytes(policy.canonical)
+    printed = json.loads(invoke([claim_bytes()], "--policy", str(file)).stdout)
+    assert printed["policy"] == {"version": "mine", "sha256": policy.sha256}
+
+
+def test_output_is_utf8_unescaped():
+    printed = invoke([claim_bytes(content="Größe ist 5 漢字 😀")]).stdout_bytes
+    assert "Größe ist 5 漢字 😀".encode() in printed
+
+
+def test_a_table_is_printed_where_asked_for():
+    result = invoke([claim_bytes(), b"{"], "--format", "table")
+    assert result.exit_code == 1
+    assert "line 2" in result.stdout
