@@ -11,14 +11,25 @@ from rich.text import Text
 
 from groundwire.client.text import cut
 from groundwire.errors import RecordError
-from groundwire.messages.decisions import CitationState, Decision
+from groundwire.messages.decisions import CitationState, Decision, DedupMatch
 
 STYLES: Final = {"approved": "green", "review": "yellow", "blocked": "red", "dead letter": "magenta"}
 
-_QUIET: Final = {"citation_missing", "dedup_skipped", "source_not_trusted", "hedge_words_detected"}
-"""Failed checks that say nothing the reason does not say."""
+_QUIET: Final = {
+    *(
+        "citation_missing",
+        "citation_unverified",
+        "dedup_skipped",
+        "source_not_trusted",
+        "hedge_words_detected",
+    ),
+    *("duplicate", "conflicting_near_duplicate", "previously_rejected", "expired"),
+}
+"""Failed checks that say nothing the reason and the other notes do not say."""
 
-_WIDTHS: Final = (11, 27, 58)
+_VERDICT, _REASON, _CLAIM, _NOTE = 11, 26, 58, 200
+"""Widths of the columns in cells, where no terminal sets the limit."""
+_LEAST_CLAIM: Final = 30
 
 
 class DecisionPrinter:
@@ -50,35 +61,61 @@ class DecisionPrinter:
         counts = ", ".join(f"{self._counts[name]} {name}" for name in STYLES if self._counts[name])
         self._console.print(f"\n{total} in: {counts or 'nothing'}", soft_wrap=True)
 
+    def section(self, title: str) -> None:
+        """Begin a group of rows under a title."""
+        self._head()
+        self._console.print(Text(f"\n{cut(title, _NOTE)}", style="bold"), soft_wrap=True)
+
     def _row(self, verdict: str, reason: str, claim: str, note: str) -> None:
+        self._head()
+        self._line(verdict, reason, claim, note, style="")
+
+    def _head(self) -> None:
         if not self._headed:
             self._line("verdict", "reason", "claim", "because", style="bold")
             self._headed = True
-        self._line(verdict, reason, claim, note, style="")
 
     def _line(self, verdict: str, reason: str, claim: str, note: str, *, style: str) -> None:
+        width = self._claim_width()
         cells = [
-            set_cell_size(cut(cell, width), width)
-            for cell, width in zip((verdict, reason, claim), _WIDTHS, strict=True)
+            set_cell_size(cut(cell, size), size)
+            for cell, size in zip((verdict, reason, claim), (_VERDICT, _REASON, width), strict=True)
         ]
         text = Text(f"{cells[0]}  ", style=style or STYLES.get(verdict, ""))
         text.append(f"{cells[1]}  {cells[2]}  ", style=style or "default")
-        text.append(cut(note, 200), style=style or "dim")
-        self._console.print(text, no_wrap=True, crop=False, soft_wrap=True)
+        text.append(cut(note, _NOTE), style=style or "dim")
+        if self._console.is_terminal:  # one line a record: what has no room is left out
+            self._console.print(text, no_wrap=True, overflow="ellipsis", crop=True)
+        else:
+            self._console.print(text, soft_wrap=True)
+
+    def _claim_width(self) -> int:
+        """Share a terminal's width between the claim and what bears on it."""
+        if not self._console.is_terminal:
+            return _CLAIM
+        room = self._console.width - _VERDICT - _REASON - 6
+        return max(_LEAST_CLAIM, min(_CLAIM, room * 3 // 5))
 
 
 def _notes(decision: Decision) -> list[str]:
     """Return what a person needs to know beside the reason, most telling first."""
-    notes = []
+    notes = [_nearness(decision)] if decision.conflicting_memory_id is not None else []
     if decision.hedges:
         notes.append("hedges: " + ", ".join(dict.fromkeys(hedge.text for hedge in decision.hedges)))
     for citation in decision.citations:
         sign = "✓" if citation.state == CitationState.VERIFIED else "✗"
-        notes.append(f"{sign} {citation.type}:{citation.value} {citation.detail}")
-    if decision.conflicting_memory_id is not None:
-        notes.append(f"near {decision.conflicting_memory_id} ({decision.similarity_score})")
-    for check in decision.checks_failed:
-        name = check.partition(":")[0]
-        if name not in _QUIET and name != "citation_unverified":
-            notes.append(check)
+        notes.append(f"{sign} {citation.type} {cut(citation.value, 24)}: {citation.detail or citation.state}")
+    notes += [check for check in decision.checks_failed if check.partition(":")[0] not in _QUIET]
     return list(dict.fromkeys(notes)) or [decision.reason]
+
+
+def _nearness(decision: Decision) -> str:
+    """Say which memory the claim is near to, how near, and in what it differs."""
+    near = decision.conflicting_memory_id
+    found = next((match for match in _matches(decision) if match.subject_id == near), None)
+    differs = f", differs in {found.difference}" if found and found.difference != "none" else ""
+    return f"near {near} ({decision.similarity_score:.2f}{differs})"
+
+
+def _matches(decision: Decision) -> list[DedupMatch]:
+    return decision.facts.dedup.matches if decision.facts.dedup else []

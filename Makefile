@@ -1,0 +1,72 @@
+# Everything by which people start. `make help` lists it.
+
+MAKEFLAGS += --no-print-directory
+SHELL := /bin/sh
+FORMAT ?= table
+PYTHON ?=
+PYTEST_ARGS ?=
+
+BIN := .venv/bin
+# What is installed is named by what it was installed from: a change of locks, project or place installs anew.
+KEY := $(firstword $(shell (cat pyproject.toml requirements/*.txt; echo "$(CURDIR)") | cksum))
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-kafka lint format generate lock clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name text; do printf '%-12s %s\n' "$$name" "$$text"; done
+
+setup: .venv/dev-$(KEY) ## make .venv with the groundwire command and all tools for development
+	@echo "ready: $(BIN)/groundwire" >&2
+
+demo: .venv/demo-$(KEY) ## run everything on this machine, fed with examples; FORMAT=json for JSON lines
+	@$(BIN)/python -m demo --format $(FORMAT)
+
+test: .venv/dev-$(KEY) ## unit, contract, state and stream tests on embedded services (PYTEST_ARGS=...)
+	@GROUNDWIRE_TEST_BROKER=embedded GROUNDWIRE_TEST_REDIS=embedded $(BIN)/python -m pytest tests $(PYTEST_ARGS)
+
+test-kafka: .venv/dev-$(KEY) ## stream and state tests on Apache Kafka (one node, then three) and redis-server
+	@missing=; for need in java:default-jre-headless mvn:maven redis-server:redis-server; do \
+		command -v "$${need%%:*}" >/dev/null || missing="$$missing $${need##*:}"; done; \
+		test -z "$$missing" || { echo "not installed here: apt-get install$$missing" >&2; exit 1; }
+	@GROUNDWIRE_TEST_BROKER=kafka GROUNDWIRE_TEST_REDIS=real $(BIN)/python -m pytest tests/stream tests/state $(PYTEST_ARGS)
+	@GROUNDWIRE_TEST_BROKER=kafka3 GROUNDWIRE_TEST_REDIS=real $(BIN)/python -m pytest tests/stream $(PYTEST_ARGS)
+
+lint: .venv/dev-$(KEY) ## style, types, layers, published schemas and generated pages
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@PYTHONPATH=. $(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m groundwire.schemas check schemas
+	@$(BIN)/python -m groundwire.configuration check docs/configuration.md
+
+format: .venv/dev-$(KEY) ## put the code into its one layout
+	@$(BIN)/ruff check --fix-only --quiet
+	@$(BIN)/ruff format
+
+generate: .venv/dev-$(KEY) ## write what is generated: schemas/ and docs/configuration.md
+	@$(BIN)/python -m groundwire.schemas write schemas
+	@$(BIN)/python -m groundwire.configuration write docs/configuration.md
+
+lock: ## write requirements/ anew from pyproject.toml
+	@sh requirements/lock.sh
+
+clean: ## remove .venv and caches
+	@rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+.venv/demo-$(KEY):
+	@$(MAKE) .venv/base-$(KEY)
+	@echo "installing what the demo needs" >&2
+	@$(INSTALL) --only-binary :all: --no-deps --require-hashes -r requirements/demo.txt >&2
+	@$(INSTALL) --no-deps --no-build-isolation --editable . >&2
+	@touch $@
+
+.venv/dev-$(KEY): .venv/demo-$(KEY)
+	@echo "installing what development needs" >&2
+	@$(INSTALL) --only-binary :all: --no-deps --require-hashes -r requirements/dev.txt >&2
+	@touch $@
+
+.venv/base-$(KEY):
+	@python=$$(sh requirements/python.sh "$(PYTHON)") && rm -rf .venv && echo "making .venv with $$python" >&2 && "$$python" -m venv .venv
+	@touch $@

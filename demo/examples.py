@@ -1,0 +1,197 @@
+"""The examples of the demo, in the waves in which they are sent, each with the outcome that must come.
+
+`{commit12}`, `{commit10}` and `{site}` stand for what `demo.sources` makes. A user's claims are decided in the
+order in which they are sent and compared with that user's alone, so that every outcome is known beforehand.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from groundwire.messages.decisions import ReasonCode as Why
+
+Outcome = str
+"""A reason code of a Decision, or the error code of a dead letter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A record to send.
+
+    Attributes:
+        record: the fields of a Claim, or the value as it stands (None: a record without a value).
+        outcomes: what must come of it, in order; more than one where a decision is provisional first.
+    """
+
+    record: Mapping[str, Any] | bytes | None
+    outcomes: tuple[Outcome, ...]
+
+    def value(self, places: Mapping[str, str]) -> bytes | None:
+        """Return the value to send, with the places of the demo's sources filled in."""
+        if self.record is None or isinstance(self.record, bytes):
+            return self.record
+        content = str(self.record["content"])
+        for name, place in places.items():
+            content = content.replace("{" + name + "}", place)
+        return json.dumps({**self.record, "content": content}, ensure_ascii=False).encode()
+
+    @property
+    def subject(self) -> tuple[str, str] | None:
+        """User and claim id; None for what will be no claim."""
+        if self.record is None or isinstance(self.record, bytes):
+            return None
+        return self.record["user_id"], self.record["claim_id"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wave:
+    """Examples that are sent together; the next wave waits for their decisions.
+
+    Attributes:
+        outage: whether state is stopped until every first outcome is there.
+    """
+
+    title: str
+    examples: Sequence[Example] = field(default_factory=tuple)
+    outage: bool = False
+
+
+def _claim(claim_id: str, user: str, content: str, why: Outcome, **fields: Any) -> Example:  # noqa: ANN401 - fields of a claim
+    record = {"claim_id": claim_id, "user_id": user, "content": content, **fields}
+    return Example(record, (why,))
+
+
+_USE_POSTGRES: Final = "Per ADR-003, we use PostgreSQL"
+_BILLING: Final = "The billing service was written by the platform team and is deployed on Tuesdays"
+_BACKUP: Final = (
+    "The nightly backup of the billing database starts at two o'clock, copies every table to the archive "
+    "bucket, checks the copy, and reports to the operations channel within 30 minutes"
+)
+
+_GROUNDED: Final = Wave(
+    "Grounded: a source that was looked up, or a person's own word",
+    (
+        _claim("g-01", "ann", "Per ADR-003, we use Pixeltable for memory storage", Why.VERIFIED_CITATION),
+        _claim("g-02", "bob", "Fixed in commit {commit12}", Why.VERIFIED_CITATION),
+        _claim("g-03", "cay", "Fixed in commit {commit10}", Why.VERIFIED_CITATION),
+        _claim("g-04", "dan", "See {site}/api", Why.VERIFIED_CITATION),
+        _claim("g-05", "eve", "I prefer tabs over spaces", Why.TRUSTED_SOURCE, source="user"),
+        _claim("g-06", "fay", "OAuth2 is required", Why.TRUSTED_SOURCE, source="documentation"),
+        _claim(
+            *("g-07", "gus", "We decided to use PostgreSQL", Why.STATED_DECISION),
+            memory_type="decision",
+            source="conversation",
+        ),
+        _claim(
+            *("g-08", "hal", "Dark mode in every editor, please", Why.STATED_PREFERENCE),
+            memory_type="preference",
+            source="chat",
+        ),
+        _claim("g-09", "ida", _USE_POSTGRES, Why.VERIFIED_CITATION),
+        _claim("g-10", "joe", _BACKUP, Why.TRUSTED_SOURCE, source="documentation"),
+        _claim("g-11", "kim", "Acme sued Globex", Why.TRUSTED_SOURCE, source="documentation"),
+    ),
+)
+
+_REVIEW: Final = Wave(
+    "For a person to look at: nothing speaks against it, nothing vouches for it",
+    (
+        _claim("r-01", "ann", "The API returns JSON for REST responses", Why.UNGROUNDED),
+        _claim("r-02", "bob", "OAuth2 is the authentication mechanism", Why.UNGROUNDED),
+        _claim("r-03", "cay", "The service uses PostgreSQL 15", Why.UNGROUNDED),
+        _claim("r-04", "dan", "The API uses OAuth2 for authentication.", Why.UNGROUNDED),
+        _claim("r-05", "eve", "The server may timeout under load", Why.TECHNICAL_HEDGE),
+        _claim("r-06", "fay", "Connections typically complete in <100ms", Why.TECHNICAL_HEDGE),
+        _claim("r-07", "gus", "The API may return errors under load", Why.TECHNICAL_HEDGE),
+        _claim("r-08", "hal", "Per ADR-003, replies typically take 5 ms", Why.TECHNICAL_HEDGE),
+        _claim("r-09", "ida", "Per ADR-999, we use magic", Why.CITATION_UNVERIFIED),
+        _claim("r-10", "joe", "The limits are listed at {site}/gone", Why.CITATION_UNVERIFIED),
+        _claim("r-11", "kim", "The token is at http://169.254.169.254/latest", Why.CITATION_UNVERIFIED),
+    ),
+)
+
+_BLOCKED: Final = Wave(
+    "Speculation, whatever is said beside it",
+    (
+        _claim("b-01", "ann", "I think we should use Redis", Why.PERSONAL_SPECULATION),
+        _claim("b-02", "bob", "I guess the API supports this", Why.PERSONAL_SPECULATION),
+        _claim("b-03", "cay", "Maybe we could try GraphQL", Why.PERSONAL_SPECULATION),
+        _claim("b-04", "dan", "I think we should use Redis, definitely", Why.PERSONAL_SPECULATION),
+        _claim("b-05", "eve", "I believe ADR-003 settles it", Why.PERSONAL_SPECULATION, source="user"),
+        _claim(
+            *("b-06", "fay", "The certificate is valid", Why.EXPIRED),
+            source="documentation",
+            validity_horizon="2020-01-01T00:00:00Z",
+        ),
+    ),
+)
+
+_COMPARED: Final = Wave(
+    "Compared with what the same user has had approved",
+    (
+        _claim("d-01", "ida", _USE_POSTGRES, Why.DUPLICATE),
+        _claim("d-02", "joe", _BACKUP.replace("archive", "storage"), Why.DUPLICATE, source="documentation"),
+        _claim(
+            *("d-03", "joe", _BACKUP.replace("copies", "never copies"), Why.CONFLICTING_NEAR_DUPLICATE),
+            source="documentation",
+        ),
+        _claim(
+            *("d-04", "joe", _BACKUP.replace("30", "90"), Why.CONFLICTING_NEAR_DUPLICATE),
+            source="documentation",
+        ),
+        _claim(
+            *("d-05", "joe", _BACKUP.replace("minutes", "hours"), Why.CONFLICTING_NEAR_DUPLICATE),
+            source="documentation",
+        ),
+        _claim("d-06", "kim", "Globex sued Acme", Why.CONFLICTING_NEAR_DUPLICATE, source="documentation"),
+        _claim("d-07", "lou", _USE_POSTGRES, Why.VERIFIED_CITATION),
+        _claim("d-08", "ann", "The API returns JSON for REST responses", Why.PENDING_DUPLICATE),
+        _claim(
+            *("d-09", "dan", "Since we use OAuth2, we need refresh tokens", Why.DERIVED_FROM_UNAPPROVED),
+            source="user",
+            derived_from=["r-04"],
+        ),
+    ),
+)
+
+_AGAIN: Final = Wave(
+    "The same claim id again: with the same content, then with another",
+    (
+        _claim("g-05", "eve", "I prefer tabs over spaces", Why.TRUSTED_SOURCE, source="user"),
+        _claim("g-05", "eve", "I prefer spaces over tabs", "claim_id_conflict", source="user"),
+    ),
+)
+
+_BAD: Final = Wave(
+    "Records that are no claims",
+    (
+        Example(b'{"claim_id": "x-01", "user_id": "mia", "content": "cut off he', ("invalid_json",)),
+        Example(
+            b'{"claim_id": "x-02", "user_id": "mia", "user_id": "ned", "content": "Two"}', ("invalid_json",)
+        ),
+        Example(b'{"claim_id": "x-03", "user_id": "mia", "content": "caf\xe9"}', ("invalid_json",)),
+        Example(None, ("invalid_json",)),
+        Example(b'{"claim_id": "x-04", "user_id": "mia", "contents": "Misspelt"}', ("invalid_record",)),
+        Example(b'{"claim_id": 5, "user_id": "mia", "content": "A number for an id"}', ("invalid_record",)),
+        Example(
+            b'{"claim_id": "x-06", "user_id": "mia", "content": "Later", "schema_version": "9.0"}',
+            ("unsupported_version",),
+        ),
+    ),
+)
+
+_OUTAGE: Final = Wave(
+    "State stops for a moment: reviewed provisionally, and decided when it is back",
+    (
+        Example(
+            {"claim_id": "o-01", "user_id": "pia", "content": _BILLING, "source": "documentation"},
+            (Why.DEDUP_UNAVAILABLE, Why.TRUSTED_SOURCE),
+        ),
+    ),
+    outage=True,
+)
+
+WAVES: Final = (_GROUNDED, _REVIEW, _BLOCKED, _COMPARED, _AGAIN, _BAD, _OUTAGE)

@@ -1,0 +1,90 @@
+"""What must come of each example, held against what comes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+
+
+@dataclass(slots=True)
+class Entry:
+    """An example that was sent: what must come of it, in order, and what has come."""
+
+    label: str
+    outcomes: tuple[str, ...]
+    came: list[str] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Whether as much came as was expected."""
+        return len(self.came) >= len(self.outcomes)
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Knows what is still to come, what came otherwise, and what has become of each subject.
+
+    A key is what a record is about: user and claim id of a claim, or a dead letter's place in its topic.
+    """
+
+    entries: dict[Hashable, list[Entry]] = field(default_factory=dict)
+    differences: list[str] = field(default_factory=list)
+    sent: int = 0
+    _settled: dict[Hashable, tuple[int, str]] = field(default_factory=dict)
+
+    def expect(self, key: Hashable, label: str, outcomes: tuple[str, ...]) -> None:
+        """Note an example that was sent."""
+        self.entries.setdefault(key, []).append(Entry(label, outcomes))
+        self.sent += 1
+
+    def came(self, key: Hashable, outcome: str, verdict: str, revision: int = 1) -> None:
+        """Note what came: another outcome than the expected one is a difference, a delivery repeated is none.
+
+        Args:
+            key: what it is about.
+            outcome: reason code of a decision, or code of a dead letter.
+            verdict: `approved`, `review`, `blocked` or `dead letter`.
+            revision: of a decision; the highest one is true, in whichever order they come.
+        """
+        self._settled[key] = max(self._settled.get(key, (-1, "")), (revision, verdict))
+        entries = self.entries.get(key, [])
+        before = {earlier for entry in entries for earlier in entry.came}
+        entry = next((entry for entry in entries if not entry.complete), None)
+        wanted = entry.outcomes[len(entry.came)] if entry else "nothing"
+        if outcome != wanted:
+            if outcome in before:
+                return
+            self.differences.append(f"{entry.label if entry else key}: expected {wanted}, got {outcome}")
+        if entry:
+            entry.came.append(outcome)
+
+    @property
+    def answered(self) -> bool:
+        """Whether something came of every example, if only a provisional decision."""
+        return all(entry.came for entries in self.entries.values() for entry in entries)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything came."""
+        return not self.missing
+
+    @property
+    def missing(self) -> list[str]:
+        """What has not come."""
+        return [
+            f"{entry.label}: expected {', then '.join(entry.outcomes[len(entry.came) :])}, got nothing"
+            for entries in self.entries.values()
+            for entry in entries
+            if not entry.complete
+        ]
+
+    @property
+    def repeats(self) -> int:
+        """How many of the records sent were about something that was sent before."""
+        return self.sent - len(self.entries)
+
+    @property
+    def totals(self) -> Counter[str]:
+        """How many subjects came to what, by their highest revision."""
+        return Counter(verdict for _, verdict in self._settled.values())

@@ -1,0 +1,115 @@
+"""The broker, the Redis server and the workers of one run, as processes that end with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from deploy.embedded import EmbeddedBroker, EmbeddedRedis
+from deploy.embedded.process import ServerProcess, ServiceError, tail
+from groundwire.settings import Settings
+from topics.declare import declare
+
+ROLES: Final = ("claims", "deferred")
+_ROOT: Final = Path(__file__).resolve().parents[1]
+_READY_SECONDS: Final = 45.0
+_STOP_SECONDS: Final = 15.0
+
+
+@dataclass(slots=True)
+class Services:
+    """What runs.
+
+    Attributes:
+        logs: file of each process's log, by name.
+    """
+
+    broker: EmbeddedBroker
+    redis: EmbeddedRedis
+    workers: list[ServerProcess]
+    logs: dict[str, Path]
+
+    def ended(self) -> str | None:
+        """Return the name of a worker that is not there any more, if there is one."""
+        return next((worker.name for worker in self.workers if not worker.running), None)
+
+    def log_tails(self) -> str:
+        """Return the end of every log, under its name."""
+        return "\n".join(f"--- {name}\n{tail(path).rstrip()}" for name, path in self.logs.items())
+
+
+@contextlib.contextmanager
+def servers(folder: Path) -> Iterator[tuple[EmbeddedBroker, EmbeddedRedis]]:
+    """Start the broker and the Redis server side by side, and stop them at the end."""
+    broker, redis = EmbeddedBroker(folder / "broker"), EmbeddedRedis(folder / "redis")
+    with contextlib.ExitStack() as stack, ThreadPoolExecutor() as pool:
+        stack.callback(redis.close)
+        stack.callback(broker.stop)
+        for started in [pool.submit(broker.start), pool.submit(redis.start)]:
+            started.result()
+        yield broker, redis
+
+
+async def declare_topics(broker: EmbeddedBroker, environment: Mapping[str, str]) -> int:
+    """Create the topics that workers expect; return how many."""
+    partitions = int(environment["GROUNDWIRE_PARTITIONS"])
+    return len(await declare(Settings(brokers=broker.bootstrap, partitions=partitions)))
+
+
+def environment(broker: EmbeddedBroker, redis: EmbeddedRedis, more: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of the workers: nothing of the user's own settings of Groundwire."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GROUNDWIRE_")}
+    return {
+        **inherited,
+        "GROUNDWIRE_BROKERS": broker.bootstrap,
+        "GROUNDWIRE_REDIS_URL": redis.url,
+        "GROUNDWIRE_PARTITIONS": "4",
+        "GROUNDWIRE_STATE_GRACE": "1",
+        "GROUNDWIRE_LOG_FORMAT": "json",
+        **more,
+    }
+
+
+@contextlib.contextmanager
+def workers(
+    folder: Path, environment: Mapping[str, str], broker: EmbeddedBroker, redis: EmbeddedRedis
+) -> Iterator[Services]:
+    """Start one worker of each role as `python -m agents` does, wait until they are ready, stop them at the end.
+
+    Raises:
+        ServiceError: a worker ended or was not ready in time; the message holds the end of its log.
+    """
+    started = [
+        ServerProcess(
+            f"worker {role}",
+            [sys.executable, "-m", "agents", role],
+            folder / f"worker-{role}.log",
+            environment,
+            _ROOT,
+        )
+        for role in ROLES
+    ]
+    logs = {worker.name: worker.log for worker in started}
+    logs |= {"broker": broker.directory / "broker.log", "redis": redis.directory / "redis.log"}
+    with ThreadPoolExecutor() as pool:
+        try:
+            for worker in started:
+                worker.start()
+            for worker in started:
+                worker.wait_until(lambda log=worker.log: _ready(log), _READY_SECONDS)  # type: ignore[misc] # bound early
+            yield Services(broker, redis, started, logs)
+        finally:
+            list(pool.map(lambda worker: worker.stop(_STOP_SECONDS), started))
+
+
+def _ready(log: Path) -> bool:
+    return log.exists() and '"event": "ready"' in log.read_text(errors="replace")
+
+
+__all__ = ["ROLES", "ServiceError", "Services", "declare_topics", "environment", "servers", "workers"]

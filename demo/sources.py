@@ -1,0 +1,124 @@
+"""What the examples cite: an ADR folder, a git repository and a web site, made for one run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+
+from deploy.embedded.process import HOST, MissingServiceError, find_program
+
+_ADR: Final = """# ADR-003: Where memory is kept
+
+Accepted. Memory is stored in Pixeltable; relational data is in PostgreSQL.
+"""
+_PAGES: Final = {"/api": b"The API of the example.\n"}
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where the claims of the demo can be looked up.
+
+    Attributes:
+        adr_dir: folder with ADR-003 and no other.
+        repo: git repository with one commit, `commit`.
+        port: of the web site on 127.0.0.1, which has `/api` and nothing else.
+    """
+
+    adr_dir: Path
+    repo: Path
+    commit: str
+    port: int
+
+    @property
+    def places(self) -> dict[str, str]:
+        """What stands for the placeholders of the examples."""
+        return {
+            "commit12": self.commit[:12],
+            "commit10": self.commit[:10],
+            "site": f"http://{HOST}:{self.port}",
+        }
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """The environment that lets workers look there; 127.0.0.1 is refused unless it is named."""
+        return {
+            "GROUNDWIRE_ADR_DIR": str(self.adr_dir),
+            "GROUNDWIRE_REPO": str(self.repo),
+            "GROUNDWIRE_ALLOW_NETWORKS": f"{HOST}/32",
+            "GROUNDWIRE_ALLOW_PORTS": f"80,443,{self.port}",
+        }
+
+
+@contextlib.contextmanager
+def made_in(folder: Path) -> Iterator[Sources]:
+    """Make the sources below `folder`, and serve the web site until the end.
+
+    Raises:
+        MissingServiceError: git is not installed.
+    """
+    repo = folder / "repository"
+    adr_dir = repo / "docs" / "adrs"
+    adr_dir.mkdir(parents=True)
+    (adr_dir / "ADR-003-memory.md").write_text(_ADR)
+    commit = _commit(repo, folder)
+    server = ThreadingHTTPServer((HOST, 0), _Site)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    try:
+        yield Sources(adr_dir, repo, commit, server.server_port)
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _commit(repo: Path, home: Path) -> str:
+    """Make a repository of a folder's content; return the id of its one commit."""
+    try:
+        git = find_program("git", "git: commits that claims cite are looked up with it")
+    except MissingServiceError as missing:
+        raise MissingServiceError(f"{missing} (for example apt-get install git)") from None
+    # nothing of the user's own settings: hooks, signing and templates would change what comes out
+    environment = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": str(home),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        **{f"GIT_{role}_NAME": "Demo" for role in ("AUTHOR", "COMMITTER")},
+        **{f"GIT_{role}_EMAIL": "demo@example.org" for role in ("AUTHOR", "COMMITTER")},
+        **{f"GIT_{role}_DATE": "2026-01-01T00:00:00Z" for role in ("AUTHOR", "COMMITTER")},
+    }
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run(  # noqa: S603 - fixed arguments
+            [git, "-C", str(repo), *arguments], env=environment, capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    run("init", "--quiet")
+    run("add", ".")
+    run("commit", "--quiet", "--message", "Record where memory is kept")
+    return run("rev-parse", "HEAD")
+
+
+class _Site(BaseHTTPRequestHandler):
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def do_GET(self) -> None:
+        self.wfile.write(self._answer())
+
+    def _answer(self) -> bytes:
+        page = _PAGES.get(self.path)
+        body = page if page is not None else b"Not here.\n"
+        self.send_response(200 if page is not None else 404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        return body
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401 - the base class's signature
+        """Say nothing: the decisions show what was asked."""

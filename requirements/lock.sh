@@ -1,0 +1,18 @@
+#!/bin/sh
+# Writes the locks anew: every package that is installed, with the hashes of its files, for Python 3.11 and later.
+# worker.txt is what an image holds, demo.txt what `make demo` installs, dev.txt everything.
+set -eu
+cd "$(dirname "$0")/.."
+tools=$(mktemp -d)
+trap 'rm -rf "$tools"' EXIT
+"$(sh requirements/python.sh "${PYTHON:-}")" -m venv "$tools"
+"$tools/bin/pip" install --quiet --disable-pip-version-check uv
+
+# without annotations and headers: neither the index nor the command of the day belongs into a lock
+compile() {
+    "$tools/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
+        --no-annotate --no-header --extra worker "$@" pyproject.toml
+}
+compile --group dev --output-file requirements/dev.txt
+compile --group demo --constraints requirements/dev.txt --output-file requirements/demo.txt
+compile --constraints requirements/dev.txt --output-file requirements/worker.txt

@@ -1,0 +1,141 @@
+"""The page that lists every setting and every key of the policy, made from the classes that read them.
+
+python -m groundwire.configuration write|check FILE
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import TypeAdapter
+from pydantic.fields import FieldInfo
+
+from groundwire.policy import ENV_PREFIX, Hedges, Policy, ReviewLimits
+from groundwire.settings import Settings
+
+_TOP: Final = """# Configuration
+
+This page is generated from the classes that read the configuration: `make generate` writes it, `make lint` compares it.
+
+## Settings
+
+Where things are and how a process behaves. Workers, `python -m topics` and the `groundwire` command read them from the
+environment; an empty variable counts as one that is not set.
+
+"""
+_POLICY: Final = """
+## Policy
+
+What decides. A TOML file named by `GROUNDWIRE_POLICY_FILE`, or by `--policy` of `groundwire check`; without one, the
+defaults. A key that is not listed, or a value out of range, is an error that names it. The environment overrides single
+keys: `GROUNDWIRE_<KEY IN CAPITALS>`, lists separated by commas. Decisions name the policy by `version` and by the
+SHA-256 of what was in force.
+
+"""
+_ROW: Final = re.compile(r" \([SC]\d?-\d+\)")
+"""Where a rule comes from; of use to those who read the code."""
+_SECTIONS: Final = (
+    ("hedges", Hedges, "Words and phrases that count as hedges beside those that are built in."),
+    (
+        "limits",
+        ReviewLimits,
+        "Places in the review queue; past them a claim is blocked, `review_queue_full`.",
+    ),
+)
+
+
+def page() -> str:
+    """Return the page."""
+    settings = [
+        (f"{ENV_PREFIX}{name.upper()}", field, field.description or "")
+        for name, field in Settings.model_fields.items()
+    ]
+    texts = _attributes(Policy)
+    keys = [(name, field, texts[name]) for name, field in Policy.model_fields.items() if name in texts]
+    parts = [_TOP, *_table("variable", settings), _POLICY, *_table("key", keys)]
+    for section, model, text in _SECTIONS:
+        rows = [(name, field, "") for name, field in model.model_fields.items()]
+        parts += [f"\n### `[{section}]`\n\n{text}\n\n", *_table("key", rows)]
+    return "".join(parts)
+
+
+def _table(first: str, rows: Sequence[tuple[str, FieldInfo, str]]) -> Iterator[str]:
+    explained = any(text for *_, text in rows)
+    yield f"| {first} | default | values |{' meaning |' if explained else ''}\n"
+    yield f"|---|---|---|{'---|' if explained else ''}\n"
+    for name, field, text in rows:
+        cells = [f"`{name}`", _default(field), _values(field), *([text] if explained else [])]
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.default
+    if value is None or value in ("", ()):
+        return "none"
+    if isinstance(value, frozenset):
+        return "`" + ", ".join(sorted(value)) + "`"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{value}`"
+
+
+def _values(field: FieldInfo) -> str:
+    """Say in words what a field takes: its choices, its range, or its type."""
+    schema = _schema(field)
+    schema = next((part for part in schema.get("anyOf", ()) if part.get("type") != "null"), schema)
+    if "enum" in schema:
+        return ", ".join(f"`{choice}`" for choice in schema["enum"])
+    kind = {"integer": "whole number", "boolean": "`true` or `false`", "array": "list"}.get(
+        schema.get("type", ""), schema.get("format") or schema.get("type") or ""
+    )
+    if "minimum" in schema and "maximum" in schema:
+        return f"{kind}, {_number(schema['minimum'])} to {_number(schema['maximum'])}"
+    return {"string": "text"}.get(kind, kind)
+
+
+def _number(value: float) -> str:
+    return f"{value:,}".removesuffix(".0")
+
+
+def _schema(field: FieldInfo) -> dict[str, Any]:
+    schema: dict[str, Any] = TypeAdapter(field.rebuild_annotation()).json_schema()
+    return schema
+
+
+def _attributes(model: type) -> dict[str, str]:
+    """Return what the docstring of a class says of each attribute."""
+    section = inspect.cleandoc(model.__doc__ or "").partition("Attributes:\n")[2]
+    found: dict[str, str] = {}
+    name = ""
+    for line in section.splitlines():
+        start = re.match(r"    (\w+): (.*)", line)
+        if start:
+            name, found[start[1]] = start[1], start[2]
+        elif name and line.strip():
+            found[name] += " " + line.strip()
+    return {key: _ROW.sub("", text[0].upper() + text[1:]) for key, text in found.items()}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write or check the page; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m groundwire.configuration", description=__doc__)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("action", choices=["write", "check"])
+    parser.add_argument("file", type=Path, metavar="FILE")
+    given = parser.parse_args(arguments)
+    if given.action == "write":
+        given.file.write_text(page(), encoding="utf-8", newline="\n")
+    elif not given.file.exists() or given.file.read_text(encoding="utf-8") != page():
+        sys.stderr.write(f"{given.file} is not what the classes say: make generate\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,40 @@
+"""The generated page of settings and policy keys."""
+
+from pathlib import Path
+
+import pytest
+
+from groundwire.configuration import main, page
+from groundwire.policy import Hedges, Policy, ReviewLimits
+from groundwire.settings import Settings
+
+
+def test_every_setting_stands_on_the_page_with_its_meaning() -> None:
+    for name, field in Settings.model_fields.items():
+        assert f"| `GROUNDWIRE_{name.upper()}` |" in page()
+        assert field.description
+        assert field.description in page()
+
+
+@pytest.mark.parametrize("model", [Policy, Hedges, ReviewLimits])
+def test_every_key_of_the_policy_stands_on_the_page(model: type[Policy | Hedges | ReviewLimits]) -> None:
+    sections = {"hedges", "limits"}
+    for name in set(model.model_fields) - sections:
+        assert f"| `{name}` |" in page()
+
+
+def test_every_key_at_the_top_of_the_policy_is_explained() -> None:
+    rows = [line for line in page().splitlines() if line.startswith("| `")]
+    assert all(cell.strip() for row in rows for cell in row.split(" | ")[1:])
+
+
+def test_a_page_that_is_out_of_date_fails_the_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "configuration.md"
+    assert main(["check", str(file)]) == 1
+    assert main(["write", str(file)]) == 0
+    assert main(["check", str(file)]) == 0
+    file.write_text(file.read_text().replace("0.92", "0.93"))
+    assert main(["check", str(file)]) == 1
+    assert "make generate" in capsys.readouterr().err

@@ -1,0 +1,165 @@
+"""What the demo is made of, without any service."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from demo.examples import WAVES, Example
+from demo.ledger import Ledger
+from demo.report import JsonReport, TableReport
+from demo.services import environment
+from demo.sources import Sources, made_in
+from groundwire.check import Checker, LineError
+from groundwire.errors import ErrorCode, RecordError
+from groundwire.messages.decisions import ReasonCode
+from groundwire.messages.headers import dead_letter_headers
+from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.topics import TopicName
+from groundwire.policy import Policy
+from groundwire.verify import AddressGuard, CitationVerifier, UrlChecker
+from groundwire.verify.local import Sources as Lookup
+
+EXAMPLES = [example for wave in WAVES for example in wave.examples]
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Iterator[Sources]:
+    with made_in(tmp_path) as made:
+        yield made
+
+
+async def test_groundwire_check_decides_every_example_as_the_stream_must(sources: Sources) -> None:
+    examples = [e for wave in WAVES if not wave.outage for e in wave.examples if e.record is not None]
+    urls = UrlChecker(AddressGuard(["127.0.0.1/32"], ports=[80, sources.port]))
+    verifier = CitationVerifier({"*": Lookup(adr_dir=sources.adr_dir, repo=sources.repo)}, urls=urls)
+    lines = [example.value(sources.places) or b"" for example in examples]
+    results = [r async for r in Checker(Policy(), verifier, now=datetime.now(UTC)).check(lines)]
+    await verifier.close()
+    came = [str(r.error.code) if isinstance(r, LineError) else r.reason_code for r in results]
+    assert came == [str(example.outcomes[0]) for example in examples]
+
+
+def test_every_outcome_of_an_example_is_a_code_that_exists() -> None:
+    known = {str(code) for code in (*ReasonCode, *ErrorCode)}
+    assert {str(outcome) for example in EXAMPLES for outcome in example.outcomes} <= known
+
+
+def test_no_placeholder_is_left_in_what_is_sent(sources: Sources) -> None:
+    for example in EXAMPLES:
+        if example.subject:
+            content = json.loads(example.value(sources.places) or b"")["content"]
+            assert not re.search(r"\{\w+\}", content)
+
+
+def test_bytes_are_sent_as_they_stand() -> None:
+    assert Example(b"{broken", ("invalid_json",)).value({"broken": "x"}) == b"{broken"
+    assert Example(None, ("invalid_json",)).value({}) is None
+
+
+def test_workers_get_none_of_the_users_own_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Server:
+        bootstrap, url = "127.0.0.1:1", "redis://127.0.0.1:2/0"
+
+    monkeypatch.setenv("GROUNDWIRE_POLICY_FILE", "/etc/strict.toml")
+    made = environment(Server(), Server(), {"GROUNDWIRE_REPO": "/r"})  # type: ignore[arg-type]
+    assert "GROUNDWIRE_POLICY_FILE" not in made
+    assert (made["GROUNDWIRE_BROKERS"], made["GROUNDWIRE_REPO"]) == ("127.0.0.1:1", "/r")
+
+
+def test_an_expected_outcome_is_no_difference() -> None:
+    ledger = Ledger()
+    ledger.expect("a", "first", ("ungrounded",))
+    assert not ledger.complete
+    ledger.came("a", "ungrounded", "review")
+    assert ledger.complete
+    assert ledger.differences == []
+
+
+def test_another_outcome_is_a_difference_that_names_the_example() -> None:
+    ledger = Ledger()
+    ledger.expect("a", "first", ("ungrounded",))
+    ledger.came("a", "verified_citation", "approved")
+    assert ledger.differences == ["first: expected ungrounded, got verified_citation"]
+
+
+def test_a_decision_delivered_again_is_no_difference() -> None:
+    ledger = Ledger()
+    ledger.expect("a", "first", ("ungrounded",))
+    for _ in range(3):
+        ledger.came("a", "ungrounded", "review")
+    assert ledger.differences == []
+    assert ledger.totals == {"review": 1}
+
+
+def test_something_that_nobody_sent_is_a_difference() -> None:
+    ledger = Ledger()
+    ledger.came("x", "ungrounded", "review")
+    assert ledger.differences == ["x: expected nothing, got ungrounded"]
+
+
+def test_a_provisional_decision_answers_but_does_not_complete() -> None:
+    ledger = Ledger()
+    ledger.expect("a", "first", ("dedup_unavailable", "trusted_source"))
+    assert not ledger.answered
+    ledger.came("a", "dedup_unavailable", "review", 0)
+    assert ledger.answered
+    assert ledger.missing == ["first: expected trusted_source, got nothing"]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_the_highest_revision_of_a_subject_counts_whichever_comes_first(order: tuple[int, int]) -> None:
+    ledger = Ledger()
+    for revision in order:
+        ledger.came("a", "any", ("review", "approved")[revision], revision)
+    assert ledger.totals == {"approved": 1}
+
+
+def test_a_record_sent_again_is_a_repeat_and_no_second_subject() -> None:
+    ledger = Ledger()
+    for _ in range(2):
+        ledger.expect("a", "first", ("ungrounded",))
+    ledger.came("a", "ungrounded", "review")
+    assert not ledger.complete
+    ledger.came("a", "ungrounded", "review")
+    assert (ledger.complete, ledger.repeats, ledger.totals.total()) == (True, 1, 1)
+
+
+def _dead_letter() -> InboundRecord:
+    error = RecordError(ErrorCode.INVALID_JSON, "not JSON")
+    headers = dead_letter_headers(error, "groundwire.claims", 0, 7, ())
+    return InboundRecord("groundwire.dead-letter", 0, 0, 0, None, b"\x1b[2J{", tuple(headers))
+
+
+def test_json_reports_print_nothing_but_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    out = io.StringIO()
+    report = JsonReport(out)
+    report.wave("A title")
+    report.record(_dead_letter(), TopicName.DEAD_LETTER)
+    report.summary(Ledger(), 1.0)
+    first, last = (json.loads(line) for line in out.getvalue().splitlines())
+    assert first["error"] == "invalid_json"
+    assert last["summary"]["in"] == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_tables_show_a_dead_letter_without_its_control_characters() -> None:
+    out = io.StringIO()
+    TableReport(out).record(_dead_letter(), TopicName.DEAD_LETTER)
+    assert "invalid_json" in out.getvalue()
+    assert "\x1b" not in out.getvalue()
+
+
+def test_the_summary_adds_up() -> None:
+    ledger, out = Ledger(), io.StringIO()
+    for key, verdict in (("a", "approved"), ("b", "blocked"), ("c", "dead letter")):
+        ledger.expect(key, key, ("any",))
+        ledger.came(key, "any", verdict)
+    TableReport(out).summary(ledger, 3.2)
+    assert "3 = 1 approved + 0 review + 1 blocked + 1 dead letter." in out.getvalue()

@@ -1,0 +1,78 @@
+"""The table of decisions."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+import pytest
+from rich.console import Console
+
+from groundwire.check import Checker, LineError
+from groundwire.commands.show import DecisionPrinter
+from groundwire.errors import ErrorCode, RecordError
+from groundwire.messages.decisions import Decision
+from groundwire.policy import Policy
+from groundwire.verify import CitationVerifier
+
+LONG = "The nightly backup of the billing database starts at two and copies every single table to the archive"
+
+
+async def _decisions(claims: Iterable[str], user: str = "documentation") -> list[Decision]:
+    lines = [
+        f'{{"claim_id": "c{n}", "user_id": "ann", "content": "{text}", "source": "{user}"}}'.encode()
+        for n, text in enumerate(claims)
+    ]
+    checker = Checker(Policy(), CitationVerifier({}, network=False), now=datetime(2026, 1, 1, tzinfo=UTC))
+    results = [result async for result in checker.check(lines)]
+    assert not any(isinstance(result, LineError) for result in results)
+    return [result for result in results if isinstance(result, Decision)]
+
+
+def _on_terminal(width: int) -> tuple[DecisionPrinter, io.StringIO]:
+    out = io.StringIO()
+    printer = DecisionPrinter(out)
+    printer._console = Console(file=out, highlight=False, force_terminal=True, color_system=None, width=width)
+    return printer, out
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+async def test_on_a_terminal_every_decision_is_one_line_of_its_width(width: int) -> None:
+    printer, out = _on_terminal(width)
+    for decision in await _decisions([LONG, "I think it may fail, see ADR-003 and ADR-004 and ADR-005"]):
+        printer.decision(decision)
+    lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in out.getvalue().splitlines()]
+    assert len(lines) == 3
+    assert all(len(line) <= width for line in lines)
+
+
+async def test_a_near_duplicate_names_the_memory_the_likeness_and_the_difference() -> None:
+    out = io.StringIO()
+    printer = DecisionPrinter(out)
+    for decision in await _decisions([LONG, LONG.replace("copies", "never copies")]):
+        printer.decision(decision)
+    assert "near c0 (0.94, differs in negation)" in out.getvalue()
+
+
+async def test_the_heading_comes_once_and_before_the_first_section() -> None:
+    out = io.StringIO()
+    printer = DecisionPrinter(out)
+    printer.section("First")
+    for decision in await _decisions(["One thing", "Another"]):
+        printer.decision(decision)
+    printer.section("Second")
+    printer.error("line 3", RecordError(ErrorCode.INVALID_JSON, "not JSON"))
+    lines = [line.split("  ")[0] for line in out.getvalue().splitlines()]
+    assert lines == ["verdict", "", "First", "approved", "approved", "", "Second", "dead letter"]
+
+
+async def test_the_summary_counts_verdicts_and_dead_letters() -> None:
+    out = io.StringIO()
+    printer = DecisionPrinter(out)
+    for decision in await _decisions(["One thing", "Maybe another"]):
+        printer.decision(decision)
+    printer.error("line 3", RecordError(ErrorCode.INVALID_JSON, "not JSON"))
+    printer.summary()
+    assert out.getvalue().endswith("\n3 in: 1 approved, 1 blocked, 1 dead letter\n")
