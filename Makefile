@@ -55,8 +55,7 @@ lock: ## write requirements/ anew from pyproject.toml
 clean: ## remove .venv and caches
 	@rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
-.venv/demo-$(KEY):
-	@$(MAKE) .venv/base-$(KEY)
+.venv/demo-$(KEY): .venv/base-$(KEY)
 	@echo "installing what the demo needs" >&2
 	@$(INSTALL) --only-binary :all: --no-deps --require-hashes -r requirements/demo.txt >&2
 	@$(INSTALL) --no-deps --no-build-isolation --editable . >&2
