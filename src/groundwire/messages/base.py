@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final, TypeVar
 
 import rfc8785
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
-from pydantic.json_schema import SkipJsonSchema
 
 SCHEMA_VERSIONS: Final = ("1.0",)
 """Accepted values of `schema_version`, exactly (X-10)."""
@@ -107,12 +106,14 @@ def _not_null(value: object) -> object:
     return value
 
 
+def _without_null(schema: dict[str, Any]) -> None:
+    """Describe a field that may be left out, and is not null where it is there."""
+    schema.update(schema.pop("anyOf")[0])
+    del schema["default"]
+
+
 _T = TypeVar("_T")
-Omissible = Annotated[
-    _T | SkipJsonSchema[None],
-    BeforeValidator(_not_null),
-    Field(json_schema_extra=lambda schema: schema.pop("default", None) and None),
-]
+Omissible = Annotated[_T | None, BeforeValidator(_not_null), Field(json_schema_extra=_without_null)]
 """A field that may be left out, then None, and may not be null."""
 
 TenantId = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")]

@@ -1,0 +1,100 @@
+"""Times: RFC 3339 with any offset in, `Z` out; everything else refused."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groundwire.messages.base import format_time, from_milliseconds, parse_time, to_milliseconds
+
+
+@pytest.mark.parametrize(
+    ("written", "published"),
+    [
+        ("2026-01-31T12:00:00Z", "2026-01-31T12:00:00Z"),
+        ("2026-01-31t12:00:00z", "2026-01-31T12:00:00Z"),
+        ("2026-01-31T12:00:00+00:00", "2026-01-31T12:00:00Z"),
+        ("2026-01-31T12:00:00-00:00", "2026-01-31T12:00:00Z"),
+        ("2026-01-31T12:00:00+05:30", "2026-01-31T06:30:00Z"),
+        ("2026-01-31T00:00:00+14:00", "2026-01-30T10:00:00Z"),
+        ("2026-01-31T12:00:00.5Z", "2026-01-31T12:00:00.500Z"),
+        ("2026-01-31T12:00:00.120Z", "2026-01-31T12:00:00.120Z"),
+        ("2026-01-31T12:00:00.123456Z", "2026-01-31T12:00:00.123456Z"),
+        ("2026-01-31T12:00:00.123456789Z", "2026-01-31T12:00:00.123456Z"),
+        ("2026-01-31T12:00:00.000000Z", "2026-01-31T12:00:00Z"),
+        ("0999-02-28T00:00:00Z", "0999-02-28T00:00:00Z"),
+        ("9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59.999999Z"),
+        ("2024-02-29T00:00:00Z", "2024-02-29T00:00:00Z"),
+    ],
+)
+def test_a_time_with_an_offset_is_read_and_published_in_utc(written, published):
+    assert format_time(parse_time(written)) == published
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "",
+        "now",
+        "2026-01-31",
+        "2026-01-31T12:00:00",
+        "2026-01-31 12:00:00Z",
+        "2026-01-31T12:00Z",
+        "2026-01-31T12Z",
+        "20260131T120000Z",
+        "2026-W05-6T12:00:00Z",
+        "2026-031T12:00:00Z",
+        "2026-01-31T12:00:00,5Z",
+        "2026-01-31T12:00:00.Z",
+        "2026-01-31T12:00:00+01",
+        "2026-01-31T12:00:00+0100",
+        "2026-01-31T12:00:00 Z",
+        " 2026-01-31T12:00:00Z",
+        "2026-01-31T12:00:00Z\n",
+        "2026-02-29T00:00:00Z",
+        "2026-13-01T00:00:00Z",
+        "2026-01-31T25:00:00Z",
+        "2026-01-31T23:59:60Z",
+        "2026-01-31T12:00:00+24:00",
+        "0000-01-01T00:00:00Z",
+        "0001-01-01T00:00:00+01:00",
+        "9999-12-31T23:59:59-01:00",
+        "12026-01-31T12:00:00Z",
+        "-2026-01-31T12:00:00Z",
+        "２026-01-31T12:00:00Z",
+        0,
+        1_700_000_000,
+        1.5,
+        True,
+        None,
+        ["2026-01-31T12:00:00Z"],
+        datetime(2026, 1, 31),  # noqa: DTZ001 - naive on purpose
+    ],
+)
+def test_everything_else_is_refused(written):
+    with pytest.raises(ValueError, match=r"time|offset"):
+        parse_time(written)
+
+
+aware = st.datetimes(
+    datetime(1, 1, 2),
+    datetime(9999, 12, 30),
+    timezones=st.sampled_from([UTC, timezone(timedelta(hours=-7))]),  # noqa: DTZ001
+)
+
+
+@given(aware)
+def test_what_is_published_is_read_back_as_the_same_instant(moment):
+    assert parse_time(format_time(moment)) == moment
+    assert format_time(moment).endswith("Z")
+
+
+@given(st.integers(-62_135_596_800_000, 253_402_300_799_999))
+def test_milliseconds_go_to_a_time_and_back(milliseconds):
+    assert to_milliseconds(from_milliseconds(milliseconds)) == milliseconds
+
+
+@pytest.mark.parametrize("timestamp", [2**63 - 1, -(2**63), 10**15, -(10**15), -1])
+def test_a_producer_cannot_choose_a_timestamp_that_stops_the_worker(timestamp):
+    format_time(from_milliseconds(timestamp))
