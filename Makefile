@@ -5,6 +5,9 @@ SHELL := /bin/sh
 FORMAT ?= table
 PYTHON ?=
 PYTEST_ARGS ?=
+# Packages are installed without bytecode, which is then written for what is imported: twice as quick to install,
+# but every start would be slow where this variable keeps Python from writing it.
+unexport PYTHONDONTWRITEBYTECODE
 
 BIN := .venv/bin
 # What is installed is named by what it was installed from: a change of locks, project or place installs anew.
