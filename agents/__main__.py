@@ -67,6 +67,7 @@ def _print_stacks(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _give_up() -> None:
+    threading.Timer(1.0, os._exit, (0,)).start()  # whoever reads the log may have stopped reading
     log.error("stopped.at_deadline", hint="what was not acknowledged will be read again")
     sys.stderr.flush()
     os._exit(0)
@@ -100,7 +101,8 @@ def main(role: str) -> None:
 async def _prepare(worker: Worker) -> None:
     """Look at the state's server before the first record; one that does not answer is waited for later."""
     try:
-        await worker.state.open()
+        if await worker.state.open() is None:
+            await worker.recovery.begin()
         await worker.policies.put(worker.policy)
     except StateError as exc:
         if isinstance(exc, SchemeMismatch):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import structlog
@@ -18,11 +18,18 @@ log = structlog.get_logger()
 ALONE: Final = 2
 GIVEN_UP: Final = 3
 
+_PATIENCE: Final = 0.25
+"""Seconds that a note is waited for: one that state does not take costs one more crash, no record."""
+
+Portion = tuple[Sequence[InboundRecord], int]
+"""Records that run together, and how many crashes they have survived."""
+
 
 class CrashGuard:
-    """Notes what is in flight of a partition, and reads after a crash what was.
+    """Notes what is in flight of a partition, and knows what was when its last worker died.
 
-    Notes are sent without waiting for an answer: a mark that state did not take costs one more crash, no record.
+    It belongs to one tenure: a fetch may bring less than what was in flight, so that several batches go by
+    until the guard has seen the last of it.
     """
 
     def __init__(self, state: RedisState, topic: str, partition: int) -> None:
@@ -49,42 +56,43 @@ class CrashGuard:
                 crashes=self._left.crashes,
             )
 
-    def portions(self, records: Sequence[InboundRecord]) -> Iterator[tuple[Sequence[InboundRecord], int]]:
-        """Cut a batch into portions that run together, each with the crashes that it has survived.
-
-        A portion is marked as in flight when the next one is asked for, and unmarked after the last.
-        """
+    def portions(self, records: Sequence[InboundRecord]) -> list[Portion]:
+        """Cut a batch into portions, in its order; suspects run alone from their second crash on."""
         left = self._left
         if left is None or records[0].offset > left.last:
             self._left = None
-            portions: list[tuple[Sequence[InboundRecord], int]] = [(records, 0)]
-        elif left.crashes < ALONE:
-            portions = [(records, left.crashes)]
-        else:
-            portions = list(self._alone(records, left))
-        for portion, crashes in portions:
-            self._send(Mark(portion[0].offset, portion[-1].offset, crashes))
-            yield portion, crashes
-        self._send(None)
-
-    def clear(self) -> None:
-        """Take the mark away: the worker lets the batch go alive."""
-        self._send(None)
-
-    def _alone(
-        self, records: Sequence[InboundRecord], left: Mark
-    ) -> Iterator[tuple[Sequence[InboundRecord], int]]:
-        together: list[InboundRecord] = []
+            return [(records, 0)]
+        if left.crashes < ALONE:
+            return [(records, left.crashes)]
+        portions: list[tuple[list[InboundRecord], int]] = []
+        together = False
         for record in records:
-            if left.first <= record.offset <= left.last:
-                yield [record], left.crashes
+            suspect = left.first <= record.offset <= left.last
+            if together and not suspect:
+                portions[-1][0].append(record)
             else:
-                together.append(record)
-        if together:
-            yield together, 0
+                portions.append(([record], left.crashes if suspect else 0))
+            together = not suspect
+        return list(portions)
 
-    def _send(self, mark: Mark | None) -> None:
+    async def enter(self, records: Sequence[InboundRecord], crashes: int) -> None:
+        """Note that records are in flight, before anything is done with them."""
+        await self._wait(self._send(Mark(records[0].offset, records[-1].offset, crashes)))
+
+    def leave(self) -> None:
+        """Take the note away: the batch is settled."""
+        self._send(None)
+
+    async def let_go(self) -> None:
+        """Take the note away, and see to it before the next holder looks: the worker gives the batch up alive."""
+        await self._wait(self._send(None))
+
+    async def _wait(self, sending: asyncio.Task[None]) -> None:
+        await asyncio.wait([sending], timeout=_PATIENCE)
+
+    def _send(self, mark: Mark | None) -> asyncio.Task[None]:
         self._sending = asyncio.create_task(self._note(self._sending, mark))
+        return self._sending
 
     async def _note(self, before: asyncio.Task[None] | None, mark: Mark | None) -> None:
         if before is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import structlog
 
@@ -45,14 +45,6 @@ class Pauses:
             metrics.PAUSED.labels(dependency).set(0)
             log.info("resumed", dependency=dependency)
 
-    async def during(self, dependency: str, work: Awaitable[None]) -> None:
-        """Show a pause while `work` lasts."""
-        self.begin(dependency)
-        try:
-            await work
-        finally:
-            self.end(dependency)
-
     async def wait_if(self, dependency: str, wrong: Callable[[], bool], tenure: Tenure) -> None:
         """Pause for as long as something is wrong. Raises: Released."""
         while wrong():
@@ -64,6 +56,7 @@ class Pauses:
                 )
             self.begin(dependency)
             await tenure.pause(_LOOK_AGAIN)
+        self.end(dependency)
 
     def tick(self) -> None:
         """Note that the event loop runs."""

@@ -13,19 +13,23 @@ from typing import Any, Final
 
 import structlog
 
-from agents.crashes import GIVEN_UP, CrashGuard
+from agents.crashes import ALONE, GIVEN_UP, CrashGuard
 from agents.outputs import outputs
 from agents.pauses import Pauses
 from agents.publisher import Publisher
+from agents.reassertion import Reassertion
 from agents.recovery import Recovery
+from agents.tally import Tally
 from agents.tenure import Released, Tenure
 from groundwire import metrics
 from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError, StateLost, StateUnavailable
 from groundwire.gate.claims import ClaimGate
 from groundwire.gate.prepared import Prepared
-from groundwire.gate.results import DeadLetter, Decided, Deferred, Provisional, Result
+from groundwire.gate.results import DeadLetter, Decided, Result
+from groundwire.messages.decisions import Kind
+from groundwire.messages.decode import decode_claim
+from groundwire.messages.identity import Subject
 from groundwire.messages.inbound import InboundRecord
-from groundwire.messages.topics import record_key
 from groundwire.state.redis import RedisState
 
 log = structlog.get_logger()
@@ -34,7 +38,7 @@ STALE: Final = 30.0
 """Seconds after which an answer of state is asked for again before it is published."""
 
 TOO_MANY: Final = 100
-"""Dead letters in a row after which the configuration is taken to be wrong, not the records."""
+"""Records in a row that could not be decided, after which the configuration is taken to be wrong, not the records."""
 
 _RETRY: Final = 0.5
 _INTERNAL_RETRY: Final = 5.0
@@ -69,6 +73,7 @@ class Pipeline:
         state: RedisState,
         publisher: Publisher,
         recovery: Recovery,
+        reassertion: Reassertion,
         pauses: Pauses,
         *,
         clock: Callable[[], float] = time.monotonic,
@@ -78,9 +83,10 @@ class Pipeline:
         self._state = state
         self._publisher = publisher
         self._recovery = recovery
+        self._reassertion = reassertion
         self._pauses = pauses
         self._clock = clock
-        self._in_a_row = 0
+        self._tally = Tally(role.name)
         self._state_lost_at: float | None = None
 
     async def settle(self, records: Sequence[InboundRecord], tenure: Tenure) -> None:
@@ -89,25 +95,30 @@ class Pipeline:
         Raises:
             Released: the partition is given away while the batch waits; nothing of it counts as done.
         """
-        guard = CrashGuard(self._state, records[0].topic or "", records[0].partition)
-        if not tenure.crash_mark_read:
+        if tenure.guard is None:
+            guard = CrashGuard(self._state, records[0].topic or "", records[0].partition)
             await guard.read()
-            tenure.crash_mark_read = True
+            tenure.guard = guard
+        guard = tenure.guard
         metrics.BATCH_RECORDS.labels(self._role.name).observe(len(records))
         try:
             for portion, crashes in guard.portions(records):
-                await self._insist(portion, crashes, tenure)
+                await self._insist(portion, crashes, tenure, guard)
                 self._pauses.progress()
         except Released:
-            guard.clear()
+            await guard.let_go()
             raise
+        guard.leave()
 
-    async def _insist(self, records: Sequence[InboundRecord], crashes: int, tenure: Tenure) -> None:
+    async def _insist(
+        self, records: Sequence[InboundRecord], crashes: int, tenure: Tenure, guard: CrashGuard
+    ) -> None:
         """Try a portion until it is settled; an error of our own waits, visibly, and is tried again."""
-        await self._pauses.wait_if("dead_letters", lambda: self._in_a_row >= TOO_MANY, tenure)
+        await self._pauses.wait_if("dead_letters", lambda: self._tally.failed_in_a_row >= TOO_MANY, tenure)
+        await guard.enter(records, crashes)
         while True:
             try:
-                await self._settle(records, crashes, tenure)
+                await self._publish(await self._prepare(records, crashes, guard), tenure)
             except (Released, MemoryError):
                 raise
             except Exception:
@@ -118,46 +129,72 @@ class Pipeline:
                 self._pauses.end("internal")
                 return
 
-    async def _settle(self, records: Sequence[InboundRecord], crashes: int, tenure: Tenure) -> None:
+    async def _prepare(self, records: Sequence[InboundRecord], crashes: int, guard: CrashGuard) -> Batch:
         with self._timed("prepare"):
             originals = [self._role.original(record) for record in records]
-            batch = await self._gate.prepare(originals, ask_network=self._role.deferred)
             if crashes >= GIVEN_UP:
-                batch = [await self._give_up(entry, crashes) for entry in batch]
+                letter = await self._given_up(originals[0], crashes)
+                if letter is not None:
+                    return [letter]
+                await guard.enter(records, ALONE)  # it is decided, however often its worker dies from here on
+            return await self._gate.prepare(originals, ask_network=self._role.deferred)
+
+    async def _given_up(self, record: InboundRecord, crashes: int) -> DeadLetter | None:
+        """Return the dead letter of a record that has brought down its worker too often; None if it is decided.
+
+        Its text is not read again. Where even its identity cannot be read alive, state never heard of it.
+        """
+        message = f"a worker died {crashes} times over this record"
+        letter = DeadLetter(record, RecordError(ErrorCode.WORKER_CRASH, message))
+        if crashes > GIVEN_UP:
+            return letter
+        try:
+            claim = decode_claim(record.value)
+        except RecordError as error:
+            return DeadLetter(record, error)
+        subject = Subject(claim.tenant_id, claim.user_id, Kind.CLAIM, claim.claim_id)
+        return letter if await self._state.give_up(subject) else None
+
+    async def _publish(self, batch: Batch, tenure: Tenure) -> None:
+        fresh: set[str] = set()
         while True:
-            results = await self._decide(batch, tenure)
-            decided_at = self._clock()
+            asked_at, results = await self._decide(batch, tenure)
+            fresh |= {r.decision.decision_id for r in results if isinstance(r, Decided) and r.fresh}
             outgoing = outputs(results)
-            if self._clock() - decided_at > STALE:
+            if self._clock() - asked_at > STALE:
                 continue
             try:
                 with self._timed("publish"):
                     await self._publisher.publish(outgoing)
             except BrokerUnavailable as exc:
                 self._pauses.begin("broker")
-                log.warning("broker.unavailable", error=str(exc), records=len(records))
+                log.warning("broker.unavailable", error=str(exc), records=len(batch))
                 await tenure.pause(_RETRY)
             else:
                 self._pauses.end("broker")
-                self._count(results)
+                self._tally.count(results, fresh)
                 return
 
-    async def _decide(self, batch: Batch, tenure: Tenure) -> list[Result]:
+    async def _decide(self, batch: Batch, tenure: Tenure) -> tuple[float, list[Result]]:
+        """Return when state was asked, and what it came to."""
         while True:
+            asked_at = self._clock()
             try:
                 with self._timed("state"):
+                    await self._reassertion.before_step()
                     results = await self._gate.settle(batch, deferred=self._role.deferred)
-            except StateLost as exc:
-                log.warning("state.lost", error=str(exc))
-                await self._pauses.during("state_lost", self._recovery.recover(tenure))
+            except StateLost:
+                await self._recovery.recover(tenure)
             except StateUnavailable as exc:
+                self._reassertion.failed()
                 provisional = await self._without_state(batch, exc, tenure)
                 if provisional is not None:
-                    return provisional
+                    return asked_at, provisional
             else:
+                self._reassertion.answered()
                 self._state_lost_at = None
                 self._pauses.end("state")
-                return results
+                return asked_at, results
 
     async def _without_state(
         self, batch: Batch, error: StateUnavailable, tenure: Tenure
@@ -173,47 +210,5 @@ class Pipeline:
         await tenure.pause(_RETRY)
         return None
 
-    async def _give_up(self, entry: Prepared | DeadLetter, crashes: int) -> Prepared | DeadLetter:
-        """Turn a record that has brought down its worker too often into a dead letter, unless it is decided."""
-        if isinstance(entry, DeadLetter) or not await self._state.give_up(entry.subject):
-            return entry
-        message = f"a worker died {crashes} times over this record"
-        return DeadLetter(entry.record, RecordError(ErrorCode.WORKER_CRASH, message))
-
     def _timed(self, stage: str) -> AbstractContextManager[Any]:
         return metrics.STAGE.labels(self._role.name, stage).time()
-
-    def _count(self, results: Sequence[Result]) -> None:
-        now = time.time()
-        for result in results:
-            self._in_a_row = self._in_a_row + 1 if isinstance(result, DeadLetter) else 0
-            match result:
-                case Decided(record=record, decision=decision, fresh=True):
-                    metrics.DECISIONS.labels(decision.kind, decision.tier, decision.reason_code).inc()
-                    metrics.LATENCY.labels(self._role.name).observe(max(0.0, now - record.timestamp / 1000))
-                    for name, checks in (
-                        ("passed", decision.checks_passed),
-                        ("failed", decision.checks_failed),
-                        ("skipped", decision.checks_skipped),
-                    ):
-                        for check in checks:
-                            metrics.CHECKS.labels(check.partition(":")[0], name).inc()
-                    if record.key != record_key(decision.tenant_id, decision.user_id):
-                        metrics.MISKEYED.inc()
-                case Decided():
-                    metrics.REPEATS.inc()
-                case Provisional(decision=decision):
-                    metrics.PROVISIONAL.labels(decision.reason_code).inc()
-                    metrics.DEFERRED.inc()
-                case Deferred():
-                    metrics.DEFERRED.inc()
-                case DeadLetter(error=error):
-                    metrics.DEAD_LETTERS.labels(error.code).inc()
-                    log.info(
-                        "record.dead",
-                        code=error.code,
-                        field=error.field,
-                        topic=result.record.topic,
-                        partition=result.record.partition,
-                        offset=result.record.offset,
-                    )

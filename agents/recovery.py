@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from typing import Final
 
 import structlog
 
+from agents.pauses import Pauses
 from agents.tenure import Tenure
 from groundwire import metrics
 from groundwire.errors import BrokerUnavailable, SchemeMismatch, StateUnavailable, UsageError
@@ -16,15 +19,43 @@ from groundwire.state.redis import RedisState
 log = structlog.get_logger()
 
 _LOOK_AGAIN: Final = 1.0
+_LOST: Final = "state_lost"
 
 
 class Recovery:
-    """Brings state back, once for all partitions of the worker that ask for it."""
+    """Brings state back, once for all partitions of the worker that ask for it.
 
-    def __init__(self, state: RedisState, rebuilder: Rebuilder) -> None:
+    Args:
+        read: yields the values of the output topics.
+        pauses: shows that state is lost for as long as it is.
+    """
+
+    def __init__(
+        self,
+        state: RedisState,
+        rebuilder: Rebuilder,
+        read: Callable[[], AsyncGenerator[bytes, None]],
+        pauses: Pauses,
+    ) -> None:
         self._state = state
         self._rebuilder = rebuilder
+        self._read = read
+        self._pauses = pauses
         self._running: asyncio.Task[bool] | None = None
+
+    async def begin(self) -> None:
+        """Give a deployment that has published nothing yet its first state; anything else waits for `recover`.
+
+        Raises:
+            StateUnavailable: state went away meanwhile.
+        """
+        try:
+            async with aclosing(self._read()) as values:
+                async for _ in values:
+                    return
+            await self._rebuilder.rebuild(only_lost=True)
+        except (BrokerUnavailable, UsageError) as exc:
+            log.warning("topics.unreadable", error=str(exc))
 
     async def recover(self, tenure: Tenure) -> None:
         """Return when state carries an epoch again; this worker then takes it. Raises: Released."""
@@ -45,9 +76,14 @@ class Recovery:
     async def _once(self) -> bool:
         """Adopt the epoch that another worker has set, or rebuild; True when state can be used."""
         try:
-            if await self._state.adopt_epoch() is not None:
+            if await self._adopted():
                 return True
-            done = await self._rebuilder.rebuild()
+            if _LOST not in self._pauses.current:
+                log.warning(
+                    "state.lost", hint="it is empty, was flushed or restored: rebuilt from the topics"
+                )
+                self._pauses.begin(_LOST)
+            done = await self._rebuilder.rebuild(only_lost=True)
         except (StateUnavailable, BrokerUnavailable, UsageError) as exc:
             log.warning("state.rebuild_interrupted", error=str(exc))
             metrics.REBUILDS.labels("interrupted").inc()
@@ -57,4 +93,10 @@ class Recovery:
             return False
         if done:
             metrics.REBUILDS.labels("done").inc()
-        return done and await self._state.adopt_epoch() is not None
+        return done and await self._adopted()
+
+    async def _adopted(self) -> bool:
+        epoch = await self._state.adopt_epoch()
+        if epoch is not None:
+            self._pauses.end(_LOST)
+        return epoch is not None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from agents.crashes import CrashGuard
+
 
 class Released(Exception):
     """The partition is being given away, or the worker stops: what waits for something is left to its next holder."""
@@ -14,7 +16,7 @@ class Tenure:
 
     def __init__(self) -> None:
         self._over = asyncio.Event()
-        self.crash_mark_read = False
+        self.guard: CrashGuard | None = None
         self.broken = False
 
     @property

@@ -8,6 +8,9 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from redis.asyncio import Redis
+from redis.exceptions import RedisError, ResponseError
+
 from agents import claims, deferred
 from agents.app import build_app
 from agents.batches import BatchApp
@@ -15,10 +18,11 @@ from agents.lanes import Lanes
 from agents.pauses import Pauses
 from agents.pipeline import Pipeline, Role
 from agents.publisher import Publisher
+from agents.reassertion import Reassertion
 from agents.recovery import Recovery
 from groundwire import metrics
 from groundwire.attestation import Keys
-from groundwire.errors import UsageError
+from groundwire.errors import StateUnavailable, UsageError
 from groundwire.gate.claims import ClaimGate
 from groundwire.gate.dedup import dedup_scheme
 from groundwire.policies import PolicyStore
@@ -42,6 +46,7 @@ class Worker:
     policies: PolicyStore
     state: RedisState
     verifier: CitationVerifier
+    recovery: Recovery
     lanes: Lanes
     pauses: Pauses
 
@@ -61,12 +66,15 @@ def build_worker(name: str, settings: Settings) -> Worker:
     app = build_app(name, settings)
     pauses = Pauses()
     publisher = Publisher(partial(_producer, app), settings.topic_prefix)
-    rebuilder = Rebuilder(state, policy, partial(published, settings), quiet=settings.rebuild_wait)
+    read = partial(published, settings)
+    rebuilder = Rebuilder(state, policy, read, quiet=settings.rebuild_wait)
+    recovery = Recovery(state, rebuilder, read, pauses)
+    reassertion = Reassertion(state, policy, read, partial(_server_run, connect(settings.redis_url)))
     role: Role = ROLES[name].role(settings, policy)
-    pipeline = Pipeline(role, gate, state, publisher, Recovery(state, rebuilder), pauses)
+    pipeline = Pipeline(role, gate, state, publisher, recovery, reassertion, pauses)
     lanes = Lanes(pipeline.settle, pauses)
     ROLES[name].declare(app, settings, lanes)
-    return Worker(app, policy, policies, state, verifier, lanes, pauses)
+    return Worker(app, policy, policies, state, verifier, recovery, lanes, pauses)
 
 
 def build_verifier(settings: Settings) -> CitationVerifier:
@@ -89,6 +97,17 @@ def build_verifier(settings: Settings) -> CitationVerifier:
 def _count_verification(kind: str, state: str, seconds: float) -> None:
     metrics.VERIFICATIONS.labels(kind, state).inc()
     metrics.VERIFICATION_SECONDS.labels(kind).observe(seconds)
+
+
+async def _server_run(redis: Redis) -> str | None:
+    """Name the server's process; None where it may not be asked. Raises: StateUnavailable."""
+    try:
+        answer = await redis.info("server")
+    except ResponseError:
+        return None
+    except (RedisError, OSError, TimeoutError) as exc:
+        raise StateUnavailable(f"INFO: {type(exc).__name__}") from exc
+    return str(answer["run_id"]) if "run_id" in answer else None
 
 
 def _producer(app: Any) -> Any:  # noqa: ANN401 - Faust's app, aiokafka's producer

@@ -16,7 +16,7 @@ import structlog
 from pydantic import ValidationError
 
 from groundwire.checks.citations import CitationDetector
-from groundwire.client.tail import Span, follow
+from groundwire.client.tail import Span, Start, follow
 from groundwire.decide.claims import Finding
 from groundwire.decide.recorded import PEOPLE
 from groundwire.gate.dedup import dedup_query
@@ -63,18 +63,22 @@ class Rebuilder:
         self._read = read
         self._quiet = quiet
 
-    async def rebuild(self) -> bool:
+    async def rebuild(self, *, only_lost: bool = False) -> bool:
         """Rebuild state and give it a new epoch.
 
+        Args:
+            only_lost: leave state alone that carries an epoch by the time that the lock is ours: another worker
+                has rebuilt it meanwhile, and decides on it.
+
         Returns:
-            False where another worker is at it.
+            False where another worker is at it, or was.
 
         Raises:
             StateUnavailable: state went away meanwhile; start over.
             BrokerUnavailable: the topics cannot be read.
         """
         async with self._state.rebuilding() as rebuild:
-            if rebuild is None:
+            if rebuild is None or (only_lost and await self._state.read_epoch() is not None):
                 return False
             await rebuild.clear()  # first, so that workers pause
             if await self._any():
@@ -107,8 +111,8 @@ class Rebuilder:
                     yield outcome
 
 
-async def published(settings: Settings) -> AsyncGenerator[bytes, None]:
-    """Yield the values of the topics with decisions, from their beginnings to where they end now.
+async def published(settings: Settings, start: Start = "earliest") -> AsyncGenerator[bytes, None]:
+    """Yield the values of the topics with decisions, from their beginnings or a time to where they end now.
 
     Raises:
         BrokerUnavailable: the broker does not answer, or stopped answering.
@@ -116,7 +120,7 @@ async def published(settings: Settings) -> AsyncGenerator[bytes, None]:
     """
     for topic in (TopicName.APPROVED, TopicName.REVIEW, TopicName.BLOCKED):
         name = settings.topic_prefix + topic
-        async for record in follow(settings.brokers, name, Span("earliest", until_end=True), _PATIENCE):
+        async for record in follow(settings.brokers, name, Span(start, until_end=True), _PATIENCE):
             if record.value is not None:
                 yield record.value
 

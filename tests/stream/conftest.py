@@ -11,6 +11,7 @@ from deploy.embedded import RedisServer
 from tests.services.brokers import Broker
 from tests.services.fixtures import broker, redis_server
 from tests.stream.harness import Deployment
+from tests.stream.site import Site
 
 __all__ = ["broker", "redis_server"]
 
@@ -36,3 +37,12 @@ async def deployment(
         yield made
         if request.node.stash.get(_FAILED, True):
             print(made.dump())  # noqa: T201 - pytest shows it with the failure
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Site]:
+    """A web site of the test's own."""
+    made = Site()
+    await made.start()
+    yield made
+    await made.stop()

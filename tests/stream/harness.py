@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import random
 import re
 import signal
 import subprocess
@@ -113,7 +114,7 @@ class Worker:
 
         def ask() -> tuple[int, str]:
             try:
-                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:  # noqa: S310 - a fixed loopback address
+                with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=5) as answer:
                     return answer.status, answer.read().decode()
             except urllib.error.HTTPError as error:
                 with error:
@@ -246,7 +247,11 @@ class Deployment:
     ) -> asyncio.Future[Any]:
         """Hand one record to the producer; the future says where it stands."""
         if isinstance(claim, Mapping):
-            key = key or f"{claim.get('tenant_id', 'default')}:{claim.get('user_id')}".encode()
+            key = (
+                key
+                if key is not None
+                else f"{claim.get('tenant_id', 'default')}:{claim.get('user_id')}".encode()
+            )
             claim = json.dumps(claim, ensure_ascii=False).encode()
         future: asyncio.Future[Any] = await self.producer.send(
             self.prefix + topic, claim, key=key, headers=list(headers), partition=partition
@@ -286,7 +291,9 @@ class Deployment:
         await until(
             lambda: len(self.first_decisions()) >= subjects and len(self.dead_places()) >= dead,
             seconds,
-            lambda: f"{len(self.first_decisions())} of {subjects} decided, {len(self.dead_places())} of {dead} dead",
+            lambda: (
+                f"{len(self.first_decisions())} of {subjects} decided, {len(self.dead_places())} of {dead} dead"
+            ),
         )
 
     def dead_places(self) -> dict[tuple[str, str, str], Seen]:
@@ -336,6 +343,19 @@ class Deployment:
                     Seen(topic, r.partition, r.offset, r.timestamp, r.key, r.value, tuple(r.headers))
                     for r in records
                 ]
+
+
+def good(number: int, **fields: object) -> dict[str, object]:
+    """A claim that resembles no other; of forty users, five sources and, every eleventh, with a hedge."""
+    words = random.Random(number)
+    text = f"Module {number} keeps {' '.join(f'w{words.randrange(10**6)}' for _ in range(6))} in memory"
+    return {
+        "claim_id": f"c{number}",
+        "user_id": f"u{number % 40}",
+        "content": text if number % 11 else f"Maybe {text}",
+        "source": ("user", "ai_synthesis", "documentation", "conversation", "agent-7")[number % 5],
+        **fields,
+    }
 
 
 async def until(true: Callable[[], bool], seconds: float, what: Callable[[], str]) -> None:

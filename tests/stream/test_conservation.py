@@ -3,32 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import random
 
 import pytest
 
-from tests.stream.harness import Deployment, assert_one_truth
+from tests.stream.harness import Deployment, assert_one_truth, good
+from tests.stream.site import Site
 
 pytestmark = [pytest.mark.stream, pytest.mark.timeout(150)]
-
-USERS = 40
-SOURCES = ("user", "ai_synthesis", "documentation", "conversation", "agent-7")
-
-
-def good(number: int, **fields: object) -> dict[str, object]:
-    """A claim that resembles no other."""
-    words = random.Random(number)
-    subject = " ".join(f"w{words.randrange(10**6)}" for _ in range(6))
-    text = f"Module {number} keeps {subject} in memory"
-    return {
-        "claim_id": f"c{number}",
-        "user_id": f"u{number % USERS}",
-        "content": text if number % 11 else f"Maybe {text}",
-        "source": SOURCES[number % len(SOURCES)],
-        **fields,
-    }
-
 
 BAD = (
     (b"{", "invalid_json"),
@@ -97,22 +78,28 @@ async def test_every_record_ends_as_one_decision_or_as_a_dead_letter_with_its_or
         assert letter.header("gw-attempts") == str(kind + 1)
         assert letter.header("__connect.errors.exception.message")
         assert letter.header("__connect.errors.exception.class.name")
-    assert {seen.json["detail"]["code"] for seen in deployment.seen["audit"] if seen.json["type"] == "dead_letter"}
+    assert {
+        seen.json["detail"]["code"] for seen in deployment.seen["audit"] if seen.json["type"] == "dead_letter"
+    }
 
 
 @pytest.mark.parametrize("victim", ["claims", "deferred"])
 async def test_a_worker_killed_in_the_middle_loses_nothing_and_repeats_only_byte_for_byte(
-    deployment: Deployment, victim: str
+    deployment: Deployment, site: Site, victim: str
 ):
-    workers = dict(zip(("claims", "deferred"), await deployment.start_workers("claims", "deferred"), strict=True))
-    total = 3000
-    citing = "see https://example.com/a" if victim == "deferred" else ""
+    deployment.environment |= site.settings
+    roles = ("claims", "deferred")
+    workers = dict(zip(roles, await deployment.start_workers(*roles), strict=True))
+    total = 1200
+
+    def claim(number: int) -> dict[str, object]:
+        plain = good(number)
+        cited = f"{plain['content']}, see {site.url}/ok/{number % 10}"
+        return {**plain, "content": cited} if victim == "deferred" else plain
 
     async def feed() -> None:
-        for first in range(0, total, 100):
-            await deployment.produce(
-                [good(n, content=f"Module {n} is {json.dumps(good(n)['content'])} {citing}") for n in range(first, first + 100)]
-            )
+        for first in range(0, total, 50):
+            await deployment.produce([claim(number) for number in range(first, first + 50)])
 
     feeding = asyncio.create_task(feed())
     for fraction in (0.15, 0.5):
@@ -125,11 +112,15 @@ async def test_a_worker_killed_in_the_middle_loses_nothing_and_repeats_only_byte
     assert len(deployment.first_decisions()) == total
     assert not deployment.dead
     assert_one_truth(deployment.decisions)
+    if victim == "deferred":
+        assert deployment.seen["deferred"]
 
 
-async def test_a_worker_that_joins_and_leaves_under_load_loses_nothing_and_ends_with_0(deployment: Deployment):
+async def test_a_worker_that_joins_and_leaves_under_load_loses_nothing_and_ends_with_0(
+    deployment: Deployment,
+):
     (first,) = await deployment.start_workers("claims")
-    total = 3000
+    total = 1500
     stopped: list[int] = []
 
     async def come_and_go() -> None:

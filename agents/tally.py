@@ -1,0 +1,77 @@
+"""Counts what became of records."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+
+import structlog
+
+from groundwire import metrics
+from groundwire.gate.results import DeadLetter, Decided, Deferred, Provisional, Result
+from groundwire.messages.decisions import Decision, ReasonCode
+from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.topics import record_key
+
+log = structlog.get_logger()
+
+
+class Tally:
+    """Metrics of one worker, and how many records in a row it could not decide."""
+
+    def __init__(self, role: str) -> None:
+        self._role = role
+        self.failed_in_a_row = 0
+
+    def count(self, results: Sequence[Result], fresh: AbstractSet[str]) -> None:
+        """Count a batch that is published.
+
+        Args:
+            results: in the order of the records.
+            fresh: ids of the decisions that this worker brought about; all others are repeats.
+        """
+        for result in results:
+            self.failed_in_a_row = self.failed_in_a_row + 1 if _failed(result) else 0
+            match result:
+                case Decided(record=record, decision=decision) if decision.decision_id in fresh:
+                    self._decided(record, decision)
+                case Decided():
+                    metrics.REPEATS.inc()
+                case Provisional(decision=decision):
+                    metrics.PROVISIONAL.labels(decision.reason_code).inc()
+                    metrics.DEFERRED.inc()
+                case Deferred():
+                    metrics.DEFERRED.inc()
+                case DeadLetter():
+                    self._dead(result)
+
+    def _decided(self, record: InboundRecord, decision: Decision) -> None:
+        metrics.DECISIONS.labels(decision.kind, decision.tier, decision.reason_code).inc()
+        metrics.LATENCY.labels(self._role).observe(max(0.0, time.time() - record.timestamp / 1000))
+        for name, checks in (
+            ("passed", decision.checks_passed),
+            ("failed", decision.checks_failed),
+            ("skipped", decision.checks_skipped),
+        ):
+            for check in checks:
+                metrics.CHECKS.labels(check.partition(":")[0], name).inc()
+        if record.key != record_key(decision.tenant_id, decision.user_id):
+            metrics.MISKEYED.inc()
+
+    def _dead(self, letter: DeadLetter) -> None:
+        metrics.DEAD_LETTERS.labels(letter.error.code).inc()
+        log.info(
+            "record.dead",
+            code=letter.error.code,
+            field=letter.error.field,
+            topic=letter.record.topic,
+            partition=letter.record.partition,
+            offset=letter.record.offset,
+        )
+
+
+def _failed(result: Result) -> bool:
+    if isinstance(result, Decided):
+        return result.decision.reason_code == ReasonCode.INTERNAL_ERROR
+    return isinstance(result, DeadLetter)

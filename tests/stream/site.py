@@ -1,0 +1,47 @@
+"""A web site on loopback that claims cite: some pages answer, some never do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+
+
+class Site:
+    """Answers `/ok/...` with 200, `/gone/...` with 404 and `/hang/...` never; counts requests by path."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[str] = Counter()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What a worker needs so that it may ask this site."""
+        return {
+            "GROUNDWIRE_NO_NETWORK": "",
+            "GROUNDWIRE_ALLOW_NETWORKS": "127.0.0.0/8",
+            "GROUNDWIRE_ALLOW_PORTS": str(self.port),
+        }
+
+    async def start(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def stop(self) -> None:
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError, IndexError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            path = head.split()[1].decode()
+            self.requests[path] += 1
+            if path.startswith("/hang"):
+                await reader.read()  # until the client goes
+            else:
+                status = b"404 Gone" if path.startswith("/gone") else b"200 OK"
+                writer.write(b"HTTP/1.1 " + status + b"\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+                await writer.drain()
+        writer.close()
