@@ -1,6 +1,7 @@
 """The tree: nine branches, in this order, for every input (S0-04 to S0-20)."""
 
 import itertools
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -15,25 +16,35 @@ from groundwire.policy import TRUSTED_SOURCES, Policy
 SOURCES = [*sorted(TRUSTED_SOURCES), "conversation", "chat", "ai_synthesis", "User", ""]
 TYPES = ["fact", "preference", "decision", "other"]
 
+
+class Inputs(NamedTuple):
+    hedge: HedgeAction
+    duplicate: bool
+    failed: bool
+    verified: bool
+    source: str
+    kind: str
+
+
 # what a branch asks for, and what it answers: written down from the rows, apart from the code
 BRANCHES = [
-    (lambda h, d, f, c, s, m: h == "block", "tier_3", "Contains personal speculation"),
-    (lambda h, d, f, c, s, m: d, "tier_3", "Duplicate of existing memory"),
-    (lambda h, d, f, c, s, m: h == "review", "tier_2", "Contains technical hedges - needs verification"),
-    (lambda h, d, f, c, s, m: f, "tier_2", "Dedup check failed - cannot verify uniqueness"),
-    (lambda h, d, f, c, s, m: c, "tier_1", "Has verified citation"),
-    (lambda h, d, f, c, s, m: s in TRUSTED_SOURCES, "tier_1", "From trusted source: {}"),
+    (lambda i: i.hedge == "block", "tier_3", "Contains personal speculation"),
+    (lambda i: i.duplicate, "tier_3", "Duplicate of existing memory"),
+    (lambda i: i.hedge == "review", "tier_2", "Contains technical hedges - needs verification"),
+    (lambda i: i.failed, "tier_2", "Dedup check failed - cannot verify uniqueness"),
+    (lambda i: i.verified, "tier_1", "Has verified citation"),
+    (lambda i: i.source in TRUSTED_SOURCES, "tier_1", "From trusted source: {}"),
     (
-        lambda h, d, f, c, s, m: (m, s) == ("decision", "conversation"),
+        lambda i: i.kind == "decision" and i.source == "conversation",
         "tier_1",
         "Decision stated in conversation",
     ),
     (
-        lambda h, d, f, c, s, m: m == "preference" and s in {"conversation", "chat"},
+        lambda i: i.kind == "preference" and i.source in {"conversation", "chat"},
         "tier_1",
         "Preference stated by user",
     ),
-    (lambda h, d, f, c, s, m: True, "tier_2", "Ungrounded assertion needs verification"),
+    (lambda _: True, "tier_2", "Ungrounded assertion needs verification"),
 ]
 
 
@@ -41,9 +52,9 @@ BRANCHES = [
 def test_every_input_gets_the_first_branch_that_applies_and_the_same_twice(hedge):
     flags = (True, False)
     for inputs in itertools.product(flags, flags, flags, SOURCES, TYPES):
-        arguments = (hedge, *inputs)
-        tier, reason = next((t, r) for holds, t, r in BRANCHES if holds(*arguments))
-        assert determine_tier(*arguments) == (tier, reason.format(inputs[3])), arguments
+        arguments = Inputs(hedge, *inputs)
+        tier, reason = next((t, r) for holds, t, r in BRANCHES if holds(arguments))
+        assert determine_tier(*arguments) == (tier, reason.format(arguments.source)), arguments
         assert determine_tier(*arguments) == determine_tier(*arguments)
 
 
@@ -65,9 +76,10 @@ def test_taking_away_a_verified_citation_or_failing_dedup_never_raises_a_tier(
 ):
     """S0-21: fail-closed."""
     order = list(IngestionTier)
-    best = order.index(determine_tier(hedge, dup, failed, True, source, kind)[0])
-    assert order.index(determine_tier(hedge, dup, failed, False, source, kind)[0]) >= best
-    worst = order.index(determine_tier(hedge, dup, True, True, source, kind)[0])
+    inputs = Inputs(hedge, dup, failed, verified=True, source=source, kind=kind)
+    best = order.index(determine_tier(*inputs)[0])
+    assert order.index(determine_tier(*inputs._replace(verified=False))[0]) >= best
+    worst = order.index(determine_tier(*inputs._replace(failed=True))[0])
     assert worst >= max(best, 1)
 
 
@@ -102,9 +114,10 @@ def test_trusted_sources_are_these_five_and_configurable():
     """S0-18."""
     five = {"user", "documentation", "adr", "commit", "manual"}
     assert five == TRUSTED_SOURCES == Policy().trusted_sources
-    only_wiki = determine_tier(
-        HedgeAction.CONTINUE, False, False, False, "user", "fact", trusted_sources={"wiki"}
+    inputs = Inputs(
+        HedgeAction.CONTINUE, duplicate=False, failed=False, verified=False, source="user", kind="fact"
     )
+    only_wiki = determine_tier(*inputs, trusted_sources={"wiki"})
     assert only_wiki[0] == "tier_2"
 
 

@@ -78,9 +78,9 @@ def test_everything_else_is_refused(written):
 
 
 aware = st.datetimes(
-    datetime(1, 1, 2),
-    datetime(9999, 12, 30),
-    timezones=st.sampled_from([UTC, timezone(timedelta(hours=-7))]),  # noqa: DTZ001
+    datetime(1, 1, 2),  # noqa: DTZ001 - bounds are naive
+    datetime(9999, 12, 30),  # noqa: DTZ001
+    timezones=st.sampled_from([UTC, timezone(timedelta(hours=-7))]),
 )
 
 

@@ -1,0 +1,143 @@
+"""Ids and fingerprints, computed here from the contract's words and not with the code's functions."""
+
+import hashlib
+import json
+import uuid
+
+import pytest
+import rfc8785
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groundwire.messages import decode_claim
+from groundwire.messages.decisions import Kind
+from groundwire.messages.identity import (
+    Subject,
+    decision_id,
+    event_id,
+    fingerprint,
+    provisional_id,
+    request_id,
+    retraction_id,
+)
+from groundwire.messages.topics import TopicName, record_key
+from tests.unit.gate.world import claim_bytes
+
+NS = uuid.uuid5(uuid.NAMESPACE_URL, "urn:groundwire:decision")
+WHO = Subject("acme", "ada", Kind.CLAIM, "c1")
+
+
+def uuid_of(*parts):
+    return str(uuid.uuid5(NS, rfc8785.dumps(list(parts)).decode()))
+
+
+def test_a_decision_id_is_fixed_for_ever():
+    assert decision_id(WHO, 1) == str(uuid.uuid5(NS, '["acme","ada","claim","c1",1]'))
+    assert decision_id(WHO, 1) == "1b7f7b9c-68a6-5de3-8ba6-13c46b31aa38"
+
+
+ids = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
+
+
+@given(ids, ids, ids, st.integers(1, 1000))
+def test_ids_are_name_based_uuids_of_the_contracts_lists(tenant, user, name, revision):
+    for kind in Kind:
+        subject = Subject(tenant, user, kind, name)
+        found = decision_id(subject, revision)
+        assert found == uuid_of(tenant, user, kind.value, name, revision)
+        assert retraction_id(found) == uuid_of(found, "retraction")
+        assert request_id(found) == uuid_of(found, "regenerate")
+        provisional = provisional_id(subject, ("t.claims", 3, 42), "ab" * 32, "0.1.0")
+        assert provisional == uuid_of(
+            tenant, user, kind.value, name, 0, "t.claims", 3, 42, "ab" * 32, "0.1.0"
+        )
+        assert event_id("dead_letter", ["t.claims", 3, 42]) == uuid_of("dead_letter", ["t.claims", 3, 42])
+
+
+@given(st.lists(ids, min_size=6, max_size=6))
+def test_no_choice_of_ids_imitates_another_subject(names):
+    one, other = Subject(names[0], names[1], Kind.CLAIM, names[2]), Subject(*names[3:5], Kind.CLAIM, names[5])
+    assert (one == other) == (one.digest == other.digest)
+    assert Subject("a", "bc", Kind.CLAIM, "d").digest != Subject("ab", "c", Kind.CLAIM, "d").digest
+
+
+def print_of(**fields):
+    return fingerprint(decode_claim(claim_bytes(**fields)))
+
+
+def test_a_fingerprint_is_the_hash_of_the_canonical_json_of_what_decides():
+    decisive = {
+        "claim_id": "c1",
+        "tenant_id": "default",
+        "user_id": "ada",
+        "content": "Größe 漢",
+        "memory_type": "fact",
+        "source": "ai_synthesis",
+        "source_id": None,
+        "validity_horizon": "2026-01-01T00:00:00Z",
+        "derived_from": ["p"],
+    }
+    expected = hashlib.sha256(
+        json.dumps(decisive, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    ).hexdigest()
+    sent = {"content": "Größe 漢", "validity_horizon": "2026-01-01T01:00:00+01:00", "derived_from": ["p"]}
+    assert print_of(**sent) == expected
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"metadata": {"try": 2}},
+        {"captured_at": "2026-01-01T00:00:00Z"},
+        {"schema_version": "1.0"},
+        {"tenant_id": "default"},
+        {"source": "ai_synthesis"},
+        {"derived_from": []},
+        {"source_id": None},
+        {"memory_type": "fact"},
+    ],
+)
+def test_metadata_capture_and_spelt_out_defaults_are_not_in_the_fingerprint(fields):
+    assert print_of(**fields) == print_of()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"claim_id": "c2"},
+        {"tenant_id": "acme"},
+        {"user_id": "bob"},
+        {"content": "The API returns JSON "},
+        {"memory_type": "decision"},
+        {"source": "user"},
+        {"source_id": ""},
+        {"validity_horizon": "2027-01-01T00:00:00Z"},
+        {"derived_from": ["a"]},
+    ],
+)
+def test_every_other_field_is(fields):
+    assert print_of(**fields) != print_of()
+
+
+def test_the_order_of_parents_is_in_the_fingerprint_and_the_offset_of_a_time_is_not():
+    assert print_of(derived_from=["a", "b"]) != print_of(derived_from=["b", "a"])
+    assert print_of(validity_horizon="2027-01-01T00:00:00Z") == print_of(
+        validity_horizon="2027-01-01T02:00:00+02:00"
+    )
+
+
+def test_keys_are_tenant_and_user_and_topics_are_the_contracts():
+    assert record_key("acme", "ada") == b"acme:ada"
+    assert {str(name) for name in TopicName} == {
+        "claims",
+        "llm-responses",
+        "review-decisions",
+        "deferred",
+        "approved",
+        "review",
+        "blocked",
+        "retractions",
+        "regenerate",
+        "audit",
+        "dead-letter",
+    }
