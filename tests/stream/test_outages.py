@@ -1,0 +1,174 @@
+"""Broker and Redis go away and come back: nothing is lost, nothing is approved blindly (X-12, X-13)."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import pytest
+from redis.asyncio import Redis
+
+from tests.stream.harness import Deployment, assert_one_truth, good, until
+
+pytestmark = [pytest.mark.stream, pytest.mark.timeout(150)]
+
+
+async def test_a_broker_that_stops_and_comes_back_under_load_loses_nothing(deployment: Deployment):
+    workers = await deployment.start_workers("claims", "deferred")
+    total = 1500
+    sent: list[asyncio.Future[object]] = []
+
+    async def feed() -> None:
+        for number in range(total):
+            sent.append(await deployment.send(good(number)))
+            await asyncio.sleep(0.002)
+
+    feeding = asyncio.create_task(feed())
+    await deployment.settled(200)
+    await asyncio.to_thread(deployment.broker.stop)
+    await asyncio.sleep(2)
+    await asyncio.to_thread(deployment.broker.start)
+    await feeding
+    await asyncio.gather(*sent)
+    await deployment.settled(total, seconds=60)
+    await deployment.quiet()
+    assert_one_truth(deployment.decisions)
+    assert not deployment.dead
+    assert [await worker.stop() for worker in workers] == [0, 0]
+    assert await deployment.committed("claims") == await deployment.ends("claims")
+
+
+@pytest.mark.parametrize("deployment", [{"environment": {"GROUNDWIRE_STATE_GRACE": "1"}}], indirect=True)
+@pytest.mark.parametrize("outage", ["killed", "frozen"])
+async def test_claims_of_a_long_outage_of_redis_get_revision_0_and_later_revision_1_by_themselves(
+    deployment: Deployment, outage: str
+):
+    workers = await deployment.start_workers("claims", "deferred")
+    await deployment.produce([good(5, source="user")])
+    assert (await deployment.decision("c5")).topic == "approved"
+
+    redis = deployment.redis
+    redis.kill() if outage == "killed" else redis.pause()
+    try:
+        during = [good(5 * number, source="user") for number in range(2, 42)]
+        await deployment.produce(during)
+        names = {claim["claim_id"] for claim in during}
+        await until(
+            lambda: {seen.json["subject_id"] for seen in deployment.decisions} >= names,
+            40,
+            lambda: "every claim has its revision 0",
+        )
+        provisional = [seen for seen in deployment.decisions if seen.json["subject_id"] in names]
+        assert {seen.json["revision"] for seen in provisional} == {0}
+        assert {seen.topic for seen in provisional} <= {"review", "blocked"}
+        assert all("dedup_check_failed" in seen.json["checks_failed"] for seen in provisional)
+        assert all(seen.json["facts"]["dedup"]["status"] == "failed" for seen in provisional)
+        assert (await workers[0].get("/ready"))[0] == 503
+        assert (await workers[0].get("/live"))[0] == 200
+        assert await workers[0].metric("groundwire_paused", dependency="state") == 1
+    finally:
+        redis.start() if outage == "killed" else redis.resume()
+
+    await deployment.settled(41)
+    await deployment.produce([{**good(10, source="user"), "claim_id": "copy"}])
+    assert (await deployment.decision("copy")).json["reason_code"] == "duplicate"
+    await deployment.quiet()
+    decided = deployment.first_decisions()
+    assert all(decided["default", claim["user_id"], claim["claim_id"]] for claim in during)
+    assert sum(seen.topic == "approved" for seen in deployment.decisions) > 30
+    assert_one_truth(deployment.decisions)
+    assert (await workers[0].get("/ready"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "deployment",
+    [{"environment": {"GROUNDWIRE_STATE_GRACE": "0", "GROUNDWIRE_STATE_OUTAGE": "pause"}}],
+    indirect=True,
+)
+async def test_with_state_outage_pause_claims_wait_for_redis(deployment: Deployment):
+    (worker,) = await deployment.start_workers("claims")
+    await deployment.produce([good(1)])
+    await deployment.settled(1)
+    deployment.redis.kill()
+    try:
+        await deployment.produce([good(number) for number in range(2, 20)])
+        await worker.says("paused")
+        await asyncio.sleep(2)
+        assert len(deployment.decisions) == 1
+    finally:
+        deployment.redis.start()
+    await deployment.settled(19)
+    assert {seen.json["revision"] for seen in deployment.decisions} == {1}
+    assert_one_truth(deployment.decisions)
+
+
+async def test_lost_state_is_rebuilt_from_the_topics_and_decides_as_before(deployment: Deployment):
+    workers = await deployment.start_workers("claims", "claims")
+    claims = [good(number) for number in range(300)]
+    await deployment.produce(claims)
+    await deployment.settled(300)
+    before = {seen.subject: seen for seen in deployment.decisions}
+
+    await flush(deployment)
+    await deployment.produce(claims)
+    copies = [{**claims[number], "claim_id": f"copy{number}"} for number in range(5, 300, 55)]
+    await deployment.produce(copies)
+    await deployment.settled(300 + len(copies))
+    await deployment.quiet()
+
+    assert_one_truth(deployment.decisions)
+    again = [seen for seen in deployment.decisions if seen.subject in before]
+    assert len(again) == 600
+    assert all(seen.value == before[seen.subject].value for seen in again)
+    for copy in copies:
+        decision = deployment.decided(str(copy["claim_id"]))[0].json
+        assert decision["facts"]["dedup"]["matches"], "what was approved or is pending is still found"
+    logs = [worker.text for worker in workers]
+    assert sum("state.rebuilt" in log for log in logs) >= 1
+    assert any("state.lost" in log for log in logs)
+
+
+async def test_a_new_deployment_starts_without_a_warning(deployment: Deployment):
+    workers = await deployment.start_workers("claims", "deferred")
+    await deployment.produce([good(number) for number in range(40)])
+    await deployment.settled(40)
+    logs = "".join(worker.text for worker in workers)
+    assert logs.count("state.rebuilt") == 1
+    assert "state.lost" not in logs
+    assert "paused" not in logs
+
+
+async def test_what_a_failover_has_forgotten_is_asserted_again_before_anything_is_decided(
+    deployment: Deployment,
+):
+    (worker,) = await deployment.start_workers("claims")
+    claims = [good(5 * number, source="user") for number in range(1, 40)]
+    await deployment.produce(claims)
+    await deployment.settled(39)
+    before = {seen.subject: seen for seen in deployment.decisions}
+
+    deployment.redis.kill()
+    await deployment.produce([good(1)])
+    await worker.says("state.unavailable")
+    worker.signal(signal.SIGSTOP)  # so that it finds the server as the failover left it
+    deployment.redis.start()
+    async with Redis.from_url(deployment.redis.url) as redis:
+        forgotten = [key async for key in redis.scan_iter(f"{deployment.prefix}[skm]:*")]
+        assert len(forgotten) > 39
+        await redis.delete(*forgotten)
+    worker.signal(signal.SIGCONT)
+
+    await deployment.produce([*claims, {**claims[0], "claim_id": "copy"}])
+    assert (await deployment.decision("copy")).json["reason_code"] == "duplicate"
+    await deployment.quiet()
+    assert "state.reasserted" in worker.text
+    again = [seen for seen in deployment.decisions if seen.subject in before]
+    assert len(again) == 78
+    assert all(seen.value == before[seen.subject].value for seen in again)
+
+
+async def flush(deployment: Deployment) -> None:
+    """Empty the deployment's state, as a lost disk would."""
+    async with Redis.from_url(deployment.redis.url) as redis:
+        keys = [key async for key in redis.scan_iter(f"{deployment.prefix}*")]
+        await redis.delete(*keys)
