@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, TextIO, cast
 
 import structlog
+from structlog.tracebacks import ExceptionDictTransformer
 
 
 class _Unbreakable:
@@ -40,9 +41,14 @@ def configure_logs(form: str, level: str) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     if form == "json":
-        ending: list[Any] = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        ending: list[Any] = [
+            # without the variables of the frames: they hold what the record says
+            structlog.processors.ExceptionRenderer(ExceptionDictTransformer(show_locals=False)),
+            structlog.processors.JSONRenderer(),
+        ]
     else:
-        ending = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        plain = structlog.dev.plain_traceback
+        ending = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
     structlog.configure(
         processors=[*shared, *ending],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),

@@ -1,0 +1,177 @@
+"""A worker as a process: how it starts, what it logs, how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+from redis.asyncio import Redis
+
+from tests.stream.harness import ROOT, Deployment, assert_one_truth, good
+
+pytestmark = [pytest.mark.stream, pytest.mark.timeout(100)]
+
+
+async def test_sigterm_under_load_ends_with_0_and_neither_loses_nor_repeats(deployment: Deployment):
+    total = 1500
+    worker = await deployment.start_worker("claims").ready()
+    feeding = asyncio.create_task(deployment.produce([good(number) for number in range(total)]))
+    await deployment.settled(100)
+    began = time.monotonic()
+    assert await worker.stop(20) == 0
+    assert time.monotonic() - began < 10
+    await feeding
+    await deployment.quiet(0.5)
+    done = sum((await deployment.committed("claims")).values())
+    assert done == len(deployment.decisions), "what was published was committed, and nothing else"
+    await deployment.start_worker("claims").ready()
+    await deployment.settled(total)
+    await deployment.quiet()
+    assert_one_truth(deployment.decisions)
+    assert len(deployment.decisions) == total
+
+
+@pytest.mark.parametrize("missing", ["redis", "broker"])
+async def test_sigterm_while_a_dependency_is_out_of_reach_ends_with_0_within_the_deadline(
+    deployment: Deployment, missing: str
+):
+    deployment.environment["GROUNDWIRE_SHUTDOWN_DEADLINE"] = "6"
+    workers = await deployment.start_workers("claims", "deferred")
+    await deployment.produce([good(number) for number in range(20)])
+    await deployment.settled(20)
+    if missing == "redis":
+        deployment.redis.pause()
+    else:
+        feeding = asyncio.create_task(deployment.produce([good(number) for number in range(20, 600)]))
+        await deployment.settled(30)
+        await asyncio.to_thread(deployment.broker.stop)
+    try:
+        if missing == "redis":
+            await deployment.produce([good(number) for number in range(20, 40)])
+        await asyncio.sleep(1)
+        began = time.monotonic()
+        assert await asyncio.gather(*(worker.stop(15) for worker in workers)) == [0, 0]
+        assert time.monotonic() - began < 9
+    finally:
+        if missing == "redis":
+            deployment.redis.resume()
+        else:
+            await asyncio.to_thread(deployment.broker.start)
+            await feeding
+    await deployment.start_workers("claims")
+    await deployment.settled(40 if missing == "redis" else 600)
+    assert_one_truth(deployment.decisions)
+
+
+async def test_a_log_reader_that_went_away_does_not_keep_a_worker_alive(deployment: Deployment):
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "agents",
+        "claims",
+        cwd=ROOT,
+        env=deployment.settings(),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert process.stderr
+        async with asyncio.timeout(40):
+            while b"ready" not in await process.stderr.readline():
+                pass
+            process.stderr._transport.close()  # type: ignore[attr-defined]
+            await deployment.produce([b"{", good(1)])
+            await deployment.settled(1, 1)
+            process.terminate()
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def test_json_logs_are_json_and_hold_no_text_of_claims(deployment: Deployment):
+    worker = await deployment.start_worker(
+        "claims", GROUNDWIRE_LOG_FORMAT="json", GROUNDWIRE_LOG_LEVEL="debug"
+    ).ready()
+    secret = "Zanzibar"
+    await deployment.produce(
+        [
+            good(1, content=f"Maybe {secret} is far", metadata={"note": secret}),
+            {**good(2), "colour": secret},
+            f'{{"claim_id": "{secret}'.encode(),
+            good(3, memory_type=secret),
+            good(4, captured_at=secret),
+            good(1, content=f"{secret} is near"),
+        ]
+    )
+    await deployment.settled(1, 5)
+    assert await worker.stop() == 0
+    lines = [json.loads(line) for line in worker.text.splitlines()]
+    assert {"ready", "stopping", "policy.loaded", "record.dead"} <= {line["event"] for line in lines}
+    assert all(line["timestamp"] and line["level"] for line in lines)
+    assert secret not in worker.text
+
+
+async def test_a_worker_creates_no_topics(deployment: Deployment):
+    other = f"{deployment.prefix}other."
+    worker = deployment.start_worker("claims", GROUNDWIRE_TOPIC_PREFIX=other)
+    await asyncio.sleep(5)
+    admin = AIOKafkaAdminClient(bootstrap_servers=deployment.broker.bootstrap)
+    await admin.start()
+    try:
+        assert not [name for name in await admin.list_topics() if name.startswith(other)]
+    finally:
+        await admin.close()
+    worker.process.kill()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("GROUNDWIRE_SESSION_TIMEOUT", "soon"),
+        ("GROUNDWIRE_POLICY_FILE", "/nowhere/policy.toml"),
+        ("GROUNDWIRE_KEYS_FILE", "/nowhere/keys.toml"),
+        ("GROUNDWIRE_ALLOW_NETWORKS", "10.0.0.0/99"),
+        ("GROUNDWIRE_DEDUP_THRESHOLD", "7"),
+        ("GROUNDWIRE_DEDUP_METHOD", "vector"),
+        ("GROUNDWIRE_REDIS_URL", "http://127.0.0.1"),
+    ],
+)
+def test_a_wrong_setting_ends_the_worker_with_2_and_is_named(setting: str, value: str):
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", setting: value}
+    result = subprocess.run(
+        [sys.executable, "-m", "agents", "claims"],
+        cwd=ROOT, env=environment, capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+    named = {"/nowhere/policy.toml": "/nowhere/policy.toml", "/nowhere/keys.toml": "/nowhere/keys.toml"}
+    name = setting.removeprefix("GROUNDWIRE_").lower()
+    assert any(text in result.stderr for text in (setting, named.get(value, setting), f"{name}:"))
+
+
+async def test_a_worker_with_another_dedup_scheme_ends_with_2_and_names_the_way_out(deployment: Deployment):
+    worker = await deployment.start_worker("claims").ready()
+    await deployment.produce([good(1)])
+    await deployment.settled(1)
+    assert await worker.stop() == 0
+    other = deployment.start_worker("claims", GROUNDWIRE_DEDUP_SCOPE="user")
+    assert await other.ended(30) == 2
+    assert "groundwire rebuild" in other.text
+
+
+async def test_a_server_that_may_forget_is_refused_at_start(deployment: Deployment):
+    async with Redis.from_url(deployment.redis.url) as redis:
+        await redis.config_set("maxmemory-policy", "allkeys-lru")
+        try:
+            worker = deployment.start_worker("claims")
+            assert await worker.ended(30) == 2
+            assert "maxmemory-policy" in worker.text
+        finally:
+            await redis.config_set("maxmemory-policy", "noeviction")
