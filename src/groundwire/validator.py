@@ -6,13 +6,12 @@ and no queue, and stored memories come from a provider.
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-
-import structlog
 
 from groundwire.checks.similarity import threshold_parts
 from groundwire.decide.build import CONFIDENCE, primary_source
@@ -22,6 +21,7 @@ from groundwire.decide.reading import read
 from groundwire.dedup import DedupChecker, Embedder, EmbedFunction, MemoryProvider, memory_types, report
 from groundwire.errors import RecordError
 from groundwire.gate.citations import CitationDesk
+from groundwire.gate.faults import report_fault
 from groundwire.gate.prepared import Prepared
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.claims import Claim
@@ -33,7 +33,7 @@ from groundwire.policy import GroundedIngestionConfig
 from groundwire.verify import _default_verifier  # what `verify_citation` looks at without one
 from groundwire.verify.citations import CitationVerifier
 
-log = structlog.get_logger()
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -141,8 +141,8 @@ class IngestionValidator:
             if prepared.reading.citations:
                 async with self._verifying() as verifier:
                     await CitationDesk(verifier, self._policy).look_up([prepared], ask_network=True)
-        except Exception as exc:
-            log.exception("claim.unjudged")
+        except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
+            report_fault("claim.unjudged", exc)
             prepared.fail(exc)
         return prepared
 
@@ -155,7 +155,7 @@ class IngestionValidator:
             matches = await self._dedup.matches(claim.content, claim.user_id, types)
             return report(matches, threshold_parts(policy.dedup_threshold), policy)
         except Exception as exc:  # noqa: BLE001 - whatever broke: the claim cannot be shown to be new
-            log.warning("dedup.failed", error=type(exc).__name__)
+            logger.warning("deduplication failed: %s", type(exc).__name__)
             return DedupFacts(status="failed", scheme="exact", matches=[])
 
     @asynccontextmanager

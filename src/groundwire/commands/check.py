@@ -17,6 +17,7 @@ from groundwire.check import Checker, LineError
 from groundwire.commands.show import DecisionPrinter
 from groundwire.errors import UsageError
 from groundwire.gate.dedup import dedup_scheme
+from groundwire.logs import configure_logs
 from groundwire.messages.base import parse_time
 from groundwire.messages.decisions import Decision
 from groundwire.policy import Policy, load_policy
@@ -66,6 +67,7 @@ def check(
     """
     try:
         settings = load_settings()
+        configure_logs(settings.log_format, settings.log_level)  # standard output is for decisions
         policy = load_policy(policy_file or settings.policy_file, os.environ)
         dedup_scheme(policy)
         update = {"adr_dir": adr_dir or settings.adr_dir, "repo": repo or settings.repo}

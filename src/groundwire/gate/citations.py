@@ -6,9 +6,8 @@ from collections import defaultdict
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
-import structlog
-
 from groundwire.checks.citations import Citation
+from groundwire.gate.faults import report_fault
 from groundwire.gate.prepared import Prepared, as_finding
 from groundwire.messages.decisions import CitationState
 from groundwire.policy import Policy
@@ -17,8 +16,6 @@ from groundwire.verify.relevance import relevance
 from groundwire.verify.results import CitationCheck
 
 Answers = dict[tuple[str, str], CitationCheck]
-
-log = structlog.get_logger()
 
 
 class CitationDesk:
@@ -82,8 +79,8 @@ class CitationDesk:
         if check.text is not None:
             try:
                 score = relevance(content, check.text)
-            except Exception as exc:  # a check that broke takes credit away, never a claim
-                log.exception("relevance.failed", error=type(exc).__name__)
+            except Exception as exc:  # noqa: BLE001 - a check that broke takes credit away, never a claim
+                report_fault("relevance.failed", exc)
         relevant = score is not None and score >= self._policy.relevance_minimum
         return {"start": citation.start, "score": score, "relevant": relevant}
 
@@ -92,6 +89,6 @@ async def _nothing_if_broken(lookup: Awaitable[Answers]) -> Answers:
     """Await a look-up; what it could not say is not checked, and gives no credit (S0-21)."""
     try:
         return await lookup
-    except Exception:
-        log.exception("citations.failed")
+    except Exception as exc:  # noqa: BLE001 - as it says
+        report_fault("citations.failed", exc)
         return {}

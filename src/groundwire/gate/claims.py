@@ -16,6 +16,7 @@ from groundwire.decide.reading import UNREAD, read
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.gate.citations import CitationDesk
 from groundwire.gate.dedup import dedup_query, dedup_scheme
+from groundwire.gate.faults import report_fault
 from groundwire.gate.prepared import Prepared
 from groundwire.gate.recorded import Payload, derive
 from groundwire.gate.results import DeadLetter, Decided, Deferred, Provisional, Result, Standby
@@ -151,8 +152,8 @@ class ClaimGate:
         error = None
         try:
             reading, dedup = read(claim.content, self._policy), dedup_query(claim, self._policy)
-        except Exception as exc:
-            log.exception("claim.unreadable", offset=record.offset)
+        except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
+            report_fault("claim.unreadable", exc, offset=record.offset)
             reading, dedup, error = UNREAD, None, type(exc).__name__
         fact = attestation.fact() if attestation else None
         return Prepared(record, claim, print_, reading, dedup, fact, error, findings={})
@@ -160,8 +161,8 @@ class ClaimGate:
     def _ask(self, entry: Prepared) -> Ask:
         try:
             judged = self._prejudge(entry)
-        except Exception as exc:
-            log.exception("claim.unjudged", offset=entry.record.offset)
+        except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
+            report_fault("claim.unjudged", exc, offset=entry.record.offset)
             entry.fail(exc)
             judged = self._prejudge(entry)
         horizon = entry.claim.validity_horizon

@@ -1,0 +1,530 @@
+"""The gate: duplicates, parents, citations that wait, outages, signatures, and faults that only lower a tier."""
+
+import dataclasses
+import hashlib
+import hmac
+import uuid
+from datetime import UTC, datetime
+from unittest.mock import patch
+
+import httpx
+import pytest
+import rfc8785
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from groundwire.attestation import Keys
+from groundwire.errors import StateUnavailable, UsageError
+from groundwire.gate import claims as gate_module
+from groundwire.gate.results import DeadLetter, Decided, Deferred, Standby
+from groundwire.messages.decisions import CitationState, EvidenceObject
+from groundwire.policies import PolicyStore
+from groundwire.policy import Policy
+from groundwire.state.memory import MemoryState
+from groundwire.verify import CitationVerifier, UrlChecker
+from tests.unit.gate.world import NOW, World, adr_folder, claim_bytes, summary, verifier
+
+TEXT = "the ingest service retries every failed upload five times before it gives up and raises an alarm"
+WORDS = " ".join(f"{a}{b}" for a in "bcdfg" for b in ("al", "em", "in", "or", "ut"))  # 25 words
+NS = uuid.uuid5(uuid.NAMESPACE_URL, "urn:groundwire:decision")
+
+
+def words(count, others=0):
+    return " ".join([*WORDS.split()[:count], *(f"zz{'abcdefgh'[n]}" for n in range(others))])
+
+
+# --- duplicates
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "duplicate"),
+    [
+        (words(25), words(23), True),  # 23/25 is the threshold itself
+        (words(12), words(11), False),  # 11/12
+        (words(13), words(12), True),  # 12/13
+        (words(5), words(5), True),
+        (words(5), words(4, 1), False),
+    ],
+)
+async def test_a_duplicate_begins_at_ninety_two_in_a_hundred(first, second, duplicate):
+    """S0-106, C-05."""
+    world = World()
+    await world.one(first, "a", source="user")
+    decision = await world.one(second, "b", source="user")
+    assert (decision.reason_code == "duplicate") == duplicate
+    assert (decision.conflicting_memory_id == "a") == duplicate  # S0-118
+
+
+async def test_another_user_tenant_or_type_is_another_scope():
+    """S0-114, C-11."""
+    world = World()
+    await world.one(TEXT, "a", source="user")
+    for name, fields in {
+        "b": {"user_id": "bob"},
+        "c": {"tenant_id": "other"},
+        "d": {"memory_type": "decision"},
+    }.items():
+        assert summary(await world.one(TEXT, name, source="user", **fields)) == ("tier_1", "trusted_source")
+    wide = World(policy=Policy(dedup_scope="user"))
+    await wide.one(TEXT, "a", source="user")
+    across = await wide.one(TEXT, "b", source="user", memory_type="decision")
+    assert across.reason_code == "duplicate"
+
+
+async def test_deduplication_can_be_disabled_and_says_so():
+    """S0-113."""
+    world = World(policy=Policy(enable_dedup=False))
+    await world.one(TEXT, "a", source="user")
+    decision = await world.one(TEXT, "b", source="user")
+    assert decision.approved
+    assert {"dedup_skipped", "previously_rejected_skipped"} <= set(decision.checks_skipped)
+    assert decision.facts.dedup.status == "disabled"
+
+
+async def test_the_duplicate_at_position_101_is_found():
+    """S0-124."""
+    world = World()
+    records = [
+        world.claim(
+            f"m{n}",
+            f"item{'abcdefghij'[n % 10]}{'klmnopqrst'[n // 10 % 10]}{'uv'[n // 100]} exists",
+            source="user",
+        )
+        for n in range(150)
+    ]
+    assert all(decision.approved for decision in await world.decide(*records))
+    text = "itemalv exists"
+    assert (await world.one(text, "again", source="user")).conflicting_memory_id == "m110"
+
+
+async def test_a_claim_is_not_its_own_duplicate():
+    """S0-122."""
+    world = World()
+    first = await world.one(TEXT, "a", source="user")
+    assert (await world.one(TEXT, "a", source="user")).to_bytes() == first.to_bytes()
+
+
+@pytest.mark.parametrize(
+    ("stored", "claimed", "difference"),
+    [
+        (TEXT, TEXT + " never", "negation"),
+        (words(25) + " 30 days", words(25) + " 365 days", "number"),
+        ("Acme sued Globex", "Globex sued Acme", "order"),
+    ],
+)
+async def test_a_near_duplicate_that_says_something_else_is_a_conflict_for_review(
+    stored, claimed, difference
+):
+    """S0-121."""
+    world = World()
+    await world.one(stored, "a", source="user")
+    decision = await world.one(claimed, "b", source="user")
+    assert summary(decision) == ("tier_2", "conflicting_near_duplicate")
+    assert f"conflicting_near_duplicate: a: {difference}" in decision.checks_failed
+    assert decision.conflicting_memory_id == "a"
+
+
+async def test_of_two_equal_claims_in_one_batch_one_is_approved():
+    """S0-123, in one process."""
+    world = World()
+    decisions = await world.decide(*[world.claim(name, TEXT, source="user") for name in "ab"])
+    assert [decision.approved for decision in decisions] == [True, False]
+
+
+# --- parents
+
+
+async def test_the_write_back_loop_is_broken():
+    """S0-162: what rests on something not approved is not approved because of it."""
+    world = World()
+    await world.one("The API uses OAuth2", "c1")
+    decision = await world.one("Since we use OAuth2, we need refresh tokens", "c2", derived_from=["c1"])
+    assert decision.tier == "tier_2"
+    assert "derived_from_unapproved: c1" in decision.checks_failed
+    trusted = await world.one("We rotate the refresh tokens", "c3", source="user", derived_from=["c1"])
+    assert summary(trusted) == ("tier_2", "derived_from_unapproved")
+
+
+@pytest.mark.parametrize("parent", ["c9", "response:r1", "response:c1", "c3"])
+async def test_a_parent_that_is_unknown_a_response_or_the_claim_itself_is_not_approved(parent):
+    world = World()
+    await world.one("Snow is white", "c1", source="user")
+    decision = await world.one("Grass is green", "c3", source="user", derived_from=["c1", parent])
+    assert summary(decision) == ("tier_2", "derived_from_unapproved")
+    assert decision.facts.parents[0].state == "approved"
+
+
+# --- evidence of every decision
+
+
+async def test_an_approved_record_says_where_it_comes_from_and_why_it_was_trusted(tmp_path):
+    """S0-146, S0-153."""
+    adrs = adr_folder(tmp_path / "adrs", ADR_003="PostgreSQL")
+    decision = await World(verifier=verifier(adrs)).one(
+        "Per ADR-003 and #12, we use PostgreSQL", captured_at="2026-01-01T02:00:00+02:00", metadata={"a": 1}
+    )
+    evidence = decision.evidence
+    assert decision.approved
+    assert (evidence.confidence, evidence.source_id, evidence.metadata) == ("high", "ADR-003", {"a": 1})
+    assert evidence.capture_time == datetime(2026, 1, 1, tzinfo=UTC)
+    assert [(c.type, c.value, str(c.state)) for c in decision.citations] == [
+        ("adr", "003", "verified"),
+        ("issue", "12", "unknown"),
+    ]
+    assert decision.reason == "Has verified citation"
+
+
+async def test_confidence_follows_the_tier_and_approval_is_tier_one():
+    """S0-144, S0-148."""
+    world = World()
+    for text, source, tier, confidence in [
+        ("Snow is white", "user", "tier_1", "high"),
+        ("It may snow", "user", "tier_2", "medium"),
+        ("Maybe it snows", "user", "tier_3", "low"),
+    ]:
+        decision = await world.one(text, text, source=source)
+        assert (str(decision.tier), decision.evidence.confidence) == (tier, confidence)
+        assert decision.approved == (decision.verdict == "approved") == (tier == "tier_1")
+
+
+async def test_the_producers_own_source_id_stands_and_capture_defaults_to_the_timestamp():
+    world = World()
+    record = world.claim(content="See ADR-003", source_id="wiki/42")
+    (decision,) = await world.decide(record)
+    assert decision.evidence.source_id == "wiki/42"
+    assert decision.evidence.capture_time == decision.origin.timestamp == decision.facts.clock
+
+
+def test_evidence_has_its_defaults_and_shares_no_metadata():
+    """S0-143, S0-145."""
+    one, other = EvidenceObject("a", NOW, "high"), EvidenceObject("b", NOW, "low")
+    one.metadata["x"] = 1
+    assert (other.metadata, other.source_id, other.validity_horizon) == ({}, None, None)
+    until = dataclasses.replace(one, validity_horizon=NOW)
+    assert (until.is_expired(NOW), one.is_expired(NOW)) == (True, False)
+
+
+# --- citations that ask the network
+
+
+async def test_a_citation_that_is_not_cached_waits_and_the_users_next_claims_behind_it():
+    world = World(verifier=verifier(urls={"https://a.example/": 200}))
+    cited, plain, other = (
+        world.claim("a", "See https://a.example/"),
+        world.claim("b", "Snow is white"),
+        world.claim("c", "Grass is green", user_id="bob"),
+    )
+    results = await world.results(cited, plain, other, deferred=False)
+    assert [type(result) for result in results] == [Deferred, Deferred, Decided]
+    again = await world.results(cited, dataclasses.replace(cited, offset=99), deferred=False)
+    assert [type(result) for result in again] == [Deferred, Standby]
+    assert summary((await world.decide(cited))[0]) == ("tier_1", "verified_citation")
+    cached = await world.results(world.claim("d", "Also https://a.example/"), deferred=False)
+    assert isinstance(cached[0], Decided | Deferred)
+
+
+# --- relevance
+
+
+@pytest.mark.parametrize(
+    ("text", "tier"),
+    [("# Storage\nPixeltable stores all memory", "tier_1"), ("# Lunch\nWe eat at noon", "tier_2")],
+)
+async def test_a_source_beside_the_point_sends_an_approval_to_review(tmp_path, text, tier):
+    """S0-155; by default only existence is proved (S0-72)."""
+    adrs = adr_folder(tmp_path / "adrs", ADR_003=text)
+    claim = "Per ADR-003, we use Pixeltable for memory storage"
+    strict = World(policy=Policy(verify_claim_relevance=True), verifier=verifier(adrs))
+    decision = await strict.one(claim)
+    assert decision.tier == tier
+    assert (decision.reason_code == "citation_irrelevant") == (tier == "tier_2")
+    assert [entry["start"] for entry in decision.facts.relevance] == [4]
+    assert b"noon" not in decision.to_bytes()  # never the source's text
+    assert summary(await World(verifier=verifier(adrs)).one(claim)) == ("tier_1", "verified_citation")
+
+
+async def test_held_ai_synthesis_goes_to_review_even_with_a_verified_citation(tmp_path):
+    """S0-156."""
+    adrs = adr_folder(tmp_path / "adrs", ADR_003="x")
+    world = World(policy=Policy(auto_approve_ai_synthesis=False), verifier=verifier(adrs))
+    assert summary(await world.one("Per ADR-003 it holds")) == ("tier_2", "ai_synthesis_held")
+    assert (await world.one("Per ADR-003 it stands", "c2", source="user")).approved
+
+
+async def test_a_failed_citation_overrides_trust_only_where_the_policy_says_so():
+    """C-04."""
+    for overrides in (False, True):
+        world = World(policy=Policy(failed_citation_overrides_trust=overrides))
+        decision = await world.one("Per ADR-999, we use magic", source="documentation")
+        assert decision.approved != overrides
+        assert "citation_unverified: adr:999" in decision.checks_failed
+
+
+# --- signatures
+
+
+KEYS = """
+[keys.docs]
+secret = "s3cret"
+tenants = ["default"]
+sources = ["user"]
+not_after = 2026-06-01T00:00:00Z
+"""
+
+
+def signed(world, secret=b"s3cret", **fields):
+    value = claim_bytes(content="Snow is white", source="user", **fields)
+    header = b"docs:" + hmac.new(secret, value, hashlib.sha256).hexdigest().encode()
+    return world.record(value, headers=(("gw-attestation", header),))
+
+
+async def test_under_hmac_a_trusted_source_needs_a_signature(tmp_path):
+    """C-34."""
+    keys = Keys.parse(KEYS.encode(), tmp_path)
+    for mode, expected in (("off", ["tier_1"] * 3), ("hmac", ["tier_1", "tier_2", "tier_2"])):
+        world = World(policy=Policy(attestation=mode, dedup_threshold=1.0, enable_dedup=False), keys=keys)
+        good, bad = signed(world, claim_id="a"), signed(world, b"other", claim_id="b")
+        bare = world.claim("c", "Snow is white", source="user")
+        decisions = await world.decide(good, bad, bare)
+        assert [str(decision.tier) for decision in decisions] == expected
+        states = [(d.facts.attestation or {}).get("state") for d in decisions]
+        assert states == ["valid", "invalid", None]
+    assert decisions[1].reason_code == "source_unattested"
+    assert "source_unattested: user" in decisions[1].checks_failed
+
+
+async def test_a_key_expires_by_the_records_clock(tmp_path):
+    """So that a record that is read again is judged as before."""
+    world = World(policy=Policy(attestation="hmac"), keys=Keys.parse(KEYS.encode(), tmp_path))
+    world.now = lambda: datetime(2030, 1, 1, tzinfo=UTC)
+    assert (await world.decide(signed(world)))[0].approved
+
+
+# --- provisional decisions
+
+
+PROVISIONAL = [
+    ("Snow is white", {"source": "user"}, "tier_2", "dedup_unavailable"),
+    ("See https://a.example/ and ADR-003", {"source": "user"}, "tier_2", "dedup_unavailable"),
+    ("It may snow", {"source": "user"}, "tier_2", "technical_hedge"),
+    ("Maybe it snows", {"source": "user"}, "tier_3", "personal_speculation"),
+    ("Snow is white", {"validity_horizon": "2020-01-01T00:00:00Z"}, "tier_3", "expired"),
+    ("Snow is white", {"derived_from": ["p"]}, "tier_2", "dedup_unavailable"),
+]
+
+
+@pytest.mark.parametrize(("content", "fields", "tier", "reason"), PROVISIONAL)
+async def test_without_state_a_claim_is_decided_provisionally_and_never_approved(
+    content, fields, tier, reason
+):
+    """X-12."""
+    world = World(verifier=verifier(urls={"https://a.example/": 200}))
+    record = world.claim(content=content, **fields)
+    decision = await world.provisional(record)
+    assert summary(decision) == (tier, reason)
+    assert (decision.revision, decision.supersedes, decision.approved) == (0, None, False)
+    assert decision.decided_at == decision.facts.clock == decision.origin.timestamp
+    assert decision.facts.dedup.status == "failed"
+    assert {c.state for c in decision.citations} <= {CitationState.NOT_CHECKED}
+    assert "dedup_check_failed" in decision.checks_failed
+    if "derived_from" in fields:
+        assert "parents_unavailable" in decision.checks_failed
+    policy, engine = decision.policy.sha256, decision.engine
+    hashed = ["default", "ada", "claim", "c1", 0, record.topic, 0, record.offset, policy, engine]
+    assert decision.decision_id == str(uuid.uuid5(NS, rfc8785.dumps(hashed).decode()))
+    world.now = lambda: datetime(2030, 1, 1, tzinfo=UTC)
+    assert (await world.provisional(record)).to_bytes() == decision.to_bytes()
+
+
+async def test_a_provisional_decision_of_another_record_has_another_id():
+    world = World()
+    one, other = world.claim(), world.claim()
+    assert (await world.provisional(one)).decision_id != (await world.provisional(other)).decision_id
+
+
+@pytest.mark.parametrize("options", [{"enable_dedup": False}, {"trusted_technical_hedges": "approve"}])
+async def test_no_policy_approves_without_state(options):
+    decision = await World(policy=Policy(**options)).provisional(
+        World().claim(content="It may snow", source="user")
+    )
+    assert not decision.approved
+
+
+# --- faults
+
+
+CLAIMS = [
+    ("Snow is white", {"source": "user"}),
+    ("Per ADR-003 we use PostgreSQL", {}),
+    ("See https://a.example/", {}),
+    ("I like tabs", {"source": "chat", "memory_type": "preference"}),
+    ("Grass is green", {"source": "user", "derived_from": ["c0"]}),
+    ("The API returns JSON", {}),
+    ("Maybe", {"source": "user"}),
+]
+
+
+class BrokenVerifier(CitationVerifier):
+    broken = ()
+
+    async def local(self, *args, **options):
+        if "local" in self.broken:
+            raise RuntimeError("boom")
+        return await super().local(*args, **options)
+
+    async def cached(self, *args, **options):
+        if "cached" in self.broken:
+            raise RuntimeError("boom")
+        return await super().cached(*args, **options)
+
+    async def remote(self, *args, **options):
+        if "remote" in self.broken:
+            raise RuntimeError("boom")
+        return await super().remote(*args, **options)
+
+
+FAULTS = ["local", "cached", "remote", "read", "dedup", "prejudge", "relevance", "status"]
+
+
+async def approved(tmp_path, faults, policy):
+    adrs = adr_folder(tmp_path / "adrs", ADR_003="PostgreSQL is what we use")
+    sound = verifier(adrs, urls={"https://a.example/": 500 if "status" in faults else 200})
+    broken = BrokenVerifier(sound._sources, urls=sound._urls, clock=lambda: NOW)
+    broken.broken = faults
+    world = World(policy=policy, verifier=broken)
+    records = [world.claim(f"c{n}", text, **fields) for n, (text, fields) in enumerate(CLAIMS)]
+    targets = {
+        "read": "groundwire.gate.claims.read",
+        "dedup": "groundwire.gate.claims.dedup_query",
+        "relevance": "groundwire.gate.citations.relevance",
+    }
+    patches = [patch(targets[name], side_effect=RuntimeError("boom")) for name in faults if name in targets]
+    original = gate_module.prejudge
+
+    def once(claim, *args, error=None, **options):
+        if "prejudge" in faults and error is None:
+            raise RuntimeError("boom")
+        return original(claim, *args, error=error, **options)
+
+    patches.append(patch("groundwire.gate.claims.prejudge", side_effect=once))
+    for active in patches:
+        active.start()
+    try:
+        decisions = await world.decide(*records)
+    finally:
+        for active in patches:
+            active.stop()
+    assert len(decisions) == len(CLAIMS)  # none is dropped
+    return {decision.subject_id for decision in decisions if decision.approved}, decisions
+
+
+@pytest.mark.parametrize(
+    "policy", [Policy(), Policy(verify_claim_relevance=True)], ids=["default", "relevance"]
+)
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_a_fault_can_only_take_approvals_away(tmp_path, fault, policy):
+    """S0-21, S0-23."""
+    sound, _ = await approved(tmp_path, (), policy)
+    found, decisions = await approved(tmp_path, (fault,), policy)
+    assert found <= sound
+    if fault in {"read", "dedup", "prejudge"}:
+        assert not found
+        assert {str(d.reason_code) for d in decisions} == {"internal_error"}
+        assert {d.facts.error for d in decisions} == {"RuntimeError"}
+    else:
+        assert {"c0", "c3", "c4"} <= found  # what does not depend on it is decided as before
+
+
+async def test_state_that_is_out_of_reach_is_no_decision():
+    class Gone(MemoryState):
+        async def step(self, asks, limits, *, deferred=False):  # noqa: ARG002 - the protocol's
+            raise StateUnavailable("gone")
+
+    with pytest.raises(StateUnavailable):
+        await World(state=Gone()).one("Snow is white")
+
+
+async def test_a_record_that_cannot_be_read_is_a_dead_letter_and_its_neighbours_are_decided():
+    """S0-23."""
+    world = World()
+    bad = [None, b"", b"{", b"\xff", b'{"claim_id": "x"}', b"[]", b"{" * 100_000]
+    records = [world.claim("a"), *(world.record(value) for value in bad), world.claim("b", "Snow is white")]
+    results = await world.results(*records)
+    assert [type(result) for result in results] == [Decided, *[DeadLetter] * len(bad), Decided]
+    assert [result.record for result in results] == records
+    assert (await world.results(*records[1:-1]))[0].error.code == "invalid_json"
+
+
+@pytest.mark.parametrize("timestamp", [2**62, -(2**62), 0])
+async def test_any_timestamp_is_a_clock(timestamp):
+    world = World()
+    record = dataclasses.replace(world.claim(), timestamp=timestamp)
+    assert (await world.decide(record))[0].to_bytes()
+
+
+def test_vector_deduplication_is_for_the_library():
+    """S0-116."""
+    with pytest.raises(UsageError, match="dedup_method"):
+        _ = World(policy=Policy(dedup_method="vector", dedup_threshold=0.95)).gate
+
+
+# --- evasion: what is caught, and what is known to pass (S0-160, S0-161)
+
+
+@pytest.mark.parametrize(
+    ("content", "fields", "tier"),
+    [
+        ("I  think we should use Redis", {"source": "user"}, "tier_3"),  # spacing is seen through (S0-102)
+        ("I\u200bthink we should use Redis", {"source": "user"}, "tier_3"),
+        ("I th1nk we should use Redis", {"source": "user"}, "tier_1"),  # look-alikes are not
+        ("I think we should use Redis, definitely", {"source": "user"}, "tier_3"),  # no marker rescues
+        ("Per ADR-999, we use magic", {}, "tier_2"),  # a citation that was made up
+        ("We use Redis for sessions", {}, "tier_2"),  # an agent that was taught to drop hedges (S0-161)
+        (
+            "Per ADR-003, we use MongoDB",
+            {},
+            "tier_1",
+        ),  # a real citation of a wrong claim passes by default (S0-72)
+    ],
+)
+async def test_the_evasions_that_are_documented_go_where_it_says(tmp_path, content, fields, tier):
+    adrs = adr_folder(tmp_path / "adrs", ADR_003="We use PostgreSQL")
+    assert (await World(verifier=verifier(adrs)).one(content, **fields)).tier == tier
+
+
+async def test_a_paraphrase_is_a_documented_miss():
+    """S0-115."""
+    world = World()
+    await world.one("We store all sessions in Redis", "a", source="user")
+    assert (await world.one("Redis is where every session is kept", "b", source="user")).approved
+
+
+async def test_a_claim_that_is_only_white_space_or_marks_is_decided():
+    world = World()
+    for number, content in enumerate([" ", "\n", "!!!", "\u200b", "\u200b\u200b", "\x01"]):
+        assert (await world.one(content, f"c{number}", source="user")).tier in {"tier_1", "tier_3"}
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    content=st.text(
+        st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=300
+    )
+)
+async def test_any_text_gets_a_decision_with_positions_inside_it(content):
+    decision = await World().one(content)
+    assert decision.facts.error is None
+    for mark in [*decision.hedges, *decision.citations]:
+        assert 0 <= mark.start < mark.end <= len(content)
+    for hedge in decision.hedges:
+        assert content[hedge.start : hedge.end] == hedge.text
+
+
+async def test_a_policy_store_that_never_knew_the_policy_is_no_traceback():
+    assert await PolicyStore(None, None).get("0" * 64) is None
+
+
+def test_urls_in_these_tests_never_leave_the_machine():
+    checker = verifier(urls={})._urls
+    assert isinstance(checker, UrlChecker)
+    assert isinstance(checker._transport, httpx.MockTransport)

@@ -1,0 +1,246 @@
+"""A record that comes again gives the decision that it got, byte for byte, whatever changed around it."""
+
+from dataclasses import replace
+from datetime import timedelta
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from groundwire.gate import claims as gate_module
+from groundwire.gate import recorded
+from groundwire.gate.results import DeadLetter, Decided
+from groundwire.messages.decisions import Kind, ReasonCode, Verdict
+from groundwire.messages.tiers import IngestionTier
+from groundwire.policies import PolicyStore
+from groundwire.policy import Policy
+from groundwire.rebuild import stored_outcome
+from groundwire.state.memory import MemoryState
+from tests.unit.gate.world import NOW, World, adr_folder, summary, verifier
+
+TEXT = "the ingest service retries every failed upload five times before it gives up and raises an alarm"
+
+# claims that end in every way there is, in the order in which they are sent
+SCRIPT = [
+    ("a", TEXT, {"source": "user"}, "trusted_source"),
+    ("b", TEXT + ".", {"source": "user"}, "duplicate"),
+    ("c", "The API returns JSON", {"captured_at": "2026-01-01T00:00:00.5Z"}, "ungrounded"),
+    ("d", "The API returns JSON!", {}, "pending_duplicate"),
+    ("e", "It may fail", {"metadata": {"n": [1, 2.5, "ü"], "big": 10**30}}, "technical_hedge"),
+    ("f", "Maybe", {}, "personal_speculation"),
+    ("g", "Per ADR-003 we use PostgreSQL", {}, "verified_citation"),
+    ("h", "Per ADR-999 we use magic", {}, "citation_unverified"),
+    ("i", "Old news", {"validity_horizon": "2025-01-01T00:00:00Z"}, "expired"),
+    (
+        "j",
+        "Rests on another",
+        {"source": "user", "derived_from": ["c", "a", "zz"]},
+        "derived_from_unapproved",
+    ),
+    ("k", "Rests on what is approved", {"source": "user", "derived_from": ["a"]}, "trusted_source"),
+    ("l", TEXT + " never", {"source": "user"}, "conflicting_near_duplicate"),
+    ("m", "I like tabs", {"source": "chat", "memory_type": "preference"}, "stated_preference"),
+    ("n", "We chose Go", {"source": "conversation", "memory_type": "decision"}, "stated_decision"),
+    ("o", "One too many", {}, "review_queue_full"),
+]
+LIMITED = Policy.model_validate({"limits": {"review_per_user": 5}})
+
+
+@pytest.fixture
+def world(tmp_path):
+    adrs = adr_folder(tmp_path / "adrs", ADR_003="PostgreSQL")
+    return World(policy=LIMITED, verifier=verifier(adrs))
+
+
+async def decide_all(world):
+    records = [world.claim(name, text, **fields) for name, text, fields, _ in SCRIPT]
+    return records, await world.decide(*records)
+
+
+async def send_again(world, **changes):
+    return await world.decide(
+        *[world.claim(name, text, **(fields | changes)) for name, text, fields, _ in SCRIPT]
+    )
+
+
+def same(some, others):
+    assert [decision.to_bytes() for decision in some] == [decision.to_bytes() for decision in others]
+
+
+async def test_the_script_ends_in_every_way_there_is(world):
+    _, decisions = await decide_all(world)
+    assert [str(decision.reason_code) for decision in decisions] == [reason for *_, reason in SCRIPT]
+    assert {decision.revision for decision in decisions} == {1}
+
+
+async def test_the_same_records_give_the_same_bytes(world):
+    records, decisions = await decide_all(world)
+    world.now = lambda: NOW + timedelta(days=1)
+    same(await world.decide(*records), decisions)
+    same(await world.decide(*reversed(records)), reversed(decisions))
+
+
+async def test_another_record_with_other_metadata_and_capture_time_gives_the_same_bytes(world):
+    """S0-122: nor is a claim its own duplicate. What was refused may be tried again, so it is left out."""
+    _, decisions = await decide_all(world)
+    again = await send_again(world, metadata={"try": 2}, captured_at="2024-06-01T00:00:00Z")
+    same(again[:-1], decisions[:-1])
+
+
+async def test_under_another_policy_the_recorded_one_decides(world):
+    records, decisions = await decide_all(world)
+    await world.policies.put(world.policy)
+    hedges = {"block": ["service", "tabs", "chose"]}
+    world.policy = Policy.model_validate({"trusted_sources": [], "hedges": hedges, "version": "new"})
+    same(await world.decide(*records), decisions)
+
+
+async def test_under_a_policy_that_is_not_known_any_more_verdict_reason_and_facts_stay(world):
+    records, decisions = await decide_all(world)
+    world.policies = PolicyStore(None, None)
+    world.policy = Policy.model_validate({"trusted_sources": [], "attestation": "hmac", "version": "new"})
+    kept = (
+        "decision_id",
+        "tier",
+        "verdict",
+        "reason",
+        "reason_code",
+        "facts",
+        "policy",
+        "decided_at",
+        "origin",
+    )
+    for again, before in zip(await world.decide(*records), decisions, strict=True):
+        assert {name: getattr(again, name) for name in kept} == {name: getattr(before, name) for name in kept}
+
+
+async def test_after_an_upgrade_verdict_reason_facts_times_and_engine_stay(world):
+    records, decisions = await decide_all(world)
+    with patch.object(recorded, "__version__", "99.0"), patch.object(gate_module, "__version__", "99.0"):
+        same(await world.decide(*records), decisions)
+
+
+async def test_state_that_was_rebuilt_from_the_topics_gives_the_same_bytes(world):
+    records, decisions = await decide_all(world)
+    world.state = MemoryState()
+    stored = [stored_outcome(decision.to_bytes(), world.policy) for decision in decisions]
+    assert await world.state.reassert(stored) == len(SCRIPT)
+    same(await world.decide(*records), decisions)
+    assert await world.state.queue_depth() == 5
+
+
+async def test_state_that_was_rebuilt_compares_with_the_same_claims(world):
+    _, decisions = await decide_all(world)
+    other = World(policy=world.policy, verifier=world.verifier, offset=100)
+    stored = [stored_outcome(decision.to_bytes(), world.policy) for decision in decisions]
+    await other.state.reassert(stored)
+    world.offset = 100
+    new = [
+        (TEXT, "user"),
+        ("The API returns JSON.", "ai_synthesis"),
+        ("I like tabs", "chat"),
+        ("It may fail", "user"),
+    ]
+    for number, (text, source) in enumerate(new):
+        before = await world.one(text, f"new{number}", source=source)
+        assert (await other.one(text, f"new{number}", source=source)).to_bytes() == before.to_bytes()
+
+
+@pytest.mark.parametrize("reason", ["human_approved", "human_rejected", "retracted", "review_expired"])
+async def test_what_people_decided_is_given_back_as_they_decided_it(world, reason):
+    record = world.claim("a", TEXT)
+    (decision,) = await world.decide(record)
+    approved = reason == "human_approved"
+    tier = IngestionTier.AUTO_APPROVE if approved else IngestionTier.BLOCK
+    people = decision.model_copy(
+        update={
+            "revision": 2,
+            "reason_code": reason,
+            "tier": tier,
+            "verdict": Verdict.of(tier),
+            "subject_origin": decision.origin,
+        }
+    )
+    world.state = MemoryState()
+    await world.state.reassert([stored_outcome(people.to_bytes(), world.policy)])
+    (again,) = await world.decide(record)
+    assert (str(again.tier), str(again.reason_code), again.revision) == (tier, reason, 2)
+
+
+async def test_a_claim_that_was_refused_is_decided_afresh_by_a_later_record_only(world):
+    records, decisions = await decide_all(world)
+    refused = decisions[-1]
+    assert refused.retryable
+    (same_record,) = await world.decide(records[-1])
+    assert same_record.to_bytes() == refused.to_bytes()
+    world.policy = Policy()
+    fresh = await world.one("One too many", "o")
+    assert summary(fresh) == ("tier_2", "ungrounded")
+    assert (fresh.revision, fresh.supersedes) == (2, refused.decision_id)
+    assert fresh.subject_origin == refused.origin
+
+
+async def test_another_claim_under_the_same_id_is_a_dead_letter(world):
+    await decide_all(world)
+    (result,) = await world.results(world.claim("a", "Something else"))
+    assert isinstance(result, DeadLetter)
+    assert (result.error.code, result.error.field) == ("claim_id_conflict", "claim_id")
+    assert "Something" not in result.error.message
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 15])
+async def test_batches_of_any_size_give_the_same_bytes(world, size):
+    """A batch of n equals n batches of one."""
+    records, decisions = await decide_all(world)
+    world.state = MemoryState()
+    found = []
+    for start in range(0, len(records), size):
+        found += await world.decide(*records[start : start + size])
+    same(found, decisions)
+
+
+async def test_only_the_record_that_brought_it_about_is_fresh(world):
+    record = world.claim()
+    results = await world.results(record, record)
+    assert [result.fresh for result in results if isinstance(result, Decided)] == [True, False]
+
+
+def test_no_value_that_is_no_decision_of_a_claim_is_stored():
+    policy = Policy()
+    for value in (b"", b"{}", b"null", b"\xff", b"[" * 10_000):
+        assert stored_outcome(value, policy) is None
+
+
+async def test_provisional_decisions_and_responses_are_not_stored(world):
+    provisional = await world.provisional(world.claim())
+    assert stored_outcome(provisional.to_bytes(), world.policy) is None
+    response = replace_kind(await world.one("x y z"))
+    assert stored_outcome(response.to_bytes(), world.policy) is None
+
+
+def replace_kind(decision):
+    return decision.model_copy(update={"kind": Kind.RESPONSE, "evidence": None})
+
+
+async def test_what_could_not_be_compared_is_not_compared_with_after_a_rebuild(world):
+    """As before it: nothing was indexed then."""
+    decision = await world.one("The API returns JSON")
+    failed = decision.facts.dedup.model_copy(update={"status": "failed"})
+    facts = decision.facts.model_copy(update={"dedup": failed})
+    assert stored_outcome(decision.to_bytes(), world.policy).dedup is not None
+    assert stored_outcome(decision.model_copy(update={"facts": facts}).to_bytes(), world.policy).dedup is None
+
+
+reasons = st.sampled_from([code for code in ReasonCode if code not in recorded.PEOPLE])
+
+
+@settings(max_examples=50, deadline=None)
+@given(base=reasons, cap=st.none() | reasons, metadata=st.dictionaries(st.text(max_size=3), st.integers()))
+def test_what_state_keeps_is_read_back_as_it_was_written(base, cap, metadata):
+    payload = recorded.Payload(
+        NOW, NOW + timedelta(1), "0.1.0", "ab" * 32, "default", "", base, cap, metadata, {}, None, None, None
+    )
+    assert recorded.Payload.from_bytes(payload.to_bytes()) == payload
+    assert b"\n" not in payload.to_bytes()
+    assert recorded.Payload.from_bytes(replace(payload, scheme="x\n").to_bytes()).scheme == "x\n"
