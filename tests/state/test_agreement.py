@@ -1,0 +1,176 @@
+"""State's script and the pure code that derives decisions come to the same tier, for whatever is sent."""
+
+import asyncio
+import dataclasses
+import secrets
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from groundwire.gate.results import Decided
+from groundwire.policy import Policy
+from groundwire.rebuild import stored_outcome
+from groundwire.state.memory import MemoryState
+from groundwire.state.model import Outcome, SubjectState
+from groundwire.state.redis import RedisState
+from groundwire.state.server import connect
+from tests.state.claims import SCHEME
+from tests.state.conftest import start
+from tests.unit.gate.world import World, adr_folder, verifier
+
+TEXT = "the ingest service retries every failed upload five times before it gives up and raises an alarm"
+TIERS = {
+    SubjectState.APPROVED: "tier_1",
+    SubjectState.PENDING: "tier_2",
+    SubjectState.JOINED: "tier_2",
+    SubjectState.REFUSED: "tier_3",
+    SubjectState.BLOCKED: "tier_3",
+}
+
+claims = st.fixed_dictionaries(
+    {
+        "claim_id": st.sampled_from("abcdefgh"),
+        "content": st.sampled_from(
+            [
+                TEXT,
+                TEXT + ".",
+                TEXT + " never",
+                "It may snow",
+                "Maybe it snows",
+                "I think, per ADR-003, it snows",
+                "Per ADR-003 it holds",
+                "Per ADR-003 it may hold",
+                "Per ADR-999 and ADR-003 it holds",
+                "!!!",
+            ]
+        ),
+        "source": st.sampled_from(["user", "ai_synthesis", "conversation", "chat"]),
+    },
+    optional={
+        "memory_type": st.sampled_from(["fact", "preference", "decision"]),
+        "derived_from": st.lists(st.sampled_from(["a", "b", "response:a", "zz"]), max_size=2),
+        "validity_horizon": st.sampled_from(
+            ["2025-01-01T00:00:00Z", "2026-01-31T12:00:04Z", "2030-01-01T00:00:00Z"]
+        ),
+        "user_id": st.just("bob"),
+    },
+)
+policies = st.builds(
+    Policy,
+    dedup_method=st.sampled_from(["minhash", "partition"]),
+    dedup_scope=st.sampled_from(["user", "user_type"]),
+    enable_dedup=st.sampled_from([True, True, True, False]),
+    dedup_material_difference=st.booleans(),
+    trusted_technical_hedges=st.sampled_from(["review", "approve"]),
+    grounded_speculation=st.sampled_from(["review", "block"]),
+    failed_citation_overrides_trust=st.booleans(),
+    auto_approve_ai_synthesis=st.booleans(),
+    verify_claim_relevance=st.booleans(),
+    attestation=st.sampled_from(["off", "off", "hmac"]),
+    limits=st.fixed_dictionaries({"review_per_user": st.integers(0, 3), "review_total": st.integers(0, 4)}),
+)
+
+
+class Spy(MemoryState):
+    """Keeps what another state answered."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+        self.answers = []
+
+    async def step(self, asks, limits, *, deferred=False):
+        answers = await self.inner.step(asks, limits, deferred=deferred)
+        self.answers += answers
+        return answers
+
+
+@pytest.fixture(scope="module")
+def adrs(tmp_path_factory) -> Path:
+    return adr_folder(tmp_path_factory.mktemp("agreement") / "adrs", ADR_003="It holds, it snows")
+
+
+def disagree(*args, **options):
+    raise AssertionError("the pure code came to another tier than state")
+
+
+async def run(state, policy, adrs, sent):
+    """Decide claims one after the other; return the decisions' bytes."""
+    spy = Spy(state)
+    world = World(policy=policy, state=spy, verifier=verifier(adrs))
+    found = []
+    with patch("groundwire.gate.recorded.recorded_standing", disagree):
+        for fields in sent:
+            (result,) = await world.results(world.claim(**fields))
+            if isinstance(result, Decided):
+                answer = spy.answers[-1]
+                assert isinstance(answer, Outcome)
+                assert TIERS[answer.state] == result.decision.tier
+                assert (answer.place, answer.revision) == (
+                    result.decision.facts.place,
+                    result.decision.revision,
+                )
+                found.append(result.decision)
+    return found
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@given(policy=policies, sent=st.lists(claims, min_size=1, max_size=12))
+def test_state_in_memory_and_the_pure_code_agree(adrs, policy, sent):
+    asyncio.run(run(MemoryState(), policy, adrs, sent))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(policy=policies, sent=st.lists(claims, min_size=1, max_size=12))
+def test_state_in_redis_and_the_pure_code_agree_and_decide_as_state_in_memory(
+    redis_server, adrs, policy, sent
+):
+    async def both() -> None:
+        redis = await start(RedisState(connect(redis_server.url), f"{secrets.token_hex(8)}.", scheme=SCHEME))
+        try:
+            in_redis = await run(redis, policy, adrs, sent)
+            in_memory = await run(MemoryState(), policy, adrs, sent)
+            assert [d.to_bytes() for d in in_redis] == [d.to_bytes() for d in in_memory]
+        finally:
+            await redis.close()
+
+    asyncio.run(both())
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(policy=policies, sent=st.lists(claims, min_size=1, max_size=10), later=st.lists(claims, max_size=4))
+def test_after_a_rebuild_from_what_was_published_everything_is_decided_as_before(
+    redis_server, adrs, policy, sent, later
+):
+    """Re-sent or new: the same bytes from the state that was there and from the one that was rebuilt."""
+
+    async def compare() -> None:
+        before = MemoryState()
+        published = await run(before, policy, adrs, sent)
+        latest = {(d.user_id, d.subject_id): d for d in sorted(published, key=lambda d: d.revision)}
+        stored = [stored_outcome(decision.to_bytes(), policy) for decision in latest.values()]
+        rebuilt = await start(
+            RedisState(connect(redis_server.url), f"{secrets.token_hex(8)}.", scheme=SCHEME)
+        )
+        try:
+            await rebuilt.reassert(stored)
+            assert await rebuilt.queue_depth() == await before.queue_depth()
+            new = [fields | {"claim_id": f"new{n}"} for n, fields in enumerate(later)]
+            worlds = [
+                World(policy=policy, state=state, verifier=verifier(adrs), offset=50)
+                for state in (before, rebuilt)
+            ]
+            for fields in new + sent:
+                ours, theirs = [
+                    (await world.results(dataclasses.replace(world.claim(**fields))))[0] for world in worlds
+                ]
+                assert type(ours) is type(theirs)
+                if isinstance(ours, Decided):
+                    assert theirs.decision.to_bytes() == ours.decision.to_bytes()
+        finally:
+            await rebuilt.close()
+
+    asyncio.run(compare())

@@ -1,0 +1,324 @@
+"""The policy: defaults, files, overrides, its hash, and errors that name the key."""
+
+import hashlib
+import json
+
+import pytest
+import rfc8785
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groundwire.errors import StateUnavailable, UsageError
+from groundwire.policies import PolicyStore
+from groundwire.policy import GroundedIngestionConfig, Policy, load_policy, parse_policy
+from groundwire.settings import load_settings
+from groundwire.sources import load_sources
+
+
+def test_the_defaults_are_the_fast_and_friendly_ones():
+    """S0-158: every stricter setting is opt-in; the switch for material differences is on (C-08)."""
+    assert Policy().model_dump(mode="json") | {"trusted_sources": None} == {
+        "version": "default",
+        "enable_dedup": True,
+        "dedup_threshold": 0.92,
+        "dedup_scope": "user_type",
+        "dedup_method": "minhash",
+        "dedup_material_difference": True,
+        "trusted_sources": None,
+        "trusted_technical_hedges": "review",
+        "grounded_speculation": "block",
+        "failed_citation_overrides_trust": False,
+        "auto_approve_ai_synthesis": True,
+        "verify_claim_relevance": False,
+        "relevance_minimum": 0.5,
+        "attestation": "off",
+        "state_outage": "defer",
+        "hedges": {"block": [], "review": []},
+        "limits": {"review_per_user": 100, "review_per_tenant": 10_000, "review_total": 10_000},
+    }
+
+
+def test_the_librarys_config_has_the_published_fields():
+    """S0-154."""
+    config = GroundedIngestionConfig(
+        dedup_method="vector",
+        dedup_threshold=0.95,
+        verify_claim_relevance=True,
+        auto_approve_ai_synthesis=False,
+    )
+    assert (config.dedup_method, config.dedup_threshold) == ("vector", 0.95)
+
+
+FULL = """
+version = "2026-02"
+enable_dedup = false
+dedup_threshold = 1
+trusted_sources = ["user", "wiki"]
+attestation = "hmac"
+[hedges]
+block = ["reckon"]
+[limits]
+review_per_user = 7
+"""
+
+
+def write(tmp_path, text, name="policy.toml"):
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def test_a_file_sets_what_it_names_and_nothing_else(tmp_path):
+    policy = load_policy(write(tmp_path, FULL), {})
+    assert (policy.version, policy.enable_dedup, policy.dedup_threshold) == ("2026-02", False, 1.0)
+    assert policy.trusted_sources == {"user", "wiki"}
+    assert (policy.hedges.block, policy.hedges.review) == (("reckon",), ())
+    assert (policy.limits.review_per_user, policy.limits.review_total) == (7, 10_000)
+    assert load_policy(None, {}) == load_policy(write(tmp_path, ""), {}) == Policy()
+
+
+WRONG = {
+    "dedup_treshold = 0.9": "dedup_treshold",
+    "dedup_threshold = 1.01": "dedup_threshold",
+    "dedup_threshold = 0.49": "dedup_threshold",
+    "dedup_threshold = nan": "dedup_threshold",
+    "dedup_threshold = inf": "dedup_threshold",
+    'dedup_threshold = "0.92"': "dedup_threshold",
+    "dedup_threshold = true": "dedup_threshold",
+    "enable_dedup = 1": "enable_dedup",
+    'enable_dedup = "no"': "enable_dedup",
+    'dedup_scope = "tenant"': "dedup_scope",
+    'dedup_method = "exact"': "dedup_method",
+    'attestation = "on"': "attestation",
+    'state_outage = "stop"': "state_outage",
+    'trusted_sources = "user"': "trusted_sources",
+    "trusted_sources = [1]": "trusted_sources",
+    'trusted_sources = [""]': "trusted_sources",
+    "version = 2": "version",
+    'version = ""': "version",
+    "relevance_minimum = 1.5": "relevance_minimum",
+    "[limits]\nreview_per_user = -1": "limits.review_per_user",
+    "[limits]\nreview_per_user = 1.5": "limits.review_per_user",
+    "[limits]\nreviews = 5": "limits.reviews",
+    "limits = 5": "limits",
+    "[hedges]\nwarn = []": "hedges.warn",
+    '[hedges]\nblock = "maybe"': "hedges.block",
+    "[dedup]\nthreshold = 0.9": "dedup",
+}
+
+
+@pytest.mark.parametrize(("text", "key"), WRONG.items())
+def test_an_unknown_key_or_a_wrong_value_is_named(tmp_path, text, key):
+    with pytest.raises(UsageError, match=rf"{key}\b"):
+        load_policy(write(tmp_path, text), {})
+
+
+@pytest.mark.parametrize("text", ["version = ", "a = 1\na = 2", "\ufeffversion=1", "x" * 1000])
+def test_a_file_that_is_no_toml_is_named(tmp_path, text):
+    with pytest.raises(UsageError, match=r"policy\.toml"):
+        load_policy(write(tmp_path, text), {})
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[]", b"5", b"null", b'{"x": 1}', b"[" * 100_000, b"\xff", b'{"version": NaN}']
+)
+def test_an_effective_policy_that_is_none_is_named(tmp_path, data):
+    path = tmp_path / "policy.json"
+    path.write_bytes(data)
+    with pytest.raises(UsageError, match=r"policy\.json"):
+        load_policy(path, {})
+    with pytest.raises(UsageError, match="stored policy"):
+        parse_policy(data)
+
+
+def test_a_file_that_is_missing_is_named(tmp_path):
+    with pytest.raises(UsageError, match=r"none\.toml"):
+        load_policy(tmp_path / "none.toml", {})
+
+
+def test_variables_override_single_keys_of_the_file(tmp_path):
+    environment = {
+        "GROUNDWIRE_DEDUP_THRESHOLD": "0.95",
+        "GROUNDWIRE_ENABLE_DEDUP": "true",
+        "GROUNDWIRE_TRUSTED_SOURCES": "manual, adr",
+        "GROUNDWIRE_REVIEW_PER_USER": "9",
+        "GROUNDWIRE_HEDGES_REVIEW": "kind of,sort of",
+        "GROUNDWIRE_BROKERS": "elsewhere:9092",
+    }
+    policy = load_policy(write(tmp_path, FULL), environment)
+    assert (policy.dedup_threshold, policy.enable_dedup, policy.version) == (0.95, True, "2026-02")
+    assert policy.trusted_sources == {"manual", "adr"}
+    assert (policy.limits.review_per_user, policy.hedges.review) == (9, ("kind of", "sort of"))
+    assert policy.hedges.block == ("reckon",)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "key"),
+    [
+        ("GROUNDWIRE_DEDUP_THRESHOLD", "high", "dedup_threshold"),
+        ("GROUNDWIRE_DEDUP_THRESHOLD", "", "dedup_threshold"),
+        ("GROUNDWIRE_DEDUP_THRESHOLD", "nan", "dedup_threshold"),
+        ("GROUNDWIRE_REVIEW_TOTAL", "many", "limits.review_total"),
+        ("GROUNDWIRE_STATE_OUTAGE", "stop", "state_outage"),
+        ("GROUNDWIRE_ENABLE_DEDUP", "maybe", "enable_dedup"),
+    ],
+)
+def test_a_wrong_override_names_the_key(name, value, key):
+    with pytest.raises(UsageError, match=key):
+        load_policy(None, {name: value})
+
+
+def test_the_hash_is_that_of_the_canonical_json_of_the_effective_policy(tmp_path):
+    policy = load_policy(write(tmp_path, FULL), {"GROUNDWIRE_REVIEW_TOTAL": "50"})
+    plain = policy.model_dump(mode="json") | {"trusted_sources": sorted(policy.trusted_sources)}
+    assert policy.sha256 == hashlib.sha256(rfc8785.dumps(plain)).hexdigest()
+    assert json.loads(policy.canonical) == plain
+    assert Policy().sha256 == "b2d25224e3f09d6e422ca3a3895286cdcab93414f6dd9d7d88aae5448c671469"
+
+
+def test_the_hash_does_not_depend_on_how_the_policy_was_written(tmp_path):
+    sources = "['manual', 'user', 'commit', 'adr', 'documentation']"
+    spelt_out = f"enable_dedup = true\ndedup_threshold = 0.920\ntrusted_sources = {sources}"
+    assert load_policy(write(tmp_path, spelt_out), {}).sha256 == Policy().sha256
+    assert load_policy(None, {"GROUNDWIRE_DEDUP_THRESHOLD": "0.92"}).sha256 == Policy().sha256
+    assert load_policy(None, {"GROUNDWIRE_DEDUP_THRESHOLD": "0.93"}).sha256 != Policy().sha256
+
+
+policies = st.builds(
+    Policy,
+    version=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=10),
+    dedup_threshold=st.floats(0.5, 1.0),
+    enable_dedup=st.booleans(),
+    trusted_sources=st.frozensets(st.sampled_from(["user", "adr", "wiki", "ü", "a\\b"])),
+    hedges=st.fixed_dictionaries({}, optional={"block": st.lists(st.sampled_from(["hm", "er"]), max_size=2)}),
+)
+
+
+@given(policies)
+def test_an_effective_policy_reads_back_as_itself(policy):
+    again = parse_policy(policy.canonical)
+    assert again == policy
+    assert (again.sha256, again.canonical) == (policy.sha256, policy.canonical)
+
+
+# --- where effective policies are kept
+
+
+class Keeper:
+    def __init__(self):
+        self.kept = {}
+        self.fails = False
+
+    async def put_policy(self, sha256, policy):
+        self.kept[sha256] = policy
+
+    async def get_policy(self, sha256):
+        if self.fails:
+            raise StateUnavailable("gone")
+        return self.kept.get(sha256)
+
+
+async def test_a_policy_is_written_out_under_its_hash_and_found_again(tmp_path):
+    policy, keeper = Policy(version="a"), Keeper()
+    await PolicyStore(tmp_path / "new", keeper).put(policy)
+    (file,) = (tmp_path / "new").iterdir()
+    assert (file.name, file.read_bytes()) == (f"{policy.sha256}.json", policy.canonical)
+    assert await PolicyStore(tmp_path / "new", None).get(policy.sha256) == policy
+    assert await PolicyStore(None, keeper).get(policy.sha256) == policy
+    assert load_policy(file, {"GROUNDWIRE_VERSION": "overridden"}) == policy
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", Policy(version="b").canonical])
+async def test_a_file_that_is_not_what_its_name_says_is_not_believed(tmp_path, data):
+    policy, keeper = Policy(version="a"), Keeper()
+    (tmp_path / f"{policy.sha256}.json").write_bytes(data)
+    assert await PolicyStore(tmp_path, None).get(policy.sha256) is None
+    keeper.kept[policy.sha256] = policy.canonical
+    assert await PolicyStore(tmp_path, keeper).get(policy.sha256) == policy
+
+
+async def test_a_policy_that_is_nowhere_or_out_of_reach_is_none(tmp_path):
+    keeper = Keeper()
+    store = PolicyStore(tmp_path, keeper)
+    for name in ("0" * 64, "../../etc/passwd", ""):
+        assert await store.get(name) is None
+    keeper.fails = True
+    assert await store.get("1" * 64) is None
+
+
+async def test_a_folder_that_cannot_be_written_to_is_wrong_usage(tmp_path):
+    blocked = write(tmp_path, "", "file")
+    with pytest.raises(UsageError, match="GROUNDWIRE_POLICIES_DIR"):
+        await PolicyStore(blocked, None).put(Policy())
+
+
+# --- settings and sources
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("GROUNDWIRE_ALLOW_PORTS", "80,http"),
+        ("GROUNDWIRE_ALLOW_PORTS", "0"),
+        ("GROUNDWIRE_ALLOW_PORTS", "65536"),
+        ("GROUNDWIRE_ALLOW_NETWORKS", "10.0.0.1/8"),
+        ("GROUNDWIRE_ALLOW_NETWORKS", "intranet"),
+        ("GROUNDWIRE_PARTITIONS", "0"),
+        ("GROUNDWIRE_SESSION_TIMEOUT", "soon"),
+        ("GROUNDWIRE_NO_NETWORK", "perhaps"),
+        ("GROUNDWIRE_TOPIC_PREFIX", "a b"),
+        ("GROUNDWIRE_LOG_FORMAT", "xml"),
+    ],
+)
+def test_a_wrong_setting_names_its_variable(monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match=name):
+        load_settings()
+
+
+def test_settings_have_the_published_defaults_and_lists(monkeypatch):
+    monkeypatch.setenv("GROUNDWIRE_ALLOW_NETWORKS", "10.0.0.0/8, fd00::/8,")
+    monkeypatch.setenv("GROUNDWIRE_ALLOW_PORTS", "443, 8443")
+    monkeypatch.setenv("GROUNDWIRE_BROKERS", "a:1, b:2")
+    settings = load_settings()
+    assert (settings.topic_prefix, settings.group_prefix) == ("groundwire.", "groundwire-")
+    assert (settings.session_timeout, settings.state_grace, settings.metrics_port) == (15, 10, 0)
+    assert (settings.networks, settings.ports) == (["10.0.0.0/8", "fd00::/8"], [443, 8443])
+    assert settings.bootstrap == ["a:1", "b:2"]
+
+
+TENANTS = """
+[tenants.acme]
+adr_dir = "/srv/acme/adrs"
+[tenants.acme.tracker]
+kind = "github"
+url = "https://api.github.com"
+project = "acme/app"
+"""
+
+
+def settings_with(monkeypatch, tmp_path, text):
+    monkeypatch.setenv("GROUNDWIRE_TENANTS_FILE", str(write(tmp_path, text, "tenants.toml")))
+    return load_settings()
+
+
+def test_each_tenant_has_its_own_sources_and_the_rest_the_common_ones(monkeypatch, tmp_path):
+    monkeypatch.setenv("GROUNDWIRE_ADR_DIR", "/srv/adrs")
+    sources = load_sources(settings_with(monkeypatch, tmp_path, TENANTS))
+    assert str(sources["acme"].adr_dir) == "/srv/acme/adrs"
+    assert sources["acme"].tracker is not None
+    assert str(sources["*"].adr_dir) == "/srv/adrs"
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("[tenants.acme]\nadrs = 'x'", r"tenants\.acme\.adrs"),
+        ("[tenants.acme.tracker]\nkind = 'jira'\nurl = 'x'\nproject = 'y'", r"tenants\.acme\.tracker\.kind"),
+        (TENANTS + "token_env = 'NO_SUCH_VARIABLE'", r"token_env.*NO_SUCH_VARIABLE"),
+        ("[[", r"tenants\.toml"),
+    ],
+)
+def test_a_wrong_tenants_file_names_the_key(monkeypatch, tmp_path, text, key):
+    with pytest.raises(UsageError, match=key):
+        load_sources(settings_with(monkeypatch, tmp_path, text))
