@@ -26,7 +26,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from deploy.embedded import RedisServer
 from deploy.embedded.process import free_port
+from groundwire.settings import Settings
 from tests.services.brokers import Broker
+from topics.declare import declare
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUTS = ("approved", "review", "blocked", "dead-letter", "deferred", "audit", "retractions")
@@ -157,8 +159,14 @@ class Deployment:
         self._watching: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        result = await asyncio.to_thread(self.command, "topics", "declare")
-        assert result.returncode == 0, result.stderr
+        await declare(
+            Settings(
+                brokers=self.broker.bootstrap,
+                topic_prefix=self.prefix,
+                partitions=self.partitions,
+                replication=self.broker.replication,
+            )
+        )
         self.producer = AIOKafkaProducer(
             bootstrap_servers=self.broker.bootstrap, enable_idempotence=True, request_timeout_ms=20_000
         )
@@ -201,18 +209,6 @@ class Deployment:
             **self.environment,
             **more,
         }
-
-    def command(self, module: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-        """Run a module to its end."""
-        return subprocess.run(
-            [sys.executable, "-m", module, *arguments],
-            cwd=ROOT,
-            env=self.settings(**more),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
 
     def start_worker(self, role: str, *, faulty: str | None = None, **more: str) -> Worker:
         """Start a worker, with a fault of `tests.stream.faulty` built in where one is named."""
@@ -301,7 +297,7 @@ class Deployment:
         names = ("topic", "partition", "offset")
         return {tuple(d.header(f"__connect.errors.{n}") or "" for n in names): d for d in self.dead}  # type: ignore[misc]
 
-    async def quiet(self, seconds: float = 1.0) -> None:
+    async def quiet(self, seconds: float = 0.7) -> None:
         """Wait until nothing has been published for a while."""
         last, since = -1, time.monotonic()
         while time.monotonic() - since < seconds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 
@@ -110,6 +111,7 @@ async def test_metrics_count_decisions_checks_latency_and_dead_letters(deploymen
             assert await value("checks_total", check=name, result=result) == names.count(name)
     assert await value("latency_seconds_count", input="claims") == 50
     assert await value("partitions") == deployment.partitions
+    await asyncio.sleep(2)  # the queue is looked at every second
     assert await value("review_queue_entries") == sum(decision["verdict"] == "review" for decision in decided)
     _, page = await worker.get("/metrics")
     assert re.search(r"^groundwire_event_loop_lag_seconds ", page, re.MULTILINE)

@@ -1,0 +1,236 @@
+"""The ground that agents/batches.py stands on: Faust and aiokafka in one process, on a real broker.
+
+Whoever upgrades either of them wants these tests to fail.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from agents import batches
+from agents.app import build_app
+from agents.batches import BatchApp, BatchConsumer, check_versions
+from groundwire.errors import UsageError
+from groundwire.settings import Settings
+from tests.stream.harness import SESSION, Deployment, until
+from topics.wire import raw_topic
+
+pytestmark = [pytest.mark.stream, pytest.mark.timeout(60)]
+
+
+class Member:
+    """An app whose agent keeps every event for the test to settle."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        settings = Settings(
+            brokers=deployment.broker.bootstrap,
+            group_prefix=deployment.prefix,
+            session_timeout=SESSION,
+        )
+        self.events: list[Any] = []
+        self.held: set[int] = set()
+        self.app: BatchApp = build_app("claims", settings)
+        self.app.before_revocation = lambda _: self.revoked()
+        self.app.before_assignment = lambda _: None
+        self.app.after_assignment = lambda tps: self.assigned({tp.partition for tp in tps})
+
+        @self.app.agent(raw_topic(self.app, deployment.prefix + "claims"), name="claims")
+        async def claims(stream: Any) -> None:
+            async for event in stream.noack().events():
+                self.events.append(event)
+
+    @property
+    def consumer(self) -> BatchConsumer:
+        consumer: BatchConsumer = self.app.consumer
+        return consumer
+
+    @property
+    def offsets(self) -> list[int]:
+        return [record.offset for event in self.events for record in event.value]
+
+    def settle(self, *events: Any) -> None:
+        for event in events:
+            self.consumer.settle(event.message)
+
+    def assigned(self, partitions: set[int]) -> None:
+        self.held = partitions
+
+    def revoked(self) -> None:
+        """Let a revocation pass: everything that nobody settles is abandoned."""
+        for event in self.events:
+            self.consumer.abandon(event.message)
+
+    async def start(self) -> None:
+        await self.app.start()
+        await until(lambda: bool(self.held), 20, lambda: "partitions are assigned")
+
+
+@pytest.fixture
+async def member(deployment: Deployment) -> AsyncIterator[Member]:
+    made = Member(deployment)
+    await made.start()
+    yield made
+    made.revoked()
+    await made.app.stop()
+
+
+async def arrive(member: Member, deployment: Deployment, count: int) -> list[Any]:
+    """Produce one record after another to partition 0, so that each is a batch of its own."""
+    for number in range(count):
+        known = len(member.events)
+        await (await deployment.send(b"%d" % number, key=b"", partition=0))
+        await until(lambda known=known: len(member.events) > known, 5, lambda: "the batch arrives")  # type: ignore[misc]
+    return member.events
+
+
+async def test_a_fetch_is_one_event_that_holds_its_records_in_order(member: Member, deployment: Deployment):
+    await asyncio.gather(
+        *[await deployment.send(b"%d" % n, key=b"k", partition=0, headers=[("h", b"1")]) for n in range(300)]
+    )
+
+    async def settle_all() -> None:
+        while len(member.offsets) < 300:
+            member.settle(*member.events)
+            await asyncio.sleep(0.01)
+
+    await asyncio.wait_for(settle_all(), 10)
+    assert member.offsets == list(range(300))
+    assert len(member.events) < 150
+    record = member.events[0].value[0]
+    assert (record.key, record.value, record.headers) == (b"k", b"0", (("h", b"1"),))
+    assert record.topic == deployment.prefix + "claims"
+
+
+async def test_a_settled_batch_never_commits_past_one_that_is_not(member: Member, deployment: Deployment):
+    first, second = await arrive(member, deployment, 2)
+    member.settle(second)
+    await member.consumer.commit()
+    assert (await deployment.committed("claims"))[0] == 0
+    member.settle(first)
+    await member.consumer.commit()
+    assert (await deployment.committed("claims"))[0] == 2
+
+
+async def test_an_abandoned_batch_is_never_committed_past(member: Member, deployment: Deployment):
+    first, second = await arrive(member, deployment, 2)
+    member.consumer.abandon(first.message)
+    member.settle(second)
+    await member.consumer.commit()
+    assert (await deployment.committed("claims"))[0] == 0
+
+
+async def test_no_more_than_two_batches_of_a_partition_are_on_their_way(
+    member: Member, deployment: Deployment
+):
+    await arrive(member, deployment, 2)
+    await deployment.produce([b"more"] * 5, key=b"", partition=0)
+    await deployment.produce([b"other"], key=b"", partition=1)
+    await until(lambda: len(member.events) == 3, 5, lambda: "the other partition goes on")
+    await asyncio.sleep(0.3)
+    assert len(member.events) == 3
+    member.settle(member.events[0])
+    await until(lambda: len(member.offsets) == 8, 5, lambda: "the partition goes on")
+
+
+async def test_a_graceful_stop_commits_what_is_settled(deployment: Deployment):
+    member = Member(deployment)
+    await member.start()
+    await arrive(member, deployment, 2)
+    member.settle(member.events[0])
+    stopping = asyncio.create_task(member.app.stop())
+    await asyncio.sleep(0.5)
+    assert not stopping.done(), "it waits for the second batch"
+    member.settle(member.events[1])
+    await stopping
+    assert (await deployment.committed("claims"))[0] == 2
+
+
+async def test_a_revocation_commits_what_is_settled_and_nothing_fetched_around_it_is_lost(
+    deployment: Deployment,
+):
+    first, second = Member(deployment), Member(deployment)
+    await first.start()
+    seen: set[tuple[int, int]] = set()
+    running = True
+
+    async def work() -> None:
+        while running:
+            for member in (first, second):
+                for event in member.events:
+                    seen.update((record.partition, record.offset) for record in event.value)
+                if member.events:
+                    member.settle(*member.events)
+                    member.events.clear()
+            await asyncio.sleep(0.005)
+
+    async def feed() -> None:
+        for number in range(400):
+            await deployment.send(b"%d" % number, key=b"", partition=number % deployment.partitions)
+            await asyncio.sleep(0.005)
+
+    working, feeding = asyncio.create_task(work()), asyncio.create_task(feed())
+    await asyncio.sleep(0.3)
+    await second.start()
+    await until(lambda: len(first.held) == 2, 10, lambda: "they share the partitions")
+    await asyncio.sleep(0.3)
+    await second.app.stop()
+    await until(lambda: len(first.held) == 4, 10, lambda: "the first has them all again")
+    await feeding
+    try:
+        await until(lambda: len(seen) == 400, 10, lambda: f"all are seen, not {len(seen)}")
+        await until(lambda: not any(first.consumer._under_way.values()), 5, lambda: "all are settled")
+        await first.consumer.commit()
+        assert await deployment.committed("claims") == await deployment.ends("claims")
+    finally:
+        running = False
+        await working
+        await first.app.stop()
+
+
+async def test_what_is_settled_while_partitions_are_given_away_is_committed_first(deployment: Deployment):
+    first, second = Member(deployment), Member(deployment)
+    await first.start()
+    (event,) = await arrive(first, deployment, 1)
+    loop = asyncio.get_running_loop()
+    first.app.before_revocation = lambda _: loop.call_later(0.3, first.settle, event)  # type: ignore[assignment, return-value]
+    await second.start()
+    try:
+        await until(lambda: len(first.held) == 2, 10, lambda: "they share the partitions")
+        assert (await deployment.committed("claims"))[0] == 1
+        await asyncio.sleep(0.5)
+        assert first.offsets + second.offsets == [0], "it is not read again"
+    finally:
+        for member in (first, second):
+            await member.app.stop()
+
+
+async def test_records_that_come_to_a_fetch_begun_before_a_rebalance_are_not_lost(deployment: Deployment):
+    first, second = Member(deployment), Member(deployment)
+    await first.start()
+    await asyncio.sleep(0.2)  # its fetch waits for records, a second at most
+    await second.start()
+    await until(lambda: len(first.held) == 2, 10, lambda: "they share the partitions")
+    for number in range(deployment.partitions):
+        await deployment.send(b"early", key=b"", partition=number)
+    try:
+        await until(
+            lambda: sum(map(len, (first.offsets, second.offsets))) == deployment.partitions,
+            5,
+            lambda: f"all records arrive, not only {first.offsets} and {second.offsets}",
+        )
+    finally:
+        for member in (first, second):
+            member.revoked()
+            await member.app.stop()
+
+
+@pytest.mark.parametrize("package", sorted(batches.VERSIONS))
+def test_another_version_of_what_batches_stand_on_is_refused(monkeypatch: pytest.MonkeyPatch, package: str):
+    check_versions()
+    monkeypatch.setitem(batches.VERSIONS, package, "0.0.1")
+    with pytest.raises(UsageError, match=package):
+        check_versions()
