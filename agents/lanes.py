@@ -43,7 +43,7 @@ class Lanes:
         tenure = self._tenures.setdefault(tp, Tenure())
         if self._stopped:
             tenure.end()
-        self._pauses.under_way += 1
+        self._pauses.starts()
         run = self._run(self._tails.get(tp), event, tenure)
         self._tails[tp] = asyncio.create_task(run)
 
@@ -67,11 +67,13 @@ class Lanes:
         except Released:
             tenure.broken = True  # later batches of this tenure must not commit past this one
             consumer.abandon(event.message)
-        except BaseException:
+        except BaseException as exc:
             tenure.broken = True
             consumer.abandon(event.message)
+            if isinstance(exc, asyncio.CancelledError):
+                raise
             log.exception("lane.broken", topic=event.message.topic, partition=event.message.partition)
-            raise
+            await event.app.crash(exc)  # out of memory: another process may have more luck
         else:
             consumer.settle(event.message)
         finally:

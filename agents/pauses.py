@@ -62,6 +62,12 @@ class Pauses:
         """Note that the event loop runs."""
         self.loop_ticked = self._clock()
 
+    def starts(self) -> None:
+        """Note that a batch is under way; where nothing was, its time begins now."""
+        if not self.under_way:
+            self.progress()
+        self.under_way += 1
+
     def progress(self) -> None:
         """Note that something was settled."""
         self._progressed = self._clock()
