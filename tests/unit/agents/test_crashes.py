@@ -1,6 +1,6 @@
 """What runs alone after crashes, and when the note of it is written."""
 
-# ruff: noqa: ARG002, ARG005 - stand-ins take what the real parts take
+# ruff: noqa: ARG002 - stand-ins take what the real parts take
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A batch is settled whatever happens to state, broker and process."""
 
-# ruff: noqa: ARG002, ARG005 - stand-ins take what the real parts take
+# ruff: noqa: ARG002 - stand-ins take what the real parts take
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Recent outcomes are asserted again exactly where another server may have forgotten them."""
 
-# ruff: noqa: ARG002, ARG005 - stand-ins take what the real parts take
+# ruff: noqa: ARG005 - stand-ins take what the real parts take
 
 from __future__ import annotations
 
