@@ -22,7 +22,7 @@ class Lanes:
     """Hands each batch to `settle`, in the order of its partition, and lets go of it afterwards.
 
     Args:
-        settle: settles a batch; raises Released, and nothing else, where it could not.
+        settle: settles a batch; raises Released where it could not, anything else where the process cannot go on.
         pauses: told how many batches are under way.
     """
 
@@ -73,7 +73,7 @@ class Lanes:
             if isinstance(exc, asyncio.CancelledError):
                 raise
             log.exception("lane.broken", topic=event.message.topic, partition=event.message.partition)
-            await event.app.crash(exc)  # out of memory: another process may have more luck
+            await event.app.crash(exc)  # another process may have more luck
         else:
             consumer.settle(event.message)
         finally:

@@ -16,7 +16,7 @@ import structlog
 from agents.crashes import ALONE, GIVEN_UP, CrashGuard
 from agents.outputs import outputs
 from agents.pauses import Pauses
-from agents.publisher import Publisher
+from agents.publisher import ProducerBroken, Publisher
 from agents.reassertion import Reassertion
 from agents.recovery import Recovery
 from agents.tally import Tally
@@ -94,6 +94,7 @@ class Pipeline:
 
         Raises:
             Released: the partition is given away while the batch waits; nothing of it counts as done.
+            ProducerBroken, MemoryError: this process cannot go on.
         """
         if tenure.guard is None:
             guard = CrashGuard(self._state, records[0].topic or "", records[0].partition)
@@ -119,7 +120,7 @@ class Pipeline:
         while True:
             try:
                 await self._publish(await self._prepare(records, crashes, guard), tenure)
-            except (Released, MemoryError):
+            except (Released, MemoryError, ProducerBroken):
                 raise
             except Exception:
                 log.exception("batch.failed", records=len(records), offset=records[0].offset)

@@ -10,6 +10,8 @@ from aiokafka.errors import (
     InvalidMessageError,
     KafkaError,
     MessageSizeTooLargeError,
+    OutOfOrderSequenceNumber,
+    ProducerFenced,
     RecordListTooLargeError,
 )
 
@@ -21,6 +23,13 @@ PATIENCE: Final = 30.0
 
 _NEVER = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidMessageError)
 """Errors of a record that the broker will never acknowledge."""
+
+_BROKEN = (OutOfOrderSequenceNumber, ProducerFenced)
+"""Errors after which an idempotent producer publishes nothing more, such as when a broker refused one record."""
+
+
+class ProducerBroken(Exception):
+    """Only another producer can go on, and so another process: what was not acknowledged is read again."""
 
 
 class Publisher:
@@ -43,6 +52,7 @@ class Publisher:
         Raises:
             BrokerUnavailable: not everything was acknowledged in time. Publishing again is safe: each record
                 has the same id and bytes.
+            ProducerBroken: this producer will never publish again.
         """
         refused = await self._publish(outputs)
         if refused and await self._publish([unpublishable(output, why) for output, why in refused]):
@@ -66,11 +76,15 @@ class Publisher:
                     except _NEVER as exc:
                         refused.append((output, type(exc).__name__))
                 results = await asyncio.gather(*(future for _, future in pending), return_exceptions=True)
+        except _BROKEN as exc:
+            raise ProducerBroken(type(exc).__name__) from None
         except (KafkaError, TimeoutError) as exc:
             raise BrokerUnavailable(f"not acknowledged within {PATIENCE:g} s: {type(exc).__name__}") from None
         for (output, _), result in zip(pending, results, strict=True):
             if isinstance(result, _NEVER):
                 refused.append((output, type(result).__name__))
+            elif isinstance(result, _BROKEN):
+                raise ProducerBroken(type(result).__name__)
             elif isinstance(result, BaseException):
                 raise BrokerUnavailable(f"not acknowledged: {type(result).__name__}")
         return refused

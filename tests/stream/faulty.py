@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable
 
+from agents.publisher import ProducerBroken, Publisher
 from groundwire.decide.reading import Reading, read
 from groundwire.gate import claims
 from groundwire.policy import Policy
@@ -25,11 +25,16 @@ def _raise() -> None:
     raise RuntimeError("no reading today")
 
 
-def _stall() -> None:
-    time.sleep(0.2)
+def _break_producer() -> None:
+    """Let the next publication fail as it does after a hole in the producer's sequence."""
+
+    async def publish(self: Publisher, outputs: object) -> None:
+        raise ProducerBroken("OutOfOrderSequenceNumber")
+
+    Publisher.publish = publish  # type: ignore[assignment]
 
 
-FAULTS: dict[str, Callable[[], None]] = {"die": _die, "raise": _raise, "slow": _stall}
+FAULTS: dict[str, Callable[[], None]] = {"die": _die, "raise": _raise, "producer": _break_producer}
 
 
 def plant(fault: Callable[[], None]) -> None:

@@ -13,6 +13,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from redis.asyncio import Redis
 
+from tests.stream.faulty import MAGIC
 from tests.stream.harness import ROOT, Deployment, assert_one_truth, good
 
 pytestmark = [pytest.mark.stream, pytest.mark.timeout(100)]
@@ -164,6 +165,15 @@ async def test_a_worker_with_another_dedup_scheme_ends_with_2_and_names_the_way_
     other = deployment.start_worker("claims", GROUNDWIRE_DEDUP_SCOPE="user")
     assert await other.ended(30) == 2
     assert "groundwire rebuild" in other.text
+
+
+async def test_a_worker_whose_producer_is_broken_ends_so_that_another_goes_on(deployment: Deployment):
+    worker = await deployment.start_worker("claims", faulty="producer").ready()
+    await deployment.produce([good(1, content=f"Say {MAGIC}"), good(2)])
+    assert await worker.ended(20) not in {0, None}
+    await deployment.start_worker("claims").ready()
+    await deployment.settled(2)
+    assert_one_truth(deployment.decisions)
 
 
 async def test_a_server_that_may_forget_is_refused_at_start(deployment: Deployment):

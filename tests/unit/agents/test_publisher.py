@@ -1,0 +1,114 @@
+"""What was published counts once everything is acknowledged; what never can be is a dead letter."""
+
+# ruff: noqa: ARG002 - stand-ins take what the real parts take
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiokafka.errors import (
+    KafkaConnectionError,
+    KafkaTimeoutError,
+    MessageSizeTooLargeError,
+    OutOfOrderSequenceNumber,
+)
+
+from agents import publisher as module
+from agents.outputs import Output
+from agents.publisher import ProducerBroken, Publisher
+from groundwire.errors import BrokerUnavailable
+from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.topics import TopicName
+
+
+class Producer:
+    """Acknowledges, refuses at once or later, or says nothing, by the value of the record."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, bytes | None]] = []
+        self.refused: dict[bytes, Exception] = {}
+        self.failed: dict[bytes, Exception] = {}
+
+    async def send(self, topic, *, key, value, headers):
+        if value in self.refused and "dead-letter" not in topic:
+            raise self.refused[value]
+        self.sent.append((topic, value))
+        future = asyncio.get_running_loop().create_future()
+        if value in self.failed:
+            future.set_exception(self.failed[value])
+        elif value != b"silence":
+            future.set_result(None)
+        return future
+
+
+def output(value: bytes) -> Output:
+    cause = InboundRecord("p.claims", 1, 2, 0, b"key", value, (("h", b"v"),))
+    return Output(TopicName.APPROVED, b"t:u", value, [], cause)
+
+
+@pytest.fixture
+def producer() -> Producer:
+    return Producer()
+
+
+@pytest.fixture
+def publisher(producer: Producer, monkeypatch: pytest.MonkeyPatch) -> Publisher:
+    monkeypatch.setattr(module, "PATIENCE", 0.1)
+    return Publisher(lambda: producer, "p.")
+
+
+async def test_records_are_sent_in_their_order_under_the_prefix(publisher: Publisher, producer: Producer):
+    await publisher.publish([output(b"%d" % n) for n in range(5)])
+    assert producer.sent == [("p.approved", b"%d" % n) for n in range(5)]
+
+
+@pytest.mark.parametrize("when", ["refused", "failed"])
+async def test_a_record_that_is_too_large_is_a_dead_letter_and_the_others_are_published(
+    publisher, producer, when
+):
+    getattr(producer, when)[b"large"] = MessageSizeTooLargeError()
+    if when == "failed":
+        producer.send = _only_first(producer)
+    await publisher.publish([output(b"a"), output(b"large"), output(b"b")])
+    assert producer.sent[-1] == ("p.dead-letter", b"large")
+    assert {value for topic, value in producer.sent if topic == "p.approved"} >= {b"a", b"b"}
+
+
+def _only_first(producer: Producer):
+    """Fail on the output topic, take the dead letter."""
+    send = producer.send
+
+    async def sending(topic, **fields):
+        if topic.endswith("dead-letter"):
+            producer.failed.clear()
+        return await send(topic, **fields)
+
+    return sending
+
+
+@pytest.mark.parametrize("error", [KafkaTimeoutError(), KafkaConnectionError()])
+@pytest.mark.parametrize("when", ["refused", "failed"])
+async def test_anything_that_may_pass_is_an_outage(publisher, producer, error, when):
+    getattr(producer, when)[b"x"] = error
+    with pytest.raises(BrokerUnavailable):
+        await publisher.publish([output(b"a"), output(b"x")])
+
+
+async def test_a_broker_that_says_nothing_is_waited_for_in_vain_only_so_long(publisher: Publisher):
+    async with asyncio.timeout(2):
+        with pytest.raises(BrokerUnavailable):
+            await publisher.publish([output(b"silence")])
+
+
+@pytest.mark.parametrize("when", ["refused", "failed"])
+async def test_a_producer_that_never_publishes_again_is_no_outage(publisher, producer, when):
+    getattr(producer, when)[b"x"] = OutOfOrderSequenceNumber()
+    with pytest.raises(ProducerBroken):
+        await publisher.publish([output(b"x")])
+
+
+async def test_a_broker_that_refuses_even_the_dead_letter_is_an_outage(publisher, producer):
+    producer.failed[b"large"] = MessageSizeTooLargeError()
+    with pytest.raises(BrokerUnavailable):
+        await publisher.publish([output(b"large")])
