@@ -53,7 +53,7 @@ async def test_a_near_duplicate_names_the_memory_the_likeness_and_the_difference
     printer = DecisionPrinter(out)
     for decision in await _decisions([LONG, LONG.replace("copies", "never copies")]):
         printer.decision(decision)
-    assert "near c0 (0.94, differs in negation)" in out.getvalue()
+    assert "other negation than c0 (0.94)" in out.getvalue()
 
 
 async def test_the_heading_comes_once_and_before_the_first_section() -> None:

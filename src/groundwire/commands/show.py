@@ -94,7 +94,7 @@ class DecisionPrinter:
         if not self._console.is_terminal:
             return _CLAIM
         room = self._console.width - _VERDICT - _REASON - 6
-        return max(_LEAST_CLAIM, min(_CLAIM, room * 3 // 5))
+        return max(_LEAST_CLAIM, min(_CLAIM, room * 11 // 20))
 
 
 def _notes(decision: Decision) -> list[str]:
@@ -104,7 +104,7 @@ def _notes(decision: Decision) -> list[str]:
         notes.append("hedges: " + ", ".join(dict.fromkeys(hedge.text for hedge in decision.hedges)))
     for citation in decision.citations:
         sign = "✓" if citation.state == CitationState.VERIFIED else "✗"
-        notes.append(f"{sign} {citation.type} {cut(citation.value, 24)}: {citation.detail or citation.state}")
+        notes.append(f"{sign} {citation.detail or citation.state}: {citation.type} {citation.value}")
     notes += [check for check in decision.checks_failed if check.partition(":")[0] not in _QUIET]
     return list(dict.fromkeys(notes)) or [decision.reason]
 
@@ -113,8 +113,10 @@ def _nearness(decision: Decision) -> str:
     """Say which memory the claim is near to, how near, and in what it differs."""
     near = decision.conflicting_memory_id
     found = next((match for match in _matches(decision) if match.subject_id == near), None)
-    differs = f", differs in {found.difference}" if found and found.difference != "none" else ""
-    return f"near {near} ({decision.similarity_score:.2f}{differs})"
+    near_by = f"{near} ({decision.similarity_score:.2f})"
+    if found is None or found.difference == "none":
+        return f"near {near_by}"
+    return f"other {found.difference} than {near_by}"
 
 
 def _matches(decision: Decision) -> list[DedupMatch]:
