@@ -117,12 +117,16 @@ async def test_a_batch_that_is_given_up_alive_leaves_no_note():
 
 
 async def test_notes_arrive_in_their_order():
-    state = Marks(delay=0.01)
+    state = Marks()
     entered = CrashGuard(state, "t", 0)
     await entered.enter(records(0, 1), 0)
+    state.delay = 0.05
     entered.leave()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    state.delay = 0
     await entered.enter(records(2, 3), 0)
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.1)
     assert state.mark_held == Mark(2, 3, 0)
 
 

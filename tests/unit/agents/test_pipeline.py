@@ -179,6 +179,15 @@ async def test_past_the_grace_claims_are_decided_provisionally(bench: Bench):
     assert bench.pauses.current == {"state"}
 
 
+async def test_every_outage_has_a_grace_of_its_own(bench: Bench):
+    bench.slow = 6.0
+    bench.state_errors = [StateUnavailable("away"), None, StateUnavailable("away"), None]
+    await bench.run(record(0))
+    bench.now += 100
+    await bench.run(record(1))
+    assert all(isinstance(results[0], Decided) for results in bench.published)
+
+
 async def test_without_a_grace_state_is_waited_for_until_the_partition_is_released(monkeypatch):
     monkeypatch.setattr(module, "_RETRY", 0.001)
     patient = Bench(Role("deferred", deferred=True, grace=None))

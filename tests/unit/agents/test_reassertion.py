@@ -71,6 +71,12 @@ async def test_another_server_is_told_what_was_published_in_the_minute_before_th
     assert bench.asserted == [b"a", b"c"]
 
 
+async def test_a_server_that_does_not_tell_its_name_counts_as_another_every_time(bench: Bench):
+    bench.server = None
+    await bench.outage(None)
+    assert bench.asserted == [b"a", b"c"]
+
+
 async def test_it_is_told_once(bench: Bench):
     await bench.outage("two")
     await bench.subject.before_step()
