@@ -101,6 +101,16 @@ async def test_only_the_first_hundred_citations_are_verified_and_give_credit(tmp
     assert summary(await world.one(f"ADR-001 {many}", "c2")) == ("tier_1", "verified_citation")
 
 
+async def test_a_citation_behind_the_hundredth_counts_as_failed(tmp_path):
+    """Where a failed citation overrides trust, so does one that was never looked at."""
+    adrs = adr_folder(tmp_path / "adrs", **{f"ADR_{n:03}": "text" for n in range(1, 102)})
+    policy = Policy(failed_citation_overrides_trust=True, enable_dedup=False)
+    world = World(policy=policy, verifier=verifier(adrs))
+    all_verified = " ".join(f"ADR-{n}" for n in range(1, 101))
+    assert summary(await world.one(all_verified, "c1")) == ("tier_1", "verified_citation")
+    assert summary(await world.one(f"{all_verified} and ADR-101", "c2")) == ("tier_2", "citation_unverified")
+
+
 async def test_a_citation_that_stands_again_behind_the_hundredth_is_the_same_citation(tmp_path):
     adrs = adr_folder(tmp_path / "adrs", ADR_001="text")
     content = "ADR-001 " + " ".join(f"ADR-{n}" for n in range(201, 300)) + " ADR-001"
