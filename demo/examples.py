@@ -114,7 +114,7 @@ _REVIEW: Final = Wave(
 )
 
 _BLOCKED: Final = Wave(
-    "Speculation, whatever is said beside it",
+    "Speculation, whatever is said beside it, and what has expired",
     (
         _claim("b-01", "ann", "I think we should use Redis", Why.PERSONAL_SPECULATION),
         _claim("b-02", "bob", "I guess the API supports this", Why.PERSONAL_SPECULATION),
