@@ -62,7 +62,7 @@ class Lanes:
         if before is not None:
             await asyncio.wait([before])
         try:
-            tenure.insist_unbroken()
+            tenure.insist_held()
             await self._settle(event.value, tenure)
         except Released:
             tenure.broken = True  # later batches of this tenure must not commit past this one

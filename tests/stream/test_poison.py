@@ -46,7 +46,7 @@ async def test_an_error_of_our_own_sends_the_claim_to_review(deployment: Deploym
     assert (held["verdict"], held["reason_code"]) == ("review", "internal_error")
     assert (await deployment.decision("c10")).topic == "approved"
     lines = [json.loads(line) for line in worker.text.splitlines()]
-    assert any(line["event"] == "claim.unreadable" and line["exception"] for line in lines)
+    assert any(line["event"] == "claim.unreadable" and line["error"] for line in lines)
     assert MAGIC not in worker.text, "not even the variables of a traceback tell a claim's text"
 
 
