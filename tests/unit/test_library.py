@@ -319,6 +319,8 @@ VECTORS = {
     "felines make a low sound": (0.97, 0.243),
     "dogs bark": (0.0, 2.0),
     "cats never purr": (0.99, 0.141),
+    "cats purr when they are happy": (1.0, 0.0),
+    "when happy, most cats purr": (1.0, 0.01),
     "nothing": (0.0, 0.0),
     "broken": (float("nan"), 1.0),
     "short": (1.0,),
@@ -356,6 +358,12 @@ async def test_with_an_embedder_meanings_are_compared(embedder):
         "tier_2",
         "conflicting_near_duplicate: m1: negation",
     )
+
+
+async def test_a_paraphrase_in_another_order_is_a_duplicate_of_its_meaning():
+    stored = Memories("cats purr when they are happy")
+    result = await validate("when happy, most cats purr", provider=stored, config=VECTOR, embedder=embed_now)
+    assert (result.tier, result.conflicting_memory_id) == ("tier_3", "m1")
 
 
 @pytest.mark.parametrize("content", ["nothing", "broken", "short", "not in the table"])

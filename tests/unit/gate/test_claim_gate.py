@@ -12,6 +12,7 @@ import pytest
 import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from groundwire.attestation import Keys
 from groundwire.errors import StateUnavailable, UsageError
@@ -431,8 +432,18 @@ async def test_a_fault_can_only_take_approvals_away(tmp_path, fault, policy):
         assert not found
         assert {str(d.reason_code) for d in decisions} == {"internal_error"}
         assert {d.facts.error for d in decisions} == {"RuntimeError"}
+        assert all("dedup_check_failed" in d.checks_failed for d in decisions)
     else:
         assert {"c0", "c3", "c4"} <= found  # what does not depend on it is decided as before
+
+
+async def test_a_fault_is_logged_without_the_claims_text():
+    with patch("groundwire.gate.claims.read", side_effect=RuntimeError("swordfish")), capture_logs() as logs:
+        await World().one("swordfish")
+    (line,) = logs
+    assert (line["event"], line["error"]) == ("claim.unreadable", "RuntimeError")
+    assert "swordfish" not in str(line)
+    assert "claims.py:" in line["where"]
 
 
 async def test_state_that_is_out_of_reach_is_no_decision():
