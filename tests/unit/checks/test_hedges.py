@@ -278,11 +278,8 @@ def test_no_phrase_of_an_operator_is_read_as_a_pattern(phrases, text):
     for hedge in HedgeDetector(review=phrases).find(text):
         if hedge.category == "configured":
             forms = {normalise(hedge.text, split=split).text for split in (False, True)}
-            assert any(
-                re.search(re.escape(word), re.sub(r"[*_]{0,3} [*_]{0,3}", " ", form), re.IGNORECASE)
-                for word in wanted
-                for form in forms
-            )
+            forms |= {re.sub(r"[*_]{0,3} [*_]{0,3}", " ", form) for form in forms}  # emphasis at a gap
+            assert any(re.search(re.escape(word), form, re.IGNORECASE) for word in wanted for form in forms)
 
 
 @given(ANY_TEXT)

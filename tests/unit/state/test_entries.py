@@ -111,7 +111,11 @@ def test_the_short_answers_are_read():
     assert read_answer(ask(), b"w") == Waiting(publish=False)
 
 
-@pytest.mark.parametrize("answer", [b"", b"?", b"+", b"=A 1 1\non\n\n", b"+Q 1 1 f o - - -\non\n\n"])
+def test_an_entry_without_a_payload_is_that_of_a_record_given_up():
+    assert read_answer(ask(), b"=R 2 0 f o - - -\non\n\n") == GivenUp()
+
+
+@pytest.mark.parametrize("answer", [b"", b"?", b"+", b"=A 1 1\non\n{}\n", b"+Q 1 1 f o - - -\non\n\n"])
 def test_what_is_no_answer_is_an_error(answer):
     with pytest.raises((ValueError, LookupError)):
         read_answer(ask(), answer)
