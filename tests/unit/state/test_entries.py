@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from groundwire.messages.decisions import DedupMatch, Kind, MatchClass, ParentFact, Place
 from groundwire.messages.identity import Subject
 from groundwire.state.entries import read_answer, read_entry, read_origin, short, write_origin, write_stored
-from groundwire.state.model import Ask, Conflict, Outcome, RecordOrigin, StoredOutcome, SubjectState, Waiting
+from groundwire.state.model import (
+    Ask,
+    Conflict,
+    GivenUp,
+    Outcome,
+    RecordOrigin,
+    StoredOutcome,
+    SubjectState,
+    Waiting,
+)
 
 SHA256 = st.binary(min_size=32, max_size=32).map(bytes.hex)
 NUMBER = st.integers(0, 2**53 - 1)
