@@ -6,14 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-import structlog
-
 from agents.pauses import Pauses
 from agents.tenure import Released, Tenure
+from groundwire.gate.faults import report_fault
 from groundwire.messages.inbound import InboundRecord
-
-log = structlog.get_logger()
-
 
 Settle = Callable[[Sequence[InboundRecord], Tenure], Awaitable[None]]
 
@@ -48,7 +44,7 @@ class Lanes:
         self._tails[tp] = asyncio.create_task(run)
 
     def release(self, _tps: object = None) -> None:
-        """Call off whatever waits for a dependency; work in progress goes on to its end."""
+        """Call off what waits for a dependency or has not begun; work in progress goes on to its end."""
         for tenure in self._tenures.values():
             tenure.end()
 
@@ -67,13 +63,15 @@ class Lanes:
         except Released:
             tenure.broken = True  # later batches of this tenure must not commit past this one
             consumer.abandon(event.message)
-        except BaseException as exc:
+        except asyncio.CancelledError:
             tenure.broken = True
             consumer.abandon(event.message)
-            if isinstance(exc, asyncio.CancelledError):
-                raise
-            log.exception("lane.broken", topic=event.message.topic, partition=event.message.partition)
-            await event.app.crash(exc)  # another process may have more luck
+            raise
+        except Exception as exc:  # noqa: BLE001 - another process may have more luck
+            tenure.broken = True
+            consumer.abandon(event.message)
+            report_fault("lane.broken", exc, topic=event.message.topic, partition=event.message.partition)
+            await event.app.crash(exc)
         else:
             consumer.settle(event.message)
         finally:

@@ -24,6 +24,7 @@ from agents.tenure import Released, Tenure
 from groundwire import metrics
 from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError, StateLost, StateUnavailable
 from groundwire.gate.claims import ClaimGate
+from groundwire.gate.faults import report_fault
 from groundwire.gate.prepared import Prepared
 from groundwire.gate.results import DeadLetter, Decided, Result
 from groundwire.messages.decisions import Kind
@@ -122,8 +123,8 @@ class Pipeline:
                 await self._publish(await self._prepare(records, crashes, guard), tenure)
             except (Released, MemoryError, ProducerBroken):
                 raise
-            except Exception:
-                log.exception("batch.failed", records=len(records), offset=records[0].offset)
+            except Exception as exc:  # noqa: BLE001 - whatever it is, records are never dropped over it
+                report_fault("batch.failed", exc, records=len(records), offset=records[0].offset)
                 self._pauses.begin("internal")
                 await tenure.pause(_INTERNAL_RETRY)
             else:

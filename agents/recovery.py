@@ -88,8 +88,8 @@ class Recovery:
             log.warning("state.rebuild_interrupted", error=str(exc))
             metrics.REBUILDS.labels("interrupted").inc()
             return False
-        except SchemeMismatch:
-            log.exception("state.scheme_mismatch")
+        except SchemeMismatch as exc:
+            log.error("state.scheme_mismatch", error=str(exc))  # noqa: TRY400 - it says all there is
             return False
         if done:
             metrics.REBUILDS.labels("done").inc()

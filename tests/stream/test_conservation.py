@@ -134,7 +134,7 @@ async def test_a_worker_that_joins_and_leaves_under_load_loses_nothing_and_ends_
         if number - len(deployment.decisions) < 1000:  # a load, not a flood: what one worker can follow
             await deployment.produce([good(n) for n in range(number, number + 50)])
             number += 50
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.02 if number < total else 0.3)
     await going
     await deployment.settled(number)
     assert stopped == [0]
