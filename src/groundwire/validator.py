@@ -30,7 +30,7 @@ from groundwire.messages.decode import validate
 from groundwire.messages.inbound import InboundRecord
 from groundwire.messages.tiers import IngestionTier
 from groundwire.policy import GroundedIngestionConfig
-from groundwire.verify import _default_verifier  # what `verify_citation` looks at without one
+from groundwire.verify import default_verifier
 from groundwire.verify.citations import CitationVerifier
 
 logger = logging.getLogger(__name__)
@@ -161,7 +161,7 @@ class IngestionValidator:
     @asynccontextmanager
     async def _verifying(self) -> AsyncIterator[CitationVerifier]:
         """Give the verifier, or a new one for this call: it belongs to one event loop."""
-        verifier = self._verifier or _default_verifier()
+        verifier = self._verifier or default_verifier()
         try:
             yield verifier
         finally:

@@ -59,7 +59,7 @@ async def verify_citation(
     """
     if verifier is not None:
         return await _ask(verifier, tenant, citation)
-    own = await asyncio.to_thread(_default_verifier)
+    own = await asyncio.to_thread(default_verifier)
     try:
         return await _ask(own, tenant, citation)
     finally:
@@ -71,7 +71,7 @@ async def _ask(verifier: CitationVerifier, tenant: str, citation: Citation) -> V
     return VerificationResult(check.valid, check.detail)
 
 
-def _default_verifier() -> CitationVerifier:
+def default_verifier() -> CitationVerifier:
     repo = os.environ.get("GROUNDWIRE_REPO")
     sources = Sources(
         adr_dir=Path(os.environ.get("GROUNDWIRE_ADR_DIR") or "docs/adrs"),
