@@ -102,6 +102,12 @@ _COLOUR_CUE = re.compile(
     rf"(?<![^\W_])(?:colou?rs?|hex|rgba?|background|bg|foreground|fill|stroke){_JOINT}", re.IGNORECASE
 )
 _COLOUR_BEHIND = re.compile(r"\W{0,2}(?:colou?rs?|hex|background|fill)\b", re.IGNORECASE)
+# What else is numbered: parts of a document, and standards. No issue, so no credit for one of that number.
+_NUMBERED = re.compile(
+    r"(?<![^\W_])(?:pages?|chapters?|sections?|figures?|tables?|steps?|lines?|rows?|columns?|PKCS|UTS|UTR|UAX)"
+    r"[ \u00a0]$",
+    re.IGNORECASE,
+)
 _AND = re.compile(r"\W{0,2}(?:,|/|&|\.\.|and|or|to)\W{0,2}", re.IGNORECASE)
 _WINDOW = 48  # characters before a token in which a cue word counts
 _COLOUR_LENGTHS = frozenset({3, 4, 6, 8})
@@ -165,7 +171,7 @@ def _others(text: str) -> Iterator[Citation]:
         citation = None
         if kind == "adr":
             citation = Citation("adr", match["adr"], start, end)
-        elif kind in {"issue", "gh"}:
+        elif kind == "gh" or (kind == "issue" and not _NUMBERED.search(before)):
             citation = Citation("issue", match[kind], start, end)
         elif kind == "commit" and _is_commit(match, before, last):
             citation = Citation("commit", match["commit"].lower(), start, end)

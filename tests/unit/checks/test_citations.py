@@ -117,10 +117,12 @@ def test_hex_digits_of_another_kind_are_no_citation(text):
         ('fill="#123456"', []),
         ("the colours #123456 and #654321", []), ("#123456 background", []), ("&#39;", []),
         ("page#12", []), ("owner/repo#12", []),
+        ("step #2", []), ("See page #12.", []), ("PKCS #5", []), ("misstep #2", ["issue:2"]),
+        ("the step for #2", ["issue:2"]),
         ("XGH-4", []), ("#12x", []), ("#1.5", []), ("# 12", []),
     ],
 )  # fmt: skip
-def test_an_issue_is_a_number_that_is_no_colour_entity_or_anchor(text, found):
+def test_an_issue_is_a_number_that_is_no_colour_entity_anchor_or_part_of_a_document(text, found):
     assert labels(text) == found
 
 
