@@ -22,7 +22,8 @@ RIGHT = f"(?!{_L})(?!_{{1,2}}{_L})"
 _NOT = "(?:not|never|cannot|(?:do|did|ca|could|wo|would|have|had|must)n~t)"
 _ADVERB = (
     r"(?:\w{1,15}ly|just|still|also|even|always|often|sometimes|now|then|sort of|kind of|kinda|rather|quite|"
-    "too|very|well|do|did|have|had|been|be|am|are|was|were|would|could|can|may|might|must|will|should|so|dare|"
+    "too|very|well|of course|do|did|have|had|been|be|am|are|was|were|would|could|can|may|might|must|will|should|"
+    "so|dare|"
     f"(?:have|had|used|tend|seem|like|led|inclined|starting|beginning) to|100 ?%|{_NOT})"
 )
 _ADVERBS = f"(?:,? {_ADVERB},?){{0,4}}"
@@ -35,6 +36,8 @@ _SURE = (
     "(?:sure|(?:certain|confident)(?= (?:whether|if|that|how|why|what|which|when|where|who|about)))"
 )
 _WRONG = "(?:wrong|mistaken|incorrect|confused|misremember(?:ed|ing)|misread|misunderst(?:ood|anding))"
+_RATHER = "pretty fairly reasonably almost mostly"
+_RATHER_SURE = "(?:sure|certain|confident)"
 # What the first person does: uncertainty once it is negated, and speculation as it stands.
 _WE_DO_NOT = "know|certain|confident|have (?:any|an?|the) (?:idea|clue)"
 _I_DO_NOT = f"{_WE_DO_NOT}|remember|recall|checked|verified|tested|confirmed"
@@ -52,6 +55,7 @@ _NUMBER = (
     "hundreds?|thousands?|millions?|billions?|dozens?|half|several|"
     "an? (?:dozen|hundred|thousand|million|billion|couple|few|handful|half|third|quarter))"
 )
+_COMPOUND = "(?:factor|way|phase|party|step|tier|stage|time|click)"  # "learn about two-factor logins"
 _QUANTITY = (
     r"[*_`\"'(\[]{0,3}(?:[<>≤≥≈~+\u2212-]{0,2} ?(?:(?:US|CA|AU)?[$€£¥₹] ?|(?:USD|EUR|GBP|CHF|JPY|CNY|INR) ?)?"
     rf"[+\u2212-]?\.?\d|{_NUMBER}\b)"
@@ -62,7 +66,10 @@ def _first_person(do_not: str, do: str) -> str:
     """Return what follows "I" or "we" in a hedge: adverbs, then a verb; the group names the category."""
     wrong = rf"(?:may|might|could|can|would){_ADVERBS} (?:be|have)(?: \w{{1,15}}){{0,3}}? {_WRONG}"
     unknown = f"(?:,? {_NOT}{_ADVERBS} (?:{do_not})| uncertain| {wrong})"
-    return f"{_SHORT}{_ADVERBS}(?:(?P<admitted_uncertainty>{unknown})|(?P<personal_speculation> (?:{do})))"
+    speculation = f" (?:{do}|(?:{'|'.join(_RATHER.split())}) {_RATHER_SURE})"
+    return (
+        f"{_SHORT}{_ADVERBS}(?:(?P<admitted_uncertainty>{unknown})|(?P<personal_speculation>{speculation}))"
+    )
 
 
 # Category, the words that a hedge begins with, and what must follow them. The first rule that fits applies.
@@ -84,7 +91,11 @@ _RULES = (
     ("admitted_uncertainty", "no", " (?:idea|clue)"),
     ("admitted_uncertainty", "uncertain unclear", f" {_QUESTION}"),
     ("admitted_uncertainty", "far", r" as (?:I|we)(?: \w{1,15}){0,2}? (?:know|tell|remember|recall)"),
-    ("admitted_uncertainty", "to from", r" my(?: \w{1,15})? (?:knowledge|memory|recollection)"),
+    (
+        "admitted_uncertainty",
+        "to from",
+        r"(?: the best of)? (?:my|our)(?: \w{1,15})? (?:knowledge(?! base)|memory|recollection)",
+    ),
     ("personal_speculation", "my our", r"(?: \w{1,15})? (?:guess|hunch|gut feeling)"),
     # Not the impressions that an advertiser counts, nor what stands in "our view layer".
     (
@@ -95,7 +106,12 @@ _RULES = (
     ("personal_speculation", "in", r" (?:my|our)(?: \w{1,15})? (?:opinion(?! mining)|view(?=,)|judge?ment)"),
     ("personal_speculation", "seem seems looks feels", " to me"),
     ("personal_speculation", "imo imho methinks", ""),
-    ("personal_speculation", "pretty fairly reasonably almost mostly", " (?:sure|certain|confident)"),
+    # Where nobody is said to be sure, the speaker is. "The job is almost certain to fail" is a forecast.
+    *(
+        ("personal_speculation", word, rf"(?:(?<!\w\s{word})|(?<=but\s{word})) {_RATHER_SURE}")
+        for word in _RATHER.split()
+    ),
+    ("technical_hedge", _RATHER, f" {_RATHER_SURE}"),
     # Bare "maybe" blocks; "perhaps" only where it proposes something (C-01).
     ("suggestion", "maybe", ""),
     ("suggestion", "perhaps", rf"(?=,? (?:we|I|you|they)(?:,? {_ADVERB},?)? (?:could|should|can|might)\b)"),
@@ -108,11 +124,13 @@ _RULES = (
         "(?! (?:available|distributed|asked|known|called))",
     ),
     ("technical_hedge", "seem seems seemed", "(?= (?:to|like|that|as))"),
-    ("technical_hedge", "appear appears appeared tend tends tended", "(?= to)"),
+    ("technical_hedge", "appear appears appeared tend tends tended", "(?= to(?! (?:the|an?)\\b))"),
     ("approximation", "approximately approx roughly circa ballpark", ""),
     ("approximation", "more", " or less"),
     ("approximation", "give", " or take"),
-    ("approximation", "around about nearly almost", f"(?= {_QUANTITY})"),  # C-24
+    ("approximation", "around nearly almost", f"(?= {_QUANTITY})"),  # C-24
+    ("approximation", "around", "(?= (?:noon|midday|midnight))"),
+    ("approximation", "about", rf"(?= {_QUANTITY})(?! \w{{1,15}}-{_COMPOUND})"),
 )
 
 

@@ -76,7 +76,7 @@ def test_the_first_person_supposing_is_personal_speculation_whatever_stands_betw
     "text",
     [
         "I'm guessing it is 5", "I’d say so", "In my humble opinion, X", "IMHO X", "My best guess is X",
-        "It seems to me",
+        "It seems to me", "Pretty sure it is", "(fairly certain)", "Fast, but almost sure", "We are fairly sure",
         "I have a strong feeling that", "I'm pretty sure it is", "My impression is that",
         "In our view, X", "in my honest opinion", "Redis, I think, is enough", "I bet it is",
     ],
@@ -96,7 +96,8 @@ def test_other_ways_to_speak_for_oneself_block_too(text):
         "it isn't certain whether", "if I'm not mistaken",
         "IIRC it is 5",
         "as far as I know", "to the best of it, to my knowledge", "I can't remember", "Don't know if it is",
-        "It is unclear how it works", "I haven't verified it",
+        "It is unclear how it works", "I haven't verified it", "To the best of my knowledge, X",
+        "I could, of course, be wrong", "From our memory",
     ],
 )  # fmt: skip
 def test_whoever_admits_not_to_know_is_blocked(text):
@@ -156,6 +157,29 @@ def test_no_assertion_takes_speculation_back(marker):
 )  # fmt: skip
 def test_what_only_looks_like_a_hedge_is_none(text):
     assert DETECTOR.find(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The job is almost certain to fail",
+        "The model is fairly confident",
+        "It runs around noon",
+        "about one-third",
+    ],
+)
+def test_who_is_said_to_be_sure_and_a_rough_time_go_to_review(text):
+    assert outcome(text) is REVIEW
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The menu appears to the right", "Learn about two-factor logins", "They add it to our knowledge base",
+    ],
+)  # fmt: skip
+def test_places_topics_and_knowledge_bases_are_no_hedges(text):
+    assert outcome(text) is CONTINUE
 
 
 @pytest.mark.parametrize(
