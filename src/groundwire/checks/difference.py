@@ -32,7 +32,7 @@ from groundwire.checks.tokens import token_digest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-SIGNATURE: Final = "signature-1"
+SIGNATURE: Final = "signature-2"
 """Names format and rules in the dedup scheme. Whoever changes what `signature` returns changes this too."""
 
 DIGEST_BYTES: Final = 4

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 # Between semicolons, one unit: the form in which it is compared, then its other spellings.
 _UNIT_TABLE: Final = """
 ns nanosecond nanoseconds; us µs μs microsecond microseconds; ms msec msecs millisecond milliseconds;
-s sec secs second seconds; min mins minute minutes; h hr hrs hour hours; day d days; week wk wks weeks;
-month mo months; quarter quarters; year y yr yrs years; decade decades;
+s sec secs second seconds; min mins minute minutes; h hr hrs hour hours; am a.m; pm p.m;
+day d days; week wk wks weeks; month mo months; quarter quarters; year y yr yrs years; decade decades;
 bit bits; byte b bytes; kb kilobyte kilobytes; mb megabyte megabytes; gb gigabyte gigabytes;
 tb terabyte terabytes; pb petabyte petabytes; kib kibibyte kibibytes; mib mebibyte mebibytes;
 gib gibibyte gibibytes; tib tebibyte tebibytes; kbit kbits; mbit mbits; gbit gbits;
@@ -41,6 +41,10 @@ _ATTACHED_ONLY: Final = frozenset(
 _RATES: Final = {"hourly": "/h", "daily": "/day", "weekly": "/week", "monthly": "/month"}
 _RATES.update(quarterly="/quarter", yearly="/year", annually="/year")
 _PER: Final = frozenset(("per", "every", "each"))
+_MEASURES: Final = frozenset(
+    name for name in _UNITS if len(name) > 4 and name.endswith("s") and name not in {"times", "points"}
+)
+"""Units that stand without a number too: "the timeout is in milliseconds"."""
 _COUNTED: Final = frozenset(("once", "twice", "thrice", "times"))
 
 _ONES: Final = (
@@ -59,7 +63,7 @@ _ORDINALS: Final = (
 _OTHERS: Final = {"half": "0.5", "once": "1", "twice": "2", "double": "2", "thrice": "3", "triple": "3"}
 _OTHERS.update({word: f"{value}th" for value, word in enumerate(_ORDINALS, start=1)})
 _NUMBER_WORDS: Final = frozenset((*_SMALL, *_SCALES, *_OTHERS))
-_OPENERS: Final = _NUMBER_WORDS | _PER | _RATES.keys() | {"a", "an"}
+_OPENERS: Final = _NUMBER_WORDS | _PER | _RATES.keys() | {"a", "an", "in"}
 
 _BOUNDS: Final = {
     **dict.fromkeys((">", "more", "over", "above", "exceeding"), ">"),
@@ -193,10 +197,15 @@ def _spelled(words: list[str], place: int) -> tuple[str, int]:
 
 
 def _rate(words: list[str], place: int) -> tuple[str, int] | None:
-    """Return "/day" and the number of words that say it, for "daily", "per day", "twice a day"."""
+    """Return "/day" and the number of words that say it, for "daily", "per day", "twice a day".
+
+    So also "in ms", for "in milliseconds".
+    """
     word = words[place]
     if word in _RATES:
         return _RATES[word], 1
+    if word == "in" and place + 1 < len(words) and words[place + 1] in _MEASURES:
+        return f"in {_UNITS[words[place + 1]]}", 2
     counted = word in {"a", "an"} and place > 0 and words[place - 1] in _COUNTED
     if (word in _PER or counted) and place + 1 < len(words) and words[place + 1] in _UNITS:
         return f"/{_UNITS[words[place + 1]]}", 2

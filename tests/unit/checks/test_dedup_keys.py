@@ -200,13 +200,13 @@ def test_another_process_makes_the_same_keys(method):
 
 def test_keys_are_pinned_under_their_scheme():
     """If this fails because keys changed (or a library did), the name of the key function must change."""
-    assert scheme("minhash", 9200) == "minhash-16x8-affine32-s1/words-1/signature-1/9200"
+    assert scheme("minhash", 9200) == "minhash-16x8-affine32-s1/words-1/signature-2/9200"
     assert [key.hex() for key in key_function("minhash", 9200).stored(PINNED)][:3] == [
         "49512d6212879787",
         "b19330dcdc8442de",
         "765b9982f81039ea",
     ]
-    assert scheme("partition", 9200) == "partition-1/words-1/signature-1/9200"
+    assert scheme("partition", 9200) == "partition-1/words-1/signature-2/9200"
     assert [key.hex() for key in key_function("partition", 9200).stored(PINNED)] == [
         "2795bbd9ee37689a",
         "d9d45b30147734f2",
