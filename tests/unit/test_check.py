@@ -238,6 +238,12 @@ def test_now_is_the_clock_of_every_record():
     assert after["decided_at"] == after["facts"]["clock"] == "2026-01-01T00:00:00Z"
 
 
+def test_citations_are_checked_at_the_clock_of_the_record():
+    cited = claim_bytes(content="Per ADR-003, it ends")
+    decision = json.loads(invoke([cited], "--now", "2026-01-01T00:00:00.123456Z").stdout)
+    assert decision["citations"][0]["checked_at"] == decision["decided_at"] == "2026-01-01T00:00:00.123Z"
+
+
 def test_the_same_lines_at_the_same_time_print_the_same_bytes():
     lines = [claim_bytes("1"), claim_bytes("2", "Maybe"), claim_bytes("3", "x", source="user")]
     one, two = (invoke(lines, "--now", "2026-01-01T00:00:00Z").stdout_bytes for _ in range(2))

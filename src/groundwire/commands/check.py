@@ -18,7 +18,7 @@ from groundwire.commands.show import DecisionPrinter
 from groundwire.errors import UsageError
 from groundwire.gate.dedup import dedup_scheme
 from groundwire.logs import configure_logs
-from groundwire.messages.base import parse_time
+from groundwire.messages.base import from_milliseconds, parse_time, to_milliseconds
 from groundwire.messages.decisions import Decision
 from groundwire.policy import Policy, load_policy
 from groundwire.settings import load_settings
@@ -74,7 +74,7 @@ def check(
         sources = load_sources(settings.model_copy(update=update))
     except UsageError as exc:
         raise click.UsageError(str(exc)) from None
-    moment = now or datetime.now(UTC)
+    moment = from_milliseconds(to_milliseconds(now or datetime.now(UTC)))  # as every record's clock
     urls = UrlChecker(AddressGuard(settings.networks, ports=settings.ports), clock=lambda: moment)
     verifier = CitationVerifier(
         sources, network=not (no_network or settings.no_network), urls=urls, clock=lambda: moment

@@ -105,5 +105,5 @@ def _parents(case: ClaimCase, checks: Checks) -> None:
     elif case.facts.parents is None:
         checks.failed.append("parents_unavailable")
     else:
-        failed = [f"derived_from_unapproved: {parent}" for parent in case.unapproved_parents]
+        failed = [f"derived_from_unapproved: {parent}" for parent in dict.fromkeys(case.unapproved_parents)]
         checks.add("parents_approved", failed)

@@ -279,6 +279,11 @@ def test_under_hmac_a_source_counts_only_where_it_is_signed_for(source, state):
             "failed",
             "derived_from_unapproved: p",
         ),
+        (
+            {"fields": {"derived_from": ["p", "p"]}, "parents": [("p", "unknown"), ("p", "unknown")]},
+            "failed",
+            "derived_from_unapproved: p",
+        ),
         ({}, "skipped", "validity_skipped"),
         ({"fields": {"validity_horizon": NOW + timedelta(1)}}, "passed", "not_expired"),
         ({"fields": {"validity_horizon": NOW}}, "failed", "expired"),
