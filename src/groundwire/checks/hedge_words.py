@@ -22,8 +22,8 @@ RIGHT = f"(?!{_L})(?!_{{1,2}}{_L})"
 _NOT = "(?:not|never|cannot|(?:do|did|ca|could|wo|would|have|had|must)n~t)"
 _ADVERB = (
     r"(?:\w{1,15}ly|just|still|also|even|always|often|sometimes|now|then|sort of|kind of|kinda|rather|quite|"
-    "too|very|well|of course|do|did|have|had|been|be|am|are|was|were|would|could|can|may|might|must|will|should|"
-    "so|dare|"
+    "too|very|well|of course|for one|for my part|do|did|have|had|been|be|am|are|was|were|would|could|can|"
+    "may|might|must|will|should|so|dare|"
     f"(?:have|had|used|tend|seem|like|led|inclined|starting|beginning) to|100 ?%|{_NOT})"
 )
 _ADVERBS = f"(?:,? {_ADVERB},?){{0,4}}"

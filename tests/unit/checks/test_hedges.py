@@ -76,7 +76,8 @@ def test_the_first_person_supposing_is_personal_speculation_whatever_stands_betw
     "text",
     [
         "I'm guessing it is 5", "I’d say so", "In my humble opinion, X", "IMHO X", "My best guess is X",
-        "It seems to me", "Pretty sure it is", "(fairly certain)", "Fast, but almost sure", "We are fairly sure",
+        "It seems to me", "Pretty sure it is", "(fairly certain)", "Fast, but almost sure", "I, for one, think",
+        "We are fairly sure",
         "I have a strong feeling that", "I'm pretty sure it is", "My impression is that",
         "In our view, X", "in my honest opinion", "Redis, I think, is enough", "I bet it is",
     ],
