@@ -150,8 +150,9 @@ class UrlChecker:
             raise BlockedAddressError
         if not _HOST.fullmatch(host):
             raise _RefusedError("invalid host")
-        if (target.port or _PORTS[target.scheme]) not in self._guard.ports:
-            raise _RefusedError(f"port {target.port} is not allowed")
+        port = target.port or _PORTS[target.scheme]
+        if port not in self._guard.ports:
+            raise _RefusedError(f"port {port} is not allowed")
         return target.copy_with(fragment=None)
 
     async def _ask(self, ask: _Ask, target: httpx.URL, purse: _Budget, deadline: float | None) -> _Reply:
