@@ -94,7 +94,7 @@ _RULES = (
     (
         "admitted_uncertainty",
         "to from",
-        r"(?: the best of)? (?:my|our)(?: \w{1,15})? (?:knowledge(?! base)|memory|recollection)",
+        r"(?: the best of)? my(?: \w{1,15})? (?:knowledge(?! base)|memory|recollection)",
     ),
     ("personal_speculation", "my our", r"(?: \w{1,15})? (?:guess|hunch|gut feeling)"),
     # Not the impressions that an advertiser counts, nor what stands in "our view layer".

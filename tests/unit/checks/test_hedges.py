@@ -98,7 +98,7 @@ def test_other_ways_to_speak_for_oneself_block_too(text):
         "IIRC it is 5",
         "as far as I know", "to the best of it, to my knowledge", "I can't remember", "Don't know if it is",
         "It is unclear how it works", "I haven't verified it", "To the best of my knowledge, X",
-        "I could, of course, be wrong", "From our memory",
+        "I could, of course, be wrong", "From memory, from my memory",
     ],
 )  # fmt: skip
 def test_whoever_admits_not_to_know_is_blocked(text):
@@ -176,7 +176,7 @@ def test_who_is_said_to_be_sure_and_a_rough_time_go_to_review(text):
 @pytest.mark.parametrize(
     "text",
     [
-        "The menu appears to the right", "Learn about two-factor logins", "They add it to our knowledge base",
+        "The menu appears to the right", "Learn about two-factor logins", "They add it to my knowledge base", "To our knowledge, it is the first",
     ],
 )  # fmt: skip
 def test_places_topics_and_knowledge_bases_are_no_hedges(text):
