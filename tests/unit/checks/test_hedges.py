@@ -176,7 +176,8 @@ def test_who_is_said_to_be_sure_and_a_rough_time_go_to_review(text):
 @pytest.mark.parametrize(
     "text",
     [
-        "The menu appears to the right", "Learn about two-factor logins", "They add it to my knowledge base", "To our knowledge, it is the first",
+        "The menu appears to the right", "Learn about two-factor logins",
+        "They add it to my knowledge base", "To our knowledge, it is the first",
     ],
 )  # fmt: skip
 def test_places_topics_and_knowledge_bases_are_no_hedges(text):
