@@ -33,8 +33,8 @@ from topics.declare import declare
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUTS = ("approved", "review", "blocked", "dead-letter", "deferred", "audit", "retractions")
 DECISIONS = ("approved", "review", "blocked")
-SESSION = 3.0
-"""Seconds until the group notices a killed worker; a busy machine must still send its heartbeats."""
+SESSION = 10.0
+"""Seconds until the group notices a silent worker; a busy machine must still send its heartbeats."""
 
 
 @dataclass(frozen=True)
