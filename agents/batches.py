@@ -146,6 +146,14 @@ class BatchConsumer(driver.Consumer):
         self._acked.pop(tp, None)
         return self._settled.get(tp)
 
+    async def wait_empty(self) -> None:
+        """Wait until nothing is under way any more, and commit all of it.
+
+        Faust's last commit does nothing where another one is on its way, which may have begun too early.
+        """
+        await super().wait_empty()
+        await self.commit()
+
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Let what is under way finish and be committed, then forget the partitions.
 

@@ -63,6 +63,7 @@ class InFlight:
 
     partition: str
     end: int
+    generation: int
     asks: list[Ask]
     answers: list[Answer]
     published: bool = False
@@ -81,6 +82,7 @@ class Lifecycle(RuleBasedStateMachine):
         self.sent: list[Ask] = []
         self.logs: dict[str, list[Ask]] = {partition: [] for partition in PARTITIONS}
         self.committed = dict.fromkeys(PARTITIONS, 0)
+        self.generations = dict.fromkeys(PARTITIONS, 0)
         self.workers: dict[int, InFlight | None] = dict.fromkeys(WORKERS)
         self.decided: dict[tuple[Subject, int], Outcome] = {}
         self.published: set[tuple[Subject, int]] = set()
@@ -251,9 +253,12 @@ class Lifecycle(RuleBasedStateMachine):
 
     def take(self, worker: int, partition: str, most: int) -> None:
         begin = self.committed[partition]
+        self.generations[partition] += 1
         asks = self.logs[partition][begin : begin + most]
         answers = self.ask_both(asks, deferred=partition == DEFERRED)
-        self.workers[worker] = InFlight(partition, begin + len(asks), asks, answers)
+        self.workers[worker] = InFlight(
+            partition, begin + len(asks), self.generations[partition], asks, answers
+        )
 
     def send_out(self, worker: int) -> None:
         batch = self.workers[worker]
@@ -262,8 +267,10 @@ class Lifecycle(RuleBasedStateMachine):
         batch.published = True
 
     def let_go(self, worker: int) -> None:
+        """Commit, as far as the broker lets it: a worker whose partition another has taken is fenced off."""
         batch = self.workers[worker]
-        self.committed[batch.partition] = max(self.committed[batch.partition], batch.end)
+        if batch.generation == self.generations[batch.partition]:
+            self.committed[batch.partition] = batch.end
         self.workers[worker] = None
 
     def run(self, coroutine):

@@ -136,6 +136,26 @@ async def test_no_more_than_two_batches_of_a_partition_are_on_their_way(
     await until(lambda: len(member.offsets) == 8, 5, lambda: "the partition goes on")
 
 
+async def test_a_commit_that_began_too_early_does_not_stand_for_the_last_one(
+    member: Member, deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+):
+    (event,) = await arrive(member, deployment, 1)
+    commit_offsets = member.consumer.force_commit
+
+    async def slow(*arguments: Any, **options: Any) -> bool:
+        result: bool = await commit_offsets(*arguments, **options)
+        await asyncio.sleep(0.5)
+        return result
+
+    monkeypatch.setattr(member.consumer, "force_commit", slow)
+    early = asyncio.create_task(member.consumer.commit())
+    await asyncio.sleep(0.1)
+    member.settle(event)
+    await member.consumer.wait_empty()
+    await early
+    assert (await deployment.committed("claims"))[0] == 1
+
+
 async def test_a_graceful_stop_commits_what_is_settled(deployment: Deployment):
     member = Member(deployment)
     await member.start()
