@@ -21,6 +21,8 @@ DEFERRED = Counter("groundwire_deferred", "Records put on the deferred topic.")
 DEAD_LETTERS = Counter("groundwire_dead_letters", "Records that could not be decided.", ["code"])
 MISKEYED = Counter("groundwire_miskeyed", "Records whose key is not {tenant_id}:{user_id}.")
 CHECKS = Counter("groundwire_checks", "Checks of fresh decisions by name and result.", ["check", "result"])
+EVENTS = Counter("groundwire_events", "Events of the checks, by name.", ["event"])
+EVENTS_LOST = Counter("groundwire_events_lost", "Events whose sink raised.", ["event"])
 
 # How long it took ------------------------------------------------------------------------------------------
 
