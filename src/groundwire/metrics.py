@@ -52,3 +52,17 @@ WAITING = Gauge("groundwire_waiting_claims", "Claims that wait on the deferred t
 PARTITIONS = Gauge("groundwire_partitions", "Partitions that this worker holds.")
 REBUILDS = Counter("groundwire_state_rebuilds", "Rebuilds of lost state by this worker.", ["result"])
 EVENT_LOOP_LAG = Gauge("groundwire_event_loop_lag_seconds", "How late the event loop's last tick was.")
+
+# The validated-response cache -----------------------------------------------------------------------------
+
+QUERY_CACHE_GETS = Counter(
+    "groundwire_query_cache_gets",
+    "Look-ups by result: hit, miss, unavailable. The hit rate is hits by hits and misses (S2-42).",
+    ["result"],
+)
+QUERY_CACHE_SETS = Counter(
+    "groundwire_query_cache_sets", "Responses by what became of them: stored, or why not.", ["result"]
+)
+QUERY_CACHE_DROPPED = Counter(
+    "groundwire_query_cache_dropped", "Entries by why they went: expired, evicted, invalidated.", ["why"]
+)
