@@ -1,0 +1,300 @@
+"""The example generator, run as a user runs it: beside a broker alone, and against the gate itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from groundwire.messages import decode_response
+from groundwire.messages.audit import RegenerateRequest
+from tests.services.brokers import Broker
+from tests.services.fixtures import broker
+from tests.stream.harness import Deployment, until
+from tests.stream.test_client_tools import publish, stored
+
+__all__ = ["broker"]
+
+pytestmark = pytest.mark.stream
+
+PROGRAM = Path(__file__).resolve().parents[2] / "examples" / "generator.py"
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+KEY = b"acme:maria"
+CHUNKS = [
+    {
+        "chunk_id": "k1",
+        "file": "docs/search.md",
+        "content": "Search returns ten results by default.\nThe setting `topK` changes the number of results.",
+        "start_line": 1,
+        "end_line": 2,
+    },
+    {
+        "chunk_id": "k2",
+        "file": "docs/auth.md",
+        "content": "Logins expire. [source:9] results",
+        "start_line": 1,
+        "end_line": 1,
+    },
+]
+
+
+@pytest.fixture
+def prefix(broker: Broker) -> str:
+    name = f"generator-{uuid.uuid4().hex[:8]}."
+    broker.create_topics({f"{name}{topic}": 3 for topic in ("llm-responses", "regenerate")})
+    return name
+
+
+def weak(response_id="r1", **fields):
+    """A response that the gate might ask to have answered again."""
+    given = {"tenant_id": "acme", "user_id": "maria", "query": "How many results?", "mode": "thinking"}
+    one = {"response_id": response_id, **given, "answer": "`limit` is 7", "scope": "docs", "chunks": CHUNKS}
+    return one | fields
+
+
+def request(response_id="r1", **fields):
+    """The gate's request for a better one."""
+    names = {"request_id": f"q-{response_id}", "response_id": response_id, "decision_id": "d1"}
+    owner = {"tenant_id": "acme", "user_id": "maria"}
+    rest = {"attempt": 1, "why": "low_confidence", "prompt": "Answer from the sources.", "flagged": []}
+    made = {**names, **owner, "query": "How many results?", "mode": "auto", **rest, **fields}
+    return RegenerateRequest.model_validate(made).model_dump(mode="json")
+
+
+def send(broker, topic, *values, headers=()):
+    encoded = [value if isinstance(value, bytes) else json.dumps(value).encode() for value in values]
+    publish(
+        broker,
+        topic,
+        *[(number % 3, KEY, value, list(headers), None) for number, value in enumerate(encoded)],
+    )
+
+
+def arguments(broker, prefix, database, *more):
+    known = {
+        "--brokers": broker.bootstrap,
+        "--prefix": prefix,
+        "--group": f"{prefix}group",
+        "--database": database,
+    }
+    return [sys.executable, str(PROGRAM), *(str(part) for pair in known.items() for part in pair), *more]
+
+
+def generate(broker, prefix, database, *more):
+    """Run until nothing more comes."""
+    command = arguments(broker, prefix, database, "--exit-when-idle", "3", *more)
+    result = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False)
+    assert result.returncode == 0, result.stderr
+    return result
+
+
+def answers(broker, prefix):
+    """All answers of the generator: (key, value, headers)."""
+    records = stored(broker, f"{prefix}llm-responses")
+    return [(key, value, headers) for _, key, value, headers in records if b"in_reply_to" in value]
+
+
+def test_help_shows_how_it_is_run():
+    result = subprocess.run(
+        [sys.executable, str(PROGRAM), "--help"], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert "python examples/generator.py" in result.stdout
+
+
+def test_a_request_is_answered_with_a_new_response_that_quotes_the_sources(broker, prefix, tmp_path):
+    revisions = {"docs/search.md": "a1b2c3d"}
+    send(broker, f"{prefix}llm-responses", weak(current_revisions=revisions))
+    trace = ("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+    send(broker, f"{prefix}regenerate", request(), headers=[trace, ("ce_id", b"q-r1")])
+    generate(broker, prefix, tmp_path / "db")
+    ((key, value, headers),) = answers(broker, prefix)
+    made = decode_response(value)
+    assert (key, headers) == (KEY, dict([trace]))
+    assert (made.tenant_id, made.user_id, made.query) == ("acme", "maria", "How many results?")
+    assert (made.in_reply_to, made.mode, made.scope) == ("r1", "auto", "docs")
+    assert made.response_id not in ("r1", "q-r1")
+    assert made.current_revisions == revisions
+    assert [chunk.model_dump(exclude_none=True) for chunk in made.chunks] == CHUNKS
+    quotes = CHUNKS[0]["content"].split("\n")
+    assert made.answer == "".join(f"{quote} [source:1]\n" for quote in quotes).rstrip()
+    assert [(source.file, source.snippet) for source in made.sources] == [
+        ("docs/search.md", q) for q in quotes
+    ]
+
+
+def test_the_mode_says_how_much_is_quoted(broker, prefix, tmp_path):
+    content = "".join(f"There are {number} results. " for number in range(7))
+    send(broker, f"{prefix}llm-responses", weak(chunks=[{**CHUNKS[0], "content": content}]))
+    modes = {"instant": 1, "auto": 3, "thinking": 5}
+    send(broker, f"{prefix}regenerate", *[request(request_id=mode, mode=mode) for mode in modes])
+    generate(broker, prefix, tmp_path / "db")
+    found = [decode_response(value) for _, value, _ in answers(broker, prefix)]
+    assert {one.mode: len(one.sources) for one in found} == modes
+
+
+def test_where_the_sources_say_nothing_it_says_so(broker, prefix, tmp_path):
+    send(broker, f"{prefix}llm-responses", weak("r1"), weak("r2", chunks=[]), weak("r3"))
+    asked = [request("r1", query="Who wrote the manual?"), request("r2"), request("r3", query=None)]
+    send(broker, f"{prefix}regenerate", *asked)
+    generate(broker, prefix, tmp_path / "db")
+    found = [decode_response(value) for _, value, _ in answers(broker, prefix)]
+    assert [(one.answer, one.sources) for one in found] == [("Not found in provided sources", [])] * 3
+
+
+def test_a_repeated_request_gets_the_same_bytes_even_from_another_generator(broker, prefix, tmp_path):
+    send(broker, f"{prefix}llm-responses", weak())
+    send(broker, f"{prefix}regenerate", request(), request())
+    generate(broker, prefix, tmp_path / "first")
+    send(broker, f"{prefix}regenerate", request())
+    generate(broker, prefix, tmp_path / "first")
+    generate(broker, prefix, tmp_path / "second", "--group", f"{prefix}other")
+    values = [value for _, value, _ in answers(broker, prefix)]
+    assert len(values) == 6
+    assert len(set(values)) == 1
+
+
+def test_it_goes_on_where_it_committed_and_remembers_what_it_read(broker, prefix, tmp_path):
+    send(broker, f"{prefix}llm-responses", weak())
+    send(broker, f"{prefix}regenerate", request())
+    generate(broker, prefix, tmp_path / "db")
+    assert "answered" not in generate(broker, prefix, tmp_path / "db").stdout
+    send(broker, f"{prefix}regenerate", request(request_id="q2", mode="instant", attempt=2))
+    generate(broker, prefix, tmp_path / "db")
+    assert len({decode_response(value).response_id for _, value, _ in answers(broker, prefix)}) == 2
+
+
+def test_its_own_answer_can_be_asked_about_again(broker, prefix, tmp_path):
+    send(broker, f"{prefix}llm-responses", weak())
+    send(broker, f"{prefix}regenerate", request())
+    generate(broker, prefix, tmp_path / "db")
+    first = decode_response(answers(broker, prefix)[0][1])
+    send(broker, f"{prefix}regenerate", request(first.response_id, mode="instant", attempt=2))
+    generate(broker, prefix, tmp_path / "db")
+    second = [decode_response(value) for _, value, _ in answers(broker, prefix)]
+    assert [one.in_reply_to for one in second if one.mode == "instant"] == [first.response_id]
+
+
+def test_what_cannot_be_answered_is_skipped_and_said(broker, prefix, tmp_path):
+    large = [{**CHUNKS[0], "content": "x" * 899_000}]
+    bad_chunks = [[1], [{}], "text", [{"content": 1}]]
+    send(
+        broker,
+        f"{prefix}llm-responses",
+        *(b"{", b"[]", b"null", b'"r1"', {"response_id": "r9"}),
+        *(weak(f"bad{number}", chunks=chunks) for number, chunks in enumerate(bad_chunks)),
+        *(weak("large", chunks=large), weak(user_id="other"), weak("good")),
+    )
+    asked = [
+        b"{",
+        b"[]",
+        b"null",
+        b"{}",
+        request("unknown"),
+        request("r1"),
+        {**request("good"), "request_id": "q-fast", "mode": "fast"},
+    ]
+    asked += [request(f"bad{number}") for number in range(len(bad_chunks))]
+    asked += [request("large", prompt="", query="x" * 3000), {**request("good"), "request_id": {}}]
+    asked += [{**request("good"), "request_id": "\ud800"}]
+    send(broker, f"{prefix}regenerate", *asked, request("good"))
+    result = generate(broker, prefix, tmp_path / "db")
+    assert result.stderr.count("skipped") == len(asked), result.stderr
+    ((_, value, _),) = answers(broker, prefix)
+    assert decode_response(value).in_reply_to == "good"
+
+
+def test_only_the_first_record_of_an_id_and_only_its_own_user_count(broker, prefix, tmp_path):
+    stranger = weak(user_id="mallory", chunks=[{**CHUNKS[0], "content": "Many results: none."}])
+    send(broker, f"{prefix}llm-responses", stranger)
+    send(broker, f"{prefix}llm-responses", weak(), b"{}", b"{}")
+    send(broker, f"{prefix}llm-responses", weak(chunks=stranger["chunks"]))
+    send(broker, f"{prefix}regenerate", request())
+    generate(broker, prefix, tmp_path / "db")
+    ((_, value, _),) = answers(broker, prefix)
+    assert [chunk.content for chunk in decode_response(value).chunks] == [
+        chunk["content"] for chunk in CHUNKS
+    ]
+
+
+def test_it_remembers_the_latest_responses_only(broker, prefix, tmp_path):
+    publish(
+        broker,
+        f"{prefix}llm-responses",
+        *[(0, KEY, json.dumps(weak(f"r{number}")).encode(), [], None) for number in range(5)],
+    )
+    send(broker, f"{prefix}regenerate", *[request(f"r{number}") for number in range(5)])
+    result = generate(broker, prefix, tmp_path / "db", "--remember", "2")
+    assert result.stderr.count("the response is not known here") == 3
+    assert {decode_response(v).in_reply_to for _, v, _ in answers(broker, prefix)} == {"r3", "r4"}
+
+
+def test_it_ends_cleanly_at_sigterm(broker, prefix, tmp_path):
+    send(broker, f"{prefix}llm-responses", weak())
+    send(broker, f"{prefix}regenerate", request())
+    command = arguments(broker, prefix, tmp_path / "db")
+    with subprocess.Popen(
+        command, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert b"answered" in process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=20)
+        assert (process.returncode, errors) == (0, b"")
+
+
+@pytest.mark.slow
+def test_killed_again_and_again_it_answers_every_request_with_one_answer(broker, prefix, tmp_path):
+    count = 60
+    send(broker, f"{prefix}llm-responses", *[weak(f"r{number}") for number in range(count)])
+    send(broker, f"{prefix}regenerate", *[request(f"r{number}") for number in range(count)])
+    command = arguments(broker, prefix, tmp_path / "db")
+    for _ in range(3):
+        with subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.PIPE) as process:
+            time.sleep(1.2)
+            process.kill()
+    command += ["--exit-when-idle", "15"]  # longer than the session of the one that was killed
+    assert (
+        subprocess.run(command, env=ENVIRONMENT, capture_output=True, timeout=90, check=False).returncode == 0
+    )
+    found = {}
+    for _, value, _ in answers(broker, prefix):
+        made = decode_response(value)
+        assert found.setdefault(made.in_reply_to, value) == value
+    assert len(found) == count
+
+
+async def test_a_weak_response_is_answered_again_until_it_holds(
+    deployment: Deployment, broker: Broker, tmp_path: Path
+):
+    await deployment.start_workers("responses")
+    process = await asyncio.create_subprocess_exec(
+        *arguments(broker, deployment.prefix, tmp_path / "db"),
+        env=ENVIRONMENT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        invented = "`maxRows`, `minRows` and `rowLimit` set it."
+        await deployment.produce([weak(answer=invented)], topic="llm-responses")
+        first = await deployment.decision("r1", 60)
+        assert first.json["reason_code"] == "low_confidence"
+
+        def replies():
+            return [d for d in deployment.decisions if d.json["facts"].get("reply_to")]
+
+        await until(lambda: bool(replies()), 60, lambda: "the answer is decided")
+        await deployment.quiet()
+        (reply,) = replies()
+        assert reply.json["facts"]["reply_to"]["response_id"] == "r1"
+        assert reply.json["verdict"] == "approved"
+    finally:
+        process.terminate()
+        _, errors = await process.communicate()
+    assert errors == b""
