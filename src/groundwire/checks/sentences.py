@@ -222,7 +222,7 @@ def _ends(text: str, start: int, stop: re.Match[str], position: int, end: int) -
     word, lower = before[0], before[0].lower()
     if lower in _EITHER or (len(word) == 1 and word.isupper()):
         following = _NEXT_WORD.match(text, after, end)
-        return bool(following) and following[1][0].isupper() and following[1].lower() in _OPENERS
+        return following is not None and following[1][0].isupper() and following[1].lower() in _OPENERS
     # "1. Open the file": a number that counts, not a sentence.
     counts = word.isdigit() and not text[start : before.start()].strip()
     numbered = lower in _BEFORE_NUMBERS and text[after : after + 1].isdigit()
