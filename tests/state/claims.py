@@ -90,8 +90,21 @@ class Claims:
             record=(text or "").encode(),
         )
 
+    def respond(
+        self, name: str = "r1", tier: int = 1, *, user: str = "ada", queued: bool = False, **changes
+    ) -> Ask:
+        """Return a response: not compared, never waiting, and in the queue only under `on_failure = "ask"`."""
+        ask = self.ask(name, None, tier, user=user, fingerprint=f"response {tier}")
+        return replace(
+            ask,
+            subject=subject(name, user=user, kind=Kind.RESPONSE),
+            record=f"answer {name}".encode(),
+            queued=queued,
+            **changes,
+        )
+
     def again(self, ask: Ask, **changes) -> Ask:
-        """Return the same claim in another, later record."""
+        """Return the same claim or response in another, later record."""
         self.offset += 1
         return replace(ask, origin=origin(self.offset), **changes)
 

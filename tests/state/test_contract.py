@@ -8,12 +8,13 @@ from groundwire.messages.decisions import Kind, MatchClass, Place
 from groundwire.state.model import Conflict, Limits, State, SubjectState, Waiting
 from tests.state.claims import TEXT, Claims, decide, origin, step_one, stored, subject
 
-A, P, J, R, B = (
+A, P, J, R, B, V = (
     SubjectState.APPROVED,
     SubjectState.PENDING,
     SubjectState.JOINED,
     SubjectState.REFUSED,
     SubjectState.BLOCKED,
+    SubjectState.REVIEW,
 )
 OTHER = "backups of the billing database are written to a second region every night at two o'clock"
 NEVER = TEXT.replace("retries", "never retries")
@@ -227,6 +228,51 @@ async def test_a_joined_claim_is_decided_afresh_once_the_other_is_decided(
     assert await decide(state, joined) == [replace(first, fresh=False)]  # a redelivery is none
     (afresh,) = await decide(state, claims.again(joined))
     assert (afresh.state, afresh.revision, afresh.first_origin) == (expected, 2, joined.origin)
+
+
+async def test_a_record_answered_while_it_was_joined_is_not_decided_afresh_when_it_comes_again(
+    state: State, claims
+):
+    """A worker whose partition has gone on without it may ask once more, and die before it publishes."""
+    leader, joined = claims.ask("c1", tier=2), claims.ask("c2", tier=2)
+    pending, first = await decide(state, leader, joined)
+    later = claims.again(joined, wait=True)
+    assert await decide(state, later) == [replace(first, fresh=False)]  # published, and its offset committed
+    final = replace(pending, state=A, tier=1, revision=2, record=b"", first_origin=leader.origin)
+    await state.reassert([stored(leader, final)])
+    assert await decide(state, later) == [replace(first, fresh=False)]
+    assert await state.waiting_count() == 0
+    (afresh,) = await decide(state, claims.again(joined))
+    assert (afresh.state, afresh.revision) == (B, 2)
+
+
+async def test_a_record_answered_while_another_waited_is_not_decided_afresh_when_it_comes_again(
+    state: State, claims
+):
+    ask = claims.ask(tier=2, wait=True)
+    await step_one(state, ask)
+    later = claims.again(ask)
+    assert await step_one(state, later) == Waiting(publish=False)  # its offset is committed
+    (refused,) = await decide(state, ask, deferred=True, limits=FULL)
+    assert await decide(state, later) == [replace(refused, fresh=False)]
+    assert await state.waiting_count() == 0
+    (afresh,) = await decide(state, claims.again(ask, wait=False))
+    assert (afresh.state, afresh.revision) == (P, 2)
+
+
+async def test_a_waiting_record_decided_by_an_older_one_is_not_decided_afresh(state: State, claims):
+    """`deferred` may hold an older record of the claim, sent twice by a worker that died in between."""
+    ask = claims.ask(tier=2, wait=True)
+    await step_one(state, ask)
+    await decide(state, ask, deferred=True, limits=FULL)
+    later = claims.again(ask)
+    assert await step_one(state, later) == Waiting(publish=True)
+    (refused,) = await decide(state, ask, deferred=True, limits=FULL)
+    assert (refused.revision, refused.origin) == (2, ask.origin)
+    assert await decide(state, later) == [replace(refused, fresh=False)]
+    assert await decide(state, later, deferred=True) == [replace(refused, fresh=False)]
+    (afresh,) = await decide(state, claims.again(ask, wait=False))
+    assert (afresh.state, afresh.revision) == (P, 3)
 
 
 async def test_a_tier_1_claim_does_not_join_a_pending_one(state: State, claims):
@@ -470,6 +516,135 @@ async def test_a_decided_claim_gives_its_place_back(state: State, claims):
     assert next_one.place is Place.FREE
 
 
+# Responses
+
+
+@pytest.mark.parametrize(("tier", "expected"), [(1, A), (2, V), (3, B)])
+async def test_a_new_response_gets_the_state_of_its_tier_without_a_place(
+    state: State, claims, tier, expected
+):
+    (outcome,) = await decide(state, claims.respond(tier=tier), limits=FULL)
+    assert (outcome.state, outcome.tier, outcome.revision, outcome.fresh) == (expected, tier, 1, True)
+    assert (outcome.place, outcome.record, outcome.dedup_status) == (Place.NOT_NEEDED, b"", "disabled")
+    assert await state.queue_depth() == 0
+
+
+@pytest.mark.parametrize("tier", [1, 2, 3])
+@pytest.mark.parametrize("deferred", [False, True])
+async def test_a_response_is_decided_once_whatever_comes_later(state: State, claims, tier, deferred):
+    ask = claims.respond(tier=tier)
+    (first,) = await decide(state, ask)
+    again = claims.again(ask, payload=b"{}", base_tier=1, queued=True)
+    assert await decide(state, ask, again, deferred=deferred) == [replace(first, fresh=False)] * 2
+
+
+async def test_another_fingerprint_is_a_conflict_with_a_response_in_review(state: State, claims):
+    await decide(state, claims.respond(tier=2))
+    assert await step_one(state, claims.respond(tier=1)) == Conflict()
+
+
+async def test_a_response_that_a_person_is_asked_for_is_pending_or_refused_like_a_claim(state: State, claims):
+    one = Limits(per_user=1)
+    pending = claims.respond("r1", 2, queued=True)
+    (first,) = await decide(state, pending, limits=one)
+    assert (first.state, first.place, first.record) == (P, Place.FREE, b"answer r1")
+    later = claims.respond("r2", 2, queued=True)
+    (refused,) = await decide(state, later, limits=one)
+    assert (refused.state, refused.tier, refused.place, refused.record) == (R, 2, Place.USER_FULL, b"")
+    (claim,) = await decide(state, claims.ask(tier=2), limits=one)
+    assert claim.place is Place.USER_FULL  # the places are those of claims
+    await state.reassert([stored(pending, replace(first, state=A, tier=1, revision=2, record=b""))])
+    (afresh,) = await decide(state, claims.again(later), limits=one)
+    assert (afresh.state, afresh.revision) == (P, 2)
+
+
+async def test_a_response_does_not_wait_behind_claims_of_its_user(state: State, claims):
+    await step_one(state, claims.ask("c1", wait=True))
+    outcomes = await decide(
+        state, claims.respond("r1"), claims.respond("r2", 2), claims.respond("r3", 2, queued=True)
+    )
+    assert [outcome.state for outcome in outcomes] == [A, V, P]
+    assert await step_one(state, claims.ask("c2", OTHER)) == Waiting(publish=True)
+
+
+@pytest.mark.parametrize(("tier", "expected"), [(1, A), (2, V), (3, B)])
+async def test_a_response_from_deferred_after_an_outage_is_decided_as_any_other(
+    state: State, claims, tier, expected
+):
+    ask = claims.respond(tier=tier)
+    (outcome,) = await decide(state, ask, deferred=True)
+    assert (outcome.state, outcome.revision, outcome.fresh) == (expected, 1, True)
+    assert await decide(state, ask) == [replace(outcome, fresh=False)]
+
+
+async def test_equal_answers_are_no_duplicates_of_each_other_or_of_claims(state: State, claims):
+    outcomes = await decide(
+        state, claims.ask("c1"), claims.respond("r1"), claims.respond("r2"), claims.respond("r3", 2)
+    )
+    assert [outcome.state for outcome in outcomes] == [A, A, A, V]
+    assert not any(outcome.matches for outcome in outcomes)
+
+
+async def test_a_tier_2_that_is_not_queued_joins_nothing(state: State, claims):
+    await decide(state, claims.ask("c1", tier=2))
+    (outcome,) = await decide(state, replace(claims.ask("c2", tier=2), queued=False))
+    assert (outcome.state, outcome.place) == (V, Place.NOT_NEEDED)
+    (later,) = await decide(state, claims.ask("c3", tier=2))
+    assert [match.subject_id for match in later.matches] == ["c1"]  # nor is it found
+
+
+async def test_only_an_approved_response_keeps_what_derives_from_it_in_tier_1(state: State, claims):
+    """Claims that were extracted from a response rest on it."""
+    limits = Limits(per_user=2)
+    await decide(
+        state,
+        claims.respond("approved"),
+        claims.respond("review", 2),
+        claims.respond("blocked", 3),
+        claims.respond("pending", 2, queued=True),
+        limits=limits,
+    )
+    await decide(state, claims.respond("refused", 2, queued=True), limits=FULL)
+    names = ("approved", "review", "blocked", "pending", "refused", "unknown")
+    texts = [f"what {name} answers say stands on its own" for name in names]
+    parents = [subject(name, kind=Kind.RESPONSE) for name in names]
+    outcomes = await decide(
+        state,
+        *[claims.ask(f"{p.subject_id}#1", t, parents=[p]) for p, t in zip(parents, texts, strict=True)],
+    )
+    assert [outcome.parents[0].state for outcome in outcomes] == list(names)
+    assert [outcome.state for outcome in outcomes] == [A, P, P, P, P, P]
+    (claim,) = await decide(state, claims.ask("c1", OTHER, parents=[subject("approved")]))
+    assert claim.parents[0].state == "unknown"  # a claim of the same name is another subject
+
+
+# Looking back
+
+
+async def test_payloads_are_those_of_current_outcomes_in_the_order_asked_for(state: State, claims):
+    texts = ("a claim to be approved", "backups wait for a person to look", "a third text that is blocked")
+    asks = [
+        *[claims.ask(f"c{tier}", text, tier) for tier, text in enumerate(texts, 1)],
+        *[claims.respond(f"r{tier}", tier) for tier in (1, 2, 3)],
+        claims.respond("r4", 2, queued=True),
+    ]
+    asks = [replace(ask, payload=f'{{"n":{n}}}'.encode()) for n, ask in enumerate(asks)]
+    await decide(state, *asks)
+    await step_one(state, claims.ask("waiting", OTHER, wait=True))
+    subjects = [subject("waiting"), *[ask.subject for ask in reversed(asks)], subject("r1"), asks[0].subject]
+    expected = [None, *[ask.payload for ask in reversed(asks)], None, asks[0].payload]
+    assert await state.payloads(subjects) == expected
+    assert await state.payloads([]) == []
+
+
+async def test_the_payload_of_the_highest_revision_counts(state: State, claims):
+    ask = claims.ask(tier=2)
+    await decide(state, ask, limits=FULL)
+    later = claims.again(ask, payload=b'{"n":2}')
+    await decide(state, later)
+    assert await state.payloads([ask.subject]) == [b'{"n":2}']
+
+
 # Batches
 
 
@@ -519,6 +694,22 @@ async def test_a_known_outcome_fills_in_for_a_lost_one_and_never_replaces_a_newe
     assert await state.queue_depth() == 2
     (joined,) = await decide(state, claims.ask("c9", OTHER, 2))
     assert joined.state is J
+
+
+@pytest.mark.parametrize("expected", [A, V, B, P, R])
+async def test_a_known_outcome_of_a_response_is_taken_over(state: State, claims, expected):
+    tiers = {A: 1, V: 2, B: 3, P: 2, R: 2}
+    ask = claims.respond("r1", tiers[expected], queued=expected in {P, R})
+    limits = FULL if expected is R else Limits()
+    (known,) = await decide(state, ask, limits=limits)
+    lost = replace(ask, subject=subject("r1", user="bob", kind=Kind.RESPONSE))
+    assert await state.reassert([stored(lost, known)]) == 1
+    assert await decide(state, lost) == [replace(known, fresh=False)]
+    assert known.state is expected
+    assert await state.payloads([lost.subject]) == [ask.payload]
+    assert await state.queue_depth() == (2 if expected is P else 0)
+    (claim,) = await decide(state, claims.ask("c1", user="bob", tier=3, parents=[lost.subject]))
+    assert claim.parents[0].state == expected.name.lower()
 
 
 async def test_a_known_outcome_ends_the_waiting_of_its_claim(state: State, claims):

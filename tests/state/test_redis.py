@@ -85,6 +85,9 @@ async def test_only_outcomes_without_a_place_in_index_or_queue_expire(redis_stat
         "blocked": claims.ask("b", tier=3),
         "pending": claims.ask("p", OTHER, 2),
         "joined": claims.ask("j", OTHER, 2),
+        "response approved": claims.respond("r1"),
+        "response in review": claims.respond("r2", 2),
+        "response pending": claims.respond("r3", 2, queued=True),
     }
     await decide(redis_state, *asks.values())
     asks["refused"] = claims.ask("r", "something else entirely", 2)
@@ -93,7 +96,7 @@ async def test_only_outcomes_without_a_place_in_index_or_queue_expire(redis_stat
     await redis_state.step([asks["waiting"]], LIMITS)
     seconds = {name: await redis.ttl(f"{prefix}s:{short(ask.subject.digest)}") for name, ask in asks.items()}
     kept = {name for name, ttl in seconds.items() if ttl == -1}
-    assert kept == {"approved", "pending", "waiting"}
+    assert kept == {"approved", "pending", "waiting", "response approved", "response pending"}
     assert all(31 * DAY - 60 < seconds[name] <= 31 * DAY for name in seconds if name not in kept)
     for key in await redis.keys(f"{prefix}*"):
         if not key.startswith(f"{prefix}s:".encode()):
@@ -105,6 +108,30 @@ async def test_a_refused_claim_that_becomes_pending_no_longer_expires(redis_stat
     await decide(redis_state, ask, limits=Limits(per_user=0))
     await decide(redis_state, claims.again(ask))
     assert await redis.ttl(f"{prefix}s:{short(ask.subject.digest)}") == -1
+
+
+async def test_a_joined_claim_whose_record_came_again_still_expires_and_keeps_the_time_of_that(
+    redis_state, redis, prefix, claims
+):
+    joined = claims.ask("j", OTHER, 2)
+    await decide(redis_state, claims.ask("p", OTHER, 2), joined)
+    later = claims.again(joined)
+    await decide(redis_state, later)
+    key = f"{prefix}s:{short(joined.subject.digest)}"
+    header = (await redis.get(key)).split(b"\n")[0].split(b" ")
+    assert (len(header), header[8]) == (9, b"%d" % later.origin.timestamp)
+    assert 31 * DAY - 60 < await redis.ttl(key) <= 31 * DAY
+
+
+async def test_what_a_record_was_answered_outlives_that_another_is_given_up(redis_state, claims):
+    ask = claims.ask(tier=2, wait=True)
+    later = claims.again(ask)
+    await redis_state.step([ask, later], LIMITS)
+    assert await redis_state.give_up(ask.subject)
+    assert await redis_state.step([later], LIMITS) == [GivenUp()]
+    assert await redis_state.payloads([ask.subject]) == [None]
+    (afresh,) = await decide(redis_state, claims.again(ask, wait=False))
+    assert afresh.state is SubjectState.PENDING
 
 
 async def test_counters_that_are_back_at_zero_leave_nothing_behind(redis_state, redis, prefix, claims):
@@ -266,6 +293,34 @@ async def test_keys_of_another_scheme_are_refused_and_the_way_out_is_named(redis
     with pytest.raises(SchemeMismatch):
         await redis_state.adopt_epoch()
     await other.close()
+
+
+async def test_looking_back_asks_once_and_finds_a_lost_state_as_a_step_does(
+    redis_server, redis_state, redis, prefix, claims, monkeypatch
+):
+    asks = [claims.respond(f"r{n}", 2, queued=n % 2 == 0) for n in range(1500)]
+    await decide(redis_state, *asks, limits=Limits(per_user=9999))
+    calls = []
+    call = redis_state._server.call
+    await redis_state.payloads([asks[0].subject])  # the server has the script
+    monkeypatch.setattr(redis_state._server, "call", lambda *command: calls.append(command) or call(*command))
+    found = await redis_state.payloads([ask.subject for ask in asks] * 2)
+    assert found == [ask.payload for ask in asks] * 2
+    assert len(calls) == 1
+    await redis.set(f"{prefix}epoch", "of another rebuild")
+    with pytest.raises(StateLost):
+        await redis_state.payloads([asks[0].subject])
+    async with opened(redis_server, f"empty-{prefix}") as empty:
+        with pytest.raises(StateLost, match="no epoch"):
+            await empty.payloads([asks[0].subject])
+
+
+async def test_looking_back_at_a_server_that_is_gone_is_unavailable(own_server, claims):
+    async with opened(own_server) as state:
+        await start(state)
+        own_server.kill()
+        with pytest.raises(StateUnavailable):
+            await state.payloads([subject()])
 
 
 # Servers out of order
@@ -446,9 +501,14 @@ async def test_a_rebuilt_state_answers_as_the_one_before(redis_state, claims):
         claims.ask("joined", tier=2),
         claims.ask("pending", "something else waits for a person here", 2),
         refused,
+        claims.respond("r1"),
+        claims.respond("r2", 2),
+        claims.respond("r3", 2, queued=True),
+        claims.respond("r4", 2, queued=True, user="bob"),
+        claims.respond("r5", 3),
     ]
     outcomes = await decide(redis_state, *asks, limits=limits)
-    assert [outcome.state.value for outcome in outcomes] == list("PABJPR")
+    assert [outcome.state.value for outcome in outcomes] == list("PABJPRAVRPB")
     human = replace(
         outcomes[0], state=SubjectState.APPROVED, tier=1, revision=2, record=b"", first_origin=asks[0].origin
     )
@@ -459,13 +519,13 @@ async def test_a_rebuilt_state_answers_as_the_one_before(redis_state, claims):
     ]
     async with redis_state.rebuilding() as rebuild:
         await rebuild.clear()
-        assert await rebuild.load([stored(asks[0], human), *reversed(known)]) == 6
+        assert await rebuild.load([stored(asks[0], human), *reversed(known)]) == 11
         assert await rebuild.load(known) == 0
         await rebuild.start_epoch("rebuilt")
     await redis_state.adopt_epoch()
     again = await decide(redis_state, *asks, limits=limits)
     assert again == [replace(o, fresh=False) for o in (human, *outcomes[1:])]
-    assert await redis_state.queue_depth() == 1
+    assert await redis_state.queue_depth() == 2
     (afresh,) = await decide(redis_state, claims.again(asks[3]))
     assert (afresh.state, afresh.revision) == (SubjectState.BLOCKED, 2)
     (now_pending,) = await decide(redis_state, claims.again(refused), limits=limits)

@@ -53,6 +53,11 @@ local function values_of(key, fields)
   return values
 end
 
+-- The Kafka timestamp in an origin.
+local function time_of(origin)
+  return match(origin, ',(%-?%d+),[^,]*$')
+end
+
 -- The entry of a subject, or nil.
 local function read(digest)
   local value = call('GET', prefix .. 's:' .. digest)
@@ -60,19 +65,22 @@ local function read(digest)
     return nil
   end
   local entry = { value = value }
-  entry.state, entry.tier, entry.revision, entry.fingerprint, entry.origin, entry.first, entry.joined, entry.index =
-    match(value, '^(%u) (%d) (%d+) (%S+) (%S+) (%S+) (%S+) (%S+)\n')
+  entry.state, entry.tier, entry.revision, entry.fingerprint, entry.origin, entry.first, entry.joined, entry.index,
+    entry.answered = match(value, '^(%u) (%d) (%d+) (%S+) (%S+) (%S+) (%S+) (%S+) ?(%d*)\n')
   entry.revision = tonumber(entry.revision)
+  if entry.answered == '' then
+    entry.answered = nil
+  end
   return entry
 end
 
--- Stores the entry of a subject and returns its text.
-local function write(subject, entry)
+-- Stores the entry of a subject, whose lines behind the header are `rest`, and returns its text.
+local function put(subject, entry, rest)
   local header = table.concat({
     entry.state, entry.tier, string.format('%d', entry.revision), subject.fingerprint, entry.origin, entry.first,
-    entry.joined or '-', entry.index or '-',
+    entry.joined or '-', entry.index or '-', entry.answered,
   }, ' ')
-  local value = header .. '\n' .. entry.facts .. '\n' .. entry.payload .. '\n' .. entry.record
+  local value = header .. '\n' .. rest
   local key = prefix .. 's:' .. subject.digest
   if entry.state == 'A' or entry.state == 'P' or entry.state == 'W' then
     call('SET', key, value)
@@ -80,6 +88,10 @@ local function write(subject, entry)
     call('SET', key, value, 'EX', lifetime)
   end
   return value
+end
+
+local function write(subject, entry)
+  return put(subject, entry, entry.facts .. '\n' .. entry.payload .. '\n' .. entry.record)
 end
 
 -- Makes a claim findable in its scope; returns what its entry says of it.

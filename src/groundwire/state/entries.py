@@ -1,12 +1,13 @@
 """How asks, answers and loaded outcomes are written for the scripts, and read back.
 
 The entry of a subject is text, so that `redis-cli GET` shows it: a header line, a line of facts, the
-payload's line, and while the claim is pending the record.
+payload's line, and while the subject is pending the record.
 
     A 1 1 <fingerprint> <origin> <first origin> <joined to> <scope>/<local id>
     on AP [["id",23,25,"none","A"]]
 
-Header: state, tier, revision, and `-` for what there is not. Digests of 32 bytes stand as 43 characters of
+Header: state, tier, revision, and `-` for what there is not; behind it the timestamp of the latest record that was
+answered, where that is later than the origin's. Digests of 32 bytes stand as 43 characters of
 base64, those of 16 bytes as 22; an origin is `topic,partition,offset,timestamp,sha256`. Facts: the status of
 deduplication (o, f, d) and the queue's answer (n, f, u, t, a), then a letter for each parent or `-`, then the
 matches; what is empty is left out. Ids of parents are not kept: a record with the same fingerprint names the
@@ -61,32 +62,32 @@ _NO_DEDUP: Final = DedupQuery(b"", (), (), b"", 0, material_difference=False)
 
 
 def write_ask(ask: Ask) -> bytes:
-    """Return what step.lua reads of a claim.
+    """Return what step.lua reads of a claim or response.
 
     Raises:
         ValueError: The ask would break the layout.
     """
     query = ask.dedup or _NO_DEDUP
     status = "f" if ask.dedup_failed else "o" if ask.dedup else "d"
-    flags = f"{ask.base_tier} {ask.capped:d} {ask.wait:d} {status} {query.material_difference:d}"
+    flags = f"{ask.base_tier} {ask.capped:d} {ask.wait:d} {ask.ordered:d} {ask.queued:d} {status}"
     _check(query, ask.payload)
     return _pack(
         (
             *_subject_fields(ask.subject, ask.fingerprint, ask.origin),
-            f"{flags} {query.threshold_parts} {ask.horizon}".encode(),
+            f"{flags} {query.material_difference:d} {query.threshold_parts} {ask.horizon}".encode(),
             _short(query.scope),
             b"".join(query.stored),
             b"".join(query.probed),
             query.signature,
             b"".join([_short(parent.digest) for _, parent in ask.parents]),
             ask.payload,
-            ask.record if ask.base_tier < 3 else b"",  # only what may come to be pending needs it
+            ask.record if ask.queued and ask.base_tier < 3 else b"",  # only what may be pending needs it
         )
     )
 
 
 def read_answer(ask: Ask, answer: bytes) -> Answer:
-    """Read what step.lua answers for a claim.
+    """Read what step.lua answers for a claim or response.
 
     Raises:
         ValueError: (and LookupError) where it is no such answer.
@@ -109,7 +110,7 @@ def read_answer(ask: Ask, answer: bytes) -> Answer:
 def read_entry(entry: bytes, parents: list[str], fingerprint: str, *, fresh: bool) -> Outcome:
     """Read the entry of a decided subject; `parents` are the ids that its record names."""
     header, facts, payload, record = entry.split(b"\n", 3)
-    state, tier, revision, _, origin, first, _, _ = header.decode().split(" ")
+    state, tier, revision, _, origin, first = header.decode().split(" ")[:6]
     marks, states, matches = _read_facts(facts)
     return Outcome(
         state=SubjectState(state),

@@ -31,10 +31,14 @@ User = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """What is kept of a subject; `outcome` is None while it waits."""
+    """What is kept of a subject; `outcome` is None while it waits.
+
+    `answered`: the latest timestamp of its records that state has answered for.
+    """
 
     fingerprint: str
     origin: RecordOrigin
+    answered: int
     state: SubjectState
     revision: int
     first_origin: RecordOrigin | None
@@ -71,6 +75,7 @@ class MemoryState:
             entry = _Entry(
                 outcome.fingerprint,
                 outcome.origin,
+                outcome.origin.timestamp,
                 outcome.state,
                 outcome.revision,
                 outcome.first_origin,
@@ -82,12 +87,17 @@ class MemoryState:
             taken += 1
         return taken
 
+    async def payloads(self, subjects: Sequence[Subject]) -> list[bytes | None]:
+        """Return what was recorded with each subject; see `groundwire.state.model.State`."""
+        entries = [self._entries.get(subject) for subject in subjects]
+        return [entry.outcome.payload if entry and entry.outcome else None for entry in entries]
+
     async def waiting_count(self) -> int:
         """Return how many claims wait on `deferred`."""
         return sum(map(len, self._waiting.values()))
 
     async def queue_depth(self) -> int:
-        """Return how many claims have a place in the review queue."""
+        """Return how many claims and responses have a place in the review queue."""
         return self._places[""]
 
     async def close(self) -> None:
@@ -100,26 +110,33 @@ class MemoryState:
         if before and before.state is SubjectState.WAITING:
             if deferred:
                 return self._decide(ask, before, limits)
+            self._note(ask, before)
             return Waiting(publish=before.origin == ask.origin)
         if before and before.outcome and not self._may_be_decided_again(ask, before):
+            self._note(ask, before)
             return replace(before.outcome, fresh=False)
-        if not deferred and (ask.wait or self._waiting[_user(ask)]):
+        if not deferred and (ask.wait or (ask.ordered and self._waiting[_user(ask)])):
             return self._wait(ask, before)
         return self._decide(ask, before, limits)
 
     def _may_be_decided_again(self, ask: Ask, before: _Entry) -> bool:
-        if ask.origin == before.origin or ask.origin.timestamp <= before.origin.timestamp:
+        if ask.origin.timestamp <= before.answered:
             return False
         if before.state is SubjectState.JOINED:
             joined = before.joined_to and self._entries.get(before.joined_to)
             return not joined or joined.state is not SubjectState.PENDING
         return before.state is SubjectState.REFUSED
 
+    def _note(self, ask: Ask, before: _Entry) -> None:
+        """Remember what a record was answered: when it comes again, it is not decided afresh."""
+        answered = max(before.answered, ask.origin.timestamp)
+        self._entries[ask.subject] = replace(before, answered=answered)
+
     def _wait(self, ask: Ask, before: _Entry | None) -> Waiting:
         revision, first = _history(before)
         self._waiting[_user(ask)].add(ask.subject)
         self._entries[ask.subject] = _Entry(
-            ask.fingerprint, ask.origin, SubjectState.WAITING, revision, first
+            ask.fingerprint, ask.origin, ask.origin.timestamp, SubjectState.WAITING, revision, first
         )
         return Waiting(publish=True)
 
@@ -146,7 +163,8 @@ class MemoryState:
             record=ask.record if pending else b"",
         )
         joined_to = best[Kind.PENDING].indexed.subject if state is SubjectState.JOINED else None
-        entry = _Entry(ask.fingerprint, ask.origin, state, revision + 1, first, outcome, joined_to)
+        answered = max(ask.origin.timestamp, before.answered) if before else ask.origin.timestamp
+        entry = _Entry(ask.fingerprint, ask.origin, answered, state, revision + 1, first, outcome, joined_to)
         # what could not be compared is not indexed either
         stored = StoredOutcome(ask.subject, outcome, ask.dedup if status == "ok" else None, ask.horizon)
         self._replace(stored, before, entry, (ask.origin.timestamp, ask.horizon))
@@ -196,6 +214,8 @@ class MemoryState:
             return SubjectState.APPROVED, Place.NOT_NEEDED
         if tier == 3:
             return SubjectState.BLOCKED, Place.NOT_NEEDED
+        if not ask.queued:
+            return SubjectState.REVIEW, Place.NOT_NEEDED
         if Kind.PENDING in best:
             return SubjectState.JOINED, Place.NOT_NEEDED
         place = self._ask_for_place(ask, limits)

@@ -1,9 +1,12 @@
 """What a step of the state is asked, and what it answers.
 
-A step takes the claims of a batch in order and does for each, atomically with all others: return the
-recorded outcome if there is one; else find near-duplicates in its scope, look up its parents, apply what only
-lowers a tier, ask for a place in the review queue, and record the outcome. Everything else is decided
-outside, from the answer, by pure code.
+A step takes the claims and responses of a batch in order and does for each, atomically with all others: return
+the recorded outcome if there is one; else find near-duplicates in its scope, look up its parents, apply what only
+lowers a tier, ask for a place in the review queue, and record the outcome. Everything else is decided outside,
+from the answer, by pure code.
+
+A record that was answered gets the same answer again, or what became of its subject since; it is never decided
+afresh. So a worker that lost its partition, and asks once more, starts nothing that nobody would finish.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
-from groundwire.messages.decisions import DedupMatch, MatchClass, ParentFact, Place
+from groundwire.messages.decisions import DedupMatch, Kind, MatchClass, ParentFact, Place
 from groundwire.messages.identity import Subject
 
 MAX_CANDIDATES: Final = 10_000
@@ -27,7 +30,10 @@ MAX_MATCHES: Final = 5
 
 
 class SubjectState(StrEnum):
-    """Where a subject stands; the value is the letter stored."""
+    """Where a subject stands; the value is the letter stored.
+
+    A joined claim follows a pending one; a review without a place in the queue is final.
+    """
 
     WAITING = "W"
     APPROVED = "A"
@@ -35,6 +41,7 @@ class SubjectState(StrEnum):
     JOINED = "J"
     REFUSED = "R"
     BLOCKED = "B"
+    REVIEW = "V"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +87,7 @@ class DedupQuery:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One claim of a step.
+    """One claim or response of a step.
 
     Attributes:
         base_tier: 1, 2 or 3: the tree as if nothing were a duplicate and every parent approved.
@@ -91,7 +98,8 @@ class Ask:
         parents: (id as sent, subject) of each entry of `derived_from`.
         horizon: milliseconds from when on the claim no longer holds, or 0.
         payload: one line of JSON that re-derives the decision; kept and returned as it is.
-        record: the record's value, kept while the claim is pending.
+        record: the record's value, kept while the subject is pending.
+        queued: whether a tier 2 asks for a place in the review queue; else it is a review, and final there.
     """
 
     subject: Subject
@@ -106,6 +114,12 @@ class Ask:
     horizon: int
     payload: bytes
     record: bytes
+    queued: bool = True
+
+    @property
+    def ordered(self) -> bool:
+        """Whether it waits behind waiting claims of its user: responses are never deferred."""
+        return self.subject.kind is Kind.CLAIM
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +127,7 @@ class Outcome:
     """The recorded outcome of a subject.
 
     Attributes:
-        state: approved, pending, joined, refused or blocked.
+        state: approved, pending, joined, refused, blocked or in review without a place.
         tier: the tier that state recorded, before a refusal for want of a place.
         fresh: whether this very step recorded it.
         first_origin: from revision 2 on, where the subject's first record stood.
@@ -234,12 +248,19 @@ class State(Protocol):
         """
         ...
 
+    async def payloads(self, subjects: Sequence[Subject]) -> list[bytes | None]:
+        """Look back: return what was recorded with the current outcome of each subject.
+
+        None where there is no outcome: state never heard of the subject, has forgotten it, or it waits.
+        """
+        ...
+
     async def waiting_count(self) -> int:
         """Return how many claims wait on `deferred`."""
         ...
 
     async def queue_depth(self) -> int:
-        """Return how many claims have a place in the review queue."""
+        """Return how many claims and responses have a place in the review queue."""
         ...
 
     async def close(self) -> None:

@@ -39,6 +39,7 @@ _MARK_TTL: Final = 86_400
 _LOST: Final = b"LOST"
 _STEP: Final = ("entries", "near", "step")
 _LOAD: Final = ("entries", "load")
+_LOOK_BACK: Final = ("entries", "payloads")
 
 
 class RedisState:
@@ -137,6 +138,15 @@ class RedisState:
         arguments = [write_stored(outcome) for outcome in outcomes]
         return int(await self._run(_LOAD, *head, *arguments))
 
+    async def payloads(self, subjects: Sequence[Subject]) -> list[bytes | None]:
+        """Return what was recorded with each subject, in one round trip; see `groundwire.state.model.State`."""
+        digests = [short(subject.digest) for subject in subjects]
+        if not digests:
+            return []
+        each = list(dict.fromkeys(digests))  # a hostile batch may name one large entry again and again
+        found = dict(zip(each, await self._run(_LOOK_BACK, await self._known_epoch(), *each), strict=True))
+        return [found[name] or None for name in digests]
+
     @asynccontextmanager
     async def rebuilding(self, ttl: float = 30.0) -> AsyncIterator[Rebuild | None]:
         """Hold the lock of the rebuild; None where another worker holds it.
@@ -178,7 +188,7 @@ class RedisState:
         return int(await self._server.call("HGET", self._prefix + "q", "waiting") or 0)
 
     async def queue_depth(self) -> int:
-        """Return how many claims have a place in the review queue."""
+        """Return how many claims and responses have a place in the review queue."""
         return int(await self._server.call("HGET", self._prefix + "q", "total") or 0)
 
     async def put_policy(self, sha256: str, policy: bytes) -> None:

@@ -11,6 +11,6 @@ end
 leave({ digest = digest, user = user }, entry)
 write({ digest = digest, fingerprint = entry.fingerprint }, {
   state = 'R', tier = 2, revision = entry.revision, origin = entry.origin, first = entry.first, facts = 'on',
-  payload = '', record = '',
+  payload = '', record = '', answered = entry.answered,
 })
 return 0

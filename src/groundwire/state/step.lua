@@ -1,5 +1,5 @@
--- One step: decides a batch of claims in order, atomically. `groundwire.state.model` says what is decided,
--- `groundwire.state.memory` is the same in Python, and tests hold the two together.
+-- One step: decides a batch of claims and responses in order, atomically. `groundwire.state.model` says what is
+-- decided, `groundwire.state.memory` is the same in Python, and tests hold the two together.
 -- ARGV: prefix, lifetime, epoch, deferred, places per user, per tenant, in all, candidates per claim, and
 -- then one packed argument for each claim. Answers one string per claim, or 'LOST'. No claim after the first
 -- is begun once as many have been compared as one claim may be compared with: the server has others to serve,
@@ -18,15 +18,12 @@ if call('GET', prefix .. 'epoch') ~= ARGV[3] then
   return 'LOST'
 end
 
-local function time_of(origin)
-  return match(origin, ',(%-?%d+),[^,]*$')
-end
-
 local function ask_of(packed)
   local ask = fields_of(packed, ASKED)
-  local base, capped, wait, status, material, parts, horizon =
-    match(ask.flags, '^(%d) (%d) (%d) (%a) (%d) (%d+) (%-?%d+)$')
+  local base, capped, wait, ordered, queued, status, material, parts, horizon =
+    match(ask.flags, '^(%d) (%d) (%d) (%d) (%d) (%a) (%d) (%d+) (%-?%d+)$')
   ask.base, ask.capped, ask.wait, ask.status = tonumber(base), capped == '1', wait == '1', status
+  ask.ordered, ask.queued = ordered == '1', queued == '1'
   ask.material, ask.parts, ask.horizon = material == '1', tonumber(parts), horizon
   ask.time = time_of(ask.origin)
   ask.clock = tonumber(ask.time)
@@ -85,11 +82,27 @@ local function settle(ask, tier, best)
     return 'A', 'n'
   elseif tier == 3 then
     return 'B', 'n'
+  elseif not ask.queued then
+    return 'V', 'n'
   elseif best.pending then
     return 'J', 'n'
   end
   local place = ask_for_place(ask)
   return place == 'f' and 'P' or 'R', place
+end
+
+-- The time of the latest record of a subject that was answered.
+local function answered_until(entry)
+  return entry.answered or time_of(entry.origin)
+end
+
+-- Remembers what a record was answered where it might later be decided afresh: it was settled with that answer, and
+-- a worker that lost its partition and asks once more must not start what nobody would finish.
+local function note(ask, before)
+  if ask.clock > tonumber(answered_until(before)) then
+    before.answered = ask.time
+    put(ask, before, match(before.value, '\n(.*)$'))
+  end
 end
 
 local function decide(ask, before)
@@ -106,11 +119,13 @@ local function decide(ask, before)
   local tier = tier_of(ask, status, best, parents)
   local state, place = settle(ask, tier, best)
   local again = before and before.revision >= 1
+  local answered = before and answered_until(before)
   local entry = {
     state = state, tier = tier, revision = again and before.revision + 1 or 1, origin = ask.origin,
     first = again and (before.first ~= '-' and before.first or before.origin) or '-',
     joined = state == 'J' and best.pending.digest or nil, facts = facts_line(status, place, parents, kept),
     payload = ask.payload, record = state == 'P' and ask.record or '',
+    answered = answered and tonumber(answered) > ask.clock and answered or nil,
   }
   if before then
     leave(ask, before)
@@ -138,7 +153,7 @@ end
 
 -- Whether a recorded outcome gives way to a new one.
 local function may_be_decided_again(ask, before)
-  if ask.origin == before.origin or ask.clock <= tonumber(time_of(before.origin)) then
+  if ask.clock <= tonumber(answered_until(before)) then
     return false
   elseif before.state == 'J' then
     return call('GETRANGE', prefix .. 's:' .. before.joined, 0, 0) ~= 'P'
@@ -154,10 +169,14 @@ local function answer(ask)
     if deferred then
       return decide(ask, before)
     end
+    note(ask, before)
     return before.origin == ask.origin and 'W' or 'w'
   elseif before and not may_be_decided_again(ask, before) then
+    if before.state == 'J' then
+      note(ask, before)
+    end
     return '=' .. before.value
-  elseif not deferred and (ask.wait or call('SCARD', prefix .. 'w:' .. ask.user) > 0) then
+  elseif not deferred and (ask.wait or ask.ordered and call('SCARD', prefix .. 'w:' .. ask.user) > 0) then
     return wait(ask, before)
   end
   return decide(ask, before)
