@@ -59,7 +59,8 @@ _AND = re.compile(r"\b(?:and|or)\b|,", re.IGNORECASE)
 # What makes of a refusal a sentence that says something else too.
 _MORE = re.compile(
     r"[0-9,;:\u2013\u2014(]| - |\b(?:and|or|but|so|yet|because|since|as|while|whereas|which|though|although|"
-    r"however|therefore|instead|is|are|was|were|has|have|had|defaults? to|uses?|returns?|supports?|sets?|must|should)\b",
+    r"however|therefore|instead|is|are|was|were|has|have|had|must|should|defaults? to|uses?|returns?|supports?|"
+    r"sets?)\b",
     re.IGNORECASE,
 )
 

@@ -30,9 +30,11 @@ _ALIKE = str.maketrans(
     | {"\0": "\ufffd"}  # the sign between tokens below
 )
 # A sign or a point before a number belongs to it, as do ".5" and ",000" within one: a number is never cut.
+_OPERATORS = r"=<>!&|+*/%^~:?@$#\\.\-"
 _TOKEN = re.compile(
+    rf"[^\w\s{_OPERATORS}]|"
     r"(?:(?<![\w)\]])-(?=\.?[0-9]))?(?:(?<!\w)\.(?=[0-9]))?\w+(?:(?<=[0-9])(?:\.[0-9]\w*|,[0-9]{3}(?!\w)))*|"
-    r"[=<>!&|+*/%^~:?@$#\\.-]+|\S"
+    rf"[{_OPERATORS}]+"
 )
 
 
@@ -48,8 +50,9 @@ def canonical_file(file: str) -> str:
 
 def encode(text: str) -> str:
     """Return a text's tokens in a row, each followed by NUL; of two lines in a row, one after the other's."""
-    tokens = _TOKEN.findall(tidy(text).translate(_ALIKE))
-    return "\0".join([*tokens, ""])
+    plain = tidy(text).translate(_ALIKE)
+    # One by one: a single call for a long text would hold the interpreter for too long.
+    return "".join([found[0] + "\0" for found in _TOKEN.finditer(plain)])
 
 
 class _Passage:
