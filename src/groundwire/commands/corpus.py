@@ -1,0 +1,211 @@
+"""`groundwire corpus`: what answers of language models are checked against."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, BinaryIO, TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from groundwire.client.corpus import CorpusCounts, CorpusFile
+from groundwire.client.text import columns, visible, visible_json
+from groundwire.commands.options import reporting
+from groundwire.corpus import CorpusIndex
+from groundwire.errors import RecordError, StateUnavailable, UsageError
+from groundwire.settings import load_settings
+from groundwire.state.server import connect
+
+Result = TypeVar("Result")
+
+tenant_option = click.option("--tenant", required=True, help="Whose corpus it is.")
+format_option = click.option(
+    "--format",
+    "layout",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Output.",
+)
+
+
+@click.group(name="corpus")
+def corpus() -> None:
+    """Load, show and drop the entities and relations that answers are checked against.
+
+    They stand in Redis, for each tenant; settings come from the environment, as for workers. A response that
+    carries corpus_index or relations itself is checked against those instead.
+
+    Example: groundwire corpus load corpus.jsonl --tenant acme --replace
+    """
+
+
+@corpus.command(name="load")
+@click.argument("file", type=click.File("rb"))
+@tenant_option
+@click.option("--replace", is_flag=True, help="Forget what was there; until all is loaded, it stays in use.")
+@format_option
+def load(file: BinaryIO, *, tenant: str, replace: bool, layout: str) -> None:
+    """Load the entities and relations of FILE, one JSON object a line:
+
+    \b
+    {"entity": {"id": "act-7", "confidence": 0.9, "role": "statute", "provenance_id": "doc-12"}}
+    {"relation": {"subject": "Acme", "relation": "sued", "object": "Globex", "version": "2"}}
+
+    FILE may be - for standard input. A relation may also have timestamp and qualifiers, an entity fields of
+    your own. A line that is neither is refused with its number and the others go on; with --replace such a file
+    changes nothing.
+
+    Exit status: 0 when every line was loaded, 1 when some were refused, 2 for usage and Redis out of reach.
+
+    Example: groundwire corpus load corpus.jsonl --tenant acme --replace
+    """  # noqa: D301, D415 - click reads \b as the mark of lines that it must not join
+    console = Console(stderr=True, highlight=False)
+
+    def refused(number: int, error: RecordError) -> None:
+        text = visible(f"line {number}: {error.code}: {error.message}")
+        console.print(text, markup=False, emoji=False, soft_wrap=True)
+
+    with _progress(console) as progress:
+        bar = progress.add_task("loaded", total=_size(file), loaded=0)
+        job = CorpusFile(
+            refused,
+            lambda counts: progress.update(
+                bar, completed=_done(file), loaded=counts.entities + counts.relations
+            ),
+        )
+        counts = _run(lambda index: job.load(index, file, tenant, replace=replace))
+    _print_counts(counts, tenant, layout)
+    if counts.refused:
+        raise SystemExit(1)
+
+
+@corpus.command(name="show")
+@click.argument("name", metavar="ID")
+@click.argument("other", metavar="[NAME]", required=False)
+@tenant_option
+@format_option
+def show(name: str, other: str | None, *, tenant: str, layout: str) -> None:
+    """Show the entry of the entity ID; with a NAME too, the relations between the two, in either direction.
+
+    Exit status: 0 when there is something to show, 1 when not, 2 for usage and Redis out of reach.
+
+    Example: groundwire corpus show Acme Globex --tenant acme --format json
+    """
+
+    async def ask(index: CorpusIndex) -> list[dict[str, Any]]:
+        if not await index.loaded(tenant):
+            return []
+        if other is not None:
+            return await index.relations(tenant, [(name, other)])
+        return [{"id": key, **entry} for key, entry in (await index.entities(tenant, [name])).items()]
+
+    found = _run(ask)
+    for line in map(_json, found) if layout == "json" else columns(_rows(found)):
+        click.echo(line)
+    if not found:
+        click.echo(visible(f"the corpus of {tenant} holds no such thing"), err=True)
+        raise SystemExit(1)
+
+
+@corpus.command(name="drop")
+@tenant_option
+@click.option("--yes", is_flag=True, help="Do it without asking.")
+def drop(*, tenant: str, yes: bool) -> None:
+    """Forget all entities and relations of a tenant.
+
+    Answers that do not carry what they rest on are then no longer checked against any.
+
+    Exit status: 0 when the corpus is gone, 1 when there was none, 2 for usage and Redis out of reach.
+
+    Example: groundwire corpus drop --tenant acme --yes
+    """
+    if not yes:
+        click.confirm(visible(f"Forget the corpus of {tenant}"), abort=True)
+    there = _run(lambda index: index.forget(tenant))
+    click.echo(
+        visible(f"the corpus of {tenant} is gone" if there else f"{tenant} has no corpus"), err=not there
+    )
+    if not there:
+        raise SystemExit(1)
+
+
+def _run(ask: Callable[[CorpusIndex], Awaitable[Result]]) -> Result:
+    async def asked() -> Result:
+        async with _index() as index:
+            return await ask(index)
+
+    with reporting():
+        try:
+            return asyncio.run(asked())
+        except StateUnavailable as exc:
+            raise UsageError(f"GROUNDWIRE_REDIS_URL: {exc}") from None
+        except KeyboardInterrupt:
+            raise SystemExit(130) from None
+
+
+@asynccontextmanager
+async def _index() -> AsyncIterator[CorpusIndex]:
+    settings = load_settings()
+    index = CorpusIndex(connect(settings.redis_url), settings.topic_prefix)
+    try:
+        yield index
+    finally:
+        await index.close()
+
+
+def _print_counts(counts: CorpusCounts, tenant: str, layout: str) -> None:
+    if layout == "json":
+        plain = {"entities": counts.entities, "relations": counts.relations, "refused": counts.refused}
+        click.echo(_json({"tenant_id": tenant, **plain, "unchanged": counts.unchanged}))
+        return
+    if counts.unchanged:
+        click.echo(visible(f"nothing changed for {tenant}: {counts.refused} lines refused"))
+        return
+    refused = f", refused {counts.refused}" if counts.refused else ""
+    click.echo(visible(f"loaded {counts.entities} entities and {counts.relations} relations{refused}"))
+
+
+def _rows(found: list[dict[str, Any]]) -> list[list[str]]:
+    names = list(dict.fromkeys(name for one in found for name in one))
+    return [names, *([_cell(one.get(name)) for name in names] for one in found)] if found else []
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _json(value: dict[str, Any]) -> str:
+    return visible_json(json.dumps(value, ensure_ascii=False))
+
+
+def _progress(console: Console) -> Progress:
+    return Progress(
+        TextColumn("loaded {task.fields[loaded]}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+
+def _done(file: BinaryIO) -> int | None:
+    return file.tell() if _size(file) is not None else None
+
+
+def _size(file: BinaryIO) -> int | None:
+    """Return the size of a regular file in bytes, None where the end is not known."""
+    try:
+        status = os.fstat(file.fileno())
+    except OSError:
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
