@@ -67,6 +67,7 @@ class BatchConsumer(driver.Consumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - Faust's own arguments
         super().__init__(*args, **kwargs)
         self._read_offset = _Forgetful(lambda: None)
+        self._held = False
         self._forget()
 
     def _forget(self) -> None:
@@ -154,11 +155,24 @@ class BatchConsumer(driver.Consumer):
         await super().wait_empty()
         await self.commit()
 
+    async def perform_seek(self) -> None:
+        """Leave the positions alone: aiokafka itself begins each assignment at what was committed.
+
+        Faust goes back there once more before it resumes. By then a fetch that was begun before the rebalance may
+        have brought records of the new assignment: they are handed out, and would be read and decided again.
+        """
+
+    def resume_flow(self) -> None:
+        """Resume, unless partitions are being given away: the resumption of an earlier assignment may come late."""
+        if self._held:
+            super().resume_flow()
+
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         """Let what is under way finish and be committed, then forget the partitions.
 
         Stock Faust forgets first, and so commits nothing of the last second.
         """
+        self._held = False
         self.app.before_revocation(set(revoked))
         self.stop_flow()
         self.app.flow_control.suspend()
@@ -170,6 +184,7 @@ class BatchConsumer(driver.Consumer):
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         """Take over partitions; everything read before the rebalance has been forgotten."""
         self._forget()
+        self._held = True
         self.app.before_assignment(set(assigned))
         await super().on_partitions_assigned(assigned, generation_id)
         self.app.after_assignment(set(assigned))

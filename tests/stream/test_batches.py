@@ -248,6 +248,69 @@ async def test_records_that_come_to_a_fetch_begun_before_a_rebalance_are_not_los
             await member.app.stop()
 
 
+async def test_what_a_fetch_brings_before_partitions_are_resumed_is_handed_out_once(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+):
+    first, second = Member(deployment), Member(deployment)
+    fetch, resume = first.consumer._fetch_there, first.consumer.perform_seek
+    long = 4.0  # seconds: the fetch outlasts the rebalance
+    monkeypatch.setattr(first.consumer, "_fetch_there", lambda tps, _: fetch(tps, long))
+    await first.start()
+    for number in range(deployment.partitions):
+        await (await deployment.send(b"before", key=b"", partition=number))
+    await until(lambda: len(first.offsets) == deployment.partitions, 5, lambda: "the records arrive")
+    first.settle(*first.events)
+    await first.consumer.commit()  # there is something to go back to
+    fetched = asyncio.Event()
+
+    async def late() -> None:
+        await fetched.wait()
+        await resume()
+
+    monkeypatch.setattr(first.consumer, "perform_seek", late)
+    await second.start()
+    await until(lambda: len(first.held) == 2, 10, lambda: "they share the partitions")
+    for number in range(deployment.partitions):
+        await (await deployment.send(b"around", key=b"", partition=number))
+    await asyncio.sleep(0.3)
+    fetched.set()
+    try:
+        expected = sorted([0, 1] * deployment.partitions)
+        await until(
+            lambda: len(first.offsets + second.offsets) >= len(expected), 5, lambda: "the records arrive"
+        )
+        await asyncio.sleep(0.5)
+        assert sorted(first.offsets + second.offsets) == expected
+    finally:
+        for member in (first, second):
+            member.revoked()
+            await member.app.stop()
+
+
+async def test_a_resumption_that_comes_late_does_not_open_partitions_that_are_given_away(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+):
+    first, second = Member(deployment), Member(deployment)
+    await first.start()
+    settled, flowed = first.consumer.wait_empty, []
+
+    async def resumed() -> None:
+        await settled()
+        first.consumer.resume_flow()
+        flowed.append(first.consumer.flow_active)
+
+    monkeypatch.setattr(first.consumer, "wait_empty", resumed)
+    await second.start()
+    try:
+        await until(lambda: len(first.held) == 2, 10, lambda: "they share the partitions")
+        assert flowed
+        assert not any(flowed)
+        await until(lambda: first.consumer.flow_active, 5, lambda: "the new assignment is resumed")
+    finally:
+        for member in (first, second):
+            await member.app.stop()
+
+
 @pytest.mark.parametrize("package", sorted(batches.VERSIONS))
 def test_another_version_of_what_batches_stand_on_is_refused(monkeypatch: pytest.MonkeyPatch, package: str):
     check_versions()
