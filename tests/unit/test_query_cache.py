@@ -3,6 +3,7 @@
 import asyncio
 import doctest
 import math
+import sys
 import threading
 
 import pytest
@@ -66,7 +67,16 @@ def test_answers_past_their_time_are_let_go_of_without_being_asked_for():
     assert list(cache._kept) == ["new"]
 
 
-def test_threads_may_share_it():
+@pytest.fixture
+def hasty_threads():
+    """Threads that take turns as often as can be."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def test_threads_may_share_it(hasty_threads):
     cache = QueryCache(5)
     errors = []
 
