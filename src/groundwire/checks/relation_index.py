@@ -19,7 +19,7 @@ from groundwire.checks.grounding import comparable
 from groundwire.checks.statements import Statement, read_statement
 from groundwire.messages.responses import RelationClaim
 
-MAX_CANDIDATES: Final = 16
+MAX_CANDIDATES: Final = 8
 """Of each kind, with how many statements a claim is compared: those that fit it best; more than one is rare."""
 
 _NUMBERED = re.compile(r"([a-z ]{0,20}?)[ .\-_]?(\d{1,9}(?:[.\-_]\d{1,9}){0,7})", re.ASCII)

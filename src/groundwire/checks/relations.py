@@ -164,34 +164,46 @@ class _Rules:
         if found is None:
             return [Violation(place, RelationReason.MISSING_SOURCE)], False
         timeline, inverted = found
-        nearest: Statement | None = None
-        fewest: list[Violation] = []
+        nearest, fewest = None, tuple(RelationReason)
         for truth in timeline.candidates(claim):
-            violations = self._compare(place, claim, truth, inverted=inverted)
-            if nearest is None or len(violations) < len(fewest):
-                nearest, fewest = truth, violations
-            if not fewest:
+            reasons = self._compare(claim, truth, inverted=inverted)
+            if nearest is None or len(reasons) < len(fewest):
+                nearest, fewest = truth, reasons
+            if not reasons:
                 break
-        unspecified = not claim.version and nearest is not None and bool(nearest.version)
-        return fewest, unspecified and not self.strict_versions
+        if nearest is None:
+            return [Violation(place, RelationReason.MISSING_SOURCE)], False
+        unspecified = not claim.version and bool(nearest.version) and not self.strict_versions
+        return [
+            _violation(place, reason, claim, nearest, inverted=inverted) for reason in fewest
+        ], unspecified
 
-    def _compare(self, place: int, claim: Statement, truth: Statement, *, inverted: bool) -> list[Violation]:
-        found = []
+    def _compare(self, claim: Statement, truth: Statement, *, inverted: bool) -> tuple[RelationReason, ...]:
+        found: tuple[RelationReason, ...] = ()
         if truth.version and claim.version != truth.version and (claim.version or self.strict_versions):
-            found.append(Violation(place, RelationReason.VERSION_MISMATCH, truth.written_version))
-        if inverted:
-            found.append(Violation(place, RelationReason.RELATION_MISMATCH, detail="inverted"))
-        elif claim.relation != truth.relation:
-            found.append(Violation(place, RelationReason.RELATION_MISMATCH))
+            found += (RelationReason.VERSION_MISMATCH,)
+        if inverted or claim.relation != truth.relation:
+            found += (RelationReason.RELATION_MISMATCH,)
         if claim.moment is not None and truth.moment is not None and claim.moment != truth.moment:
-            found.append(Violation(place, RelationReason.TIMESTAMP_MISMATCH))
-        missing = _missing(claim, truth) if self.require_qualifiers else ""
-        if missing:
-            found.append(Violation(place, RelationReason.MISSING_QUALIFIER, detail=missing))
+            found += (RelationReason.TIMESTAMP_MISMATCH,)
+        if self.require_qualifiers and truth.qualifiers and _missing(claim, truth):
+            found += (RelationReason.MISSING_QUALIFIER,)
         return found
 
 
-def _missing(claim: Statement, truth: Statement) -> str:
-    """Return the names of the truth's qualifiers that a claim lacks or contradicts, joined and bounded."""
-    names = [name for name, value in truth.qualifiers.items() if claim.qualifiers.get(name) != value]
-    return ", ".join(names)[:MAX_ID]
+def _violation(
+    place: int, reason: RelationReason, claim: Statement, truth: Statement, *, inverted: bool
+) -> Violation:
+    match reason:
+        case RelationReason.VERSION_MISMATCH:
+            return Violation(place, reason, truth.written_version)
+        case RelationReason.RELATION_MISMATCH if inverted:
+            return Violation(place, reason, detail="inverted")
+        case RelationReason.MISSING_QUALIFIER:
+            return Violation(place, reason, detail=", ".join(_missing(claim, truth))[:MAX_ID])
+    return Violation(place, reason)
+
+
+def _missing(claim: Statement, truth: Statement) -> list[str]:
+    """Return the names of the truth's qualifiers that a claim lacks or contradicts."""
+    return [name for name, value in truth.qualifiers.items() if claim.qualifiers.get(name) != value]

@@ -1,0 +1,256 @@
+"""What an answer names has to stand in the corpus."""
+
+import json
+import math
+import time
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groundwire.checks.entities import EntityGrounding, MissingEntity, ground_entities
+from groundwire.messages.responses import Entity, IndexEntry
+
+
+def reasons(entities, index, **rules):
+    return [(one.entity_id, one.reason) for one in ground_entities(entities, index, **rules).missing]
+
+
+def test_an_entity_of_the_corpus_is_grounded():
+    grounding = ground_entities(
+        [{"id": "e1"}, {"id": "e2"}], {"e1": {"confidence": 0.9}, "e2": {"confidence": 1}}
+    )
+    assert (grounding.missing, grounded := grounding.grounded) == ((), ("e1", "e2"))
+    assert grounding.as_report() == {"missing_entities": [], "grounded_entities": list(grounded)}
+    assert grounding.events("acme") == []
+
+
+def test_records_and_plain_mappings_are_read_alike():
+    entity, entry = Entity(id="e1", role="CFO"), IndexEntry(confidence=0.9, role="CIO")
+    for entities in ([entity], [entity.model_dump()]):
+        for index in ({"e1": entry}, {"e1": entry.model_dump()}):
+            assert reasons(entities, index) == [("e1", "role_mismatch")]
+
+
+def test_an_invented_act_is_not_found():
+    assert reasons([{"id": "lexora-act", "name": "Lexora Act"}], {"merger-act": {"confidence": 1.0}}) == [
+        ("lexora-act", "not_found")
+    ]
+
+
+@pytest.mark.parametrize(
+    "index", [{}, {"e1": {}}, {"e1": None}, {"e1": 0.9}, {"e1": ["confidence"]}, {"E1": {"confidence": 1}}]
+)
+def test_an_entity_without_evidence_is_not_found(index):
+    assert reasons([{"id": "e1"}], index) == [("e1", "not_found")]
+
+
+@pytest.mark.parametrize("entity", [{}, {"id": None}, {"id": ["e1"]}, "e1", None, 7])
+def test_something_without_a_usable_id_is_missing_and_no_error(entity):
+    assert [reason for _, reason in reasons([entity], {"e1": {"confidence": 1.0}})] == ["not_found"]
+
+
+def test_nothing_named_is_nothing_missing():
+    assert ground_entities([], {}) == EntityGrounding((), ())
+
+
+@pytest.mark.parametrize(
+    ("confidence", "holds"), [(0.59, False), (0.5999999, False), (0.6, True), (0.61, True), (1, True)]
+)
+def test_the_required_confidence_itself_passes(confidence, holds):
+    assert (reasons([{"id": "e"}], {"e": {"confidence": confidence}}) == []) is holds
+
+
+def test_the_required_confidence_can_be_chosen():
+    index = {"e": {"confidence": 0.7}}
+    assert reasons([{"id": "e"}], index, required_confidence=0.7) == []
+    assert reasons([{"id": "e"}], index, required_confidence=0.71) == [("e", "low_confidence")]
+    assert reasons([{"id": "e"}], {"e": {"confidence": 0}}, required_confidence=0) == []
+    assert reasons([{"id": "e"}], index, required_confidence=math.nan) == [("e", "low_confidence")]
+
+
+@pytest.mark.parametrize(
+    "confidence",
+    [
+        None,
+        "0.9",
+        True,
+        math.nan,
+        math.inf,
+        -1,
+        1.01,
+        85,
+        10**400,
+        [0.9],
+        {"value": 0.9},
+        0.9j,
+        Decimal("0.9"),
+    ],
+    ids=repr,
+)
+def test_a_confidence_that_is_no_share_is_too_low(confidence):
+    assert reasons([{"id": "e"}], {"e": {"confidence": confidence}}) == [("e", "low_confidence")]
+
+
+def test_an_entry_without_a_confidence_is_too_low():
+    assert reasons([{"id": "e"}], {"e": {"role": "CIO"}}) == [("e", "low_confidence")]
+
+
+def test_a_role_that_the_corpus_contradicts_is_reported():
+    """Dr. Patel is the CFO, the documents say CIO."""
+    index = {"patel": {"confidence": 0.9, "role": "CIO"}}
+    assert reasons([{"id": "patel", "role": "CFO"}], index) == [("patel", "role_mismatch")]
+
+
+@pytest.mark.parametrize(
+    ("role", "known"),
+    [
+        ("CIO", None),
+        (None, "CIO"),
+        ("", "CIO"),
+        ("CIO", "  "),
+        (" chief  Information officer\n", "Chief information\tofficer"),
+        ("ＣＩＯ", "cio"),
+        ("Straße", "STRASSE"),
+    ],
+)
+def test_roles_are_compared_where_both_have_one_without_case_and_spacing(role, known):
+    assert reasons([{"id": "e", "role": role}], {"e": {"confidence": 1, "role": known}}) == []
+
+
+@pytest.mark.parametrize(
+    ("own", "known", "holds"),
+    [
+        (None, None, False),
+        ("", " ", False),
+        ("doc-1", None, True),
+        (None, "doc-1", True),
+        ("doc-1", "doc-1", True),
+    ],
+)
+def test_provenance_is_needed_once_where_it_is_required(own, known, holds):
+    entities, index = [{"id": "e", "provenance_id": own}], {"e": {"confidence": 1, "provenance_id": known}}
+    assert reasons(entities, index) == []
+    expected = [] if holds else [("e", "missing_provenance")]
+    assert reasons(entities, index, require_provenance=True) == expected
+
+
+def test_provenance_in_a_record_of_the_index_counts():
+    index = {"e": IndexEntry(confidence=1.0, provenance_id="doc-1")}
+    assert reasons([Entity(id="e")], index, require_provenance=True) == []
+
+
+def test_of_several_reasons_the_first_is_reported():
+    entity = {"id": "e", "role": "CFO"}
+    low = {"confidence": 0.1, "role": "CIO"}
+    assert reasons([entity], {"e": low}, require_provenance=True) == [("e", "low_confidence")]
+    assert reasons([entity], {"e": low | {"confidence": 1}}, require_provenance=True) == [
+        ("e", "role_mismatch")
+    ]
+
+
+def test_the_event_carries_ids_and_reasons_and_never_text():
+    secret = "a name that is nobody's business"
+    entities = [{"id": "e1", "name": secret, "role": secret}, {"id": "e2"}, {"id": "e3"}]
+    index = {"e1": {"confidence": 0.9, "role": "CIO", "note": secret}, "e3": {"confidence": 0.9}}
+    (event,) = ground_entities(entities, index).events("acme")
+    assert event.name == "knowledge.eg.failed"
+    assert event.payload == {
+        "missing_entities": [
+            {"entity_id": "e1", "reason": "role_mismatch"},
+            {"entity_id": "e2", "reason": "not_found"},
+        ],
+        "required_confidence": 0.6,
+        "entity_count": 3,
+        "tenant_id": "acme",
+    }
+    assert secret not in json.dumps(event.payload)
+
+
+@pytest.mark.parametrize("long", [1, 100_000])
+def test_the_event_stays_bounded_and_says_what_it_leaves_out(long):
+    entities = [{"id": f"{n}" + "x" * long} for n in range(1000)]
+    (event,) = ground_entities(entities, {}).events("acme")
+    assert len(json.dumps(event.payload)) < 30_000
+    assert (
+        len(event.payload["missing_entities"]) + event.payload["truncated"]
+        == event.payload["entity_count"]
+        == 1000
+    )
+
+
+def test_the_report_names_all():
+    grounding = ground_entities([{"id": str(n)} for n in range(300)], {"7": {"confidence": 1}})
+    report = grounding.as_report()
+    assert (len(report["missing_entities"]), report["grounded_entities"]) == (299, ["7"])
+    assert report["missing_entities"][0] == {"entity_id": "0", "reason": "not_found"}
+
+
+@given(
+    st.lists(st.sampled_from("abcdef"), max_size=8),
+    st.dictionaries(st.sampled_from("abcdef"), st.floats(0, 1)),
+    st.floats(0, 1),
+)
+def test_every_entity_is_either_missing_or_grounded_and_keeps_its_place(names, known, required):
+    index = {name: {"confidence": confidence} for name, confidence in known.items()}
+    grounding = ground_entities([{"id": name} for name in names], index, required_confidence=required)
+    expected = [known.get(name, -1) >= required for name in names]
+    assert [one.position for one in grounding.missing] == [n for n, holds in enumerate(expected) if not holds]
+    assert list(grounding.grounded) == [name for name, holds in zip(names, expected, strict=True) if holds]
+    assert grounding.entity_count == len(names)
+
+
+@given(st.text(), st.text())
+def test_odd_roles_raise_nothing(role, known):
+    ground_entities([{"id": "e", "role": role}], {"e": {"confidence": 1, "role": known}})
+
+
+def seconds(run):
+    best = 9.0
+    for _ in range(3):
+        start = time.process_time()
+        run()
+        best = min(best, time.process_time() - start)
+    return best
+
+
+@pytest.mark.parametrize("unit", ["CIO", "é", "̖̕", "ﷺ", " \t"])
+def test_time_grows_in_proportion_to_a_role(unit):
+    """Ten times the text: combining marks are sorted in quadratic time by whoever composes them."""
+
+    def run(length):
+        role = ("x" + unit * length)[:length]
+        return seconds(
+            lambda: ground_entities([{"id": "e", "role": role}], {"e": {"confidence": 1, "role": "y"}})
+        )
+
+    assert run(200_000) < 40 * max(run(20_000), 0.0005)
+
+
+def test_time_grows_in_proportion_to_the_entities():
+    """Ten times the entities, half of them unknown; a nested loop would take a hundred times as long (S3-28)."""
+
+    def run(count):
+        entities = [{"id": f"e{n}", "role": "CIO"} for n in range(count)]
+        index = {f"e{n}": {"confidence": 0.9, "role": "CIO"} for n in range(0, count, 2)}
+        return seconds(lambda: ground_entities(entities, index))
+
+    assert run(10_000) < 40 * max(run(1_000), 0.0005)
+
+
+def test_an_entity_costs_one_look_at_the_index():
+    class Counting(dict):
+        looks = 0
+
+        def get(self, key, default=None):
+            self.looks += 1
+            return super().get(key, default)
+
+    index = Counting({f"e{n}": {"confidence": 0.9} for n in range(10_000)})
+    ground_entities([{"id": f"e{n}"} for n in range(10_000)], index)
+    assert index.looks == 10_000
+
+
+def test_a_missing_entity_is_a_plain_value():
+    assert MissingEntity("e", "not_found") == MissingEntity("e", "not_found", 0)
