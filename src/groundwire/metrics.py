@@ -66,3 +66,22 @@ QUERY_CACHE_SETS = Counter(
 QUERY_CACHE_DROPPED = Counter(
     "groundwire_query_cache_dropped", "Entries by why they went: expired, evicted, invalidated.", ["why"]
 )
+
+# Quotes (S1-48) --------------------------------------------------------------------------------------------
+
+QUOTES = Counter(
+    "groundwire_quotes",
+    "Extracted quotes by result: validated, rejected, unvalidated. The rejection rate is rejected by the first two.",
+    ["result"],
+)
+QUOTES_PER_ITEM = Histogram(
+    "groundwire_quotes_per_item", "Validated quotes of a domain.", buckets=(0, 1, 2, 3, 5, 10, 20, 50, 100)
+)
+QUOTE_ITEMS = Counter(
+    "groundwire_quote_items",
+    "Domains by what grounding left of them: supported, or empty. The N/A rate is empty by both.",
+    ["result"],
+)
+QUOTE_FAILURES = Counter(
+    "groundwire_quote_failures", "Evidence of which not one quote stands in its source.", ["mode"]
+)
