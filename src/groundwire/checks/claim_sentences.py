@@ -5,7 +5,7 @@ Every sentence and every code block is one, except
 - a heading, a question, and a lead-in, which ends with a colon: what follows it makes the statement;
 - a refusal, a sentence that only says that the sources do not hold the answer;
 - courtesy and talk about the answer itself ("I hope this helps", "Here is a summary") without anything technical;
-- a fragment of fewer than three words without anything technical.
+- a fragment of fewer than three words (two, with a full stop) without anything technical.
 
 A digit, a code span and an identifier are technical. When in doubt a sentence is a claim: a tag that is
 missing only brings a person to look.
@@ -23,7 +23,7 @@ _END = re.compile(r"[?:\uff1f\uff1a](?=[\s*_\"'\u201d\u2019)\]]*$)")
 _FEW = 3  # words of a sentence
 _TALK_WORDS = 12
 _TALK = re.compile(
-    r"\W*(?:i hope (?:this|that|it)\b|let me know\b|feel free\b|happy to\b|glad to\b|thanks?\b|"
+    r"\W*(?:i hope (?:this|that|it)\b|let me know\b|feel free\b|happy to\b|glad to\b|thanks?\b|of course\W*$|"
     r"(?:here|below) (?:is|are)\b|here's\b)",
     re.IGNORECASE,
 )
@@ -81,8 +81,8 @@ def is_claim(text: str, *, code: bool = False) -> bool:
         return True
     words = len(_WORD.findall(plain))
     talk = words <= _TALK_WORDS and _TALK.match(plain)
-    # Scripts that write without spaces have no few words.
-    fragment = words < _FEW and plain.isascii()
+    # "Backoff doubles." says something; and scripts that write without spaces have no few words.
+    fragment = words < _FEW - plain.endswith(".") and plain.isascii()
     return not (talk or fragment or _EMPHASIS.fullmatch(plain))
 
 

@@ -94,9 +94,10 @@ class _Passage:
 def _pieces(chunk: Chunk) -> tuple[list[str], bool]:
     """Return a chunk's lines, encoded, or the whole of it where its numbering is off, and which it is."""
     lines = _NEWLINE.split(chunk.content)
-    if len(lines) > 1 and not lines[-1]:
+    count = chunk.end_line - chunk.start_line + 1
+    if len(lines) == count + 1 and not lines[-1]:
         lines.pop()
-    if chunk.start_line < 1 or len(lines) != chunk.end_line - chunk.start_line + 1:
+    if chunk.start_line < 1 or len(lines) != count:
         return [encode(chunk.content)], False
     return [encode(line) if line else "" for line in lines], True
 

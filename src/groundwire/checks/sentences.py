@@ -47,6 +47,7 @@ _STOP = re.compile(r"`[^`\n]*`|(?P<stop>[.!?\u2026]+|[\u3002\uff01\uff1f]+)")
 _CLOSERS = re.compile(r"[\"'\u201d\u2019\u00bb)\]}*_]*")
 _REFERENCES = re.compile(r"(?:\s*\[\s*(?:sources?\s*:|[0-9])[^\[\]]*\])+", re.IGNORECASE)
 _SPACE = re.compile(r"\s*")
+_SPACE_WITHIN = re.compile(r"\s")
 _NEXT_WORD = re.compile(r"[*_\"'(\u201c\u2018]{0,4}([^\W\d_]+)")
 _LAST_WORD = re.compile(r"[\w.]+$")
 _REACH = 16  # characters before a full stop in which an abbreviation is looked for
@@ -85,10 +86,11 @@ def _spans(text: str) -> Iterator[Span]:
             continue
         first = start
         for boundary in [*_boundaries(text, start, end), end]:
-            last = first + len(text[first:boundary].rstrip())
-            first += len(text[first:boundary]) - len(text[first:boundary].lstrip())
-            if first < last:
-                yield Span(first, last, text[first:last])
+            piece = text[first:boundary]
+            bare = piece.strip()
+            if bare:
+                first += piece.find(bare[0])
+                yield Span(first, first + len(bare), bare)
             first = boundary
 
 
@@ -180,9 +182,11 @@ def _broken(text: str, line: _Line, following: _Line, width: int) -> bool:
     capital = _CAPITAL.match(text, following.start, following.end)
     if not capital or not capital[1].isupper() or text[line.end - 1] == ",":
         return False
-    room = width - (line.end - line.start) - 1
-    word = text[following.start : min(following.end, following.start + max(room, 0) + 1)].split(None, 1)[0]
-    return text[line.end - 1] == "]" or len(word) <= room
+    room = max(0, width - (line.end - line.start) - 1)
+    first_word_fits = following.end - following.start <= room or _SPACE_WITHIN.search(
+        text, following.start, following.start + room + 1
+    )
+    return text[line.end - 1] == "]" or bool(first_word_fits)
 
 
 def _boundaries(text: str, start: int, end: int) -> Iterator[int]:

@@ -1,0 +1,167 @@
+"""Sentences: where one ends, and that nothing of a text is lost."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groundwire.checks.sentences import sentences
+from tests.unit.checks.growth import assert_linear
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("One is 1. Two is 2! Three? Four", ["One is 1.", "Two is 2!", "Three?", "Four"]),
+        ("It is 3.5 in file.py of v1.2.3. Next", ["It is 3.5 in file.py of v1.2.3.", "Next"]),
+        ("Use one, e.g. Redis, i.e. The cache. Dr. Who", ["Use one, e.g. Redis, i.e. The cache.", "Dr. Who"]),
+        ("See Fig. 3 and No. 5. The answer is no. 5", ["See Fig. 3 and No. 5.", "The answer is no. 5"]),
+        (
+            "The answer is no. It is 30 min. Retries are 5.",
+            ["The answer is no.", "It is 30 min.", "Retries are 5."],
+        ),
+        (
+            "By J. Doe. Lists etc. are one. Lists etc. The end",
+            ["By J. Doe.", "Lists etc. are one.", "Lists etc.", "The end"],
+        ),
+        ('He said "Stop." Then (it ended.) Done', ['He said "Stop."', "Then (it ended.)", "Done"]),
+        ("**Bold.** Next", ["**Bold.**", "Next"]),
+        ("Wait... and see. Wait... And see", ["Wait... and see.", "Wait...", "And see"]),
+        ("It ends at 5. retries is 3.", ["It ends at 5.", "retries is 3."]),
+        ("Call `a. B` now. C", ["Call `a. B` now.", "C"]),
+        ("\u8fd9\u662f\u3002\u90a3\u662f\u3002", ["\u8fd9\u662f\u3002", "\u90a3\u662f\u3002"]),
+        ("1. Open it. 2 is next", ["Open it.", "2 is next"]),
+        (" \n\t ", []),
+    ],
+)
+def test_a_full_stop_ends_a_sentence_and_a_point_does_not(text, expected):
+    assert [span.text for span in sentences(text)] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A is 1. [source:1] B is 2.[source:2] C", ["A is 1. [source:1]", "B is 2.[source:2]", "C"]),
+        ("A is 1.\n[source:1, 2] [source:3] B", ["A is 1.\n[source:1, 2] [source:3]", "B"]),
+        ("A is 1 [source:1]. B", ["A is 1 [source:1].", "B"]),
+        ("A is 1. [source:2] says B.", ["A is 1.", "[source:2] says B."]),
+        ("A is 1. [see below] B", ["A is 1.", "[see below] B"]),
+    ],
+)
+def test_a_tag_behind_the_full_stop_belongs_to_the_sentence_before(text, expected):
+    assert [span.text for span in sentences(text)] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# Head\nText here\n\nmore", ["# Head", "Text here", "more"]),
+        ("- one\n- two\n  goes on\n* three", ["one", "two\n  goes on", "three"]),
+        ("1. one\n2) two\na) three", ["one", "two", "three"]),
+        ("the number is\n5. Then", ["the number is\n5.", "Then"]),
+        ("| a | b |\n|---|---|\n| 1 | 2 |", ["| a | b |", "|---|---|", "| 1 | 2 |"]),
+        ("above\n---\nbelow", ["above", "below"]),
+        ("Timeout: 30 s\nRetries: 5", ["Timeout: 30 s", "Retries: 5"]),
+        (
+            "The timeout is 30 s [source:1]\nThe retries are 5",
+            ["The timeout is 30 s [source:1]", "The retries are 5"],
+        ),
+        (
+            "the timeout of the client is\n30 s in all,\nKafka too",
+            ["the timeout of the client is\n30 s in all,\nKafka too"],
+        ),
+        ("a line as long as it can be is broken for want of room before\nKafka", None),
+    ],
+)
+def test_no_sentence_crosses_what_the_page_divides(text, expected):
+    assert [span.text for span in sentences(text)] == (expected or [text])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A.\n```py\nx. Y\n```\nB.", [("A.", False), ("```py\nx. Y\n```", True), ("B.", False)]),
+        ("~~~\n```\n~~~", [("~~~\n```\n~~~", True)]),
+        ("````\n```\na\n```\n````\nB", [("````\n```\na\n```\n````", True), ("B", False)]),
+        ("```\na. B", [("```\na.", False), ("B", False)]),
+        ("```a\n```b\n```", [("```a\n```b\n```", True)]),
+    ],
+)
+def test_a_closed_code_block_is_one_span_and_an_open_one_is_prose(text, expected):
+    assert [(span.text, span.code) for span in sentences(text)] == expected
+
+
+PIECES = [
+    "A b",
+    "a",
+    ". ",
+    ".",
+    "! ",
+    "e.g. ",
+    "[source:1]",
+    "\n",
+    "\n\n",
+    "- ",
+    "1. ",
+    "```",
+    "```\n",
+    "`",
+    "~~~\n",
+]
+
+
+@given(
+    st.lists(
+        st.sampled_from([*PIECES, "# ", "| ", "5", ") ", "\u3002", "\u2026 ", "\t", "\r\n", "Dr. "]),
+        max_size=20,
+    )
+)
+def test_spans_are_exact_in_order_and_lose_no_letter(pieces):
+    text = "".join(pieces)
+    spans = sentences(text)
+    last = 0
+    for span in spans:
+        assert last <= span.start < span.end
+        assert text[span.start : span.end] == span.text == span.text.strip()
+        lost = re.sub(r"\(?[A-Za-z]\)", "", text[last : span.start])  # the marker of a list item
+        assert not any(char.isalpha() for char in lost), lost
+        last = span.end
+    assert not any(char.isalnum() for char in text[last:])
+
+
+@pytest.mark.parametrize(
+    "unit", [" ", "`", "--", "aaa:", "* * ", ". [source:", "[source:1] ", "~", "(", "1,", ".)]"]
+)
+def test_time_grows_in_proportion_to_the_text(unit):
+    assert_linear(sentences, "a" + unit * 1_000)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "a. ",
+        "a.",
+        "A\n",
+        "\n",
+        "``` a\n",
+        "```\na\n```\n",
+        "~~~~a\n",
+        "- x\n",
+        "1. ",
+        "| ",
+        "e.g. ",
+        "A: ",
+        "x:\n",
+    ],
+)
+def test_time_grows_in_proportion_to_the_number_of_sentences(unit):
+    assert_linear(sentences, unit, up_to=200_000)
+
+
+def test_fences_of_ever_shorter_length_cost_no_more_than_others():
+    def check(text):
+        fences = "\n".join("`" * length + " a" for length in range(int(len(text) ** 0.5), 3, -1))
+        sentences(fences + "\n" + text)
+
+    assert_linear(check, "```x\n", up_to=200_000)

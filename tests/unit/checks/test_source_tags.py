@@ -1,0 +1,249 @@
+"""Source tags: which are read, which count no chunk, and which claims lack one."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groundwire.checks.claim_sentences import is_claim, is_refusal
+from groundwire.checks.source_tags import LARGEST_TAG, check_tags
+from tests.unit.checks.growth import assert_linear
+
+
+def missing(answer, chunks=3, *, required=False):
+    return [answer[start:end] for start, end in check_tags(answer, chunks, required=required).missing]
+
+
+@pytest.mark.parametrize(
+    ("written", "tags"),
+    [
+        ("[source:2]", (2,)),
+        ("[source: 2]", (2,)),
+        ("[Source:2]", (2,)),
+        ("[SOURCE : 2 ]", (2,)),
+        ("[source:1][source:3]", (1, 3)),
+        ("[source:1] [source:3]", (1, 3)),
+        ("[source:1,3]", (1, 3)),
+        ("[sources: 1, 2 and 3]", (1, 2, 3)),
+        ("[source:1, source:3]", (1, 3)),
+        ("[source:1-3]", (1, 3)),
+        ("[source:002]", (2,)),
+        ("[source\uff1a2]", (2,)),
+        ("[source:config.py]", ()),
+        ("[source:]", ()),
+        ("[source:1.5]", ()),
+    ],
+)
+def test_a_tag_is_read_however_it_is_spaced(written, tags):
+    report = check_tags(f"The cache is small {written}.", 3, required=False)
+    assert report.tags == tags
+    assert report.present
+    assert report.phantom == ()
+    assert report.coverage == (1.0 if tags else 0.0)
+    assert len(report.missing) == (0 if tags else 1)
+
+
+@pytest.mark.parametrize(
+    "written", ["source:1", "(source:1)", "[source 1]", "[1]", "[resource:1]", "[source:1", ""]
+)
+def test_what_is_no_tag_is_none(written):
+    report = check_tags(f"The cache is small {written}.", 3, required=False)
+    assert (report.tags, report.present, report.missing, report.warnings) == ((), False, (), ())
+
+
+@pytest.mark.parametrize(
+    ("written", "number"),
+    [
+        ("4", 4),
+        ("0", 0),
+        ("-1", -1),
+        ("\u22122", -2),
+        ("9" * 5_000, LARGEST_TAG),
+        ("-" + "9" * 99, -LARGEST_TAG),
+    ],
+)
+def test_a_tag_that_counts_no_chunk_is_a_phantom(written, number):
+    report = check_tags(
+        f"A is big [source:{written}]. B is small [source:{written}] [source:3].", 3, required=False
+    )
+    assert report.phantom == (number,)
+    [warning] = report.warnings
+    assert warning.type == "PHANTOM_FILE"
+    assert warning.details == {"tags": [number], "chunks": 3}
+    assert report.missing == ()
+    assert report.coverage == 0.5
+
+
+def test_a_claim_without_a_tag_is_missing_one_and_coverage_counts_it():
+    answer = (
+        "The timeout is 30 s. [source:1] The retries default to 5. Backoff doubles [source:2]. It stops at 9."
+    )
+    report = check_tags(answer, 2, required=False)
+    assert missing(answer) == ["The retries default to 5.", "It stops at 9."]
+    assert (report.claims, report.coverage, report.present) == (4, 0.5, True)
+    [warning] = report.warnings
+    assert warning.type == "SOURCE_TAG_MISSING"
+    assert warning.details["missing"] == 2
+    assert warning.details["places"][0] == {"start": 32, "end": 57}
+
+
+def test_an_answer_without_any_tag_lacks_none_unless_tags_are_required():
+    answer = "The timeout is 30 s. The cache is warm at start."
+    assert missing(answer) == []
+    assert missing(answer, required=True) == ["The timeout is 30 s.", "The cache is warm at start."]
+    assert check_tags(answer, 2, required=True).present is False
+
+
+def test_a_refusal_needs_no_tag():
+    report = check_tags("Not found in provided sources.", 0, required=True)
+    assert (report.claims, report.coverage, report.missing, report.warnings) == (0, 1.0, (), ())
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Not found in provided sources",
+        "NOT FOUND IN PROVIDED SOURCES!",
+        '"Not found in provided sources."',
+        "The answer was not found in the provided sources.",
+        "I'm sorry, but the retention period is not found in the provided sources.",
+        "Unfortunately, the default of `retries` isn\u2019t documented in the given context.",
+        "Not found in provided sources, so I cannot answer this question.",
+        "Information about retries and timeouts could not be found in the available sources.",
+        "No information about retries was found in the provided sources.",
+        "I could not find the default value or its unit in the provided documents.",
+        "The provided sources do not mention retries or timeouts.",
+        "not found\nin provided\tsources",
+    ],
+)
+def test_a_sentence_that_only_says_that_the_sources_lack_something_is_a_refusal(sentence):
+    assert is_refusal(sentence)
+    assert not is_claim(sentence)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Not found in provided sources, but it is usually 30.",
+        "The timeout is 30, the retries are not found in provided sources.",
+        "The client uses backoff; retries not found in provided sources.",
+        "Retries not found in provided sources because they default to five.",
+        "Files not found in the cache are fetched.",
+        "The default 30 is not found in provided sources.",
+        "The provided sources do not mention it, which means that it is off.",
+    ],
+)
+def test_a_refusal_that_states_something_else_too_is_a_claim(sentence):
+    assert not is_refusal(sentence)
+    assert is_claim(sentence)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "## Timeouts 2.0",
+        "What is the timeout?",
+        "The defaults are as follows:",
+        "**Configuration**",
+        "Sure!",
+        "---",
+        "I hope this helps!",
+        "Let me know if you need more.",
+        "Here is a summary of the settings.",
+        "Sources:",
+    ],
+)
+def test_what_states_nothing_is_no_claim(text):
+    assert not is_claim(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Kafka keeps the order.",
+        "`retries`: 5",
+        "Retries 5",
+        "maxRetries",
+        "Set max_retries.",
+        "See src/app.py",
+        "Yes, it does so.",
+        "Here is the default: 30 s.",
+        "I hope that `x` is set.",
+        "\u7f13\u5b58\u9ed8\u8ba4\u542f\u7528\u3002",
+    ],
+)
+def test_what_states_something_is_a_claim(text):
+    assert is_claim(text)
+
+
+def test_items_rows_and_paragraphs_are_claims_of_their_own():
+    answer = (
+        "# Defaults\n\nThe defaults are:\n\n- timeout is 30 s [source:1]\n- retries are 5\n\n"
+        "| option | default value | unit |\n|---|---|---|\n| limit | 7 | s [source:2] |\n| burst | 9 | s |\n"
+    )
+    assert missing(answer) == ["retries are 5", "| burst | 9 | s |"]
+
+
+def test_a_tag_alone_in_a_paragraph_stands_for_the_sentence_before():
+    assert missing("The cache is small.\n\n[source:1]\n\nThe disk is large.") == ["The disk is large."]
+
+
+@pytest.mark.parametrize(
+    ("answer", "bare"),
+    [
+        ("Call it so [source:1].\n```\nf(1)\n```", 0),
+        ("Call it so [source:1]. For example:\n```\nf(1)\n```", 0),
+        ("```\nf(1)\n```\nThis is how [source:1].", 0),
+        ("```\nf(1)  # [source:2]\n```", 0),
+        ("It is so [source:1].\n\nCall it so.\n```\nf(1)\n```\nThat is all there is.", 3),
+        ("It is so [source:1].\n```\n```", 0),
+    ],
+)
+def test_a_code_block_is_a_claim_that_its_neighbour_may_tag(answer, bare):
+    assert len(missing(answer)) == bare
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["A holds 5.", "B is warm now.", "C `x` runs."]), st.integers(-1, 4))),
+    st.integers(0, 3),
+    st.booleans(),
+)
+def test_tags_phantoms_and_coverage_add_up(parts, chunks, required):
+    answer = " ".join(text + (f" [source:{tag}]" if tag >= 0 else "") for text, tag in parts)
+    report = check_tags(answer, chunks, required=required)
+    tags = [tag for _, tag in parts if tag >= 0]
+    assert report.tags == tuple(tags)
+    assert set(report.phantom) == {tag for tag in tags if not 1 <= tag <= chunks}
+    assert report.claims == len(parts)
+    held = sum(1 <= tag <= chunks for _, tag in parts)
+    assert report.coverage == (held / len(parts) if parts else 1.0)
+    assert len(report.missing) == (len(parts) - len(tags) if tags or required else 0)
+    assert bool(report.warnings) == bool(report.phantom or report.missing)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "[source:",
+        "[source:1]",
+        "[ ",
+        "[source:1,",
+        "no a found ",
+        "not found in provided ",
+        "not find a ",
+        "1-",
+        "**a",
+        "__",
+        "sorry ",
+        ", so i cannot answer it",
+        "the provided sources do not ",
+        "is ",
+        "information about ",
+    ],
+)
+def test_time_grows_in_proportion_to_the_text(unit):
+    assert_linear(lambda text: check_tags(text, 3, required=True), unit)
+
+
+@pytest.mark.parametrize("unit", ["a. ", "?* ", "|-|\n", "```\na\n```\n", "[source:1] a."])
+def test_time_grows_in_proportion_to_the_number_of_claims(unit):
+    assert_linear(lambda text: check_tags(text, 3, required=True), unit, up_to=200_000)

@@ -1,0 +1,280 @@
+"""Sources of an answer: what is the same passage, what is not, and what is said of it."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groundwire.checks import sources as sources_module
+from groundwire.checks.sources import SourceVerifier, verify_sources
+from tests.unit.checks.growth import assert_linear
+
+APP = """def connect(host, timeout=30):
+    if host == "local":
+        return Client(-1.5)
+    return Client(timeout)
+"""
+
+
+def chunk(file, content, start=1, end=None, **more):
+    end = start + len(content.removesuffix("\n").split("\n")) - 1 if end is None else end
+    return {"chunk_id": "c", "file": file, "content": content, "start_line": start, "end_line": end, **more}
+
+
+VERIFIER = SourceVerifier(
+    [chunk("src/app.py", APP), chunk("docs/a.md", "The cache\nholds 1,000 entries.", 40)]
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "held", "confidence"),
+    [
+        ({"file": "src/app.py"}, (True, False, False), 1.0),
+        ({"file": "nowhere.py"}, (False, False, False), 0.0),
+        ({"file": "src/app.py", "snippet": "return Client(timeout)"}, (True, True, False), 1.0),
+        ({"file": "src/app.py", "snippet": "return Server(timeout)"}, (True, False, False), 1 / 2),
+        ({"file": "src/app.py", "start_line": 1, "end_line": 4}, (True, False, True), 1.0),
+        ({"file": "src/app.py", "snippet": "def connect(", "start_line": 1}, (True, True, True), 1.0),
+        ({"file": "src/app.py", "snippet": "def connect(", "end_line": 9}, (True, True, False), 2 / 3),
+        (
+            {"file": "src/app.py", "snippet": "def connect(", "start_line": 2, "end_line": 4},
+            (True, True, False),
+            2 / 3,
+        ),
+        ({"file": "no.py", "snippet": "x", "start_line": 1, "end_line": 1}, (False, False, False), 0.0),
+    ],
+)
+def test_parts_that_hold_are_counted_over_parts_given(source, held, confidence):
+    result = VERIFIER.verify_source(source)
+    assert (result.exists, result.snippet_valid, result.lines_match) == held
+    assert result.confidence == pytest.approx(confidence)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        "def connect(host, timeout=30):\n\tif host == \u201clocal\u201d:",
+        'if host == "local":\r\n\r\n      return Client(\u22121.5)',
+        "def connect( host,\n    timeout = 30 ):",
+        "return\u00a0Client(timeout)\ufeff",
+        "  return Client(timeout)  ",
+    ],
+)
+def test_white_space_curly_quotes_and_dashes_make_no_difference(snippet):
+    assert VERIFIER.verify_snippet("src/app.py", snippet)
+
+
+@pytest.mark.parametrize(
+    "snippet",
+    [
+        "timeout=3",
+        "timeout=300",
+        "Client(1.5)",
+        "Client(-1)",
+        "Client(-1.50)",
+        "return client(timeout)",
+        "returnClient(timeout)",
+        "return Cli",
+        "if host = = 'local'",
+        "if host == 'local'",
+        'if host != "local"',
+        "if host == local",
+        "(host; timeout",
+        "return Client(timeout) return",
+        "",
+        " \n",
+    ],
+)
+def test_numbers_names_and_signs_are_never_forgiven(snippet):
+    assert not VERIFIER.verify_snippet("src/app.py", snippet)
+
+
+@pytest.mark.parametrize(
+    "snippet", ["holds 1", "holds 1,00", "000 entries", "1, 000 entries", "1000 entries"]
+)
+def test_a_number_is_never_cut(snippet):
+    assert VERIFIER.verify_snippet("docs/a.md", "holds 1,000 entries.")
+    assert not VERIFIER.verify_snippet("docs/a.md", snippet)
+
+
+@pytest.mark.parametrize(
+    ("file", "known"),
+    [
+        ("./src/app.py", True),
+        ("src//./app.py", True),
+        ("src\\app.py", True),
+        ("/src/app.py", False),
+        ("../src/app.py", False),
+        ("src/../src/app.py", False),
+        ("SRC/app.py", False),
+        ("app.py", False),
+        ("src/app.py.bak", False),
+    ],
+)
+def test_only_another_spelling_of_a_path_is_the_same_file(file, known):
+    assert VERIFIER.verify_source({"file": file}).exists is known
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "match"),
+    [
+        (1, 4, True),
+        (4, 4, True),
+        (0, 2, False),
+        (-3, 2, False),
+        (3, 2, False),
+        (2, 5, False),
+        (5, 5, False),
+        (10**20, 10**20, False),
+    ],
+)
+def test_lines_match_where_all_of_them_were_retrieved(start, end, match):
+    assert VERIFIER.verify_lines("src/app.py", start, end) is match
+    assert not VERIFIER.verify_lines("other.py", start, end)
+
+
+def test_a_snippet_and_lines_may_span_chunks_that_follow_or_overlap():
+    lines = [f"line {word}\n" for word in ("one", "two", "three", "four", "five", "six", "seven")]
+    parts = [
+        chunk("a", "".join(lines[4:7]), 5, revision="r"),
+        chunk("a", "".join(lines[0:2]), 1, revision="r"),
+        chunk("a", "".join(lines[1:4]), 2, revision="r"),
+    ]
+    verifier = SourceVerifier(parts)
+    assert verifier.verify_snippet("a", "line two line three line four line five")
+    assert verifier.verify_lines("a", 1, 7)
+    spanning = {"file": "a", "snippet": "line four\nline five", "start_line": 4, "end_line": 5}
+    assert verifier.verify_source(spanning).lines_match
+    assert not verifier.verify_source(spanning | {"end_line": 4}).lines_match
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        chunk("a", "three\nfour", 4),  # a line is missing between them
+        chunk("a", "2\nthree", 2),  # says something else of a line
+        chunk("a", "three", 3, revision="other"),
+        chunk("b", "three", 3),
+    ],
+)
+def test_chunks_that_do_not_join_are_no_passage(second):
+    verifier = SourceVerifier([chunk("a", "one\ntwo"), second])
+    assert verifier.verify_snippet("a", "one two")
+    assert not verifier.verify_snippet("a", "two three")
+
+
+def test_a_chunk_with_other_lines_than_it_says_is_looked_at_as_a_whole():
+    verifier = SourceVerifier([chunk("a", "only one line", 10, 20), chunk("a", "loose", 0, -5)])
+    assert verifier.verify_source({"file": "a", "snippet": "one line", "start_line": 15}).lines_match
+    assert not verifier.verify_source({"file": "a", "snippet": "one line", "start_line": 21}).lines_match
+    assert verifier.verify_snippet("a", "loose")
+    assert not verifier.verify_lines("a", 0, 0)
+
+
+def test_a_file_that_was_not_retrieved_is_a_phantom():
+    report = verify_sources(
+        [{"file": "x.py", "snippet": "return Client(timeout)"}], [chunk("src/app.py", APP)]
+    )
+    [warning] = report.warnings
+    assert warning.type == "PHANTOM_FILE"
+    assert warning.details == {"file": "x.py", "failed": ["file", "snippet"], "found_in": ["src/app.py"]}
+    assert (report.phantom_files, report.mismatched_files, report.confidence) == (("x.py",), (), 0.0)
+
+
+def test_the_right_snippet_of_another_file_is_a_mismatch_that_names_it():
+    chunks = [chunk("a.py", "x = 1"), chunk("b.py", "y = 2")]
+    report = verify_sources([{"file": "a.py", "snippet": "y = 2"}], chunks)
+    [warning] = report.warnings
+    assert warning.type == "SNIPPET_MISMATCH"
+    assert warning.details["found_in"] == ["b.py"]
+    assert report.mismatched_files == ("a.py",)
+    assert not report.results[0][1].snippet_valid
+
+
+def test_wrong_lines_are_a_mismatch_too():
+    report = verify_sources(
+        [{"file": "src/app.py", "start_line": 3, "end_line": 9}], [chunk("src/app.py", APP)]
+    )
+    [warning] = report.warnings
+    assert warning.type == "SNIPPET_MISMATCH"
+    assert warning.details == {"file": "src/app.py", "failed": ["lines"], "lines": [3, 9]}
+
+
+def test_a_near_miss_shows_in_the_warning():
+    cited = [
+        {"file": "src/app.py", "snippet": s}
+        for s in ("def connect(host, timeout=60):", "class Zebra extends Q")
+    ]
+    near, far = (w.details["similarity"] for w in verify_sources(cited, [chunk("src/app.py", APP)]).warnings)
+    assert near > 0.7
+    assert far == 0
+
+
+def test_confidence_is_the_mean_over_sources_and_one_without_any():
+    chunks = [chunk("src/app.py", APP)]
+    cited = [{"file": "src/app.py"}, {"file": "src/app.py", "snippet": "no"}, {"file": "x"}, {"file": "x"}]
+    report = verify_sources(cited, chunks)
+    assert report.confidence == pytest.approx((1 + 0.5 + 0 + 0) / 4)
+    assert [file for file, _ in report.results] == ["src/app.py", "src/app.py", "x", "x"]
+    assert report.phantom_files == ("x",)
+    assert verify_sources([], chunks).confidence == 1.0
+    assert verify_sources(cited, []).confidence == 0.0
+
+
+TOKENS = st.lists(
+    st.sampled_from(["timeout", "x", "30", "3", "1.5", "=", "==", "(", ")", "-", "\u2026"]), max_size=8
+)
+
+
+@given(TOKENS, TOKENS, TOKENS, st.sampled_from([" ", "\t", "\n", "  \r\n "]))
+def test_whole_tokens_of_a_file_are_found_whatever_the_white_space(before, snippet, behind, space):
+    verifier = SourceVerifier([chunk("a", " ".join([*before, *snippet, *behind]))])
+    assert verifier.verify_snippet("a", space.join(snippet)) is bool(snippet)
+
+
+@given(st.lists(st.sampled_from(["a b", "b", "", "a"]), min_size=1, max_size=9), st.data())
+def test_any_cut_into_overlapping_chunks_gives_the_same_file(lines, data):
+    cuts = sorted([0, len(lines), *data.draw(st.lists(st.integers(0, len(lines)), max_size=4))])
+    parts = []
+    for start, end in pairwise(cuts):
+        first = max(0, start - data.draw(st.integers(0, 2)))
+        if first < end:
+            parts.append(chunk("f", "\n".join(lines[first:end]), first + 1, end))
+    cut = SourceVerifier(data.draw(st.permutations(parts)))
+    whole = SourceVerifier([chunk("f", "\n".join(lines), 1, len(lines))])
+    start = data.draw(st.integers(1, len(lines)))
+    end = data.draw(st.integers(start, len(lines)))
+    source = {"file": "f", "snippet": "\n".join(lines[start - 1 : end]), "start_line": start, "end_line": end}
+    assert cut.verify_source(source) == whole.verify_source(source)
+
+
+def test_past_the_budget_a_snippet_is_not_found_and_its_warning_says_why(monkeypatch):
+    monkeypatch.setattr(sources_module._Budget.__init__, "__defaults__", (3_000,))
+    report = verify_sources([{"file": "src/app.py", "snippet": "timeout"}] * 9, [chunk("src/app.py", APP)])
+    held = [result.snippet_valid for _, result in report.results]
+    assert held == sorted(held, reverse=True)
+    assert 0 < sum(held) < 9
+    assert report.warnings[-1].details["not_searched"] is True
+
+
+def test_many_sources_over_a_long_file_cost_a_bounded_search():
+    content = "a b " * 50_000
+    cited = [{"file": "f", "snippet": f"a b a b {number}"} for number in range(5_000)]
+    spent = []
+    real = sources_module._Budget.spend
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sources_module._Budget, "spend", lambda self, n: real(self, n) and not spent.append(n))
+        report = verify_sources(cited, [chunk("f", content)])
+    assert sum(spent) <= sources_module.SEARCH_BUDGET
+    assert len(report.warnings) == 5_000
+
+
+@pytest.mark.parametrize(
+    "unit", ["a", "a ", "-", ".", "1,000", "1.", "\n", "a\n", "(", "\u200b", "\u201c", "- ", "_("]
+)
+def test_time_grows_in_proportion_to_the_text(unit):
+    def check(text):
+        verify_sources([{"file": "f", "snippet": text[len(text) // 2 :] + "x"}], [chunk("f", text)])
+
+    assert_linear(check, unit)
