@@ -1,4 +1,4 @@
-"""`python -m agents claims|deferred`: runs one worker until SIGTERM."""
+"""`python -m agents claims|deferred|responses`: runs one worker until SIGTERM."""
 
 from __future__ import annotations
 

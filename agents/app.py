@@ -7,8 +7,8 @@ import logging
 from agents.batches import BatchApp, check_versions
 from groundwire.settings import Settings
 
-MAX_RECORDS = {"claims": 500, "deferred": 100}
-"""Records of one fetch, and so of a batch at most; `deferred` waits for the network, so its batches are small."""
+MAX_RECORDS = {"claims": 500, "deferred": 100, "responses": 50}
+"""Records of one fetch, and so of a batch at most; `deferred` waits for the network, and responses are large."""
 
 
 def build_app(role: str, settings: Settings) -> BatchApp:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from groundwire.decide.fan_out import fan_out
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.gate.results import DeadLetter, Decided, Deferred, Provisional, Result
 from groundwire.messages.audit import AuditEvent, AuditType
 from groundwire.messages.base import format_time
-from groundwire.messages.decisions import Decision, Place
+from groundwire.messages.decisions import Decision, Kind, Place
 from groundwire.messages.headers import (
     dead_letter_headers,
     decision_headers,
     deferred_headers,
     event_headers,
+    passed,
 )
 from groundwire.messages.identity import event_id
 from groundwire.messages.inbound import InboundRecord
@@ -39,6 +42,16 @@ def outputs(results: Sequence[Result]) -> list[Output]:
     return [output for result in results for output in _outputs(result)]
 
 
+def followers(results: Sequence[Result]) -> list[Output]:
+    """Return what decisions bring about, to be published once they are acknowledged: claims, requests."""
+    return [
+        output
+        for result in results
+        if isinstance(result, Decided) and result.decision.kind == Kind.RESPONSE
+        for output in _following(result)
+    ]
+
+
 def unpublishable(output: Output, why: str) -> Output:
     """Return the dead letter of a record whose result the broker will never take.
 
@@ -55,6 +68,8 @@ def _outputs(result: Result) -> Iterator[Output]:
             yield _decision(record, decision)
             if decision.facts.place == Place.FREE:
                 yield _enqueued(record, decision)
+            if ((decision.report or {}).get("quotes") or {}).get("failure"):
+                yield _evidence_failed(record, decision)
         case Provisional(decision=decision):
             yield _decision(record, decision)
             yield _deferred(record)
@@ -63,6 +78,22 @@ def _outputs(result: Result) -> Iterator[Output]:
         case DeadLetter(error=error):
             yield _dead_letter(record, error)
             yield _dead(record, error)
+
+
+def _following(result: Decided) -> Iterator[Output]:
+    record, decision, request = result.record, result.decision, result.request
+    key = record_key(decision.tenant_id, decision.user_id)
+    for claim in fan_out(decision):
+        headers = [("content-type", b"application/json"), *passed(record.headers)]
+        yield Output(
+            TopicName.CLAIMS, key, claim.model_dump_json(exclude_unset=True).encode(), headers, record
+        )
+    if request is not None:
+        time = format_time(decision.decided_at)
+        headers = event_headers("regenerate", request.request_id, time, decision.subject_id, record.headers)
+        yield Output(
+            TopicName.REGENERATE, key, request.__pydantic_serializer__.to_json(request), headers, record
+        )
 
 
 def _decision(record: InboundRecord, decision: Decision) -> Output:
@@ -86,17 +117,27 @@ def _dead_letter(record: InboundRecord, error: RecordError, *, with_headers: boo
 
 
 def _enqueued(record: InboundRecord, decision: Decision) -> Output:
-    event = AuditEvent(
-        event_id=event_id("enqueue", decision.origin.model_dump(mode="json")),
-        type="enqueue",
+    detail = {"reason_code": decision.reason_code, "revision": decision.revision}
+    return _audit(record, _event("enqueue", decision, detail))
+
+
+def _evidence_failed(record: InboundRecord, decision: Decision) -> Output:
+    """Say that not one quote of a response stands in its source (S1-40, S1-42)."""
+    failure = (decision.report or {})["quotes"]["failure"]
+    return _audit(record, _event("evidence_failure", decision, failure))
+
+
+def _event(kind: AuditType, decision: Decision, detail: dict[str, Any]) -> AuditEvent:
+    return AuditEvent(
+        event_id=event_id(kind, decision.origin.model_dump(mode="json")),
+        type=kind,
         at=decision.decided_at,
         tenant_id=decision.tenant_id,
         actor=ACTOR,
         subject_id=decision.subject_id,
         decision_id=decision.decision_id,
-        detail={"reason_code": decision.reason_code, "revision": decision.revision},
+        detail=detail,
     )
-    return _audit(record, event)
 
 
 def _dead(record: InboundRecord, error: RecordError) -> Output:

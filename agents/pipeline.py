@@ -14,7 +14,7 @@ from typing import Any, Final
 import structlog
 
 from agents.crashes import ALONE, GIVEN_UP, CrashGuard
-from agents.outputs import outputs
+from agents.outputs import followers, outputs
 from agents.pauses import Pauses
 from agents.publisher import ProducerBroken, Publisher
 from agents.reassertion import Reassertion
@@ -23,13 +23,9 @@ from agents.tally import Tally
 from agents.tenure import Released, Tenure
 from groundwire import metrics
 from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError, StateLost, StateUnavailable
-from groundwire.gate.claims import ClaimGate
 from groundwire.gate.faults import report_fault
-from groundwire.gate.prepared import Prepared
+from groundwire.gate.gate import Entry, Gate, subject_of
 from groundwire.gate.results import DeadLetter, Decided, Result
-from groundwire.messages.decisions import Kind
-from groundwire.messages.decode import decode_claim
-from groundwire.messages.identity import Subject
 from groundwire.messages.inbound import InboundRecord
 from groundwire.state.redis import RedisState
 
@@ -44,17 +40,17 @@ TOO_MANY: Final = 100
 _RETRY: Final = 0.5
 _INTERNAL_RETRY: Final = 5.0
 
-Batch = Sequence[Prepared | DeadLetter]
+Batch = Sequence[Entry]
 
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """What differs between the agents that decide claims.
+    """What differs between the agents that decide records.
 
     Attributes:
         name: as in `python -m agents <name>`; labels metrics.
         deferred: records come from `deferred`: the network may be asked, and state is waited for.
-        grace: seconds without state after which claims are decided provisionally; None waits for ever.
+        grace: seconds without state after which records are decided provisionally; None waits for ever.
         original: gives the record that is decided for the one that was read.
     """
 
@@ -70,7 +66,7 @@ class Pipeline:
     def __init__(
         self,
         role: Role,
-        gate: ClaimGate,
+        gate: Gate,
         state: RedisState,
         publisher: Publisher,
         recovery: Recovery,
@@ -151,10 +147,9 @@ class Pipeline:
         if crashes > GIVEN_UP:
             return letter
         try:
-            claim = decode_claim(record.value)
+            subject = subject_of(record)
         except RecordError as error:
             return DeadLetter(record, error)
-        subject = Subject(claim.tenant_id, claim.user_id, Kind.CLAIM, claim.claim_id)
         return letter if await self._state.give_up(subject) else None
 
     async def _publish(self, batch: Batch, tenure: Tenure) -> None:
@@ -162,12 +157,14 @@ class Pipeline:
         while True:
             asked_at, results = await self._decide(batch, tenure)
             fresh |= {r.decision.decision_id for r in results if isinstance(r, Decided) and r.fresh}
-            outgoing = outputs(results)
+            outgoing, following = outputs(results), followers(results)
             if self._clock() - asked_at > STALE:
                 continue
             try:
                 with self._timed("publish"):
                     await self._publisher.publish(outgoing)
+                    if following:
+                        await self._publisher.publish(following)
             except BrokerUnavailable as exc:
                 self._pauses.begin("broker")
                 log.warning("broker.unavailable", error=str(exc), records=len(batch))

@@ -13,6 +13,7 @@ from groundwire.gate.results import DeadLetter, Decided, Deferred, Provisional, 
 from groundwire.messages.decisions import Decision, ReasonCode
 from groundwire.messages.inbound import InboundRecord
 from groundwire.messages.topics import record_key
+from groundwire.telemetry import emit
 
 log = structlog.get_logger()
 
@@ -36,6 +37,8 @@ class Tally:
             match result:
                 case Decided(record=record, decision=decision) if decision.decision_id in fresh:
                     self._decided(record, decision)
+                    for event in result.events:
+                        emit(event)
                 case Decided():
                     metrics.REPEATS.inc()
                 case Provisional(decision=decision):

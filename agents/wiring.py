@@ -11,7 +11,7 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
-from agents import claims, deferred
+from agents import claims, deferred, responses
 from agents.app import build_app
 from agents.batches import BatchApp
 from agents.lanes import Lanes
@@ -22,9 +22,11 @@ from agents.reassertion import Reassertion
 from agents.recovery import Recovery
 from groundwire import metrics
 from groundwire.attestation import Keys
+from groundwire.corpus import CorpusIndex
 from groundwire.errors import StateUnavailable, UsageError
-from groundwire.gate.claims import ClaimGate
 from groundwire.gate.dedup import dedup_scheme
+from groundwire.gate.gate import Gate
+from groundwire.gate.resolvers import CorpusResolver, Resolver
 from groundwire.policies import PolicyStore
 from groundwire.policy import Policy, load_policy
 from groundwire.rebuild import Rebuilder, published
@@ -34,7 +36,7 @@ from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
 from groundwire.verify import AddressGuard, CitationVerifier, RedisCache, UrlChecker
 
-ROLES = {"claims": claims, "deferred": deferred}
+ROLES = {"claims": claims, "deferred": deferred, "responses": responses}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,15 @@ def build_worker(name: str, settings: Settings) -> Worker:
     state = RedisState(connect(settings.redis_url), settings.topic_prefix, scheme=dedup_scheme(policy))
     policies = PolicyStore(settings.policies_dir, state)
     verifier = build_verifier(settings)
-    gate = ClaimGate(policy, policies, state, verifier, keys=keys, now=lambda: datetime.now(UTC))
+    gate = Gate(
+        policy,
+        policies,
+        state,
+        verifier,
+        keys=keys,
+        now=lambda: datetime.now(UTC),
+        resolver=build_resolver(settings),
+    )
     app = build_app(name, settings)
     pauses = Pauses()
     publisher = Publisher(partial(_producer, app), settings.topic_prefix)
@@ -92,6 +102,14 @@ def build_verifier(settings: Settings) -> CitationVerifier:
         urls=UrlChecker(guard),
         on_result=_count_verification,
     )
+
+
+def build_resolver(settings: Settings) -> Resolver | None:
+    """Make the resolver over the corpora in Redis; None where no tenant is checked against one."""
+    if not settings.corpus_tenants:
+        return None
+    index = CorpusIndex(connect(settings.redis_url, patience=1.0), settings.topic_prefix)
+    return CorpusResolver(index, settings.corpus_tenants)
 
 
 def _count_verification(kind: str, state: str, seconds: float) -> None:

@@ -29,8 +29,8 @@ from groundwire.attestation import Keys  # noqa: E402
 from groundwire.checks.citations import CitationDetector  # noqa: E402
 from groundwire.checks.hedges import HedgeDetector  # noqa: E402
 from groundwire.checks.similarity import jaccard_similarity  # noqa: E402
-from groundwire.gate.claims import ClaimGate  # noqa: E402
 from groundwire.gate.dedup import dedup_scheme  # noqa: E402
+from groundwire.gate.gate import Gate  # noqa: E402
 from groundwire.messages.decode import decode_claim  # noqa: E402
 from groundwire.messages.inbound import InboundRecord  # noqa: E402
 from groundwire.policies import PolicyStore  # noqa: E402
@@ -84,7 +84,7 @@ async def _through_gate(values: list[bytes]) -> None:
 
 async def _gate(name: str, state: State, values: list[bytes]) -> None:
     verifier = CitationVerifier({}, network=False)
-    gate = ClaimGate(
+    gate = Gate(
         POLICY, PolicyStore(None, None), state, verifier, keys=Keys.empty(), now=lambda: datetime.now(UTC)
     )
     timings = []

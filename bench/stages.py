@@ -24,8 +24,8 @@ from groundwire.checks.citations import CitationDetector
 from groundwire.checks.hedges import HedgeDetector
 from groundwire.checks.tokens import tokenize
 from groundwire.decide.reading import read
-from groundwire.gate.claims import ClaimGate
 from groundwire.gate.dedup import dedup_query
+from groundwire.gate.gate import Gate
 from groundwire.gate.results import Decided
 from groundwire.messages.decode import decode_claim
 from groundwire.messages.identity import fingerprint
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 async def _measure(batches: Sequence[Sequence[bytes]], policy: Policy) -> dict[str, list[float]]:
-    gate = ClaimGate(
+    gate = Gate(
         policy,
         PolicyStore(None, None),
         MemoryState(),

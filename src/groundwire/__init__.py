@@ -11,13 +11,25 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from groundwire.checks.citations import CitationDetector
+    from groundwire.checks.fields import FieldChecker
     from groundwire.checks.hedges import HedgeAction, HedgeDetector
+    from groundwire.checks.prompts import grounded_prompt
     from groundwire.checks.similarity import jaccard_similarity
+    from groundwire.checks.sources import SourceVerifier
     from groundwire.decide.tree import determine_tier
     from groundwire.dedup import DedupChecker, DuplicateResult
+    from groundwire.fallback import execute_with_fallback
+    from groundwire.guards import EntityGroundingGuard, RelationPreservationGuard
     from groundwire.messages.decisions import EvidenceObject
     from groundwire.messages.tiers import IngestionTier, Tier
     from groundwire.policy import GroundedIngestionConfig
+    from groundwire.query_cache import QueryCache, RedisQueryCache
+    from groundwire.quotes import (
+        EvidenceGroundingError,
+        EvidenceGroundingStats,
+        normalize_for_quote_match,
+        validate_evidence_grounding,
+    )
     from groundwire.validator import IngestionValidator, ValidationResult
     from groundwire.verify import verify_citation
     from groundwire.version import __version__
@@ -26,17 +38,29 @@ __all__ = [
     "CitationDetector",
     "DedupChecker",
     "DuplicateResult",
+    "EntityGroundingGuard",
+    "EvidenceGroundingError",
+    "EvidenceGroundingStats",
     "EvidenceObject",
+    "FieldChecker",
     "GroundedIngestionConfig",
     "HedgeAction",
     "HedgeDetector",
     "IngestionTier",
     "IngestionValidator",
+    "QueryCache",
+    "RedisQueryCache",
+    "RelationPreservationGuard",
+    "SourceVerifier",
     "Tier",
     "ValidationResult",
     "__version__",
     "determine_tier",
+    "execute_with_fallback",
+    "grounded_prompt",
     "jaccard_similarity",
+    "normalize_for_quote_match",
+    "validate_evidence_grounding",
     "verify_citation",
 ]
 
@@ -44,17 +68,29 @@ _HOMES = {
     "CitationDetector": "checks.citations",
     "DedupChecker": "dedup",
     "DuplicateResult": "dedup",
+    "EntityGroundingGuard": "guards",
+    "EvidenceGroundingError": "quotes",
+    "EvidenceGroundingStats": "quotes",
     "EvidenceObject": "messages.decisions",
+    "FieldChecker": "checks.fields",
     "GroundedIngestionConfig": "policy",
     "HedgeAction": "checks.hedges",
     "HedgeDetector": "checks.hedges",
     "IngestionTier": "messages.tiers",
     "IngestionValidator": "validator",
+    "QueryCache": "query_cache",
+    "RedisQueryCache": "query_cache",
+    "RelationPreservationGuard": "guards",
+    "SourceVerifier": "checks.sources",
     "Tier": "messages.tiers",
     "ValidationResult": "validator",
     "__version__": "version",
     "determine_tier": "decide.tree",
+    "execute_with_fallback": "fallback",
+    "grounded_prompt": "checks.prompts",
     "jaccard_similarity": "checks.similarity",
+    "normalize_for_quote_match": "quotes",
+    "validate_evidence_grounding": "quotes",
     "verify_citation": "verify",
 }
 

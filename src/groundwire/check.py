@@ -5,15 +5,14 @@ It behaves as the stream with one partition and nothing deferred.
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
 from groundwire.attestation import Keys
-from groundwire.errors import ErrorCode, RecordError
-from groundwire.gate.claims import ClaimGate
+from groundwire.errors import RecordError
+from groundwire.gate.gate import Gate
 from groundwire.gate.results import DeadLetter, Decided
 from groundwire.messages.base import from_milliseconds, to_milliseconds
 from groundwire.messages.decisions import Decision
@@ -55,8 +54,14 @@ class Checker:
         self._timestamp = to_milliseconds(now)
         moment = from_milliseconds(self._timestamp)
         policies = PolicyStore(None, None)
-        self._gate = ClaimGate(
-            policy, policies, MemoryState(), verifier, keys=Keys.empty(), now=lambda: moment
+        self._gate = Gate(
+            policy,
+            policies,
+            MemoryState(),
+            verifier,
+            keys=Keys.empty(),
+            now=lambda: moment,
+            fan_out=False,
         )
 
     async def check(self, lines: Iterable[bytes]) -> AsyncIterator[Decision | LineError]:
@@ -85,22 +90,7 @@ class Checker:
                 case Decided(decision=decision):
                     results.append(decision)
                 case DeadLetter(record=record, error=error):
-                    results.append(LineError(record.offset + 1, _named(error, record.value or b"")))
+                    results.append(LineError(record.offset + 1, error))
                 case _:
                     raise AssertionError(f"a run without services gave {type(result).__name__}")
         return results
-
-
-def _named(error: RecordError, value: bytes) -> RecordError:
-    """Say of a response that it is one, where it is refused as a claim."""
-    if error.code != ErrorCode.INVALID_RECORD or b'"response_id"' not in value:
-        return error
-    try:
-        is_response = "response_id" in json.loads(value)
-    except (ValueError, TypeError, RecursionError):
-        return error
-    if not is_response:
-        return error
-    return RecordError(
-        ErrorCode.INVALID_RECORD, "response_id: this version decides claims, not yet responses", "response_id"
-    )

@@ -16,7 +16,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 
-from groundwire.policy import ENV_PREFIX, Hedges, Policy, ReviewLimits
+from groundwire.policy import ENV_PREFIX, Hedges, Limits, Policy, Verification
 from groundwire.settings import Settings
 
 _TOP: Final = """# Configuration
@@ -44,9 +44,10 @@ _SECTIONS: Final = (
     ("hedges", Hedges, "Words and phrases that count as hedges beside those that are built in."),
     (
         "limits",
-        ReviewLimits,
-        "Places in the review queue; past them a claim is blocked, `review_queue_full`.",
+        Limits,
+        "Places in the review queue; past them a claim is blocked, `review_queue_full`. Claims of one response.",
     ),
+    ("verification", Verification, "What becomes of responses that do not hold."),
 )
 
 

@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from groundwire.telemetry import Event, emit
+from groundwire.messages.events import Event
+from groundwire.telemetry import emit
 
 _T = TypeVar("_T")
 

@@ -1,6 +1,7 @@
 """The policy: every threshold, list and switch that decides, with a version and a hash that decisions name.
 
-A policy is a TOML file with flat keys, `[hedges]` and `[limits]`; environment variables override single keys.
+A policy is a TOML file with flat keys, `[hedges]`, `[limits]` and `[verification]`; environment variables override
+single keys.
 What is in force after that, the effective policy, is kept as JSON in a file named by its SHA-256.
 """
 
@@ -38,12 +39,22 @@ class Hedges(_Section):
     review: Words = ()
 
 
-class ReviewLimits(_Section):
-    """Places in the review queue (S0-133, S0-134)."""
+class Limits(_Section):
+    """Places in the review queue (S0-133, S0-134), and how many claims one response may fan out."""
 
     review_per_user: Places = 100
     review_per_tenant: Places = 10_000
     review_total: Places = 10_000
+    max_claims_per_response: Annotated[int, Field(ge=0, le=100)] = 20
+
+
+class Verification(_Section):
+    """What becomes of responses that do not hold.
+
+    `on_failure`: `flag` publishes a response in review as final; `ask` gives it a place in the review queue.
+    """
+
+    on_failure: Literal["flag", "ask"] = "flag"
 
 
 class Policy(_Section):
@@ -66,6 +77,21 @@ class Policy(_Section):
         relevance_minimum: least share of the claim's content words that the cited source holds.
         attestation: `hmac` believes a source only where the record is signed for it (C-34).
         state_outage: `defer` decides provisionally while state is out of reach, `pause` waits.
+        evidence_quote_validation_enabled: check that quotes stand in the transcript (S1-01).
+        evidence_quote_validation_mode: `substring`, or `fuzzy` for quotes that nearly stand there (S1-02).
+        evidence_quote_fuzzy_threshold: least similarity of a fuzzy match; below 0.8 it is no check (S1-03).
+        evidence_quote_fail_on_all_rejected: blocks a response none of whose quotes stands there (S1-04).
+        evidence_quote_log_rejections: logs counts and hashes of rejected quotes (S1-05).
+        evidence_quote_min_characters: quotes with fewer characters are rejected (S1-30).
+        evidence_quote_min_words: quotes with fewer words are rejected (S1-30).
+        evidence_quote_word_boundaries: a quote has to begin and end at a word's (S1-30).
+        evidence_quote_remove_soft: soft hyphens and word joiners do not count either (S1-15).
+        require_source_tags: every technical claim of an answer needs a `[source:N]`, even where it has none.
+        entity_required_confidence: least confidence of an entity's entry in the corpus, inclusive (S3-01).
+        require_provenance: an entity needs a `provenance_id`, in the response and in its entry (S3-13).
+        strict_versions: a relation without a version, where the truth has one, is a violation (C-53).
+        require_qualifiers: a relation needs every qualifier that the truth has (S3-26).
+        check_values: look for numbers, dates, amounts and negations of the answer in the chunks.
     """
 
     version: Annotated[str, Field(min_length=1, max_length=100)] = "default"
@@ -83,8 +109,24 @@ class Policy(_Section):
     relevance_minimum: Annotated[float, Field(ge=0, le=1)] = 0.5
     attestation: Literal["off", "hmac"] = "off"
     state_outage: Literal["defer", "pause"] = "defer"
+    evidence_quote_validation_enabled: bool = True
+    evidence_quote_validation_mode: Literal["substring", "fuzzy"] = "substring"
+    evidence_quote_fuzzy_threshold: Annotated[float, Field(ge=0.5, le=1.0)] = 0.85
+    evidence_quote_fail_on_all_rejected: bool = False
+    evidence_quote_log_rejections: bool = True
+    evidence_quote_min_characters: Annotated[int, Field(ge=0, le=1_000)] = 0
+    evidence_quote_min_words: Annotated[int, Field(ge=0, le=100)] = 0
+    evidence_quote_word_boundaries: bool = False
+    evidence_quote_remove_soft: bool = False
+    require_source_tags: bool = False
+    entity_required_confidence: Annotated[float, Field(ge=0, le=1)] = 0.6
+    require_provenance: bool = False
+    strict_versions: bool = False
+    require_qualifiers: bool = False
+    check_values: bool = True
     hedges: Hedges = Hedges()
-    limits: ReviewLimits = ReviewLimits()
+    limits: Limits = Limits()
+    verification: Verification = Verification()
 
     @cached_property
     def canonical(self) -> bytes:
@@ -97,6 +139,13 @@ class Policy(_Section):
         """The hash that decisions name."""
         return sha256_hex(self.canonical)
 
+
+_SECTIONS: Final[Mapping[str, tuple[type[_Section], str]]] = {
+    "hedges": (Hedges, "HEDGES_"),
+    "limits": (Limits, ""),
+    "verification": (Verification, "VERIFICATION_"),
+}
+"""Tables of the file: their model, and what stands before their keys in the environment."""
 
 GroundedIngestionConfig = Policy
 """The library's name for a policy (S0-154)."""
@@ -154,17 +203,14 @@ def _policy(values: object, where: str, *, lax: bool = False) -> Policy:
 def _overridden(values: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:
     result = dict(values)
     for name in Policy.model_fields:
-        if name in {"hedges", "limits"}:
-            continue
         raw = environment.get(ENV_PREFIX + name.upper())
-        if raw is not None:
+        if raw is not None and name not in _SECTIONS:
             result[name] = _words(raw) if name == "trusted_sources" else raw
-    limits = {name: environment.get(ENV_PREFIX + name.upper()) for name in ReviewLimits.model_fields}
-    hedges = {name: environment.get(f"{ENV_PREFIX}HEDGES_{name.upper()}") for name in Hedges.model_fields}
-    for section, found in (("limits", limits), ("hedges", hedges)):
+    for section, (model, prefix) in _SECTIONS.items():
+        found = {name: environment.get(ENV_PREFIX + prefix + name.upper()) for name in model.model_fields}
         given = {name: raw for name, raw in found.items() if raw is not None}
         if given and isinstance(result.get(section, {}), dict):
-            parsed = {name: _words(raw) if section == "hedges" else raw for name, raw in given.items()}
+            parsed = {name: _words(raw) if model is Hedges else raw for name, raw in given.items()}
             result[section] = {**result.get(section, {}), **parsed}
     return result
 

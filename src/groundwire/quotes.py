@@ -23,7 +23,8 @@ from groundwire.checks.quotes import (
     threshold_advice,
     validate_evidence_schema,
 )
-from groundwire.telemetry import Event, Sink, emit
+from groundwire.messages.events import Event
+from groundwire.telemetry import Sink, emit
 
 __all__ = [
     "EvidenceGroundingError",

@@ -21,9 +21,10 @@ from groundwire.decide.claims import Finding
 from groundwire.decide.recorded import PEOPLE
 from groundwire.gate.dedup import dedup_query
 from groundwire.gate.recorded import Payload
+from groundwire.gate.recorded_responses import ResponsePayload
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.claims import Claim
-from groundwire.messages.decisions import Decision, Kind, Origin, ParentFact, ReasonCode
+from groundwire.messages.decisions import Decision, Kind, Origin, ParentFact, Place, ReasonCode
 from groundwire.messages.identity import Subject
 from groundwire.messages.tiers import IngestionTier
 from groundwire.messages.topics import TopicName
@@ -134,7 +135,11 @@ def stored_outcome(value: bytes, policy: Policy) -> StoredOutcome | None:
         decision = Decision.model_validate_json(value)
     except ValidationError:
         return None
-    if decision.revision < 1 or decision.kind != Kind.CLAIM or decision.evidence is None:
+    if decision.revision < 1:
+        return None
+    if decision.kind == Kind.RESPONSE:
+        return _stored_response(decision)
+    if decision.evidence is None:
         return None
     claim = _claim(decision)
     state = _state(decision)
@@ -155,6 +160,38 @@ def stored_outcome(value: bytes, policy: Policy) -> StoredOutcome | None:
     )
 
 
+def _stored_response(decision: Decision) -> StoredOutcome | None:
+    """Return what state holds of a response; its text stands on no output topic, and so not in state again."""
+    report = decision.report
+    if report is None:
+        return None
+    facts = decision.facts
+    payload = ResponsePayload(
+        decided_at=decision.decided_at,
+        engine=decision.engine,
+        policy_sha256=decision.policy.sha256,
+        policy_version=decision.policy.version,
+        code=ReasonCode(decision.reason_code),
+        asked_mode=(report.get("regenerate") or {}).get("mode"),
+        attempt=report.get("attempt", 0),
+        entities=facts.entities,
+        relations=facts.relations,
+        extraction=facts.extraction,
+        reply_to=facts.reply_to,
+        error=facts.error,
+    )
+    state = _state(decision)
+    if state is SubjectState.PENDING and facts.place != Place.FREE:
+        state = SubjectState.REVIEW
+    return StoredOutcome(
+        subject=Subject(decision.tenant_id, decision.user_id, decision.kind, decision.subject_id),
+        outcome=_recorded(decision, state, payload.to_bytes(), b""),
+        dedup=None,
+        horizon=0,
+        approved_at=to_milliseconds(decision.decided_at) if decision.reason_code in PEOPLE else 0,
+    )
+
+
 def _was_compared(decision: Decision, state: SubjectState) -> bool:
     """Say whether the claim is to be found: what could not be compared is not, until a person approves it."""
     dedup = decision.facts.dedup
@@ -162,6 +199,11 @@ def _was_compared(decision: Decision, state: SubjectState) -> bool:
 
 
 def _outcome(decision: Decision, state: SubjectState, claim: Claim) -> Outcome:
+    record = claim.model_dump_json(exclude_none=True).encode() if state == SubjectState.PENDING else b""
+    return _recorded(decision, state, _payload(decision).to_bytes(), record)
+
+
+def _recorded(decision: Decision, state: SubjectState, payload: bytes, record: bytes) -> Outcome:
     dedup = decision.facts.dedup
     return Outcome(
         state=state,
@@ -175,8 +217,8 @@ def _outcome(decision: Decision, state: SubjectState, claim: Claim) -> Outcome:
         matches=dedup.matches if dedup else [],
         parents=_parents(decision),
         place=decision.facts.place,
-        payload=_payload(decision).to_bytes(),
-        record=claim.model_dump_json(exclude_none=True).encode() if state == SubjectState.PENDING else b"",
+        payload=payload,
+        record=record,
     )
 
 

@@ -43,6 +43,10 @@ class Settings(BaseSettings):
     )
     adr_dir: Path | None = Field(None, description="Folder of ADR files; none: ADR citations are unknown.")
     repo: Path | None = Field(None, description="Git repository; none: commit citations are unknown.")
+    corpus: str = Field(
+        "",
+        description="Tenants whose responses are checked against the corpus in Redis, `acme,...`; `*`: all.",
+    )
     no_network: bool = Field(default=False, description="`1`: URLs and issues are unknown, nothing is asked.")
     allow_networks: str = Field(
         "", description="Networks that URL checks may reach although they are not public, `10.0.0.0/8,...`."
@@ -74,6 +78,11 @@ class Settings(BaseSettings):
     def bootstrap(self) -> list[str]:
         """The brokers as a list."""
         return _words(self.brokers)
+
+    @property
+    def corpus_tenants(self) -> list[str]:
+        """`corpus` as a list."""
+        return _words(self.corpus)
 
     @property
     def networks(self) -> list[str]:

@@ -1,33 +1,18 @@
-"""Events of the checks: ids, counts, codes and hashes, sent to one sink, best effort.
+"""Where events of the checks go: one sink, best effort.
 
 A sink that breaks never changes a verdict (S3-10): what it raises is swallowed and counted.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 
 from groundwire import metrics
-
-HASH_LENGTH: Final = 12
-"""Hexadecimal characters of a text's hash in an event (S1-37)."""
+from groundwire.messages.events import Event
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Something that a check found: its name and what it carries, never text."""
-
-    name: str
-    payload: Mapping[str, Any]
-    level: Literal["info", "warning"] = "warning"
 
 
 class Sink(Protocol):
@@ -47,27 +32,18 @@ class StandardSink:
 
 
 class _Telemetry:
-    """The process's sink and the key of its hashes."""
+    """The process's sink."""
 
     def __init__(self) -> None:
         self.sink: Sink = StandardSink()
-        self.hash_key = b""
 
 
 _telemetry: Final = _Telemetry()
 
 
-def configure_telemetry(*, sink: Sink | None = None, hash_key: bytes | None = None) -> None:
-    """Choose where this process sends events, and the key of the hashes in them.
-
-    Args:
-        sink: None: as it was; at first, the log.
-        hash_key: None: as it was; empty: plain SHA-256.
-    """
-    if sink is not None:
-        _telemetry.sink = sink
-    if hash_key is not None:
-        _telemetry.hash_key = hash_key
+def use_sink(sink: Sink) -> None:
+    """Send this process's events to `sink`; at first they go to the log."""
+    _telemetry.sink = sink
 
 
 def emit(event: Event, sink: Sink | None = None) -> None:
@@ -81,11 +57,3 @@ def emit(event: Event, sink: Sink | None = None) -> None:
             target.try_emit(event.name, dict(event.payload))
     except Exception:  # noqa: BLE001 - best effort: whatever a sink raises stays there
         metrics.EVENTS_LOST.labels(event.name).inc()
-
-
-def text_hash(text: str) -> str:
-    """Return the first 12 hexadecimal characters of a text's SHA-256, keyed where a key is configured (S1-37)."""
-    data = text.encode("utf-8", "surrogatepass")
-    if _telemetry.hash_key:
-        return hmac.new(_telemetry.hash_key, data, hashlib.sha256).hexdigest()[:HASH_LENGTH]
-    return hashlib.sha256(data).hexdigest()[:HASH_LENGTH]

@@ -22,7 +22,7 @@ from groundwire.dedup import DedupChecker, Embedder, EmbedFunction, MemoryProvid
 from groundwire.errors import RecordError
 from groundwire.gate.citations import CitationDesk
 from groundwire.gate.faults import report_fault
-from groundwire.gate.prepared import Prepared
+from groundwire.gate.prepared import PreparedClaim
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.claims import Claim
 from groundwire.messages.decisions import DedupFacts, EvidenceObject, Facts
@@ -132,10 +132,10 @@ class IngestionValidator:
         )
         return _result(ClaimCase(claim, prepared.reading, self._policy, facts, prepared.findings))
 
-    async def _prepare(self, claim: Claim, clock: datetime) -> Prepared:
+    async def _prepare(self, claim: Claim, clock: datetime) -> PreparedClaim:
         """Read the text and look its citations up."""
         record = InboundRecord(None, 0, 0, to_milliseconds(clock), None, None)
-        prepared = Prepared.unread(record, claim)
+        prepared = PreparedClaim.unread(record, claim)
         try:
             prepared.reading = read(claim.content, self._policy)
             if prepared.reading.citations:

@@ -31,7 +31,10 @@ from tests.services.brokers import Broker
 from topics.declare import declare
 
 ROOT = Path(__file__).resolve().parents[2]
-OUTPUTS = ("approved", "review", "blocked", "dead-letter", "deferred", "audit", "retractions")
+OUTPUTS = (
+    *("approved", "review", "blocked", "dead-letter", "deferred", "audit", "retractions"),
+    *("regenerate", "claims"),
+)
 DECISIONS = ("approved", "review", "blocked")
 SESSION = 10.0
 """Seconds until the group notices a silent worker; a busy machine must still send its heartbeats."""

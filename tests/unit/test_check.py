@@ -200,8 +200,23 @@ async def test_more_lines_than_a_batch_are_all_decided():
     assert [result.subject_id for result in results] == [str(n) for n in range(205)]
 
 
-async def test_a_response_is_told_apart_from_a_claim():
-    (error,) = await run([b'{"response_id": "r", "user_id": "u", "answer": null}'])
+async def test_claims_and_responses_stand_in_one_file_and_are_decided_in_their_order():
+    lines = [
+        b'{"claim_id": "a", "user_id": "u", "content": "I prefer tabs", "source": "user"}',
+        b'{"response_id": "a", "user_id": "u", "answer": "Yes.", "fan_out": true}',
+        b'{"response_id": "b", "user_id": "u", "answer": "No.", "in_reply_to": "a"}',
+        b'{"claim_id": "b", "user_id": "u", "content": "Yes", "source": "user", "derived_from": ["response:a"]}',
+        b'{"response_id": 3, "user_id": "u", "answer": "Yes."}',
+    ]
+    *decisions, error = await run(lines)
+    assert [(str(d.kind), str(d.reason_code)) for d in decisions] == [
+        ("claim", "trusted_source"),
+        ("response", "nothing_to_ground_on"),
+        ("response", "nothing_to_ground_on"),
+        ("claim", "derived_from_unapproved"),
+    ]
+    assert "fan_out_skipped: disabled" in decisions[1].checks_skipped
+    assert decisions[2].facts.reply_to == {"response_id": "a", "mode": None, "attempt": 0}
     assert (error.error.code, error.error.field) == ("invalid_record", "response_id")
 
 

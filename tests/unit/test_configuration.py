@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from groundwire.configuration import main, page
-from groundwire.policy import Hedges, Policy, ReviewLimits
+from groundwire.policy import Hedges, Limits, Policy, Verification
 from groundwire.settings import Settings
 
 
@@ -16,9 +16,11 @@ def test_every_setting_stands_on_the_page_with_its_meaning() -> None:
         assert field.description in page()
 
 
-@pytest.mark.parametrize("model", [Policy, Hedges, ReviewLimits])
-def test_every_key_of_the_policy_stands_on_the_page(model: type[Policy | Hedges | ReviewLimits]) -> None:
-    sections = {"hedges", "limits"}
+@pytest.mark.parametrize("model", [Policy, Hedges, Limits, Verification])
+def test_every_key_of_the_policy_stands_on_the_page(
+    model: type[Policy | Hedges | Limits | Verification],
+) -> None:
+    sections = {"hedges", "limits", "verification"}
     for name in set(model.model_fields) - sections:
         assert f"| `{name}` |" in page()
 

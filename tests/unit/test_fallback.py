@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from groundwire import fallback
 from groundwire.fallback import CHAIN, execute_with_fallback
-from groundwire.telemetry import StandardSink, configure_telemetry
+from groundwire.telemetry import StandardSink, use_sink
 
 CHUNKS = [{"chunk_id": "k1", "file": "a.md", "content": "topK: 5"}]
 
@@ -213,9 +213,9 @@ def events():
         def try_emit(self, event, payload):
             seen.append((event, payload))
 
-    configure_telemetry(sink=Sink())
+    use_sink(Sink())
     yield seen
-    configure_telemetry(sink=StandardSink())
+    use_sink(StandardSink())
 
 
 def test_events_say_that_it_degraded_without_any_text(events):

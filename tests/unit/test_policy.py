@@ -33,8 +33,29 @@ def test_the_defaults_are_the_fast_and_friendly_ones():
         "relevance_minimum": 0.5,
         "attestation": "off",
         "state_outage": "defer",
+        "evidence_quote_validation_enabled": True,
+        "evidence_quote_validation_mode": "substring",
+        "evidence_quote_fuzzy_threshold": 0.85,
+        "evidence_quote_fail_on_all_rejected": False,
+        "evidence_quote_log_rejections": True,
+        "evidence_quote_min_characters": 0,
+        "evidence_quote_min_words": 0,
+        "evidence_quote_word_boundaries": False,
+        "evidence_quote_remove_soft": False,
+        "require_source_tags": False,
+        "entity_required_confidence": 0.6,
+        "require_provenance": False,
+        "strict_versions": False,
+        "require_qualifiers": False,
+        "check_values": True,
         "hedges": {"block": [], "review": []},
-        "limits": {"review_per_user": 100, "review_per_tenant": 10_000, "review_total": 10_000},
+        "limits": {
+            "review_per_user": 100,
+            "review_per_tenant": 10_000,
+            "review_total": 10_000,
+            "max_claims_per_response": 20,
+        },
+        "verification": {"on_failure": "flag"},
     }
 
 
@@ -173,7 +194,7 @@ def test_the_hash_is_that_of_the_canonical_json_of_the_effective_policy(tmp_path
     plain = policy.model_dump(mode="json") | {"trusted_sources": sorted(policy.trusted_sources)}
     assert policy.sha256 == hashlib.sha256(rfc8785.dumps(plain)).hexdigest()
     assert json.loads(policy.canonical) == plain
-    assert Policy().sha256 == "b2d25224e3f09d6e422ca3a3895286cdcab93414f6dd9d7d88aae5448c671469"
+    assert Policy().sha256 == "a1f1b7bd4f6be235af95331bf3119c2a845319e4b92ff712277b932b26b2fba1"
 
 
 def test_the_hash_does_not_depend_on_how_the_policy_was_written(tmp_path):

@@ -9,8 +9,8 @@ from numbers import Real
 from typing import Any, Final
 
 from groundwire.checks.grounding import bounded, comparable, part
+from groundwire.messages.events import Event
 from groundwire.messages.responses import Entity, IndexEntry
-from groundwire.telemetry import Event
 
 REQUIRED_CONFIDENCE: Final = 0.6
 

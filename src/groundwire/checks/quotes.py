@@ -24,7 +24,7 @@ from groundwire.checks.quote_polarity import Clauses
 from groundwire.checks.quote_schema import MAX_DOMAIN, EvidenceSchemaError, validate_evidence_schema
 from groundwire.checks.quote_search import standing
 from groundwire.checks.quote_text import comparison_form, mark_words
-from groundwire.telemetry import Event, text_hash
+from groundwire.messages.events import Event, text_hash
 
 __all__ = [
     "EvidenceGroundingError",

@@ -11,8 +11,8 @@ from typing import Any
 from groundwire.checks.grounding import MAX_ID, bounded
 from groundwire.checks.relation_index import RelationIndex
 from groundwire.checks.statements import Statement, read_statement
+from groundwire.messages.events import Event
 from groundwire.messages.responses import RelationClaim
-from groundwire.telemetry import Event
 
 __all__ = [
     "Claim",

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from groundwire.checks.grounding import MAX_ID, MAX_ITEMS, part
 from groundwire.checks.warnings import ReportWarning, WarningType
+from groundwire.messages.events import Event
 from groundwire.messages.responses import Chunk
-from groundwire.telemetry import Event
 
 MAX_VERSIONS: Final = 20
 """Most versions that a warning or an event names."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final, TextIO
+from collections.abc import Mapping
+from typing import Any, Final, TextIO
 
 from rich.cells import set_cell_size
 from rich.console import Console
@@ -24,6 +25,8 @@ _QUIET: Final = {
         "hedge_words_detected",
     ),
     *("duplicate", "conflicting_near_duplicate", "previously_rejected", "expired"),
+    *("phantom_file", "snippet_mismatch", "stale_index", "unverified_fields", "source_tags_missing"),
+    *("values_unsupported", "entity_grounding_failed", "relation_preservation_failed", "quote_polarity"),
 }
 """Failed checks that say nothing the reason and the other notes do not say."""
 
@@ -43,12 +46,15 @@ class DecisionPrinter:
         self._counts: Counter[str] = Counter()
         self._headed = False
 
-    def decision(self, decision: Decision) -> None:
-        """Print a decision: verdict, reason, the claim, and what bore on it."""
+    def decision(self, decision: Decision, answer: str | None = None) -> None:
+        """Print a decision: verdict, reason, the claim or answer, and what bore on it.
+
+        `answer` is that of a response, which its decision does not repeat; without it, its id is shown.
+        """
         verdict = str(decision.verdict)
         self._counts[verdict] += 1
-        claim = decision.evidence.claim if decision.evidence else decision.subject_id
-        self._row(verdict, decision.reason_code, claim, "; ".join(_notes(decision)))
+        text = decision.evidence.claim if decision.evidence else answer or f"response {decision.subject_id}"
+        self._row(verdict, decision.reason_code, " ".join(text.split()), "; ".join(_notes(decision)))
 
     def error(self, where: str, error: RecordError) -> None:
         """Print an error: where, its code, and what is wrong."""
@@ -105,8 +111,23 @@ def _notes(decision: Decision) -> list[str]:
     for citation in decision.citations:
         sign = "✓" if citation.state == CitationState.VERIFIED else "✗"
         notes.append(f"{sign} {citation.detail or citation.state}: {citation.type} {citation.value}")
+    notes += _report_notes(decision.report or {})
     notes += [check for check in decision.checks_failed if check.partition(":")[0] not in _QUIET]
     return list(dict.fromkeys(notes)) or [decision.reason]
+
+
+def _report_notes(report: Mapping[str, Any]) -> list[str]:
+    """Return what the report of a response has to say, in words."""
+    notes = [str(warning["message"]) for warning in report.get("warnings") or ()]
+    missing = (report.get("entities") or {}).get("missing_entities", ())
+    violations = (report.get("relations") or {}).get("violations", ())
+    notes += [f"entity {entity['entity_id']}: {entity['reason']}" for entity in missing]
+    notes += [f"relation {violation['index']}: {violation['reason']}" for violation in violations]
+    if report.get("regenerate"):
+        notes.append(f"asked again, mode {report['regenerate']['mode']}")
+    if report.get("fallback"):
+        notes.append(f"fall back to {report['fallback']}")
+    return notes
 
 
 def _nearness(decision: Decision) -> str:

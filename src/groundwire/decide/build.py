@@ -1,8 +1,8 @@
-"""The Decision record of a claim, within its limits of size."""
+"""The Decision record of a claim or a response, within its limits of size."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -11,6 +11,9 @@ from groundwire.checks.citations import Citation
 from groundwire.checks.hedges import Hedge
 from groundwire.decide.checks import Checks, list_checks
 from groundwire.decide.claims import ClaimCase
+from groundwire.decide.report import report_of, shorten
+from groundwire.decide.response_checks import list_response_checks
+from groundwire.decide.responses import ResponseCase
 from groundwire.decide.tree import Standing
 from groundwire.messages.decisions import (
     CitationResult,
@@ -26,6 +29,7 @@ from groundwire.messages.decisions import (
     Verdict,
 )
 from groundwire.messages.identity import Subject, decision_id, provisional_id
+from groundwire.messages.responses import LlmResponse
 from groundwire.messages.tiers import IngestionTier
 
 MAX_BYTES: Final = 256_000
@@ -89,6 +93,11 @@ def claim_subject(case: ClaimCase) -> Subject:
     return Subject(claim.tenant_id, claim.user_id, Kind.CLAIM, claim.claim_id)
 
 
+def response_subject(response: LlmResponse) -> Subject:
+    """Return the identity of a response."""
+    return Subject(response.tenant_id, response.user_id, Kind.RESPONSE, response.response_id)
+
+
 def build_decision(case: ClaimCase, envelope: Envelope, standing: Standing) -> Decision:
     """Build the Decision of a claim; equal arguments give equal bytes.
 
@@ -105,31 +114,36 @@ def build_decision(case: ClaimCase, envelope: Envelope, standing: Standing) -> D
     return decision
 
 
+def build_response_decision(case: ResponseCase, envelope: Envelope, standing: Standing) -> Decision:
+    """Build the Decision of a response; equal arguments give equal bytes.
+
+    Args:
+        case: the response with everything that bears on it.
+        envelope: identity, times and origin.
+        standing: tier and reason: `case.outcome()`, or what another engine recorded.
+    """
+    checks = list_response_checks(case)
+    report = report_of(case)
+    for room in _ROOMS:
+        decision = _build_response(case, envelope, standing, (checks, report), room)
+        if len(decision.to_bytes()) <= MAX_BYTES:
+            break
+    return decision
+
+
 def _build(case: ClaimCase, envelope: Envelope, standing: Standing, checks: Checks, room: _Room) -> Decision:
     claim = case.claim
-    subject = claim_subject(case)
     match = case.conflicting(standing.code)
-    lists, truncated = _lists(case, checks, room)
+    lists, truncated = _check_lists(checks, room)
+    marks, marks_truncated = _marks(case, room)
     source_id = claim.source_id if claim.source_id is not None else primary_source(case)
     return Decision(
-        decision_id=_identify(subject, envelope),
-        revision=envelope.revision,
-        supersedes=decision_id(subject, envelope.revision - 1) if envelope.revision > 1 else None,
-        kind=Kind.CLAIM,
-        subject_id=claim.claim_id,
-        tenant_id=claim.tenant_id,
-        user_id=claim.user_id,
-        fingerprint=envelope.fingerprint,
+        **_frame(claim_subject(case), envelope, standing),
         memory_type=claim.memory_type,
         source=claim.source,
         derived_from=claim.derived_from,
-        tier=standing.tier,
-        verdict=Verdict.of(standing.tier),
-        approved=standing.tier == IngestionTier.AUTO_APPROVE,
-        reason=standing.reason,
-        reason_code=standing.code,
-        retryable=standing.code == ReasonCode.REVIEW_QUEUE_FULL,
         **lists,
+        **marks,
         similarity_score=round(match.inter / match.union, 4) if match else None,
         conflicting_memory_id=match.subject_id if match else None,
         evidence=EvidenceObject(
@@ -142,36 +156,88 @@ def _build(case: ClaimCase, envelope: Envelope, standing: Standing, checks: Chec
         ),
         report=None,
         facts=_short_facts(case.facts, room),
-        policy=PolicyName(version=envelope.policy_version, sha256=envelope.policy_sha256),
-        engine=envelope.engine,
-        origin=envelope.origin,
-        subject_origin=envelope.subject_origin,
-        decided_at=envelope.decided_at,
-        truncated=truncated or None,
-        replay=None,
+        truncated=truncated | marks_truncated or None,
     )
 
 
-def _lists(case: ClaimCase, checks: Checks, room: _Room) -> tuple[dict[str, list[Any]], dict[str, int]]:
-    """Return the lists of a decision, and how many entries of each are left out."""
+def _build_response(
+    case: ResponseCase,
+    envelope: Envelope,
+    standing: Standing,
+    found: tuple[Checks, dict[str, Any]],
+    room: _Room,
+) -> Decision:
+    checks, whole = found
+    lists, truncated = _check_lists(checks, room)
+    report, report_truncated = shorten(whole, room.entries, room.characters)
+    return Decision(
+        **_frame(response_subject(case.response), envelope, standing),
+        memory_type=None,
+        source=None,
+        derived_from=None,
+        **lists,
+        hedges=[],
+        citations=[],
+        similarity_score=None,
+        conflicting_memory_id=None,
+        evidence=None,
+        report=report,
+        facts=case.facts,
+        truncated=truncated | report_truncated or None,
+    )
+
+
+def _frame(subject: Subject, envelope: Envelope, standing: Standing) -> dict[str, Any]:
+    """Return the fields that claims and responses have alike."""
+    return {
+        "decision_id": _identify(subject, envelope),
+        "revision": envelope.revision,
+        "supersedes": decision_id(subject, envelope.revision - 1) if envelope.revision > 1 else None,
+        "kind": subject.kind,
+        "subject_id": subject.subject_id,
+        "tenant_id": subject.tenant_id,
+        "user_id": subject.user_id,
+        "fingerprint": envelope.fingerprint,
+        "tier": standing.tier,
+        "verdict": Verdict.of(standing.tier),
+        "approved": standing.tier == IngestionTier.AUTO_APPROVE,
+        "reason": standing.reason,
+        "reason_code": standing.code,
+        "retryable": standing.code == ReasonCode.REVIEW_QUEUE_FULL,
+        "policy": PolicyName(version=envelope.policy_version, sha256=envelope.policy_sha256),
+        "engine": envelope.engine,
+        "origin": envelope.origin,
+        "subject_origin": envelope.subject_origin,
+        "decided_at": envelope.decided_at,
+        "replay": None,
+    }
+
+
+def _check_lists(checks: Checks, room: _Room) -> tuple[dict[str, list[str]], dict[str, int]]:
+    """Return the lists of checks, and how many entries of each are left out."""
     characters = max(room.characters, _CHECK_CHARACTERS)
-    full: dict[str, Sequence[Any]] = {
+    full = {
         "checks_passed": checks.passed,
         "checks_failed": checks.failed,
         "checks_skipped": checks.skipped,
-        "hedges": case.reading.hedges,
-        "citations": case.reading.citations,
     }
-    kept = {name: entries[: room.entries] for name, entries in full.items() if name != "citations"}
+    lists = {name: [text[:characters] for text in texts[: room.entries]] for name, texts in full.items()}
+    return lists, _left_out(full, lists)
+
+
+def _marks(case: ClaimCase, room: _Room) -> tuple[dict[str, list[Any]], dict[str, int]]:
+    """Return hedges and citations in their places, and how many of each are left out."""
+    full: dict[str, Sequence[Any]] = {"hedges": case.reading.hedges, "citations": case.reading.citations}
     lists: dict[str, list[Any]] = {
-        name: [text[:characters] for text in entries]
-        for name, entries in kept.items()
-        if name.startswith("checks")
+        "hedges": [_hedge(hedge, room) for hedge in case.reading.hedges[: room.entries]],
+        "citations": [_citation(case, c, room) for c in case.reading.citations[:MAX_ENTRIES]],
     }
-    lists["hedges"] = [_hedge(hedge, room) for hedge in kept["hedges"]]
-    lists["citations"] = [_citation(case, c, room) for c in case.reading.citations[:MAX_ENTRIES]]
-    truncated = {name: len(full[name]) - len(entries) for name, entries in lists.items()}
-    return lists, {name: count for name, count in truncated.items() if count}
+    return lists, _left_out(full, lists)
+
+
+def _left_out(full: Mapping[str, Sequence[Any]], kept: Mapping[str, Sequence[Any]]) -> dict[str, int]:
+    counts = {name: len(full[name]) - len(entries) for name, entries in kept.items()}
+    return {name: count for name, count in counts.items() if count}
 
 
 def _short_facts(facts: Facts, room: _Room) -> Facts:

@@ -44,11 +44,16 @@ def list_checks(case: ClaimCase) -> Checks:
         checks.skipped.append("validity_skipped")
     else:
         checks.add("not_expired", ["expired"] if case.expired else [])
-    if case.facts.place in _FULL:
-        checks.failed.append(f"review_queue_full: {_FULL[case.facts.place]}")
-    elif case.facts.place == Place.FREE:
-        checks.passed.append("review_place")
+    list_place(case.facts.place, checks)
     return checks
+
+
+def list_place(place: Place, checks: Checks) -> None:
+    """Say what became of a place in the queue, where one was asked for."""
+    if place in _FULL:
+        checks.failed.append(f"review_queue_full: {_FULL[place]}")
+    elif place == Place.FREE:
+        checks.passed.append("review_place")
 
 
 def _dedup(case: ClaimCase, checks: Checks) -> None:

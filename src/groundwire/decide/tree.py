@@ -43,6 +43,19 @@ _SENTENCES: Final = {
     ReasonCode.REVIEW_EXPIRED: "Not reviewed in time",
     ReasonCode.RETRACTED: "Approval was withdrawn",
     ReasonCode.INTERNAL_ERROR: "Internal error - needs verification",
+    ReasonCode.ENTITY_GROUNDING_FAILED: "Names entities that the corpus does not hold",
+    ReasonCode.RELATION_PRESERVATION_FAILED: "States relations that the sources do not hold",
+    ReasonCode.QUOTES_REJECTED: "Quotes do not stand in the transcript",
+    ReasonCode.CRITICAL_GAP: "A claim is not supported by its evidence",
+    ReasonCode.LOW_CONFIDENCE: "Validation confidence is too low",
+    ReasonCode.CHECK_UNAVAILABLE: "A check could not run - needs verification",
+    ReasonCode.PHANTOM_SOURCE: "Cites a source that was not retrieved",
+    ReasonCode.SNIPPET_MISMATCH: "Cites a passage that is not where it says",
+    ReasonCode.UNVERIFIED_FIELDS: "Names fields that the sources do not hold",
+    ReasonCode.STALE_INDEX: "Sources have changed since they were indexed",
+    ReasonCode.FLAGGED_CLAIMS: "Parts of the answer are not supported - needs verification",
+    ReasonCode.NOTHING_TO_GROUND_ON: "Nothing to ground the answer on - needs verification",
+    ReasonCode.GROUNDED: "Grounded in its sources",
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from groundwire.checks.citations import Citation
 from groundwire.gate.faults import report_fault
-from groundwire.gate.prepared import Prepared, as_finding
+from groundwire.gate.prepared import PreparedClaim, as_finding
 from groundwire.messages.decisions import CitationState
 from groundwire.policy import Policy
 from groundwire.verify.citations import NETWORK, CitationVerifier
@@ -25,7 +25,7 @@ class CitationDesk:
         self._verifier = verifier
         self._policy = policy
 
-    async def look_up(self, claims: Sequence[Prepared], *, ask_network: bool) -> None:
+    async def look_up(self, claims: Sequence[PreparedClaim], *, ask_network: bool) -> None:
         """Fill in `findings`, `relevance` and `wait` of each claim."""
         cited = [
             (claim.claim.tenant_id, citation) for claim in claims for citation in claim.reading.verifiable
@@ -58,7 +58,7 @@ class CitationDesk:
             answers |= {(tenant, label): check for label, check in found.items()}
         return answers
 
-    def _hand_over(self, claim: Prepared, answers: Answers) -> None:
+    def _hand_over(self, claim: PreparedClaim, answers: Answers) -> None:
         tenant = claim.claim.tenant_id
         first: dict[str, Citation] = {}
         for citation in claim.reading.verifiable:

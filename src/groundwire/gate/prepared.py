@@ -1,28 +1,33 @@
-"""A claim before state is asked: decoded, read, its citations looked up."""
+"""A record before state is asked: decoded, read, and what it rests on looked up."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Self
 
+from groundwire.decide.build import response_subject
 from groundwire.decide.claims import Finding, Findings
+from groundwire.decide.fan_out import RESPONSE_PARENT
 from groundwire.decide.reading import UNREAD, Reading
-from groundwire.messages.base import from_milliseconds
+from groundwire.decide.response_reading import ResponseReading
+from groundwire.decide.responses import list_broken
+from groundwire.errors import ErrorCode, RecordError
+from groundwire.messages.base import InputRecord, from_milliseconds
 from groundwire.messages.claims import Claim
 from groundwire.messages.decisions import Kind
-from groundwire.messages.identity import Subject
+from groundwire.messages.identity import Subject, fingerprint
 from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.responses import LlmResponse
 from groundwire.state.model import DedupQuery, RecordOrigin
 from groundwire.verify.results import CitationCheck
 
-RESPONSE_PARENT = "response:"
 MAX_DETAIL = 100
 """Characters: a hundred details have to fit into a decision beside everything else."""
 
 
 @dataclass(slots=True)
-class Prepared:
+class PreparedClaim:
     """What is known of a claim when state is asked.
 
     `wait` says that a citation has to ask the network; `error` names an exception in the gate's own code.
@@ -57,10 +62,7 @@ class Prepared:
     @property
     def origin(self) -> RecordOrigin:
         """Where the record stood, as state keeps it."""
-        record = self.record
-        return RecordOrigin(
-            record.topic or "", record.partition, record.offset, record.timestamp, record.sha256
-        )
+        return record_origin(self.record)
 
     @property
     def parents(self) -> list[tuple[str, Subject]]:
@@ -76,6 +78,73 @@ class Prepared:
     def clock(self) -> datetime:
         """The gate's clock for this record."""
         return from_milliseconds(self.record.timestamp)
+
+
+@dataclass(slots=True)
+class PreparedResponse:
+    """What is known of a response when state is asked.
+
+    Attributes:
+        reading: what the checks found.
+        entities: a resolver's entries of the corpus by id, where the response carries no index.
+        relations: a resolver's ground truth, where the response carries none.
+        broken: check -> class of the error that broke it.
+        extraction: the claims of its answer, where they are to be fanned out.
+        reply_to: of a reply to a RegenerateRequest, what is known of the response that it replaces.
+    """
+
+    record: InboundRecord
+    response: LlmResponse
+    fingerprint: str
+    reading: ResponseReading
+    entities: dict[str, Any] | None = None
+    relations: list[dict[str, Any]] | None = None
+    broken: dict[str, str] = field(default_factory=dict)
+    extraction: list[str] | None = None
+    reply_to: dict[str, Any] | None = None
+
+    @property
+    def subject(self) -> Subject:
+        """The response's identity."""
+        return response_subject(self.response)
+
+    @property
+    def parent(self) -> Subject | None:
+        """The response that this one replaces."""
+        replaced = self.response.in_reply_to
+        return self.subject._replace(subject_id=replaced) if replaced is not None else None
+
+    @property
+    def origin(self) -> RecordOrigin:
+        """Where the record stood, as state keeps it."""
+        return record_origin(self.record)
+
+    @property
+    def clock(self) -> datetime:
+        """The gate's clock for this record."""
+        return from_milliseconds(self.record.timestamp)
+
+    @property
+    def error(self) -> str | None:
+        """What broke, as `facts.error` has it."""
+        return list_broken(self.broken)
+
+
+Prepared = PreparedClaim | PreparedResponse
+
+
+def record_origin(record: InboundRecord) -> RecordOrigin:
+    """Return where a record stood, as state keeps it."""
+    return RecordOrigin(record.topic or "", record.partition, record.offset, record.timestamp, record.sha256)
+
+
+def canonical_fingerprint(record: InputRecord) -> str:
+    """Return a record's fingerprint. Raises: RecordError where it has no canonical form."""
+    try:
+        return fingerprint(record)
+    except ValueError as exc:
+        message = f"cannot be put into canonical form: {exc}"
+        raise RecordError(ErrorCode.INVALID_RECORD, message) from None
 
 
 def as_finding(check: CitationCheck) -> Finding:

@@ -30,13 +30,15 @@ from groundwire.policy import Policy
 from groundwire.state.model import Outcome, RecordOrigin, SubjectState
 from groundwire.version import __version__
 
-_TIERS = {
+TIERS = {
     SubjectState.APPROVED: IngestionTier.AUTO_APPROVE,
     SubjectState.PENDING: IngestionTier.FLAG_REVIEW,
     SubjectState.JOINED: IngestionTier.FLAG_REVIEW,
+    SubjectState.REVIEW: IngestionTier.FLAG_REVIEW,
     SubjectState.REFUSED: IngestionTier.BLOCK,
     SubjectState.BLOCKED: IngestionTier.BLOCK,
 }
+"""The tier that a decision in a state has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +132,8 @@ def derive(
     envelope = Envelope(
         revision=outcome.revision,
         fingerprint=outcome.fingerprint,
-        origin=_origin(outcome.origin),
-        subject_origin=_origin(outcome.first_origin) if outcome.first_origin else None,
+        origin=as_origin(outcome.origin),
+        subject_origin=as_origin(outcome.first_origin) if outcome.first_origin else None,
         decided_at=payload.decided_at,
         capture_time=payload.capture_time,
         metadata=payload.metadata,
@@ -139,7 +141,7 @@ def derive(
         policy_sha256=payload.policy_sha256,
         policy_version=payload.policy_version,
     )
-    tier = _TIERS[outcome.state]
+    tier = TIERS[outcome.state]
     standing = case.outcome()
     own = payload.engine == __version__ and policy is not None and payload.base not in PEOPLE
     if not own or standing.tier != tier:
@@ -160,7 +162,8 @@ def _facts(outcome: Outcome, payload: Payload) -> Facts:
     )
 
 
-def _origin(origin: RecordOrigin) -> Origin:
+def as_origin(origin: RecordOrigin) -> Origin:
+    """Return where a record stood, as a decision names it."""
     return Origin(
         topic=origin.topic or None,
         partition=origin.partition,

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from groundwire.errors import RecordError
+from groundwire.messages.audit import RegenerateRequest
 from groundwire.messages.decisions import Decision
+from groundwire.messages.events import Event
 from groundwire.messages.inbound import InboundRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The record's subject has this decision; `fresh` says that this record brought it about."""
+    """The record's subject has this decision.
+
+    Attributes:
+        fresh: whether this record brought it about.
+        request: of a response, what its generator is asked for.
+        events: what its checks have to tell, where the decision is fresh.
+    """
 
     record: InboundRecord
     decision: Decision
     fresh: bool
+    request: RegenerateRequest | None = None
+    events: Sequence[Event] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Literal
 
-from groundwire.telemetry import Event, Sink, emit
+from groundwire.messages.events import Event
+from groundwire.telemetry import Sink, emit
 
 DEFAULT_TENANT: Final = "default"
 

@@ -41,7 +41,7 @@ _VERDICTS = {
 
 
 class ReasonCode(StrEnum):
-    """Why a claim got its tier. The list is closed; those of responses stand with their checks."""
+    """Why a claim or a response got its tier; the list is closed."""
 
     EXPIRED = "expired"
     PERSONAL_SPECULATION = "personal_speculation"
@@ -67,6 +67,19 @@ class ReasonCode(StrEnum):
     REVIEW_EXPIRED = "review_expired"
     RETRACTED = "retracted"
     INTERNAL_ERROR = "internal_error"
+    ENTITY_GROUNDING_FAILED = "entity_grounding_failed"
+    RELATION_PRESERVATION_FAILED = "relation_preservation_failed"
+    QUOTES_REJECTED = "quotes_rejected"
+    CRITICAL_GAP = "critical_gap"
+    LOW_CONFIDENCE = "low_confidence"
+    CHECK_UNAVAILABLE = "check_unavailable"
+    PHANTOM_SOURCE = "phantom_source"
+    SNIPPET_MISMATCH = "snippet_mismatch"
+    UNVERIFIED_FIELDS = "unverified_fields"
+    STALE_INDEX = "stale_index"
+    FLAGGED_CLAIMS = "flagged_claims"
+    NOTHING_TO_GROUND_ON = "nothing_to_ground_on"
+    GROUNDED = "grounded"
 
 
 class CitationState(StrEnum):
@@ -171,8 +184,15 @@ class ParentFact(OutputRecord):
 class Facts(OutputRecord):
     """All that came from outside the record, beside the citations' states.
 
-    A decision is a pure function of (record, policy, facts). `error` names the class of an exception
-    inside the gate, where there was one.
+    A decision is a pure function of (record, policy, facts).
+
+    Attributes:
+        entities: a resolver's entries of the corpus by entity id, where the response carries no index.
+        relations: a resolver's ground truth, where the response carries none.
+        extraction: the claims that a response's answer was found to make; None where nobody asked.
+        reply_to: of a response that answers a RegenerateRequest: `response_id`, the asked `mode` and the
+            `attempt` of the response that it replaces; both None where that one is not known.
+        error: the class of an exception inside the gate; of a response `check=class`, separated by commas.
     """
 
     clock: Time

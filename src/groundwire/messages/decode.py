@@ -60,6 +60,17 @@ def decode_claim(value: bytes | None) -> Claim:
     return _decode(Claim, value)
 
 
+def decode_either(value: bytes | None) -> Claim | LlmResponse:
+    """Decode a record that says itself what it is: with a `response_id` it is a response, else a claim.
+
+    Raises:
+        RecordError: as `decode_claim`.
+    """
+    parsed = parse_json(value)
+    is_response = isinstance(parsed, dict) and "response_id" in parsed
+    return validate(LlmResponse, parsed) if is_response else validate(Claim, parsed)
+
+
 def decode_response(value: bytes | None) -> LlmResponse:
     """Decode an LlmResponse. Raises: RecordError, as `decode_claim`."""
     return _decode(LlmResponse, value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Final
 
 from groundwire.errors import RecordError
@@ -53,7 +52,12 @@ def event_headers(
         "ce_dataschema": f"{_SCHEMAS}/{name}/1.0.json",
         "content-type": "application/json",
     }
-    return [*((key, value.encode()) for key, value in fields.items()), *_passed(incoming, (TRACEPARENT,))]
+    return [*((key, value.encode()) for key, value in fields.items()), *passed(incoming)]
+
+
+def passed(incoming: Headers) -> list[tuple[str, bytes]]:
+    """Return the headers that every record hands on to those that come of it: `traceparent`."""
+    return [(key, value) for key, value in incoming if key == TRACEPARENT]
 
 
 def dead_letter_headers(
@@ -102,7 +106,3 @@ def deferred_record(record: InboundRecord) -> InboundRecord:
     partition, offset, timestamp = (int(number) for number in numbers if number)
     rest = tuple((key, value) for key, value in record.headers if not key.startswith(_ORIGIN))
     return InboundRecord(topic or None, partition, offset, timestamp, record.key, record.value, rest)
-
-
-def _passed(incoming: Headers, names: Iterable[str]) -> list[tuple[str, bytes]]:
-    return [(key, value) for key, value in incoming if key in names]

@@ -72,6 +72,10 @@ class Step(_Part):
     cites: list[str] = Field(default_factory=list)
 
 
+Mode = Literal["instant", "auto", "thinking"]
+"""How much a generator thinks, from least to most."""
+
+
 class LlmResponse(InputRecord):
     """An answer of a language model with whatever it was grounded on; a check runs when what it needs is here."""
 
@@ -79,7 +83,7 @@ class LlmResponse(InputRecord):
     tenant_id: TenantId = "default"
     user_id: ShortId
     query: str | None = None
-    mode: Literal["instant", "auto", "thinking"] = "auto"
+    mode: Mode = "auto"
     scope: str | None = None
     in_reply_to: str | None = None
     answer: str | None

@@ -259,7 +259,7 @@ async def test_a_record_whose_very_identity_kills_the_worker_is_given_up_too(ben
     def die(value):
         raise AssertionError("it must not be decoded again")
 
-    monkeypatch.setattr(module, "decode_claim", die)
+    monkeypatch.setattr(module, "subject_of", die)
     bench.left = Mark(5, 5, 3)
     await bench.run(record(5, CLAIM))
     assert bench.prepared == 0

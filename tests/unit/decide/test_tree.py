@@ -145,8 +145,10 @@ expired personal_speculation duplicate technical_hedge dedup_unavailable verifie
 stated_decision stated_preference ungrounded source_unattested citation_unverified conflicting_near_duplicate
 previously_rejected derived_from_unapproved citation_irrelevant ai_synthesis_held pending_duplicate
 review_queue_full human_approved human_rejected review_expired retracted internal_error
+entity_grounding_failed relation_preservation_failed quotes_rejected critical_gap low_confidence check_unavailable
+phantom_source snippet_mismatch unverified_fields stale_index flagged_claims nothing_to_ground_on grounded
 """
 
 
-def test_the_reasons_of_claims_are_a_closed_list():
+def test_the_reasons_are_a_closed_list():
     assert {str(code) for code in ReasonCode} == set(CONTRACT_REASONS.split())

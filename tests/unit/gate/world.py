@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 
 from groundwire.attestation import Keys
-from groundwire.gate.claims import ClaimGate
+from groundwire.gate.gate import Gate
+from groundwire.gate.resolvers import Resolver
 from groundwire.gate.results import DeadLetter, Decided, Result
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import Decision
@@ -25,6 +26,7 @@ from groundwire.verify import CitationVerifier, Pacer, PacingLimits, Sources, Ur
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, 250_000, tzinfo=UTC)
 TOPIC = "groundwire.claims"
+RESPONSES = "groundwire.llm-responses"
 
 
 def fake_urls(answers: dict[str, int]) -> UrlChecker:
@@ -62,16 +64,28 @@ class World:
     keys: Keys = field(default_factory=Keys.empty)
     policies: PolicyStore = field(default_factory=lambda: PolicyStore(None, None))
     now: Callable[[], datetime] = lambda: NOW
+    resolver: Resolver | None = None
     offset: int = 0
 
     @property
-    def gate(self) -> ClaimGate:
-        return ClaimGate(self.policy, self.policies, self.state, self.verifier, keys=self.keys, now=self.now)
+    def gate(self) -> Gate:
+        return Gate(
+            self.policy,
+            self.policies,
+            self.state,
+            self.verifier,
+            keys=self.keys,
+            now=self.now,
+            resolver=self.resolver,
+        )
 
-    def record(self, value: bytes | None, *, headers: Headers = ()) -> InboundRecord:
+    def record(self, value: bytes | None, *, headers: Headers = (), topic: str = TOPIC) -> InboundRecord:
         self.offset += 1
         timestamp = to_milliseconds(NOW) + 1000 * self.offset
-        return InboundRecord(TOPIC, 0, self.offset, timestamp, b"acme:ada", value, headers)
+        return InboundRecord(topic, 0, self.offset, timestamp, b"acme:ada", value, headers)
+
+    def response(self, response_id: str = "r1", answer: str | None = "Yes.", **fields: Any) -> InboundRecord:
+        return self.record(response_bytes(response_id, answer, **fields), topic=RESPONSES)
 
     def claim(
         self, claim_id: str = "c1", content: str = "The API returns JSON", **fields: Any
@@ -105,6 +119,17 @@ class World:
 def claim_bytes(claim_id: str = "c1", content: str = "The API returns JSON", **fields: Any) -> bytes:
     claim = {"claim_id": claim_id, "user_id": "ada", "content": content, **fields}
     return json.dumps(claim, ensure_ascii=False).encode()
+
+
+def response_bytes(response_id: str = "r1", answer: str | None = "Yes.", **fields: Any) -> bytes:
+    response = {"response_id": response_id, "user_id": "ada", "answer": answer, **fields}
+    return json.dumps(response, ensure_ascii=False).encode()
+
+
+def chunk(content: str, file: str = "src/search.py", **fields: Any) -> dict[str, Any]:
+    """Return a chunk from the first line of a file on."""
+    lines = content.count("\n") + 1
+    return {"chunk_id": file, "file": file, "content": content, "start_line": 1, "end_line": lines, **fields}
 
 
 def summary(decision: Decision) -> tuple[str, str]:

@@ -1,0 +1,127 @@
+"""What state keeps of a response so that its decision can be derived again, and the derivation."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from groundwire.decide.build import Envelope, build_response_decision
+from groundwire.decide.response_reading import ResponseReading
+from groundwire.decide.responses import ResponseCase
+from groundwire.decide.tree import stand
+from groundwire.gate.recorded import TIERS, as_origin
+from groundwire.messages.base import format_time, from_milliseconds, parse_time
+from groundwire.messages.decisions import Decision, Facts, ReasonCode
+from groundwire.messages.responses import LlmResponse
+from groundwire.policy import Policy
+from groundwire.state.model import Outcome, SubjectState
+from groundwire.version import __version__
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsePayload:
+    """The facts that state does not answer itself.
+
+    `code` is the reason before the queue. `asked_mode` and `attempt` are what a reply to this response is told:
+    the mode that its generator was asked for, None where it was asked nothing, and which attempt this one was.
+    """
+
+    decided_at: datetime
+    engine: str
+    policy_sha256: str
+    policy_version: str
+    code: ReasonCode
+    asked_mode: str | None
+    attempt: int
+    entities: dict[str, Any] | None = None
+    relations: list[dict[str, Any]] | None = None
+    extraction: list[str] | None = None
+    reply_to: dict[str, Any] | None = None
+    error: str | None = None
+
+    def to_bytes(self) -> bytes:
+        """Serialise to one line of JSON, without what is not there."""
+        fields = {
+            "d": format_time(self.decided_at),
+            "e": self.engine,
+            "p": self.policy_sha256,
+            "v": self.policy_version,
+            "b": self.code,
+            "g": self.asked_mode,
+            "n": self.attempt,
+            "i": self.entities,
+            "r": self.relations,
+            "c": self.extraction,
+            "o": self.reply_to,
+            "x": self.error,
+        }
+        kept = {name: value for name, value in fields.items() if value is not None}
+        return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> ResponsePayload:
+        """Read back what `to_bytes` wrote."""
+        fields = json.loads(data)
+        return cls(
+            decided_at=parse_time(fields["d"]),
+            engine=fields["e"],
+            policy_sha256=fields["p"],
+            policy_version=fields["v"],
+            code=ReasonCode(fields["b"]),
+            asked_mode=fields.get("g"),
+            attempt=fields["n"],
+            entities=fields.get("i"),
+            relations=fields.get("r"),
+            extraction=fields.get("c"),
+            reply_to=fields.get("o"),
+            error=fields.get("x"),
+        )
+
+
+def recorded_case(
+    response: LlmResponse, reading: ResponseReading, policy: Policy, outcome: Outcome
+) -> ResponseCase:
+    """Return a response with what state recorded of it."""
+    payload = ResponsePayload.from_bytes(outcome.payload)
+    facts = Facts(
+        clock=from_milliseconds(outcome.origin.timestamp),
+        place=outcome.place,
+        entities=payload.entities,
+        relations=payload.relations,
+        extraction=payload.extraction,
+        reply_to=payload.reply_to,
+        error=payload.error,
+    )
+    return ResponseCase(response, reading, policy, facts)
+
+
+def derive_response(case: ResponseCase, outcome: Outcome, *, known_policy: bool) -> Decision:
+    """Derive a response's decision from the record and its recorded outcome.
+
+    Args:
+        case: from `recorded_case`.
+        outcome: what state recorded.
+        known_policy: whether the case's policy is the one that decided; else tier, reason and facts stay as
+            recorded, as they do under another engine.
+    """
+    payload = ResponsePayload.from_bytes(outcome.payload)
+    envelope = Envelope(
+        revision=outcome.revision,
+        fingerprint=outcome.fingerprint,
+        origin=as_origin(outcome.origin),
+        subject_origin=as_origin(outcome.first_origin) if outcome.first_origin else None,
+        decided_at=payload.decided_at,
+        capture_time=payload.decided_at,
+        metadata={},
+        engine=payload.engine,
+        policy_sha256=payload.policy_sha256,
+        policy_version=payload.policy_version,
+    )
+    tier = TIERS[outcome.state]
+    standing = case.outcome()
+    if payload.engine != __version__ or not known_policy or standing.tier != tier:
+        refused = outcome.state is SubjectState.REFUSED
+        standing = stand(tier, ReasonCode.REVIEW_QUEUE_FULL if refused else payload.code)
+    return build_response_decision(case, envelope, standing)

@@ -1,0 +1,134 @@
+"""Entities and relations that a response does not carry itself: asked of the corpus, and recorded as facts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+from groundwire.gate.faults import report_fault
+from groundwire.gate.prepared import PreparedResponse
+
+MAX_ASKED: Final = 2_000
+"""Entities, and pairs of a relation, of one response that are looked up."""
+
+MAX_ANSWER_BYTES: Final = 50_000
+"""JSON of what is found, each of entities and relations: it stands in the decision, whole."""
+
+
+class Resolver(Protocol):
+    """Knows the entities and relations of some tenants' corpora."""
+
+    def covers(self, tenant_id: str) -> bool:
+        """Say whether this tenant's responses are checked against the corpus."""
+        ...
+
+    async def entities(self, tenant_id: str, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+        """Return the entries of those ids that the corpus holds.
+
+        Whatever is raised, a corpus that is not there included, makes the check unavailable.
+        """
+        ...
+
+    async def relations(
+        self, tenant_id: str, pairs: Collection[tuple[str, str]]
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return every relation between the subjects and objects of these pairs, in either direction."""
+        ...
+
+
+class Corpus(Protocol):
+    """A store of corpora, such as `groundwire.corpus.CorpusIndex`."""
+
+    async def loaded(self, tenant_id: str) -> bool:
+        """Say whether a corpus of this tenant is there."""
+        ...
+
+    async def entities(self, tenant_id: str, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+        """Return the entries of those ids that the corpus holds."""
+        ...
+
+    async def relations(
+        self, tenant_id: str, pairs: Collection[tuple[str, str]]
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return every relation between the subjects and objects of these pairs, in either direction."""
+        ...
+
+
+class CorpusMissing(Exception):
+    """A tenant is to be checked against a corpus, and none is loaded."""
+
+
+class CorpusResolver:
+    """Resolves from the corpora of the named tenants; `*` names all.
+
+    Raises (from its methods): CorpusMissing, so that a corpus that was never loaded, or was lost, lets nothing pass.
+    """
+
+    def __init__(self, corpus: Corpus, tenants: Collection[str]) -> None:
+        self._corpus = corpus
+        self._tenants = frozenset(tenants)
+
+    def covers(self, tenant_id: str) -> bool:
+        """Say whether this tenant's responses are checked against the corpus."""
+        return tenant_id in self._tenants or "*" in self._tenants
+
+    async def entities(self, tenant_id: str, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
+        """Return the entries of those ids that the corpus holds."""
+        await self._require(tenant_id)
+        return await self._corpus.entities(tenant_id, ids)
+
+    async def relations(
+        self, tenant_id: str, pairs: Collection[tuple[str, str]]
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return every relation between the subjects and objects of these pairs, in either direction."""
+        await self._require(tenant_id)
+        return await self._corpus.relations(tenant_id, pairs)
+
+    async def _require(self, tenant_id: str) -> None:
+        if not await self._corpus.loaded(tenant_id):
+            raise CorpusMissing(tenant_id)
+
+
+class TooMuch(Exception):
+    """More than a decision can hold."""
+
+
+async def resolve(entry: PreparedResponse, resolver: Resolver | None) -> None:
+    """Ask for what a response does not carry; what cannot be answered makes its check unavailable."""
+    response = entry.response
+    if resolver is None or not resolver.covers(response.tenant_id):
+        return
+    if response.entities is not None and response.corpus_index is None:
+        try:
+            ids = list(dict.fromkeys(entity.id for entity in response.entities))
+            found = await resolver.entities(response.tenant_id, _few(ids))
+            entry.entities = _small({name: dict(found[name]) for name in ids if name in found})
+        except Exception as exc:  # noqa: BLE001 - fails closed: the check is unavailable
+            _unavailable(entry, "entities", exc)
+    if response.claims is not None and response.relations is None:
+        try:
+            pairs = list(dict.fromkeys((claim.subject, claim.object) for claim in response.claims))
+            truths = await resolver.relations(response.tenant_id, _few(pairs))
+            entry.relations = _small([dict(truth) for truth in truths])
+        except Exception as exc:  # noqa: BLE001 - as above
+            _unavailable(entry, "relations", exc)
+
+
+def _unavailable(entry: PreparedResponse, check: str, error: Exception) -> None:
+    report_fault("resolver.failed", error, check=check, offset=entry.record.offset)
+    entry.broken[check] = type(error).__name__
+
+
+def _few(asked: list[Any]) -> list[Any]:
+    if len(asked) > MAX_ASKED:
+        raise TooMuch(f"{len(asked)} look-ups in one response, more than {MAX_ASKED}")
+    return asked
+
+
+def _small(answer: Any) -> Any:  # noqa: ANN401 - a JSON value, handed on
+    """Return the answer as it is read back from JSON, so that the first decision and a later one see the same."""
+    text = json.dumps(answer, ensure_ascii=False)
+    if len(text.encode()) > MAX_ANSWER_BYTES:
+        raise TooMuch(f"the corpus answered more than {MAX_ANSWER_BYTES} bytes")
+    return json.loads(text)

@@ -1,0 +1,256 @@
+"""LLM responses at the gate: read, what they lack looked up, put to state, and their decisions derived."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
+from datetime import datetime
+from functools import partial
+from typing import Any, Final
+
+from groundwire.decide.build import Envelope, build_response_decision
+from groundwire.decide.fan_out import extract
+from groundwire.decide.regenerate import regenerate_request
+from groundwire.decide.response_reading import NOT_PROVIDED, Broken, ResponseReading, found, read_response
+from groundwire.decide.responses import INTERNAL, STATE, ResponseCase, broken_checks, list_broken
+from groundwire.gate.claims import Policies, policy_that_decided
+from groundwire.gate.faults import report_fault
+from groundwire.gate.prepared import PreparedResponse, canonical_fingerprint
+from groundwire.gate.recorded_responses import ResponsePayload, derive_response, recorded_case
+from groundwire.gate.resolvers import Resolver, resolve
+from groundwire.gate.results import Decided
+from groundwire.messages.decisions import Decision, Facts
+from groundwire.messages.events import Event
+from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.responses import LlmResponse
+from groundwire.messages.tiers import IngestionTier
+from groundwire.policy import Policy
+from groundwire.state.model import Ask, Outcome, State
+from groundwire.version import __version__
+
+LARGE: Final = 20_000
+"""Bytes of a response above which its checks run in a thread: the event loop has others to serve."""
+
+_TIERS: Final = tuple(IngestionTier)
+_UNREAD: Final = ResponseReading(**{f.name: NOT_PROVIDED for f in fields(ResponseReading)})
+_CHECKS: Final = tuple(field.name for field in fields(ResponseReading))
+
+
+class ResponseDesk:
+    """Decides responses; see `groundwire.gate.gate.Gate` for the arguments."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        policies: Policies,
+        resolver: Resolver | None,
+        *,
+        now: Callable[[], datetime],
+        fan_out: bool,
+    ) -> None:
+        self._policy = policy
+        self._policies = policies
+        self._resolver = resolver
+        self._now = now
+        self._fan_out = fan_out
+
+    def read(self, record: InboundRecord, response: LlmResponse) -> PreparedResponse:
+        """Take a response over; nothing is checked yet. Raises: RecordError without a canonical form."""
+        return PreparedResponse(record, response, canonical_fingerprint(response), _UNREAD)
+
+    async def look_up(self, responses: Sequence[PreparedResponse]) -> None:
+        """Ask the corpus for what responses lack, and run their checks."""
+        for entry in responses:
+            try:
+                await resolve(entry, self._resolver)
+                entry.reading = await _aside(entry, partial(_read, entry, self._policy))
+                entry.broken |= {check: broken.error for check, broken in entry.reading.broken}
+                if entry.response.fan_out and self._fan_out:
+                    limit = self._policy.limits.max_claims_per_response
+                    entry.extraction = await _aside(entry, partial(extract, entry.response.answer, limit))
+            except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
+                report_fault("response.unreadable", exc, offset=entry.record.offset)
+                _give_up(entry, exc)
+
+    async def look_back(self, responses: Sequence[PreparedResponse], state: State) -> None:
+        """Find what is known of the responses that some of these replace.
+
+        Raises:
+            StateUnavailable, StateLost: as `State.payloads`.
+        """
+        replies = [(entry, entry.parent) for entry in responses if entry.parent]
+        if not replies:
+            return
+        payloads = await state.payloads([parent for _, parent in replies])
+        for (entry, parent), payload in zip(replies, payloads, strict=True):
+            known = ResponsePayload.from_bytes(payload) if payload else None
+            entry.reply_to = {
+                "response_id": parent.subject_id,
+                "mode": known.asked_mode if known else None,
+                "attempt": known.attempt if known else None,
+            }
+
+    def ask(self, entry: PreparedResponse) -> Ask:
+        """Return what state is asked about a response."""
+        try:
+            case = self._case(entry)
+            standing, regeneration = case.standing(), case.regeneration
+        except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
+            report_fault("response.unjudged", exc, offset=entry.record.offset)
+            _give_up(entry, exc)
+            case = self._case(entry)
+            standing, regeneration = case.standing(), None
+        payload = ResponsePayload(
+            decided_at=self._now(),
+            engine=__version__,
+            policy_sha256=self._policy.sha256,
+            policy_version=self._policy.version,
+            code=standing.code,
+            asked_mode=regeneration.mode if regeneration else None,
+            attempt=case.attempt,
+            entities=entry.entities,
+            relations=entry.relations,
+            extraction=_kept(entry.extraction, standing.tier),
+            reply_to=entry.reply_to,
+            error=entry.error,
+        )
+        return Ask(
+            subject=entry.subject,
+            fingerprint=entry.fingerprint,
+            origin=entry.origin,
+            base_tier=_TIERS.index(standing.tier) + 1,
+            capped=False,
+            wait=False,
+            dedup=None,
+            dedup_failed=False,
+            parents=[],
+            horizon=0,
+            payload=payload.to_bytes(),
+            record=entry.record.value or b"",
+            queued=self._policy.verification.on_failure == "ask",
+        )
+
+    async def decided(self, entry: PreparedResponse, outcome: Outcome) -> Decided:
+        """Derive the decision of a response's recorded outcome, and what it asks of the generator."""
+        payload = ResponsePayload.from_bytes(outcome.payload)
+        policy = await policy_that_decided(payload.policy_sha256, self._policy, self._policies)
+        reading = entry.reading
+        if policy not in {None, self._policy} or not _found_the_same(entry, payload):
+            read = partial(
+                read_response,
+                entry.response,
+                policy or self._policy,
+                entities=payload.entities,
+                relations=payload.relations,
+                broken=broken_checks(payload.error),
+            )
+            reading = await _aside(entry, read)
+        case = recorded_case(entry.response, reading, policy or self._policy, outcome)
+        derive = partial(derive_response, case, outcome, known_policy=policy is not None)
+        decision = await _aside(entry, derive)
+        request = await _aside(entry, partial(regenerate_request, case, decision))
+        events = list(_events(entry, case)) if outcome.fresh else []
+        return Decided(entry.record, decision, outcome.fresh, request, events)
+
+    def without_state(self, entry: PreparedResponse) -> Decision:
+        """Decide a response provisionally: nothing approved, nothing looked up, the same bytes each time."""
+        policy = self._policy
+        missing = _missing(entry, self._resolver)
+        facts = Facts(
+            clock=entry.clock,
+            extraction=[] if entry.response.fan_out else None,
+            reply_to={"response_id": entry.parent.subject_id, "mode": None, "attempt": None}
+            if entry.parent
+            else None,
+            error=list_broken(missing),
+        )
+        reading = read_response(entry.response, policy, broken=missing)
+        case = ResponseCase(entry.response, reading, policy, facts)
+        envelope = Envelope(
+            revision=0,
+            fingerprint=entry.fingerprint,
+            origin=entry.record.origin,
+            subject_origin=None,
+            decided_at=entry.clock,
+            capture_time=entry.clock,
+            metadata={},
+            engine=__version__,
+            policy_sha256=policy.sha256,
+            policy_version=policy.version,
+        )
+        return build_response_decision(case, envelope, case.outcome())
+
+    def _case(self, entry: PreparedResponse) -> ResponseCase:
+        facts = Facts(
+            clock=entry.clock,
+            entities=entry.entities,
+            relations=entry.relations,
+            extraction=entry.extraction,
+            reply_to=entry.reply_to,
+            error=entry.error,
+        )
+        return ResponseCase(entry.response, entry.reading, self._policy, facts)
+
+
+def _read(entry: PreparedResponse, policy: Policy) -> ResponseReading:
+    reading = read_response(
+        entry.response, policy, entities=entry.entities, relations=entry.relations, broken=entry.broken
+    )
+    for check, broken in reading.broken:
+        if broken.cause is not None:
+            report_fault("check.broken", broken.cause, check=check, offset=entry.record.offset)
+    return reading
+
+
+def _give_up(entry: PreparedResponse, error: Exception) -> None:
+    """Give up on judging a response: it goes to review, as an internal error (S0-23)."""
+    name = type(error).__name__
+    entry.broken = {INTERNAL: name} | dict.fromkeys(_CHECKS, name)
+    entry.reading = ResponseReading(**{check: Broken(name) for check in _CHECKS})
+    entry.extraction = [] if entry.extraction is not None else None
+
+
+def _missing(entry: PreparedResponse, resolver: Resolver | None) -> dict[str, str]:
+    """Name what a decision without state lacks: the state, and the checks that need what was not looked up."""
+    response = entry.response
+    missing = {STATE: "StateUnavailable"}
+    if resolver is None or not resolver.covers(response.tenant_id):
+        return missing
+    if response.entities is not None and response.corpus_index is None:
+        missing["entities"] = "StateUnavailable"
+    if response.claims is not None and response.relations is None:
+        missing["relations"] = "StateUnavailable"
+    return missing
+
+
+def _found_the_same(entry: PreparedResponse, payload: ResponsePayload) -> bool:
+    """Say whether the recorded facts are what this very record found, as they are unless it was sent again."""
+    found = (entry.entities, entry.relations, entry.error)
+    return found == (payload.entities, payload.relations, payload.error)
+
+
+def _kept(extraction: list[str] | None, tier: IngestionTier) -> list[str] | None:
+    """Keep no claims of a blocked response: they go nowhere."""
+    return [] if extraction is not None and tier == IngestionTier.BLOCK else extraction
+
+
+def _events(entry: PreparedResponse, case: ResponseCase) -> Iterator[Event]:
+    reading, tenant = case.reading, entry.response.tenant_id
+    quotes, entities, relations = found(reading.quotes), found(reading.entities), found(reading.relations)
+    versions = found(reading.versions)
+    if quotes and case.policy.evidence_quote_log_rejections:
+        yield from quotes.events()
+    if entities:
+        yield from entities.events(tenant)
+    if relations:
+        yield from relations.events(tenant)
+    if versions:
+        yield from versions.events(tenant)
+
+
+async def _aside(entry: PreparedResponse, work: Callable[[], Any]) -> Any:  # noqa: ANN401 - what work returns
+    """Do the work of a large response in a thread, which leaves the event loop its turns."""
+    if len(entry.record.value or b"") < LARGE:
+        return work()
+    return await asyncio.to_thread(work)

@@ -1,0 +1,468 @@
+"""Responses at the gate: verdicts and their order, reports within their limits, what is derived again."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from groundwire.decide import response_reading
+from groundwire.decide.fan_out import fan_out
+from groundwire.errors import StateUnavailable
+from groundwire.gate.gate import Gate
+from groundwire.gate.resolvers import CorpusResolver
+from groundwire.gate.results import DeadLetter, Decided
+from groundwire.messages.decisions import Decision
+from groundwire.policies import PolicyStore
+from groundwire.policy import Limits, Policy, Verification
+from groundwire.rebuild import stored_outcome
+from groundwire.state.memory import MemoryState
+from tests.unit.gate.world import World, chunk, response_bytes, summary
+
+CODE = chunk("def search(query, top_k):\n    timeout = 30 s\n    return index.find(query)")
+GROUNDED: dict[str, Any] = {"answer": "Call `search` with `top_k` [source:1].", "chunks": [CODE]}
+
+
+async def decide(world: World | None = None, **fields: Any) -> Decision:
+    given = {**GROUNDED, **fields}
+    (decision,) = await (world or World()).decide((world or World()).response(**given))
+    return decision
+
+
+# --- the verdict rule
+
+
+@pytest.mark.parametrize(
+    ("fields", "tier", "code"),
+    [
+        ({}, "tier_1", "grounded"),
+        ({"sources": [{"file": "src/other.py"}]}, "tier_3", "low_confidence"),
+        ({"sources": [{"file": "src/other.py"}, {"file": "src/search.py"}]}, "tier_2", "phantom_source"),
+        ({"answer": "Call `search` [source:2]."}, "tier_2", "phantom_source"),
+        ({"sources": [{"file": "src/search.py", "snippet": "x = 1"}]}, "tier_2", "snippet_mismatch"),
+        (
+            {"sources": [{"file": "src/search.py", "start_line": 2, "end_line": 9}]},
+            "tier_2",
+            "snippet_mismatch",
+        ),
+        (
+            {"answer": "Call `search` or `find` with `top_k` or `fuzz` [source:1]."},
+            "tier_2",
+            "unverified_fields",
+        ),
+        (
+            {"chunks": [{**CODE, "revision": "a1"}], "current_revisions": {"src/search.py": "b2"}},
+            "tier_2",
+            "stale_index",
+        ),
+        ({"transcript": "I slept.", "evidence": {"a": ["I slept", "I wept"]}}, "tier_2", "quotes_rejected"),
+        ({"transcript": "I do not sleep.", "evidence": {"a": ["sleep"]}}, "tier_2", "flagged_claims"),
+        ({"answer": "Call `search`; the timeout is 90 s [source:1]."}, "tier_2", "flagged_claims"),
+        ({"confidence": 0.69}, "tier_2", "low_confidence"),
+        ({"confidence": 0.7}, "tier_1", "grounded"),
+        ({"confidence": 0.3}, "tier_2", "low_confidence"),
+        ({"confidence": 0.29}, "tier_3", "low_confidence"),
+        ({"entities": [{"id": "e"}], "corpus_index": {}}, "tier_3", "entity_grounding_failed"),
+        (
+            {"claims": [{"subject": "a", "relation": "r", "object": "b"}], "relations": []},
+            "tier_3",
+            "relation_preservation_failed",
+        ),
+        ({"answer": "Yes.", "chunks": [CODE]}, "tier_2", "nothing_to_ground_on"),
+        ({"answer": "Yes.", "chunks": None}, "tier_2", "nothing_to_ground_on"),
+        (
+            {"answer": "Yes.", "chunks": [CODE], "sources": [], "entities": []},
+            "tier_2",
+            "nothing_to_ground_on",
+        ),
+    ],
+)
+async def test_the_first_rule_that_applies_decides(fields, tier, code):
+    given = {name: value for name, value in {**GROUNDED, **fields}.items() if value is not None}
+    assert summary(await decide_exactly(given)) == (tier, code)
+
+
+async def decide_exactly(given: dict[str, Any], world: World | None = None) -> Decision:
+    world = world or World()
+    (decision,) = await world.decide(world.response(**given))
+    return decision
+
+
+async def test_what_blocks_goes_before_what_is_reviewed():
+    decision = await decide(
+        entities=[{"id": "e"}],
+        corpus_index={},
+        sources=[{"file": "src/other.py"}],
+        confidence=0.2,
+    )
+    assert summary(decision) == ("tier_3", "entity_grounding_failed")
+
+
+async def test_confidence_is_what_was_reported_less_what_did_not_hold():
+    """S2-15, C-44: 0.9 and fields of 0.5 give 0.4."""
+    decision = await decide(answer="Call `search`, `top_k`, `alpha` and `beta` [source:1].", confidence=0.9)
+    assert decision.report["confidence"] == 0.4
+    assert decision.report["fields"]["confidence"] == 0.5
+    assert "low_confidence: 0.4" in decision.checks_failed
+    assert decision.report["validation"] == {
+        "sourcesVerified": 0,
+        "sourcesTotal": 0,
+        "fieldsVerified": 2,
+        "fieldsTotal": 4,
+        "confidence": 0.4,
+    }
+
+
+async def test_every_check_is_listed_once_passed_failed_or_skipped():
+    decision = await decide()
+    assert decision.checks_passed == [
+        "fields_verified",
+        "source_tags_present",
+        "values_supported",
+        "confidence_sufficient",
+    ]
+    assert decision.checks_failed == []
+    assert decision.checks_skipped == [
+        "sources_skipped: not_provided",
+        "index_skipped: not_provided",
+        "quotes_skipped: not_provided",
+        "entities_skipped: not_provided",
+        "relations_skipped: not_provided",
+        "claims_skipped: disabled",
+    ]
+    assert decision.evidence is None
+    assert decision.facts.dedup is None
+    assert decision.facts.place == "not_needed"
+
+
+async def test_bypassing_verification_is_recorded():
+    decision = await decide(verify=False)
+    assert "claims_skipped: bypassed" in decision.checks_skipped
+
+
+async def test_quotes_that_all_fail_block_under_the_strict_policy_only():
+    """S1-04, S1-40."""
+    fields = {"transcript": "I slept.", "evidence": {"a": ["I wept"]}}
+    assert summary(await decide(**fields)) == ("tier_2", "quotes_rejected")
+    strict = await decide(World(policy=Policy(evidence_quote_fail_on_all_rejected=True)), **fields)
+    assert summary(strict) == ("tier_3", "quotes_rejected")
+    assert strict.report["quotes"]["failure"] == {
+        "category": "EVIDENCE_HALLUCINATION",
+        "severity": "ERROR",
+        "stage": "evidence_extraction",
+        "extracted_count": 1,
+        "mode": "substring",
+    }
+
+
+async def test_quotes_are_not_checked_where_the_policy_says_so():
+    """S1-43."""
+    world = World(policy=Policy(evidence_quote_validation_enabled=False))
+    decision = await decide(world, transcript="I slept.", evidence={"a": ["I wept"]})
+    assert decision.approved
+    assert "quotes_skipped: disabled" in decision.checks_skipped
+
+
+@pytest.mark.parametrize("check", ["sources", "fields", "quotes", "values", "relations"])
+async def test_a_check_that_breaks_takes_the_response_to_review_and_no_other_check_along(check):
+    with patch.object(response_reading, f"_{check}", side_effect=KeyError("text of the record")):
+        decision = await decide()
+    assert summary(decision) == ("tier_2", "check_unavailable")
+    assert f"{check}_unavailable" in decision.checks_failed
+    assert decision.facts.error == f"{check}=KeyError"
+    assert len([name for name in decision.checks_failed if name.endswith("_unavailable")]) == 1
+
+
+async def test_a_response_that_breaks_the_gate_itself_goes_to_review():
+    """S0-23."""
+    world = World()
+    with patch("groundwire.gate.responses.read_response", side_effect=RuntimeError("text")):
+        (decision,) = await world.decide(world.response(**GROUNDED))
+    assert summary(decision) == ("tier_2", "internal_error")
+    assert "text" not in decision.to_bytes().decode()
+
+
+# --- identity
+
+
+async def test_the_same_response_again_gets_the_same_bytes_and_another_one_is_a_conflict():
+    world = World()
+    first = await decide_exactly({**GROUNDED, "metadata": {"a": 1}}, world)
+    again = await decide_exactly({**GROUNDED, "metadata": {"b": 2}}, world)
+    assert first.to_bytes() == again.to_bytes()
+    (other,) = await world.results(world.response(answer="Another."))
+    assert isinstance(other, DeadLetter)
+    assert (other.error.code, other.error.field) == ("claim_id_conflict", "response_id")
+
+
+async def test_a_response_and_a_claim_of_one_id_are_two_subjects():
+    world = World()
+    response, claim = await world.decide(world.response("x", **GROUNDED), world.claim("x", source="user"))
+    assert (response.kind, claim.kind) == ("response", "claim")
+    assert response.approved
+    assert claim.approved
+
+
+async def test_a_claim_may_rest_on_a_response_once_that_is_approved():
+    world = World()
+    await world.decide(world.response("good", **GROUNDED), world.response("poor", "Yes."))
+    rests = await world.one("It has a search", "c1", source="user", derived_from=["response:good"])
+    doubts = await world.one("It has no search", "c2", source="user", derived_from=["response:poor"])
+    assert rests.approved
+    assert summary(doubts) == ("tier_2", "derived_from_unapproved")
+    assert [parent.state for parent in doubts.facts.parents] == ["review"]
+
+
+# --- the queue
+
+
+async def test_a_response_in_review_takes_no_place_unless_people_are_asked():
+    world = World()
+    await decide_exactly({"answer": "Yes."}, world)
+    assert await world.state.queue_depth() == 0
+    asking = World(
+        policy=Policy(verification=Verification(on_failure="ask"), limits=Limits(review_per_user=1))
+    )
+    first, second = await asking.decide(asking.response("r1"), asking.response("r2"))
+    assert (first.facts.place, summary(first)) == ("free", ("tier_2", "nothing_to_ground_on"))
+    assert "review_place" in first.checks_passed
+    assert (second.facts.place, summary(second)) == ("user_full", ("tier_3", "review_queue_full"))
+    assert second.retryable
+    assert "review_queue_full: user" in second.checks_failed
+
+
+# --- fan-out
+
+
+async def test_claims_of_a_response_are_recorded_and_sent_on():
+    """X-15, S2-22."""
+    world = World(policy=Policy(limits=Limits(max_claims_per_response=2)))
+    answer = "The worker calls `search`. Maybe we could call it twice. The index holds every `query`."
+    decision = await decide_exactly({**GROUNDED, "answer": answer, "fan_out": True}, world)
+    claims = fan_out(decision)
+    assert [claim.claim_id for claim in claims] == ["r1#1", "r1#2"]
+    assert [claim.content for claim in claims] == decision.facts.extraction
+    assert {(claim.source, claim.source_id, *claim.derived_from) for claim in claims} == {
+        ("ai_synthesis", "response:r1", "response:r1")
+    }
+
+
+async def test_where_nothing_is_sent_on_the_decision_says_so():
+    world = World()
+    gate = Gate(
+        world.policy,
+        world.policies,
+        world.state,
+        world.verifier,
+        keys=world.keys,
+        now=world.now,
+        fan_out=False,
+    )
+    batch = await gate.prepare([world.response(**GROUNDED, fan_out=True)])
+    (result,) = await gate.settle(batch)
+    assert isinstance(result, Decided)
+    assert "fan_out_skipped: disabled" in result.decision.checks_skipped
+    assert not fan_out(result.decision)
+
+
+# --- degradation
+
+
+async def test_a_weak_answer_asks_for_the_next_lower_mode_and_ends_in_raw_sources():
+    """S2-24, S2-25."""
+    world = World()
+    seen = []
+    for number, replaced in ((1, None), (2, "r1"), (3, "r2")):
+        more = {"in_reply_to": replaced} if replaced else {}
+        record = world.response(
+            f"r{number}", **GROUNDED, mode="thinking", confidence=0.49, query="How?", **more
+        )
+        (result,) = await world.results(record)
+        assert isinstance(result, Decided)
+        asked = result.request and (result.request.mode, result.request.attempt)
+        seen.append((asked, result.decision.report["fallback"]))
+    assert seen == [(("auto", 1), None), (("instant", 2), None), (None, "raw_sources")]
+
+
+@pytest.mark.parametrize(("confidence", "asks"), [(0.49, True), (0.5, False)])
+async def test_half_is_enough_not_to_be_asked_again(confidence, asks):
+    world = World()
+    (result,) = await world.results(world.response(**GROUNDED, confidence=confidence, query="How?"))
+    assert isinstance(result, Decided)
+    assert (result.request is not None) == asks
+
+
+async def test_replies_in_one_batch_are_decided_as_if_they_came_one_by_one():
+    world = World()
+    fields = {**GROUNDED, "mode": "thinking", "confidence": 0.4, "query": "How?"}
+    _, second = await world.results(
+        world.response("r1", **fields), world.response("r2", **fields, in_reply_to="r1")
+    )
+    assert isinstance(second, Decided)
+    assert second.decision.facts.reply_to == {"response_id": "r1", "mode": "auto", "attempt": 0}
+
+
+async def test_a_reply_to_nobody_knows_what_is_not_asked_for_again():
+    """A generator that invents `in_reply_to` must not keep itself busy for ever."""
+    world = World()
+    fields = {**GROUNDED, "mode": "thinking", "confidence": 0.4, "query": "How?"}
+    (result,) = await world.results(world.response("r2", **fields, in_reply_to="gone"))
+    assert isinstance(result, Decided)
+    assert result.request is None
+    assert result.decision.facts.reply_to == {"response_id": "gone", "mode": None, "attempt": None}
+
+
+# --- resolvers
+
+
+class Corpus:
+    """A corpus in memory; `broken` raises."""
+
+    def __init__(self, entities: dict[str, Any], *, there: bool = True, broken: bool = False) -> None:
+        self.known = entities
+        self.there = there
+        self.broken = broken
+
+    async def loaded(self, _tenant_id: str) -> bool:
+        return self.there
+
+    async def entities(self, _tenant_id: str, ids: Any) -> dict[str, Any]:
+        if self.broken:
+            raise StateUnavailable("HMGET")
+        return {name: self.known[name] for name in ids if name in self.known}
+
+    async def relations(self, _tenant_id: str, pairs: Any) -> list[dict[str, Any]]:
+        truth = {"subject": "acme", "relation": "sued", "object": "globex"}
+        return [truth] if ("acme", "globex") in pairs else []
+
+
+async def test_what_a_resolver_answered_is_recorded_and_decides_again_without_it():
+    corpus = Corpus({"e1": {"confidence": 0.9}})
+    world = World(resolver=CorpusResolver(corpus, ["default"]))
+    fields = {
+        "answer": "Yes.",
+        "entities": [{"id": "e1"}],
+        "claims": [{"subject": "acme", "relation": "sued", "object": "globex"}],
+    }
+    first = await decide_exactly(fields, world)
+    assert summary(first) == ("tier_1", "grounded")
+    assert first.facts.entities == {"e1": {"confidence": 0.9}}
+    assert first.facts.relations == [{"subject": "acme", "relation": "sued", "object": "globex"}]
+    corpus.known = {}
+    again = await decide_exactly(fields, world)
+    assert again.to_bytes() == first.to_bytes()
+
+
+@pytest.mark.parametrize("corpus", [Corpus({}, there=False), Corpus({}, broken=True)])
+async def test_a_corpus_that_is_not_there_lets_nothing_pass(corpus):
+    world = World(resolver=CorpusResolver(corpus, ["*"]))
+    decision = await decide_exactly({**GROUNDED, "entities": [{"id": "e1"}]}, world)
+    assert summary(decision) == ("tier_2", "check_unavailable")
+    assert "entities_unavailable" in decision.checks_failed
+
+
+async def test_what_a_response_carries_itself_is_not_asked_of_the_corpus():
+    world = World(resolver=CorpusResolver(Corpus({}, broken=True), ["*"]))
+    decision = await decide_exactly(
+        {"answer": "Yes.", "entities": [{"id": "e1"}], "corpus_index": {"e1": {"confidence": 0.6}}}, world
+    )
+    assert decision.approved
+    assert decision.facts.entities is None
+
+
+# --- limits
+
+
+async def test_a_report_is_cut_within_its_limits_and_says_how_much_is_left_out():
+    sources = [{"file": f"src/{n}.py", "snippet": "s" * 900} for n in range(150)]
+    decision = await decide(
+        sources=sources,
+        hop_results=[{"deep": ["x" * 700] * 3}] * 150,
+        evidence={f"d{n}": ["q" * 600] for n in range(300)},
+        transcript="q" * 900,
+    )
+    assert len(decision.to_bytes()) <= 256_000
+    assert len(decision.report["sources"]["results"]) == 100
+    assert decision.truncated["report.sources.results"] == 50
+    assert decision.truncated["report.quotes.validated"] >= 200
+    assert all(len(text) <= 500 for text in strings(json.loads(decision.to_bytes())["report"]))
+
+
+def strings(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [text for part in parts for text in strings(part)]
+
+
+# --- without state, and after it
+
+
+async def test_without_state_nothing_is_approved_and_the_bytes_are_the_same_each_time():
+    world = World()
+    record = world.response(**GROUNDED)
+    first, second = await world.provisional(record), await world.provisional(record)
+    assert first.to_bytes() == second.to_bytes()
+    assert (first.revision, summary(first)) == (0, ("tier_2", "check_unavailable"))
+    assert (
+        await world.provisional(world.response(**GROUNDED, confidence=0.1))
+    ).reason_code == "low_confidence"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"answer": "Yes."},
+        {"confidence": 0.1},
+        {"mode": "thinking", "confidence": 0.4, "query": "How?", "fan_out": True},
+    ],
+)
+async def test_state_that_is_rebuilt_from_the_topics_derives_the_same_bytes(fields):
+    world = World()
+    given = {**GROUNDED, **fields}
+    first = await decide_exactly(given, world)
+    stored = stored_outcome(first.to_bytes(), world.policy)
+    assert stored is not None
+    state = MemoryState()
+    assert await state.reassert([stored]) == 1
+    rebuilt = replace(world, state=state)
+    again = await decide_exactly(given, rebuilt)
+    assert again.to_bytes() == first.to_bytes()
+    (reply,) = await rebuilt.decide(rebuilt.response("r2", **GROUNDED, in_reply_to="r1"))
+    (before,) = await world.decide(world.response("r2", **GROUNDED, in_reply_to="r1"))
+    assert reply.facts.reply_to == before.facts.reply_to
+
+
+async def test_a_changed_policy_keeps_what_was_decided():
+    world = World(policies=PolicyStore(None, None))
+    fields = {"transcript": "I slept.", "evidence": {"a": ["I wept"]}}
+    first = await decide(world, **fields)
+    await world.policies.put(world.policy)
+    changed = replace(world, policy=Policy(evidence_quote_fail_on_all_rejected=True))
+    again = await decide(changed, **fields)
+    assert again.to_bytes() == first.to_bytes()
+    forgotten = replace(changed, policies=PolicyStore(None, None))
+    kept = await decide(forgotten, **fields)
+    assert (summary(kept), kept.policy) == (summary(first), first.policy)
+
+
+async def test_a_claim_on_the_topic_of_responses_is_a_dead_letter_and_the_other_way_round():
+    world = World()
+    claim = replace(world.claim(), topic="groundwire.llm-responses")
+    response = replace(world.response(), topic="groundwire.claims")
+    for result in await world.results(claim, response):
+        assert isinstance(result, DeadLetter)
+        assert result.error.code == "invalid_record"
+
+
+async def test_a_line_of_a_file_says_itself_what_it_is():
+    world = World()
+    lines = [
+        replace(world.record(response_bytes("r1", **GROUNDED)), topic=None),
+        replace(world.claim(), topic=None),
+    ]
+    assert [decision.kind for decision in await world.decide(*lines)] == ["response", "claim"]
