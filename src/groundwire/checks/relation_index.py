@@ -81,12 +81,11 @@ class Timeline:
 class Facts:
     """What the ground truth says of a subject and an object, in this direction."""
 
-    __slots__ = ("_by_relation", "_statements", "_timelines")
+    __slots__ = ("_groups", "_statements")
 
     def __init__(self) -> None:
         self._statements: list[Statement] = []
-        self._by_relation: dict[Hashable, list[Statement]] | None = None
-        self._timelines: dict[str | None, Timeline] = {}
+        self._groups: dict[Hashable, list[Statement] | Timeline] | None = None
 
     def add(self, statement: Statement) -> None:
         """Add a statement; all of them come before the first question."""
@@ -94,14 +93,14 @@ class Facts:
 
     def timeline(self, relation: str | None) -> Timeline | None:
         """Return the statements of a relation, of any for None; None where there is no such statement."""
-        if relation not in self._timelines:
-            if self._by_relation is None:
-                self._by_relation = _grouped(self._statements, lambda one: one.relation)
-            statements = self._statements if relation is None else self._by_relation.get(relation)
-            if not statements:
-                return None
-            self._timelines[relation] = Timeline(statements)
-        return self._timelines[relation]
+        if len(self._statements) == 1:  # as nearly everywhere
+            return Timeline(self._statements) if relation in (None, self._statements[0].relation) else None
+        if self._groups is None:
+            self._groups = {None: self._statements, **_grouped(self._statements, lambda one: one.relation)}
+        group = self._groups.get(relation)
+        if isinstance(group, list):  # arranged when it is first asked for
+            group = self._groups[relation] = Timeline(group)
+        return group
 
 
 class RelationIndex:

@@ -10,6 +10,7 @@ from groundwire.messages.base import parse_time
 from groundwire.messages.responses import RelationClaim
 
 _MAX_DEPTH: Final = 64
+_NONE: Final[Mapping[str, Hashable]] = {}
 
 
 class Statement(NamedTuple):
@@ -34,7 +35,7 @@ def read_statement(record: RelationClaim | Mapping[str, Any]) -> Statement:
         comparable(part(record, "object")),
         comparable(version),
         _moment(part(record, "timestamp")),
-        _qualifiers(qualifiers) if isinstance(qualifiers, Mapping) and qualifiers else {},
+        _qualifiers(qualifiers) if qualifiers and isinstance(qualifiers, Mapping) else _NONE,
         "" if version is None else str(version),
     )
 
