@@ -85,6 +85,7 @@ def test_no_sentence_crosses_what_the_page_divides(text, expected):
         ("~~~\n```\n~~~", [("~~~\n```\n~~~", True)]),
         ("````\n```\na\n```\n````\nB", [("````\n```\na\n```\n````", True), ("B", False)]),
         ("```\na. B", [("```\na.", False), ("B", False)]),
+        ("````\na\n```\nb. C", [("````\na\n```\nb.", False), ("C", False)]),
         ("```a\n```b\n```", [("```a\n```b\n```", True)]),
     ],
 )

@@ -36,6 +36,8 @@ VERIFIER = SourceVerifier(
         ({"file": "src/app.py", "snippet": "return Server(timeout)"}, (True, False, False), 1 / 2),
         ({"file": "src/app.py", "start_line": 1, "end_line": 4}, (True, False, True), 1.0),
         ({"file": "src/app.py", "snippet": "def connect(", "start_line": 1}, (True, True, True), 1.0),
+        ({"file": "src/app.py", "start_line": 4}, (True, False, True), 1.0),
+        ({"file": "src/app.py", "end_line": 4}, (True, False, True), 1.0),
         ({"file": "src/app.py", "snippet": "def connect(", "end_line": 9}, (True, True, False), 2 / 3),
         (
             {"file": "src/app.py", "snippet": "def connect(", "start_line": 2, "end_line": 4},
@@ -96,6 +98,7 @@ def test_numbers_names_and_signs_are_never_forgiven(snippet):
 def test_a_number_is_never_cut(snippet):
     assert VERIFIER.verify_snippet("docs/a.md", "holds 1,000 entries.")
     assert not VERIFIER.verify_snippet("docs/a.md", snippet)
+    assert not SourceVerifier([chunk("a", "holds 1,0005")]).verify_snippet("a", "holds 1,000")
 
 
 @pytest.mark.parametrize(
@@ -153,6 +156,7 @@ def test_a_snippet_and_lines_may_span_chunks_that_follow_or_overlap():
     "second",
     [
         chunk("a", "three\nfour", 4),  # a line is missing between them
+        chunk("a", "three", 4),
         chunk("a", "2\nthree", 2),  # says something else of a line
         chunk("a", "three", 3, revision="other"),
         chunk("b", "three", 3),
