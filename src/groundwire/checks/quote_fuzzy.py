@@ -10,7 +10,6 @@ the quote. The best score found is that of one call on everything.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Final, NamedTuple
 
@@ -19,8 +18,9 @@ LONGEST: Final = 10_000
 """Characters of a quote that are compared; no single comparison then takes longer than some 20 ms."""
 
 _STRETCH: Final = 50_000  # windows of a short quote in one call
-_CALL: Final = 500  # steps that a call costs whatever it compares
-_SHORT_STEPS: Final = 16  # that a window of a short quote costs, on the whole
+_CALL: Final = 2500  # steps that a call costs whatever it compares
+_WORD_STEPS: Final = 3  # that it costs to compare a character with 64 others
+_SHORT_STEPS: Final = 12  # that a window of a short quote costs, on the whole
 _EPSILON: Final = 1e-9
 _ABSENT: Final = "\n"  # stands in no text in normal form
 
@@ -30,7 +30,7 @@ class OutOfSteps(Exception):
 
 
 class Steps:
-    """The work that one source may cost: comparing a character with 64 others is one step.
+    """The work that one source may cost, in steps of about a nanosecond.
 
     Counted, not timed, so that a decision never depends on the machine.
     """
@@ -64,24 +64,39 @@ def require_rapidfuzz() -> None:
         ) from None
 
 
-@dataclass(frozen=True, slots=True)
 class _Pair:
     """A quote and the source in which it is looked for; windows are numbered from the first of one character.
 
     Window w ends after character w of the source; the last ones are cut by its end.
     """
 
-    quote: str
-    source: str
-    steps: Steps
+    def __init__(self, quote: str, source: str, steps: Steps) -> None:
+        from rapidfuzz.distance import LCSseq  # noqa: PLC0415 - only fuzzy mode needs it
 
-    @property
-    def windows(self) -> int:
-        return len(self.source) + len(self.quote) - 1
+        self.quote, self.source, self.steps = quote, source, steps
+        self.length, self.size = len(quote), len(source)
+        self.windows = self.length + self.size - 1
+        self._shared = LCSseq.similarity
+        self._words = _WORD_STEPS * (self.length // SHORT + 1)
 
     def span(self, first: int, last: int) -> tuple[int, int]:
         """Return where in the source the windows from first to last lie."""
-        return max(0, first + 1 - len(self.quote)), min(len(self.source), last + 1)
+        return max(0, first + 1 - self.length), min(self.size, last + 1)
+
+    def most(self, first: int, beyond: int) -> float:
+        """Return what the best of some windows can score: none shares more than all of them together."""
+        start, end = self.span(first, beyond - 1)
+        self.steps.spend(_CALL + (end - start) * self._words)
+        shared = self._shared(self.quote, self.source[start:end])
+        if first >= self.length - 1 and beyond <= self.size:
+            return shared / self.length
+        begin, stop = self.span(first, first), self.span(beyond - 1, beyond - 1)
+        shortest = min(begin[1] - begin[0], stop[1] - stop[0])
+        longest = (
+            self.length if first < self.size and beyond >= self.length else max(begin[1], stop[1] - stop[0])
+        )
+        fit = min(max(shared, shortest), longest)  # the length at which sharing so much scores most
+        return 2 * min(shared, fit) / (self.length + fit)
 
 
 def best_windows(quote: str, source: str, least: float, steps: Steps) -> Iterator[Window]:
@@ -121,7 +136,7 @@ def _best(pair: _Pair, first: int, beyond: int, least: float) -> tuple[int, Wind
     """Return number and window of the best among windows first to beyond, if it scores enough."""
     if len(pair.quote) <= SHORT:
         return _best_of_short(pair, first, beyond, least)
-    waiting = [(-_most(pair, first, beyond), first, beyond)]
+    waiting = [(-pair.most(first, beyond), first, beyond)]
     heapify(waiting)
     while waiting and -waiting[0][0] >= least - _EPSILON:
         score, low, high = heappop(waiting)
@@ -129,24 +144,10 @@ def _best(pair: _Pair, first: int, beyond: int, least: float) -> tuple[int, Wind
             return low, Window(-score, *pair.span(low, low))
         middle = (low + high) // 2
         for part in ((low, middle), (middle, high)):
-            most = _most(pair, *part)
+            most = pair.most(*part)
             if most >= least - _EPSILON:
                 heappush(waiting, (-most, *part))
     return None
-
-
-def _most(pair: _Pair, first: int, beyond: int) -> float:
-    """Return what the best of some windows can score at most: none shares more than all of them together."""
-    from rapidfuzz.distance import LCSseq  # noqa: PLC0415 - only fuzzy mode needs it
-
-    length = len(pair.quote)
-    start, end = pair.span(first, beyond - 1)
-    pair.steps.spend(_CALL + (end - start) * (length // SHORT + 1))
-    shared = LCSseq.similarity(pair.quote, pair.source[start:end])
-    lengths = [stop - begin for begin, stop in (pair.span(first, first), pair.span(beyond - 1, beyond - 1))]
-    longest = length if first < len(pair.source) and beyond >= length else max(lengths)
-    fit = min(max(shared, min(lengths)), longest)  # the length at which sharing so much scores most
-    return 2 * min(shared, fit) / (length + fit)
 
 
 def _best_of_short(pair: _Pair, first: int, beyond: int, least: float) -> tuple[int, Window] | None:

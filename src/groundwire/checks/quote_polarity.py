@@ -7,9 +7,13 @@ what it says. English only, and no parser: where the rules are in doubt they not
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from typing import Final
 
+_REACH: Final = 120  # characters that a negation reaches: speech written down may go without full stops
+_PIECE: Final = 50_000
+_LONGEST_MATCH: Final = 64  # characters, with what stands around a match
 _MOST_PLACES: Final = 100  # at which a quote is looked at; one that is negated at all of these gets its note
 
 # What negates the words after it. Of the negations of `groundwire.checks.negations` these are the ones with a
@@ -37,7 +41,7 @@ _CLAUSE_END: Final = re.compile(
 
 
 class Clauses:
-    """The clauses of a source, and where in each the first negation stands.
+    """The clauses of a source and the negations in them.
 
     Args:
         source: In the form in which quotes are compared.
@@ -45,15 +49,15 @@ class Clauses:
 
     def __init__(self, source: str) -> None:
         self._source = source
-        self._starts = [0, *(end.end() for end in _CLAUSE_END.finditer(source))]
-        self._negations: dict[int, int] = {}
-        for found in _NEGATION.finditer(source):
-            self._negations.setdefault(self._clause(found.start()), found.start())
+        self._starts = [0, *(end.end() for end in _all(_CLAUSE_END, source))]
+        self._negations = [found.start() for found in _all(_NEGATION, source)]
 
     def negates(self, place: int) -> bool:
-        """Tell whether a negation stands before a place of the source, in its clause."""
-        first = self._negations.get(self._clause(place))
-        return first is not None and first < place
+        """Tell whether a negation stands before a place of the source: in its clause, within reach."""
+        last = bisect_left(self._negations, place) - 1
+        if last < 0 or place - self._negations[last] > _REACH:
+            return False
+        return self._negations[last] >= self._starts[bisect_right(self._starts, place) - 1]
 
     def always_negates(self, quote: str, *, whole_words: bool = False) -> bool:
         """Tell whether each place at which a quote stands is negated.
@@ -68,18 +72,18 @@ class Clauses:
                 break
             if whole_words and self._cuts_word(place, place + len(quote)):
                 place = self._source.find(quote, place + 1)
-            elif self.negates(place):  # as is all that follows in this clause
-                place = self._source.find(quote, self._next_start(place))
+            elif self.negates(place):
+                place = self._source.find(quote, self._beyond(place))
             else:
                 return False
         return True
 
-    def _clause(self, place: int) -> int:
-        return bisect_right(self._starts, place) - 1
-
-    def _next_start(self, place: int) -> int:
-        following = self._clause(place) + 1
-        return self._starts[following] if following < len(self._starts) else len(self._source)
+    def _beyond(self, place: int) -> int:
+        """Return the first place after a negated one that may not be: past its clause, or out of reach."""
+        clause = bisect_right(self._starts, place)
+        end = self._starts[clause] if clause < len(self._starts) else len(self._source)
+        reach = self._negations[bisect_left(self._negations, place) - 1] + _REACH + 1
+        return max(place + 1, min(end, reach))
 
     def _cuts_word(self, start: int, end: int) -> bool:
         return any(
@@ -90,3 +94,11 @@ class Clauses:
 
 def _is_word(char: str) -> bool:
     return char.isalnum() or char == "_"
+
+
+def _all(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """Yield the matches of a pattern; no call of the engine reads more than a piece of the text."""
+    for start in range(0, len(text), _PIECE):
+        for found in pattern.finditer(text, start, start + _PIECE + _LONGEST_MATCH):
+            if found.start() < start + _PIECE:
+                yield found

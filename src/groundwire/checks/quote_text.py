@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from itertools import chain
 from typing import Final
-from unicodedata import combining, normalize
+from unicodedata import category, combining, normalize
 
 _SMART: Final = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u00a0": " "})
 _ZERO_WIDTH: Final = re.compile("[\u200b\u200c\u200d\ufeff]")
@@ -24,12 +24,13 @@ _RAISED: Final = (
     "\u00b2\u00b3\u00b9\u00bc-\u00be\u2070\u2071\u2074-\u208e\u2150-\u215f\u2189"
     "\u2460-\u249b\u24ea\u3251-\u325f\u32b1-\u32bf\U0001f100-\U0001f10a"
 )
-_BESIDE_DIGITS: Final = re.compile(f"((?<=\\d)[{_RAISED}]++|(?<![{_RAISED}])[{_RAISED}]++(?=\\d))")
+_RAISED_RUN: Final = re.compile(f"[{_RAISED}]+")
 
-_CROWD: Final = 32  # combining marks in a row from which on they are put into order here
+_CROWD: Final = 32  # characters in a row that may be combining marks, and are put into order here
 _MANY: Final = re.compile(rf"[^\x00-\x7f]{{{_CROWD},}}")
 _HIDDEN_MARKS: Final = frozenset("\u0f73\u0f75\u0f81\uff9e\uff9f")  # no marks, but they decompose to marks
 _WORD_EDGE: Final = re.compile(r"\b")
+_NFKC_PIECE: Final = 10_000  # characters that one call composes: one of them may become 18
 _PIECE: Final = 50_000  # characters that one call of the regular-expression engine looks at
 
 
@@ -60,10 +61,17 @@ def comparison_form(text: str, *, remove_soft: bool = False) -> str:
     visible = _visible(text, remove_soft=remove_soft)
     if visible.isascii():
         return _without_tags(visible.lower())
-    # Every second part is raised digits: they neither combine with nor reorder what stands around them.
-    parts = _BESIDE_DIGITS.split(visible)
-    parts[::2] = map(_fold, parts[::2])
-    return _without_tags("".join(parts))
+    parts: list[str] = []
+    start = 0
+    for run in _RAISED_RUN.finditer(visible):
+        # Kept as they are: they neither combine with nor reorder what stands around them.
+        if (
+            visible[run.start() - 1 : run.start()].isdecimal()
+            or visible[run.end() : run.end() + 1].isdecimal()
+        ):
+            parts += [_fold(visible[start : run.start()]), run.group()]
+            start = run.end()
+    return _without_tags("".join([*parts, _fold(visible[start:])]))
 
 
 def mark_words(text: str) -> str:
@@ -95,18 +103,29 @@ def _fold(text: str) -> str:
 
 
 def _compose(text: str) -> str:
-    return normalize("NFKC", _MANY.sub(_in_order, text))
+    """Return NFKC of a text, in calls that are short whatever the text holds."""
+    ordered = _MANY.sub(_in_order, text)
+    pieces: list[str] = []
+    start = 0
+    while start < len(ordered):
+        end = start + _NFKC_PIECE
+        while end < len(ordered) and not _opens(ordered[end]):
+            end += 1
+        pieces.append(normalize("NFKC", ordered[start:end]))
+        start = end
+    return "".join(pieces)
+
+
+def _opens(char: str) -> bool:
+    """Tell whether a character never combines with what stands before it."""
+    first = normalize("NFKD", char)[0]
+    return category(first)[0] != "M" and not "\u1160" <= first <= "\u11ff"  # vowels and finals of Hangul
 
 
 def _in_order(run: re.Match[str]) -> str:
     """Put a crowd of combining marks into canonical order: `normalize` does it in quadratic time."""
     text = run.group()
-    crowd = 0
-    for char in text:
-        crowd = crowd + 1 if combining(char) or char in _HIDDEN_MARKS else 0
-        if crowd == _CROWD:
-            break
-    else:
+    if not any(map(combining, text)) and _HIDDEN_MARKS.isdisjoint(text):
         return text
     ordered: list[str] = []
     marks: list[str] = []
