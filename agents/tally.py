@@ -13,6 +13,7 @@ from groundwire.gate.results import DeadLetter, Decided, Deferred, Provisional, 
 from groundwire.messages.decisions import Decision, ReasonCode
 from groundwire.messages.inbound import InboundRecord
 from groundwire.messages.topics import record_key
+from groundwire.quotes import count_quotes
 from groundwire.telemetry import emit
 
 log = structlog.get_logger()
@@ -37,8 +38,7 @@ class Tally:
             match result:
                 case Decided(record=record, decision=decision) if decision.decision_id in fresh:
                     self._decided(record, decision)
-                    for event in result.events:
-                        emit(event)
+                    _report(result)
                 case Decided():
                     metrics.REPEATS.inc()
                 case Provisional(decision=decision):
@@ -72,6 +72,15 @@ class Tally:
             partition=letter.record.partition,
             offset=letter.record.offset,
         )
+
+
+def _report(result: Decided) -> None:
+    """Tell what the checks of a fresh response found."""
+    quotes = (result.decision.report or {}).get("quotes")
+    if quotes:
+        count_quotes(quotes["validated"], quotes["rejected_count"])
+    for event in result.events:
+        emit(event)
 
 
 def _failed(result: Result) -> bool:

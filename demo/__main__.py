@@ -35,7 +35,7 @@ Report = TableReport | JsonReport
     help="Seconds after which the demo gives up.",
 )
 def main(form: str, seconds: float) -> None:
-    """Run the claim path on this machine with examples whose outcomes are known.
+    """Run the gate on this machine with examples whose outcomes are known.
 
     Starts a broker and a Redis server on free ports of 127.0.0.1, declares the topics, starts the workers,
     sends the examples and shows each decision. Exit status: 0 if every example came to what it must come to,
@@ -45,7 +45,8 @@ def main(form: str, seconds: float) -> None:
     """
     signal.signal(signal.SIGTERM, _stop)
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    report = TableReport(sys.stdout) if form == "table" else JsonReport(sys.stdout)
+    answers = {e.subject: e.answer for wave in WAVES for e in wave.examples if e.subject and e.answer}
+    report = TableReport(sys.stdout, answers) if form == "table" else JsonReport(sys.stdout)
     started = time.monotonic()
     try:
         ledger = _run(report, started + seconds)

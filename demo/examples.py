@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from groundwire.messages.decisions import ReasonCode as Why
+from groundwire.messages.topics import TopicName
 
 Outcome = str
 """A reason code of a Decision, or the error code of a dead letter."""
@@ -22,17 +23,21 @@ class Example:
     """A record to send.
 
     Attributes:
-        record: the fields of a Claim, or the value as it stands (None: a record without a value).
+        record: the fields of a Claim or an LlmResponse, or the value as it stands (None: a record without a value).
         outcomes: what must come of it, in order; more than one where a decision is provisional first.
+        following: claims that the gate itself sends because of it: id -> what must come of it.
     """
 
     record: Mapping[str, Any] | bytes | None
     outcomes: tuple[Outcome, ...]
+    following: Mapping[str, Outcome] = field(default_factory=dict)
 
     def value(self, places: Mapping[str, str]) -> bytes | None:
         """Return the value to send, with the places of the demo's sources filled in."""
         if self.record is None or isinstance(self.record, bytes):
             return self.record
+        if self.topic is TopicName.LLM_RESPONSES:
+            return json.dumps(self.record, ensure_ascii=False).encode()
         content = str(self.record["content"])
         for name, place in places.items():
             content = content.replace("{" + name + "}", place)
@@ -40,10 +45,21 @@ class Example:
 
     @property
     def subject(self) -> tuple[str, str] | None:
-        """User and claim id; None for what will be no claim."""
+        """User and id; None for what will be neither claim nor response."""
         if self.record is None or isinstance(self.record, bytes):
             return None
-        return self.record["user_id"], self.record["claim_id"]
+        return self.record["user_id"], self.record.get("claim_id") or self.record["response_id"]
+
+    @property
+    def topic(self) -> TopicName:
+        """Where it is sent."""
+        is_response = isinstance(self.record, Mapping) and "response_id" in self.record
+        return TopicName.LLM_RESPONSES if is_response else TopicName.CLAIMS
+
+    @property
+    def answer(self) -> str | None:
+        """What a response answers; None for everything else."""
+        return self.record.get("answer") if isinstance(self.record, Mapping) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,4 +210,86 @@ _OUTAGE: Final = Wave(
     outage=True,
 )
 
-WAVES: Final = (_GROUNDED, _REVIEW, _BLOCKED, _COMPARED, _AGAIN, _BAD, _OUTAGE)
+_SEARCH_FILE: Final = "src/search.py"
+_CACHE_FILE: Final = "src/cache.py"
+_SEARCH: Final = "def search(query, top_k=10, timeout=30):\n    return index.find(query, top_k)"
+_CACHE: Final = "class Cache:\n    max_entries = 1000\n    ttl_seconds = 60"
+
+
+def _chunk(chunk_id: str, file: str, content: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - fields of a chunk
+    lines = content.count("\n") + 1
+    return {
+        "chunk_id": chunk_id,
+        "file": file,
+        "content": content,
+        "start_line": 1,
+        "end_line": lines,
+        **more,
+    }
+
+
+_CHUNKS: Final = (_chunk("s", _SEARCH_FILE, _SEARCH), _chunk("c", _CACHE_FILE, _CACHE))
+_CITED: Final = ({"file": _SEARCH_FILE}, {"file": _CACHE_FILE})
+
+
+def _response(
+    response_id: str,
+    answer: str,
+    why: Outcome,
+    following: Mapping[str, Outcome] | None = None,
+    **fields: Any,  # noqa: ANN401 - fields of a response
+) -> Example:
+    record = {"response_id": response_id, "user_id": "ray", "answer": answer, "chunks": _CHUNKS, **fields}
+    return Example(record, (why,), following or {})
+
+
+_RESPONSES: Final = Wave(
+    "Answers of a language model, held against what it was given",
+    (
+        _response(
+            *("a-01", "Call `search` with `top_k` [source:1]; it waits 30 s at most.", Why.GROUNDED),
+            following={"a-01#1": Why.UNGROUNDED},
+            sources=_CITED,
+            fan_out=True,
+        ),
+        _response(
+            *("a-02", "Call `search` [source:1]; see also src/ranking.py.", Why.PHANTOM_SOURCE),
+            sources=[*_CITED, {"file": "src/ranking.py"}],
+        ),
+        _response(
+            *("a-03", "The cache keeps `max_entries` entries [source:2].", Why.SNIPPET_MISMATCH),
+            sources=[*_CITED, {"file": _SEARCH_FILE, "snippet": "max_entries = 1000"}],
+        ),
+        _response("a-04", "Pass `top_k` or `fuzziness` to `search` [source:1].", Why.UNVERIFIED_FIELDS),
+        _response("a-05", "The `ttl_seconds` of the cache is 90 [source:2].", Why.FLAGGED_CLAIMS),
+        _response(
+            *("a-06", "She sleeps badly.", Why.QUOTES_REJECTED),
+            transcript="I have been sleeping well lately. Work is fine.",
+            evidence={"sleep": ["I cannot sleep at night", "Work is fine"]},
+        ),
+        _response(
+            *("a-07", "Globex sued Acme.", Why.RELATION_PRESERVATION_FAILED),
+            claims=[{"subject": "Globex", "relation": "sued", "object": "Acme"}],
+            relations=[{"subject": "Acme", "relation": "sued", "object": "Globex"}],
+        ),
+        _response(
+            *("a-08", "The Lexora Act authorised the merger.", Why.ENTITY_GROUNDING_FAILED),
+            entities=[{"id": "lexora-act"}],
+            corpus_index={"merger-act": {"confidence": 0.9}},
+        ),
+        _response(
+            *("a-09", "Call `search` with `top_k` [source:1].", Why.STALE_INDEX),
+            chunks=[_chunk("s", _SEARCH_FILE, _SEARCH, revision="a1f09c2")],
+            current_revisions={_SEARCH_FILE: "b7e4d10"},
+        ),
+        _response("a-10", "Not found in provided sources.", Why.NOTHING_TO_GROUND_ON),
+        _response(
+            *("a-11", "Use `search` with `top_k` [source:1].", Why.LOW_CONFIDENCE),
+            query="How do I search?",
+            mode="thinking",
+            confidence=0.45,
+        ),
+    ),
+)
+
+WAVES: Final = (_GROUNDED, _REVIEW, _BLOCKED, _COMPARED, _AGAIN, _RESPONSES, _BAD, _OUTAGE)

@@ -79,12 +79,14 @@ class Feed:
     async def _send(self, producer: AIOKafkaProducer, example: Example) -> None:
         value = example.value(self._places)
         user, claim_id = example.subject or ("mia", "")
-        topic, key = PREFIX + TopicName.CLAIMS, record_key("default", user)
+        topic, key = PREFIX + example.topic, record_key("default", user)
         place = await producer.send_and_wait(topic, value, key)
         where: Hashable = (place.partition, place.offset)
         dead = example.outcomes[0] in set(ErrorCode)
         label = claim_id or (value or b"no value")[:40].decode(errors="replace")
         self.ledger.expect(where if dead else (user, claim_id), label, example.outcomes)
+        for following, outcome in example.following.items():
+            self.ledger.expect((user, following), following, (outcome,), sent=False)
 
     async def _read_until(self, consumer: AIOKafkaConsumer, done: Callable[[], bool]) -> None:
         while not done():

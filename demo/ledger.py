@@ -31,12 +31,16 @@ class Ledger:
     entries: dict[Hashable, list[Entry]] = field(default_factory=dict)
     differences: list[str] = field(default_factory=list)
     sent: int = 0
+    followed: int = 0
     _settled: dict[Hashable, tuple[int, str]] = field(default_factory=dict)
 
-    def expect(self, key: Hashable, label: str, outcomes: tuple[str, ...]) -> None:
-        """Note an example that was sent."""
+    def expect(self, key: Hashable, label: str, outcomes: tuple[str, ...], *, sent: bool = True) -> None:
+        """Note an example that was sent, or a record that the gate itself sends because of one."""
         self.entries.setdefault(key, []).append(Entry(label, outcomes))
-        self.sent += 1
+        if sent:
+            self.sent += 1
+        else:
+            self.followed += 1
 
     def came(self, key: Hashable, outcome: str, verdict: str, revision: int = 1) -> None:
         """Note what came: another outcome than the expected one is a difference, a delivery repeated is none.
@@ -82,7 +86,7 @@ class Ledger:
     @property
     def repeats(self) -> int:
         """How many of the records sent were about something that was sent before."""
-        return self.sent - len(self.entries)
+        return self.sent + self.followed - len(self.entries)
 
     @property
     def totals(self) -> Counter[str]:

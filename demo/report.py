@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from typing import TextIO
 
 from rich.console import Console
@@ -21,7 +22,9 @@ from groundwire.messages.topics import TopicName
 class TableReport:
     """One line a record, under the title of its wave."""
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: TextIO, answers: Mapping[tuple[str, str], str]) -> None:
+        """`answers`: what responses say, by user and id; their decisions do not repeat it."""
+        self._answers = answers
         self._printer = DecisionPrinter(out)
         self._console = Console(file=out, highlight=False)
 
@@ -32,7 +35,8 @@ class TableReport:
     def record(self, record: InboundRecord, topic: TopicName) -> None:
         """Show a decision or a dead letter."""
         if topic is not TopicName.DEAD_LETTER:
-            self._printer.decision(Decision.model_validate_json(record.value or b""))
+            decision = Decision.model_validate_json(record.value or b"")
+            self._printer.decision(decision, self._answers.get((decision.user_id, decision.subject_id)))
             return
         message = header(record.headers, "__connect.errors.exception.message") or ""
         code = ErrorCode(header(record.headers, "gw-error") or "")
@@ -44,7 +48,8 @@ class TableReport:
         totals = ledger.totals
         parts = " + ".join(f"{totals[name]} {_plural(name, totals[name])}" for name in STYLES)
         text = (
-            f"\n{ledger.sent} records sent, {ledger.repeats} of them a claim sent again. "
+            f"\n{ledger.sent} records sent, {ledger.repeats} of them a claim sent again; "
+            f"{ledger.followed} sent on by the gate. "
             f"{totals.total()} = {parts}. {seconds:.0f} s."
         )
         self._console.print(text, soft_wrap=True)
@@ -68,7 +73,8 @@ class JsonReport:
         """Print how many records came to what."""
         totals = ledger.totals
         counts = {name.replace(" ", "_"): totals[name] for name in STYLES}
-        summary = {"sent": ledger.sent, "repeated": ledger.repeats, "in": totals.total(), **counts}
+        sent = {"sent": ledger.sent, "repeated": ledger.repeats, "sent_on": ledger.followed}
+        summary = {**sent, "in": totals.total(), **counts}
         self._line(json.dumps({"summary": summary | {"seconds": round(seconds, 1)}}))
 
     def _line(self, text: str) -> None:

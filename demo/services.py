@@ -16,7 +16,7 @@ from deploy.embedded.process import ServerProcess, ServiceError, tail
 from groundwire.settings import Settings
 from topics.declare import declare
 
-ROLES: Final = ("claims", "deferred")
+ROLES: Final = ("claims", "responses", "deferred")
 _ROOT: Final = Path(__file__).resolve().parents[1]
 _READY_SECONDS: Final = 45.0
 _STOP_SECONDS: Final = 15.0

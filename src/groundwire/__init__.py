@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from groundwire.messages.decisions import EvidenceObject
     from groundwire.messages.tiers import IngestionTier, Tier
     from groundwire.policy import GroundedIngestionConfig
-    from groundwire.query_cache import QueryCache, RedisQueryCache
+    from groundwire.query_cache import QueryCache
+    from groundwire.query_cache.redis import RedisQueryCache
     from groundwire.quotes import (
         EvidenceGroundingError,
         EvidenceGroundingStats,
@@ -79,7 +80,7 @@ _HOMES = {
     "IngestionTier": "messages.tiers",
     "IngestionValidator": "validator",
     "QueryCache": "query_cache",
-    "RedisQueryCache": "query_cache",
+    "RedisQueryCache": "query_cache.redis",
     "RelationPreservationGuard": "guards",
     "SourceVerifier": "checks.sources",
     "Tier": "messages.tiers",

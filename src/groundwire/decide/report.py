@@ -88,7 +88,7 @@ def _sources(found: SourceReport) -> dict[str, Any]:
             "exists": result.exists,
             "snippet_valid": result.snippet_valid,
             "lines_match": result.lines_match,
-            "confidence": result.confidence,
+            "confidence": round(result.confidence, 4),
         }
         for file, result in found.results
     ]
