@@ -1,0 +1,193 @@
+"""Whether an answer says no where its passages say yes, or yes where they say no.
+
+What is compared is clauses: what a clause says is negated when it holds an odd number of negations
+(`groundwire.checks.negations`: not, never, no longer, un-, disabled, ...), so that "not disabled" is "enabled".
+"Not only", "no more than 5" and the like negate nothing. Pairs of opposites ("allows", "blocks") are not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from groundwire.checks.negations import WEAK, negations
+from groundwire.checks.values_binding import CLAUSE_ENDS
+from groundwire.checks.values_words import content_words, stem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from groundwire.checks.values_scan import Token
+    from groundwire.checks.values_statements import Statement
+
+_ENDS: Final = CLAUSE_ENDS | frozenset(("if", "when", "unless", "which", "that", "who"))
+_WORDS: Final = 24  # words of a clause that count
+_CANDIDATES: Final = 24  # clauses of the passages that are looked at per word
+_EMPTY_BEFORE: Final = frozenset("only just merely simply necessarily doubt matter problem more less fewer later "
+                                 "earlier sooner greater than".split())  # fmt: skip
+_SWITCHES: Final = frozenset(stem(word) for word in "enabled enable enables true active yes on off".split())
+_PREFIXES: Final = ("dis", "non-", "non", "un", "in", "im", "ir", "il")
+_BASES: Final = {"exclude": "include", "excluded": "included", "excludes": "includes"}
+_BARE: Final = frozenset(
+    "not no never none neither nor nothing nobody nowhere noone without w/o cannot unless except lack lacks lacked "
+    "lacking false disable disables disabled disabling hardly barely scarcely rarely seldom fail fails failed failing "
+    "refuse refuses refused refusing decline declines declined".split()
+)
+_SOURCES: Final = frozenset(
+    stem(word) for word in "source document documentation context passage excerpt snippet text information "
+    "material i we".split()
+)  # fmt: skip
+_SAYING: Final = frozenset(
+    stem(word) for word in "mention provide specify state contain include say describe find found give given list "
+    "indicate define cover discuss address answer know available clear show tell determine confirm".split()
+)  # fmt: skip
+
+
+@dataclass(slots=True, eq=False)
+class Clause:
+    """A clause: `polarity` is "", "not" or "rarely", `head` the word that is negated; places of the statement."""
+
+    polarity: str
+    head: str
+    words: frozenset[str]
+    first: Token
+    last: Token
+    statement: Statement
+
+
+def clauses(statement: Statement) -> Iterator[Clause]:
+    """Yield the clauses of a statement that say anything."""
+    before = ""
+    start = 0
+    tokens = statement.tokens
+    for place in range(len(tokens) + 1):
+        if place < len(tokens) and (tokens[place].value or tokens[place].text not in _ENDS):
+            continue
+        if clause := _clause(tokens[start:place], statement):
+            inherits = start and tokens[start - 1].text == "or" and not clause.polarity
+            if inherits and before:  # "does not read or write"
+                clause.polarity = before
+                clause.head = next(iter(clause.words))
+            before = clause.polarity
+            yield clause
+        start = place + 1
+
+
+def _clause(tokens: Sequence[Token], statement: Statement) -> Clause | None:
+    words: dict[str, None] = {}
+    marks: list[Token] = []
+    weak = False
+    head = ""
+    for place, token in enumerate(tokens):
+        if len(words) >= _WORDS:
+            break
+        if token.value and not token.value.implied:
+            words[min(token.value.keys)] = None
+            head = head or (min(token.value.keys) if marks else "")
+            continue
+        following = tokens[place + 1].text if place + 1 < len(tokens) else ""
+        found = () if token.mark and token.text != "!=" else _negates(token.text, following == "to")
+        if found and following not in _EMPTY_BEFORE and not (token.text == "nor" and marks):
+            marks.append(token)
+            weak = found == WEAK
+        stems = _bases(token.text) if found else content_words(token.written)
+        kept = [word for word in stems if word not in _SWITCHES]
+        words.update(dict.fromkeys(kept))
+        if marks and not head and kept:
+            head = kept[0]
+    if not words:
+        return None
+    polarity = ("rarely" if weak else "not") if len(marks) % 2 else ""
+    first, last = (marks[0], marks[0]) if polarity else (tokens[0], tokens[-1])
+    head = head or next(reversed(words))  # "retries are disabled"
+    return Clause(polarity, head if polarity else "", frozenset(words), first, last, statement)
+
+
+@lru_cache(1 << 14)
+def _negates(word: str, before_to: bool) -> str:  # noqa: FBT001 - a key of the cache
+    found = negations((word, "to") if before_to else (word,)) if len(word) <= 64 else []
+    return found[0] if found else ""
+
+
+def _bases(word: str) -> tuple[str, ...]:
+    """Return what a negating word negates: "valid" for "invalid"; nothing for "not"."""
+    if word in _BARE or word.endswith("n't"):
+        return ()
+    if word in _BASES:
+        return (stem(_BASES[word]),)
+    bare = next((word[len(prefix) :] for prefix in _PREFIXES if word.startswith(prefix)), word)
+    return content_words(bare.removesuffix("less"))
+
+
+class ClauseIndex:
+    """Holds the clauses of passages; its size and the work of every question are bounded."""
+
+    def __init__(self) -> None:
+        self._by_word: dict[tuple[bool, str], list[Clause]] = {}
+
+    def add(self, statement: Statement) -> None:
+        """Take in a statement of a passage."""
+        none = any(bound.value.keys & _NONE for bound in statement.values)
+        for clause in clauses(statement):
+            for negated in {bool(clause.polarity), none or bool(clause.polarity)}:
+                for word in clause.words:
+                    entries = self._by_word.setdefault((negated, word), [])
+                    if len(entries) < _CANDIDATES:
+                        entries.append(clause)
+
+    def contradicts(self, clause: Clause) -> str:
+        """Return why no passage supports a clause's yes or no, or an empty text."""
+        if clause.polarity:
+            return "" if _is_about_sources(clause) else self._denial(clause)
+        return self._assertion(clause)
+
+    def _denial(self, clause: Clause) -> str:
+        said = max((_closeness(clause, other) for other in self._clauses(False, clause.words)), default=0)
+        denials = [other for other in self._clauses(True, clause.words) if _denies_same(clause, other)]
+        best = max((_closeness(clause, other) for other in denials), default=0)
+        if best and best >= said:
+            return ""
+        return "sources_say_the_opposite" if said else "not_in_sources"
+
+    def _assertion(self, clause: Clause) -> str:
+        denials = [
+            other
+            for other in self._clauses(True, clause.words)
+            if other.polarity and other.head in clause.words and clause.words <= other.statement.words | other.words
+            and (len(clause.words) > 1 or other.words == clause.words)
+        ]
+        if not denials:
+            return ""
+        best = max(_closeness(clause, other) for other in denials)
+        said = max((_closeness(clause, other) for other in self._clauses(False, clause.words)), default=0)
+        return "" if said >= best else "sources_say_the_opposite"
+
+    def _clauses(self, negated: bool, words: Iterable[str]) -> list[Clause]:
+        found: dict[int, Clause] = {}
+        for entries in sorted((self._by_word.get((negated, word), []) for word in words), key=len):
+            found.update((id(clause), clause) for clause in entries)
+            if len(found) >= 2 * _CANDIDATES:
+                break
+        return list(found.values())
+
+
+_NONE: Final = frozenset(("number 0",))
+
+
+def _closeness(one: Clause, other: Clause) -> int:
+    own = one.words & other.words
+    shared = one.words & other.statement.words
+    return 4 * len(own) + len(shared) - min(len(other.words - one.words), 3)
+
+
+def _denies_same(one: Clause, other: Clause) -> bool:
+    same = one.polarity == (other.polarity or one.polarity)
+    common = one.words & other.words
+    return same and (one.head in common or other.head in common or len(common) > 1)
+
+
+def _is_about_sources(clause: Clause) -> bool:
+    """Tell whether a clause says that the sources do not say something (S2-21): no value to be checked."""
+    words = clause.statement.words | {stem(token.text) for token in clause.statement.tokens[:3]}
+    return clause.head in _SAYING or bool(words & _SOURCES and words & _SAYING)

@@ -1,0 +1,191 @@
+"""What each value of a text is about: its statement, and in it the words that belong to the value.
+
+A statement is a sentence, a list item, a table row or a line of code or configuration. A word belongs to the
+value nearest to it in its clause; the other words of the statement, its heading and the keys above an indented
+line are shared by all values of the statement. In a table a value belongs to its row's first cell and its
+column's heading.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from groundwire.checks.sentences import sentences
+from groundwire.checks.text import normalise
+from groundwire.checks.values_binding import Binder
+from groundwire.checks.values_scan import Token, Value, scan
+from groundwire.checks.values_words import content_words
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_LONGEST: Final = 4_000  # characters of a statement; longer ones are cut at a space
+_OWN: Final = 12  # words that a value binds
+_SHARED: Final = 64  # words of a statement that count
+_DEPTH: Final = 12  # keys above a line that count
+
+_EMPHASIS: Final = re.compile(r"[*`\u200b]|~~|(?<!\w)_+(?=\w)|(?<=\w)_+(?!\w)")
+_HEADING: Final = re.compile(r"(?P<marks>#{1,6})\s+(?P<number>\d{1,3}(?:\.\d{1,3}){0,5}[.)]?(?=\s))?")
+_STEP: Final = re.compile(r"\W{0,4}(?:(?:step|phase|part)\s+\d{1,3}\s*[:.)-]|\(?\d{1,3}[.)](?=\s))", re.IGNORECASE)
+_DASH: Final = re.compile("[\u2010-\u2015\u2212]")
+_KEY_LINE: Final = re.compile(r"[\"']?[\w.\-/]{1,60}[\"']?\s{0,4}[:=]|[\[\]{}<]")
+_CODE_END: Final = frozenset(";{}[],:")
+_RULE: Final = re.compile(r"[|\s:=+-]+")
+_COLUMN: Final = re.compile(r"(?<!\\)\|")
+
+@dataclass(slots=True)
+class Statement:
+    """A statement of a text; `words` are those of the statement and of what stands above it."""
+
+    start: int
+    end: int
+    signature: str
+    tokens: Sequence[Token]
+    words: frozenset[str]
+    values: list[Bound] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class Bound:
+    """A value with what it is bound to; positions are those of the whole text."""
+
+    value: Value
+    start: int
+    end: int
+    own: frozenset[str]
+    near: tuple[str, str]
+    statement: Statement
+
+
+class _Line(NamedTuple):
+    start: int
+    text: str
+    context: frozenset[str]
+    heads: tuple[tuple[str, ...], ...] = ()  # of a table row: the words of each column's heading
+
+
+def statements(text: str) -> Iterator[Statement]:
+    """Yield the statements of a text, in text order."""
+    for line in _lines(text):
+        blank = _EMPHASIS.sub(lambda match: " " * len(match[0]), line.text)
+        for opener in (_HEADING, _STEP):
+            if found := opener.match(blank):
+                blank = " " * found.end() + blank[found.end() :]
+        for start, piece in _pieces(blank):
+            yield _statement(line, line.start + start, piece)
+
+
+def _statement(line: _Line, start: int, piece: str) -> Statement:
+    reading = normalise(_DASH.sub("-", piece))
+    tokens = scan(reading.text)
+    words: dict[str, None] = {}
+    for token in tokens:
+        if len(words) < _SHARED and not token.mark and token.value is None:
+            words.update(dict.fromkeys(content_words(token.written)))
+    signature = "\0".join([*sorted(line.context), "", *(token.text for token in tokens)])
+    found = Statement(start, start + len(piece), signature, tokens, line.context.union(words))
+    binder = Binder(tokens, line.heads)
+    for place, token in enumerate(tokens):
+        if token.value:
+            first, last = reading.span(token.start, token.end)
+            own, near = binder.bind(place)
+            value = binder.named_unit(place, token.value)
+            found.values.append(Bound(value, start + first, start + last, own, near, found))
+    return found
+
+
+def _pieces(text: str) -> Iterator[tuple[int, str]]:
+    """Cut an endless statement at spaces; a word without end is left out."""
+    start = 0
+    while len(text) - start > _LONGEST:
+        cut = text.rfind(" ", start, start + _LONGEST)
+        if cut <= start:
+            cut = text.find(" ", start + _LONGEST)
+            start = len(text) if cut < 0 else cut
+            continue
+        yield start, text[start:cut]
+        start = cut
+    if start < len(text):
+        yield start, text[start:]
+
+
+class _Above:
+    """What stands above a line: headings, and the keys of an indented block."""
+
+    def __init__(self) -> None:
+        self._headings: list[tuple[int, tuple[str, ...]]] = []
+        self._keys: list[tuple[int, tuple[str, ...]]] = []
+
+    def heading(self, level: int, words: tuple[str, ...]) -> None:
+        _push(self._headings, level, words)
+        self._keys.clear()
+
+    def key(self, indent: int, words: tuple[str, ...]) -> None:
+        _push(self._keys, indent, words)
+
+    def words(self, indent: int) -> frozenset[str]:
+        while self._keys and self._keys[-1][0] >= indent:
+            self._keys.pop()
+        return frozenset(word for _, words in (*self._headings, *self._keys) for word in words)
+
+
+def _push(stack: list[tuple[int, tuple[str, ...]]], level: int, words: tuple[str, ...]) -> None:
+    while stack and stack[-1][0] >= level:
+        stack.pop()
+    if len(stack) < _DEPTH:
+        stack.append((level, words))
+
+
+def _lines(text: str) -> Iterator[_Line]:
+    """Yield sentences, list items, table rows and lines of code, with what stands above each."""
+    above = _Above()
+    breaks = [-1, *(match.start() for match in re.finditer("\n", text))]
+    table: list[tuple[str, ...]] = []
+    last_row = -1
+    for start, piece in _cut(text):
+        row = bisect_right(breaks, start) - 1
+        begin = breaks[row] + 1
+        lead = text[begin:start] if start - begin < 80 else ""
+        indent = len(lead.expandtabs(4)) + bool(lead.strip())  # a list item stands below its own line's indent
+        if heading := _HEADING.match(piece):
+            yield _Line(start, piece, above.words(0))
+            above.heading(len(heading["marks"]), _line_words(piece))
+            continue
+        if piece.count("|", 0, _LONGEST) > 1 and "\n" not in piece:
+            if _RULE.fullmatch(piece):
+                last_row = row
+                continue
+            if row != last_row + 1 or not table:
+                table = [_line_words(cell) for cell in _COLUMN.split(piece[:_LONGEST])]
+            last_row = row
+            yield _Line(start, piece, above.words(indent), tuple(table))
+            continue
+        table = []
+        yield _Line(start, piece, above.words(indent))
+        if piece[-1] in ":{[" or (piece[0] == "[" and piece[-1] == "]"):
+            above.key(indent - (piece[0] == "["), _line_words(piece))
+
+
+def _cut(text: str) -> Iterator[tuple[int, str]]:
+    """Yield sentences with their places; code and configuration line by line, without fences."""
+    for span in sentences(text):
+        first = last = span.start  # of the piece, of its last line
+        for end in (*(match.start() for match in re.finditer("\n", span.text)), len(span.text)):
+            stop = span.start + end
+            line = text[last:stop].strip()
+            following = text[stop : stop + _DEPTH * 8].strip()
+            if stop == span.end or span.code or line[-1:] in _CODE_END or _KEY_LINE.match(following):
+                piece = text[first:stop]
+                bare = piece.strip()
+                if bare and not (span.code and bare.startswith(("```", "~~~"))):
+                    yield first + len(piece) - len(piece.lstrip()), bare
+                first = stop + 1
+            last = stop + 1
+
+
+def _line_words(text: str) -> tuple[str, ...]:
+    words = (word for token in scan(text[:400]) if not token.mark for word in content_words(token.written))
+    return tuple(dict.fromkeys(words))[:_OWN]
