@@ -62,8 +62,8 @@ class Timeline:
 
     def _agreeing(self, claim: Statement) -> Iterator[Statement]:
         versions, moments = (claim.version, ""), (claim.moment, None)
-        if claim.moment is None:  # without a version either, the newest of all
-            found = map(self._current.get, versions if claim.version else ())
+        if claim.moment is None:
+            found = map(self._current.get, versions)
         elif not claim.version:
             found = map(self._dated.get, moments)
         else:

@@ -252,6 +252,8 @@ def test_the_newest_of_versions_numbered_alike_is_in_force(old, new, turned):
 
 
 def test_versions_of_which_none_is_newer_hold_each():
+    truths = [suit(version="v1"), suit(version="edition 2")]
+    assert [found(suit(version=version), truths) for version in ("v1", "edition 2")] == [[], []]
     truths = [suit(version="draft"), suit(version="final"), suit(version="v2")]
     for version in ("draft", "final", "v2"):
         assert found(suit(version=version), truths) == []
@@ -285,6 +287,7 @@ def test_a_moment_between_two_is_reported_against_what_was_in_force_at_it():
 def test_another_relation_supersedes_nothing():
     truths = [suit(version="v1"), says("Acme", "owns", "Globex", version="v2")]
     assert found(suit(version="v1"), truths) == []
+    assert found(says("Acme", "knows", "Globex", version="v1"), truths) == [("relation_mismatch",)]
 
 
 def test_an_unspecified_version_is_told_of_the_statement_that_it_rests_on():
