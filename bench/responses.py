@@ -61,7 +61,7 @@ def main() -> None:
     print(f"gate        {len(typical) / elapsed:10.0f}/s   ratio {decoded / elapsed:.3f}")
     cuts = statistics.quantiles(timings, n=100)
     print(f"one response alone: p50 {cuts[49]:.2f} ms   p95 {cuts[94]:.2f} ms   p99 {cuts[98]:.2f} ms")
-    large = _records([_response(rng, n, paragraphs=380) for n in range(options.large)])
+    large = _records([_response(rng, n, paragraphs=130) for n in range(options.large)])
     timings, _, late = asyncio.run(_decide(large))
     print(f"a large one ({len(large[0].value or b'')} bytes): median {statistics.median(timings):.0f} ms")
     print(f"event loop late meanwhile: p99 {late[0] * 1000:.0f} ms, at most {late[1] * 1000:.0f} ms")

@@ -54,8 +54,8 @@ def test_every_outcome_of_an_example_is_a_code_that_exists() -> None:
 def test_no_placeholder_is_left_in_what_is_sent(sources: Sources) -> None:
     for example in EXAMPLES:
         if example.subject:
-            content = json.loads(example.value(sources.places) or b"")["content"]
-            assert not re.search(r"\{\w+\}", content)
+            record = json.loads(example.value(sources.places) or b"")
+            assert not re.search(r"\{\w+\}", record.get("content") or record["answer"])
 
 
 def test_bytes_are_sent_as_they_stand() -> None:
@@ -151,7 +151,7 @@ def test_json_reports_print_nothing_but_json_lines(capsys: pytest.CaptureFixture
 
 def test_tables_show_a_dead_letter_without_its_control_characters() -> None:
     out = io.StringIO()
-    TableReport(out).record(_dead_letter(), TopicName.DEAD_LETTER)
+    TableReport(out, {}).record(_dead_letter(), TopicName.DEAD_LETTER)
     assert "invalid_json" in out.getvalue()
     assert "\x1b" not in out.getvalue()
 
@@ -161,5 +161,5 @@ def test_the_summary_adds_up() -> None:
     for key, verdict in (("a", "approved"), ("b", "blocked"), ("c", "dead letter")):
         ledger.expect(key, key, ("any",))
         ledger.came(key, "any", verdict)
-    TableReport(out).summary(ledger, 3.2)
+    TableReport(out, {}).summary(ledger, 3.2)
     assert "3 = 1 approved + 0 review + 1 blocked + 1 dead letter." in out.getvalue()

@@ -6,10 +6,11 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
 import click
 
@@ -24,6 +25,9 @@ from groundwire.policy import Policy, load_policy
 from groundwire.settings import load_settings
 from groundwire.sources import load_sources
 from groundwire.verify import AddressGuard, CitationVerifier, UrlChecker
+
+_SHOWN: Final = 200
+"""Characters of an answer that a line of a table has room for."""
 
 
 class _Moment(click.ParamType):
@@ -56,7 +60,7 @@ def check(
     now: datetime | None,
     form: str,
 ) -> None:
-    """Decide claims, one JSON record a line, without any service.
+    """Decide claims and LLM responses, one JSON record a line, without any service.
 
     Prints one Decision a line, in the order of the input; a line that cannot be decided prints its error. State
     lives for the run: a later line can duplicate an earlier one that was approved.
@@ -84,9 +88,12 @@ def check(
 
 async def _run(file: BinaryIO, policy: Policy, verifier: CitationVerifier, now: datetime, form: str) -> int:
     """Print a result for each line; return the exit status."""
-    results = Checker(policy, verifier, now=now).check(file)
+    checker = Checker(policy, verifier, now=now)
+    answers: dict[int, str] = {}
     try:
-        return await (_print_table(results) if form == "table" else _print_json(results))
+        if form == "table":
+            return await _print_table(checker.check(_noting(file, answers)), answers)
+        return await _print_json(checker.check(file))
     finally:
         await verifier.close()
 
@@ -104,7 +111,18 @@ async def _print_json(results: AsyncIterator[Decision | LineError]) -> int:
     return status
 
 
-async def _print_table(results: AsyncIterator[Decision | LineError]) -> int:
+def _noting(lines: Iterable[bytes], answers: dict[int, str]) -> Iterator[bytes]:
+    """Pass lines on, and note what responses answer, which their decisions do not repeat."""
+    for number, line in enumerate(lines):
+        if b'"response_id"' in line:
+            with suppress(ValueError, RecursionError):
+                record = json.loads(line)
+                if isinstance(record, dict) and isinstance(record.get("answer"), str):
+                    answers[number] = record["answer"][:_SHOWN]
+        yield line
+
+
+async def _print_table(results: AsyncIterator[Decision | LineError], answers: Mapping[int, str]) -> int:
     printer = DecisionPrinter(sys.stdout)
     status = 0
     async for result in results:
@@ -112,6 +130,6 @@ async def _print_table(results: AsyncIterator[Decision | LineError]) -> int:
             status = 1
             printer.error(f"line {result.line}", result.error)
         else:
-            printer.decision(result)
+            printer.decision(result, answers.get(result.origin.offset))
     printer.summary()
     return status
