@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from groundwire.checks.quote_schema import MAX_DOMAIN
-from groundwire.telemetry import Event
+from groundwire.messages.events import Event
 
 Mode = Literal["substring", "fuzzy"]
 Why = Literal["empty", "too_short", "not_found", "too_long", "number", "negation", "work_limit"]

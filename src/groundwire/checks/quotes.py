@@ -33,7 +33,7 @@ from groundwire.checks.quote_results import (
 from groundwire.checks.quote_schema import EvidenceSchemaError, validate_evidence_schema
 from groundwire.checks.quote_search import standing
 from groundwire.checks.quote_text import comparison_form, mark_words
-from groundwire.messages.events import Event, text_hash
+from groundwire.messages.events import text_hash
 
 __all__ = [
     "EvidenceGroundingError",

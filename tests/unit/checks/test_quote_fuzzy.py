@@ -1,0 +1,179 @@
+"""Fuzzy matching and its guards (S1-25..S1-29)."""
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rapidfuzz import fuzz
+
+from groundwire.checks import quote_fuzzy
+from groundwire.checks.quote_fuzzy import OutOfSteps, Steps, best_windows
+from groundwire.checks.quotes import QuoteRules, ground_quotes
+
+PLENTY = 10**12
+
+
+def outcome(quote, source, threshold=0.85):
+    found = ground_quotes({"d": [quote]}, source, QuoteRules(mode="fuzzy", fuzzy_threshold=threshold))
+    return "accepted" if not found.rejected else found.rejected[0].why
+
+
+@pytest.mark.parametrize("stretch", [50_000, 7])
+@pytest.mark.parametrize("short", [64, 2])
+@given(data=st.data(), least=st.sampled_from([0.01, 0.5, 0.7, 0.85, 0.95]))
+def test_the_best_window_scores_what_one_call_on_everything_scores(stretch, short, data, least):
+    """Whether a quote is read in calls on stretches or by halving, and wherever stretches end."""
+    source = data.draw(st.text(alphabet="abc é", min_size=1, max_size=60))
+    quote = data.draw(st.text(alphabet="abc é", min_size=1, max_size=min(12, len(source))))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(quote_fuzzy, "_STRETCH", stretch)
+        patch.setattr(quote_fuzzy, "SHORT", short)
+        windows = list(best_windows(quote, source, least, Steps(PLENTY)))
+    best = max((window.score for window in windows), default=0.0)
+    whole = fuzz.partial_ratio(quote, source) / 100
+    assert best == pytest.approx(whole if whole >= least or windows else 0.0)
+
+
+@settings(max_examples=30)
+@given(
+    st.text(alphabet="abcd ", min_size=65, max_size=90), st.text(alphabet="abcd ", min_size=91, max_size=300)
+)
+def test_long_quotes_score_the_same_too(quote, source):
+    best = max(window.score for window in best_windows(quote, source, 0.01, Steps(PLENTY)))
+    assert best == pytest.approx(fuzz.partial_ratio(quote, source) / 100)
+
+
+def test_work_is_counted_and_ends():
+    with pytest.raises(OutOfSteps):
+        list(best_windows("ab" * 50, "abb" * 1000, 0.7, Steps(10_000)))
+
+
+@pytest.mark.parametrize(
+    ("threshold", "result"), [(0.84, "accepted"), (0.85, "accepted"), (0.86, "not_found")]
+)
+def test_the_threshold_is_inclusive(threshold, result):
+    """17 of 20 characters are shared: 0.85."""
+    assert outcome("abcdefghijklmnopqxyz", "-" * 20 + "abcdefghijklmnopq" + "-" * 20, threshold) == result
+
+
+def test_at_a_threshold_of_one_only_exact_quotes_count():
+    assert outcome("feel tired today", "I feel tired, today", 1.0) == "not_found"
+    assert outcome("feel tired today", "I feel tired  TODAY", 1.0) == "accepted"
+
+
+@pytest.mark.parametrize(
+    ("quote", "source"),
+    [
+        ("the timeout is 30 s", "config: the timeout, is 30 s. for all"),
+        ("I feel tired and worthless every day", "well I feel tired, worthless every day, ok"),
+        (
+            "the records of a tenant are kept for thirty days in all",
+            "the records of a tenant are, kept for 30 days in all cases",
+        ),
+        ("the limit is not 5 but 10 per day", "(the limit is not 5, but 10, per day)"),
+        (
+            "the limits of requests is 30 per day",
+            "limits of requests are 300. The limit of requests is 30 per day",
+        ),
+        ("retry the request after a short pause", "It never fails. retry the request, after short pause"),
+    ],
+)
+def test_drift_in_spacing_and_punctuation_is_accepted(quote, source):
+    assert outcome(quote, source) == "accepted"
+
+
+@pytest.mark.parametrize(
+    ("quote", "source"),
+    [
+        ("the timeout is 30 s", "the timeout is 80 s"),
+        ("the timeout is 30 s", "the timeout is 300 s for all; 30 s elsewhere"),
+        ("the timeout is 30 s", "the timeout is 30 ms"),
+        ("the timeout of this operation is 30", "the timeout of this operation is 81"),
+        ("timeout 30 s, retries 5, backoff", "timeout 5 s, retries 30, backoff"),
+        ("up to 10⁹ records are kept here", "up to 109 records are kept here!"),
+        ("it costs $1.2 million in all, they say", "it costs $1.2 billion in all, they say"),
+    ],
+)
+def test_another_number_or_unit_is_no_match_whatever_the_score(quote, source):
+    assert outcome(quote, source) == "number"
+
+
+@pytest.mark.parametrize(
+    ("quote", "source"),
+    [
+        ("I feel hopeless and lost these days", "I feel not hopeless and lost these days"),
+        ("I feel not hopeless and lost these days", "I feel hopeless and lost these days, so much"),
+        ("do retry it always with care", "we do not retry it always with care"),
+        ("not fast but it is cheap enough", "fast but it is not cheap enough ok"),
+        ("the worker is able to retry it", "the worker is unable to retry it"),
+    ],
+)
+def test_another_negation_is_no_match_whatever_the_score(quote, source):
+    assert outcome(quote, source) == "negation"
+
+
+def test_a_place_that_says_something_else_does_not_hide_one_that_says_the_same():
+    other = "the request limits is 300 per day. "
+    assert (
+        outcome("the request limit is 30 per day", other * 40 + "the request, limit is 30 per day")
+        == "accepted"
+    )
+    assert outcome("the request limit is 30 per day", other * 40) == "number"
+
+
+def test_a_quote_longer_than_its_source_is_no_quote():
+    assert outcome("I feel tired and hopeless all day", "I feel tired") == "too_long"
+    assert outcome("x" * 10_001, "x," * 10_000) == "too_long"
+
+
+def test_a_near_miss_carries_its_score_and_others_carry_none():
+    source = "blah I feel tired, worthless every day ok"
+    evidence = {
+        "d": ["I feel tidy, worth it every day", "entirely different words", "I feel tired, 5 worthless"]
+    }
+    found = ground_quotes(evidence, source, QuoteRules(mode="fuzzy", fuzzy_threshold=0.9))
+    scores = [quote.score for quote in found.rejected]
+    assert scores == [
+        pytest.approx(fuzz.partial_ratio(evidence["d"][0].lower(), source.lower()) / 100, abs=1e-4),
+        None,
+        pytest.approx(fuzz.partial_ratio(evidence["d"][2].lower(), source.lower()) / 100, abs=1e-4),
+    ]
+    assert [event.payload.get("score") for event in found.events()[:-1]] == scores
+
+
+@pytest.mark.parametrize(
+    ("quote", "unit"),
+    [
+        ("a" * 60 + "b{}", "a"),
+        ("ab" * 50 + "{}", "abb"),
+        ("not 5 a{}", "not 6 a, "),
+        ("x" * 900 + "{}", "xy"),
+    ],
+)
+def test_hostile_text_costs_what_is_counted_and_no_more_is_allowed_than_in_proportion(
+    quote, unit, monkeypatch
+):
+    used = []
+
+    class Counted(Steps):
+        def __init__(self, allowed):
+            super().__init__(allowed)
+            self.allowed = self._left
+            used.append(self)
+
+    monkeypatch.setattr("groundwire.checks.quotes.Steps", Counted)
+    quotes, source = [quote.format(number) for number in range(100)], (unit * 32_000)[:32_000]
+    start = time.process_time()
+    ground_quotes({"d": quotes}, source, QuoteRules(mode="fuzzy"))
+    seconds = time.process_time() - start
+    assert used[0].allowed <= 12_000 * (len(source) + sum(map(len, quotes)))
+    # A step is about a nanosecond; work that nobody counts would show here many times over.
+    assert seconds < 15e-9 * max(used[0].allowed - used[0]._left, 10**7)
+
+
+def test_what_is_left_when_the_work_is_done_is_rejected_and_said():
+    quotes = ["ab" * 50 + str(number) for number in range(100)]
+    found = ground_quotes({"d": quotes}, "abb" * 1000, QuoteRules(mode="fuzzy"))
+    assert found.rejected[-1].why == "work_limit"
+    assert found.stats.validated_count == 0

@@ -1,0 +1,154 @@
+"""The normal form in which quotes are compared (S1-08..S1-15)."""
+
+import re
+import time
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groundwire.checks.quote_text import comparison_form, mark_words, normalize_for_quote_match
+
+# Letters alone rarely meet the rules; these characters do: brackets, joiners, marks, jamo, raised digits.
+ODD = "aAb <>/\u200b\u200d\u2060\u00ad\u0301\u0331\u0316\u0344\u0f73\u09be\u1161ᄀㅏﾞHJΣİ⁹1½² '’“\u00a0¨ﬁﷺ\t\n"
+texts = st.one_of(st.text(), st.text(alphabet=ODD))
+
+
+@given(texts, st.booleans())
+def test_normalising_the_normal_form_changes_nothing(text, remove_soft):
+    form = normalize_for_quote_match(text, remove_soft=remove_soft)
+    assert normalize_for_quote_match(form, remove_soft=remove_soft) == form
+
+
+@pytest.mark.parametrize("depth", [1, 2, 30, 200])
+def test_a_tag_that_appears_once_an_inner_one_is_gone_is_a_tag_too(depth):
+    form = normalize_for_quote_match("x " + "<a" * depth + ">" * depth + " y")
+    assert form == "x y"
+
+
+@given(st.text(alphabet="aAbB cÉé.,'’“”\u00a0\u200b\ufeff1ﬁ\t"))
+def test_without_brackets_and_strange_case_it_is_the_plain_rule(text):
+    plain = unicodedata.normalize("NFKC", re.sub("[\u200b\ufeff]", "", text))
+    plain = plain.replace("’", "'").replace("“", '"').replace("”", '"')
+    assert normalize_for_quote_match(text) == " ".join(plain.split()).lower()
+
+
+@given(
+    st.text(
+        alphabet="\u0344\u0316\u0301\u0f73\u0f72a\u0308é\u1100\u1161\u11a8ﾞｶㅏᄀㄱ\u09c7\u09beﷺ ", max_size=90
+    )
+)
+def test_ordering_and_cutting_long_text_gives_what_unicode_says(text):
+    padded = "x" * 9_990 + text
+    expected = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", padded).lower())
+    assert normalize_for_quote_match(padded) == " ".join(expected.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ("‘a’ “b” c\u00a0d", "'a' \"b\" c d"),
+        ("a\u200bb\u200cc\u200dd\ufeffe", "abcde"),
+        ("I'm tired <laughter> yeah", "i'm tired yeah"),
+        ("<ma> so </i> it ＜cough＞ goes<clears throat>", "so it goes"),
+        ("<lau\u200bghter>x", "x"),
+        ("10⁹ ½ ﬁ Ａ", "109 1⁄2 fi a"),
+        ("H\u0331", "ẖ"),
+        ("a \t\n b ", "a b"),
+        ("\u200b \ufeff", ""),
+        ("", ""),
+    ],
+)
+def test_what_copying_changes_is_folded(text, form):
+    assert normalize_for_quote_match(text) == form
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "latency < 5 ms and load > 3",
+        "a<b and c>d",
+        "x <5 and y> 3",
+        "if a <= b then c >= d",
+        "1 <2> 3",
+        "< b>",
+        "<" + "a" * 41 + ">",
+        "a > b < c",
+    ],
+)
+def test_comparisons_are_no_tags(text):
+    assert normalize_for_quote_match(text) == text
+
+
+def test_soft_hyphens_and_word_joiners_go_only_where_asked():
+    text = "im\u00adpor\u2060tant"
+    assert normalize_for_quote_match(text) == text
+    assert normalize_for_quote_match(text, remove_soft=True) == "important"
+
+
+@pytest.mark.parametrize("raised", ["10⁹", "5½", "10⁻⁹", "²5", "x₂5", "10\u200b⁹", "3①"])
+def test_raised_digits_beside_digits_stay_in_the_comparison(raised):
+    assert comparison_form(raised) != comparison_form(unicodedata.normalize("NFKC", raised))
+
+
+@given(texts)
+def test_without_raised_digits_beside_digits_the_comparison_is_the_normal_form(text):
+    text = re.sub("[0-9]", "", text)
+    assert comparison_form(text) == normalize_for_quote_match(text)
+
+
+@given(
+    st.text(alphabet="ab_1 .(é'", max_size=30), st.text(alphabet="ab_1 .(é'", max_size=6), st.integers(1, 9)
+)
+def test_a_marked_text_holds_a_marked_quote_where_no_word_is_cut(text, quote, piece):
+    text, quote = normalize_for_quote_match(text), normalize_for_quote_match(quote)
+    whole = [
+        at
+        for at in range(len(text))
+        if quote
+        and text.startswith(quote, at)
+        and not re.match(r"\w\w", text[at - 1 : at + 1])
+        and not re.match(r"\w\w", text[at + len(quote) - 1 : at + len(quote) + 1])
+    ]
+    assert (bool(quote) and mark_words(quote) in mark_words(text)) == bool(whole)
+
+
+def test_words_are_marked_the_same_where_the_text_is_read_in_pieces(monkeypatch):
+    text = "ab  (c) d, e " * 50
+    expected = mark_words(text)
+    monkeypatch.setattr("groundwire.checks.quote_text._PIECE", 5)
+    assert mark_words(text) == expected == re.sub(r"\b", "\n", text)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "<a>",
+        "<a",
+        "<",
+        " <",
+        ">",
+        "<a<b>",
+        "<b>x",
+        "²",
+        "1²",
+        "\u0344\u0316",
+        "\u0f71\u0f72",
+        "中",
+        "é ",
+        "a  ",
+    ],
+)
+def test_time_grows_in_proportion_to_the_text(unit):
+    def seconds(length):
+        text = (unit * length)[:length]
+        best = 9.0
+        for _ in range(3):
+            start = time.process_time()
+            comparison_form(text)
+            best = min(best, time.process_time() - start)
+        return best
+
+    # Ten times the text in a quadratic step takes a hundred times as long.
+    assert seconds(100_000) < 40 * max(seconds(10_000), 0.0005)
