@@ -375,6 +375,8 @@ def test_a_plain_call_says_where_it_would_have_to_wait_or_where_the_resolver_bro
         EntityGroundingGuard(entity_resolver=asked_async).check([ACME])
     with pytest.raises(TypeError, match="await execute"):
         RelationPreservationGuard(look_up).check([SUIT])
+    with pytest.raises(TypeError, match="maps entity ids to entries"):
+        EntityGroundingGuard().check([ACME], [ACME])
     with pytest.raises(TimeoutError):
         EntityGroundingGuard(entity_resolver=raises).check([ACME])
     with pytest.raises(TimeoutError):

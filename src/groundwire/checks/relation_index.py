@@ -23,7 +23,6 @@ MAX_CANDIDATES: Final = 8
 """Of each kind, with how many statements a claim is compared: those that fit it best; more than one is rare."""
 
 _NUMBERED = re.compile(r"([a-z ]{0,20}?)[ .\-_]?(\d{1,9}(?:[.\-_]\d{1,9}){0,7})", re.ASCII)
-_LONGEST_NUMBERED: Final = 100
 
 
 class Timeline:
@@ -197,5 +196,5 @@ def _ages(statements: Sequence[Statement]) -> list[Any]:
 
 
 def _number(version: str) -> tuple[str, tuple[int, ...]] | None:
-    found = _NUMBERED.fullmatch(version) if len(version) <= _LONGEST_NUMBERED else None
+    found = _NUMBERED.fullmatch(version)
     return found and (found[1], tuple(map(int, re.split(r"\D", found[2]))))
