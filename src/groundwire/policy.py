@@ -88,7 +88,7 @@ class Policy(_Section):
         evidence_quote_remove_soft: soft hyphens and word joiners do not count either (S1-15).
         require_source_tags: every technical claim of an answer needs a `[source:N]`, even where it has none.
         entity_required_confidence: least confidence of an entity's entry in the corpus, inclusive (S3-01).
-        require_provenance: an entity needs a `provenance_id`, in the response and in its entry (S3-13).
+        require_provenance: an entity needs a `provenance_id`, in the response or in its entry (S3-13).
         strict_versions: a relation without a version, where the truth has one, is a violation (C-53).
         require_qualifiers: a relation needs every qualifier that the truth has (S3-26).
         check_values: look for numbers, dates, amounts and negations of the answer in the chunks.

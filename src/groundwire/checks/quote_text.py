@@ -7,9 +7,9 @@ leaves out non-verbal tags such as ``<laughter>``. It knows nothing of meaning.
 from __future__ import annotations
 
 import re
-from itertools import chain
 from typing import Final
-from unicodedata import category, combining, normalize
+
+from groundwire.checks.nfkc import nfkc
 
 _SMART: Final = {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'}  # U+00A0 is for NFKC
 _ZERO_WIDTH: Final = re.compile("[\u200b\u200c\u200d\ufeff]")
@@ -26,11 +26,7 @@ _RAISED: Final = (
 )
 _RAISED_RUN: Final = re.compile(f"[{_RAISED}]+")
 
-_CROWD: Final = 32  # characters in a row that may be combining marks, and are put into order here
-_MANY: Final = re.compile(rf"[^\x00-\x7f]{{{_CROWD},}}")
-_HIDDEN_MARKS: Final = frozenset("\u0f73\u0f75\u0f81\uff9e\uff9f")  # no marks, but they decompose to marks
 _WORD_EDGE: Final = re.compile(r"\b")
-_NFKC_PIECE: Final = 10_000  # characters that one call composes: one of them may become 18
 _PIECE: Final = 50_000  # characters that one call of the regular-expression engine looks at
 
 
@@ -98,47 +94,11 @@ def _visible(text: str, *, remove_soft: bool) -> str:
 def _fold(text: str) -> str:
     if text.isascii():
         return text.lower()
-    composed = _compose(text)
+    composed = nfkc(text)
     for curly, straight in _SMART.items():  # ten times as quick as `translate`
         composed = composed.replace(curly, straight)
     # Lower case can take the normal form away: H with a line below has no composed form, h has one.
-    return _compose(composed.lower())
-
-
-def _compose(text: str) -> str:
-    """Return NFKC of a text, in calls that are short whatever the text holds."""
-    ordered = _MANY.sub(_in_order, text)
-    pieces: list[str] = []
-    start = 0
-    while start < len(ordered):
-        end = start + _NFKC_PIECE
-        while end < len(ordered) and not _opens(ordered[end]):
-            end += 1
-        pieces.append(normalize("NFKC", ordered[start:end]))
-        start = end
-    return "".join(pieces)
-
-
-def _opens(char: str) -> bool:
-    """Tell whether a character never combines with what stands before it."""
-    first = normalize("NFKD", char)[0]
-    return category(first)[0] != "M" and not "\u1160" <= first <= "\u11ff"  # vowels and finals of Hangul
-
-
-def _in_order(run: re.Match[str]) -> str:
-    """Put a crowd of combining marks into canonical order: `normalize` does it in quadratic time."""
-    text = run.group()
-    if not any(map(combining, text)) and _HIDDEN_MARKS.isdisjoint(text):
-        return text
-    ordered: list[str] = []
-    marks: list[str] = []
-    for char in chain.from_iterable(normalize("NFKD", char) for char in text):
-        if combining(char):
-            marks.append(char)
-        else:
-            ordered += [*sorted(marks, key=combining), char]
-            marks.clear()
-    return "".join([*ordered, *sorted(marks, key=combining)])
+    return nfkc(composed.lower())
 
 
 def _without_tags(text: str) -> str:

@@ -11,6 +11,8 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 from unicodedata import combining, is_normalized, normalize
 
+from groundwire.checks.nfkc import nfkc
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -78,7 +80,7 @@ def plain(text: str) -> str:
 
     It holds the same words of Latin letters; apostrophes and white space stay as written.
     """
-    return normalize("NFKC", text if text.isascii() else _ZERO_WIDTH.sub("", text))
+    return nfkc(text if text.isascii() else _ZERO_WIDTH.sub("", text))
 
 
 def _positions(text: str) -> Sequence[int]:
@@ -104,7 +106,7 @@ def _compose(text: str) -> Reading:
             ends.extend(range(run.start() + 1, run.end() + 1))
             continue
         for start, end in _clusters(text, run.start(), run.end()):
-            piece = normalize("NFKC", text[start:end])
+            piece = nfkc(text[start:end])
             pieces.append(piece)
             starts.extend([start] * len(piece))
             ends.extend([end] * len(piece))

@@ -17,6 +17,8 @@ from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
+from groundwire.checks.nfkc import nfkc
+
 TOKENIZER: Final = "words-1"
 """Names this tokeniser in the dedup scheme. Whoever changes what `tokenize` returns changes this too."""
 
@@ -79,8 +81,7 @@ _cached_digest = lru_cache(_CACHED_TOKENS)(_digest)
 
 def _fold(text: str) -> str:
     spaced = _FRACTION.sub(" ", _POWER.sub("^", text.translate(_FOLDED)))
-    lowered = unicodedata.normalize("NFKC", spaced).lower()
-    return unicodedata.normalize("NFKC", lowered).translate(_FOLDED)
+    return nfkc(nfkc(spaced).lower()).translate(_FOLDED)
 
 
 def _strip(word: str) -> str:

@@ -6,9 +6,9 @@ only lower a tier.
 """
 
 import re
-import unicodedata
 
 from groundwire.checks.citations import CitationDetector
+from groundwire.checks.nfkc import nfkc
 
 MINIMUM_RELEVANCE = 0.5
 """Share of content words from which a source counts as relevant."""
@@ -57,7 +57,7 @@ def _without_citations(text: str) -> str:
 
 
 def _content(text: str) -> set[str]:
-    words = _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+    words = _WORD.findall(nfkc(text).casefold())
     return {
         _stem(w) for w in words if w not in _STOP_WORDS and (len(w) > 1 or not w.isascii() or w.isdigit())
     }
