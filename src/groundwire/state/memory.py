@@ -113,7 +113,8 @@ class MemoryState:
             self._note(ask, before)
             return Waiting(publish=before.origin == ask.origin)
         if before and before.outcome and not self._may_be_decided_again(ask, before):
-            self._note(ask, before)
+            if before.state is SubjectState.JOINED:
+                self._note(ask, before)
             return replace(before.outcome, fresh=False)
         if not deferred and (ask.wait or (ask.ordered and self._waiting[_user(ask)])):
             return self._wait(ask, before)
