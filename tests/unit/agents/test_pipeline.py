@@ -109,7 +109,7 @@ def _decision(record):
     reason = "internal_error" if record.value == b"internal" else "grounded"
     return SimpleNamespace(
         decision_id=f"d{record.offset}", reason_code=reason, kind="claim", tier="tier_1", tenant_id="t", user_id="u",
-        checks_passed=[], checks_failed=[], checks_skipped=[],
+        checks_passed=[], checks_failed=[], checks_skipped=[], report=None,
     )  # fmt: skip
 
 
