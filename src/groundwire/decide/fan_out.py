@@ -7,12 +7,13 @@ from typing import Final
 
 from groundwire.checks.extraction import extract_claims
 from groundwire.decide.claims import AI_SYNTHESIS
+from groundwire.decide.json_size import json_size
 from groundwire.messages.claims import Claim
 from groundwire.messages.decisions import Decision
 from groundwire.messages.tiers import IngestionTier
 
 MAX_EXTRACTION_BYTES: Final = 60_000
-"""Bytes of all extracted claims: they stand in the decision, whole."""
+"""Bytes of all extracted claims as JSON: they stand in the decision, whole."""
 
 RESPONSE_PARENT: Final = "response:"
 
@@ -22,7 +23,7 @@ def extract(answer: str | None, limit: int) -> list[str]:
     claims: list[str] = []
     room = MAX_EXTRACTION_BYTES
     for text in extract_claims(answer or "", limit):
-        room -= len(text.encode())
+        room -= json_size(text)
         if room < 0:
             break
         claims.append(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from groundwire.checks.fields import FieldCheckResult
 from groundwire.checks.quotes import QuoteGrounding
@@ -14,6 +14,8 @@ from groundwire.decide.responses import ResponseCase
 
 _OPEN = frozenset({"validated", "rejected_by_domain", "hop_evidence", "details"})
 """Parts whose keys come from the record: they are shortened like lists, at any depth."""
+_NODES: Final = 100
+"""Values of such a part for each entry that a list may have: lists of five within lists of five have no end."""
 
 
 def report_of(case: ResponseCase) -> dict[str, Any]:
@@ -44,41 +46,65 @@ def shorten(
 ) -> tuple[dict[str, Any], dict[str, int]]:
     """Cut lists and strings of a report.
 
+    Parts whose keys come from the record may nest: of each, `_NODES` values for each entry that a list may have
+    are kept, depth first.
+
     Returns:
         The report, and dotted name of each cut list -> entries left out of it, those of its parts together.
     """
-    left_out: dict[str, int] = {}
-
-    def cut(value: Any, path: str, *, is_open: bool) -> Any:  # noqa: ANN401 - any JSON value
-        if isinstance(value, str):
-            return value[:characters]
-        if isinstance(value, list | tuple):
-            _count(left_out, path, len(value) - entries)
-            return [cut(item, path, is_open=is_open) for item in value[:entries]]
-        if isinstance(value, Mapping):
-            items = list(value.items())
-            if is_open:
-                _count(left_out, path, len(items) - entries)
-                items = items[:entries]
-            return {
-                str(key)[:characters]: cut(item, _join(path, key, is_open), is_open=is_open or key in _OPEN)
-                for key, item in items
-            }
-        return value
-
+    cutter = _Cutter(entries, characters)
     return {
-        name: cut(value, f"report.{name}", is_open=name in _OPEN) for name, value in report.items()
-    }, left_out
+        name: cutter.cut(value, f"report.{name}", name) for name, value in report.items()
+    }, cutter.left_out
 
 
-def _join(path: str, key: object, is_open: bool) -> str:  # noqa: FBT001 - private
-    """Name a part; keys that come from the record name nothing."""
-    return path if is_open else f"{path}.{key}"
+class _Cutter:
+    """Cuts a report to lists of so many entries and strings of so many characters, and counts what it leaves out."""
 
+    def __init__(self, entries: int, characters: int) -> None:
+        self.left_out: dict[str, int] = {}
+        self._entries = entries
+        self._characters = characters
+        self._nodes = 0  # that the open part may still have
 
-def _count(left_out: dict[str, int], path: str, more: int) -> None:
-    if more > 0:
-        left_out[path] = left_out.get(path, 0) + more
+    def cut(self, value: Any, path: str, name: str) -> Any:  # noqa: ANN401 - any JSON value
+        """Cut a part of fixed keys."""
+        if name in _OPEN:
+            self._nodes = _NODES * self._entries
+            return self._cut_open(value, path)
+        if isinstance(value, list | tuple):
+            self._count(path, len(value) - self._entries)
+            return [self.cut(item, path, "") for item in value[: self._entries]]
+        if isinstance(value, Mapping):
+            return {key: self.cut(item, f"{path}.{key}", key) for key, item in value.items()}
+        return value[: self._characters] if isinstance(value, str) else value
+
+    def _cut_open(self, value: Any, path: str) -> Any:  # noqa: ANN401 - any JSON value
+        """Cut a part whose keys come from the record: they name nothing, and are cut like strings."""
+        self._nodes -= 1
+        if isinstance(value, list | tuple):
+            kept = []
+            for item in value[: self._entries]:
+                if self._nodes <= 0:
+                    break
+                kept.append(self._cut_open(item, path))
+            self._count(path, len(value) - len(kept))
+            return kept
+        if isinstance(value, Mapping):
+            named: dict[str, Any] = {}
+            for key, item in value.items():
+                if self._nodes <= 0 or len(named) == self._entries:
+                    break
+                # of two keys that begin alike only the first is kept: it would be overwritten unseen
+                if (name := str(key)[: self._characters]) not in named:
+                    named[name] = self._cut_open(item, path)
+            self._count(path, len(value) - len(named))
+            return named
+        return value[: self._characters] if isinstance(value, str) else value
+
+    def _count(self, path: str, more: int) -> None:
+        if more > 0:
+            self.left_out[path] = self.left_out.get(path, 0) + more
 
 
 def _sources(found: SourceReport) -> dict[str, Any]:

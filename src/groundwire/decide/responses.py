@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Final, Literal, NamedTuple, get_args
 
 from groundwire.checks.warnings import ReportWarning
+from groundwire.decide.json_size import json_size
 from groundwire.decide.response_reading import ResponseReading, found
 from groundwire.decide.response_warnings import list_warnings
 from groundwire.decide.tree import Standing, stand
@@ -23,6 +24,8 @@ SUFFICIENT: Final = 0.7
 """Confidence from which on a response needs no review for it."""
 LAST_ATTEMPT: Final = 2
 """Attempt after which the generator is asked no more."""
+MAX_QUERY_BYTES: Final = 300_000
+"""Of a query as JSON: a request holds it twice, and a longer one is never asked again."""
 
 INTERNAL: Final = "internal"
 """In `facts.error`: what broke was no single check."""
@@ -77,7 +80,7 @@ class ResponseCase:
     def confidence(self) -> float:
         """What the generator reported, less what did not hold, 0..1, 4 decimals (S2-15, C-44)."""
         lost = (1 - self.fields_confidence) + (1 - self.sources_confidence)
-        return round(min(max(self.response.confidence - lost, 0.0), 1.0), _DIGITS)
+        return round(min(max(0.0, self.response.confidence - lost), 1.0), _DIGITS)  # in this order never -0.0
 
     @cached_property
     def warnings(self) -> list[ReportWarning]:
@@ -152,10 +155,13 @@ class ResponseCase:
         sent = self.response.mode
         return sent if asked is None else min(sent, asked, key=_MODES.index)
 
-    @property
+    @cached_property
     def regeneration(self) -> Regeneration | None:
         """What to ask the generator for, if anything: below 0.5, an answer in the next lower mode (S2-24)."""
-        if self.confidence >= DEGRADED or self.exhausted or self.response.query is None:
+        query = self.response.query
+        if self.confidence >= DEGRADED or self.exhausted or query is None:
+            return None
+        if json_size(query) > MAX_QUERY_BYTES:
             return None
         return Regeneration(_MODES[_MODES.index(self.mode) - 1], self.attempt + 1, "low_confidence")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
@@ -31,6 +31,9 @@ from groundwire.version import __version__
 
 LARGE: Final = 20_000
 """Bytes of a response above which its checks run in a thread: the event loop has others to serve."""
+
+MAX_ID: Final = 190
+"""Characters of a response's id: a longer `in_reply_to` names none, and a decision has no room for it."""
 
 _TIERS: Final = tuple(IngestionTier)
 _UNREAD: Final = ResponseReading(**{f.name: NOT_PROVIDED for f in fields(ResponseReading)})
@@ -86,7 +89,7 @@ class ResponseDesk:
         for (entry, parent), payload in zip(replies, payloads, strict=True):
             known = ResponsePayload.from_bytes(payload) if payload else None
             entry.reply_to = {
-                "response_id": parent.subject_id,
+                "response_id": parent.subject_id[:MAX_ID],
                 "mode": known.asked_mode if known else None,
                 "attempt": known.attempt if known else None,
             }
@@ -157,15 +160,17 @@ class ResponseDesk:
         """Decide a response provisionally: nothing approved, nothing looked up, the same bytes each time."""
         policy = self._policy
         missing = _missing(entry, self._resolver)
+        broken = missing | {check: error for check, error in entry.broken.items() if check not in missing}
         facts = Facts(
             clock=entry.clock,
             extraction=[] if entry.response.fan_out else None,
-            reply_to={"response_id": entry.parent.subject_id, "mode": None, "attempt": None}
+            reply_to={"response_id": entry.parent.subject_id[:MAX_ID], "mode": None, "attempt": None}
             if entry.parent
             else None,
-            error=list_broken(missing),
+            error=list_broken(broken),
         )
-        reading = read_response(entry.response, policy, broken=missing)
+        not_asked = {check: Broken(error) for check, error in missing.items() if check != STATE}
+        reading = replace(entry.reading, **not_asked)
         case = ResponseCase(entry.response, reading, policy, facts)
         envelope = Envelope(
             revision=0,
