@@ -19,7 +19,7 @@ from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
 from tests.state.claims import SCHEME
 from tests.state.conftest import start
-from tests.unit.gate.world import World, adr_folder, verifier
+from tests.unit.gate.world import World, adr_folder, chunk, verifier
 
 TEXT = "the ingest service retries every failed upload five times before it gives up and raises an alarm"
 TIERS = {
@@ -28,6 +28,7 @@ TIERS = {
     SubjectState.JOINED: "tier_2",
     SubjectState.REFUSED: "tier_3",
     SubjectState.BLOCKED: "tier_3",
+    SubjectState.REVIEW: "tier_2",
 }
 
 claims = st.fixed_dictionaries(
@@ -58,6 +59,30 @@ claims = st.fixed_dictionaries(
         "user_id": st.just("bob"),
     },
 )
+CODE = chunk("def search(query, top_k):\n    return index.find(query)")
+responses = st.fixed_dictionaries(
+    {
+        "response_id": st.sampled_from("abcd"),
+        "answer": st.sampled_from(
+            [
+                "Call `search` with `top_k` [source:1].",
+                "Call `search` with `fuzz` [source:1].",
+                "Call `search` [source:2].",
+                "Yes.",
+            ]
+        ),
+        "chunks": st.sampled_from([[CODE], [CODE], []]),
+    },
+    optional={
+        "confidence": st.sampled_from([0.2, 0.4, 0.9]),
+        "sources": st.sampled_from([[{"file": CODE["file"]}], [{"file": "elsewhere"}]]),
+        "query": st.just("how do I search?"),
+        "mode": st.sampled_from(["instant", "thinking"]),
+        "in_reply_to": st.sampled_from(["a", "b", "zz"]),
+        "user_id": st.just("bob"),
+    },
+)
+records = claims | claims | responses
 policies = st.builds(
     Policy,
     dedup_method=st.sampled_from(["minhash", "partition"]),
@@ -70,6 +95,7 @@ policies = st.builds(
     auto_approve_ai_synthesis=st.booleans(),
     verify_claim_relevance=st.booleans(),
     attestation=st.sampled_from(["off", "off", "hmac"]),
+    verification=st.fixed_dictionaries({"on_failure": st.sampled_from(["flag", "ask"])}),
     limits=st.fixed_dictionaries({"review_per_user": st.integers(0, 3), "review_total": st.integers(0, 4)}),
 )
 
@@ -97,14 +123,21 @@ def disagree(*args, **options):
     raise AssertionError("the pure code came to another tier than state")
 
 
+def record(world, fields):
+    return world.response(**fields) if "response_id" in fields else world.claim(**fields)
+
+
 async def run(state, policy, adrs, sent):
-    """Decide claims one after the other; return the decisions' bytes."""
+    """Decide records one after the other; return the decisions."""
     spy = Spy(state)
     world = World(policy=policy, state=spy, verifier=verifier(adrs))
     found = []
-    with patch("groundwire.gate.recorded.recorded_standing", disagree):
+    with (
+        patch("groundwire.gate.recorded.recorded_standing", disagree),
+        patch("groundwire.gate.recorded_responses.stand", disagree),
+    ):
         for fields in sent:
-            (result,) = await world.results(world.claim(**fields))
+            (result,) = await world.results(record(world, fields))
             if isinstance(result, Decided):
                 answer = spy.answers[-1]
                 assert isinstance(answer, Outcome)
@@ -118,13 +151,13 @@ async def run(state, policy, adrs, sent):
 
 
 @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
-@given(policy=policies, sent=st.lists(claims, min_size=1, max_size=12))
+@given(policy=policies, sent=st.lists(records, min_size=1, max_size=12))
 def test_state_in_memory_and_the_pure_code_agree(adrs, policy, sent):
     asyncio.run(run(MemoryState(), policy, adrs, sent))
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(policy=policies, sent=st.lists(claims, min_size=1, max_size=12))
+@given(policy=policies, sent=st.lists(records, min_size=1, max_size=12))
 def test_state_in_redis_and_the_pure_code_agree_and_decide_as_state_in_memory(
     redis_server, adrs, policy, sent
 ):
@@ -141,7 +174,7 @@ def test_state_in_redis_and_the_pure_code_agree_and_decide_as_state_in_memory(
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-@given(policy=policies, sent=st.lists(claims, min_size=1, max_size=10), later=st.lists(claims, max_size=4))
+@given(policy=policies, sent=st.lists(records, min_size=1, max_size=10), later=st.lists(records, max_size=4))
 def test_after_a_rebuild_from_what_was_published_everything_is_decided_as_before(
     redis_server, adrs, policy, sent, later
 ):
@@ -150,7 +183,7 @@ def test_after_a_rebuild_from_what_was_published_everything_is_decided_as_before
     async def compare() -> None:
         before = MemoryState()
         published = await run(before, policy, adrs, sent)
-        latest = {(d.user_id, d.subject_id): d for d in sorted(published, key=lambda d: d.revision)}
+        latest = {(d.user_id, d.kind, d.subject_id): d for d in sorted(published, key=lambda d: d.revision)}
         stored = [stored_outcome(decision.to_bytes(), policy) for decision in latest.values()]
         rebuilt = await start(
             RedisState(connect(redis_server.url), f"{secrets.token_hex(8)}.", scheme=SCHEME)
@@ -158,14 +191,17 @@ def test_after_a_rebuild_from_what_was_published_everything_is_decided_as_before
         try:
             await rebuilt.reassert(stored)
             assert await rebuilt.queue_depth() == await before.queue_depth()
-            new = [fields | {"claim_id": f"new{n}"} for n, fields in enumerate(later)]
+            new = [
+                fields | {"response_id" if "response_id" in fields else "claim_id": f"new{n}"}
+                for n, fields in enumerate(later)
+            ]
             worlds = [
                 World(policy=policy, state=state, verifier=verifier(adrs), offset=50)
                 for state in (before, rebuilt)
             ]
             for fields in new + sent:
                 ours, theirs = [
-                    (await world.results(dataclasses.replace(world.claim(**fields))))[0] for world in worlds
+                    (await world.results(dataclasses.replace(record(world, fields))))[0] for world in worlds
                 ]
                 assert type(ours) is type(theirs)
                 if isinstance(ours, Decided):
