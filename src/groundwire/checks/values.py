@@ -1,21 +1,66 @@
-"""Value check: numbers, dates, amounts and negations of an answer that its passages do not hold."""
+"""Value check: numbers, dates, amounts and negations of an answer that its passages do not hold.
+
+That a number stands somewhere in a passage supports nothing: "Timeout 30 s, retries 5" is not what a passage
+says that reads "Timeout 5 s, retries 30". A value of the answer is supported when a passage holds an equal one
+(`values_units` says what is equal, `values_scan` what is a value) that is about the same thing:
+
+1.  one of the words that belong to the value (`values_binding`), or two words of its statement, stand in the
+    statement of the equal value or above it. A value without any words ("30 s.") is held to its presence alone;
+2.  in that statement no other value is closer to the answer's words, by the words that belong to both;
+3.  no other statement says more of the answer's words, most of them, of a different value.
+
+A statement that a passage holds word by word is supported without more. Rule 3 is why a passage more can take
+support away: it says of the same thing, more nearly, something else. A passage that shares no word with the
+answer never does. For negations see `values_negation`; English only.
+
+What exceeds a bound (values kept per passage word, values looked at) supports nothing: the check fails closed.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from groundwire.checks.values_index import ValueIndex, alike, differ, similarity
-from groundwire.checks.values_statements import Bound, Statement, statements
-from groundwire.checks.values_negation import ClauseIndex, clauses
+from groundwire.checks.values_index import ValueIndex, Wanted, alike, differ, excluded, similarity
+from groundwire.checks.values_negation import NOT_IN_SOURCES, OPPOSITE, ClauseIndex, clauses
+from groundwire.checks.values_statements import statements
+from groundwire.checks.values_units import dimensions
 from groundwire.checks.warnings import ReportWarning, WarningType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from groundwire.checks.values_statements import Bound, Statement
+
+LISTED: Final = 1_000
+"""Unsupported values that a report lists; the others are only counted."""
+JUDGED: Final = 20_000
+"""Values of an answer that are looked at; the others count as unsupported."""
+
+SAID_OF_SOMETHING_ELSE: Final = "said_of_something_else"
+SOURCES_DIFFER: Final = "sources_differ"
+_MESSAGES: Final = {
+    NOT_IN_SOURCES: "No source holds {text}",
+    SAID_OF_SOMETHING_ELSE: "The sources say {text} of something else",
+    SOURCES_DIFFER: "The sources give another value than {text}",
+    OPPOSITE: "The sources say the opposite of {text}",
+}
+_SHOWN: Final = 80  # characters of a value in a message
+_MOST: Final = 0.6  # of the answer's words, that a statement with another value must say to count against it
+
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedValue:
+    """A value of the answer that the passages do not hold.
+
+    Args:
+        text: as written: `answer[start:end]`.
+        kind: number, quantity (with a unit), duration, percent, amount, date, version or negation.
+        start: position in the answer, in characters.
+        end: the same, behind its last character.
+        why: not_in_sources, said_of_something_else, sources_differ or sources_say_the_opposite.
+    """
+
     text: str
     kind: str
     start: int
@@ -25,88 +70,135 @@ class UnsupportedValue:
 
 @dataclass(frozen=True, slots=True)
 class ValueReport:
+    """What the value check found.
+
+    Args:
+        found: values in the answer, each occurrence; negations, and clauses that a passage denies, count.
+        unsupported: those that the passages do not hold, in text order; at most `LISTED`.
+        warnings: one UNSUPPORTED_VALUE for each entry of `unsupported`, in the same order.
+        left_out: unsupported values that are not listed.
+    """
+
     found: int
     unsupported: tuple[UnsupportedValue, ...]
-    warnings: list[ReportWarning]
-
-
-NOT_FOUND = "not_in_sources"
-OTHER = "said_of_something_else"
-DIFFERS = "sources_differ"
+    warnings: list[ReportWarning] = field(default_factory=list)
+    left_out: int = 0
 
 
 def check_values(answer: str, passages: Sequence[str]) -> ValueReport:
-    index = ValueIndex()
-    cindex = ClauseIndex()
+    """Return the values of an answer that its passages do not support (UNSUPPORTED_VALUE).
+
+    Work and memory are in proportion to the length of both.
+
+    Args:
+        answer: what the model wrote, Markdown included.
+        passages: what it was given; without any, nothing is supported.
+    """
+    said = list(statements(answer))
+    values = ValueIndex(Wanted(said))
+    sayings = ClauseIndex(clause for statement in said for clause in clauses(statement))
     for passage in passages:
         for statement in statements(passage):
-            index.add(statement)
-            cindex.add(statement)
-    found = 0
-    bad = []
-    before = None
-    for statement in statements(answer):
-        values = [b for b in statement.values if not b.value.implied]
-        found += len(values)
-        if values and not index.says(statement):
-            for b in values:
-                why = judge(b, index, before)
-                if why:
-                    bad.append(UnsupportedValue(answer[b.start:b.end], b.value.kind, b.start, b.end, why))
+            values.add(statement)
+            sayings.add(statement)
+    found = left_out = 0
+    listed: list[UnsupportedValue] = []
+    before: Statement | None = None
+    for statement in said:
+        told, missing = _judged(answer, statement, before, values, sayings, judge=found < JUDGED)
+        found += told
+        room = LISTED - len(listed)
+        listed += missing[:room]
+        left_out += len(missing[room:])
         before = statement
-        said = index.says(statement)
-        for c in clauses(statement):
-            why = "" if said else cindex.contradicts(c)
-            found += bool(c.polarity or why)
+    return ValueReport(found, tuple(listed), [_warning(value) for value in listed], left_out)
+
+
+def _judged(
+    answer: str,
+    statement: Statement,
+    before: Statement | None,
+    values: ValueIndex,
+    sayings: ClauseIndex,
+    *,
+    judge: bool,
+) -> tuple[int, list[UnsupportedValue]]:
+    """Return the number of values of a statement, and those that are unsupported, in text order."""
+    verbatim = values.says(statement)
+    found = 0
+    missing: list[UnsupportedValue] = []
+    for value in statement.values:
+        if not value.value.implied:
+            found += 1
+            why = "" if verbatim else _why(value, before, values) if judge else NOT_IN_SOURCES
             if why:
-                bad.append(UnsupportedValue(statement_text(answer, statement)[c.first.start:c.last.end], "negation", c.first.start, c.last.end, why + (" (yes)" if not c.polarity else "")))
-    return ValueReport(found, tuple(bad), [])
+                text = answer[value.start : value.end]
+                missing.append(UnsupportedValue(text, value.value.kind, value.start, value.end, why))
+    for clause in clauses(statement):
+        why = (
+            ""
+            if verbatim
+            else sayings.contradicted(clause)
+            if judge
+            else NOT_IN_SOURCES * bool(clause.polarity)
+        )
+        found += bool(clause.polarity or why)
+        if why:
+            start, end = statement.span(clause.first.start, clause.last.end)
+            missing.append(UnsupportedValue(answer[start:end], "negation", start, end, why))
+    return found, sorted(missing, key=lambda value: value.start)
 
 
-def judge(v: Bound, index: ValueIndex, before) -> str:
-    words = v.own or v.statement.words or (before.words if before else frozenset())
-    cands = [w for w in index.equal(v, words) if not (v.value.bound and w.value.bound and v.value.bound != w.value.bound)]
-    if not cands:
-        return NOT_FOUND
-    rel = [w for w in cands if relevant(words, w, v.statement.words)]
-    if not rel:
-        return OTHER
-    rivals = index.comparable(v, words)
+def _why(value: Bound, before: Statement | None, index: ValueIndex) -> str:
+    """Return why a value is not supported, or an empty text."""
+    words = value.own or value.statement.words or (before.words if before else frozenset())
+    equal = [other for other in index.equal(value, words) if not excluded(value, other)]
+    if not equal:
+        return NOT_IN_SOURCES
     if not words:
-        return ''
-    for w in rel:
-        if beaten(v, w, rivals, words):
-            continue
         return ""
-    return DIFFERS
+    about = [other for other in equal if _is_about(value, words, other)]
+    if not about:
+        return SAID_OF_SOMETHING_ELSE
+    rivals = index.comparable(value, words)
+    supported = any(
+        not (_is_nearer_in_statement(value, other) or _is_said_of_another(words, other, rivals))
+        for other in about
+    )
+    return "" if supported else SOURCES_DIFFER
 
 
-def relevant(words, w, all_words):
-    if not words:
-        return True
-    return bool(words & w.statement.words) or len(all_words & w.statement.words) > 1
+def _is_about(value: Bound, words: frozenset[str], other: Bound) -> bool:
+    there = other.statement.words
+    return not words.isdisjoint(there) or len(value.statement.words & there) > 1
 
 
-def beaten(v, w, rivals, words):
-    af = alike(v.statement, w.statement)
-    sw = similarity(v, w, same_form=af)
-    cov = len(words & w.statement.words)
-    own = len(words & w.own)
-    for u in w.statement.values:
-        if not u.value.implied and differ(v, u) and dims(u) & dims(v) and similarity(v, u, same_form=af) > sw:
-            return True
-    for u in rivals:
-        cu = len(words & u.statement.words)
-        if u.statement is not w.statement and cu > cov and len(words & u.own) >= own and cu >= FRAC * len(words):
+def _is_nearer_in_statement(value: Bound, other: Bound) -> bool:
+    """Tell whether the statement of an equal value binds another value more closely to the answer's words."""
+    same_form = alike(value.statement, other.statement)
+    closeness = similarity(value, other, same_form=same_form)
+    kinds = dimensions(value.value.keys)
+    return any(
+        not rival.value.implied
+        and similarity(value, rival, same_form=same_form) > closeness
+        and differ(value, rival)
+        and not kinds.isdisjoint(dimensions(rival.value.covers))
+        for rival in other.statement.near(other)
+    )
+
+
+def _is_said_of_another(words: frozenset[str], other: Bound, rivals: Sequence[Bound]) -> bool:
+    """Tell whether another statement says more of the answer's words, and most, of a different value."""
+    said, own = len(words & other.statement.words), len(words & other.own)
+    for rival in rivals:
+        more = len(words & rival.statement.words)
+        if more > said and more >= _MOST * len(words) and len(words & rival.own) >= own:
             return True
     return False
 
-from groundwire.checks.values_units import dimensions
 
-
-def dims(b): return dimensions(b.value.covers)
-import os
-
-FRAC = float(os.environ.get("FRAC", "0.6"))
-
-def statement_text(answer, st): return answer[st.start:st.end]
+def _warning(value: UnsupportedValue) -> ReportWarning:
+    text = value.text if len(value.text) <= _SHOWN else f"{value.text[: _SHOWN - 1]}\u2026"
+    message = _MESSAGES[value.why].format(text=f'"{text}"') + "."
+    details = {"kind": value.kind, "why": value.why, "start": value.start, "end": value.end}
+    return ReportWarning(WarningType.UNSUPPORTED_VALUE, message, details)

@@ -7,24 +7,22 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from groundwire.checks.values_units import unit_readings
-from groundwire.checks.values_words import content_words
+from groundwire.checks.values_words import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from groundwire.checks.values_scan import Token, Value
+    from groundwire.checks.values_tokens import Token, Value
 
 OWN: Final = 12
 """Words that a value binds at most."""
 
-CLAUSE_ENDS: Final = frozenset(
-    ", ; | ) . ? ! and but or while whereas although though because however \u2014".split()
-)
+CLAUSE_ENDS: Final = words_of(", ; | ) . ? ! and but or while whereas although though because however —")
 """Words and marks between clauses."""
 _LINKS: Final = frozenset((",", "and", "or", "/", "to", "-", "&"))
 _JOINTS: Final = frozenset((",", "and", "or", "/", "&"))
-_MEASURES: Final = frozenset(
-    "ms s sec secs second seconds minutes mins hours days kb mb gb kib mib gib bytes percent pct".split()
+_MEASURES: Final = words_of(
+    "ms s sec secs second seconds minutes mins hours days kb mb gb kib mib gib bytes percent pct"
 )
 _COMMENTS: Final = frozenset(("#", "/", "-", "("))
 _PASSED: Final = frozenset(("a", "an", "the", *"()[]{}\"'=:"))
@@ -45,7 +43,9 @@ class Binder:
         """
         self._tokens = tokens
         self._heads = heads
-        self._values = [place for place, token in enumerate(tokens) if token.value and not token.value.implied]
+        self._values = [
+            place for place, token in enumerate(tokens) if token.value and not token.value.implied
+        ]
         self._wanted = frozenset(self._values)
         self._rows = self._groups(_LINKS)  # share their words: "5-10 s"
         self._group = self._groups(_JOINTS) if self._is_plain() else {}  # and whatever stands beside them
@@ -144,13 +144,17 @@ class Binder:
             before = []
         rows = {span: None for span in self._rows.values() if span[0] != span[1]}
         for first, last in rows:
-            members = [place for place in self._values if first <= place <= last] if last - first < 400 else []
+            members = (
+                [place for place in self._values if first <= place <= last] if last - first < 400 else []
+            )
             union = list(dict.fromkeys(chain.from_iterable(owned.get(place, ()) for place in members)))[:OWN]
             owned.update(dict.fromkeys(members, union))
         return owned
 
     def _clauses(self) -> list[tuple[int, int]]:
-        ends = [n for n, token in enumerate(self._tokens) if token.value is None and token.text in CLAUSE_ENDS]
+        ends = [
+            n for n, token in enumerate(self._tokens) if token.value is None and token.text in CLAUSE_ENDS
+        ]
         return list(zip([0, *(end + 1 for end in ends)], [*ends, len(self._tokens)], strict=True))
 
     def _shares(self, start: int, end: int, values: Sequence[int]) -> Iterator[tuple[int, list[str]]]:
@@ -166,7 +170,7 @@ class Binder:
         for place in places:
             token = self._tokens[place]
             if not token.mark and (token.value is None or token.value.implied):
-                words.update(dict.fromkeys(content_words(token.written)))
+                words.update(dict.fromkeys(token.stems))
             if len(words) >= OWN:
                 break
         return list(words)[:OWN]
@@ -192,5 +196,5 @@ class Binder:
         token = self._tokens[place]
         if token.value and not token.value.implied:
             return "#"
-        stems = content_words(token.written) if not token.mark else ()
+        stems = token.stems
         return stems[0] if stems else token.text

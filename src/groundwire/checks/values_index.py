@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from groundwire.checks.values_units import dimensions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from groundwire.checks.values_statements import Bound, Statement
 
@@ -22,10 +22,38 @@ _DIRECTIONS: Final = frozenset(("from", "to", "before", "after", "until", "since
 Score = tuple[int, int]
 
 
-class ValueIndex:
-    """Holds what passages say; its size and the work of every question are bounded."""
+class Wanted:
+    """What an answer asks about; the rest of the passages need not be kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, statements: Iterable[Statement]) -> None:
+        """Take all statements of the answer."""
+        words: set[str] = set()
+        keys: set[str] = set()
+        for statement in statements:
+            words |= statement.words
+            for bound in statement.values:
+                keys |= bound.value.keys
+        self.words = frozenset(words)
+        self.keys = frozenset(keys)
+        self.dimensions = dimensions(keys)
+
+    def __contains__(self, statement: Statement) -> bool:
+        """Tell whether a statement of a passage shares a word or a value with the answer."""
+        return not statement.words.isdisjoint(self.words) or any(
+            token.value and not token.value.covers.isdisjoint(self.keys) for token in statement.tokens
+        )
+
+
+class ValueIndex:
+    """Holds what passages say of what is wanted; its size and the work of every question are bounded."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        """Start empty.
+
+        Args:
+            wanted: what the answer asks about.
+        """
+        self._wanted = wanted
         self._verbatim: set[int] = set()
         self._equal: dict[str, list[Bound]] = {}
         self._equal_about: dict[tuple[str, str], list[Bound]] = {}
@@ -35,42 +63,45 @@ class ValueIndex:
     def add(self, statement: Statement) -> None:
         """Take in a statement of a passage."""
         self._verbatim.add(hash(statement.signature))
-        for bound in statement.values:
+        for bound in statement.values if statement in self._wanted else ():
             self._kept += 1
             if self._kept > _INDEXED:
                 return
-            for key in bound.value.covers:
-                _keep(self._equal, key, bound)
-                for word in bound.own:
-                    _keep(self._equal_about, (key, word), bound)
-            for dimension in () if bound.value.implied else dimensions(bound.value.covers):
-                for word in bound.own:
-                    _keep(self._comparable, (dimension, word), bound)
+            words = bound.own & self._wanted.words
+            for key in bound.value.covers & self._wanted.keys:
+                _keep(self._equal.setdefault(key, []), bound)
+                for word in words:
+                    _keep(self._equal_about.setdefault((key, word), []), bound)
+            kinds = dimensions(bound.value.covers) if not bound.value.implied else frozenset()
+            for kind in kinds & self._wanted.dimensions:
+                for word in words:
+                    _keep(self._comparable.setdefault((kind, word), []), bound)
 
     def says(self, statement: Statement) -> bool:
         """Tell whether a passage holds a statement word by word, under the same headings."""
         return hash(statement.signature) in self._verbatim
 
     def equal(self, value: Bound, words: Iterable[str]) -> list[Bound]:
-        """Return values of the passages that are equal to a value, those about the same words first."""
-        keys = value.value.keys
-        lists = [self._equal_about.get((key, word), ()) for key in keys for word in words]
-        lists += [self._equal.get(key, ()) for key in keys]
-        return list(_first(lists))
+        """Return values of the passages that are equal to a value, those about the rarest words first."""
+        keys = sorted(value.value.keys)
+        lists = [self._equal_about.get((key, word), []) for key in keys for word in sorted(words)]
+        return _first([*lists, *(self._equal.get(key, []) for key in keys)])
 
     def comparable(self, value: Bound, words: Iterable[str]) -> list[Bound]:
         """Return values of the passages that could stand in a value's place and differ from it."""
-        found = [
-            self._comparable.get((dimension, word), ())
-            for dimension in dimensions(value.value.keys)
-            for word in words
-        ]
-        return [other for other in _first(found) if differ(value, other)]
+        kinds = sorted(dimensions(value.value.keys))
+        found = _first([self._comparable.get((kind, word), []) for kind in kinds for word in sorted(words)])
+        return [other for other in found if differ(value, other)]
 
 
 def differ(one: Bound, other: Bound) -> bool:
     """Tell whether two values exclude each other; "2024" and "May 2024" do not."""
     return one.value.keys.isdisjoint(other.value.covers) and other.value.keys.isdisjoint(one.value.covers)
+
+
+def excluded(one: Bound, other: Bound) -> bool:
+    """Tell whether equal values are opposite bounds: "at most 5" and "at least 5"."""
+    return {one.value.bound, other.value.bound} == {"<", ">"}
 
 
 def alike(one: Statement, other: Statement) -> bool:
@@ -96,19 +127,16 @@ def similarity(one: Bound, other: Bound, *, same_form: bool) -> Score:
     return _OWN_WEIGHT * own + beside, -len(other.own - one.own) if same_form else 0
 
 
-def _keep(index: dict[str, list[Bound]] | dict[tuple[str, str], list[Bound]], key: object, bound: Bound) -> None:
-    entries: list[Bound] = index.setdefault(key, [])  # type: ignore[arg-type, call-overload]
+def _keep(entries: list[Bound], bound: Bound) -> None:
     if len(entries) < _CANDIDATES:
         entries.append(bound)
 
 
-def _first(lists: list[list[Bound] | tuple[()]]) -> Iterator[Bound]:
-    """Yield the entries of the shortest lists, the rarest words, first; each once, a bounded number."""
-    seen: set[int] = set()
+def _first(lists: list[list[Bound]]) -> list[Bound]:
+    """Return the entries of the shortest lists, those of the rarest words, each once; a bounded number."""
+    found: dict[int, Bound] = {}
     for entries in sorted(lists, key=len):
-        for bound in entries:
-            if id(bound) not in seen:
-                seen.add(id(bound))
-                yield bound
-        if len(seen) >= 2 * _CANDIDATES:
-            return
+        found.update((id(bound), bound) for bound in entries)
+        if len(found) >= 2 * _CANDIDATES:
+            break
+    return list(found.values())

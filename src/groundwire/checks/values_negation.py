@@ -13,43 +13,55 @@ from typing import TYPE_CHECKING, Final
 
 from groundwire.checks.negations import WEAK, negations
 from groundwire.checks.values_binding import CLAUSE_ENDS
-from groundwire.checks.values_words import content_words, stem
+from groundwire.checks.values_words import content_words, stem, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from groundwire.checks.values_scan import Token
     from groundwire.checks.values_statements import Statement
+    from groundwire.checks.values_tokens import Token
+
+
+def _stems(text: str) -> frozenset[str]:
+    return frozenset(stem(word) for word in text.split())
+
 
 _ENDS: Final = CLAUSE_ENDS | frozenset(("if", "when", "unless", "which", "that", "who"))
 _WORDS: Final = 24  # words of a clause that count
 _CANDIDATES: Final = 24  # clauses of the passages that are looked at per word
-_EMPTY_BEFORE: Final = frozenset("only just merely simply necessarily doubt matter problem more less fewer later "
-                                 "earlier sooner greater than".split())  # fmt: skip
-_SWITCHES: Final = frozenset(stem(word) for word in "enabled enable enables true active yes on off".split())
+_EMPTY_BEFORE: Final = words_of(
+    "only just merely simply necessarily doubt matter problem more less fewer later earlier sooner "
+    "greater than"
+)
+_SWITCHES: Final = _stems("enabled enable enables true active yes on off")
 _PREFIXES: Final = ("dis", "non-", "non", "un", "in", "im", "ir", "il")
 _BASES: Final = {"exclude": "include", "excluded": "included", "excludes": "includes"}
-_BARE: Final = frozenset(
-    "not no never none neither nor nothing nobody nowhere noone without w/o cannot unless except lack lacks lacked "
-    "lacking false disable disables disabled disabling hardly barely scarcely rarely seldom fail fails failed failing "
-    "refuse refuses refused refusing decline declines declined".split()
+_BARE: Final = words_of(
+    "not no never none neither nor nothing nobody nowhere noone without w/o cannot unless except lack "
+    "lacks lacked lacking false disable disables disabled disabling hardly barely scarcely rarely "
+    "seldom fail fails failed failing refuse refuses refused refusing decline declines declined"
 )
-_SOURCES: Final = frozenset(
-    stem(word) for word in "source document documentation context passage excerpt snippet text information "
-    "material i we".split()
-)  # fmt: skip
-_SAYING: Final = frozenset(
-    stem(word) for word in "mention provide specify state contain include say describe find found give given list "
-    "indicate define cover discuss address answer know available clear show tell determine confirm".split()
-)  # fmt: skip
+_SOURCES: Final = _stems(
+    "source document documentation context passage excerpt snippet text information material i we"
+)
+_SAYING: Final = _stems(
+    "mention provide specify state contain include say describe find found give given list indicate define cover "
+    "discuss address answer know available clear show tell determine confirm"
+)
+_NONE: Final = frozenset(("number 0",))
+_WORD: Final = 4  # weight of a word that both clauses hold; one that only the statement holds weighs 1
+
+OPPOSITE: Final = "sources_say_the_opposite"
+NOT_IN_SOURCES: Final = "not_in_sources"
 
 
 @dataclass(slots=True, eq=False)
 class Clause:
-    """A clause: `polarity` is "", "not" or "rarely", `head` the word that is negated; places of the statement."""
+    """A clause: `polarity` is "", "not" or "rarely", `head` the word that is negated, `opening` its first word."""
 
     polarity: str
     head: str
+    opening: str
     words: frozenset[str]
     first: Token
     last: Token
@@ -67,8 +79,7 @@ def clauses(statement: Statement) -> Iterator[Clause]:
         if clause := _clause(tokens[start:place], statement):
             inherits = start and tokens[start - 1].text == "or" and not clause.polarity
             if inherits and before:  # "does not read or write"
-                clause.polarity = before
-                clause.head = next(iter(clause.words))
+                clause.polarity, clause.head = before, clause.opening
             before = clause.polarity
             yield clause
         start = place + 1
@@ -87,11 +98,11 @@ def _clause(tokens: Sequence[Token], statement: Statement) -> Clause | None:
             head = head or (min(token.value.keys) if marks else "")
             continue
         following = tokens[place + 1].text if place + 1 < len(tokens) else ""
-        found = () if token.mark and token.text != "!=" else _negates(token.text, following == "to")
+        found = "" if token.mark and token.text != "!=" else _negates(token.text, "to" * (following == "to"))
         if found and following not in _EMPTY_BEFORE and not (token.text == "nor" and marks):
             marks.append(token)
             weak = found == WEAK
-        stems = _bases(token.text) if found else content_words(token.written)
+        stems = _bases(token.text) if found else token.stems
         kept = [word for word in stems if word not in _SWITCHES]
         words.update(dict.fromkeys(kept))
         if marks and not head and kept:
@@ -101,12 +112,13 @@ def _clause(tokens: Sequence[Token], statement: Statement) -> Clause | None:
     polarity = ("rarely" if weak else "not") if len(marks) % 2 else ""
     first, last = (marks[0], marks[0]) if polarity else (tokens[0], tokens[-1])
     head = head or next(reversed(words))  # "retries are disabled"
-    return Clause(polarity, head if polarity else "", frozenset(words), first, last, statement)
+    opening = next(iter(words))
+    return Clause(polarity, head if polarity else "", opening, frozenset(words), first, last, statement)
 
 
 @lru_cache(1 << 14)
-def _negates(word: str, before_to: bool) -> str:  # noqa: FBT001 - a key of the cache
-    found = negations((word, "to") if before_to else (word,)) if len(word) <= 64 else []
+def _negates(word: str, following: str = "") -> str:
+    found = negations((word, following) if following else (word,)) if len(word) <= 64 else []
     return found[0] if found else ""
 
 
@@ -123,62 +135,83 @@ def _bases(word: str) -> tuple[str, ...]:
 class ClauseIndex:
     """Holds the clauses of passages; its size and the work of every question are bounded."""
 
-    def __init__(self) -> None:
-        self._by_word: dict[tuple[bool, str], list[Clause]] = {}
+    def __init__(self, asked: Iterable[Clause]) -> None:
+        """Start empty.
+
+        Args:
+            asked: the clauses of the answer; of the passages, only what shares a word with them is kept.
+        """
+        self._wanted = frozenset(word for clause in asked for word in clause.words)
+        self._said: dict[str, list[Clause]] = {}
+        self._denied: dict[str, list[Clause]] = {}
 
     def add(self, statement: Statement) -> None:
         """Take in a statement of a passage."""
-        none = any(bound.value.keys & _NONE for bound in statement.values)
+        if self._wanted.isdisjoint(statement.words) and not any(
+            _negates(token.text) for token in statement.tokens
+        ):
+            return
+        none = any(token.value and not token.value.keys.isdisjoint(_NONE) for token in statement.tokens)
         for clause in clauses(statement):
-            for negated in {bool(clause.polarity), none or bool(clause.polarity)}:
-                for word in clause.words:
-                    entries = self._by_word.setdefault((negated, word), [])
-                    if len(entries) < _CANDIDATES:
-                        entries.append(clause)
+            words = clause.words & self._wanted
+            if clause.polarity or none:  # "retries: 0" says no as well
+                _keep(self._denied, words, clause)
+            if not clause.polarity:
+                _keep(self._said, words, clause)
 
-    def contradicts(self, clause: Clause) -> str:
+    def contradicted(self, clause: Clause) -> str:
         """Return why no passage supports a clause's yes or no, or an empty text."""
         if clause.polarity:
             return "" if _is_about_sources(clause) else self._denial(clause)
         return self._assertion(clause)
 
     def _denial(self, clause: Clause) -> str:
-        said = max((_closeness(clause, other) for other in self._clauses(False, clause.words)), default=0)
-        denials = [other for other in self._clauses(True, clause.words) if _denies_same(clause, other)]
+        said = max((_closeness(clause, other) for other in _sharing(self._said, clause.words)), default=0)
+        denials = [other for other in _sharing(self._denied, clause.words) if _denies_same(clause, other)]
         best = max((_closeness(clause, other) for other in denials), default=0)
-        if best and best >= said:
+        if best and best + _WORD > said:
             return ""
-        return "sources_say_the_opposite" if said else "not_in_sources"
+        return OPPOSITE if said else NOT_IN_SOURCES
 
     def _assertion(self, clause: Clause) -> str:
+        if clause.first is clause.last:
+            return ""
         denials = [
             other
-            for other in self._clauses(True, clause.words)
-            if other.polarity and other.head in clause.words and clause.words <= other.statement.words | other.words
+            for other in _sharing(self._denied, clause.words)
+            if other.polarity
+            and other.head in clause.words
+            and clause.words <= other.statement.words | other.words
             and (len(clause.words) > 1 or other.words == clause.words)
         ]
         if not denials:
             return ""
         best = max(_closeness(clause, other) for other in denials)
-        said = max((_closeness(clause, other) for other in self._clauses(False, clause.words)), default=0)
-        return "" if said >= best else "sources_say_the_opposite"
-
-    def _clauses(self, negated: bool, words: Iterable[str]) -> list[Clause]:
-        found: dict[int, Clause] = {}
-        for entries in sorted((self._by_word.get((negated, word), []) for word in words), key=len):
-            found.update((id(clause), clause) for clause in entries)
-            if len(found) >= 2 * _CANDIDATES:
-                break
-        return list(found.values())
+        said = max((_closeness(clause, other) for other in _sharing(self._said, clause.words)), default=0)
+        return "" if said >= best else OPPOSITE
 
 
-_NONE: Final = frozenset(("number 0",))
+def _keep(index: dict[str, list[Clause]], words: Iterable[str], clause: Clause) -> None:
+    for word in words:
+        entries = index.setdefault(word, [])
+        if len(entries) < _CANDIDATES:
+            entries.append(clause)
+
+
+def _sharing(index: dict[str, list[Clause]], words: Iterable[str]) -> list[Clause]:
+    """Return clauses that share a word, those of the rarest words first; a bounded number."""
+    found: dict[int, Clause] = {}
+    for entries in sorted((index.get(word, []) for word in sorted(words)), key=len):
+        found.update((id(clause), clause) for clause in entries)
+        if len(found) >= 2 * _CANDIDATES:
+            break
+    return list(found.values())
 
 
 def _closeness(one: Clause, other: Clause) -> int:
     own = one.words & other.words
     shared = one.words & other.statement.words
-    return 4 * len(own) + len(shared) - min(len(other.words - one.words), 3)
+    return _WORD * len(own) + len(shared) - min(len(other.words - one.words), 3)
 
 
 def _denies_same(one: Clause, other: Clause) -> bool:

@@ -10,31 +10,35 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from groundwire.checks.sentences import sentences
-from groundwire.checks.text import normalise
-from groundwire.checks.values_binding import Binder
-from groundwire.checks.values_scan import Token, Value, scan
-from groundwire.checks.values_words import content_words
+from groundwire.checks.text import Reading, normalise
+from groundwire.checks.values_binding import OWN, Binder
+from groundwire.checks.values_scan import scan
+from groundwire.checks.values_tokens import Token, Value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _LONGEST: Final = 4_000  # characters of a statement; longer ones are cut at a space
-_OWN: Final = 12  # words that a value binds
 _SHARED: Final = 64  # words of a statement that count
+_AROUND: Final = 12  # values of a statement, on each side, that compete with one
 _DEPTH: Final = 12  # keys above a line that count
 
 _EMPHASIS: Final = re.compile(r"[*`\u200b]|~~|(?<!\w)_+(?=\w)|(?<=\w)_+(?!\w)")
 _HEADING: Final = re.compile(r"(?P<marks>#{1,6})\s+(?P<number>\d{1,3}(?:\.\d{1,3}){0,5}[.)]?(?=\s))?")
-_STEP: Final = re.compile(r"\W{0,4}(?:(?:step|phase|part)\s+\d{1,3}\s*[:.)-]|\(?\d{1,3}[.)](?=\s))", re.IGNORECASE)
+_STEP: Final = re.compile(
+    r"\W{0,4}(?:(?:step|phase|part)\s+\d{1,3}\s*[:.)-]|\(?\d{1,3}[.)](?=\s))", re.IGNORECASE
+)
 _DASH: Final = re.compile("[\u2010-\u2015\u2212]")
 _KEY_LINE: Final = re.compile(r"[\"']?[\w.\-/]{1,60}[\"']?\s{0,4}[:=]|[\[\]{}<]")
 _CODE_END: Final = frozenset(";{}[],:")
 _RULE: Final = re.compile(r"[|\s:=+-]+")
+_GAP: Final = re.compile(r"\s|[,;|)}\]](?!\d)")
 _COLUMN: Final = re.compile(r"(?<!\\)\|")
+
 
 @dataclass(slots=True)
 class Statement:
@@ -45,7 +49,33 @@ class Statement:
     signature: str
     tokens: Sequence[Token]
     words: frozenset[str]
-    values: list[Bound] = field(default_factory=list)
+    reading: Reading
+    heads: tuple[tuple[str, ...], ...]
+    _values: list[Bound] | None = None
+
+    @property
+    def values(self) -> list[Bound]:
+        """Its values with what they are bound to; found when they are first asked for."""
+        if self._values is None:
+            self._values = []
+            binder = Binder(self.tokens, self.heads) if any(token.value for token in self.tokens) else None
+            for place, token in enumerate(self.tokens if binder else ()):
+                if binder and token.value:
+                    own, near = binder.bind(place)
+                    value = binder.named_unit(place, token.value)
+                    first, last = self.span(token.start, token.end)
+                    self._values.append(Bound(value, first, last, own, near, self, len(self._values)))
+        return self._values
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Translate positions of its tokens to positions of the whole text."""
+        first, last = self.reading.span(start, end)
+        return self.start + first, self.start + last
+
+    def near(self, bound: Bound) -> Sequence[Bound]:
+        """Return the values around one of its values, a bounded number."""
+        at = bound.place
+        return self.values[max(0, at - _AROUND) : at + _AROUND + 1]
 
 
 @dataclass(slots=True, eq=False)
@@ -58,6 +88,7 @@ class Bound:
     own: frozenset[str]
     near: tuple[str, str]
     statement: Statement
+    place: int  # among the values of its statement
 
 
 class _Line(NamedTuple):
@@ -84,30 +115,23 @@ def _statement(line: _Line, start: int, piece: str) -> Statement:
     words: dict[str, None] = {}
     for token in tokens:
         if len(words) < _SHARED and not token.mark and token.value is None:
-            words.update(dict.fromkeys(content_words(token.written)))
+            words.update(dict.fromkeys(token.stems))
     signature = "\0".join([*sorted(line.context), "", *(token.text for token in tokens)])
-    found = Statement(start, start + len(piece), signature, tokens, line.context.union(words))
-    binder = Binder(tokens, line.heads)
-    for place, token in enumerate(tokens):
-        if token.value:
-            first, last = reading.span(token.start, token.end)
-            own, near = binder.bind(place)
-            value = binder.named_unit(place, token.value)
-            found.values.append(Bound(value, start + first, start + last, own, near, found))
-    return found
+    every = line.context.union(words)
+    return Statement(start, start + len(piece), signature, tokens, every, reading, line.heads)
 
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
-    """Cut an endless statement at spaces; a word without end is left out."""
+    """Cut an endless statement where a word ends; a word without end is left out."""
     start = 0
     while len(text) - start > _LONGEST:
-        cut = text.rfind(" ", start, start + _LONGEST)
-        if cut <= start:
-            cut = text.find(" ", start + _LONGEST)
-            start = len(text) if cut < 0 else cut
-            continue
-        yield start, text[start:cut]
-        start = cut
+        end = start + _LONGEST
+        cut = max((match.end() for match in _GAP.finditer(text, end - _LONGEST // 2, end)), default=0)
+        if cut:
+            yield start, text[start:cut]
+        elif gap := _GAP.search(text, end):
+            cut = gap.end()
+        start = cut or len(text)
     if start < len(text):
         yield start, text[start:]
 
@@ -149,7 +173,9 @@ def _lines(text: str) -> Iterator[_Line]:
         row = bisect_right(breaks, start) - 1
         begin = breaks[row] + 1
         lead = text[begin:start] if start - begin < 80 else ""
-        indent = len(lead.expandtabs(4)) + bool(lead.strip())  # a list item stands below its own line's indent
+        indent = len(lead.expandtabs(4)) + bool(
+            lead.strip()
+        )  # a list item stands below its own line's indent
         if heading := _HEADING.match(piece):
             yield _Line(start, piece, above.words(0))
             above.heading(len(heading["marks"]), _line_words(piece))
@@ -187,5 +213,5 @@ def _cut(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _line_words(text: str) -> tuple[str, ...]:
-    words = (word for token in scan(text[:400]) if not token.mark for word in content_words(token.written))
-    return tuple(dict.fromkeys(words))[:_OWN]
+    words = (word for token in scan(text[:400]) if not token.mark for word in token.stems)
+    return tuple(dict.fromkeys(words))[:OWN]

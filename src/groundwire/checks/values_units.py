@@ -22,16 +22,32 @@ VERSION: Final = "version"
 DATE: Final = "date"
 
 _TIME: Final = {
-    **{"ns": Fraction(1, 10**9), "us": Fraction(1, 10**6), "ms": Fraction(1, 1000), "s": Fraction(1)},
-    **{"min": Fraction(60), "h": Fraction(3600), "day": Fraction(86400), "week": Fraction(604800)},
+    "ns": Fraction(1, 10**9),
+    "us": Fraction(1, 10**6),
+    "ms": Fraction(1, 1000),
+    "s": Fraction(1),
+    "min": Fraction(60),
+    "h": Fraction(3600),
+    "day": Fraction(86400),
+    "week": Fraction(604800),
 }
 _MONTHS: Final = {"month": 1, "quarter": 3, "year": 12, "decade": 120}
 _CURRENCIES: Final = frozenset(("usd", "eur", "gbp", "jpy", "inr", "chf", "cny", "cent"))
 _SHARES: Final = frozenset(("%", "‰", "pp", "bp"))
 _PREFIXES: Final = ("", "k", "m", "g", "t", "p")
 _MAGNITUDES: Final = {
-    **{"hundred": 10**2, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12},
-    **{"dozen": 12, "k": 10**3, "mn": 10**6, "mln": 10**6, "bn": 10**9, "bln": 10**9, "tn": 10**12},
+    "hundred": 10**2,
+    "thousand": 10**3,
+    "million": 10**6,
+    "billion": 10**9,
+    "trillion": 10**12,
+    "dozen": 12,
+    "k": 10**3,
+    "mn": 10**6,
+    "mln": 10**6,
+    "bn": 10**9,
+    "bln": 10**9,
+    "tn": 10**12,
 }
 _MONEY_MAGNITUDES: Final = {"m": 10**6, "b": 10**9, "t": 10**12}
 _MAX_UNIT: Final = 24  # characters; no unit is longer

@@ -8,48 +8,76 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
+_SHORT: Final = 64  # characters; longer words are rare, and would let one sender fill the memory
 _PART: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _STEM: Final = 6  # letters
-_FUNCTION_WORDS: Final = frozenset(
-    """
-    a an the this that these those it its itself they them their he him his she her hers we us our you your i me my
-    who whom whose which what when where why how there here
-    is are was were be been being am isn't aren't wasn't weren't do does did done doing has have had having
-    will would shall should can could may might must ought
-    of in on at by for with from to into onto over under above below between among across through during before after
-    since until till against about as per via within without than then up down out off
-    and or but nor so yet if unless while whereas although though because however also too both either neither
-    not no never none nothing cannot n't don't doesn't didn't won't can't couldn't shouldn't wouldn't hasn't haven't
-    hadn't more most less least fewer such each every any all some other another same own very just only even still
-    again once
-    set sets equal equals value values approximately roughly around exactly total e.g i.e etc
-    """.split()
+
+
+def words_of(text: str) -> frozenset[str]:
+    """Return the words of a list written as a text."""
+    return frozenset(text.split())
+
+
+CARDINALS: Final = words_of(
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
+    "seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety hundred thousand million "
+    "billion dozen"
+)
+_ORDINAL_NAMES: Final = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"
+ORDINALS: Final = {word: n for n, word in enumerate(_ORDINAL_NAMES.split(), start=1)}
+IMPLIED: Final = {"no": 0, "none": 0, "single": 1, "once": 1, "sole": 1, "both": 2, "couple": 2, "pair": 2}
+"""Words that prove a number, but say none that could be wrong."""
+_COUNTING: Final = CARDINALS | ORDINALS.keys() | IMPLIED.keys() | {"a", "an", "half"}
+_FUNCTION_WORDS: Final = words_of(
+    "a an the this that these those it its itself they them their he him his she her hers we us our "
+    "you your i me my who whom whose which what when where why how there here is are was were be been "
+    "being am isn't aren't wasn't weren't do does did done doing has have had having will would shall "
+    "should can could may might must ought of in on at by for with from to into onto over under above "
+    "below between among across through during before after since until till against about as per via "
+    "within without than then up down out off and or but nor so yet if unless while whereas although "
+    "though because however also too both either neither not no never none nothing cannot n't don't "
+    "doesn't didn't won't can't couldn't shouldn't wouldn't hasn't haven't hadn't more most less "
+    "least fewer such each every any all some other another same own very just only even still again "
+    "once set sets equal equals value values approximately roughly around exactly total e.g i.e etc"
 )
 _ENDINGS: Final = ("ingly", "edly", "ings", "ied", "ies", "ing", "ed", "es", "ly", "s", "e", "y")
 
 
-def content_words(word: str) -> tuple[str, ...]:
-    """Return the stems that a word or an identifier holds: `connectTimeout_ms` has three.
+class Lexeme(NamedTuple):
+    """A word as it is compared."""
+
+    text: str
+    """In lower case."""
+    stems: tuple[str, ...]
+    """What it says: `connectTimeout_ms` has three stems, a function word none."""
+    counts: bool
+    """It may be a number word."""
+
+
+def lexeme(word: str) -> Lexeme:
+    """Read a word or an identifier.
 
     Args:
-        word: As written; case tells where the parts of an identifier begin.
+        word: as written; case tells where the parts of an identifier begin.
     """
-    return _content_words(word) if len(word) <= 64 else _uncached(word[:256])
+    return _known(word) if len(word) <= _SHORT else _read(word)
 
 
-def is_function_word(word: str) -> bool:
-    """Tell whether a word, in lower case, says nothing by which values could be told apart."""
-    return word in _FUNCTION_WORDS
+def content_words(word: str) -> tuple[str, ...]:
+    """Return the stems that a word or an identifier holds."""
+    return lexeme(word).stems
 
 
-def _uncached(word: str) -> tuple[str, ...]:
-    if word.lower() in _FUNCTION_WORDS:
-        return ()
-    parts = (part for run in _PART.findall(word) for part in _CAMEL.split(run))
-    return tuple(stem(part) for part in parts if part.lower() not in _FUNCTION_WORDS)
+def _read(word: str) -> Lexeme:
+    text = word.lower()
+    if text in _FUNCTION_WORDS:
+        return Lexeme(text, (), text in _COUNTING)
+    parts = (part for run in _PART.findall(word[: 4 * _SHORT]) for part in _CAMEL.split(run))
+    stems = tuple(stem(part) for part in parts if part.lower() not in _FUNCTION_WORDS)
+    return Lexeme(text, stems, text.partition("-")[0] in _COUNTING)
 
 
 def _stem(word: str) -> str:
@@ -64,4 +92,4 @@ def _stem(word: str) -> str:
 
 
 stem = lru_cache(1 << 14)(_stem)
-_content_words = lru_cache(1 << 14)(_uncached)
+_known = lru_cache(1 << 14)(_read)

@@ -1,0 +1,218 @@
+"""Reads numbers with their units, amounts and number words."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from groundwire.checks.quantities import quantities
+from groundwire.checks.values_dates import date_keys
+from groundwire.checks.values_tokens import Raw, Reading, Token, Value, plain, valued
+from groundwire.checks.values_units import DATE, NUMBER, Amount, magnitude, unit_readings, version_key
+from groundwire.checks.values_words import CARDINALS, IMPLIED, ORDINALS, words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_ORDINAL: Final = re.compile(r"(?:st|nd|rd|th)$")
+_DECADE: Final = re.compile(r"\d{3}0$")
+_LONGEST: Final = 40  # digits; longer numbers are compared as they are written
+_YEARS: Final = range(1000, 2200)
+_MONEY_WORDS: Final = words_of("dollars dollar euros pounds us usd eur gbp")
+_PER: Final = frozenset(("per", "/"))
+_EACH: Final = frozenset(("a", "an", "each", "every"))
+_DETERMINERS: Final = words_of("the its his her their our your a every each")
+_PRONOUN_BEFORE: Final = words_of("the this that no any each every which another only next last")
+_NO_NOUN: Final = words_of(
+    "of can could may might should must would will is was has who that which another by to for in on "
+    "at and or another's with"
+)
+
+
+def number(raw: Sequence[Raw], place: int, before: Sequence[Token]) -> Reading:
+    """Read a number with what belongs to it; digits in an identifier are none."""
+    match = raw[place]
+    digits = re.sub("[,_]", "", match["digits"] or str(int(match["hex"], 16)))
+    glue = match["glue"].strip()
+    literal = f"{match['sign'] or ''}{digits}{match['exp'] or ''}"
+    if _ORDINAL.fullmatch(glue):
+        keys = frozenset({f"ordinal {int(digits[:_LONGEST].split('.')[0] or 0)}"})
+        return valued(match, Value("number", keys, keys)), place + 1
+    if glue == "s" and _DECADE.fullmatch(digits):
+        keys = frozenset({f"{DATE} {digits}s"})
+        return valued(match, Value("date", keys, keys)), place + 1
+    if digits.count(".") > 1 or len(literal) > _LONGEST:
+        keys = frozenset({version_key(literal)})
+        return valued(match, Value("version", keys, keys)), place + 1
+    amount = Amount(
+        Fraction(literal), "" if match["digits"] and len(digits) < len(match["digits"]) else literal
+    )
+    if match["cur"]:
+        amount = amount._replace(readings=unit_readings(match["cur"].lower().removeprefix("us"))[0])
+    if glue:
+        glued = _glued(amount, glue, money=bool(match["cur"]))
+        if glued is None:
+            return plain(raw, place)
+        amount = glued
+    value, place, end = _with_unit(raw, place + 1, amount)
+    if _is_version(match, amount, before) and value.kind == "number":
+        keys = frozenset({version_key(literal)})
+        value = Value("version", keys, keys)
+    return valued(match, value, end), place
+
+
+def _is_version(match: Raw, amount: Amount, before: Sequence[Token]) -> bool:
+    """Tell whether a decimal stands behind a name ("Python 3.10"): 3.10 is then not 3.1."""
+    named = bool(before) and before[-1].written[:1].isupper() and before[-1].end + 1 == match.start()
+    return named and "." in amount.literal[1:] and amount.literal[0] not in "-0." and not amount.readings
+
+
+def _glued(amount: Amount, glue: str, *, money: bool) -> Amount | None:
+    """Read what touches a number: a unit, "k" or "M"; None where it makes the number an identifier."""
+    word = glue.lower()
+    factor = magnitude(word, money=money) or (10**6 if glue == "M" else 0)
+    if factor:
+        return amount._replace(magnitude=amount.magnitude * factor, literal="")
+    readings, rate = unit_readings(word, attached=True)
+    if glue == "B":
+        readings = (*readings, (NUMBER, Fraction(10**9)))
+    if readings or rate:
+        return amount._replace(readings=readings, rate=rate)
+    return amount if glue.startswith("/") else None
+
+
+def _with_unit(raw: Sequence[Raw], place: int, amount: Amount) -> tuple[Value, int, int]:
+    """Take in the words after a number that belong to it: "million", "-second", "dollars"; see its rate."""
+    end = raw[place - 1].end()
+    after, word = _next_word(raw, place, end)
+    if factor := magnitude(word):
+        amount = amount._replace(magnitude=amount.magnitude * factor, literal="")
+        place, end = after, raw[after - 1].end()
+        after, word = _next_word(raw, place, end)
+    if word == "per" and raw[after : after + 1] and raw[after][0].lower() == "cent":
+        after, word = after + 1, "percent"
+    if not amount.rate and (not amount.readings or word in _MONEY_WORDS):
+        readings, rate = unit_readings(word.partition("-")[0])
+        if readings or rate:
+            amount = amount._replace(readings=readings or amount.readings, rate=rate)
+            place, end = after, raw[after - 1].end()
+    plain_number = amount.literal and not amount.readings and not amount.rate
+    value = _bare(amount.literal) if plain_number else _value(amount)
+    if not amount.rate and (rate := _rate(raw, place)):
+        value = _value(amount._replace(rate=rate))
+        if raw[place][0].lower() in _EACH:  # "the Billboard 200 a year later" is no rate
+            value = value._replace(keys=value.keys | amount.keys, covers=value.covers | amount.keys)
+    elif "year-old" in raw[place - 1][0].lower():
+        value = value._replace(covers=value.covers | amount._replace(readings=()).keys)
+    return value, place, end
+
+
+def _value(amount: Amount) -> Value:
+    keys = amount.keys
+    bare = not amount.readings and not amount.rate
+    if bare and len(amount.literal) == 4 and amount.literal.isdigit() and int(amount.literal) in _YEARS:
+        keys |= date_keys(amount.literal, 0, None)
+    return Value(amount.kind, keys, keys, amount=amount)
+
+
+def _next_word(raw: Sequence[Raw], place: int, end: int) -> tuple[int, str]:
+    """Return the word behind a number or its hyphen, in lower case, and the place behind the word."""
+    if place + 1 < len(raw) and raw[place][0] == "-" and raw[place].span() == (end, raw[place + 1].start()):
+        place += 1
+    if place < len(raw) and raw[place].lastgroup == "word":
+        return place + 1, raw[place][0].lower()
+    return place, ""
+
+
+def _rate(raw: Sequence[Raw], place: int) -> str:
+    """Return "/s" for "(100) requests per second", "(5) times a day", "(100) requests/s"."""
+    for distance, match in enumerate(raw[place : place + 4]):
+        word = match[0].lower()
+        if match.lastgroup == "mark" and word != "/":
+            break
+        if "/" in word[1:]:
+            return _per(word.rpartition("/")[2])
+        if word in _PER or (word in _EACH and distance < 2):
+            following = raw[place + distance + 1 : place + distance + 2]
+            return _per(following[0][0].lower()) if following else ""
+    return ""
+
+
+def _per(unit: str) -> str:
+    _, units = quantities(("per", unit)) if len(unit) < _LONGEST else ((), ())
+    return units[0] if units and units[0].startswith("/") else ""
+
+
+@lru_cache(1 << 12)
+def _bare(literal: str) -> Value:
+    return _value(Amount(Fraction(literal), literal))
+
+
+def word(raw: Sequence[Raw], place: int, before: Sequence[Token]) -> Reading:
+    """Read a word; of number words those that count something."""
+    match = raw[place]
+    word = match[0].lower()
+    first = word.partition("-")[0]
+    if first in CARDINALS:
+        return _spelled(raw, place, before)
+    if first in ORDINALS:
+        keys = frozenset({f"ordinal {ORDINALS[first]}"})
+        counted = bool(before) and before[-1].text in _DETERMINERS and bool(_next_word(raw, place + 1, -1)[1])
+        return valued(
+            match, Value("number", keys, keys, implied=first in {"first", word[:-1]} or not counted)
+        ), place + 1
+    if word in IMPLIED:
+        keys = Amount(Fraction(IMPLIED[word]), str(IMPLIED[word])).keys
+        return valued(match, Value("number", keys, keys, implied=True)), place + 1
+    if word == "half" and (half := _half(raw, place)):
+        return half
+    if word in {"a", "an"} and (readings := unit_readings(_next_word(raw, place + 1, -1)[1])[0]):
+        keys = Amount(Fraction(1), "1", readings).keys
+        return valued(match, Value("number", keys, keys, implied=True)), place + 1
+    return plain(raw, place)
+
+
+def _half(raw: Sequence[Raw], place: int) -> Reading | None:
+    """Read "half an hour" and "half of the users"."""
+    after, following = _next_word(raw, place + 1, -1)
+    if following in {"a", "an"}:
+        after, following = _next_word(raw, after, -1)
+        readings, _ = unit_readings(following)
+        if readings:
+            value = _value(Amount(Fraction(1, 2), "", readings))
+            return valued(raw[place], value, raw[after - 1].end()), after
+    if following not in {"of", "the"}:
+        return None
+    keys = frozenset({"% 50", f"{NUMBER} 1/2"})
+    return valued(raw[place], Value("number", keys, keys)), place + 1
+
+
+def _spelled(raw: Sequence[Raw], place: int, before: Sequence[Token]) -> Reading:
+    words: list[str] = []
+    last = place
+    while last < len(raw) and len(words) < 12:
+        parts = raw[last][0].lower().split("-")
+        if not CARDINALS.issuperset(parts):
+            break
+        words += parts
+        last += 1
+    if not words:  # "three-day", "two-factor": a number only before a unit
+        number, _, unit = raw[place][0].lower().partition("-")
+        readings, rate = unit_readings(unit.partition("-")[0])
+        amount = Amount(Fraction(quantities((number,))[0][0]), "", readings, rate)
+        value = _value(amount)._replace(implied=not (readings or rate))
+        return valued(raw[place], value), place + 1
+    if words == ["one"] and _is_pronoun(raw, last, before):
+        return plain(raw, place)
+    numbers, _ = quantities(words)
+    value, last, end = _with_unit(raw, last, Amount(Fraction(numbers[0]), numbers[0]))
+    match = raw[place]
+    return valued(match, value, end), last
+
+
+def _is_pronoun(raw: Sequence[Raw], after: int, before: Sequence[Token]) -> bool:
+    if before and before[-1].text in _PRONOUN_BEFORE:
+        return True
+    return after >= len(raw) or raw[after][0].lower() in _NO_NOUN or raw[after].lastgroup == "mark"
