@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -183,3 +186,23 @@ async def test_no_text_of_a_transcript_or_quote_reaches_logs_metrics_or_decision
         assert "lied to him" not in text
     (failure,) = [seen for seen in deployment.seen["audit"] if seen.json["type"] == "evidence_failure"]
     assert failure.json["detail"]["category"] == "EVIDENCE_HALLUCINATION"
+
+
+async def test_entities_are_looked_up_in_the_corpus_that_the_command_loaded(
+    deployment: Deployment, tmp_path: Path
+):
+    file = tmp_path / "corpus.jsonl"
+    file.write_text('{"entity": {"id": "merger-act", "confidence": 0.9}}\n')
+    program = "from groundwire.cli import main; main()"
+    command = [sys.executable, "-c", program, "corpus", "load", str(file), "--tenant", "default"]
+    await deployment.start_workers("responses", GROUNDWIRE_CORPUS="default")
+    named = response(1, entities=[{"id": "merger-act"}])
+    await produce(deployment, {**named, "response_id": "before"})
+    before = await deployment.decision("before")
+    assert before.json["reason_code"] == "check_unavailable", "a corpus that is not there lets nothing pass"
+    await asyncio.to_thread(subprocess.run, command, env=deployment.settings(), check=True)
+    await produce(deployment, named, response(2, entities=[{"id": "lexora-act"}]))
+    found, missing = await deployment.decision("r1"), await deployment.decision("r2")
+    assert found.json["approved"]
+    assert found.json["facts"]["entities"] == {"merger-act": {"confidence": 0.9}}
+    assert missing.json["reason_code"] == "entity_grounding_failed"
