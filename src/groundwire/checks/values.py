@@ -21,6 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from groundwire.checks.claim_sentences import is_refusal
 from groundwire.checks.values_index import ValueIndex, Wanted, alike, differ, excluded, similarity
 from groundwire.checks.values_negation import NOT_IN_SOURCES, OPPOSITE, ClauseIndex, clauses
 from groundwire.checks.values_statements import statements
@@ -94,7 +95,8 @@ def check_values(answer: str, passages: Sequence[str]) -> ValueReport:
         answer: what the model wrote, Markdown included.
         passages: what it was given; without any, nothing is supported.
     """
-    said = list(statements(answer))
+    # a refusal says nothing of what it did not find (S2-21)
+    said = [s for s in statements(answer) if not is_refusal(answer[s.start : s.end])]
     values = ValueIndex(Wanted(said))
     sayings = ClauseIndex(clause for statement in said for clause in clauses(statement))
     for passage in passages:

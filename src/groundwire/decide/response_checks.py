@@ -78,4 +78,4 @@ def _failures(found: object) -> Iterator[str]:  # noqa: C901, PLR0912 - one arm 
                 yield f"relation_preservation_failed: {len(found.violations)}"
         case ValueReport():
             if found.unsupported:
-                yield f"values_unsupported: {len(found.unsupported)}"
+                yield f"values_unsupported: {len(found.unsupported) + found.left_out}"
