@@ -1,58 +1,158 @@
-"""The claims that an answer makes: its declarative sentences, as they stand, without markup (X-15)."""
+"""Claims of an answer: the sentences that state something and can stand alone (X-15).
+
+What is extracted goes through the claim gate as a claim of its own, so a sentence is rather left out than made
+up: no text is joined, completed or rephrased. English only. A claim is a sentence, a list item or a quoted line;
+it is none when it
+
+-   is code, a heading, a table row, a question, or announces something (it ends with a colon);
+-   talks about the answer ("Here is ...", "I hope ...", "Let me know ..."), greets or thanks;
+-   says that the sources do not say it ("Not found in provided sources", S2-21): that is a refusal;
+-   begins with a pronoun that stands for a sentence before it ("It retries", "This means ...");
+-   tells the reader what to do ("Run ...", "Please ..."), or has no word that could be its verb;
+-   is longer than a claim should be.
+
+Hedged sentences stay: the claim gate sends them to review or blocks them (S2-22).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from itertools import pairwise
 from typing import Final
 
-from groundwire.checks.claim_sentences import is_claim, says_nothing
 from groundwire.checks.sentences import sentences
+from groundwire.checks.text import tidy
+from groundwire.checks.tokens import tokenize
 
-MAX_CHARACTERS: Final = 1_000
-"""Longer sentences are no claims that a person could judge; they are left out."""
+LONGEST: Final = 1_000
+"""Characters of a claim; a longer sentence is left out."""
+SHORTEST: Final = 3
+"""Words of a claim; a sentence of fewer is left out."""
 
-_TAG = re.compile(r"\s?\[\s{0,3}sources?\s{0,3}[:\uff1a][^\[\]]{0,100}\]", re.IGNORECASE)
-_LINK = re.compile(r"\[([^\[\]]{1,200})\]\([^()\s]{1,500}\)")
-_EMPHASIS = re.compile(r"(\*\*|__|\*)(?=\S)([^*_\n]{1,300})(?<=\S)\1")
-_SPACE_BEFORE = re.compile(r"\s+(?=[.,;!?])")
-_POINTER = re.compile(r"\W*(?:it|they|this|that|these|those|he|she|which|both)\b", re.IGNORECASE)
-_TABLE = "|"
+_TAG: Final = re.compile(r" ?\[ ?sources? ?:[^\[\]]{0,60}\]", re.IGNORECASE)
+_QUOTED: Final = re.compile(r"(?:> ?)+|\[[ xX]\] ")
+_CODE: Final = re.compile(r"(`[^`]*`)")
+_EMPHASIS: Final = re.compile(
+    r"\*\*|~~|(?<![\w*])\*(?=[^\s*])|(?<=[^\s*])\*(?![\w*])|"
+    r"(?<![\w_])_{1,2}(?=[^\W_][^_]{0,300}_)|(?<=[^\s_])_{1,2}(?!\w)"
+)
+_SPACE_BEFORE: Final = re.compile(r" (?=[.,;!?](?:\s|$))")
+_CLOSERS: Final = "\"'\u201d\u2019)*_` "
+_WORD: Final = re.compile(r"[^\W_][\w'-]*")
+
+_META: Final = re.compile(
+    r"(?:here(?:'s| is| are| comes)|below (?:is|are)|the following\b|sure\b|certainly\b|absolutely\b|of course\b|"
+    r"hello\b|hi\b|hey\b|dear\b|thanks\b|thank you|great question|good question|"
+    r"i hope|i'm sorry|i am sorry|i apologi[sz]e|sorry\b|i'd be happy|i would be happy|i'll\b|i will\b|i can help|"
+    r"as an ai\b|let me\b|let's|let us|feel free|if you (?:have|need|want|would like)\b|do let me|"
+    r"in this (?:answer|response)|this (?:answer|response)\b|the (?:answer|response) (?:below|above))",
+    re.IGNORECASE,
+)
+_SOURCES: Final = (
+    r"(?:sources?|documents?|documentation|context|passages?|excerpts?|snippets?|chunks?|material)"
+)
+_REFUSAL: Final = re.compile(
+    rf"not (?:found|available|mentioned|specified|stated|given|covered) (?:in|by) (?:the |any |these |your )?"
+    rf"(?:provided |given |available |retrieved )?{_SOURCES}"
+    rf"|{_SOURCES} (?:do|does|did)(?: not|n't) "
+    r"(?:mention|say|state|specify|contain|provide|include|describe|cover|"
+    r"indicate|give|define|discuss|address|explain|list|show)"
+    r"|(?:could|can|did|do|was|were)(?:n't|not| not) (?:able to )?(?:find|locate|determine|answer|know|verify)\b"
+    r"|(?:no|any|enough|insufficient) (?:relevant |further |such )?(?:information|evidence|mention) "
+    r"(?:was|is|were|about|on|to|available|found|in)\b|(?:unable|not able|impossible) to (?:find|locate|determine|answer)",
+    re.IGNORECASE,
+)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_PRONOUNS: Final = _words("it it's its they they're their he she his her him them")
+_POINTERS: Final = _words("this that these those such")
+_AUXILIARIES: Final = _words(
+    "is are was were be been am isn't aren't wasn't weren't has have had hasn't haven't hadn't does do did "
+    "doesn't don't didn't can could may might must shall should will would cannot can't couldn't won't wouldn't "
+    "shouldn't mustn't"
+)
+_NO_VERBS: Final = _words(
+    "this its his has is was as us plus versus across always perhaps towards besides thus"
+)
+_BEFORE_NOUNS: Final = _words(
+    "a an the of for in on at with by from as all some many most no per between its their"
+)
+_COMMON_VERBS: Final = _words(
+    "run use need make take give get go come keep let set put read write send hold allow return support require "
+    "contain include provide fail retry expire start stop cost mean work depend apply store remain become became ran "
+    "default equal range last listen connect load handle process accept reject share block wait poll belong live "
+    "refer point define produce consume receive publish break happen occur exist begin end change differ match "
+    "made took gave got went came kept sent held began wrote built grew fell rose won lost led met left"
+)
+_COMMANDS: Final = _words(
+    "run set use open add click see note install check ensure make try call create remove go follow consider remember "
+    "please copy paste start stop restart configure enable disable replace update verify visit read write pass put "
+    "select choose save delete do don't avoid keep let look type enter press import define"
+)
 
 
 def extract_claims(answer: str, limit: int) -> list[str]:
-    """Return the claims of an answer, in its order, each once, at most `limit`.
+    """Return the claims of an answer, in text order, each once (X-15, S2-21, S2-22).
 
-    Left out is what a reader of the claim alone could not judge or need not: questions, headings, lead-ins,
-    refusals, talk about the answer, code blocks, rows of tables, fragments, and sentences that begin with a
-    pronoun, whose meaning stands in the sentence before. Hedged sentences stay: the claim gate reviews them
-    (S2-22).
+    Claims are as written, less `[source:N]` tags, list markers, emphasis and superfluous white space. Extracting
+    from the claims, one a paragraph, gives the claims again. Work is in proportion to the answer's length.
 
     Args:
-        answer: text, with Markdown and `[source:N]` tags or without; both are taken out of the claims.
-        limit: most claims that are returned.
+        answer: what the model wrote, Markdown included.
+        limit: claims at most; the first ones are kept.
     """
-    claims: dict[str, None] = {}
-    for text in _statements(answer):
+    claims: list[str] = []
+    seen: set[str] = set()
+    for span in sentences(answer):
         if len(claims) >= limit:
             break
-        claims.setdefault(text)
-    return list(claims)
-
-
-def _statements(answer: str) -> Iterator[str]:
-    for span in sentences(answer):
-        if span.code or len(span.text) > 2 * MAX_CHARACTERS or span.text.lstrip().startswith((_TABLE, ">")):
+        if span.code or len(span.text) > 2 * LONGEST or span.text.startswith(("#", "|")):
             continue
-        if not is_claim(_TAG.sub("", span.text)) or _POINTER.match(span.text):
-            continue
-        text = _plain(span.text)
-        if len(text) <= MAX_CHARACTERS and not says_nothing(text):
-            yield text
+        claim = _clean(span.text)
+        same = " ".join(tokenize(claim))
+        if same not in seen and _is_claim(claim):
+            seen.add(same)
+            claims.append(claim)
+    return claims
 
 
-def _plain(sentence: str) -> str:
-    """Take tags, links and emphasis out of a sentence, and white space together."""
-    text = _LINK.sub(r"\1", _TAG.sub("", sentence))
-    text = _EMPHASIS.sub(r"\2", text)
-    return _SPACE_BEFORE.sub("", " ".join(text.split()))
+def _clean(sentence: str) -> str:
+    """Strip what marks a sentence up; what stands in a code span stays."""
+    text = _QUOTED.sub("", tidy(sentence), count=1) if sentence.startswith((">", "[")) else tidy(sentence)
+    pieces = _CODE.split(_TAG.sub("", text))
+    pieces[::2] = [_EMPHASIS.sub("", piece) for piece in pieces[::2]]
+    return _SPACE_BEFORE.sub("", tidy("".join(pieces)))
+
+
+def _is_claim(text: str) -> bool:
+    if len(text) > LONGEST or text.rstrip(_CLOSERS)[-1:] in {"?", ":", ""}:
+        return False
+    if _clean(text) != text or [span.text for span in sentences(text)] != [text]:
+        return False  # under its markup stood another: a heading, a list
+    if text.startswith(("#", "|")) or _META.match(text.lstrip("\"'(")) or _REFUSAL.search(text):
+        return False
+    words = [word.lower() for word in _WORD.findall(_CODE.sub(" x ", text))]
+    return len(words) >= SHORTEST and not _leans_on_another(words) and _states(words)
+
+
+def _leans_on_another(words: list[str]) -> bool:
+    """Tell whether a sentence begins with a pronoun for something said before; "this setting" says what."""
+    return words[0] in _PRONOUNS or (words[0] in _POINTERS and _may_be_verb(words[1]))
+
+
+def _states(words: list[str]) -> bool:
+    """Tell whether a sentence states something: it has what may be a verb, and does not begin with a command."""
+    if words[0] in _COMMANDS and words[1] not in _AUXILIARIES:
+        return False
+    return any(_may_be_verb(word) and before not in _BEFORE_NOUNS for before, word in pairwise(words))
+
+
+def _may_be_verb(word: str) -> bool:
+    if word in _AUXILIARIES or word in _COMMON_VERBS:
+        return True
+    ending = word.endswith(("ed", "s")) and not word.endswith(("ss", "us", "'s", "is"))
+    return len(word) > 3 and ending and word not in _NO_VERBS

@@ -1,0 +1,141 @@
+"""Extraction of claims from an answer (X-15, S2-21, S2-22)."""
+
+import re
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from groundwire.checks.extraction import LONGEST, extract_claims
+
+PIECES = [
+    "The API retries failed requests", "It waits", "Redis is fast", "Users may wait 30 s", "I think so",
+    ". ", "? ", ": ", "! ", "\n", "\n\n", "- ", "1. ", "# ", "> ", "| ", "**", "*", "_", "__", "`", "```\n", "~~",
+    "[source:1]", " [sources: 2, 3]", "[x](https://x.io/a_b)", " ", "e.g. ", "3.5", "x_y", "\u200b", "“", "”", "(", ")",
+    "Here is", "Not found in provided sources", "Timeout",
+]  # fmt: skip
+answers = st.lists(st.sampled_from(PIECES), max_size=40).map("".join) | st.text(max_size=80)
+MARKUP = re.compile(r"\[\s*sources?\s*:[^\[\]]*\]|[*_~>#\s\u200b]|^\W*\d+\.|[-|]", re.IGNORECASE)
+
+
+def claims(answer):
+    return extract_claims(answer, 100)
+
+
+@given(answers)
+def test_a_claim_stands_in_the_answer_less_the_markup(answer):
+    bare = MARKUP.sub("", answer.replace("\u200b", ""))
+    assert all(MARKUP.sub("", claim) in bare for claim in claims(answer))
+
+
+@given(answers)
+def test_claims_of_the_claims_are_the_claims(answer):
+    once = claims(answer)
+    assert claims("\n\n".join(once)) == once
+
+
+@given(answers, st.integers(-1, 5))
+def test_a_limit_keeps_the_first_claims(answer, limit):
+    assert extract_claims(answer, limit) == claims(answer)[: max(limit, 0)]
+
+
+@given(st.lists(st.from_regex(r"[A-Z][a-z]{3,8} [a-z]{3,8} is [a-z]{3,8}\.", fullmatch=True), max_size=8))
+def test_claims_keep_the_order_of_the_text_and_stand_once(sentences):
+    assert claims(" ".join([*sentences, *sentences])) == list(dict.fromkeys(sentences))
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (
+            "The API **retries** failed requests 5 times [source:1].",
+            "The API retries failed requests 5 times.",
+        ),
+        ("The API retries failed requests. [source:1]", "The API retries failed requests."),
+        ("- *Timeouts* default to 30 s [source: 2, 3]", "Timeouts default to 30 s"),
+        ("2) The worker  polls\nthe queue.", "The worker polls the queue."),
+        ("> The cache is a `LRU **cache**`.", "The cache is a `LRU **cache**`."),
+        ("This setting controls `max_retries`.", "This setting controls `max_retries`."),
+        ("See-through panes are glass.", "See-through panes are glass."),
+        ("The field user_id holds 2 * 3 items.", "The field user_id holds 2 * 3 items."),
+    ],
+)
+def test_a_claim_is_the_sentence_as_written_less_tags_markers_and_emphasis(answer, expected):
+    assert claims(answer) == [expected]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["The API may return errors under load.", "I think Redis is faster.", "Perhaps the cache is stale."],
+)
+def test_a_hedged_sentence_stays_for_the_claim_gate_to_judge(answer):
+    assert claims(answer) == [answer]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Not found in provided sources.",
+        "The provided documents do not mention a limit.",
+        "I could not find the timeout in the code.",
+        "There is no information about retries.",
+        "The limit is not specified in the provided context.",
+    ],
+)
+def test_a_refusal_is_no_claim(answer):
+    assert claims(answer) == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Does the API retry requests?",
+        "# The API retries requests",
+        "| the API | retries requests |",
+        "```\nThe API retries requests.\n```",
+        "The API retries these requests:",
+        "Here is what the API retries.",
+        "Sure, the API retries.",
+        "I hope this helps you.",
+        "Let me know whether this works.",
+        "It retries failed requests.",
+        "They are retried 5 times.",
+        "This means requests are retried.",
+        "Those are retried too.",
+        "Run `make test` before this works.",
+        "Set the limit to 5 items.",
+        "A queue for workers and the jobs",
+        "Works fine.",
+        "Retried " + "very " * LONGEST + "often is this.",
+        "",
+        "   \n\n",
+    ],
+)
+def test_what_states_nothing_that_stands_alone_is_no_claim(answer):
+    assert claims(answer) == []
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["The API retries. ", "[source:", "**", "_a", "`", "> ", "a_", "* a", "[x](", "Not found ", "word ",
+     "\n- x is y"],
+)  # fmt: skip
+def test_time_grows_in_proportion_to_the_answer(unit):
+    def seconds(length):
+        text = (unit * length)[:length]
+        best = 9.0
+        for _ in range(3):
+            start = time.process_time()
+            extract_claims(text, 10**6)
+            best = min(best, time.process_time() - start)
+        return best
+
+    # Ten times the text takes a hundred times as long where work is quadratic.
+    assert seconds(50_000) < 40 * max(seconds(5_000), 0.0005)
+
+
+@settings(max_examples=30)
+@given(answers)
+def test_the_same_answer_gives_the_same_claims(answer):
+    assert claims(answer) == claims(answer)
