@@ -17,7 +17,7 @@ SHORT: Final = 64  # characters of a quote that rapidfuzz compares as one machin
 LONGEST: Final = 10_000
 """Characters of a quote that are compared; no single comparison then takes longer than some 20 ms."""
 
-_STRETCH: Final = 50_000  # windows of a short quote in one call
+_STRETCH: Final = 2000  # windows of a short quote in one call
 _CALL: Final = 2500  # steps that a call costs whatever it compares
 _WORD_STEPS: Final = 3  # that it costs to compare a character with 64 others
 _SHORT_STEPS: Final = 12  # that a window of a short quote costs, on the whole

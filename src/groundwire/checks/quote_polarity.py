@@ -98,7 +98,10 @@ def _is_word(char: str) -> bool:
 
 def _all(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
     """Yield the matches of a pattern; no call of the engine reads more than a piece of the text."""
+    done = 0
     for start in range(0, len(text), _PIECE):
-        for found in pattern.finditer(text, start, start + _PIECE + _LONGEST_MATCH):
-            if found.start() < start + _PIECE:
+        beyond = start + _PIECE
+        for found in pattern.finditer(text, max(start, done), beyond + _LONGEST_MATCH):
+            if found.start() < beyond:
+                done = found.end()
                 yield found

@@ -179,7 +179,7 @@ def _outcomes(quotes: Iterable[str], transcript: str, rules: QuoteRules) -> dict
     steps = Steps(_STEPS * (len(transcript) + sum(map(len, forms.values()))))
     source = _Source(transcript, rules, steps)
     outcomes = {form: _Outcome(why) for form in forms.values() if (why := _unfit(form, rules))}
-    fit = [form for form in dict.fromkeys(forms.values()) if form not in outcomes]
+    fit = [form for form in forms.values() if form not in outcomes]
     outcomes.update(_compared(fit, source, rules))
     return {quote: outcomes[form] for quote, form in forms.items()}
 

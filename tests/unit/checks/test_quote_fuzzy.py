@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rapidfuzz import fuzz
 
-from groundwire.checks import quote_fuzzy
+from groundwire.checks import quote_fuzzy, quotes
 from groundwire.checks.quote_fuzzy import OutOfSteps, Steps, best_windows
 from groundwire.checks.quotes import QuoteRules, ground_quotes
 
@@ -19,7 +19,7 @@ def outcome(quote, source, threshold=0.85):
     return "accepted" if not found.rejected else found.rejected[0].why
 
 
-@pytest.mark.parametrize("stretch", [50_000, 7])
+@pytest.mark.parametrize("stretch", [2000, 7])
 @pytest.mark.parametrize("short", [64, 2])
 @given(data=st.data(), least=st.sampled_from([0.01, 0.5, 0.7, 0.85, 0.95]))
 def test_the_best_window_scores_what_one_call_on_everything_scores(stretch, short, data, least):
@@ -76,7 +76,8 @@ def test_at_a_threshold_of_one_only_exact_quotes_count():
             "the limits of requests is 30 per day",
             "limits of requests are 300. The limit of requests is 30 per day",
         ),
-        ("retry the request after a short pause", "It never fails. retry the request, after short pause"),
+        ("retry the request after a short pause", "It will never. retry the request, after short pause"),
+        ("retry the request after a short pause", "chapter 5 retry the request, after short pause 7 times"),
     ],
 )
 def test_drift_in_spacing_and_punctuation_is_accepted(quote, source):
@@ -114,9 +115,11 @@ def test_another_negation_is_no_match_whatever_the_score(quote, source):
 
 
 def test_a_place_that_says_something_else_does_not_hide_one_that_says_the_same():
-    other = "the request limits is 300 per day. "
+    other = "the request limit is 80 per day. "
     assert (
-        outcome("the request limit is 30 per day", other * 40 + "the request, limit is 30 per day")
+        outcome(
+            "the request limit is 30 per day", other * 20 + "the request,, limit is 30 per days " + other * 20
+        )
         == "accepted"
     )
     assert outcome("the request limit is 30 per day", other * 40) == "number"
@@ -163,17 +166,28 @@ def test_hostile_text_costs_what_is_counted_and_no_more_is_allowed_than_in_propo
             used.append(self)
 
     monkeypatch.setattr("groundwire.checks.quotes.Steps", Counted)
-    quotes, source = [quote.format(number) for number in range(100)], (unit * 32_000)[:32_000]
+    many, source = [quote.format(number) for number in range(100)], (unit * 32_000)[:32_000]
     start = time.process_time()
-    ground_quotes({"d": quotes}, source, QuoteRules(mode="fuzzy"))
+    ground_quotes({"d": many}, source, QuoteRules(mode="fuzzy"))
     seconds = time.process_time() - start
-    assert used[0].allowed <= 12_000 * (len(source) + sum(map(len, quotes)))
+    assert used[0].allowed <= 12_000 * (len(source) + sum(map(len, many)))
     # A step is about a nanosecond; work that nobody counts would show here many times over.
     assert seconds < 15e-9 * max(used[0].allowed - used[0]._left, 10**7)
 
 
+@pytest.mark.parametrize(("quote", "unit"), [("limit 5 " * 7, "limit 6 "), ("limit 5 " * 15, "limit 6 ")])
+def test_reading_numbers_and_negations_is_counted_too(quote, unit, monkeypatch):
+    steps, looks = Steps(PLENTY), []
+    differs = quotes.differs
+    monkeypatch.setattr(quotes, "Steps", lambda _: steps)
+    monkeypatch.setattr(quotes, "differs", lambda *given: looks.append(1) or differs(*given))
+    ground_quotes({"d": [quote]}, unit * 500, QuoteRules(mode="fuzzy"))
+    assert looks
+    assert PLENTY - steps._left > 2000 * len(quote.strip()) * len(looks)
+
+
 def test_what_is_left_when_the_work_is_done_is_rejected_and_said():
-    quotes = ["ab" * 50 + str(number) for number in range(100)]
-    found = ground_quotes({"d": quotes}, "abb" * 1000, QuoteRules(mode="fuzzy"))
+    many = ["ab" * 50 + str(number) for number in range(100)]
+    found = ground_quotes({"d": many}, "abb" * 1000, QuoteRules(mode="fuzzy"))
     assert found.rejected[-1].why == "work_limit"
     assert found.stats.validated_count == 0

@@ -2,6 +2,7 @@
 
 import pytest
 
+from groundwire.checks import quote_polarity
 from groundwire.checks.quotes import QuoteRules, ground_quotes
 
 
@@ -83,8 +84,12 @@ def test_a_fuzzy_match_behind_a_negation_gets_a_note():
     assert noted("will leave the old harbor town again", source, mode="fuzzy")
 
 
-def test_pieces_of_the_text_hide_no_clause(monkeypatch):
-    source = "I don't sleep. I feel tired and I never feel hungry, " * 5
-    expected = [noted("feel tired", source), noted("feel hungry", source)]
-    monkeypatch.setattr("groundwire.checks.quote_polarity._PIECE", 7)
-    assert [noted("feel tired", source), noted("feel hungry", source)] == expected == [False, True]
+@pytest.mark.parametrize("piece", [1, 7, 50_000])
+@pytest.mark.parametrize("pattern", [quote_polarity._CLAUSE_END, quote_polarity._NEGATION])
+def test_reading_in_pieces_finds_what_reading_the_whole_finds(pattern, piece, monkeypatch):
+    source = (
+        "i don't sleep. i feel tired, and i never, e.g. at no time, feel - but - hungry and so it failed to "
+    )
+    expected = [found.span() for found in pattern.finditer(source * 3)]
+    monkeypatch.setattr(quote_polarity, "_PIECE", piece)
+    assert [found.span() for found in quote_polarity._all(pattern, source * 3)] == expected
