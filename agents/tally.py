@@ -79,6 +79,8 @@ def _report(result: Decided) -> None:
     quotes = (result.decision.report or {}).get("quotes")
     if quotes:
         count_quotes(quotes["validated"], quotes["rejected_count"])
+        if "failure" in quotes:
+            metrics.QUOTE_FAILURES.labels(quotes["failure"]["mode"]).inc()
     for event in result.events:
         emit(event)
 

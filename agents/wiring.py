@@ -27,6 +27,7 @@ from groundwire.errors import StateUnavailable, UsageError
 from groundwire.gate.dedup import dedup_scheme
 from groundwire.gate.gate import Gate
 from groundwire.gate.resolvers import CorpusResolver, Resolver
+from groundwire.messages.events import use_hash_key
 from groundwire.policies import PolicyStore
 from groundwire.policy import Policy, load_policy
 from groundwire.rebuild import Rebuilder, published
@@ -60,6 +61,7 @@ def build_worker(name: str, settings: Settings) -> Worker:
         UsageError: a setting, the policy, the keys or the tenants file is wrong.
     """
     policy = load_policy(settings.policy_file, os.environ)
+    use_hash_key(settings.hash_key)
     keys = Keys.load(settings.keys_file) if settings.keys_file else Keys.empty()
     state = RedisState(connect(settings.redis_url), settings.topic_prefix, scheme=dedup_scheme(policy))
     policies = PolicyStore(settings.policies_dir, state)

@@ -67,6 +67,9 @@ class Settings(BaseSettings):
     shutdown_deadline: Annotated[float, Field(ge=1, le=600)] = Field(
         45, description="Seconds from SIGTERM after which a worker exits whatever it does."
     )
+    hash_key: str = Field(
+        "", description="Secret that keys the hashes of texts in events; without it they are plain SHA-256."
+    )
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = Field(
         0, description="Port of /metrics, /live and /ready; 0: none."
     )

@@ -21,9 +21,20 @@ class Event:
     level: Literal["info", "warning"] = "warning"
 
 
-def text_hash(text: str, key: bytes = b"") -> str:
-    """Return the first 12 hexadecimal characters of a text's SHA-256, keyed where there is a key (S1-37)."""
+class _Hashing:
+    """The process's key: hashes stand in events only, never in what is decided."""
+
+    key = b""
+
+
+def use_hash_key(key: str) -> None:
+    """Key the hashes of this process's events, so that nobody can look texts up by guessing; empty: plain."""
+    _Hashing.key = key.encode()
+
+
+def text_hash(text: str) -> str:
+    """Return the first 12 hexadecimal characters of a text's SHA-256, keyed where a key is in use (S1-37)."""
     data = text.encode("utf-8", "surrogatepass")
-    if key:
-        return hmac.new(key, data, hashlib.sha256).hexdigest()[:HASH_LENGTH]
+    if _Hashing.key:
+        return hmac.new(_Hashing.key, data, hashlib.sha256).hexdigest()[:HASH_LENGTH]
     return hashlib.sha256(data).hexdigest()[:HASH_LENGTH]
