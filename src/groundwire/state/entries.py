@@ -69,12 +69,15 @@ def write_ask(ask: Ask) -> bytes:
     """
     query = ask.dedup or _NO_DEDUP
     status = "f" if ask.dedup_failed else "o" if ask.dedup else "d"
-    flags = f"{ask.base_tier} {ask.capped:d} {ask.wait:d} {ask.ordered:d} {ask.queued:d} {status}"
+    # thousands of times a second: a digit is looked up more quickly than a bool is formatted
+    capped, wait, ordered, queued = "01"[ask.capped], "01"[ask.wait], "01"[ask.ordered], "01"[ask.queued]
+    material = "01"[query.material_difference]
+    flags = f"{ask.base_tier} {capped} {wait} {ordered} {queued} {status} {material}"
     _check(query, ask.payload)
     return _pack(
         (
             *_subject_fields(ask.subject, ask.fingerprint, ask.origin),
-            f"{flags} {query.material_difference:d} {query.threshold_parts} {ask.horizon}".encode(),
+            f"{flags} {query.threshold_parts} {ask.horizon}".encode(),
             _short(query.scope),
             b"".join(query.stored),
             b"".join(query.probed),

@@ -3,7 +3,7 @@
 Keys, lifetimes and what they cost in bytes are in docs/state.md. All of them start with the deployment's
 topic prefix, and the script computes them itself: one primary is required, Redis Cluster is refused.
 
-    s:<subject>    the outcome of a subject                        none while approved, pending or waiting,
+    s:<subject>    the outcome of a claim or response              none while approved, pending or waiting,
                                                                    else `idempotency_ttl`
     k:<scope>      hash: dedup key -> local ids of 4 bytes         none
     m:<scope>      hash: local id -> the claim to compare with;    none

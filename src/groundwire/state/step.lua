@@ -153,12 +153,10 @@ end
 
 -- Whether a recorded outcome gives way to a new one.
 local function may_be_decided_again(ask, before)
-  if ask.clock <= tonumber(answered_until(before)) then
+  if before.state ~= 'R' and before.state ~= 'J' or ask.clock <= tonumber(answered_until(before)) then
     return false
-  elseif before.state == 'J' then
-    return call('GETRANGE', prefix .. 's:' .. before.joined, 0, 0) ~= 'P'
   end
-  return before.state == 'R'
+  return before.state == 'R' or call('GETRANGE', prefix .. 's:' .. before.joined, 0, 0) ~= 'P'
 end
 
 local function answer(ask)
