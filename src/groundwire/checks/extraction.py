@@ -59,7 +59,8 @@ _REFUSAL: Final = re.compile(
     r"indicate|give|define|discuss|address|explain|list|show)"
     r"|(?:could|can|did|do|was|were)(?:n't|not| not) (?:able to )?(?:find|locate|determine|answer|know|verify)\b"
     r"|(?:no|any|enough|insufficient) (?:relevant |further |such )?(?:information|evidence|mention) "
-    r"(?:was|is|were|about|on|to|available|found|in)\b|(?:unable|not able|impossible) to (?:find|locate|determine|answer)",
+    r"(?:was|is|were|about|on|to|available|found|in)\b"
+    r"|(?:unable|not able|impossible) to (?:find|locate|determine|answer)",
     re.IGNORECASE,
 )
 

@@ -7,7 +7,8 @@ says that reads "Timeout 5 s, retries 30". A value of the answer is supported wh
 1.  one of the words that belong to the value (`values_binding`), or two words of its statement, stand in the
     statement of the equal value or above it. A value without any words ("30 s.") is held to its presence alone;
 2.  in that statement no other value is closer to the answer's words, by the words that belong to both;
-3.  no other statement says more of the answer's words, most of them, of a different value.
+3.  no other statement says most of the answer's words of a different value, more of them or in the answer's
+    very form.
 
 A statement that a passage holds word by word is supported without more. Rule 3 is why a passage more can take
 support away: it says of the same thing, more nearly, something else. A passage that shares no word with the
@@ -19,7 +20,7 @@ What exceeds a bound (values kept per passage word, values looked at) supports n
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from groundwire.checks.claim_sentences import is_refusal
 from groundwire.checks.values_index import ValueIndex, Wanted, alike, differ, excluded, similarity
@@ -162,9 +163,12 @@ def _why(value: Bound, before: Statement | None, index: ValueIndex) -> str:
     about = [other for other in equal if _is_about(value, words, other)]
     if not about:
         return SAID_OF_SOMETHING_ELSE
-    rivals = index.comparable(value, words)
+    rivals = [_fit(value, words, rival) for rival in index.comparable(value, words)]
     supported = any(
-        not (_is_nearer_in_statement(value, other) or _is_said_of_another(words, other, rivals))
+        not (
+            _is_nearer_in_statement(value, other)
+            or _is_said_of_another(_fit(value, words, other), rivals, len(words))
+        )
         for other in about
     )
     return "" if supported else SOURCES_DIFFER
@@ -189,14 +193,29 @@ def _is_nearer_in_statement(value: Bound, other: Bound) -> bool:
     )
 
 
-def _is_said_of_another(words: frozenset[str], other: Bound, rivals: Sequence[Bound]) -> bool:
-    """Tell whether another statement says more of the answer's words, and most, of a different value."""
-    said, own = len(words & other.statement.words), len(words & other.own)
-    for rival in rivals:
-        more = len(words & rival.statement.words)
-        if more > said and more >= _MOST * len(words) and len(words & rival.own) >= own:
-            return True
-    return False
+class _Fit(NamedTuple):
+    """How well a value of a passage fits what the answer says of its value."""
+
+    said: int  # of the answer's words, those in its statement
+    own: int  # those that belong to it
+    alike: bool  # its statement uses nearly the words of the answer's
+    statement: Statement
+
+
+def _fit(value: Bound, words: frozenset[str], other: Bound) -> _Fit:
+    there = other.statement
+    return _Fit(len(words & there.words), len(words & other.own), alike(value.statement, there), there)
+
+
+def _is_said_of_another(fit: _Fit, rivals: Sequence[_Fit], words: int) -> bool:
+    """Tell whether another statement says most of the answer's words, more or as it does, of a different value."""
+    return any(
+        rival.statement is not fit.statement
+        and rival.own >= fit.own
+        and rival.said >= _MOST * words
+        and (rival.said > fit.said or (rival.said == fit.said and rival.alike and not fit.alike))
+        for rival in rivals
+    )
 
 
 def _warning(value: UnsupportedValue) -> ReportWarning:

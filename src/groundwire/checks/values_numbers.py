@@ -21,6 +21,7 @@ _DECADE: Final = re.compile(r"\d{3}0$")
 _LONGEST: Final = 40  # digits; longer numbers are compared as they are written
 _YEARS: Final = range(1000, 2200)
 _MONEY_WORDS: Final = words_of("dollars dollar euros pounds us usd eur gbp")
+_ENDS: Final = frozenset(",.;:|)]}")
 _PER: Final = frozenset(("per", "/"))
 _EACH: Final = frozenset(("a", "an", "each", "every"))
 _DETERMINERS: Final = words_of("the its his her their our your a every each")
@@ -34,6 +35,9 @@ _NO_NOUN: Final = words_of(
 def number(raw: Sequence[Raw], place: int, before: Sequence[Token]) -> Reading:
     """Read a number with what belongs to it; digits in an identifier are none."""
     match = raw[place]
+    alone = place + 1 >= len(raw) or raw[place + 1].lastgroup == "number" or raw[place + 1][0] in _ENDS
+    if alone and len(match[0]) <= _LONGEST and match[0].isdigit():  # most numbers: quickly past them
+        return valued(match, _bare(match[0])), place + 1
     digits = re.sub("[,_]", "", match["digits"] or str(int(match["hex"], 16)))
     glue = match["glue"].strip()
     literal = f"{match['sign'] or ''}{digits}{match['exp'] or ''}"
@@ -72,6 +76,8 @@ def _is_version(match: Raw, amount: Amount, before: Sequence[Token]) -> bool:
 def _glued(amount: Amount, glue: str, *, money: bool) -> Amount | None:
     """Read what touches a number: a unit, "k" or "M"; None where it makes the number an identifier."""
     word = glue.lower()
+    if any(char.isdigit() for char in word):
+        return None
     factor = magnitude(word, money=money) or (10**6 if glue == "M" else 0)
     if factor:
         return amount._replace(magnitude=amount.magnitude * factor, literal="")

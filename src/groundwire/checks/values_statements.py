@@ -27,12 +27,12 @@ _SHARED: Final = 64  # words of a statement that count
 _AROUND: Final = 12  # values of a statement, on each side, that compete with one
 _DEPTH: Final = 12  # keys above a line that count
 
-_EMPHASIS: Final = re.compile(r"[*`\u200b]|~~|(?<!\w)_+(?=\w)|(?<=\w)_+(?!\w)")
+_EMPHASIS: Final = re.compile(r"[*`\u200b]|~~|(?<!\w)_++(?=[^\W_])|(?<=[^\W_])_++(?!\w)")
 _HEADING: Final = re.compile(r"(?P<marks>#{1,6})\s+(?P<number>\d{1,3}(?:\.\d{1,3}){0,5}[.)]?(?=\s))?")
 _STEP: Final = re.compile(
     r"\W{0,4}(?:(?:step|phase|part)\s+\d{1,3}\s*[:.)-]|\(?\d{1,3}[.)](?=\s))", re.IGNORECASE
 )
-_DASH: Final = re.compile("[\u2010-\u2015\u2212]")
+_DASH: Final = re.compile("[\u2010-\u2013\u2212]")
 _KEY_LINE: Final = re.compile(r"[\"']?[\w.\-/]{1,60}[\"']?\s{0,4}[:=]|[\[\]{}<]")
 _CODE_END: Final = frozenset(";{}[],:")
 _RULE: Final = re.compile(r"[|\s:=+-]+")
@@ -117,21 +117,18 @@ def _statement(line: _Line, start: int, piece: str) -> Statement:
         if len(words) < _SHARED and not token.mark and token.value is None:
             words.update(dict.fromkeys(token.stems))
     signature = "\0".join([*sorted(line.context), "", *(token.text for token in tokens)])
-    every = line.context.union(words)
+    every = line.context.union(words, *line.heads)
     return Statement(start, start + len(piece), signature, tokens, every, reading, line.heads)
 
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
-    """Cut an endless statement where a word ends; a word without end is left out."""
+    """Cut an endless statement where a word ends, if one does."""
     start = 0
     while len(text) - start > _LONGEST:
         end = start + _LONGEST
-        cut = max((match.end() for match in _GAP.finditer(text, end - _LONGEST // 2, end)), default=0)
-        if cut:
-            yield start, text[start:cut]
-        elif gap := _GAP.search(text, end):
-            cut = gap.end()
-        start = cut or len(text)
+        cut = max((match.end() for match in _GAP.finditer(text, end - _LONGEST // 2, end)), default=end)
+        yield start, text[start:cut]
+        start = cut
     if start < len(text):
         yield start, text[start:]
 

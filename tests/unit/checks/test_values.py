@@ -1,0 +1,302 @@
+"""The value check: what an answer's numbers, dates, amounts and negations are bound to."""
+
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from groundwire.checks import values
+from groundwire.checks.values import check_values
+from groundwire.checks.values_scan import scan
+from groundwire.checks.warnings import WarningType
+
+ROOT = Path(__file__).parents[3]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+TABLE = "| name | timeout (s) | retries |\n|---|---|---|\n| read | 30 | 5 |\n| connect | 5 | 4 |\n"
+YAML = "api:\n  timeout: 30s\nworker:\n  timeout: 10s\n"
+
+
+def unsupported(answer, *passages):
+    return [value.text for value in check_values(answer, passages).unsupported]
+
+
+def keys(text):
+    return [token.value.keys for token in scan(text) if token.value and not token.value.implied]
+
+
+@pytest.mark.parametrize(
+    ("answer", "passage"),
+    [
+        ("It retries 5 times, with a timeout of 30 seconds.", "Timeout 30 s, retries 5"),
+        ("The read timeout is 5 s, the connect timeout 30 s.", "Connect timeout 30 s; read timeout 5 s"),
+        ("Alice has 5 apples while Bob has 3.", "Bob has 3 apples. Alice has 5 apples."),
+        ("The read timeout is 30 s, with 5 retries.", TABLE),
+        ("The worker times out after 10 seconds.", YAML),
+        ("The timeout is 30 seconds and there are 5 retries.", "timeout_seconds=30\nretries=5"),
+        ("The timeout is 30 and there are 5 retries.", '{"timeout": 30, "retries": 5}'),
+        ("The timeout is 30 s, retries are 5.", '```json\n{\n  "timeout_s": 30,\n  "retries": 5\n}\n```'),
+        ("Each call waits 3 seconds (`delay`).", "def call(n=1):\n    delay = 3  # seconds\n"),
+        ("**Timeout**: `30 s`\n- retries: **5**", "The timeout is 30 s. It retries 5 times."),
+        ("30 s", "The timeout is 30 s and retries are 5."),
+        ("It was released in May.", "Released in May 2024"),
+        ("There is one retry.", "A single retry is made"),
+        ("There are zero retries.", "No retries are made."),
+        ("The rate limit is 100 requests per minute.", "Rate limit: 100 req/min"),
+        ("It needs Redis 7.2.", "redis >= 7.2"),
+    ],
+)
+def test_a_value_said_of_the_same_thing_is_supported_however_it_is_put(answer, passage):
+    assert unsupported(answer, passage) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "passage", "expected"),
+    [
+        ("Timeout 30 s, retries 5", "Timeout 5 s, retries 30", ["30 s", "5"]),
+        ("8 cores and 4 disks.", "The server has 4 cores and 8 disks.", ["8", "4"]),
+        ("The server has 8 cores and 4 disks.", "Disks: 8\nCores: 4", ["8", "4"]),
+        ("The read timeout is 30 s.", "Connect timeout is 30 s. Read timeout is 5 s.", ["30 s"]),
+        ("The read timeout is 5 s.", TABLE, ["5 s"]),
+        ("The worker timeout is 30 s.", YAML, ["30 s"]),
+        ("The size went from 10 to 5 MB.", "Size was raised from 5 to 10 MB.", ["10", "5 MB"]),
+        ("A and B are 9 and 3.", "A and B are 3 and 9.", ["9", "3"]),
+        ("The max is 2, the min is 10.", "min: 2\nmax: 10", ["2", "10"]),
+        ("The limit is 30.", "Port 30 is open. Users are welcome.", ["30"]),
+        ("The fee is $3 for input and $15 for output", "Fee: $15 for input and $3 for output", ["$3", "$15"]),
+    ],
+)
+def test_the_same_number_said_of_something_else_supports_nothing(answer, passage, expected):
+    assert unsupported(answer, passage) == expected
+
+
+def test_passages_are_compared_with_each_other():
+    """A value of another passage is no support where one says more nearly something else."""
+    assert unsupported("The read timeout is 30 s.", "Connect timeout: 30 s", "Read timeout: 5 s") == ["30 s"]
+    assert unsupported("The read timeout is 5 s.", "Connect timeout: 30 s", "Read timeout: 5 s") == []
+    assert unsupported(
+        "The timeout is 30 s.", "The timeout is 5 s.", "The idle server's timeout is 30 s."
+    ) == ["30 s"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("30 s", "30s"), ("30 s", "thirty seconds"), ("30 s", "30000 ms"), ("30 s", "half a minute"),
+        ("1 h", "60-minute"), ("7 days", "one week"), ("1,000", "1000"), ("1k", "1000"), ("1 MB", "1024 kB"),
+        ("1 MB", "1000 kB"), ("$1.2 million", "$1.2M"), ("$1.2 million", "1,200,000 dollars"), ("50 %", "50%"),
+        ("50%", "fifty percent"), ("50%", "50 per cent"), ("3 May 2024", "May 3rd, 2024"),
+        ("2024-05-03", "3 May 2024"), ("10 pm", "22:00"), ("v2.0", "version 2"), ("twenty-one", "21"),
+        ("2 hundred", "200"), ("-5 °C", "\u22125°C"), ("0xff", "255"), ("5 MB/s", "5 MB per second"),
+        ("\uff15\uff10 users", "50 users"), ("100 req/s", "100 requests per second"),
+    ],
+)  # fmt: skip
+def test_what_says_the_same_is_equal(one, other):
+    answer, passage = (f"The thing is {text} now." for text in (one, other))
+    assert keys(answer)
+    assert unsupported(answer, passage) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("50 %", "50"), ("50", "50 %"), ("30 s", "30"), ("30 s", "30 ms"), ("$1.2 million", "$1.2 billion"),
+        ("$5", "€5"), ("in May 2024", "in May"), ("in May 2024", "in May 2023"), ("in 2024", "in 2023"),
+        ("Python 3.1", "Python 3.10"), ("v1.2.3", "v1.2.4"), ("100 per minute", "100 per second"),
+        ("-5", "5"),
+        ("0", "1"), ("one item", "two items"), ("2", "1"), ("zero items", "one item"),
+        ("the third try", "the fourth try"),
+        ("at most 5", "at least 5"), ("1 GiB", "1 GB"), ("10 am", "10 pm"), ("1990s", "1980s"), ("Q3", "Q2"),
+        ("10.0.0.1", "10.0.0.2"), ("1.5", "15"),
+    ],
+)  # fmt: skip
+def test_what_says_something_else_differs(one, other):
+    answer, passage = (f"There a thing is {text} now." for text in (one, other))
+    assert len(unsupported(answer, passage)) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It works [source:1]. And so [sources: 2, 3] does this [4].",
+        "1. First open it\n2. Then close it\n3) Done",
+        "## 2.1 The title\nStep 3: go on",
+        "`v2_client`, utf-8, sha256, retry.py:30, 1f3a9c0d, #12, ADR-003 and https://x.io/5?n=3",
+        "You may march on. One can say that this one is the other one.",
+        "First, open it. Here is the first one.",
+        "550e8400-e29b-41d4-a716-446655440000",
+    ],
+)
+def test_tags_numbering_and_identifiers_are_no_values(text):
+    assert check_values(text, ["Nothing of this."]).found == 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "passage"),
+    [
+        ("The API does not retry.", "The API retries"),
+        ("The API retries.", "The API does not retry"),
+        ("The API retries failed requests.", "The API never retries failed requests."),
+        ("Authentication is required.", "No authentication is required."),
+        ("The cache is thread-safe.", "The cache is not thread-safe. The queue is thread-safe."),
+        ("Reads are not cached.", "Reads are cached. Writes are not cached."),
+        ("The API retries on 4xx.", "The API does not retry on 4xx but retries on 5xx."),
+        ("The worker no longer polls the queue.", "The worker polls the queue all the time."),
+        ("It never blocks the event loop.", "It runs in the event loop."),
+        ("Retries are enabled.", "Retries are disabled."),
+        ("The limit is 5.", "The limit is not 5."),
+        ("The index rarely grows.", "The index grows."),
+    ],
+)
+def test_yes_where_the_sources_say_no_and_no_where_they_say_yes_is_unsupported(answer, passage):
+    assert [value.kind for value in check_values(answer, [passage]).unsupported] == ["negation"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "passage"),
+    [
+        ("The API never retries.", "Retries: the API does not retry requests."),
+        ("The API does not retry.", "retry: false  # API"),
+        ("The API does not retry.", "API:\n  retries: 0"),
+        ("Retries are disabled.", "retries: false"),
+        ("The cache is not invalid.", "The cache is valid"),
+        ("The API isn't thread-safe.", "The API is not thread-safe."),
+        ("No authentication is required.", "Authentication is not required."),
+        ("The API retries on 5xx.", "The API does not retry on 4xx but retries on 5xx."),
+        ("No more than 5 retries are made.", "At most 5 retries are made"),
+        ("It does not only retry, it logs.", "It retries and it logs."),
+        ("Neither reads nor writes are cached.", "Reads and writes are not cached"),
+        ("Writes are not logged.", "It does not log reads or writes."),
+        ("Not found in provided sources.", "Something."),
+        ("The provided sources do not mention a limit.", "Something."),
+    ],
+)
+def test_a_negation_that_the_sources_hold_or_that_says_nothing_of_them_is_supported(answer, passage):
+    assert unsupported(answer, passage) == []
+
+
+def test_a_report_names_each_value_as_written_with_its_place():
+    answer = "Der Wert ist gut.\nThe timeout is **30 s** and it does not retry [source:1]."
+    report = check_values(answer, ["The timeout is 5 s. It retries."])
+    assert [(value.text, value.kind, value.why) for value in report.unsupported] == [
+        ("30 s", "duration", "not_in_sources"),
+        ("not", "negation", "sources_say_the_opposite"),
+    ]
+    assert all(answer[value.start : value.end] == value.text for value in report.unsupported)
+    assert (report.found, report.left_out) == (2, 0)
+    assert [warning.type for warning in report.warnings] == [WarningType.UNSUPPORTED_VALUE] * 2
+    assert report.warnings[0].message == 'No source holds "30 s".'
+    assert report.warnings[0].details == {
+        "kind": "duration", "why": "not_in_sources", "start": answer.index("30"), "end": answer.index("30") + 4
+    }  # fmt: skip
+
+
+def test_a_message_is_short_however_long_the_value():
+    report = check_values("The key is " + "1" * 5_000, ["Nothing."])
+    assert len(report.warnings[0].message) < 150
+
+
+def test_without_passages_nothing_is_supported():
+    assert unsupported("The timeout is 30 s and it does not retry.") == ["30 s", "not"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_supports_itself_and_each_of_its_paragraphs(page):
+    text = page.read_text(encoding="utf-8")
+    assert check_values(text, [text]).unsupported == ()
+    assert check_values(text, [text]).found > 0
+    for paragraph in text.split("\n\n"):
+        assert unsupported(paragraph, paragraph) == []
+
+
+NOUNS = ["limit", "timeout", "queue", "worker", "retry", "page", "cache", "model", "token", "user"]
+UNITS = ["", " s", " ms", " MB", " %", " users", " per minute"]
+LINKS = [", the", " and the", "; the", ". The"]
+FORMS = [
+    "{a} {0} with {b} {1}",
+    "from {a} to {b} {0}",
+    "{0} {a}, {1} {b}",
+    "{0}={a} {1}={b}",
+    "{a} of {b} {0}",
+]
+PIECES = [
+    *NOUNS, "the", "is", "and", "of", "not", "never", "no", "5", "30", "0", "one", "two", "1,000", "$5", "50 %",
+    "5 s", "30 ms", "May 2024", "in May", "2024-05-03", "v1.2", "3.10", ".", ",", ";", ":", "|", "\n", "\n\n", "- ",
+    "# ", "1. ", "{", "}", "=", "(", ")", "**", "`", "-", "to", "from", "at most", "a", "per", "second", "half",
+    "```\n", "https://", "\u200b", "½", "é", "_",
+]  # fmt: skip
+texts = st.lists(st.sampled_from(PIECES), max_size=30).map(" ".join) | st.text(max_size=60)
+numbers = st.integers(0, 10**6).map(str)
+
+
+@given(texts, texts)
+def test_an_answer_that_stands_in_the_passages_is_supported(text, other):
+    assert check_values(text, [other, text]).unsupported == ()
+
+
+@given(texts, texts)
+def test_positions_are_those_of_the_answer_in_text_order(answer, passage):
+    report = check_values(answer, [passage])
+    assert all(answer[value.start : value.end] == value.text for value in report.unsupported)
+    assert [value.start for value in report.unsupported] == sorted(
+        value.start for value in report.unsupported
+    )
+    assert len(report.unsupported) == len(report.warnings) <= report.found
+
+
+@given(texts, texts, st.text(alphabet="bcdfgh ", max_size=30), numbers)
+def test_a_passage_about_other_things_takes_no_support_away(answer, passage, words, number):
+    other = " ".join(f"zz{word}" for word in words.split()) + f" zzx {number} s"
+    before = check_values(answer, [passage])
+    after = check_values(answer, [passage, other])
+    assert set(after.unsupported) <= set(before.unsupported)
+
+
+@given(st.permutations(NOUNS), numbers, numbers, st.sampled_from(UNITS), st.sampled_from(LINKS))
+def test_two_different_numbers_that_are_swapped_are_caught(nouns, one, other, unit, link):
+    assume(one != other)
+    said = "The {2} {0} is {a}{u}{l} {1} is {b}{u}."
+    passage = said.format(*nouns, a=one, b=other, u=unit, l=link)
+    swapped = said.format(*nouns, a=other, b=one, u=unit, l=link)
+    assert len(unsupported(passage, passage)) == 0
+    assert len(unsupported(swapped, passage)) == 2
+
+
+@given(st.permutations(NOUNS), numbers, numbers, st.sampled_from(FORMS))
+def test_a_swap_is_caught_in_every_form_of_the_sentence(nouns, one, other, form):
+    assume(one != other)
+    passage = form.format(*nouns, a=one, b=other)
+    assert unsupported(form.format(*nouns, a=other, b=one), passage) != []
+
+
+def test_what_exceeds_the_bounds_is_counted_and_fails_closed(monkeypatch):
+    monkeypatch.setattr(values, "JUDGED", 1_000)
+    monkeypatch.setattr(values, "LISTED", 500)
+    report = check_values("\n".join(f"- limit {n} is {n}" for n in range(800)), ["Limit: 799"])
+    assert report.found == 1_600
+    assert len(report.unsupported) == len(report.warnings) == 500
+    assert report.left_out == 1_100  # 799 is supported, yet stands behind the first 1,000 values
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "7 ", "Limit is 7. ", "1,000", "1.", "not ", "1 and ", "May ", "|1", "a_", "_", "-1", "[1", "k:\n", "\n  k: 1",
+        "v1",
+        "[source:", "https://", "aB", "'", "1-", "half a ", "no 5 or ", "x=1;", "9" * 50 + " ",
+    ],
+)  # fmt: skip
+def test_time_grows_in_proportion_to_the_text(unit):
+    def seconds(length):
+        text = (unit * length)[:length]
+        best = 9.0
+        for _ in range(2):
+            start = time.process_time()
+            check_values(text, [f"a {text} b"])
+            best = min(best, time.process_time() - start)
+        return best
+
+    # Ten times the text takes a hundred times as long where work is quadratic.
+    assert seconds(10_000) < 40 * max(seconds(1_000), 0.0005)
