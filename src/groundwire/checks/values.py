@@ -212,7 +212,7 @@ def _is_said_of_another(fit: _Fit, rivals: Sequence[_Fit], words: int) -> bool:
     return any(
         rival.statement is not fit.statement
         and rival.own >= fit.own
-        and rival.said >= _MOST * words
+        and (rival.said >= _MOST * words or (rival.own and not fit.said))
         and (rival.said > fit.said or (rival.said == fit.said and rival.alike and not fit.alike))
         for rival in rivals
     )

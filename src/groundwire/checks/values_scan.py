@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from groundwire.checks.values_dates import clock, iso, named, quarter, slash, version
 from groundwire.checks.values_numbers import number, word
 from groundwire.checks.values_tokens import Raw, Reading, Token, cut, plain
-from groundwire.checks.values_words import lexeme
+from groundwire.checks.values_words import PARTICLES, lexeme
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,6 +41,9 @@ def scan(text: str) -> list[Token]:
             match.lastgroup == "word" and not (known := lexeme(match[0])).counts
         ):  # most words: quickly past them
             start, end = match.span()
+            if known.text in PARTICLES and tokens and tokens[-1].stems:
+                stems = tokens[-1].stems
+                tokens[-1] = tokens[-1]._replace(stems=(*stems, stems[-1] + known.text))
             tokens.append(Token(known.text, start, end, None, False, match[0], known.stems))  # noqa: FBT003 - a field
             place += 1
             continue

@@ -30,6 +30,7 @@ _ORDINAL_NAMES: Final = "first second third fourth fifth sixth seventh eighth ni
 ORDINALS: Final = {word: n for n, word in enumerate(_ORDINAL_NAMES.split(), start=1)}
 IMPLIED: Final = {"no": 0, "none": 0, "single": 1, "once": 1, "sole": 1, "both": 2, "couple": 2, "pair": 2}
 """Words that prove a number, but say none that could be wrong."""
+PARTICLES: Final = ("out", "back", "down", "off", "up")
 _COUNTING: Final = CARDINALS | ORDINALS.keys() | IMPLIED.keys() | {"a", "an", "half"}
 _FUNCTION_WORDS: Final = words_of(
     "a an the this that these those it its itself they them their he him his she her hers we us our "
@@ -88,6 +89,9 @@ def _stem(word: str) -> str:
             if ending in {"ing", "ed"} and len(word) > 3 and word[-1] == word[-2] not in "lsz":
                 word = word[:-1]  # "running", "stopped"
             break
+    for particle in PARTICLES:  # "timeout" is the stem of "times out" too
+        if word.endswith(particle) and len(word) - len(particle) >= 3:
+            return _stem(word.removesuffix(particle)) + particle
     return word[:_STEM].removesuffix("i") if len(word) > 3 else word[:_STEM]
 
 

@@ -72,6 +72,60 @@ def test_the_same_number_said_of_something_else_supports_nothing(answer, passage
     assert unsupported(answer, passage) == expected
 
 
+PAGE = """# Shipping service
+
+The shipping service offers a REST API on port 8443. Calls time out after 15 seconds, and failed calls are repeated up
+to 3 times, with a backoff that starts at 200 ms.
+
+## Limits
+
+- Largest parcel: 20 kg
+- Quota: 100 labels per minute and client
+
+It was introduced in March 2021 and cost about $1.2 million. Addresses are not stored. Labels cannot be used after 90
+days.
+
+| region | depots | vans |
+|---|---|---|
+| north | 2 | 50 |
+| south | 6 | 40 |
+"""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "The service listens on port 8443 [source:1]. Its calls time out after 15 seconds, with three repeats.",
+        "Clients get 100 labels per minute, for parcels of at most 20 kg.",
+        "In the south there are six depots with 40 vans, while the north has 2 depots.",
+        "The service has existed since March 2021, for roughly $1.2M.",
+        "Addresses aren't stored. You cannot use labels after 90 days.",
+        "- Port: 8443\n- Timeout: 15 s\n- Quota: 100 labels/min",
+        "| setting | value |\n|---|---|\n| port | 8443 |\n| timeout | 15 s |",
+    ],
+)
+def test_a_good_answer_about_a_page_is_not_warned_of(answer):
+    assert unsupported(answer, PAGE) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        ("Calls time out after 3 seconds and are repeated 15 times.", ["3 seconds", "15 times"]),
+        ("The north runs 6 depots while the south runs 2.", ["6", "2"]),
+        ("Clients get 100 labels per second.", ["100"]),
+        ("The backoff starts at 15 seconds.", ["15 seconds"]),
+        ("Calls time out after 90 days.", ["90 days"]),
+        ("Addresses are stored.", ["Addresses are stored"]),
+        ("Labels can be used after 90 days.", ["Labels can be used after 90 days"]),
+        ("It cost $1.2 billion.", ["$1.2 billion"]),
+        ("It was introduced in May 2021.", ["May 2021"]),
+    ],
+)
+def test_an_answer_that_mixes_up_what_a_page_says_is_warned_of(answer, expected):
+    assert unsupported(answer, PAGE) == expected
+
+
 def test_passages_are_compared_with_each_other():
     """A value of another passage is no support where one says more nearly something else."""
     assert unsupported("The read timeout is 30 s.", "Connect timeout: 30 s", "Read timeout: 5 s") == ["30 s"]
