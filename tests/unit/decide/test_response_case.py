@@ -372,6 +372,65 @@ def test_one_check_alone_approves_only_where_it_compared_something(check):
         assert tier == "tier_2"
 
 
+@given(a_source_report, RESULTS["fields"], reported)
+def test_what_does_not_hold_of_sources_and_of_fields_is_taken_off_both(sources, named, sent):
+    """S2-15, C-44."""
+    case = clean_case(reading=clean_reading(sources=sources, fields=named), confidence=sent)
+    exact = plain_confidence(case)
+    if not is_a_tie(exact):
+        assert Fraction(Decimal(str(case.confidence))) == round(exact, 4)
+
+
+# Every failure alone, in the order of the contract: what is found, the reason, and the check that says it.
+FAILURES: list[tuple[dict[str, Any], str, str]] = [
+    ({"entities": entities_of(1, 1)}, "entity_grounding_failed", "entity_grounding_failed: 1"),
+    ({"relations": relations_of(1, 0, 1)}, "relation_preservation_failed", "relation_preservation_failed: 1"),
+    ({"fields": fields_of(0, 1)}, "low_confidence", "low_confidence: 0"),
+    ({"values": Broken("KeyError")}, "check_unavailable", "values_unavailable"),
+    ({"versions": Broken("KeyError")}, "check_unavailable", "index_unavailable"),
+    (
+        {"sources": sources_of([("p", 1, 0), ("a", 1, 1), ("b", 1, 1), ("c", 1, 1)])},
+        "phantom_source",
+        "phantom_file: p",
+    ),
+    ({"source_tags": tags_of([7], 1, 0)}, "phantom_source", "source_tag_phantom: 7"),
+    ({"sources": sources_of([("a", 2, 1), ("b", 1, 1)])}, "snippet_mismatch", "snippet_mismatch: a"),
+    ({"fields": fields_of(4, 1)}, "unverified_fields", "unverified_fields: u0"),
+    ({"index": index_of(["a"], [])}, "stale_index", "stale_index: a"),
+    ({"quotes": quotes_of(1, 1, 0)}, "quotes_rejected", "quotes_rejected: 1 of 2"),
+    ({"quotes": quotes_of(1, 0, 1)}, "flagged_claims", "quote_polarity: d"),
+    ({"source_tags": tags_of([1], 1, 1)}, "flagged_claims", "source_tags_missing: 1"),
+    ({"values": values_of(1, 1, 0)}, "flagged_claims", "values_unsupported: 1"),
+    ({"relations": relations_of(0, 1, 0)}, "flagged_claims", ""),
+    ({"versions": versions_of(["d"])}, "flagged_claims", ""),
+]
+
+
+@pytest.mark.parametrize(("found", "code", "check"), FAILURES)
+def test_a_failure_alone_is_the_reason_and_stands_among_the_failed_checks(found, code, check):
+    case = clean_case(reading=clean_reading(**found))
+    assert case.standing().code == code
+    failed = [name for name in list_response_checks(case).failed if not name.startswith("low_confidence")]
+    assert check.startswith("low_confidence") or failed == ([check] if check else [])
+    assert not check or check in list_response_checks(case).failed
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (FAILURES[m], FAILURES[n])
+        for m in range(len(FAILURES))
+        for n in range(m + 1, len(FAILURES))
+        if not FAILURES[m][0].keys() & FAILURES[n][0].keys()
+    ],
+)
+def test_of_two_failures_the_earlier_in_the_contract_is_the_reason(first, second):
+    case = clean_case(reading=clean_reading(**first[0], **second[0]))
+    blocked_by_score = case.confidence < 0.3
+    expected = "low_confidence" if blocked_by_score and not first[1].endswith("_failed") else first[1]
+    assert case.standing().code == expected
+
+
 # --- more that fails never helps
 
 

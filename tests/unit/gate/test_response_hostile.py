@@ -184,7 +184,7 @@ HUGE: dict[str, dict[str, Any]] = {
     },
     "domains that begin alike": {
         "transcript": "I slept.",
-        "evidence": {"d" * 520 + f"{n}": ["slept", "wept"] for n in range(90)},
+        "evidence": {"d" * 520 + f"{n}": ["slept"] + ["wept"] * (n + 1) for n in range(90)},
     },
     "fields": {"answer": " ".join(f"`field_{n}{'x' * 400}`" for n in range(1_500)), "confidence": 0.9},
     "tags": {"answer": " ".join(f"The `search` takes {n} [source:{n}]." for n in range(1, 3_000))},
@@ -424,6 +424,30 @@ def test_a_decision_without_state_is_the_same_each_time_and_approves_nothing(fie
     asyncio.run(run())
 
 
+ASKED_OF_A_CORPUS = {**GROUNDED, "entities": [{"id": "e1"}], "claims": RELATED["claims"]}
+
+
+async def test_a_corpus_that_was_gone_is_a_fact_and_lets_nothing_pass_when_it_is_back():
+    """A redelivery finds the corpus there, and decides as it was decided."""
+    world = World(resolver=GONE)
+    record = world.response(**ASKED_OF_A_CORPUS)
+    first = (await settled(world, record)).decision
+    assert summary(first) == ("tier_2", "check_unavailable")
+    assert {"entities_unavailable", "relations_unavailable"} <= set(first.checks_failed)
+    back = replace(world, resolver=resolver(Corpus({"e1": {"confidence": 1}}, RELATED["relations"])))
+    assert (await settled(back, record)).decision.to_bytes() == first.to_bytes()
+
+
+@pytest.mark.parametrize("corpus", [Corpus(None), Corpus({}), Corpus({"e1": {"confidence": 1}})])
+async def test_a_decision_without_state_says_nothing_of_the_corpus(corpus):
+    record = World().response(**ASKED_OF_A_CORPUS)
+    expected = await World(resolver=GONE).provisional(record)
+    assert (await World(resolver=resolver(corpus)).provisional(record)).to_bytes() == expected.to_bytes()
+    assert (
+        expected.facts.error == "state=StateUnavailable,entities=StateUnavailable,relations=StateUnavailable"
+    )
+
+
 # --- hostile text
 
 INJECTIONS = [
@@ -633,6 +657,7 @@ STALLING: dict[str, dict[str, Any]] = {
         "query": "How?",
     },
     "a query": {"query": "q" * 290_000, "confidence": 0.4},
+    "a small text of values": {"answer": "5% " * 3_000, "chunks": [chunk("5% " * 3_000)]},
 }
 
 
@@ -640,7 +665,7 @@ STALLING: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("stage", ["decided", "again", "without state"])
 async def test_one_response_never_keeps_the_event_loop_for_long(name, stage):
     """50 ms of its thread's processor time: what other work the machine has does not count."""
-    world = World(policy=Policy(check_values=False))
+    world = World(policy=Policy(check_values=name == "a small text of values"))
     fields = {**GROUNDED, **STALLING[name]}
     record = world.response(**fields)
     if stage == "again":
