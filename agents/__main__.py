@@ -21,6 +21,7 @@ from agents.health import serve_health
 from agents.wiring import ROLES, Worker, build_worker
 from groundwire import metrics
 from groundwire.errors import SchemeMismatch, StateError, UsageError
+from groundwire.gate.responses import policy_advice
 from groundwire.logs import configure_logs
 from groundwire.settings import Settings, load_settings
 from groundwire.version import __version__
@@ -77,7 +78,10 @@ def _give_up() -> None:
 @click.argument("role", type=click.Choice(sorted(ROLES)))
 @click.version_option(__version__)
 def main(role: str) -> None:
-    """Run one worker. Settings come from the environment: GROUNDWIRE_BROKERS, GROUNDWIRE_REDIS_URL, ...
+    """Run one worker: claims and responses decide what comes in, deferred what has to ask the network first.
+
+    Settings come from the environment: GROUNDWIRE_BROKERS, GROUNDWIRE_REDIS_URL, GROUNDWIRE_POLICY_FILE,
+    GROUNDWIRE_CORPUS (responses) and those that docs/configuration.md lists.
 
     Example: GROUNDWIRE_METRICS_PORT=9100 python -m agents claims
     """
@@ -89,6 +93,8 @@ def main(role: str) -> None:
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
         worker = build_worker(role, settings)
+        for advice in policy_advice(worker.policy):
+            log.warning("policy.advice", advice=advice)
         loop.run_until_complete(_prepare(worker))
     except (UsageError, SchemeMismatch) as exc:
         click.echo(f"error: {exc}", err=True)

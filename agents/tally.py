@@ -11,6 +11,7 @@ import structlog
 from groundwire import metrics
 from groundwire.gate.results import DeadLetter, Decided, Deferred, Provisional, Result
 from groundwire.messages.decisions import Decision, ReasonCode
+from groundwire.messages.decode import known_field
 from groundwire.messages.inbound import InboundRecord
 from groundwire.messages.topics import record_key
 from groundwire.quotes import count_quotes
@@ -67,7 +68,7 @@ class Tally:
         log.info(
             "record.dead",
             code=letter.error.code,
-            field=letter.error.field,
+            field=known_field(letter.error.field),
             topic=letter.record.topic,
             partition=letter.record.partition,
             offset=letter.record.offset,

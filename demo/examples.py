@@ -247,7 +247,7 @@ _RESPONSES: Final = Wave(
     "Answers of a language model, held against what it was given",
     (
         _response(
-            *("a-01", "Call `search` with `top_k` [source:1]; its timeout is 30.", Why.GROUNDED),
+            *("a-01", "The search takes `top_k` [source:1], and its timeout is 30.", Why.GROUNDED),
             following={"a-01#1": Why.UNGROUNDED},
             sources=_CITED,
             fan_out=True,

@@ -48,9 +48,8 @@ class TableReport:
         totals = ledger.totals
         parts = " + ".join(f"{totals[name]} {_plural(name, totals[name])}" for name in STYLES)
         text = (
-            f"\n{ledger.sent} records sent, {ledger.repeats} of them a claim sent again; "
-            f"{ledger.followed} sent on by the gate. "
-            f"{totals.total()} = {parts}. {seconds:.0f} s."
+            f"\n{ledger.sent} records sent, {ledger.repeats} of them a claim sent again, and {ledger.followed} sent on "
+            f"by the gate: {totals.total()} = {parts}. {seconds:.0f} s."
         )
         self._console.print(text, soft_wrap=True)
 

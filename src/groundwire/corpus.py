@@ -30,7 +30,7 @@ from groundwire.messages.responses import IndexEntry, RelationClaim
 from groundwire.state.entries import Argument, short
 from groundwire.state.server import PATIENCE, Server, script
 
-MAX_PAIR_BYTES: Final = 64_000
+MAX_PAIR_BYTES: Final = 48_000
 """Most bytes of relations between two names, as JSON: every answer that names both is compared with them."""
 BATCH: Final = 500
 """Entities or relations that one command loads."""

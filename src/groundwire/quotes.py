@@ -153,6 +153,7 @@ def validate_evidence_grounding(
         The accepted quotes as they were, every domain kept, and their counts.
 
     Raises:
+        EvidenceSchemaError: A domain holds something other than a list of quotes; names it.
         RuntimeError: Fuzzy mode without rapidfuzz.
         ValueError: Another mode, or a threshold out of range.
 
@@ -165,6 +166,8 @@ def validate_evidence_grounding(
         ({'sleep': ["I CAN'T sleep"], 'mood': []}, {'sleep': 0, 'mood': 1})
     """
     rules = QuoteRules(mode=mode, fuzzy_threshold=fuzzy_threshold)
+    if texts := [domain for domain, quotes in evidence.items() if isinstance(quotes, str)]:
+        raise EvidenceSchemaError(f"not a list of quotes: {', '.join(texts)}")
     found = _ground(evidence, transcript_text, rules, sink, log_rejections=log_rejections)
     return found.validated, found.stats
 

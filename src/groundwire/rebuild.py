@@ -173,7 +173,7 @@ def _stored_response(decision: Decision) -> StoredOutcome | None:
         policy_version=decision.policy.version,
         code=ReasonCode(decision.reason_code),
         asked_mode=(report.get("regenerate") or {}).get("mode"),
-        attempt=report.get("attempt", 0),
+        attempt=report.get("attempt"),
         entities=facts.entities,
         relations=facts.relations,
         extraction=facts.extraction,

@@ -42,7 +42,16 @@ _telemetry: Final = _Telemetry()
 
 
 def use_sink(sink: Sink) -> None:
-    """Send this process's events to `sink`; at first they go to the log."""
+    """Send this process's events to `sink`; at first they go to the log.
+
+    Args:
+        sink: has a method `try_emit(event, payload)`.
+
+    Raises:
+        TypeError: it has none.
+    """
+    if not callable(getattr(sink, "try_emit", None)):
+        raise TypeError("a sink needs a method try_emit(event, payload)")
     _telemetry.sink = sink
 
 

@@ -235,7 +235,7 @@ async def test_what_stands_between_two_names_is_bounded(corpus):
     assert len(found) + len(refused) == BATCH + 1
     assert refused == list(range(len(found), BATCH + 1))
     assert sum(len(json.dumps(one)) + 1 for one in found) <= MAX_PAIR_BYTES
-    with pytest.raises(ValueError, match="more than 64000 bytes"):
+    with pytest.raises(ValueError, match="more than 48000 bytes"):
         await corpus.load("acme", relations=truths)
 
 
@@ -339,7 +339,7 @@ LINES = b"""{"entity": {"id": "act-7", "confidence": 0.9, "role": "statute"}}
 
 def test_the_command_loads_shows_and_drops(run):
     loaded = run("load", "-", "--tenant", "acme", given=LINES)
-    assert (loaded.exit_code, loaded.stdout) == (0, "loaded 1 entities and 1 relations\n")
+    assert (loaded.exit_code, loaded.stdout) == (0, "loaded 1 entity and 1 relation\n")
     shown = run("show", "act-7", "--tenant", "acme", "--format", "json")
     assert json.loads(shown.stdout) == {"id": "act-7", "confidence": 0.9, "role": "statute"}
     between = run("show", "globex", "ACME", "--tenant", "acme")
@@ -360,6 +360,18 @@ def test_bad_lines_are_named_and_the_others_loaded(run):
     assert "line 4: invalid_record: entity.confidence:" in result.stderr
     assert "line 5: too_large:" in result.stderr
     assert run("show", "act-7", "--tenant", "acme").exit_code == 0
+
+
+def test_a_file_that_holds_nothing_replaces_nothing(run):
+    """An export that was cut off must not block every answer of its tenant."""
+    run("load", "-", "--tenant", "acme", given=LINES)
+    result = run("load", "-", "--tenant", "acme", "--replace", given=b"\n")
+    assert (result.exit_code, result.stdout) == (1, "nothing changed for acme: the file holds nothing\n")
+    assert run("show", "act-7", "--tenant", "acme").exit_code == 0
+
+
+def test_a_tenant_that_no_record_can_have_is_refused(run):
+    assert run("load", "-", "--tenant", "*", given=LINES).exit_code == 2
 
 
 def test_a_file_with_bad_lines_replaces_nothing(run):

@@ -318,3 +318,10 @@ def test_a_table_is_printed_where_asked_for():
     result = invoke([claim_bytes(), b"{"], "--format", "table")
     assert result.exit_code == 1
     assert "line 2" in result.stdout
+
+
+def test_a_fuzzy_threshold_that_checks_nothing_is_warned_of():
+    """S1-26."""
+    low = {"GROUNDWIRE_EVIDENCE_QUOTE_FUZZY_THRESHOLD": "0.79"}
+    assert "evidence_quote_fuzzy_threshold" in invoke([claim_bytes()], env=low).stderr
+    assert "evidence_quote_fuzzy_threshold" not in invoke([claim_bytes()]).stderr

@@ -121,8 +121,11 @@ class FieldChecker:
             chunks: what was retrieved, as models or as mappings of the contract's shape.
 
         Raises:
+            TypeError: a single name instead of several.
             pydantic.ValidationError: for a mapping that is no chunk.
         """
+        if isinstance(fields, str):
+            raise TypeError("fields: a list of names, not one name")
         names = list(dict.fromkeys(fields))
         known: set[str] = set()
         for chunk in map(Chunk.model_validate, chunks) if names else ():

@@ -2,8 +2,8 @@
 
 A source names a file, and may give a snippet and lines. Each part that is given holds or does not: the file
 was retrieved; the snippet stands in it, whole tokens in the same order; the lines were retrieved, and the
-snippet, where there is one, stands in them. A part that is not given never counts, and shows as False: True
-is only said of what was looked at and held.
+snippet, where there is one, stands in them. A part that is not given never counts, and shows as None: it was
+not looked at.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ class SourceVerificationResult:
 
     Attributes:
         exists: the file was retrieved.
-        snippet_valid: a snippet was given and stands in that file. A blank snippet stands nowhere.
-        lines_match: lines were given, were retrieved, and hold the snippet where one was given and stands in
-            the file.
+        snippet_valid: the snippet stands in that file; None where none was given. A blank one stands nowhere.
+        lines_match: the lines were retrieved, and hold the snippet where one was given and stands in the file;
+            None where none were given.
         confidence: parts that hold ÷ parts given, 0 to 1; the file is always given.
     """
 
     exists: bool
-    snippet_valid: bool
-    lines_match: bool
+    snippet_valid: bool | None
+    lines_match: bool | None
     confidence: float
 
 
@@ -132,7 +132,7 @@ class SourceVerifier:
         parts |= {"lines": covered} if lines else {}
         failed = tuple(part for part, held in parts.items() if not held)
         result = SourceVerificationResult(
-            parts["file"], snippet, covered, (len(parts) - len(failed)) / len(parts)
+            parts["file"], parts.get("snippet"), parts.get("lines"), (len(parts) - len(failed)) / len(parts)
         )
         details: dict[str, Any] = {"failed": list(failed)}
         if tokens and not snippet:

@@ -45,7 +45,9 @@ def check_index(
     Raises:
         pydantic.ValidationError: for a mapping that is no chunk.
     """
-    current = {canonical_file(file): revision for file, revision in current_revisions.items()}
+    current: dict[str, set[str]] = {}
+    for name, revision in current_revisions.items():
+        current.setdefault(canonical_file(name), set()).add(revision)
     names: dict[str, str] = {}
     others: dict[str, dict[str, None]] = {}
     for chunk in map(Chunk.model_validate, chunks):
@@ -53,13 +55,15 @@ def check_index(
         if chunk.revision is None or file not in current:
             continue
         names.setdefault(file, chunk.file)
-        if chunk.revision != current[file]:
+        if current[file] != {chunk.revision}:  # of a file under two names, both have to say the same
             others.setdefault(file, {})[chunk.revision] = None
     return IndexReport(
         stale=tuple(names[file] for file in names if file in others),
         checked=tuple(names.values()),
         warnings=tuple(
-            _warning(names[file], others[file], current[file]) for file in names if file in others
+            _warning(names[file], others[file], ", ".join(sorted(current[file])))
+            for file in names
+            if file in others
         ),
     )
 

@@ -46,7 +46,7 @@ class CorpusFile:
             index: where to.
             file: JSON lines, `{"entity": {...}}` or `{"relation": {...}}`.
             tenant: whose corpus it is.
-            replace: forget what was there; where a line is refused, nothing is changed.
+            replace: forget what was there; where a line is refused, or there is none, nothing is changed.
 
         Raises:
             StateUnavailable: Redis does not answer.
@@ -55,7 +55,8 @@ class CorpusFile:
             async for window in windows(file):
                 await self._window(loading, window)
                 self._on_window(self._counts)
-            if replace and self._counts.refused:
+            nothing = self._counts.entities + self._counts.relations == 0
+            if replace and (self._counts.refused or nothing):  # an export that was cut off is no empty corpus
                 self._counts.unchanged = True
                 loading.give_up()
         return self._counts

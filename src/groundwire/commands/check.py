@@ -18,6 +18,7 @@ from groundwire.check import Checker, LineError
 from groundwire.commands.show import DecisionPrinter
 from groundwire.errors import UsageError
 from groundwire.gate.dedup import dedup_scheme
+from groundwire.gate.responses import policy_advice
 from groundwire.logs import configure_logs
 from groundwire.messages.base import from_milliseconds, parse_time, to_milliseconds
 from groundwire.messages.decisions import Decision
@@ -74,6 +75,8 @@ def check(
         configure_logs(settings.log_format, settings.log_level)  # standard output is for decisions
         policy = load_policy(policy_file or settings.policy_file, os.environ)
         dedup_scheme(policy)
+        for advice in policy_advice(policy):
+            click.echo(f"warning: {advice}", err=True)
         update = {"adr_dir": adr_dir or settings.adr_dir, "repo": repo or settings.repo}
         sources = load_sources(settings.model_copy(update=update))
     except UsageError as exc:

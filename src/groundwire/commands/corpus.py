@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any, BinaryIO, TypeVar
 
 import click
+from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -19,12 +20,24 @@ from groundwire.client.text import columns, visible, visible_json
 from groundwire.commands.options import reporting
 from groundwire.corpus import CorpusIndex
 from groundwire.errors import RecordError, StateUnavailable, UsageError
+from groundwire.messages.base import TenantId
 from groundwire.settings import load_settings
 from groundwire.state.server import connect
 
 Result = TypeVar("Result")
 
-tenant_option = click.option("--tenant", required=True, help="Whose corpus it is.")
+
+class _Tenant(click.ParamType):
+    name = "tenant"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        try:
+            return TypeAdapter(TenantId).validate_python(value)
+        except ValidationError:
+            self.fail(f"{value!r}: letters, digits, dots, dashes and underscores, at most 100", param, ctx)
+
+
+tenant_option = click.option("--tenant", type=_Tenant(), required=True, help="Whose corpus it is.")
 format_option = click.option(
     "--format",
     "layout",
@@ -59,8 +72,8 @@ def load(file: BinaryIO, *, tenant: str, replace: bool, layout: str) -> None:
     {"relation": {"subject": "Acme", "relation": "sued", "object": "Globex", "version": "2"}}
 
     FILE may be - for standard input. A relation may also have timestamp and qualifiers, an entity fields of
-    your own. A line that is neither is refused with its number and the others go on; with --replace such a file
-    changes nothing.
+    your own. A line that is neither is refused with its number and the others go on; with --replace such a file,
+    or one without a line, changes nothing.
 
     Exit status: 0 when every line was loaded, 1 when some were refused, 2 for usage and Redis out of reach.
 
@@ -82,7 +95,7 @@ def load(file: BinaryIO, *, tenant: str, replace: bool, layout: str) -> None:
         )
         counts = _run(lambda index: job.load(index, file, tenant, replace=replace))
     _print_counts(counts, tenant, layout)
-    if counts.refused:
+    if counts.refused or counts.unchanged:
         raise SystemExit(1)
 
 
@@ -110,7 +123,8 @@ def show(name: str, other: str | None, *, tenant: str, layout: str) -> None:
     for line in map(_json, found) if layout == "json" else columns(_rows(found)):
         click.echo(line)
     if not found:
-        click.echo(visible(f"the corpus of {tenant} holds no such thing"), err=True)
+        what = f"relations between {name} and {other}" if other else f"entity {name}; name two for relations"
+        click.echo(visible(f"the corpus of {tenant} holds no {what}"), err=True)
         raise SystemExit(1)
 
 
@@ -120,7 +134,7 @@ def show(name: str, other: str | None, *, tenant: str, layout: str) -> None:
 def drop(*, tenant: str, yes: bool) -> None:
     """Forget all entities and relations of a tenant.
 
-    Answers that do not carry what they rest on are then no longer checked against any.
+    Answers of a tenant that GROUNDWIRE_CORPUS names go to review from then on, unless they carry what they rest on.
 
     Exit status: 0 when the corpus is gone, 1 when there was none, 2 for usage and Redis out of reach.
 
@@ -166,10 +180,16 @@ def _print_counts(counts: CorpusCounts, tenant: str, layout: str) -> None:
         click.echo(_json({"tenant_id": tenant, **plain, "unchanged": counts.unchanged}))
         return
     if counts.unchanged:
-        click.echo(visible(f"nothing changed for {tenant}: {counts.refused} lines refused"))
+        why = f"{_many(counts.refused, 'line')} refused" if counts.refused else "the file holds nothing"
+        click.echo(visible(f"nothing changed for {tenant}: {why}"))
         return
     refused = f", refused {counts.refused}" if counts.refused else ""
-    click.echo(visible(f"loaded {counts.entities} entities and {counts.relations} relations{refused}"))
+    entities = _many(counts.entities, "entity", "entities")
+    click.echo(visible(f"loaded {entities} and {_many(counts.relations, 'relation')}{refused}"))
+
+
+def _many(count: int, one: str, more: str | None = None) -> str:
+    return f"{count} {one if count == 1 else more or one + 's'}"
 
 
 def _rows(found: list[dict[str, Any]]) -> list[list[str]]:

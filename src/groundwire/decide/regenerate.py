@@ -24,9 +24,9 @@ def regenerate_request(case: ResponseCase, decision: Decision) -> RegenerateRequ
     Where the chunks do not fit, the last of them are left out.
     """
     asked = case.regeneration
-    query = case.response.query
-    if asked is None or query is None:
+    if asked is None:
         return None
+    query = case.response.query
     chunks: Sequence[Chunk] = case.response.chunks or ()
     while True:
         request = RegenerateRequest(
@@ -39,7 +39,7 @@ def regenerate_request(case: ResponseCase, decision: Decision) -> RegenerateRequ
             mode=asked.mode,
             attempt=asked.attempt,
             why=asked.why,
-            prompt=grounded_prompt(query, chunks),
+            prompt=grounded_prompt(query or "", chunks),
             flagged=[warning.message[:500] for warning in case.warnings[:_MAX_FLAGGED]],
         )
         if not chunks or len(request.model_dump_json().encode()) <= MAX_BYTES:

@@ -12,8 +12,12 @@ from groundwire.checks.sources import SourceReport
 from groundwire.decide.response_reading import found
 from groundwire.decide.responses import ResponseCase
 
-_OPEN = frozenset({"validated", "rejected_by_domain", "hop_evidence", "details"})
+_DETAILS: Final = "details"
+_OPEN = frozenset({"validated", "rejected_by_domain", "hop_evidence", _DETAILS})
 """Parts whose keys come from the record: they are shortened like lists, at any depth."""
+_CODES = frozenset({"type", "reason", "category", "severity", "stage", "mode", "why", "fallback"})
+"""Parts that hold words of ours: they are short, and a consumer compares them."""
+_KEY: Final = 40  # characters of a key that stay, however little room there is: our own are shorter
 _NODES: Final = 100
 """Values of such a part for each entry that a list may have: lists of five within lists of five have no end."""
 
@@ -66,18 +70,20 @@ class _Cutter:
         self._entries = entries
         self._characters = characters
         self._nodes = 0  # that the open part may still have
+        self._key = characters  # that its keys may have
 
     def cut(self, value: Any, path: str, name: str) -> Any:  # noqa: ANN401 - any JSON value
         """Cut a part of fixed keys."""
         if name in _OPEN:
             self._nodes = _NODES * self._entries
+            self._key = max(self._characters, _KEY) if name == _DETAILS else self._characters
             return self._cut_open(value, path)
         if isinstance(value, list | tuple):
             self._count(path, len(value) - self._entries)
             return [self.cut(item, path, "") for item in value[: self._entries]]
         if isinstance(value, Mapping):
             return {key: self.cut(item, f"{path}.{key}", key) for key, item in value.items()}
-        return value[: self._characters] if isinstance(value, str) else value
+        return value[: self._characters] if isinstance(value, str) and name not in _CODES else value
 
     def _cut_open(self, value: Any, path: str) -> Any:  # noqa: ANN401 - any JSON value
         """Cut a part whose keys come from the record: they name nothing, and are cut like strings."""
@@ -96,7 +102,7 @@ class _Cutter:
                 if self._nodes <= 0 or len(named) == self._entries:
                     break
                 # of two keys that begin alike only the first is kept: it would be overwritten unseen
-                if (name := str(key)[: self._characters]) not in named:
+                if (name := str(key)[: self._key]) not in named:
                     named[name] = self._cut_open(item, path)
             self._count(path, len(value) - len(named))
             return named

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from groundwire.checks.entities import EntityGrounding, ground_entities
@@ -109,16 +110,7 @@ def read_response(
         relations: a resolver's ground truth, for a response that carries none.
         broken: checks that are known to have broken when the response was first read, with the error's class.
     """
-    known = broken or {}
-
-    def run(name: str, check: Callable[[], _T | Skipped]) -> _T | Skipped | Broken:
-        if name in known:
-            return Broken(known[name])
-        try:
-            return check()
-        except Exception as exc:  # noqa: BLE001 - fails closed: a check that broke is a review
-            return Broken(type(exc).__name__, exc)
-
+    run = partial(_run, broken or {})
     chunks, answer = response.chunks, response.answer
     return ResponseReading(
         sources=run("sources", lambda: _sources(response)),
@@ -131,6 +123,34 @@ def read_response(
         relations=run("relations", lambda: _relations(response, policy, relations)),
         values=run("values", lambda: _values(answer, chunks, policy)),
     )
+
+
+def with_corpus(
+    reading: ResponseReading,
+    response: LlmResponse,
+    policy: Policy,
+    *,
+    entities: Mapping[str, Any] | None,
+    relations: Sequence[Mapping[str, Any]] | None,
+    broken: Mapping[str, str],
+) -> ResponseReading:
+    """Return a reading with the two checks run again that a resolver answers; see `read_response`."""
+    run = partial(_run, broken)
+    return replace(
+        reading,
+        entities=run("entities", lambda: _entities(response, policy, entities)),
+        relations=run("relations", lambda: _relations(response, policy, relations)),
+    )
+
+
+def _run(known: Mapping[str, str], name: str, check: Callable[[], _T | Skipped]) -> _T | Skipped | Broken:
+    """Run a check, unless it is known to have broken."""
+    if name in known:
+        return Broken(known[name])
+    try:
+        return check()
+    except Exception as exc:  # noqa: BLE001 - fails closed: a check that broke is a review
+        return Broken(type(exc).__name__, exc)
 
 
 def _sources(response: LlmResponse) -> SourceReport | Skipped:

@@ -141,12 +141,12 @@ class ResponseCase:
         return broken_checks(self.facts.error)
 
     @property
-    def attempt(self) -> int:
-        """How often an answer was asked for again before this one; where nobody knows, no more is asked."""
+    def attempt(self) -> int | None:
+        """How often an answer was asked for again before this one; None where nobody knows."""
         reply = self.facts.reply_to
         if reply is None:
             return 0
-        return LAST_ATTEMPT if reply["attempt"] is None else min(reply["attempt"] + 1, LAST_ATTEMPT)
+        return None if reply["attempt"] is None else min(reply["attempt"] + 1, LAST_ATTEMPT)
 
     @property
     def mode(self) -> Mode:
@@ -157,23 +157,28 @@ class ResponseCase:
 
     @cached_property
     def regeneration(self) -> Regeneration | None:
-        """What to ask the generator for, if anything: below 0.5, an answer in the next lower mode (S2-24)."""
-        query = self.response.query
-        if self.confidence >= DEGRADED or self.exhausted or query is None:
-            return None
-        if json_size(query) > MAX_QUERY_BYTES:
-            return None
-        return Regeneration(_MODES[_MODES.index(self.mode) - 1], self.attempt + 1, "low_confidence")
+        """What to ask the generator for, if anything: below 0.5, an answer in the next lower mode (S2-24).
 
-    @property
-    def exhausted(self) -> bool:
-        """Whether there is no simpler mode, or no further attempt."""
-        return self.mode == _MODES[0] or self.attempt >= LAST_ATTEMPT
+        Nothing where the attempt is not known: a generator that names no true predecessor would be asked for
+        ever. Nothing by a provisional decision either.
+        """
+        attempt = self.attempt
+        if self.confidence >= DEGRADED or attempt is None or self._exhausted or STATE in self.broken:
+            return None
+        if json_size(self.response.query or "") > MAX_QUERY_BYTES:
+            return None
+        return Regeneration(_MODES[_MODES.index(self.mode) - 1], attempt + 1, "low_confidence")
 
     @property
     def fallback(self) -> str | None:
         """`raw_sources` where the chain has ended without an answer that holds (S2-25)."""
-        return "raw_sources" if self.confidence < DEGRADED and self.exhausted else None
+        ended = self.confidence < DEGRADED and self._exhausted and STATE not in self.broken
+        return "raw_sources" if ended else None
+
+    @property
+    def _exhausted(self) -> bool:
+        """Whether there is no simpler mode, or no further attempt."""
+        return self.mode == _MODES[0] or self.attempt == LAST_ATTEMPT
 
 
 def list_broken(broken: Mapping[str, str]) -> str | None:

@@ -15,10 +15,10 @@ from groundwire.decide.reading import UNREAD, read
 from groundwire.gate.citations import CitationDesk
 from groundwire.gate.dedup import dedup_query, dedup_scheme
 from groundwire.gate.faults import report_fault
-from groundwire.gate.prepared import PreparedClaim, canonical_fingerprint
+from groundwire.gate.prepared import PreparedClaim, canonical_form
 from groundwire.gate.recorded import Payload, derive
 from groundwire.gate.results import Decided
-from groundwire.messages.base import to_milliseconds
+from groundwire.messages.base import sha256_hex, to_milliseconds
 from groundwire.messages.claims import Claim
 from groundwire.messages.decisions import Decision, DedupFacts, Facts
 from groundwire.messages.headers import ATTESTATION, header
@@ -68,7 +68,7 @@ class ClaimDesk:
 
     def read(self, record: InboundRecord, claim: Claim) -> PreparedClaim:
         """Read a claim's text. Raises: RecordError where it has no canonical form."""
-        print_ = canonical_fingerprint(claim)
+        print_ = sha256_hex(canonical_form(claim))
         attestation = self._keys.check(
             header(record.headers, ATTESTATION),
             record.value or b"",

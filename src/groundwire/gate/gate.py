@@ -107,6 +107,7 @@ class Gate:
         answers: list[Answer] = []
         for portion in _portions([entry for entry in batch if not isinstance(entry, DeadLetter)]):
             responses = [entry for entry in portion if isinstance(entry, PreparedResponse)]
+            await self._responses.resolve(responses)
             await self._responses.look_back(responses, self._state)
             asks = [self._ask(entry) for entry in portion]
             answers += await self._state.step(asks, self._limits, deferred=deferred)

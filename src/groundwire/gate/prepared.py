@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from groundwire.decide.build import response_subject
 from groundwire.decide.claims import Finding, Findings
@@ -13,10 +14,10 @@ from groundwire.decide.reading import UNREAD, Reading
 from groundwire.decide.response_reading import ResponseReading
 from groundwire.decide.responses import list_broken
 from groundwire.errors import ErrorCode, RecordError
-from groundwire.messages.base import InputRecord, from_milliseconds
+from groundwire.messages.base import InputRecord, canonical_json, from_milliseconds
 from groundwire.messages.claims import Claim
 from groundwire.messages.decisions import Kind
-from groundwire.messages.identity import Subject, fingerprint
+from groundwire.messages.identity import Subject, decisive
 from groundwire.messages.inbound import InboundRecord
 from groundwire.messages.responses import LlmResponse
 from groundwire.state.model import DedupQuery, RecordOrigin
@@ -91,6 +92,7 @@ class PreparedResponse:
         broken: check -> class of the error that broke it.
         extraction: the claims of its answer, where they are to be fanned out.
         reply_to: of a reply to a RegenerateRequest, what is known of the response that it replaces.
+        resolved: whether a resolver was asked, or need not be.
     """
 
     record: InboundRecord
@@ -102,6 +104,7 @@ class PreparedResponse:
     broken: dict[str, str] = field(default_factory=dict)
     extraction: list[str] | None = None
     reply_to: dict[str, Any] | None = None
+    resolved: bool = False
 
     @property
     def subject(self) -> Subject:
@@ -132,16 +135,40 @@ class PreparedResponse:
 
 Prepared = PreparedClaim | PreparedResponse
 
+_FREE: Final = ("evidence", "current_revisions", "context", "hop_results")
+"""Fields of a response that hold objects with keys of the sender's."""
+
 
 def record_origin(record: InboundRecord) -> RecordOrigin:
     """Return where a record stood, as state keeps it."""
     return RecordOrigin(record.topic or "", record.partition, record.offset, record.timestamp, record.sha256)
 
 
-def canonical_fingerprint(record: InputRecord) -> str:
-    """Return a record's fingerprint. Raises: RecordError where it has no canonical form."""
+def in_canonical_order(response: LlmResponse, canonical: Mapping[str, Any]) -> LlmResponse:
+    """Return a response whose free parts stand in the order and spelling of its canonical form.
+
+    The same fingerprint must give the same decision, whatever order its keys were sent in.
+    """
+    update = {name: canonical[name] for name in _FREE if getattr(response, name) is not None}
+    for name in ("claims", "relations"):
+        if statements := getattr(response, name):
+            update[name] = [
+                statement.model_copy(update={"qualifiers": plain["qualifiers"]})
+                if statement.qualifiers
+                else statement
+                for statement, plain in zip(statements, canonical[name], strict=True)
+            ]
+    return response.model_copy(update=update)
+
+
+def canonical_form(record: InputRecord) -> bytes:
+    """Return what decides a record in its canonical form, whose hash is its fingerprint.
+
+    Raises:
+        RecordError: it has none.
+    """
     try:
-        return fingerprint(record)
+        return canonical_json(decisive(record))
     except ValueError as exc:
         message = f"cannot be put into canonical form: {exc}"
         raise RecordError(ErrorCode.INVALID_RECORD, message) from None

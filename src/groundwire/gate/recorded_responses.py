@@ -25,7 +25,8 @@ class ResponsePayload:
     """The facts that state does not answer itself.
 
     `code` is the reason before the queue. `asked_mode` and `attempt` are what a reply to this response is told:
-    the mode that its generator was asked for, None where it was asked nothing, and which attempt this one was.
+    the mode that its generator was asked for, None where it was asked nothing, and which attempt this one was,
+    None where that is not known.
     """
 
     decided_at: datetime
@@ -34,7 +35,7 @@ class ResponsePayload:
     policy_version: str
     code: ReasonCode
     asked_mode: str | None
-    attempt: int
+    attempt: int | None
     entities: dict[str, Any] | None = None
     relations: list[dict[str, Any]] | None = None
     extraction: list[str] | None = None
@@ -71,7 +72,7 @@ class ResponsePayload:
             policy_version=fields["v"],
             code=ReasonCode(fields["b"]),
             asked_mode=fields.get("g"),
-            attempt=fields["n"],
+            attempt=fields.get("n"),
             entities=fields.get("i"),
             relations=fields.get("r"),
             extraction=fields.get("c"),

@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Protocol
 
+from groundwire.errors import StateUnavailable
 from groundwire.gate.faults import report_fault
 from groundwire.gate.prepared import PreparedResponse
 
@@ -26,7 +27,9 @@ class Resolver(Protocol):
     async def entities(self, tenant_id: str, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
         """Return the entries of those ids that the corpus holds.
 
-        Whatever is raised, a corpus that is not there included, makes the check unavailable.
+        Raises:
+            StateUnavailable: it is out of reach, and is asked again. Whatever else is raised, a corpus that is not
+                there included, makes the check unavailable.
         """
         ...
 
@@ -94,25 +97,37 @@ class TooMuch(Exception):
     """More than a decision can hold."""
 
 
-async def resolve(entry: PreparedResponse, resolver: Resolver | None) -> None:
-    """Ask for what a response does not carry; what cannot be answered makes its check unavailable."""
+def lacking(entry: PreparedResponse, resolver: Resolver | None) -> tuple[str, ...]:
+    """Name the checks for which a resolver has to be asked, because the response does not carry what they need."""
     response = entry.response
     if resolver is None or not resolver.covers(response.tenant_id):
-        return
-    if response.entities is not None and response.corpus_index is None:
+        return ()
+    entities = response.entities is not None and response.corpus_index is None
+    relations = response.claims is not None and response.relations is None
+    return ("entities",) * entities + ("relations",) * relations
+
+
+async def resolve(entry: PreparedResponse, resolver: Resolver) -> None:
+    """Ask for what a response does not carry; what cannot be answered makes its check unavailable.
+
+    Raises:
+        StateUnavailable: the corpus is out of reach; nothing is known yet, and it is asked again.
+    """
+    response = entry.response
+    for check in lacking(entry, resolver):
         try:
-            ids = list(dict.fromkeys(entity.id for entity in response.entities))
-            found = await resolver.entities(response.tenant_id, _few(ids))
-            entry.entities = _small({name: dict(found[name]) for name in ids if name in found})
+            if check == "entities":
+                ids = list(dict.fromkeys(entity.id for entity in response.entities or ()))
+                found = await resolver.entities(response.tenant_id, _few(ids))
+                entry.entities = _small({name: dict(found[name]) for name in ids if name in found})
+            else:
+                pairs = list(dict.fromkeys((claim.subject, claim.object) for claim in response.claims or ()))
+                truths = await resolver.relations(response.tenant_id, _few(pairs))
+                entry.relations = _small([dict(truth) for truth in truths])
+        except StateUnavailable:
+            raise
         except Exception as exc:  # noqa: BLE001 - fails closed: the check is unavailable
-            _unavailable(entry, "entities", exc)
-    if response.claims is not None and response.relations is None:
-        try:
-            pairs = list(dict.fromkeys((claim.subject, claim.object) for claim in response.claims))
-            truths = await resolver.relations(response.tenant_id, _few(pairs))
-            entry.relations = _small([dict(truth) for truth in truths])
-        except Exception as exc:  # noqa: BLE001 - as above
-            _unavailable(entry, "relations", exc)
+            _unavailable(entry, check, exc)
 
 
 def _unavailable(entry: PreparedResponse, check: str, error: Exception) -> None:

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final
 
+from groundwire.checks.quotes import threshold_advice
 from groundwire.decide.build import Envelope, build_response_decision
 from groundwire.decide.fan_out import extract
 from groundwire.decide.regenerate import regenerate_request
-from groundwire.decide.response_reading import NOT_PROVIDED, Broken, ResponseReading, found, read_response
+from groundwire.decide.response_reading import (
+    NOT_PROVIDED,
+    Broken,
+    ResponseReading,
+    found,
+    read_response,
+    with_corpus,
+)
 from groundwire.decide.responses import INTERNAL, STATE, ResponseCase, broken_checks, list_broken
 from groundwire.gate.claims import Policies, policy_that_decided
 from groundwire.gate.faults import report_fault
-from groundwire.gate.prepared import PreparedResponse, canonical_fingerprint
+from groundwire.gate.prepared import PreparedResponse, canonical_form, in_canonical_order
 from groundwire.gate.recorded_responses import ResponsePayload, derive_response, recorded_case
-from groundwire.gate.resolvers import Resolver, resolve
+from groundwire.gate.resolvers import Resolver, lacking, resolve
 from groundwire.gate.results import Decided
+from groundwire.messages.base import sha256_hex
 from groundwire.messages.decisions import Decision, Facts
 from groundwire.messages.events import Event
 from groundwire.messages.inbound import InboundRecord
@@ -60,13 +70,15 @@ class ResponseDesk:
 
     def read(self, record: InboundRecord, response: LlmResponse) -> PreparedResponse:
         """Take a response over; nothing is checked yet. Raises: RecordError without a canonical form."""
-        return PreparedResponse(record, response, canonical_fingerprint(response), _UNREAD)
+        form = canonical_form(response)
+        return PreparedResponse(
+            record, in_canonical_order(response, json.loads(form)), sha256_hex(form), _UNREAD
+        )
 
     async def look_up(self, responses: Sequence[PreparedResponse]) -> None:
-        """Ask the corpus for what responses lack, and run their checks."""
+        """Run the checks; those that a resolver answers are run again once it was asked."""
         for entry in responses:
             try:
-                await resolve(entry, self._resolver)
                 entry.reading = await _aside(entry, partial(_read, entry, self._policy))
                 entry.broken |= {check: broken.error for check, broken in entry.reading.broken}
                 if entry.response.fan_out and self._fan_out:
@@ -75,6 +87,23 @@ class ResponseDesk:
             except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
                 report_fault("response.unreadable", exc, offset=entry.record.offset)
                 _give_up(entry, exc)
+
+    async def resolve(self, responses: Sequence[PreparedResponse]) -> None:
+        """Ask the corpus for what responses lack, all at once.
+
+        Raises:
+            StateUnavailable: it is out of reach; those that were answered are not asked again.
+        """
+        await asyncio.gather(*(self._resolve(entry) for entry in responses if not entry.resolved))
+
+    async def _resolve(self, entry: PreparedResponse) -> None:
+        if self._resolver is not None and lacking(entry, self._resolver):
+            await resolve(entry, self._resolver)
+            read = partial(with_corpus, entry.reading, entry.response, self._policy)
+            found = {"entities": entry.entities, "relations": entry.relations, "broken": entry.broken}
+            entry.reading = await _aside(entry, partial(read, **found))
+            entry.broken |= {check: broken.error for check, broken in entry.reading.broken}
+        entry.resolved = True
 
     async def look_back(self, responses: Sequence[PreparedResponse], state: State) -> None:
         """Find what is known of the responses that some of these replace.
@@ -159,7 +188,7 @@ class ResponseDesk:
     def without_state(self, entry: PreparedResponse) -> Decision:
         """Decide a response provisionally: nothing approved, nothing looked up, the same bytes each time."""
         policy = self._policy
-        missing = _missing(entry, self._resolver)
+        missing = dict.fromkeys((STATE, *lacking(entry, self._resolver)), "StateUnavailable")
         broken = missing | {check: error for check, error in entry.broken.items() if check not in missing}
         facts = Facts(
             clock=entry.clock,
@@ -198,6 +227,12 @@ class ResponseDesk:
         return ResponseCase(entry.response, entry.reading, self._policy, facts)
 
 
+def policy_advice(policy: Policy) -> list[str]:
+    """Return what an operator should be told of a policy before it decides."""
+    advice = threshold_advice(policy.evidence_quote_fuzzy_threshold)
+    return [f"evidence_quote_fuzzy_threshold: {advice}"] if advice else []
+
+
 def _read(entry: PreparedResponse, policy: Policy) -> ResponseReading:
     reading = read_response(
         entry.response, policy, entities=entry.entities, relations=entry.relations, broken=entry.broken
@@ -214,19 +249,6 @@ def _give_up(entry: PreparedResponse, error: Exception) -> None:
     entry.broken = {INTERNAL: name} | dict.fromkeys(_CHECKS, name)
     entry.reading = ResponseReading(**{check: Broken(name) for check in _CHECKS})
     entry.extraction = [] if entry.extraction is not None else None
-
-
-def _missing(entry: PreparedResponse, resolver: Resolver | None) -> dict[str, str]:
-    """Name what a decision without state lacks: the state, and the checks that need what was not looked up."""
-    response = entry.response
-    missing = {STATE: "StateUnavailable"}
-    if resolver is None or not resolver.covers(response.tenant_id):
-        return missing
-    if response.entities is not None and response.corpus_index is None:
-        missing["entities"] = "StateUnavailable"
-    if response.claims is not None and response.relations is None:
-        missing["relations"] = "StateUnavailable"
-    return missing
 
 
 def _found_the_same(entry: PreparedResponse, payload: ResponsePayload) -> bool:

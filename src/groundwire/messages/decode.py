@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Final, NoReturn, TypeVar
 
@@ -11,7 +12,15 @@ from pydantic import ValidationError
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.messages.base import SCHEMA_VERSIONS, InputRecord
 from groundwire.messages.claims import Claim
-from groundwire.messages.responses import LlmResponse
+from groundwire.messages.responses import (
+    Chunk,
+    Entity,
+    IndexEntry,
+    LlmResponse,
+    RelationClaim,
+    Source,
+    Step,
+)
 from groundwire.messages.reviews import ReviewDecision
 
 MAX_VALUE_BYTES: Final = 900_000
@@ -21,6 +30,11 @@ MAX_PATH: Final = 200
 """Characters of a field's path in an error: the sender chooses names, and errors become headers."""
 
 Record = TypeVar("Record", bound=InputRecord)
+
+_MODEL = re.compile(r" or instance of \w+")
+_RECORDS: Final = (Claim, LlmResponse, ReviewDecision)
+_PARTS: Final = (Chunk, Source, Entity, IndexEntry, RelationClaim, Step)
+_NAMES: Final = frozenset(name for model in (*_RECORDS, *_PARTS) for name in model.model_fields)
 
 
 def parse_json(value: bytes | None) -> Any:  # noqa: ANN401 - any JSON value is the result
@@ -61,13 +75,15 @@ def decode_claim(value: bytes | None) -> Claim:
 
 
 def decode_either(value: bytes | None) -> Claim | LlmResponse:
-    """Decode a record that says itself what it is: with a `response_id` it is a response, else a claim.
+    """Decode a record that says itself what it is: with a `response_id`, or else an `answer`, it is a response.
 
     Raises:
         RecordError: as `decode_claim`.
     """
     parsed = parse_json(value)
-    is_response = isinstance(parsed, dict) and "response_id" in parsed
+    is_response = isinstance(parsed, dict) and (
+        "response_id" in parsed or ("answer" in parsed and "claim_id" not in parsed)
+    )
     return validate(LlmResponse, parsed) if is_response else validate(Claim, parsed)
 
 
@@ -109,10 +125,19 @@ def _decode(model: type[Record], value: bytes | None) -> Record:
     return validate(model, parse_json(value))
 
 
+def known_field(path: str | None) -> str | None:
+    """Return a field's path for a log: a name that is the sender's own becomes `*`."""
+    if path is None:
+        return None
+    return ".".join(part if part in _NAMES or part.isdecimal() else "*" for part in path.split("."))
+
+
 def _record_error(exc: ValidationError) -> RecordError:
+    """Tell of the first error; of a misspelt field rather than of the one that is missing because of it."""
     errors = exc.errors(include_url=False, include_input=False, include_context=False)
-    first = errors[0]
+    first = min(errors, key=lambda error: error["type"] != "extra_forbidden")
     message = first["msg"].removeprefix("Value error, ")
+    message = _MODEL.sub("", message).replace("valid dictionary", "JSON object")
     field = ".".join(str(part) for part in first["loc"])[:MAX_PATH]
     if not field:  # a rule over several fields names the one at fault itself
         field, _, message = message.partition(": ")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from groundwire.messages.base import InputRecord, canonical_json, sha256_hex
 from groundwire.messages.decisions import Kind
@@ -38,9 +38,14 @@ def digest(*ids: str) -> bytes:
     return hasher.digest()
 
 
+def decisive(record: InputRecord) -> dict[str, Any]:
+    """Return what decides a record, as JSON: its fields after defaults, but metadata and times of sending."""
+    return record.model_dump(mode="json", exclude=_NOT_DECISIVE)
+
+
 def fingerprint(record: InputRecord) -> str:
-    """Return the SHA-256 of what decides a record: its fields after defaults, but metadata and times of sending."""
-    return sha256_hex(canonical_json(record.model_dump(mode="json", exclude=_NOT_DECISIVE)))
+    """Return the SHA-256 of the canonical form of what decides a record."""
+    return sha256_hex(canonical_json(decisive(record)))
 
 
 def decision_id(subject: Subject, revision: int) -> str:

@@ -15,7 +15,9 @@ PIECES = [
     "[source:1]", " [sources: 2, 3]", "[x](https://x.io/a_b)", " ", "e.g. ", "3.5", "x_y", "\u200b", "“", "”", "(", ")",
     "Here is", "Not found in provided sources", "Timeout",
 ]  # fmt: skip
-answers = st.lists(st.sampled_from(PIECES), max_size=40).map("".join) | st.text(max_size=80)
+answers = st.lists(st.sampled_from(PIECES), max_size=40).map("".join) | st.text(
+    "ab *_~`.[]>#-\n", max_size=30
+).map("The x is {} it".format)
 MARKUP = re.compile(r"\[\s*sources?\s*:[^\[\]]*\]|[*_~>#\s\u200b]|^\W*\d+\.|[-|]", re.IGNORECASE)
 
 

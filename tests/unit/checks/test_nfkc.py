@@ -14,7 +14,9 @@ from tests.unit.checks.growth import assert_linear
 MARKS = "\u0301\u0323\u0334\u0345\u0f73\uff9e"
 
 
-@given(st.text(st.one_of(st.characters(), st.sampled_from(MARKS + "aA\u1100\u1161\u11a8\ud7b0")), max_size=200))
+@given(
+    st.text(st.one_of(st.characters(), st.sampled_from(MARKS + "aA\u1100\u1161\u11a8\ud7b0")), max_size=200)
+)
 def test_it_is_what_the_standard_library_says(text):
     assert nfkc(text) == unicodedata.normalize("NFKC", text)
 

@@ -30,14 +30,14 @@ VERIFIER = SourceVerifier(
 @pytest.mark.parametrize(
     ("source", "held", "confidence"),
     [
-        ({"file": "src/app.py"}, (True, False, False), 1.0),
-        ({"file": "nowhere.py"}, (False, False, False), 0.0),
-        ({"file": "src/app.py", "snippet": "return Client(timeout)"}, (True, True, False), 1.0),
-        ({"file": "src/app.py", "snippet": "return Server(timeout)"}, (True, False, False), 1 / 2),
-        ({"file": "src/app.py", "start_line": 1, "end_line": 4}, (True, False, True), 1.0),
+        ({"file": "src/app.py"}, (True, None, None), 1.0),
+        ({"file": "nowhere.py"}, (False, None, None), 0.0),
+        ({"file": "src/app.py", "snippet": "return Client(timeout)"}, (True, True, None), 1.0),
+        ({"file": "src/app.py", "snippet": "return Server(timeout)"}, (True, False, None), 1 / 2),
+        ({"file": "src/app.py", "start_line": 1, "end_line": 4}, (True, None, True), 1.0),
         ({"file": "src/app.py", "snippet": "def connect(", "start_line": 1}, (True, True, True), 1.0),
-        ({"file": "src/app.py", "start_line": 4}, (True, False, True), 1.0),
-        ({"file": "src/app.py", "end_line": 4}, (True, False, True), 1.0),
+        ({"file": "src/app.py", "start_line": 4}, (True, None, True), 1.0),
+        ({"file": "src/app.py", "end_line": 4}, (True, None, True), 1.0),
         ({"file": "src/app.py", "snippet": "def connect(", "end_line": 9}, (True, True, False), 2 / 3),
         (
             {"file": "src/app.py", "snippet": "def connect(", "start_line": 2, "end_line": 4},

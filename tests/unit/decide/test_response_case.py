@@ -585,10 +585,10 @@ def test_at_most_one_simpler_mode_is_asked_for_and_never_after_the_second_attemp
     if case.confidence >= 0.5:
         assert asked is None
         assert fallback is None
-    elif case.mode == "instant":
+    elif case.mode == "instant" and STATE not in case.broken:
         assert fallback == "raw_sources"
     if asked:
-        assert case.response.query is not None
+        assert case.attempt is not None
         assert (case.mode, asked.mode) in {("thinking", "auto"), ("auto", "instant")}
         assert 1 <= asked.attempt <= 2
         sent = case.response.mode

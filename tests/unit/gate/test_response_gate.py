@@ -198,6 +198,36 @@ async def test_the_same_response_again_gets_the_same_bytes_and_another_one_is_a_
     assert (other.error.code, other.error.field) == ("claim_id_conflict", "response_id")
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            {"evidence": {"a": ["x"], "b": ["y"]}, "transcript": "x y"},
+            {"evidence": {"b": ["y"], "a": ["x"]}, "transcript": "x y"},
+        ),
+        (
+            {"claims": [], "relations": [], "hop_results": [{"x": 1, "y": 2}]},
+            {"claims": [], "relations": [], "hop_results": [{"y": 2.0, "x": 1.0}]},
+        ),
+        (
+            {
+                "chunks": [{**CODE, "revision": "1"}],
+                "current_revisions": {"src/search.py": "1", "./src/search.py": "2"},
+            },
+            {
+                "chunks": [{**CODE, "revision": "1"}],
+                "current_revisions": {"./src/search.py": "2", "src/search.py": "1"},
+            },
+        ),
+    ],
+)
+async def test_the_order_of_keys_and_the_spelling_of_numbers_change_no_byte(one, other):
+    world = World()
+    first = await decide_exactly({**GROUNDED, **one}, world)
+    assert (await decide_exactly({**GROUNDED, **other}, world)).to_bytes() == first.to_bytes()
+    assert (await decide_exactly({**GROUNDED, **other})).reason_code == first.reason_code
+
+
 async def test_a_response_and_a_claim_of_one_id_are_two_subjects():
     world = World()
     response, claim = await world.decide(world.response("x", **GROUNDED), world.claim("x", source="user"))
@@ -313,6 +343,8 @@ async def test_a_reply_to_nobody_knows_what_is_not_asked_for_again():
     assert isinstance(result, Decided)
     assert result.request is None
     assert result.decision.facts.reply_to == {"response_id": "gone", "mode": None, "attempt": None}
+    assert result.decision.report["attempt"] is None
+    assert result.decision.report["fallback"] is None, "the chain has not ended: nobody knows where it is"
 
 
 # --- resolvers
@@ -331,7 +363,7 @@ class Corpus:
 
     async def entities(self, _tenant_id: str, ids: Any) -> dict[str, Any]:
         if self.broken:
-            raise StateUnavailable("HMGET")
+            raise RuntimeError("HMGET")
         return {name: self.known[name] for name in ids if name in self.known}
 
     async def relations(self, _tenant_id: str, pairs: Any) -> list[dict[str, Any]]:
@@ -373,6 +405,22 @@ async def test_what_a_response_carries_itself_is_not_asked_of_the_corpus():
     assert decision.facts.entities is None
 
 
+async def test_a_corpus_out_of_reach_is_waited_for_like_state_and_decides_nothing():
+    """A moment without Redis must not become a review that is final."""
+    corpus = Corpus({"e1": {"confidence": 0.9}})
+    world = World(resolver=CorpusResolver(corpus, ["*"]))
+    gate = world.gate
+    batch = await gate.prepare([world.response(answer="Yes.", entities=[{"id": "e1"}])])
+    with (
+        patch.object(corpus, "loaded", side_effect=StateUnavailable("HEXISTS")),
+        pytest.raises(StateUnavailable),
+    ):
+        await gate.settle(batch)
+    (result,) = await gate.settle(batch)
+    assert isinstance(result, Decided)
+    assert summary(result.decision) == ("tier_1", "grounded")
+
+
 # --- limits
 
 
@@ -389,6 +437,22 @@ async def test_a_report_is_cut_within_its_limits_and_says_how_much_is_left_out()
     assert decision.truncated["report.sources.results"] == 50
     assert decision.truncated["report.quotes.validated"] >= 200
     assert all(len(text) <= 500 for text in strings(json.loads(decision.to_bytes())["report"]))
+
+
+async def test_codes_are_whole_however_little_room_there_is():
+    """A consumer compares them: SNIPPET_MISM is no type of a warning."""
+    decision = await decide(
+        World(policy=Policy(check_values=False)),
+        sources=[{"file": "src/search.py", "snippet": "x = 1"}],
+        evidence={"a": ["x"]},
+        transcript="y",
+        claims=[],
+        relations=[],
+        hop_results=[{f"{n}": "\x01" * 500} for n in range(100)] * 2,
+        query="How?",
+    )
+    assert "SNIPPET_MISMATCH" in {warning["type"] for warning in decision.report["warnings"]}
+    assert decision.report["quotes"]["failure"]["category"] == "EVIDENCE_HALLUCINATION"
 
 
 def strings(value: Any) -> list[str]:

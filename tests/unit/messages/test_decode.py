@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.messages import Claim, decode_claim, decode_response, decode_review_decision
-from groundwire.messages.decode import MAX_VALUE_BYTES
+from groundwire.messages.decode import MAX_VALUE_BYTES, known_field
 
 GOOD = {"claim_id": "c1", "user_id": "ada", "content": "The API returns JSON"}
 
@@ -242,3 +242,20 @@ def test_any_json_object_gives_a_claim_or_an_error_that_names_a_field(changes, e
     else:
         assert error.code in set(ErrorCode)
         error.message.encode()
+
+
+def test_a_misspelt_field_is_told_rather_than_the_one_that_is_missing_because_of_it():
+    with pytest.raises(RecordError) as caught:
+        decode_response(b'{"response_id": "r", "user_id": "u", "anwser": "x"}')
+    assert (caught.value.field, caught.value.message) == (
+        "anwser",
+        "anwser: extra inputs are not permitted (and 1 more)",
+    )
+
+
+def test_a_path_in_a_log_holds_no_name_of_the_senders():
+    """S1-39."""
+    assert known_field("chunks.3.file") == "chunks.3.file"
+    assert known_field("evidence.I feel hopeless.0") == "evidence.*.0"
+    assert known_field("secret") == "*"
+    assert known_field(None) is None
