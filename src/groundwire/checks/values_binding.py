@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import chain
+from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Final
 
 from groundwire.checks.values_units import unit_readings
@@ -59,7 +59,7 @@ class Binder:
         if self._heads:
             column = self._column[place]
             head = self._heads[column] if column < len(self._heads) else ()
-            own.update(dict.fromkeys(chain(head, self._own.get(-1, ()))))
+            own.update(dict.fromkeys(head))
             return frozenset(own), (_EDGE, _EDGE)
         return frozenset(own), (self._beside(first, -1), self._beside(last, 1))
 
@@ -176,15 +176,8 @@ class Binder:
         return list(words)[:OWN]
 
     def _columns(self) -> list[int]:
-        """Return the column of each token, and keep the words of the row's first cell under -1."""
-        columns: list[int] = []
-        column = 0
-        for token in self._tokens:
-            column += token.text == "|"
-            columns.append(column)
-        lead = 1 if self._tokens and self._tokens[0].text == "|" else 0
-        self._own[-1] = self._words(place for place, at in enumerate(columns) if at == lead)
-        return columns
+        """Return the column of each token."""
+        return list(accumulate(int(token.text == "|") for token in self._tokens))
 
     def _beside(self, place: int, step: int) -> str:
         """Return the word next to a value, articles and brackets left out; a value is "#"."""

@@ -41,13 +41,14 @@ _BARE: Final = words_of(
     "lacks lacked lacking false disable disables disabled disabling hardly barely scarcely rarely "
     "seldom fail fails failed failing refuse refuses refused refusing decline declines declined"
 )
-_SOURCES: Final = _stems(
-    "source document documentation context passage excerpt snippet text information material i we"
-)
+_SOURCES: Final = _stems("source document documentation context passage excerpt snippet text material")
+_WE: Final = frozenset(("i", "we"))
 _SAYING: Final = _stems(
     "mention provide specify state contain include say describe find found give given list indicate define cover "
-    "discuss address answer know available clear show tell determine confirm"
+    "discuss address answer know show tell determine confirm verify document explain locate"
 )
+_SAID_ONLY: Final = _stems("mention specify state describe discuss document indicate")
+_SAID_NOUNS: Final = _stems("information mention evidence indication detail")
 _NONE: Final = frozenset(("number 0",))
 _WORD: Final = 4  # weight of a word that both clauses hold; one that only the statement holds weighs 1
 
@@ -221,6 +222,12 @@ def _denies_same(one: Clause, other: Clause) -> bool:
 
 
 def _is_about_sources(clause: Clause) -> bool:
-    """Tell whether a clause says that the sources do not say something (S2-21): no value to be checked."""
-    words = clause.statement.words | {stem(token.text) for token in clause.statement.tokens[:3]}
-    return clause.head in _SAYING or bool(words & _SOURCES and words & _SAYING)
+    """Tell whether a clause says that something is not said (S2-21): "the sources do not mention ...".
+
+    So also "is not specified", "I could not find", "no information"; "the API does not list users" says more.
+    """
+    if clause.head not in _SAYING:
+        return clause.head in _SAID_NOUNS and clause.first.text == "no"
+    before = [token for token in clause.statement.tokens if token.start < clause.first.start]
+    by_whom = any(token.text in _WE or not _SOURCES.isdisjoint(token.stems) for token in before)
+    return by_whom or clause.head in _SAID_ONLY

@@ -2,8 +2,7 @@
 
 A statement is a sentence, a list item, a table row or a line of code or configuration. A word belongs to the
 value nearest to it in its clause; the other words of the statement, its heading and the keys above an indented
-line are shared by all values of the statement. In a table a value belongs to its row's first cell and its
-column's heading.
+line are shared by all values of the statement. In a table the words of its column's heading belong to a value.
 """
 
 from __future__ import annotations

@@ -144,7 +144,8 @@ def test_passages_are_compared_with_each_other():
         ("50%", "fifty percent"), ("50%", "50 per cent"), ("3 May 2024", "May 3rd, 2024"),
         ("2024-05-03", "3 May 2024"), ("10 pm", "22:00"), ("v2.0", "version 2"), ("twenty-one", "21"),
         ("2 hundred", "200"), ("-5 °C", "\u22125°C"), ("0xff", "255"), ("5 MB/s", "5 MB per second"),
-        ("\uff15\uff10 users", "50 users"), ("100 req/s", "100 requests per second"),
+        ("\uff15\uff10 users", "50 users"), ("100 req/s", "100 requests per second"), ("5-10 s", "5 s to 10 s"),
+        ("between 5 and 10 s", "5 to 10 s"),
     ],
 )  # fmt: skip
 def test_what_says_the_same_is_equal(one, other):
@@ -162,7 +163,8 @@ def test_what_says_the_same_is_equal(one, other):
         ("-5", "5"),
         ("0", "1"), ("one item", "two items"), ("2", "1"), ("zero items", "one item"),
         ("the third try", "the fourth try"),
-        ("at most 5", "at least 5"), ("1 GiB", "1 GB"), ("10 am", "10 pm"), ("1990s", "1980s"), ("Q3", "Q2"),
+        ("at most 5", "at least 5"), ("1 GiB", "1 GB"), ("10 am", "10 pm"), ("1990s", "1980s"),
+        ("1990s", "1990 seconds"), ("Q3", "Q2"),
         ("10.0.0.1", "10.0.0.2"), ("1.5", "15"),
     ],
 )  # fmt: skip
@@ -193,6 +195,8 @@ def test_tags_numbering_and_identifiers_are_no_values(text):
         ("The API does not retry.", "The API retries"),
         ("The API retries.", "The API does not retry"),
         ("The API retries failed requests.", "The API never retries failed requests."),
+        ("Writes are logged.", "It does not log reads or writes."),
+        ("The API does not list users.", "The API lists users and documents."),
         ("Authentication is required.", "No authentication is required."),
         ("The cache is thread-safe.", "The cache is not thread-safe. The queue is thread-safe."),
         ("Reads are not cached.", "Reads are cached. Writes are not cached."),
@@ -225,6 +229,8 @@ def test_yes_where_the_sources_say_no_and_no_where_they_say_yes_is_unsupported(a
         ("Writes are not logged.", "It does not log reads or writes."),
         ("Not found in provided sources.", "Something."),
         ("The provided sources do not mention a limit.", "Something."),
+        ("The passages do not say how, so the limit is not specified.", "Something."),
+        ("I could not find the reason; there is no information about it.", "Something."),
     ],
 )
 def test_a_negation_that_the_sources_hold_or_that_says_nothing_of_them_is_supported(answer, passage):
@@ -245,6 +251,21 @@ def test_a_report_names_each_value_as_written_with_its_place():
     assert report.warnings[0].details == {
         "kind": "duration", "why": "not_in_sources", "start": answer.index("30"), "end": answer.index("30") + 4
     }  # fmt: skip
+
+
+def test_a_report_says_why():
+    """The number stands nowhere, of something else, or another stands in its place."""
+    why = {
+        number: check_values(f"The limit is {number}.", ["The limit is 5.", "Port 7."]).unsupported
+        for number in (5, 6, 7)
+    }
+    assert why[5] == ()
+    assert [value.why for number in (6, 7) for value in why[number]] == [
+        "not_in_sources",
+        "said_of_something_else",
+    ]
+    swapped = check_values("Max 2, min 10", ["Max 10, min 2"])
+    assert {value.why for value in swapped.unsupported} == {"sources_differ"}
 
 
 def test_a_message_is_short_however_long_the_value():
