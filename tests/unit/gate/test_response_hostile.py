@@ -581,7 +581,7 @@ def test_the_time_of_all_checks_grows_in_proportion_to_hostile_text(unit):
     policy = Policy(
         evidence_quote_validation_mode="fuzzy",
         require_source_tags=True,
-        check_values=unit != ". ",  # a sentence for each stop: in proportion too, and slow
+        check_values=unit in {"a", "7", "[source:1]", "not "},  # it has growth tests of its own, and is slow
     )
 
     def check(text: str) -> None:
