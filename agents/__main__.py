@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
+import gc
 import os
 import signal
 import sys
@@ -123,6 +124,7 @@ def _announce(worker: Worker, role: str) -> None:
     def assigned(tps: set[TP]) -> None:
         worker.pauses.partitions = len(tps)
         metrics.PARTITIONS.set(len(tps))
+        gc.freeze()  # what is there by now stays: a full collection need not look at it
         log.info("ready", role=role, partitions=sorted(tp.partition for tp in tps))
 
     worker.app.before_revocation = worker.lanes.release

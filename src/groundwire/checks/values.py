@@ -48,6 +48,14 @@ _MESSAGES: Final = {
     OPPOSITE: "The sources say the opposite of {text}",
 }
 _SHOWN: Final = 80  # characters of a value in a message
+_CASES: Final = frozenset({"date", "version", "ordinal"})
+_BESIDE: Final = 20  # values of a statement that are looked at for what tells it from others
+_RAISED: Final = {
+    ord(char): 0x16A0 + number  # letters without case that no unit is written with
+    for number, char in enumerate(
+        "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u00bc\u00bd\u00be\u2153\u2154\u2155\u215b"
+    )
+}
 _MOST: Final = 0.6  # of the answer's words, that a statement with another value must say to count against it
 
 
@@ -97,11 +105,11 @@ def check_values(answer: str, passages: Sequence[str]) -> ValueReport:
         passages: what it was given; without any, nothing is supported.
     """
     # a refusal says nothing of what it did not find (S2-21)
-    said = [s for s in statements(answer) if not is_refusal(answer[s.start : s.end])]
+    said = [s for s in statements(_unraised(answer)) if not is_refusal(answer[s.start : s.end])]
     values = ValueIndex(Wanted(said))
     sayings = ClauseIndex(clause for statement in said for clause in clauses(statement))
     for passage in passages:
-        for statement in statements(passage):
+        for statement in statements(_unraised(passage)):
             values.add(statement)
             sayings.add(statement)
     found = left_out = 0
@@ -115,6 +123,11 @@ def check_values(answer: str, passages: Sequence[str]) -> ValueReport:
         left_out += len(missing[room:])
         before = statement
     return ValueReport(found, tuple(listed), [_warning(value) for value in listed], left_out)
+
+
+def _unraised(text: str) -> str:
+    """Put a letter for each raised digit and fraction: folded, 10\u2079 would be 109, and 1\u00bd be 11/2."""
+    return text if text.isascii() else text.translate(_RAISED)
 
 
 def _judged(
@@ -160,7 +173,9 @@ def _why(value: Bound, before: Statement | None, index: ValueIndex) -> str:
         return NOT_IN_SOURCES
     if not words:
         return ""
-    about = [other for other in equal if _is_about(value, words, other)]
+    about = [
+        other for other in equal if _is_about(value, words, other) and not _is_another_case(value, other)
+    ]
     if not about:
         return SAID_OF_SOMETHING_ELSE
     rivals = [_fit(value, words, rival) for rival in index.comparable(value, words)]
@@ -177,6 +192,23 @@ def _why(value: Bound, before: Statement | None, index: ValueIndex) -> str:
 def _is_about(value: Bound, words: frozenset[str], other: Bound) -> bool:
     there = other.statement.words
     return not words.isdisjoint(there) or len(value.statement.words & there) > 1
+
+
+def _is_another_case(value: Bound, other: Bound) -> bool:
+    """Tell whether the two statements speak of different years, versions or ordinals: of 2023, and of 2024."""
+    mine, theirs = _cases(value), _cases(other)
+    return any(mine[kind].isdisjoint(theirs[kind]) for kind in mine.keys() & theirs.keys())
+
+
+def _cases(value: Bound) -> dict[str, frozenset[str]]:
+    """Return what tells a value's statement from others like it: kind -> what the other values there cover."""
+    cases: dict[str, frozenset[str]] = {}
+    for beside in value.statement.values[:_BESIDE]:
+        keys = [key.partition(" ")[0] for key in beside.value.keys]
+        kind = "date" if "date" in keys else keys[0] if len(keys) == 1 else ""
+        if beside is not value and not beside.value.implied and kind in _CASES:
+            cases[kind] = cases.get(kind, frozenset()) | beside.value.covers
+    return cases
 
 
 def _is_nearer_in_statement(value: Bound, other: Bound) -> bool:

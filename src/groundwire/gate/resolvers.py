@@ -143,7 +143,7 @@ def _few(asked: list[Any]) -> list[Any]:
 
 def _small(answer: Any) -> Any:  # noqa: ANN401 - a JSON value, handed on
     """Return the answer as it is read back from JSON, so that the first decision and a later one see the same."""
-    text = json.dumps(answer, ensure_ascii=False)
+    text = json.dumps(answer, ensure_ascii=False, allow_nan=False)
     if len(text.encode()) > MAX_ANSWER_BYTES:
         raise TooMuch(f"the corpus answered more than {MAX_ANSWER_BYTES} bytes")
     return json.loads(text)

@@ -196,7 +196,8 @@ def _strings(parsed: object) -> Iterator[tuple[str, str]]:
         for name, child in _children(value):
             if isinstance(value, dict):
                 yield path, name
-            stack.append((f"{path}.{name}" if path else name, child))
+            # no more of a path than is shown: a long key would be copied for each of its children
+            stack.append(((f"{path}.{name}" if path else name)[:MAX_PATH], child))
 
 
 def _check_surrogates(parsed: object) -> None:

@@ -375,3 +375,33 @@ def test_time_grows_in_proportion_to_the_text(unit):
 
     # Ten times the text takes a hundred times as long where work is quadratic.
     assert seconds(10_000) < 40 * max(seconds(1_000), 0.0005)
+
+
+@pytest.mark.parametrize(
+    ("answer", "passage"),
+    [
+        ("In 2024 revenue was 5.", "In 2023 revenue was 5. In 2024 revenue was 7."),
+        (
+            "In 2024 revenue was $5 million.",
+            "In 2023 revenue was $5 million. In 2024 revenue was $7 million.",
+        ),
+        ("Version 3 waits 5 s.", "Version 2 waits 5 s. Version 3 waits 7 s."),
+        ("The 2nd attempt waits 5 s.", "The 1st attempt waits 5 s. The 2nd attempt waits 7 s."),
+        ("It holds 109 records.", "It holds 10\u2079 records."),
+        ("Use 11/2 cups.", "Use 1\u00bd cups."),
+    ],
+)
+def test_a_value_of_another_year_version_or_power_supports_nothing(answer, passage):
+    assert check_values(answer, [passage]).unsupported
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "In 2023 revenue was 5. In 2024 revenue was 7.",
+        "Version 2 waits 5 s. Version 3 waits 7 s.",
+        "It holds 10\u2079 records on 5 m\u00b2.",
+    ],
+)
+def test_what_is_repeated_as_it_stands_is_supported(text):
+    assert not check_values(text + " [Source:1, 2]", [text]).unsupported

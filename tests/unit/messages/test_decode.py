@@ -259,3 +259,10 @@ def test_a_path_in_a_log_holds_no_name_of_the_senders():
     assert known_field("evidence.I feel hopeless.0") == "evidence.*.0"
     assert known_field("secret") == "*"
     assert known_field(None) is None
+
+
+def test_a_long_key_above_many_values_costs_what_they_take():
+    """The path of each value in an error must not repeat the key: a worker would run out of memory."""
+    key = "k" * 100_000
+    with pytest.raises(RecordError):
+        decode_claim(json.dumps({key: [""] * 100_000}).encode())
