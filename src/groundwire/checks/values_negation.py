@@ -172,7 +172,8 @@ class ClauseIndex:
         best = max((_closeness(clause, other) for other in denials), default=0)
         if best and best + _WORD > said:
             return ""
-        return OPPOSITE if said else NOT_IN_SOURCES
+        same = any(clause.head in other.words for other in _sharing(self._said, clause.words))
+        return OPPOSITE if same else NOT_IN_SOURCES
 
     def _assertion(self, clause: Clause) -> str:
         if clause.first is clause.last:
