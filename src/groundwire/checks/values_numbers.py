@@ -54,7 +54,7 @@ def number(raw: Sequence[Raw], place: int, before: Sequence[Token]) -> Reading:
         Fraction(literal), "" if match["digits"] and len(digits) < len(match["digits"]) else literal
     )
     if match["cur"]:
-        amount = amount._replace(readings=unit_readings(match["cur"].lower().removeprefix("us"))[0])
+        amount = amount._replace(readings=unit_readings(match["cur"].lower().replace("us$", "$"))[0])
     if glue:
         glued = _glued(amount, glue, money=bool(match["cur"]))
         if glued is None:

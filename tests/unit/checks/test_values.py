@@ -405,3 +405,12 @@ def test_a_value_of_another_year_version_or_power_supports_nothing(answer, passa
 )
 def test_what_is_repeated_as_it_stands_is_supported(text):
     assert not check_values(text + " [Source:1, 2]", [text]).unsupported
+
+
+@pytest.mark.parametrize(
+    "written", ["$1.5 million", "US$1,500,000", "1.5 million dollars", "USD 1.5 million"]
+)
+def test_an_amount_is_one_however_its_currency_is_written(written):
+    assert not check_values(f"It cost {written}.", ["It cost USD 1,500,000."]).unsupported
+    assert check_values(f"It cost {written}.", ["It cost EUR 1,500,000."]).unsupported
+    assert check_values(f"It cost {written}.", ["It took 1,500,000 days."]).unsupported
