@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import stat
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, BinaryIO, TypeVar
@@ -13,11 +11,11 @@ from typing import Any, BinaryIO, TypeVar
 import click
 from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from groundwire.client.corpus import CorpusCounts, CorpusFile
 from groundwire.client.text import columns, visible, visible_json
 from groundwire.commands.options import reporting
+from groundwire.commands.progress import FileProgress
 from groundwire.corpus import CorpusIndex
 from groundwire.errors import RecordError, StateUnavailable, UsageError
 from groundwire.messages.base import TenantId
@@ -85,13 +83,10 @@ def load(file: BinaryIO, *, tenant: str, replace: bool, layout: str) -> None:
         text = visible(f"line {number}: {error.code}: {error.message}")
         console.print(text, markup=False, emoji=False, soft_wrap=True)
 
-    with _progress(console) as progress:
-        bar = progress.add_task("loaded", total=_size(file), loaded=0)
+    with FileProgress(console, "loaded", file) as progress:
         job = CorpusFile(
             refused,
-            lambda counts: progress.update(
-                bar, completed=_done(file), loaded=counts.entities + counts.relations
-            ),
+            lambda counts: progress.show(counts.entities + counts.relations),
         )
         counts = _run(lambda index: job.load(index, file, tenant, replace=replace))
     _print_counts(counts, tenant, layout)
@@ -205,27 +200,3 @@ def _cell(value: object) -> str:
 
 def _json(value: dict[str, Any]) -> str:
     return visible_json(json.dumps(value, ensure_ascii=False))
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("loaded {task.fields[loaded]}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-
-
-def _done(file: BinaryIO) -> int | None:
-    return file.tell() if _size(file) is not None else None
-
-
-def _size(file: BinaryIO) -> int | None:
-    """Return the size of a regular file in bytes, None where the end is not known."""
-    try:
-        status = os.fstat(file.fileno())
-    except OSError:
-        return None
-    return status.st_size if stat.S_ISREG(status.st_mode) else None

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from groundwire.attestation import Keys
 from groundwire.client.produce import INPUT_TOPICS, Headers, Outbox, Produced
@@ -25,6 +22,7 @@ from groundwire.commands.options import (
     reporting,
     timeout_option,
 )
+from groundwire.commands.progress import FileProgress
 from groundwire.errors import RecordError, UsageError
 from groundwire.messages.headers import ATTESTATION
 from groundwire.messages.topics import TopicName
@@ -85,8 +83,7 @@ def _run(file: BinaryIO, brokers: str, outbox: Outbox) -> Produced:
         text = visible(f"line {number}: {error.code}: {error.message}")
         console.print(text, markup=False, emoji=False, soft_wrap=True)
 
-    with _progress(console) as progress:
-        bar = progress.add_task("sent", total=_size(file))
+    with FileProgress(console, "sent", file) as progress:
         try:
             asyncio.run(
                 send(
@@ -95,7 +92,7 @@ def _run(file: BinaryIO, brokers: str, outbox: Outbox) -> Produced:
                     outbox,
                     produced,
                     on_refused=refused,
-                    on_window=lambda: _advance(progress, bar, file, produced),
+                    on_window=lambda: progress.show(produced.sent),
                 )
             )
         except KeyboardInterrupt:
@@ -128,28 +125,3 @@ def _header(text: str) -> tuple[str, bytes]:
     except UnicodeEncodeError:
         raise UsageError("--header: the name is not text") from None
     return name, value.encode("utf-8", "surrogateescape")  # the bytes of the command line
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        TextColumn("sent {task.fields[sent]}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-
-
-def _advance(progress: Progress, bar: TaskID, file: BinaryIO, produced: Produced) -> None:
-    done = file.tell() if _size(file) is not None else None
-    progress.update(bar, completed=done, sent=produced.sent)
-
-
-def _size(file: BinaryIO) -> int | None:
-    """Return the size of a regular file in bytes, None where the end is not known."""
-    try:
-        status = os.fstat(file.fileno())
-    except OSError:
-        return None
-    return status.st_size if stat.S_ISREG(status.st_mode) else None
