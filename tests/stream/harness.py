@@ -171,7 +171,7 @@ class Deployment:
             )
         )
         self.producer = AIOKafkaProducer(
-            bootstrap_servers=self.broker.bootstrap, enable_idempotence=True, request_timeout_ms=20_000
+            bootstrap_servers=self.broker.bootstrap, enable_idempotence=True, request_timeout_ms=90_000
         )
         await self.producer.start()
         self._consumer = AIOKafkaConsumer(bootstrap_servers=self.broker.bootstrap, group_id=None)

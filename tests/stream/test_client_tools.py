@@ -82,7 +82,7 @@ def publish(broker, topic, *records):
     """Send (partition, key, value, headers, timestamp in ms) to a topic."""
 
     async def send():
-        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap)
+        producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap, acks="all")
         await producer.start()
         try:
             for partition, key, value, headers, timestamp in records:
