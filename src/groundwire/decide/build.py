@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -107,11 +107,7 @@ def build_decision(case: ClaimCase, envelope: Envelope, standing: Standing) -> D
         standing: tier and reason: `case.outcome()`, or what another engine recorded.
     """
     checks = list_checks(case)
-    for room in _ROOMS:
-        decision = _build(case, envelope, standing, checks, room)
-        if len(decision.to_bytes()) <= MAX_BYTES:
-            break
-    return decision
+    return _within_limits(lambda room: _build(case, envelope, standing, checks, room))
 
 
 def build_response_decision(case: ResponseCase, envelope: Envelope, standing: Standing) -> Decision:
@@ -124,8 +120,13 @@ def build_response_decision(case: ResponseCase, envelope: Envelope, standing: St
     """
     checks = list_response_checks(case)
     report = report_of(case)
+    return _within_limits(lambda room: _build_response(case, envelope, standing, (checks, report), room))
+
+
+def _within_limits(build: Callable[[_Room], Decision]) -> Decision:
+    """Build a decision with as much room as its bytes allow."""
     for room in _ROOMS:
-        decision = _build_response(case, envelope, standing, (checks, report), room)
+        decision = build(room)
         if len(decision.to_bytes()) <= MAX_BYTES:
             break
     return decision

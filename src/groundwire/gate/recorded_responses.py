@@ -82,10 +82,13 @@ class ResponsePayload:
 
 
 def recorded_case(
-    response: LlmResponse, reading: ResponseReading, policy: Policy, outcome: Outcome
+    response: LlmResponse,
+    reading: ResponseReading,
+    policy: Policy,
+    outcome: Outcome,
+    payload: ResponsePayload,
 ) -> ResponseCase:
-    """Return a response with what state recorded of it."""
-    payload = ResponsePayload.from_bytes(outcome.payload)
+    """Return a response with what state recorded of it; `payload` is the outcome's, read back."""
     facts = Facts(
         clock=from_milliseconds(outcome.origin.timestamp),
         place=outcome.place,
@@ -98,16 +101,18 @@ def recorded_case(
     return ResponseCase(response, reading, policy, facts)
 
 
-def derive_response(case: ResponseCase, outcome: Outcome, *, known_policy: bool) -> Decision:
+def derive_response(
+    case: ResponseCase, outcome: Outcome, payload: ResponsePayload, *, known_policy: bool
+) -> Decision:
     """Derive a response's decision from the record and its recorded outcome.
 
     Args:
         case: from `recorded_case`.
         outcome: what state recorded.
+        payload: the outcome's, read back.
         known_policy: whether the case's policy is the one that decided; else tier, reason and facts stay as
             recorded, as they do under another engine.
     """
-    payload = ResponsePayload.from_bytes(outcome.payload)
     envelope = Envelope(
         revision=outcome.revision,
         fingerprint=outcome.fingerprint,

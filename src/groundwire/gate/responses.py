@@ -32,6 +32,7 @@ from groundwire.gate.results import Decided
 from groundwire.messages.base import sha256_hex
 from groundwire.messages.decisions import Decision, Facts
 from groundwire.messages.events import Event
+from groundwire.messages.identity import Subject
 from groundwire.messages.inbound import InboundRecord
 from groundwire.messages.responses import LlmResponse
 from groundwire.messages.tiers import IngestionTier
@@ -79,8 +80,8 @@ class ResponseDesk:
         """Run the checks; those that a resolver answers are run again once it was asked."""
         for entry in responses:
             try:
-                entry.reading = await _aside(entry, partial(_read, entry, self._policy))
-                entry.broken |= {check: broken.error for check, broken in entry.reading.broken}
+                read = partial(read_response, entry.response, self._policy)
+                _take_in(entry, await _aside(entry, read))
                 if entry.response.fan_out and self._fan_out:
                     limit = self._policy.limits.max_claims_per_response
                     entry.extraction = await _aside(entry, partial(extract, entry.response.answer, limit))
@@ -99,10 +100,16 @@ class ResponseDesk:
     async def _resolve(self, entry: PreparedResponse) -> None:
         if self._resolver is not None and lacking(entry, self._resolver):
             await resolve(entry, self._resolver)
-            read = partial(with_corpus, entry.reading, entry.response, self._policy)
-            found = {"entities": entry.entities, "relations": entry.relations, "broken": entry.broken}
-            entry.reading = await _aside(entry, partial(read, **found))
-            entry.broken |= {check: broken.error for check, broken in entry.reading.broken}
+            read = partial(
+                with_corpus,
+                entry.reading,
+                entry.response,
+                self._policy,
+                entities=entry.entities,
+                relations=entry.relations,
+                broken=entry.broken,
+            )
+            _take_in(entry, await _aside(entry, read))
         entry.resolved = True
 
     async def look_back(self, responses: Sequence[PreparedResponse], state: State) -> None:
@@ -117,11 +124,7 @@ class ResponseDesk:
         payloads = await state.payloads([parent for _, parent in replies])
         for (entry, parent), payload in zip(replies, payloads, strict=True):
             known = ResponsePayload.from_bytes(payload) if payload else None
-            entry.reply_to = {
-                "response_id": parent.subject_id[:MAX_ID],
-                "mode": known.asked_mode if known else None,
-                "attempt": known.attempt if known else None,
-            }
+            entry.reply_to = _reply_to(parent, known)
 
     def ask(self, entry: PreparedResponse) -> Ask:
         """Return what state is asked about a response."""
@@ -178,8 +181,8 @@ class ResponseDesk:
                 broken=broken_checks(payload.error),
             )
             reading = await _aside(entry, read)
-        case = recorded_case(entry.response, reading, policy or self._policy, outcome)
-        derive = partial(derive_response, case, outcome, known_policy=policy is not None)
+        case = recorded_case(entry.response, reading, policy or self._policy, outcome, payload)
+        derive = partial(derive_response, case, outcome, payload, known_policy=policy is not None)
         decision = await _aside(entry, derive)
         request = await _aside(entry, partial(regenerate_request, case, decision))
         events = list(_events(entry, case)) if outcome.fresh else []
@@ -193,9 +196,7 @@ class ResponseDesk:
         facts = Facts(
             clock=entry.clock,
             extraction=[] if entry.response.fan_out else None,
-            reply_to={"response_id": entry.parent.subject_id[:MAX_ID], "mode": None, "attempt": None}
-            if entry.parent
-            else None,
+            reply_to=_reply_to(entry.parent, None) if entry.parent else None,
             error=list_broken(broken),
         )
         not_asked = {check: Broken(error) for check, error in missing.items() if check != STATE}
@@ -233,14 +234,22 @@ def policy_advice(policy: Policy) -> list[str]:
     return [f"evidence_quote_fuzzy_threshold: {advice}"] if advice else []
 
 
-def _read(entry: PreparedResponse, policy: Policy) -> ResponseReading:
-    reading = read_response(
-        entry.response, policy, entities=entry.entities, relations=entry.relations, broken=entry.broken
-    )
+def _take_in(entry: PreparedResponse, reading: ResponseReading) -> None:
+    """Keep what the checks found, and tell of those that have just broken."""
+    entry.reading = reading
     for check, broken in reading.broken:
-        if broken.cause is not None:
+        if check not in entry.broken and broken.cause is not None:
             report_fault("check.broken", broken.cause, check=check, offset=entry.record.offset)
-    return reading
+        entry.broken[check] = broken.error
+
+
+def _reply_to(parent: Subject, known: ResponsePayload | None) -> dict[str, Any]:
+    """Return what is known of the response that a reply replaces, as a fact."""
+    return {
+        "response_id": parent.subject_id[:MAX_ID],
+        "mode": known.asked_mode if known else None,
+        "attempt": known.attempt if known else None,
+    }
 
 
 def _give_up(entry: PreparedResponse, error: Exception) -> None:
