@@ -26,7 +26,7 @@ from groundwire.corpus import CorpusIndex
 from groundwire.errors import StateUnavailable, UsageError
 from groundwire.gate.dedup import dedup_scheme
 from groundwire.gate.gate import Gate
-from groundwire.gate.resolvers import CorpusResolver, Resolver
+from groundwire.gate.resolvers import Resolver
 from groundwire.messages.events import use_hash_key
 from groundwire.policies import PolicyStore
 from groundwire.policy import Policy, load_policy
@@ -111,7 +111,7 @@ def build_resolver(settings: Settings) -> Resolver | None:
     if not settings.corpus_tenants:
         return None
     index = CorpusIndex(connect(settings.redis_url, patience=1.0), settings.topic_prefix)
-    return CorpusResolver(index, settings.corpus_tenants)
+    return Resolver(index, frozenset(settings.corpus_tenants))
 
 
 def _count_verification(kind: str, state: str, seconds: float) -> None:

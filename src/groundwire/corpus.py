@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from redis.asyncio import Redis
 
 from groundwire.checks.grounding import comparable
-from groundwire.errors import StateUnavailable
+from groundwire.errors import CorpusUnusable, StateUnavailable
 from groundwire.messages.corpus import CorpusEntity
 from groundwire.messages.identity import digest
 from groundwire.messages.responses import IndexEntry, RelationClaim
@@ -96,7 +96,7 @@ class Loading:
 class CorpusIndex:
     """What is known of the entities of each tenant, and of how they relate.
 
-    Every method raises StateUnavailable where Redis does not answer, or not with a corpus.
+    Every method raises StateUnavailable where Redis does not answer.
 
     Args:
         redis: A client as `groundwire.state.server.connect` makes it.
@@ -116,8 +116,9 @@ class CorpusIndex:
         """Return the index entries of those entities that the corpus holds, by id, in one call.
 
         Raises:
-            StateUnavailable: Also where the tenant has no corpus: ask `loaded` before. An entity that a missing
-                corpus does not hold must not pass for one that does not exist.
+            CorpusUnusable: The tenant has no corpus, or one that cannot be read. An entity that a missing corpus
+                does not hold must not pass for one that does not exist.
+            StateUnavailable: Redis does not answer.
         """
         asked = list(dict.fromkeys(ids))
         found = await self._read(self._keys(tenant).entities, map(digest, asked))
@@ -130,7 +131,7 @@ class CorpusIndex:
         RelationClaim and comes once.
 
         Raises:
-            StateUnavailable: As `entities`.
+            CorpusUnusable, StateUnavailable: As `entities`.
         """
         fields = dict.fromkeys(_pair(subject, obj) for subject, obj in pairs)
         found = await self._read(self._keys(tenant).relations, fields)
@@ -207,7 +208,7 @@ class CorpusIndex:
     async def _read(self, key: str, fields: Iterable[bytes]) -> list[bytes | None]:
         found: list[bytes | None] = await self._server.call("HMGET", key, _WHOLE, *fields)
         if found[0] is None:
-            raise StateUnavailable("this tenant has no corpus")
+            raise CorpusUnusable("this tenant has no corpus")
         return found[1:]
 
 
@@ -229,5 +230,5 @@ def _parsed(value: bytes) -> dict[str, Any]:
     try:
         parsed: dict[str, Any] = json.loads(value)
     except ValueError:
-        raise StateUnavailable("the corpus holds something that is no JSON") from None
+        raise CorpusUnusable("the corpus holds something that is no JSON") from None
     return parsed

@@ -7,7 +7,8 @@ GroundwireError
 ├── StateError
 │   ├── StateUnavailable state did not answer: wait, or decide provisionally
 │   ├── StateLost        the epoch is missing or another: pause until state is rebuilt
-│   └── SchemeMismatch   stored deduplication keys are of another scheme: rebuild
+│   ├── SchemeMismatch   stored deduplication keys are of another scheme: rebuild
+│   └── CorpusUnusable   a tenant's corpus is missing or damaged: load it
 └── BrokerUnavailable    the broker did not acknowledge in time: the batch is tried again
 ```
 """
@@ -67,6 +68,10 @@ class StateLost(StateError):
 
 class SchemeMismatch(StateError):
     """State holds deduplication keys of another scheme than the one configured."""
+
+
+class CorpusUnusable(StateError):
+    """A tenant has no corpus, or one that cannot be read; waiting does not help, loading it does."""
 
 
 class BrokerUnavailable(GroundwireError):

@@ -16,7 +16,7 @@ from groundwire.checks.entities import ground_entities
 from groundwire.checks.relations import preserve_relations
 from groundwire.commands.corpus import corpus as command
 from groundwire.corpus import BATCH, MAX_PAIR_BYTES, CorpusIndex
-from groundwire.errors import RecordError, StateUnavailable
+from groundwire.errors import CorpusUnusable, RecordError, StateUnavailable
 from groundwire.guards import EntityGroundingGuard
 from groundwire.messages.corpus import CorpusEntity, decode_corpus_line
 from groundwire.messages.responses import RelationClaim
@@ -124,9 +124,9 @@ async def test_any_number_of_entities_is_one_call(corpus, monkeypatch):
 
 async def test_a_corpus_that_is_missing_is_not_an_empty_one(corpus):
     assert not await corpus.loaded("acme")
-    with pytest.raises(StateUnavailable, match="no corpus"):
+    with pytest.raises(CorpusUnusable, match="no corpus"):
         await corpus.entities("acme", ["e1"])
-    with pytest.raises(StateUnavailable, match="no corpus"):
+    with pytest.raises(CorpusUnusable, match="no corpus"):
         await corpus.relations("acme", [("Acme", "Globex")])
     await corpus.load("acme")
     assert await corpus.loaded("acme")
@@ -256,7 +256,7 @@ async def test_something_else_under_a_corpus_key_is_an_error_of_ours(corpus, red
     for field in [name for name in await redis.hkeys(key) if name]:
         await redis.hset(key, field, "{broken")
     await redis.aclose()
-    with pytest.raises(StateUnavailable, match="no JSON"):
+    with pytest.raises(CorpusUnusable, match="no JSON"):
         await corpus.entities("acme", ["e1"])
 
 

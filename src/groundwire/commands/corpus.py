@@ -17,7 +17,7 @@ from groundwire.client.text import columns, visible, visible_json
 from groundwire.commands.options import reporting
 from groundwire.commands.progress import FileProgress
 from groundwire.corpus import CorpusIndex
-from groundwire.errors import RecordError, StateUnavailable, UsageError
+from groundwire.errors import CorpusUnusable, RecordError, StateUnavailable, UsageError
 from groundwire.messages.base import TenantId
 from groundwire.settings import load_settings
 from groundwire.state.server import connect
@@ -155,6 +155,8 @@ def _run(ask: Callable[[CorpusIndex], Awaitable[Result]]) -> Result:
             return asyncio.run(asked())
         except StateUnavailable as exc:
             raise UsageError(f"GROUNDWIRE_REDIS_URL: {exc}") from None
+        except CorpusUnusable as exc:
+            raise UsageError(f"{exc}: load it again") from None
         except KeyboardInterrupt:
             raise SystemExit(130) from None
 

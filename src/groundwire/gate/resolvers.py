@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from groundwire.errors import StateUnavailable
 from groundwire.gate.faults import report_fault
@@ -17,80 +17,33 @@ MAX_ANSWER_BYTES: Final = 50_000
 """JSON of what is found, each of entities and relations: it stands in the decision, whole."""
 
 
-class Resolver(Protocol):
-    """Knows the entities and relations of some tenants' corpora."""
-
-    def covers(self, tenant_id: str) -> bool:
-        """Say whether this tenant's responses are checked against the corpus."""
-        ...
-
-    async def entities(self, tenant_id: str, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
-        """Return the entries of those ids that the corpus holds.
-
-        Raises:
-            StateUnavailable: it is out of reach, and is asked again. Whatever else is raised, a corpus that is not
-                there included, makes the check unavailable.
-        """
-        ...
-
-    async def relations(
-        self, tenant_id: str, pairs: Collection[tuple[str, str]]
-    ) -> Sequence[Mapping[str, Any]]:
-        """Return every relation between the subjects and objects of these pairs, in either direction."""
-        ...
-
-
 class Corpus(Protocol):
-    """A store of corpora, such as `groundwire.corpus.CorpusIndex`."""
+    """Knows entities and relations, such as `groundwire.corpus.CorpusIndex`.
 
-    async def loaded(self, tenant_id: str) -> bool:
-        """Say whether a corpus of this tenant is there."""
-        ...
-
-    async def entities(self, tenant_id: str, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
-        """Return the entries of those ids that the corpus holds."""
-        ...
-
-    async def relations(
-        self, tenant_id: str, pairs: Collection[tuple[str, str]]
-    ) -> Sequence[Mapping[str, Any]]:
-        """Return every relation between the subjects and objects of these pairs, in either direction."""
-        ...
-
-
-class CorpusMissing(Exception):
-    """A tenant is to be checked against a corpus, and none is loaded."""
-
-
-class CorpusResolver:
-    """Resolves from the corpora of the named tenants; `*` names all.
-
-    Raises (from its methods): CorpusMissing, so that a corpus that was never loaded, or was lost, lets nothing pass.
+    Its methods raise StateUnavailable where it is out of reach: it is asked again. Whatever else they raise, for a
+    corpus that is not there among others, makes the check unavailable.
     """
 
-    def __init__(self, corpus: Corpus, tenants: Collection[str]) -> None:
-        self._corpus = corpus
-        self._tenants = frozenset(tenants)
+    async def entities(self, tenant: str, ids: Sequence[str], /) -> Mapping[str, Mapping[str, Any]]:
+        """Return the entries of those ids that the tenant's corpus holds."""
+        ...
+
+    async def relations(
+        self, tenant: str, pairs: Collection[tuple[str, str]], /
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return every relation between the subjects and objects of these pairs, in either direction."""
+        ...
+
+
+class Resolver(NamedTuple):
+    """A corpus, and the tenants whose responses are checked against it; `*` stands for all."""
+
+    corpus: Corpus
+    tenants: frozenset[str]
 
     def covers(self, tenant_id: str) -> bool:
         """Say whether this tenant's responses are checked against the corpus."""
-        return tenant_id in self._tenants or "*" in self._tenants
-
-    async def entities(self, tenant_id: str, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
-        """Return the entries of those ids that the corpus holds."""
-        await self._require(tenant_id)
-        return await self._corpus.entities(tenant_id, ids)
-
-    async def relations(
-        self, tenant_id: str, pairs: Collection[tuple[str, str]]
-    ) -> Sequence[Mapping[str, Any]]:
-        """Return every relation between the subjects and objects of these pairs, in either direction."""
-        await self._require(tenant_id)
-        return await self._corpus.relations(tenant_id, pairs)
-
-    async def _require(self, tenant_id: str) -> None:
-        if not await self._corpus.loaded(tenant_id):
-            raise CorpusMissing(tenant_id)
+        return not self.tenants.isdisjoint((tenant_id, "*"))
 
 
 class TooMuch(Exception):
@@ -118,11 +71,11 @@ async def resolve(entry: PreparedResponse, resolver: Resolver) -> None:
         try:
             if check == "entities":
                 ids = list(dict.fromkeys(entity.id for entity in response.entities or ()))
-                found = await resolver.entities(response.tenant_id, _few(ids))
+                found = await resolver.corpus.entities(response.tenant_id, _few(ids))
                 entry.entities = _small({name: dict(found[name]) for name in ids if name in found})
             else:
                 pairs = list(dict.fromkeys((claim.subject, claim.object) for claim in response.claims or ()))
-                truths = await resolver.relations(response.tenant_id, _few(pairs))
+                truths = await resolver.corpus.relations(response.tenant_id, _few(pairs))
                 entry.relations = _small([dict(truth) for truth in truths])
         except StateUnavailable:
             raise

@@ -11,9 +11,9 @@ import pytest
 
 from groundwire.decide import response_reading
 from groundwire.decide.fan_out import fan_out
-from groundwire.errors import StateUnavailable
+from groundwire.errors import CorpusUnusable, StateUnavailable
 from groundwire.gate.gate import Gate
-from groundwire.gate.resolvers import CorpusResolver
+from groundwire.gate.resolvers import Resolver
 from groundwire.gate.results import DeadLetter, Decided
 from groundwire.messages.decisions import Decision
 from groundwire.policies import PolicyStore
@@ -358,10 +358,9 @@ class Corpus:
         self.there = there
         self.broken = broken
 
-    async def loaded(self, _tenant_id: str) -> bool:
-        return self.there
-
-    async def entities(self, _tenant_id: str, ids: Any) -> dict[str, Any]:
+    async def entities(self, _tenant: str, ids: Any) -> dict[str, Any]:
+        if not self.there:
+            raise CorpusUnusable("no corpus")
         if self.broken:
             raise RuntimeError("HMGET")
         return {name: self.known[name] for name in ids if name in self.known}
@@ -373,7 +372,7 @@ class Corpus:
 
 async def test_what_a_resolver_answered_is_recorded_and_decides_again_without_it():
     corpus = Corpus({"e1": {"confidence": 0.9}})
-    world = World(resolver=CorpusResolver(corpus, ["default"]))
+    world = World(resolver=Resolver(corpus, frozenset(["default"])))
     fields = {
         "answer": "Yes.",
         "entities": [{"id": "e1"}],
@@ -390,14 +389,14 @@ async def test_what_a_resolver_answered_is_recorded_and_decides_again_without_it
 
 @pytest.mark.parametrize("corpus", [Corpus({}, there=False), Corpus({}, broken=True)])
 async def test_a_corpus_that_is_not_there_lets_nothing_pass(corpus):
-    world = World(resolver=CorpusResolver(corpus, ["*"]))
+    world = World(resolver=Resolver(corpus, frozenset(["*"])))
     decision = await decide_exactly({**GROUNDED, "entities": [{"id": "e1"}]}, world)
     assert summary(decision) == ("tier_2", "check_unavailable")
     assert "entities_unavailable" in decision.checks_failed
 
 
 async def test_what_a_response_carries_itself_is_not_asked_of_the_corpus():
-    world = World(resolver=CorpusResolver(Corpus({}, broken=True), ["*"]))
+    world = World(resolver=Resolver(Corpus({}, broken=True), frozenset(["*"])))
     decision = await decide_exactly(
         {"answer": "Yes.", "entities": [{"id": "e1"}], "corpus_index": {"e1": {"confidence": 0.6}}}, world
     )
@@ -408,11 +407,11 @@ async def test_what_a_response_carries_itself_is_not_asked_of_the_corpus():
 async def test_a_corpus_out_of_reach_is_waited_for_like_state_and_decides_nothing():
     """A moment without Redis must not become a review that is final."""
     corpus = Corpus({"e1": {"confidence": 0.9}})
-    world = World(resolver=CorpusResolver(corpus, ["*"]))
+    world = World(resolver=Resolver(corpus, frozenset(["*"])))
     gate = world.gate
     batch = await gate.prepare([world.response(answer="Yes.", entities=[{"id": "e1"}])])
     with (
-        patch.object(corpus, "loaded", side_effect=StateUnavailable("HEXISTS")),
+        patch.object(corpus, "entities", side_effect=StateUnavailable("HMGET")),
         pytest.raises(StateUnavailable),
     ):
         await gate.settle(batch)

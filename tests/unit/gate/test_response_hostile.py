@@ -21,7 +21,7 @@ from groundwire.decide.response_checks import list_response_checks
 from groundwire.decide.response_reading import read_response
 from groundwire.decide.responses import ResponseCase
 from groundwire.gate.gate import Gate
-from groundwire.gate.resolvers import CorpusResolver
+from groundwire.gate.resolvers import Resolver
 from groundwire.gate.results import DeadLetter, Decided
 from groundwire.messages.audit import RegenerateRequest
 from groundwire.messages.decisions import Decision
@@ -50,9 +50,6 @@ class Corpus:
         self.known = known
         self.truths = truths or []
 
-    async def loaded(self, _tenant_id: str) -> bool:
-        return True
-
     async def entities(self, _tenant_id: str, ids: Any) -> dict[str, Any]:
         if self.known is None:
             raise RuntimeError("HMGET")
@@ -64,8 +61,8 @@ class Corpus:
         return self.truths
 
 
-def resolver(corpus: Corpus) -> CorpusResolver:
-    return CorpusResolver(corpus, ["*"])
+def resolver(corpus: Corpus) -> Resolver:
+    return Resolver(corpus, frozenset(["*"]))
 
 
 GONE = resolver(Corpus(None))
