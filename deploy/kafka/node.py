@@ -49,9 +49,10 @@ def settings(node: int, ports: Sequence[tuple[int, int]], data: Path) -> dict[st
         "share.coordinator.state.topic.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
         "group.min.session.timeout.ms": "1000",
-        # a killed node cannot come back before its session has ended: 9 s by default
-        "broker.session.timeout.ms": "2000",
-        "broker.heartbeat.interval.ms": "300",
+        # a killed node cannot come back before its session has ended: 9 s by default; much less, and a node that
+        # waits for a busy disk is fenced
+        "broker.session.timeout.ms": "6000",
+        "broker.heartbeat.interval.ms": "500",
     }
 
 

@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import for_code
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError, for_code
 
 from deploy.embedded import EmbeddedBroker
 from deploy.kafka.cluster import KafkaCluster
@@ -18,6 +19,7 @@ from deploy.kafka.cluster import KafkaCluster
 BROKER_VARIABLE = "GROUNDWIRE_TEST_BROKER"
 
 _VISIBLE_SECONDS = 20.0
+_READY_SECONDS = 60.0
 
 
 class Broker(Protocol):
@@ -103,6 +105,29 @@ def start_broker(kind: str | None = None) -> Broker:
     raise ValueError(f"{BROKER_VARIABLE}: {kind!r} is none of embedded, kafka, kafka3")
 
 
+async def until_ready(bootstrap: str, nodes: int) -> None:
+    """Wait until all nodes of a broker serve clients: on a busy machine one may be away for some seconds.
+
+    Raises:
+        TimeoutError: they do not, a minute later.
+    """
+    async with asyncio.timeout(_READY_SECONDS):
+        while await _serving(bootstrap) < nodes:  # noqa: ASYNC110 - the cluster tells nobody
+            await asyncio.sleep(0.2)
+
+
+async def _serving(bootstrap: str) -> int:
+    """Return how many nodes the cluster itself counts as alive."""
+    client = AIOKafkaClient(bootstrap_servers=bootstrap)
+    try:
+        await client.bootstrap()
+        return len(client.cluster.brokers())
+    except KafkaError:
+        return 0
+    finally:
+        await client.close()
+
+
 def create_topics(bootstrap: str, names: Mapping[str, int], replication: int) -> None:
     """Create topics through the protocol and wait until all their partitions have a leader."""
     # in a thread of its own: the caller may be a coroutine, whose loop cannot run another
@@ -111,6 +136,7 @@ def create_topics(bootstrap: str, names: Mapping[str, int], replication: int) ->
 
 
 async def _create(bootstrap: str, names: Mapping[str, int], replication: int) -> None:
+    await until_ready(bootstrap, replication)
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:

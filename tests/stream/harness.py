@@ -27,7 +27,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from deploy.embedded import RedisServer
 from deploy.embedded.process import free_port
 from groundwire.settings import Settings
-from tests.services.brokers import Broker
+from tests.services.brokers import Broker, until_ready
 from topics.declare import declare
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -162,6 +162,7 @@ class Deployment:
         self._watching: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
+        await until_ready(self.broker.bootstrap, self.broker.replication)
         await declare(
             Settings(
                 brokers=self.broker.bootstrap,

@@ -140,7 +140,7 @@ import asyncio, sys
 from aiokafka import AIOKafkaConsumer
 async def main(bootstrap, topic):
     consumer = AIOKafkaConsumer(topic, group_id=topic, bootstrap_servers=bootstrap,
-                                session_timeout_ms=2000, heartbeat_interval_ms=200)
+                                session_timeout_ms=4000, heartbeat_interval_ms=200)
     await consumer.start()
     print("joined", flush=True)
     await asyncio.sleep(600)
@@ -151,12 +151,12 @@ asyncio.run(main(*sys.argv[1:]))
 async def test_the_partitions_of_a_killed_consumer_pass_on_when_its_session_ends(
     broker: Broker, topic: str
 ) -> None:
-    async with consuming(broker, topic, group_id=topic, session_timeout_ms=2_000) as survivor:
+    async with consuming(broker, topic, group_id=topic, session_timeout_ms=4_000) as survivor:
         command = [sys.executable, "-c", CONSUMER, broker.bootstrap, topic]
         other = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         assert other.stdout
         assert await other.stdout.readline() == b"joined\n"
-        assert len(survivor.assignment()) == 1
+        await until(lambda: len(survivor.assignment()) == 1)
         other.kill()
         await other.communicate()
         assert await until(lambda: len(survivor.assignment()) == 2) > 1
