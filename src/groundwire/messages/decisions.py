@@ -192,6 +192,8 @@ class Facts(OutputRecord):
         extraction: the claims that a response's answer was found to make; None where nobody asked.
         reply_to: of a response that answers a RegenerateRequest: `response_id`, the asked `mode` and the
             `attempt` of the response that it replaces; both None where that one is not known.
+        review: from revision 2 on, the action that brought the decision: `action`, `action_id`, `reviewer`,
+            `reason`, `key_id`, and `edited` where the text is a reviewer's.
         error: the class of an exception inside the gate; of a response `check=class`, separated by commas.
     """
 
@@ -206,6 +208,7 @@ class Facts(OutputRecord):
     relations: list[dict[str, Any]] | None = None
     extraction: list[str] | None = None
     reply_to: dict[str, Any] | None = None
+    review: dict[str, Any] | None = None
     error: str | None = None
 
 

@@ -11,7 +11,7 @@ afresh. So a worker that lost its partition, and asks once more, starts nothing 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
@@ -27,6 +27,20 @@ CANDIDATE_BYTES: Final = 400
 
 MAX_MATCHES: Final = 5
 """Near-duplicates that are reported."""
+
+
+MAX_AFFECTED: Final = 1_000
+"""Claims resting on a retracted one that are named."""
+
+
+class ReviewAction(StrEnum):
+    """What is done to a subject in review, or to one that was approved."""
+
+    APPROVE = "approve"
+    EDIT = "edit"
+    REJECT = "reject"
+    EXPIRE = "expire"
+    RETRACT = "retract"
 
 
 class SubjectState(StrEnum):
@@ -175,6 +189,93 @@ Answer = Outcome | Waiting | Conflict | GivenUp
 
 
 @dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a subject stands now."""
+
+    state: SubjectState
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldEntry:
+    """What state holds of a subject that was decided; see `Outcome` for the fields.
+
+    Attributes:
+        decided: turns it into an Outcome, given the ids of the parents that its record names.
+    """
+
+    state: SubjectState
+    revision: int
+    fingerprint: str
+    payload: bytes
+    record: bytes
+    decided: Callable[[Sequence[str]], Outcome]
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewAsk:
+    """One action on a subject, of a person or of the gate itself.
+
+    Attributes:
+        refused: why the action cannot be, whatever state holds; empty where it can.
+        origin: where the ReviewDecision stood; its timestamp is the clock of the action.
+        expired: of approve and edit: whether the claim no longer holds at that time.
+        dedup: of approve and edit: how the text that a person approves is compared and found; of reject: how the
+            rejected text is found; None of responses, of other actions, and where deduplication is disabled.
+        dedup_failed: the text could not be compared; a person's approval stands all the same.
+        parents: (id as sent, subject) of each entry of the claim's `derived_from`.
+        horizon: as in the Ask.
+        payload: as in the Ask; re-derives the next revision.
+    """
+
+    subject: Subject
+    action_id: str
+    action: ReviewAction
+    expected_revision: int
+    origin: RecordOrigin
+    refused: str
+    expired: bool
+    dedup: DedupQuery | None
+    dedup_failed: bool
+    parents: Sequence[tuple[str, Subject]]
+    horizon: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Reviewed:
+    """The action was carried out, now or before.
+
+    Attributes:
+        revision: that the action brought about.
+        outcome: where the subject stands now: of that revision, or of a later one.
+        affected: of a retraction, at most 1,000 ids of approved claims that rest on the subject, by id.
+        affected_total: how many these are in all.
+    """
+
+    revision: int
+    outcome: Outcome
+    affected: Sequence[str] = ()
+    affected_total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedAction:
+    """The action changes nothing, now and whenever it comes again.
+
+    Attributes:
+        code: `unknown`, `stale`, `not_pending`, `not_approved`, `waiting`, `action_id_reused`, or what the ask gave.
+        current: where the subject stood when it was refused; None where it is not known.
+    """
+
+    code: str
+    current: Standing | None
+
+
+ReviewAnswer = Reviewed | RefusedAction
+
+
+@dataclass(frozen=True, slots=True)
 class StoredOutcome:
     """An outcome as a rebuild loads it, read from the output topics.
 
@@ -184,6 +285,7 @@ class StoredOutcome:
         rejected: blocked because a person rejected or retracted it.
         approved_at: milliseconds since 1970 of the approval by a person; 0: the time of the outcome's origin.
         joined_to: the pending claim that a joined one follows.
+        parents: subjects that the claim is derived from.
     """
 
     subject: Subject
@@ -193,6 +295,7 @@ class StoredOutcome:
     rejected: bool = False
     approved_at: int = 0
     joined_to: Subject | None = None
+    parents: Sequence[Subject] = ()
 
     @property
     def match_class(self) -> MatchClass | None:
@@ -253,6 +356,25 @@ class State(Protocol):
 
         None where there is no outcome: state never heard of the subject, has forgotten it, or it waits.
         """
+        ...
+
+    async def review(self, asks: Sequence[ReviewAsk]) -> list[ReviewAnswer]:
+        """Carry out actions of people in order, in one atomic step; the answers stand in the order of `asks`.
+
+        The first outcome of an action id within a tenant stands, for as long as its ReviewDecision can come again.
+        Approve, edit, reject and expire need a pending subject, retract an approved one, all of them at the
+        expected revision. Approve and edit come to approved; to blocked where the claim has expired or is, without
+        material difference, the duplicate of an approved one. The others come to blocked; the text of what was
+        rejected or retracted stays in the index as rejected.
+        """
+        ...
+
+    async def held(self, subjects: Sequence[Subject]) -> list[HeldEntry | None]:
+        """Return what state holds of decided subjects; None where it holds nothing, or the subject waits."""
+        ...
+
+    async def standings(self, subjects: Sequence[Subject]) -> list[Standing | None]:
+        """Return where subjects stand; None where state holds nothing. Cheap, for thousands at once."""
         ...
 
     async def waiting_count(self) -> int:
