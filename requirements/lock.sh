@@ -13,6 +13,6 @@ compile() {
     "$tools/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
         --no-annotate --no-header --extra worker "$@" pyproject.toml
 }
-compile --group dev --output-file requirements/dev.txt
-compile --group demo --constraints requirements/dev.txt --output-file requirements/demo.txt
-compile --constraints requirements/dev.txt --output-file requirements/worker.txt
+compile --extra console --group dev --output-file requirements/dev.txt
+compile --extra console --group demo --constraints requirements/dev.txt --output-file requirements/demo.txt
+compile --extra console --constraints requirements/dev.txt --output-file requirements/worker.txt

@@ -64,6 +64,13 @@ class Settings(BaseSettings):
     rebuild_wait: Annotated[float, Field(ge=0, le=600)] = Field(
         60, description="Seconds that nothing may be in flight any more before lost state is rebuilt."
     )
+    review_ttl: Annotated[float, Field(gt=0, le=85)] = Field(
+        60, description="Days after which what nobody reviewed expires; `review` keeps its records for 90."
+    )
+    review_key: str | None = Field(
+        None,
+        description="Id of the key with which the reviews agent signs what it expires; none: nothing expires.",
+    )
     shutdown_deadline: Annotated[float, Field(ge=1, le=600)] = Field(
         45, description="Seconds from SIGTERM after which a worker exits whatever it does."
     )
