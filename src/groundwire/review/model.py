@@ -1,0 +1,279 @@
+"""What the board is asked, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final, Generic, Literal, TypeVar
+
+from groundwire.messages.decisions import Kind, Verdict
+from groundwire.review.risk import Risk, risk_of
+
+Sort = Literal["risk", "oldest", "newest"]
+Opinion = Literal["approve", "reject"]
+T = TypeVar("T")
+
+MAX_PAGE: Final = 200
+SORTS: Final[tuple[Sort, ...]] = ("risk", "oldest", "newest")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Which pending items, in which order. None: whatever.
+
+    Attributes:
+        source: that the producer named.
+        min_age: waiting at least so long.
+        text: words that all stand in the text or id, each from its beginning; whatever a person typed.
+        sort: `risk` by `groundwire.review.risk`, then oldest first.
+        limit: rows of a page, 1 to 200.
+        cursor: `Page.next` of the page before, under the same sort.
+
+    Raises:
+        ValueError: naming the field, of limit and sort.
+    """
+
+    reason: str | None = None
+    tenant: str | None = None
+    user: str | None = None
+    source: str | None = None
+    memory_type: str | None = None
+    kind: Kind | None = None
+    min_age: timedelta | None = None
+    max_age: timedelta | None = None
+    text: str = ""
+    sort: Sort = "risk"
+    limit: int = 50
+    cursor: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what no page can be."""
+        check_limit(self.limit)
+        if self.sort not in SORTS:
+            raise ValueError(f"sort: must be one of {', '.join(SORTS)}")
+
+
+def check_limit(limit: int) -> None:
+    """Raise ValueError for a number of rows that no page has."""
+    if not 1 <= limit <= MAX_PAGE:
+        raise ValueError(f"limit: must be from 1 to {MAX_PAGE}")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Rows, how many there are in all, and the cursor of the next page or None."""
+
+    rows: Sequence[T]
+    total: int
+    next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A subject at a glance, at its highest revision.
+
+    Attributes:
+        since: when that revision was decided.
+        excerpt: the beginning of the text in one line; of a response the reason, for its text is not published.
+    """
+
+    decision_id: str
+    revision: int
+    tenant_id: str
+    user_id: str
+    kind: Kind
+    subject_id: str
+    verdict: Verdict
+    reason_code: str
+    source: str | None
+    memory_type: str | None
+    since: datetime
+    excerpt: str
+
+    @property
+    def risk(self) -> Risk:
+        """How soon it is to be looked at."""
+        return risk_of(self.reason_code)
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """One entry of a subject's history; action, reviewer and review_reason where people (or expiry) made it."""
+
+    revision: int
+    decision_id: str
+    verdict: Verdict
+    reason_code: str
+    decided_at: datetime
+    action: str | None
+    reviewer: str | None
+    review_reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What the audit tells of an action on a subject; `outcome` is a code."""
+
+    action_id: str
+    at: datetime
+    actor: str
+    applied: bool
+    action: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The memory that a claim is nearest to.
+
+    Attributes:
+        difference: none, negation, number, unit or order.
+        match_class: approved, pending or rejected.
+        similarity: 0 to 1.
+        decision_id: of the memory, where the board holds it, with its verdict and text.
+    """
+
+    subject_id: str
+    difference: str
+    match_class: str
+    similarity: float
+    decision_id: str | None = None
+    verdict: Verdict | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRecord:
+    """What became so far of a source's claims in a tenant, of those that the person sees."""
+
+    approved: int = 0
+    human_approved: int = 0
+    human_rejected: int = 0
+    blocked: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A Decision with all that bears on it.
+
+    Attributes:
+        current: the subject's highest revision; `current.decision_id` differs where this one is superseded.
+        pending: whether a person may decide it now.
+        decision: the Decision asked for, as published.
+        topic: without the prefix; with partition and offset where that Decision stands.
+        history: all revisions, lowest first.
+        attempts: actions that the audit tells of, oldest first.
+    """
+
+    current: Row
+    pending: bool
+    decision: Mapping[str, Any]
+    topic: str
+    partition: int
+    offset: int
+    timestamp: datetime
+    history: Sequence[Revision]
+    attempts: Sequence[Attempt]
+    nearest: Nearest | None
+    source_record: SourceRecord
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record that could not be decided; `topic`, `partition`, `offset` say where it failed."""
+
+    code: str
+    message: str
+    topic: str
+    partition: int | None
+    offset: int | None
+    tenant_id: str
+    user_id: str
+    at: datetime
+    excerpt: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many items are pending.
+
+    Attributes:
+        own: of the person, by tenant.
+        tenants: in all, of tenants that the person sees as a whole.
+        total: of the deployment; None for who sees no whole tenant.
+    """
+
+    own: Mapping[str, int]
+    tenants: Mapping[str, int]
+    total: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What people decided of items that were in review for a reason, or came from a source.
+
+    Attributes:
+        median: from review to decision; None where there is none.
+        p90: the same for nine of ten.
+    """
+
+    name: str
+    approved: int
+    edited: int
+    rejected: int
+    median: timedelta | None
+    p90: timedelta | None
+
+    @property
+    def decided(self) -> int:
+        """How many in all."""
+        return self.approved + self.edited + self.rejected
+
+
+@dataclass(frozen=True, slots=True)
+class Blind:
+    """Opinions of people who did not see the verdict: how many agree with the gate, of how many."""
+
+    approved_agreed: int
+    approved: int
+    blocked_agreed: int
+    blocked: int
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How people's decisions compare with the gate's; most frequent first."""
+
+    total: Tally
+    by_reason: Sequence[Tally]
+    by_source: Sequence[Tally]
+    blind: Blind
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """An item of the blind sample: without verdict, reason and topic."""
+
+    decision_id: str
+    tenant_id: str
+    user_id: str
+    subject_id: str
+    source: str | None
+    memory_type: str | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Revealed:
+    """What the gate had decided, told once an opinion stands; `opinion` is the first that the person gave."""
+
+    decision_id: str
+    opinion: Opinion
+    verdict: Verdict
+    reason_code: str
+
+    @property
+    def agrees(self) -> bool:
+        """Whether person and gate are of one mind."""
+        return (self.opinion == "approve") == (self.verdict == Verdict.APPROVED)

@@ -1,0 +1,134 @@
+"""What records of the output topics say, as far as the board shows it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from groundwire.client.produce import address_anyhow
+from groundwire.messages.audit import AuditEvent
+from groundwire.messages.decisions import Decision, Kind
+from groundwire.messages.headers import header
+from groundwire.messages.topics import TopicName
+
+_DECISIONS: Final = {TopicName.REVIEW, TopicName.APPROVED, TopicName.BLOCKED}
+_ACTIONS: Final = {"review_action", "refused_action"}
+_FAILURE: Final = "__connect.errors."
+_EXCERPT: Final = 200  # characters
+_DIGITS: Final = 18  # of a number that SQLite holds
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecord:
+    """A record of an output topic; `topic` without the prefix, `timestamp_ms` Kafka's, since 1970."""
+
+    topic: TopicName
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A dead letter; tenant and user are None where it belongs to nobody for certain."""
+
+    code: str
+    message: str
+    topic: str
+    partition: int | None
+    offset: int | None
+    tenant_id: str | None
+    user_id: str | None
+    excerpt: str
+
+
+def read_decision(record: TopicRecord) -> Decision | None:
+    """Return the Decision of a record, None where it is none, or stands where it does not belong."""
+    if record.topic not in _DECISIONS or record.value is None:
+        return None
+    try:
+        decision = Decision.model_validate_json(record.value)
+    except ValidationError:
+        return None
+    belongs = TopicName.of(decision.verdict) == record.topic and decision.replay is None
+    return decision if belongs and decision.revision >= 0 else None
+
+
+def read_action(record: TopicRecord) -> AuditEvent | None:
+    """Return the AuditEvent of an action, applied or refused; None for all other records."""
+    if record.topic is not TopicName.AUDIT or record.value is None:
+        return None
+    try:
+        event = AuditEvent.model_validate_json(record.value)
+    except ValidationError:
+        return None
+    return event if event.type in _ACTIONS and isinstance(event.detail.get("action_id"), str) else None
+
+
+def read_dead_letter(record: TopicRecord) -> Failed | None:
+    """Return what a dead letter says of its failure; None for all other records."""
+    if record.topic is not TopicName.DEAD_LETTER:
+        return None
+    tenant, user = _owner(record)
+    return Failed(
+        code=header(record.headers, "gw-error") or "unknown",
+        message=header(record.headers, f"{_FAILURE}exception.message") or "",
+        topic=header(record.headers, f"{_FAILURE}topic") or "",
+        partition=_number(header(record.headers, f"{_FAILURE}partition")),
+        offset=_number(header(record.headers, f"{_FAILURE}offset")),
+        tenant_id=tenant,
+        user_id=user,
+        excerpt=in_one_line((record.value or b"")[: 4 * _EXCERPT].decode("utf-8", "replace")),
+    )
+
+
+def text_of(decision: Decision) -> str:
+    """Return the claim; of a response the reason, for the answer is not repeated."""
+    return decision.evidence.claim if decision.evidence else decision.reason
+
+
+def in_one_line(text: str) -> str:
+    """Return the beginning of a text without line breaks, at most 200 characters."""
+    line = " ".join(text[: 4 * _EXCERPT].split())
+    return line if len(line) <= _EXCERPT else line[: _EXCERPT - 1] + "…"
+
+
+def review_fact(decision: Decision, name: str) -> str | None:
+    """Return what `facts.review` says, None where no person (nor expiry) brought the revision."""
+    value: Any = (decision.facts.review or {}).get(name)
+    return value if isinstance(value, str) else None
+
+
+def lot(decision: Decision) -> int | None:
+    """Draw a decision's lot for the blind sample, 0 to 2^32 - 1: the same whoever draws, and not to be chosen.
+
+    Only what the gate itself approved or blocked takes part; None for the rest.
+    """
+    if decision.kind != Kind.CLAIM or decision.revision != 1 or decision.verdict == "review":
+        return None
+    return int.from_bytes(hashlib.sha256(decision.decision_id.encode()).digest()[:4], "big")
+
+
+def _owner(record: TopicRecord) -> tuple[str | None, str | None]:
+    """Return whose record it was: the key's owner, unless the value, as far as it can be read, is another tenant's."""
+    try:
+        tenant, colon, user = (record.key or b"").decode().partition(":")
+    except UnicodeDecodeError:
+        return None, None
+    if not tenant or not colon:
+        return None, None
+    named = address_anyhow(record.value or b"", TopicName.CLAIMS).key
+    if named is not None and named.partition(b":")[0] != tenant.encode():
+        return None, None
+    return tenant, user
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= _DIGITS else None

@@ -1,0 +1,93 @@
+-- One row a subject: its highest revision, as lists show it.
+CREATE TABLE IF NOT EXISTS items (
+    id INTEGER PRIMARY KEY,
+    tenant_id TEXT NOT NULL,
+    user_id TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    subject_id TEXT NOT NULL,
+    current INTEGER,                     -- decisions.id
+    revision INTEGER NOT NULL DEFAULT -1,
+    decision_id TEXT,
+    topic TEXT,
+    reason_code TEXT,
+    source TEXT,
+    memory_type TEXT,
+    risk INTEGER,
+    since_ms INTEGER,
+    excerpt TEXT,
+    placed INTEGER NOT NULL DEFAULT 0,   -- whether the current revision has a place in the queue
+    dropped INTEGER NOT NULL DEFAULT -1, -- the revision that state does not hold as pending
+    pending INTEGER NOT NULL DEFAULT 0,  -- placed, and not dropped
+    UNIQUE (tenant_id, user_id, kind, subject_id)
+);
+CREATE INDEX IF NOT EXISTS items_by_risk ON items (risk, since_ms, decision_id) WHERE pending = 1;
+CREATE INDEX IF NOT EXISTS items_by_age ON items (since_ms, decision_id) WHERE pending = 1;
+CREATE INDEX IF NOT EXISTS items_by_owner ON items (tenant_id, user_id) WHERE pending = 1;
+CREATE INDEX IF NOT EXISTS items_by_topic ON items (topic, since_ms, decision_id);
+CREATE INDEX IF NOT EXISTS items_by_source ON items (tenant_id, source, topic, reason_code, user_id);
+
+-- Every revision, compressed as published.
+CREATE TABLE IF NOT EXISTS decisions (
+    id INTEGER PRIMARY KEY,
+    item INTEGER NOT NULL,
+    revision INTEGER NOT NULL,
+    decision_id TEXT NOT NULL,
+    topic TEXT NOT NULL,
+    partition INTEGER NOT NULL,
+    "offset" INTEGER NOT NULL,
+    timestamp_ms INTEGER NOT NULL,
+    reason_code TEXT NOT NULL,
+    source TEXT,
+    memory_type TEXT,
+    decided_ms INTEGER NOT NULL,
+    excerpt TEXT NOT NULL,
+    placed INTEGER NOT NULL,
+    action TEXT,
+    reviewer TEXT,
+    review_reason TEXT,
+    lot INTEGER,
+    value BLOB NOT NULL,
+    UNIQUE (item, revision, decision_id)
+);
+CREATE INDEX IF NOT EXISTS decisions_by_id ON decisions (decision_id);
+CREATE INDEX IF NOT EXISTS decisions_of_people ON decisions (decided_ms) WHERE action IS NOT NULL;
+CREATE INDEX IF NOT EXISTS decisions_by_lot ON decisions (lot) WHERE lot IS NOT NULL;
+
+CREATE TABLE IF NOT EXISTS actions (
+    event_id TEXT PRIMARY KEY,
+    decision_id TEXT,
+    tenant_id TEXT NOT NULL,
+    action_id TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    actor TEXT NOT NULL,
+    applied INTEGER NOT NULL,
+    action TEXT NOT NULL,
+    outcome TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS actions_by_decision ON actions (decision_id);
+
+CREATE TABLE IF NOT EXISTS dead_letters (
+    id INTEGER PRIMARY KEY,
+    at_partition INTEGER NOT NULL,
+    at_offset INTEGER NOT NULL,
+    at_ms INTEGER NOT NULL,
+    code TEXT NOT NULL,
+    message TEXT NOT NULL,
+    topic TEXT NOT NULL,
+    partition INTEGER,
+    "offset" INTEGER,
+    tenant_id TEXT,
+    user_id TEXT,
+    excerpt TEXT NOT NULL,
+    UNIQUE (at_partition, at_offset)
+);
+CREATE INDEX IF NOT EXISTS dead_letters_by_time ON dead_letters (at_ms, at_partition, at_offset);
+
+-- What people thought before they saw the verdict; the first opinion stands.
+CREATE TABLE IF NOT EXISTS opinions (
+    decision_id TEXT NOT NULL,
+    person TEXT NOT NULL,
+    opinion TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    PRIMARY KEY (decision_id, person)
+) WITHOUT ROWID;
