@@ -16,6 +16,9 @@ from groundwire.state.model import (
     Limits,
     Outcome,
     RecordOrigin,
+    ReviewAction,
+    ReviewAnswer,
+    ReviewAsk,
     State,
     StoredOutcome,
 )
@@ -124,3 +127,48 @@ async def step_one(state: State, ask: Ask, *, limits: Limits = LIMITS, deferred:
 def stored(ask: Ask, outcome: Outcome, **changes) -> StoredOutcome:
     """Return an outcome as the output topics would give it back."""
     return StoredOutcome(ask.subject, outcome, ask.dedup, ask.horizon, **changes)
+
+
+@dataclass(slots=True)
+class People:
+    """Makes one action after the other: each comes as a record of its own, later than all claims so far."""
+
+    claims: Claims
+
+    def act(
+        self,
+        action: ReviewAction | str,
+        ask: Ask,
+        *,
+        revision: int = 1,
+        text: str | None = None,
+        action_id: str | None = None,
+        **changes,
+    ) -> ReviewAsk:
+        """Return an action on the subject of an ask; `text`: that of an edit, by default the claim's."""
+        self.claims.offset += 1
+        action = ReviewAction(action)
+        keyed = action in {ReviewAction.APPROVE, ReviewAction.EDIT, ReviewAction.REJECT}
+        query = ask.dedup if text is None else dedup(text, ask.subject)
+        return ReviewAsk(
+            **{
+                "subject": ask.subject,
+                "action_id": action_id or f"action {self.claims.offset}",
+                "action": action,
+                "expected_revision": revision,
+                "origin": origin(self.claims.offset, topic="groundwire.review-decisions"),
+                "refused": "",
+                "expired": False,
+                "dedup": query if keyed else None,
+                "dedup_failed": False,
+                "parents": ask.parents,
+                "horizon": ask.horizon,
+                "payload": b'{"by":"%s"}' % action.encode(),
+            }
+            | changes
+        )
+
+
+async def review_one(state: State, ask: ReviewAsk) -> ReviewAnswer:
+    (answer,) = await state.review([ask])
+    return answer

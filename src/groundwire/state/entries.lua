@@ -1,4 +1,4 @@
--- What step.lua and load.lua share; sent to the server in front of either.
+-- What step.lua, review.lua and load.lua share; sent to the server in front of each.
 -- ARGV[1] is the deployment's prefix, ARGV[2] the seconds for which an outcome without a place in the index
 -- or the queue is kept. docs/state.md describes the keys.
 local call, sub, match, find = redis.call, string.sub, string.match, string.find
@@ -94,15 +94,19 @@ local function write(subject, entry)
   return put(subject, entry, entry.facts .. '\n' .. entry.payload .. '\n' .. entry.record)
 end
 
--- Makes a claim findable in its scope; returns what its entry says of it.
+-- What others find of a claim, before its signature. Who is joined to a pending claim has to find its entry.
+local function member_head(subject, class, time)
+  local digest = class == 'P' and subject.digest or ''
+  return class .. time .. ' ' .. subject.horizon .. ' ' .. digest .. ' ' .. subject.id .. '\0'
+end
+
+-- Makes a claim findable in its scope; returns what its entry says of it. What a person rejected belongs to no entry:
+-- it is found for longer than the entry is kept.
 local function add_to_index(subject, class, time)
   local members, buckets = prefix .. 'm:' .. subject.scope, prefix .. 'k:' .. subject.scope
   local number = call('HINCRBY', members, 'n', 1)
   local id = struct.pack('<I4', number)
-  -- who is joined to a pending claim has to find its entry
-  local digest = class == 'P' and subject.digest or ''
-  local head = class .. time .. ' ' .. subject.horizon .. ' ' .. digest .. ' ' .. subject.id .. '\0'
-  call('HSET', members, id, head .. subject.signature)
+  call('HSET', members, id, member_head(subject, class, time) .. subject.signature)
   local keys = split(subject.stored, KEY)
   local ids = values_of(buckets, keys)
   local changed = {}
@@ -112,19 +116,44 @@ local function add_to_index(subject, class, time)
   for first = 1, #changed, CHUNK do
     call('HSET', buckets, unpack(changed, first, math.min(first + CHUNK - 1, #changed)))
   end
-  return subject.scope .. '/' .. string.format('%d', number)
+  return class ~= 'X' and subject.scope .. '/' .. string.format('%d', number) or nil
 end
 
--- Undoes what an entry holds beside itself, before another takes its place.
-local function leave(subject, entry)
+-- The hash and the local id under which others find the claim of an entry; nil where none does.
+local function member_of(entry)
+  local scope, number = match(entry.index, '^(.+)/(%d+)$')
+  if scope then
+    return prefix .. 'm:' .. scope, struct.pack('<I4', tonumber(number))
+  end
+end
+
+local function leave_index(entry)
+  local members, id = member_of(entry)
+  if members then
+    call('HDEL', members, id)
+  end
+end
+
+-- Gives back what a waiting or pending subject holds.
+local function leave_queue(subject, entry)
   if entry.state == 'W' then
     call('SREM', prefix .. 'w:' .. subject.user, subject.digest)
     count('waiting', -1)
   elseif entry.state == 'P' then
     count_place(subject, -1)
   end
-  if entry.index ~= '-' then
-    local scope, number = match(entry.index, '^(.+)/(%d+)$')
-    call('HDEL', prefix .. 'm:' .. scope, struct.pack('<I4', tonumber(number)))
+end
+
+-- Undoes what an entry holds beside itself, before another takes its place.
+local function leave(subject, entry)
+  leave_queue(subject, entry)
+  leave_index(entry)
+end
+
+-- Notes an approved claim with all that it is derived from: a retraction asks who rests on what it takes back.
+local function note_parents(subject)
+  local parents = split(subject.parents, DIGEST)
+  for i = 1, #parents do
+    call('SADD', prefix .. 'd:' .. parents[i], subject.digest .. subject.id)
   end
 end

@@ -1,7 +1,7 @@
 """How asks, answers and loaded outcomes are written for the scripts, and read back.
 
 The entry of a subject is text, so that `redis-cli GET` shows it: a header line, a line of facts, the
-payload's line, and while the subject is pending the record.
+payload's line, and while the subject is pending the record; of a retracted one, whom it affected.
 
     A 1 1 <fingerprint> <origin> <first origin> <joined to> <scope>/<local id>
     on AP [["id",23,25,"none","A"]]
@@ -58,7 +58,7 @@ _PLACE_LETTERS: Final = {place: letter for letter, place in PLACES.items()}
 _CLASS_LETTERS: Final = {match_class: letter for letter, match_class in CLASSES.items()}
 _PARENT_LETTERS: Final = {name: letter for letter, name in PARENT_STATES.items()}
 _URL_SAFE: Final = bytes.maketrans(b"+/", b"-_")
-_NO_DEDUP: Final = DedupQuery(b"", (), (), b"", 0, material_difference=False)
+NO_DEDUP: Final = DedupQuery(b"", (), (), b"", 0, material_difference=False)
 
 
 def write_ask(ask: Ask) -> bytes:
@@ -67,22 +67,22 @@ def write_ask(ask: Ask) -> bytes:
     Raises:
         ValueError: The ask would break the layout.
     """
-    query = ask.dedup or _NO_DEDUP
+    query = ask.dedup or NO_DEDUP
     status = "f" if ask.dedup_failed else "o" if ask.dedup else "d"
     # thousands of times a second: a digit is looked up more quickly than a bool is formatted
     capped, wait, ordered, queued = "01"[ask.capped], "01"[ask.wait], "01"[ask.ordered], "01"[ask.queued]
     material = "01"[query.material_difference]
     flags = f"{ask.base_tier} {capped} {wait} {ordered} {queued} {status} {material}"
-    _check(query, ask.payload)
-    return _pack(
+    check_query(query, ask.payload)
+    return pack(
         (
             *_subject_fields(ask.subject, ask.fingerprint, ask.origin),
             f"{flags} {query.threshold_parts} {ask.horizon}".encode(),
-            _short(query.scope),
+            short_bytes(query.scope),
             b"".join(query.stored),
             b"".join(query.probed),
             query.signature,
-            b"".join([_short(parent.digest) for _, parent in ask.parents]),
+            b"".join([short_bytes(parent.digest) for _, parent in ask.parents]),
             ask.payload,
             ask.record if ask.queued and ask.base_tier < 3 else b"",  # only what may be pending needs it
         )
@@ -110,13 +110,18 @@ def read_answer(ask: Ask, answer: bytes) -> Answer:
     raise ValueError("not an answer of the step")
 
 
-def read_entry(entry: bytes, parents: list[str], fingerprint: str, *, fresh: bool) -> Outcome:
-    """Read the entry of a decided subject; `parents` are the ids that its record names."""
+def read_entry(entry: bytes, parents: Sequence[str], fingerprint: str, *, fresh: bool) -> Outcome:
+    """Read the entry of a decided subject; `parents` are the ids that its record names.
+
+    Raises:
+        ValueError: (and LookupError) where it is no entry, or of a record that names other parents.
+    """
     header, facts, payload, record = entry.split(b"\n", 3)
-    state, tier, revision, _, origin, first = header.decode().split(" ")[:6]
+    letter, tier, revision, _, origin, first = header.decode().split(" ")[:6]
+    state = SubjectState(letter)
     marks, states, matches = _read_facts(facts)
     return Outcome(
-        state=SubjectState(state),
+        state=state,
         tier=int(tier),
         revision=int(revision),
         fresh=fresh,
@@ -131,7 +136,7 @@ def read_entry(entry: bytes, parents: list[str], fingerprint: str, *, fresh: boo
         ],
         place=PLACES[marks[1]],
         payload=payload,
-        record=record,
+        record=record if state is SubjectState.PENDING else b"",
     )
 
 
@@ -141,26 +146,27 @@ def write_stored(stored: StoredOutcome) -> bytes:
     Raises:
         ValueError: The outcome would break the layout.
     """
-    outcome, query = stored.outcome, stored.dedup or _NO_DEDUP
-    _check(query, outcome.payload)
+    outcome, query = stored.outcome, stored.dedup or NO_DEDUP
+    check_query(query, outcome.payload)
     match_class = stored.match_class
-    return _pack(
+    return pack(
         (
             *_subject_fields(stored.subject, outcome.fingerprint, outcome.origin),
             outcome.state.value.encode(),
             b"%d" % outcome.tier,
             b"%d" % outcome.revision,
             b"-" if outcome.first_origin is None else write_origin(outcome.first_origin),
-            b"-" if stored.joined_to is None else _short(stored.joined_to.digest),
+            b"-" if stored.joined_to is None else short_bytes(stored.joined_to.digest),
             _write_facts(outcome).encode(),
             outcome.payload,
             outcome.record,
-            _short(query.scope),
+            short_bytes(query.scope),
             b"".join(query.stored),
             query.signature,
             b"%d" % stored.horizon,
             b"" if match_class is None else _CLASS_LETTERS[match_class].encode(),
             b"%d" % (stored.approved_at or outcome.origin.timestamp),
+            b"".join([short_bytes(parent.digest) for parent in stored.parents]),
         )
     )
 
@@ -180,14 +186,17 @@ def write_origin(origin: RecordOrigin) -> bytes:
 def read_origin(text: str) -> RecordOrigin:
     """Read what `write_origin` wrote."""
     topic, partition, offset, timestamp, sha256 = text.split(",")
-    return RecordOrigin(
-        topic, int(partition), int(offset), int(timestamp), urlsafe_b64decode(sha256 + "=").hex()
-    )
+    return RecordOrigin(topic, int(partition), int(offset), int(timestamp), read_sha256(sha256))
+
+
+def read_sha256(text: str) -> str:
+    """Read the 43 characters that stand for a SHA-256; return its hexadecimal form."""
+    return urlsafe_b64decode(text + "=").hex()
 
 
 def short(data: bytes) -> str:
     """Write a digest as base64 that is safe in a key, without padding."""
-    return _short(data).decode()
+    return short_bytes(data).decode()
 
 
 def user_digest(subject: Subject) -> str:
@@ -195,15 +204,34 @@ def user_digest(subject: Subject) -> str:
     return short(digest(subject.tenant_id, subject.user_id))
 
 
-def _pack(fields: Sequence[bytes]) -> bytes:
+def short_bytes(data: bytes) -> bytes:
+    """As `short`, in bytes."""
+    return b2a_base64(data, newline=False).rstrip(b"=").translate(_URL_SAFE)
+
+
+def pack(fields: Sequence[bytes]) -> bytes:
     """Join fields behind their lengths, 4 bytes each: one argument costs the server a sixth of fourteen."""
     return struct.pack(f"<{len(fields)}I", *map(len, fields)) + b"".join(fields)
 
 
+def check_query(query: DedupQuery, payload: bytes) -> None:
+    """Check what the layout rests on.
+
+    Raises:
+        ValueError: the payload, a key or the signature is none.
+    """
+    if b"\n" in payload:
+        raise ValueError("the payload is more than one line")
+    if any(len(key) != KEY_BYTES for keys in (query.stored, query.probed) for key in keys):
+        raise ValueError(f"a key is {KEY_BYTES} bytes")
+    if query is not NO_DEDUP and (len(query.signature) - HEADER_BYTES) % ID_BYTES:
+        raise ValueError("the signature is none")
+
+
 def _subject_fields(subject: Subject, fingerprint: str, origin: RecordOrigin) -> tuple[bytes, ...]:
     return (
-        _short(subject.digest),
-        _short(digest(subject.tenant_id, subject.user_id)),
+        short_bytes(subject.digest),
+        short_bytes(digest(subject.tenant_id, subject.user_id)),
         subject.tenant_id.encode(),
         subject.subject_id.encode(),
         _short_sha256(fingerprint),
@@ -215,20 +243,7 @@ def _short_sha256(text: str) -> bytes:
     data = bytes.fromhex(text)
     if len(data) != 32:
         raise ValueError(f"not the hexadecimal form of a SHA-256: {text!r}")
-    return _short(data)
-
-
-def _short(data: bytes) -> bytes:
-    return b2a_base64(data, newline=False).rstrip(b"=").translate(_URL_SAFE)
-
-
-def _check(query: DedupQuery, payload: bytes) -> None:
-    if b"\n" in payload:
-        raise ValueError("the payload is more than one line")
-    if any(len(key) != KEY_BYTES for keys in (query.stored, query.probed) for key in keys):
-        raise ValueError(f"a key is {KEY_BYTES} bytes")
-    if query is not _NO_DEDUP and (len(query.signature) - HEADER_BYTES) % ID_BYTES:
-        raise ValueError("the signature is none")
+    return short_bytes(data)
 
 
 def _read_facts(line: bytes) -> tuple[str, str, list[DedupMatch]]:

@@ -6,6 +6,7 @@ local FIRST = 5
 local LOADED = {
   'digest', 'user', 'tenant', 'id', 'fingerprint', 'origin', 'state', 'tier', 'revision', 'first', 'joined',
   'facts', 'payload', 'record', 'scope', 'stored', 'signature', 'horizon', 'class', 'time',
+  'parents',
 }
 
 if call('GET', prefix .. ARGV[3]) ~= ARGV[4] then
@@ -26,6 +27,9 @@ for at = FIRST, #ARGV do
     end
     if loaded.class ~= '' then
       loaded.index = add_to_index(loaded, loaded.class, loaded.time)
+    end
+    if loaded.state == 'A' then
+      note_parents(loaded)
     end
     write(loaded, loaded)
     taken = taken + 1

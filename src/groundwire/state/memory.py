@@ -5,46 +5,30 @@ It serves `groundwire check`, and as the model that the script is tested against
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 from groundwire.messages.decisions import ParentFact, Place
 from groundwire.messages.identity import Subject
-from groundwire.state.matching import Kind, Match, Scope, choose, near_duplicates
+from groundwire.state.matching import Kind, Match
+from groundwire.state.memory_reviews import Reviews
+from groundwire.state.memory_store import Entry, Store, history, user_of
 from groundwire.state.model import (
-    CANDIDATE_BYTES,
     MAX_CANDIDATES,
     Answer,
     Ask,
     Conflict,
+    HeldEntry,
     Limits,
     Outcome,
-    RecordOrigin,
+    ReviewAnswer,
+    ReviewAsk,
+    Standing,
     StoredOutcome,
     SubjectState,
     Waiting,
 )
-
-User = tuple[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """What is kept of a subject; `outcome` is None while it waits.
-
-    `answered`: the latest timestamp of its records that state has answered for.
-    """
-
-    fingerprint: str
-    origin: RecordOrigin
-    answered: int
-    state: SubjectState
-    revision: int
-    first_origin: RecordOrigin | None
-    outcome: Outcome | None = None
-    joined_to: Subject | None = None
-    indexed: tuple[bytes, int] | None = None
 
 
 class MemoryState:
@@ -55,11 +39,9 @@ class MemoryState:
     """
 
     def __init__(self, *, max_candidates: int = MAX_CANDIDATES) -> None:
-        self._max_candidates = max_candidates
-        self._entries: dict[Subject, _Entry] = {}
-        self._scopes: defaultdict[bytes, Scope] = defaultdict(Scope)
-        self._waiting: defaultdict[User, set[Subject]] = defaultdict(set)
-        self._places: Counter[User | str] = Counter()
+        self._store = Store(max_candidates)
+        self._reviews = Reviews(self._store)
+        self._entries = self._store.entries
 
     async def step(self, asks: Sequence[Ask], limits: Limits, *, deferred: bool = False) -> list[Answer]:
         """Decide a batch; see `groundwire.state.model.State`. Atomic, because it awaits nothing."""
@@ -72,7 +54,7 @@ class MemoryState:
             outcome, before = stored.outcome, self._entries.get(stored.subject)
             if before and before.revision >= outcome.revision:
                 continue
-            entry = _Entry(
+            entry = Entry(
                 outcome.fingerprint,
                 outcome.origin,
                 outcome.origin.timestamp,
@@ -92,13 +74,27 @@ class MemoryState:
         entries = [self._entries.get(subject) for subject in subjects]
         return [entry.outcome.payload if entry and entry.outcome else None for entry in entries]
 
+    async def review(self, asks: Sequence[ReviewAsk]) -> list[ReviewAnswer]:
+        """Carry out actions of people; see `groundwire.state.model.State`."""
+        return [self._reviews.answer(ask) for ask in asks]
+
+    async def held(self, subjects: Sequence[Subject]) -> list[HeldEntry | None]:
+        """Return what is held of decided subjects; see `groundwire.state.model.State`."""
+        entries = [self._entries.get(subject) for subject in subjects]
+        return [_held(entry.outcome) if entry and entry.outcome else None for entry in entries]
+
+    async def standings(self, subjects: Sequence[Subject]) -> list[Standing | None]:
+        """Return where subjects stand; see `groundwire.state.model.State`."""
+        entries = [self._entries.get(subject) for subject in subjects]
+        return [Standing(entry.state, entry.revision) if entry else None for entry in entries]
+
     async def waiting_count(self) -> int:
         """Return how many claims wait on `deferred`."""
-        return sum(map(len, self._waiting.values()))
+        return sum(map(len, self._store.waiting.values()))
 
     async def queue_depth(self) -> int:
         """Return how many claims and responses have a place in the review queue."""
-        return self._places[""]
+        return self._store.places[""]
 
     async def close(self) -> None:
         """Nothing to let go of."""
@@ -116,11 +112,11 @@ class MemoryState:
             if before.state is SubjectState.JOINED:
                 self._note(ask, before)
             return replace(before.outcome, fresh=False)
-        if not deferred and (ask.wait or (ask.ordered and self._waiting[_user(ask)])):
+        if not deferred and (ask.wait or (ask.ordered and self._store.waiting[user_of(ask.subject)])):
             return self._wait(ask, before)
         return self._decide(ask, before, limits)
 
-    def _may_be_decided_again(self, ask: Ask, before: _Entry) -> bool:
+    def _may_be_decided_again(self, ask: Ask, before: Entry) -> bool:
         if ask.origin.timestamp <= before.answered:
             return False
         if before.state is SubjectState.JOINED:
@@ -128,25 +124,24 @@ class MemoryState:
             return not joined or joined.state is not SubjectState.PENDING
         return before.state is SubjectState.REFUSED
 
-    def _note(self, ask: Ask, before: _Entry) -> None:
+    def _note(self, ask: Ask, before: Entry) -> None:
         """Remember what a record was answered: when it comes again, it is not decided afresh."""
         answered = max(before.answered, ask.origin.timestamp)
         self._entries[ask.subject] = replace(before, answered=answered)
 
-    def _wait(self, ask: Ask, before: _Entry | None) -> Waiting:
-        revision, first = _history(before)
-        self._waiting[_user(ask)].add(ask.subject)
-        self._entries[ask.subject] = _Entry(
-            ask.fingerprint, ask.origin, ask.origin.timestamp, SubjectState.WAITING, revision, first
-        )
+    def _wait(self, ask: Ask, before: Entry | None) -> Waiting:
+        revision, first = history(before)
+        origin = ask.origin
+        entry = Entry(ask.fingerprint, origin, origin.timestamp, SubjectState.WAITING, revision, first)
+        self._store.put(ask.subject, entry)
         return Waiting(publish=True)
 
-    def _decide(self, ask: Ask, before: _Entry | None, limits: Limits) -> Outcome:
-        status, matches, best = self._deduplicate(ask)
-        parents = [ParentFact(id=name, state=self._state_of(parent)) for name, parent in ask.parents]
+    def _decide(self, ask: Ask, before: Entry | None, limits: Limits) -> Outcome:
+        status, matches, best = self._store.deduplicate(ask)
+        parents = [ParentFact(id=name, state=self._store.state_of(parent)) for name, parent in ask.parents]
         tier = _tier(ask, status, best, parents)
         state, place = self._settle(ask, tier, best, limits)
-        revision, first = _history(before)
+        revision, first = history(before)
         pending = state is SubjectState.PENDING
         outcome = Outcome(
             state=state,
@@ -165,48 +160,23 @@ class MemoryState:
         )
         joined_to = best[Kind.PENDING].indexed.subject if state is SubjectState.JOINED else None
         answered = max(ask.origin.timestamp, before.answered) if before else ask.origin.timestamp
-        entry = _Entry(ask.fingerprint, ask.origin, answered, state, revision + 1, first, outcome, joined_to)
+        entry = Entry(ask.fingerprint, ask.origin, answered, state, revision + 1, first, outcome, joined_to)
         # what could not be compared is not indexed either
-        stored = StoredOutcome(ask.subject, outcome, ask.dedup if status == "ok" else None, ask.horizon)
+        dedup = ask.dedup if status == "ok" else None
+        rests_on = [parent for _, parent in ask.parents]
+        stored = StoredOutcome(ask.subject, outcome, dedup, ask.horizon, parents=rests_on)
         self._replace(stored, before, entry, (ask.origin.timestamp, ask.horizon))
         return outcome
 
     def _replace(
-        self, stored: StoredOutcome, before: _Entry | None, entry: _Entry, times: tuple[int, int]
+        self, stored: StoredOutcome, before: Entry | None, entry: Entry, times: tuple[int, int]
     ) -> None:
         """Put an entry in the place of the one before, with all that it holds beside itself."""
         subject, match_class = stored.subject, stored.match_class
-        user = (subject.tenant_id, subject.user_id)
-        self._waiting[user].discard(subject)
-        if before and before.state is SubjectState.PENDING:
-            self._places.subtract((user, subject.tenant_id, ""))
-        if before and before.indexed:
-            scope, number = before.indexed
-            self._scopes[scope].claims.pop(number)
-        if entry.state is SubjectState.PENDING:
-            self._places.update((user, subject.tenant_id, ""))
+        self._store.leave_index(before)
         if stored.dedup and match_class:
-            scope = stored.dedup.scope
-            number = self._scopes[scope].add(stored.dedup, subject, match_class, times)
-            entry = replace(entry, indexed=(scope, number))
-        self._entries[subject] = entry
-
-    def _deduplicate(self, ask: Ask) -> tuple[str, Sequence[Match], dict[Kind, Match]]:
-        if ask.dedup_failed or ask.dedup is None:
-            return "failed" if ask.dedup_failed else "disabled", (), {}
-        query = ask.dedup
-        candidates = self._scopes[query.scope].candidates(query)
-        compared = sum(len(indexed.signature) for indexed in candidates)
-        if len(candidates) > self._max_candidates or compared > CANDIDATE_BYTES * self._max_candidates:
-            return "failed", (), {}
-        near = near_duplicates(
-            query, [c for c in candidates if not c.hides(ask.subject.subject_id, ask.origin.timestamp)]
-        )
-        return "ok", *choose(near, material_difference=query.material_difference)
-
-    def _state_of(self, parent: Subject) -> str:
-        entry = self._entries.get(parent)
-        return entry.state.name.lower() if entry else "unknown"
+            entry = replace(entry, indexed=self._store.index(stored.dedup, subject, match_class, times))
+        self._store.put(subject, entry, stored.parents)
 
     def _settle(
         self, ask: Ask, tier: int, best: dict[Kind, Match], limits: Limits
@@ -223,24 +193,13 @@ class MemoryState:
         return SubjectState.PENDING if place is Place.FREE else SubjectState.REFUSED, place
 
     def _ask_for_place(self, ask: Ask, limits: Limits) -> Place:
-        if self._places[_user(ask)] >= limits.per_user:
+        if self._store.places[user_of(ask.subject)] >= limits.per_user:
             return Place.USER_FULL
-        if self._places[ask.subject.tenant_id] >= limits.per_tenant:
+        if self._store.places[ask.subject.tenant_id] >= limits.per_tenant:
             return Place.TENANT_FULL
-        if self._places[""] >= limits.total:
+        if self._store.places[""] >= limits.total:
             return Place.TOTAL_FULL
         return Place.FREE
-
-
-def _user(ask: Ask) -> User:
-    return ask.subject.tenant_id, ask.subject.user_id
-
-
-def _history(before: _Entry | None) -> tuple[int, RecordOrigin | None]:
-    """Return the revision so far and, where there was one, the origin of the subject's first record."""
-    if before is None or before.revision == 0:
-        return 0, None
-    return before.revision, before.first_origin or before.origin
 
 
 def _tier(ask: Ask, status: str, best: dict[Kind, Match], parents: Sequence[ParentFact]) -> int:
@@ -254,3 +213,21 @@ def _tier(ask: Ask, status: str, best: dict[Kind, Match], parents: Sequence[Pare
         or any(parent.state != "approved" for parent in parents)
     )
     return 2 if ask.base_tier == 1 and doubtful else ask.base_tier
+
+
+def _held(outcome: Outcome) -> HeldEntry:
+    return HeldEntry(
+        outcome.state,
+        outcome.revision,
+        outcome.fingerprint,
+        outcome.payload,
+        outcome.record,
+        partial(_decided, replace(outcome, fresh=False)),
+    )
+
+
+def _decided(outcome: Outcome, parents: Sequence[str]) -> Outcome:
+    """Return the outcome; the ids are those that it was given, as in Redis, where they are not kept."""
+    if list(parents) != [parent.id for parent in outcome.parents]:
+        raise ValueError("the record names other parents")
+    return outcome

@@ -1,5 +1,5 @@
 -- Near-duplicates of a claim: found by keys, compared exactly, and chosen from. Stands between entries.lua and
--- step.lua; `groundwire.state.matching` is the same in Python.
+-- step.lua or review.lua; `groundwire.state.matching` is the same in Python.
 local MATCHES = 5 -- near-duplicates that are reported
 local BYTES = 400 -- of signatures to compare, per candidate allowed
 
@@ -166,6 +166,17 @@ local function matches_of(ask, allowed)
   return matches
 end
 
+-- Whether a text is before another by its bytes: how Lua compares them depends on the server's locale.
+local function comes_before(a, b)
+  for at = 1, math.min(#a, #b) do
+    local left, right = string.byte(a, at), string.byte(b, at)
+    if left ~= right then
+      return left < right
+    end
+  end
+  return #a < #b
+end
+
 -- Higher similarity first, then the earlier, then by id.
 local function nearer(a, b)
   local left, right = a.inter * b.union, b.inter * a.union
@@ -174,7 +185,7 @@ local function nearer(a, b)
   elseif a.time ~= b.time then
     return a.time < b.time
   elseif a.id ~= b.id then
-    return a.id < b.id
+    return comes_before(a.id, b.id)
   end
   return a.number < b.number
 end
@@ -211,4 +222,18 @@ local function choose(matches, material)
     end
   end
   return kept, best
+end
+
+-- The line of facts that groundwire.state.entries reads.
+local function facts_line(status, place, parents, kept)
+  local facts = status .. place
+  if parents ~= '' or #kept > 0 then
+    facts = facts .. ' ' .. (parents ~= '' and parents or '-')
+  end
+  local lines = {}
+  for i = 1, #kept do
+    local m = kept[i]
+    lines[i] = string.format('[%s,%d,%d,"%s","%s"]', cjson.encode(m.id), m.inter, m.union, m.difference, m.class)
+  end
+  return #lines > 0 and facts .. ' [' .. table.concat(lines, ',') .. ']' or facts
 end

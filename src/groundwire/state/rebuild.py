@@ -17,7 +17,7 @@ from groundwire.state.entries import Argument, write_stored
 from groundwire.state.model import StoredOutcome
 from groundwire.state.server import Server, script
 
-_KEYS: Final = ("s:*", "k:*", "m:*", "w:*")
+_KEYS: Final = ("s:*", "k:*", "m:*", "w:*", "d:*")
 _SCANNED: Final = 1000
 _GLOB: Final = str.maketrans({char: f"\\{char}" for char in "\\*?[]^-"})
 
@@ -86,7 +86,8 @@ class Rebuild:
     async def clear(self) -> None:
         """Remove outcomes, index, queue and epoch; workers pause from here on.
 
-        Cached citations, policies and marks of what is in flight stay.
+        Cached citations, policies, marks of what is in flight and actions of people stay: the first outcome of
+        an action stands, where it was published.
         """
         # first, so that nobody decides on half a state
         await self._fence.run("UNLINK", *[self._prefix + name for name in ("epoch", "scheme", "q")])

@@ -4,10 +4,14 @@ Keys, lifetimes and what they cost in bytes are in docs/state.md. All of them st
 topic prefix, and the script computes them itself: one primary is required, Redis Cluster is refused.
 
     s:<subject>    the outcome of a claim or response              none while approved, pending or waiting,
-                                                                   else `idempotency_ttl`
+                                                                   else `idempotency_ttl`; blocked by a
+                                                                   person: `action_ttl`
     k:<scope>      hash: dedup key -> local ids of 4 bytes         none
     m:<scope>      hash: local id -> the claim to compare with;    none
                    n -> last local id given
+    d:<parent>     set of approved claims that name the        none
+                   subject in `derived_from`
+    a:<action>     what became of an action of a person           `action_ttl`
     w:<user>       set of the user's waiting subjects              none
     q              hash of counters: total, waiting,               none
                    t:<tenant> and u:<user>
@@ -19,8 +23,8 @@ topic prefix, and the script computes them itself: one primary is required, Redi
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 from redis.asyncio import Redis
@@ -28,18 +32,36 @@ from redis.asyncio import Redis
 from groundwire.errors import SchemeMismatch, StateLost, StateUnavailable
 from groundwire.messages.identity import Subject
 from groundwire.state.entries import Argument, read_answer, short, user_digest, write_ask, write_stored
-from groundwire.state.model import MAX_CANDIDATES, Answer, Ask, Limits, Mark, StoredOutcome
+from groundwire.state.model import (
+    MAX_CANDIDATES,
+    Answer,
+    Ask,
+    HeldEntry,
+    Limits,
+    Mark,
+    ReviewAnswer,
+    ReviewAsk,
+    Standing,
+    StoredOutcome,
+)
 from groundwire.state.rebuild import Rebuild, hold
+from groundwire.state.reviews import read_held, read_reviewed, read_standing, write_review
 from groundwire.state.server import PATIENCE, Server, script
 
 IDEMPOTENCY_TTL: Final = 31 * 86_400
 """Seconds: the retention of the claims topic and a day."""
 
+ACTION_TTL: Final = 91 * 86_400
+"""Seconds: the retention of the review-decisions topic and a day."""
+
 _MARK_TTL: Final = 86_400
 _LOST: Final = b"LOST"
 _STEP: Final = ("entries", "near", "step")
 _LOAD: Final = ("entries", "load")
+_REVIEW: Final = ("entries", "near", "review")
 _LOOK_BACK: Final = ("entries", "payloads")
+_HELD: Final = ("entries", "held")
+_STANDINGS: Final = ("entries", "standings")
 
 
 class RedisState:
@@ -50,6 +72,7 @@ class RedisState:
         prefix: the topic prefix, put before every key.
         scheme: what dedup keys and signatures depend on, from `groundwire.checks.dedup_keys.scheme`.
         idempotency_ttl: seconds for which outcomes are kept that hold no place in index or queue.
+        action_ttl: seconds for which actions of people, and what they blocked, are kept.
         patience: seconds for one call.
         require_aof: refuse a server without an append-only file.
         max_candidates: with how many stored claims one claim is compared; more, or more than 400 bytes of
@@ -63,6 +86,7 @@ class RedisState:
         *,
         scheme: str,
         idempotency_ttl: int = IDEMPOTENCY_TTL,
+        action_ttl: int = ACTION_TTL,
         patience: float = PATIENCE,
         require_aof: bool = True,
         max_candidates: int = MAX_CANDIDATES,
@@ -71,6 +95,7 @@ class RedisState:
         self._prefix = prefix
         self._scheme = scheme
         self._ttl = idempotency_ttl
+        self._action_ttl = max(action_ttl, idempotency_ttl)
         self._require_aof = require_aof
         self._max_candidates = max_candidates
         self._epoch: str | None = None
@@ -120,17 +145,30 @@ class RedisState:
             return []
         head: list[Argument] = [await self._known_epoch(), int(deferred), limits.per_user, limits.per_tenant]
         head += [limits.total, self._max_candidates]
-        packed = [write_ask(ask) for ask in asks]
-        answers: list[bytes] = []
-        while len(answers) < len(asks):  # more than once only where comparing takes long
-            some = await self._run(_STEP, *head, *packed[len(answers) :])
-            if not some:
-                raise StateUnavailable("step: no answer where one was due")
-            answers += some
-        try:
+        answers = await self._in_turn(_STEP, head, [write_ask(ask) for ask in asks])
+        with _readable("step"):
             return [read_answer(ask, answer) for ask, answer in zip(asks, answers, strict=True)]
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            raise StateUnavailable(f"step: the answer cannot be read: {type(error).__name__}") from error
+
+    async def review(self, asks: Sequence[ReviewAsk]) -> list[ReviewAnswer]:
+        """Carry out actions of people in one atomic step; see `groundwire.state.model.State`."""
+        if not asks:
+            return []
+        head: list[Argument] = [await self._known_epoch(), self._max_candidates]
+        answers = await self._in_turn(_REVIEW, head, [write_review(ask) for ask in asks], self._action_ttl)
+        with _readable("review"):
+            return [read_reviewed(ask, answer) for ask, answer in zip(asks, answers, strict=True)]
+
+    async def held(self, subjects: Sequence[Subject]) -> list[HeldEntry | None]:
+        """Return what state holds of decided subjects, in one round trip; see `groundwire.state.model.State`."""
+        entries = await self._of_each(_HELD, subjects)
+        with _readable("held"):
+            return [read_held(entry) for entry in entries]
+
+    async def standings(self, subjects: Sequence[Subject]) -> list[Standing | None]:
+        """Return where subjects stand, in one round trip; see `groundwire.state.model.State`."""
+        texts = await self._of_each(_STANDINGS, subjects)
+        with _readable("standings"):
+            return [read_standing(text) for text in texts]
 
     async def reassert(self, outcomes: Sequence[StoredOutcome]) -> int:
         """Record outcomes that are known to be published; see `groundwire.state.model.State`."""
@@ -140,12 +178,7 @@ class RedisState:
 
     async def payloads(self, subjects: Sequence[Subject]) -> list[bytes | None]:
         """Return what was recorded with each subject, in one round trip; see `groundwire.state.model.State`."""
-        digests = [short(subject.digest) for subject in subjects]
-        if not digests:
-            return []
-        each = list(dict.fromkeys(digests))  # a hostile batch may name one large entry again and again
-        found = dict(zip(each, await self._run(_LOOK_BACK, await self._known_epoch(), *each), strict=True))
-        return [found[name] or None for name in digests]
+        return [payload or None for payload in await self._of_each(_LOOK_BACK, subjects)]
 
     @asynccontextmanager
     async def rebuilding(self, ttl: float = 30.0) -> AsyncIterator[Rebuild | None]:
@@ -210,11 +243,45 @@ class RedisState:
             raise StateLost("state carries no epoch: it is empty or was flushed")
         return epoch
 
-    async def _run(self, files: tuple[str, ...], *arguments: Argument) -> Any:  # noqa: ANN401 - a reply is what the script returns
-        answer = await self._server.run(script(*files), (), self._prefix, self._ttl, *arguments)
+    async def _in_turn(
+        self,
+        files: tuple[str, ...],
+        head: Sequence[Argument],
+        packed: Sequence[bytes],
+        ttl: int | None = None,
+    ) -> list[bytes]:
+        """Run a script until it has answered all: more than one call is needed only where comparing takes long."""
+        answers: list[bytes] = []
+        while len(answers) < len(packed):
+            some = await self._run(files, *head, *packed[len(answers) :], ttl=ttl)
+            if not some:
+                raise StateUnavailable(f"{files[-1]}: no answer where one was due")
+            answers += some
+        return answers
+
+    async def _of_each(self, files: tuple[str, ...], subjects: Sequence[Subject]) -> list[bytes]:
+        """Run a script that answers for each subject; a hostile batch may name one large entry again and again."""
+        digests = [short(subject.digest) for subject in subjects]
+        if not digests:
+            return []
+        each = list(dict.fromkeys(digests))
+        found = dict(zip(each, await self._run(files, await self._known_epoch(), *each), strict=True))
+        return [found[name] for name in digests]
+
+    async def _run(self, files: tuple[str, ...], *arguments: Argument, ttl: int | None = None) -> Any:  # noqa: ANN401 - a reply is what the script returns
+        answer = await self._server.run(script(*files), (), self._prefix, ttl or self._ttl, *arguments)
         if answer == _LOST:
             raise StateLost(f"state does not carry epoch {self._epoch}: it was flushed, restored or rebuilt")
         return answer
 
     def _mark_key(self, topic: str, partition: int) -> str:
         return f"{self._prefix}f:{topic}:{partition}"
+
+
+@contextmanager
+def _readable(call: str) -> Iterator[None]:
+    """Turn an answer that cannot be read into an error of state."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise StateUnavailable(f"{call}: the answer cannot be read: {type(error).__name__}") from error

@@ -41,20 +41,6 @@ local function states_of(parents)
   return table.concat(states)
 end
 
--- The line of facts that groundwire.state.entries reads.
-local function facts_line(status, place, parents, kept)
-  local facts = status .. place
-  if parents ~= '' or #kept > 0 then
-    facts = facts .. ' ' .. (parents ~= '' and parents or '-')
-  end
-  local lines = {}
-  for i = 1, #kept do
-    local m = kept[i]
-    lines[i] = string.format('[%s,%d,%d,"%s","%s"]', cjson.encode(m.id), m.inter, m.union, m.difference, m.class)
-  end
-  return #lines > 0 and facts .. ' [' .. table.concat(lines, ',') .. ']' or facts
-end
-
 local function tier_of(ask, status, best, parents)
   if ask.base == 3 or best.duplicate then
     return 3
@@ -135,6 +121,9 @@ local function decide(ask, before)
   end
   if status == 'o' and (state == 'A' or state == 'P') then
     entry.index = add_to_index(ask, state, ask.time)
+  end
+  if state == 'A' then
+    note_parents(ask)
   end
   return '+' .. write(ask, entry)
 end

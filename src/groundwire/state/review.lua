@@ -1,0 +1,199 @@
+-- Carries out actions of people, and of the gate itself, in order and atomically. `groundwire.state.model` says what
+-- they do, `groundwire.state.memory_reviews` is the same in Python, and tests hold the two together.
+-- ARGV: prefix, seconds for which actions and what they blocked are kept, epoch, candidates per claim, and then one
+-- packed argument for each action. Answers one string per action, or 'LOST'. As in step.lua, no action after the
+-- first is begun once as much was compared as one claim may be compared with.
+local FIRST = 5
+local AFFECTED = 1000 -- claims resting on a retracted one that are named
+local ASKED = {
+  'digest', 'user', 'tenant', 'id', 'origin', 'key', 'action', 'expected', 'refused', 'flags', 'scope', 'stored',
+  'probed', 'signature', 'parents', 'payload',
+}
+
+local candidates_allowed = tonumber(ARGV[4])
+
+if call('GET', prefix .. 'epoch') ~= ARGV[3] then
+  return 'LOST'
+end
+
+local function ask_of(packed)
+  local ask = fields_of(packed, ASKED)
+  local expired, status, material, parts, horizon = match(ask.flags, '^(%d) (%a) (%d) (%d+) (%-?%d+)$')
+  ask.expired, ask.status, ask.material = expired == '1', status, material == '1'
+  ask.parts, ask.horizon = tonumber(parts), horizon
+  ask.time = time_of(ask.origin)
+  ask.clock = tonumber(ask.time)
+  return ask
+end
+
+-- The entry of a subject; nil also for what stands in the place of a record that became a dead letter.
+local function entry_of(ask)
+  local entry = read(ask.digest)
+  if entry and (entry.revision > 0 or entry.state == 'W') then
+    return entry
+  end
+end
+
+local function remember(ask, outcome)
+  call('SET', prefix .. 'a:' .. ask.key, ask.digest .. ' ' .. ask.action .. ' ' .. outcome, 'EX', lifetime)
+end
+
+local function standing(entry)
+  return entry and string.format(' %s %d', entry.state, entry.revision) or ''
+end
+
+-- Ids of the approved claims that rest on a subject, by their bytes, and how many they are, as JSON.
+local function affected_by(ask)
+  local children = call('SMEMBERS', prefix .. 'd:' .. ask.digest)
+  compared = compared + #children
+  local ids = {}
+  for i = 1, #children do
+    local child = sub(children[i], 1, DIGEST)
+    if child ~= ask.digest and call('GETRANGE', prefix .. 's:' .. child, 0, 0) == 'A' then
+      ids[#ids + 1] = sub(children[i], DIGEST + 1)
+    end
+  end
+  table.sort(ids, comes_before)
+  local named = {}
+  for i = 1, math.min(#ids, AFFECTED) do
+    named[i] = cjson.encode(ids[i])
+  end
+  return string.format('[%d,[', #ids) .. table.concat(named, ',') .. ']]'
+end
+
+-- What an action that came before was answered, or nil. An action whose outcome state does not hold was lost before
+-- anybody knew of it, and is carried out again: a rebuild leaves actions, and finds only what was published.
+local function recorded(ask, entry)
+  local digest, action, outcome = match(call('GET', prefix .. 'a:' .. ask.key) or '', '^(%S+) (%S+) (.+)$')
+  if not digest then
+    return nil
+  elseif digest ~= ask.digest or action ~= ask.action then
+    return '-action_id_reused'
+  end
+  local revision = tonumber(match(outcome, '^%+(%d+)$'))
+  if not revision then
+    return outcome
+  elseif not entry or entry.state == 'W' or entry.revision < revision then
+    return nil
+  end
+  local value = entry.value
+  if action == 'retract' and sub(value, -1) == '\n' then -- rebuilt, without whom it affected
+    value = value .. affected_by(ask)
+  end
+  return outcome .. '\n' .. value
+end
+
+-- Why the action cannot be, or nil.
+local function obstacle(ask, entry)
+  if ask.refused ~= '' then
+    return ask.refused
+  elseif not entry then
+    return 'unknown'
+  elseif entry.state == 'W' then
+    return 'waiting'
+  elseif entry.revision ~= tonumber(ask.expected) then
+    return 'stale'
+  elseif ask.action == 'retract' and entry.state ~= 'A' then
+    return 'not_approved'
+  elseif ask.action ~= 'retract' and entry.state ~= 'P' then
+    return 'not_pending'
+  end
+  return ask.payload == '' and 'unknown' or nil -- it was decided after whoever asks looked it up
+end
+
+-- The line of facts of the next revision, whether an approved claim says the same. What the person knew of the
+-- parents stays.
+local function compare_again(ask, parents)
+  local status, kept, best = ask.status, {}, {}
+  if status == 'o' then
+    local matches = matches_of(ask, candidates_allowed)
+    if matches then
+      kept, best = choose(matches, ask.material)
+    else
+      status = 'f'
+    end
+  end
+  return facts_line(status, 'n', parents, kept), best.duplicate ~= nil
+end
+
+-- State, class in the index, and facts that an action brings about.
+local function settle(ask, entry)
+  local status, place_and_rest = match(entry.value, '\n(%a)(%a[^\n]*)')
+  local facts = status .. 'n' .. sub(place_and_rest, 2)
+  if ask.action ~= 'approve' and ask.action ~= 'edit' then
+    return 'B', ask.action ~= 'expire' and 'X' or nil, facts
+  elseif ask.expired then
+    return 'B', nil, facts
+  end
+  local parents = match(place_and_rest, '^%a (%u+)') or ''
+  local compared_facts, duplicate = compare_again(ask, parents)
+  if duplicate then
+    return 'B', nil, compared_facts
+  end
+  return 'A', 'A', compared_facts
+end
+
+-- Has an indexed claim found as of another class; answers whether it was there.
+local function change_class(ask, entry, class)
+  local members, id = member_of(entry)
+  local member = members and call('HGET', members, id)
+  if not member then
+    return false
+  end
+  call('HSET', members, id, member_head(ask, class, ask.time) .. match(member, '^[^%z]*%z(.*)$'))
+  return true
+end
+
+-- Puts the text where it now belongs; returns what the entry says of it. Only an edit brings another text, and an
+-- approved claim's text is no longer known here.
+local function index_anew(ask, entry, class)
+  if not class or ask.action == 'edit' then
+    leave_index(entry)
+  elseif change_class(ask, entry, class) then
+    return class ~= 'X' and entry.index or nil
+  end
+  if class and ask.scope ~= '' and (class == 'X' or ask.status == 'o') then
+    return add_to_index(ask, class, ask.time)
+  end
+end
+
+local function carry_out(ask, entry)
+  local state, class, facts = settle(ask, entry)
+  leave_queue(ask, entry)
+  if state == 'A' then
+    note_parents(ask)
+  end
+  ask.fingerprint = entry.fingerprint
+  local value = write(ask, {
+    state = state, tier = state == 'A' and 1 or 3, revision = entry.revision + 1, origin = ask.origin,
+    first = entry.first ~= '-' and entry.first or entry.origin, index = index_anew(ask, entry, class), facts = facts,
+    payload = ask.payload, record = ask.action == 'retract' and affected_by(ask) or '',
+  })
+  local outcome = string.format('+%d', entry.revision + 1)
+  remember(ask, outcome)
+  return outcome .. '\n' .. value
+end
+
+local function answer(ask)
+  local entry = entry_of(ask)
+  local before = recorded(ask, entry)
+  if before then
+    return before
+  end
+  local code = obstacle(ask, entry)
+  if code then
+    local outcome = '-' .. code .. standing(entry)
+    remember(ask, outcome)
+    return outcome
+  end
+  return carry_out(ask, entry)
+end
+
+local answers = {}
+for at = FIRST, #ARGV do
+  answers[#answers + 1] = answer(ask_of(ARGV[at]))
+  if compared >= candidates_allowed then
+    break
+  end
+end
+return answers
