@@ -1,4 +1,4 @@
-"""`python -m agents claims|deferred|responses`: runs one worker until SIGTERM."""
+"""`python -m agents claims|deferred|responses|reviews`: runs one worker until SIGTERM."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+from functools import partial
 from typing import Any
 
 import click
@@ -81,6 +82,8 @@ def _give_up() -> None:
 def main(role: str) -> None:
     """Run one worker: claims and responses decide what comes in, deferred what has to ask the network first.
 
+    reviews carries out what people decide.
+
     Settings come from the environment: GROUNDWIRE_BROKERS, GROUNDWIRE_REDIS_URL, GROUNDWIRE_POLICY_FILE,
     GROUNDWIRE_CORPUS (responses) and those that docs/configuration.md lists.
 
@@ -130,6 +133,9 @@ def _announce(worker: Worker, role: str) -> None:
     worker.app.before_revocation = worker.lanes.release
     worker.app.before_assignment = worker.lanes.take_over
     worker.app.after_assignment = assigned
+
+    if worker.expiry is not None:
+        worker.app.task(partial(worker.expiry.run, worker.pauses))
 
     @worker.app.task  # type: ignore[untyped-decorator]
     async def watch(app: Any) -> None:  # noqa: ANN401 - Faust's app

@@ -7,7 +7,7 @@ import logging
 from agents.batches import BatchApp, check_versions
 from groundwire.settings import Settings
 
-MAX_RECORDS = {"claims": 500, "deferred": 100, "responses": 50}
+MAX_RECORDS = {"claims": 500, "deferred": 100, "responses": 50, "reviews": 100}
 """Records of one fetch, and so of a batch at most; `deferred` waits for the network, and responses are large."""
 
 

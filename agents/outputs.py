@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from groundwire.decide.fan_out import fan_out
 from groundwire.errors import ErrorCode, RecordError
-from groundwire.gate.results import DeadLetter, Decided, Deferred, Provisional, Result
+from groundwire.gate.results import Acted, DeadLetter, Decided, Deferred, Provisional, Refused, Result
 from groundwire.messages.audit import AuditEvent, AuditType
 from groundwire.messages.base import format_time
 from groundwire.messages.decisions import Decision, Kind, Place
@@ -19,11 +20,15 @@ from groundwire.messages.headers import (
     event_headers,
     passed,
 )
-from groundwire.messages.identity import event_id
+from groundwire.messages.identity import Subject, decision_id, event_id, retraction_id
 from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.reviews import Retraction, ReviewDecision
 from groundwire.messages.topics import TopicName, record_key
 
 ACTOR = "groundwire"
+
+_CODE = re.compile(r"[a-z][a-z_]{0,39}")
+"""A reviewer's reason that is a code: the audit topic carries no text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +83,14 @@ def _outputs(result: Result) -> Iterator[Output]:
         case DeadLetter(error=error):
             yield _dead_letter(record, error)
             yield _dead(record, error)
+        case Acted(decision=decision, retraction=retraction):
+            yield _decision(record, decision)
+            yield _acted(result)
+            if retraction is not None:
+                yield _retraction(record, retraction)
+                yield _retracted(record, retraction, result.review.action_id)
+        case Refused():
+            yield _refused(result)
 
 
 def _following(result: Decided) -> Iterator[Output]:
@@ -157,6 +170,81 @@ def _dead(record: InboundRecord, error: RecordError) -> Output:
             "partition": origin.partition,
             "offset": origin.offset,
         },
+    )
+    return _audit(record, event)
+
+
+def _acted(result: Acted) -> Output:
+    """Say what an action brought: its own revision, though the subject may have moved on since."""
+    review, decision = result.review, result.decision
+    superseded = decision.revision != result.revision
+    detail = {
+        "outcome": "superseded" if superseded else decision.reason_code,
+        "revision": result.revision,
+        "verdict": None if superseded else decision.verdict,
+    }
+    subject = Subject(decision.tenant_id, decision.user_id, decision.kind, decision.subject_id)
+    return _action("review_action", result.record, review, decision_id(subject, result.revision), detail)
+
+
+def _refused(result: Refused) -> Output:
+    review, current = result.review, result.current
+    detail = {
+        "outcome": result.code,
+        "revision": current.revision if current else None,
+        "state": current.state.name.lower() if current else None,
+    }
+    return _action("refused_action", result.record, review, None, detail)
+
+
+def _action(
+    kind: AuditType,
+    record: InboundRecord,
+    review: ReviewDecision,
+    decision: str | None,
+    detail: dict[str, Any],
+) -> Output:
+    event = AuditEvent(
+        event_id=event_id(kind, review.action_id),
+        type=kind,
+        at=record.origin.timestamp,
+        tenant_id=review.tenant_id,
+        actor=review.reviewer,
+        subject_id=review.subject_id,
+        decision_id=decision,
+        detail={
+            "action": review.action,
+            "action_id": review.action_id,
+            "kind": review.kind,
+            "user_id": review.user_id,
+            "expected_revision": review.expected_revision,
+            "reason": review.reason if review.reason and _CODE.fullmatch(review.reason) else None,
+            **detail,
+        },
+    )
+    return _audit(record, event)
+
+
+def _retraction(record: InboundRecord, retraction: Retraction) -> Output:
+    time = format_time(retraction.at)
+    ce_id = retraction_id(retraction.decision_id)
+    headers = event_headers("retraction", ce_id, time, retraction.subject_id, record.headers)
+    key = record_key(retraction.tenant_id, retraction.user_id)
+    value = retraction.__pydantic_serializer__.to_json(retraction)
+    return Output(TopicName.RETRACTIONS, key, value, headers, record)
+
+
+def _retracted(record: InboundRecord, retraction: Retraction, action_id: str) -> Output:
+    more = (retraction.truncated or {}).get("affected", 0)
+    event = AuditEvent(
+        event_id=event_id("retraction", action_id),
+        type="retraction",
+        at=retraction.at,
+        tenant_id=retraction.tenant_id,
+        actor=retraction.actor,
+        subject_id=retraction.subject_id,
+        decision_id=retraction.decision_id,
+        detail={"affected": len(retraction.affected) + more, "kind": retraction.kind},
     )
     return _audit(record, event)
 

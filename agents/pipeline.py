@@ -14,6 +14,7 @@ from typing import Any, Final
 import structlog
 
 from agents.crashes import ALONE, GIVEN_UP, CrashGuard
+from agents.desk import Desk
 from agents.outputs import followers, outputs
 from agents.pauses import Pauses
 from agents.publisher import ProducerBroken, Publisher
@@ -24,8 +25,9 @@ from agents.tenure import Released, Tenure
 from groundwire import metrics
 from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError, StateLost, StateUnavailable
 from groundwire.gate.faults import report_fault
-from groundwire.gate.gate import Entry, Gate, subject_of
-from groundwire.gate.results import DeadLetter, Decided, Result
+from groundwire.gate.gate import subject_of
+from groundwire.gate.results import Acted, DeadLetter, Decided, Result
+from groundwire.messages.identity import Subject
 from groundwire.messages.inbound import InboundRecord
 from groundwire.state.redis import RedisState
 
@@ -40,7 +42,8 @@ TOO_MANY: Final = 100
 _RETRY: Final = 0.5
 _INTERNAL_RETRY: Final = 5.0
 
-Batch = Sequence[Entry]
+Batch = Sequence[Any]
+"""What the desk has prepared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +55,14 @@ class Role:
         deferred: records come from `deferred`: the network may be asked, and state is waited for.
         grace: seconds without state after which records are decided provisionally; None waits for ever.
         original: gives the record that is decided for the one that was read.
+        subject: gives what a record would have decided, and may wait for it in state; None: nothing waits.
     """
 
     name: str
     deferred: bool
     grace: float | None
     original: Callable[[InboundRecord], InboundRecord] = lambda record: record
+    subject: Callable[[InboundRecord], Subject | None] = subject_of
 
 
 class Pipeline:
@@ -66,7 +71,7 @@ class Pipeline:
     def __init__(
         self,
         role: Role,
-        gate: Gate,
+        gate: Desk,
         state: RedisState,
         publisher: Publisher,
         recovery: Recovery,
@@ -147,16 +152,16 @@ class Pipeline:
         if crashes > GIVEN_UP:
             return letter
         try:
-            subject = subject_of(record)
+            subject = self._role.subject(record)
         except RecordError as error:
             return DeadLetter(record, error)
-        return letter if await self._state.give_up(subject) else None
+        return letter if subject is None or await self._state.give_up(subject) else None
 
     async def _publish(self, batch: Batch, tenure: Tenure) -> None:
         fresh: set[str] = set()
         while True:
             asked_at, results = await self._decide(batch, tenure)
-            fresh |= {r.decision.decision_id for r in results if isinstance(r, Decided) and r.fresh}
+            fresh |= {r.decision.decision_id for r in results if isinstance(r, Decided | Acted) and r.fresh}
             outgoing, following = outputs(results), followers(results)
             if self._clock() - asked_at > STALE:
                 continue

@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 import structlog
 
 from groundwire import metrics
-from groundwire.gate.results import DeadLetter, Decided, Deferred, Provisional, Result
+from groundwire.gate.results import Acted, DeadLetter, Decided, Deferred, Provisional, Refused, Result
 from groundwire.messages.decisions import Decision, ReasonCode
 from groundwire.messages.decode import known_field
 from groundwire.messages.inbound import InboundRecord
@@ -40,8 +40,13 @@ class Tally:
                 case Decided(record=record, decision=decision) if decision.decision_id in fresh:
                     self._decided(record, decision)
                     _report(result)
-                case Decided():
+                case Acted(record=record, decision=decision) if decision.decision_id in fresh:
+                    self._decided(record, decision)
+                    metrics.REVIEW_ACTIONS.labels(result.review.action, decision.reason_code).inc()
+                case Decided() | Acted():
                     metrics.REPEATS.inc()
+                case Refused(code=code):
+                    metrics.REVIEW_ACTIONS.labels(result.review.action, f"refused_{code}").inc()
                 case Provisional(decision=decision):
                     metrics.PROVISIONAL.labels(decision.reason_code).inc()
                     metrics.DEFERRED.inc()

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
+import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
-from agents import claims, deferred, responses
+from agents import claims, deferred, responses, reviews
 from agents.app import build_app
 from agents.batches import BatchApp
+from agents.desk import Desk
+from agents.expiry import Expiry
 from agents.lanes import Lanes
 from agents.pauses import Pauses
 from agents.pipeline import Pipeline, Role
@@ -22,14 +25,18 @@ from agents.reassertion import Reassertion
 from agents.recovery import Recovery
 from groundwire import metrics
 from groundwire.attestation import Keys
+from groundwire.client.tail import Span, follow
 from groundwire.corpus import CorpusIndex
 from groundwire.errors import StateUnavailable, UsageError
 from groundwire.gate.dedup import dedup_scheme
 from groundwire.gate.gate import Gate
 from groundwire.gate.resolvers import Resolver
+from groundwire.gate.reviews import ReviewGate
 from groundwire.messages.events import use_hash_key
+from groundwire.messages.topics import TopicName
 from groundwire.policies import PolicyStore
 from groundwire.policy import Policy, load_policy
+from groundwire.published import Published
 from groundwire.rebuild import Rebuilder, published
 from groundwire.settings import Settings
 from groundwire.sources import load_sources
@@ -37,7 +44,11 @@ from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
 from groundwire.verify import AddressGuard, CitationVerifier, RedisCache, UrlChecker
 
-ROLES = {"claims": claims, "deferred": deferred, "responses": responses}
+log = structlog.get_logger()
+
+_PATIENCE = 30.0
+
+ROLES = {"claims": claims, "deferred": deferred, "responses": responses, "reviews": reviews}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +63,7 @@ class Worker:
     recovery: Recovery
     lanes: Lanes
     pauses: Pauses
+    expiry: Expiry | None
 
 
 def build_worker(name: str, settings: Settings) -> Worker:
@@ -66,27 +78,31 @@ def build_worker(name: str, settings: Settings) -> Worker:
     state = RedisState(connect(settings.redis_url), settings.topic_prefix, scheme=dedup_scheme(policy))
     policies = PolicyStore(settings.policies_dir, state)
     verifier = build_verifier(settings)
-    gate = Gate(
+    app = build_app(name, settings)
+    pauses = Pauses()
+    publisher = Publisher(partial(_producer, app), settings.topic_prefix)
+    expiry = build_expiry(settings, keys, state, publisher) if name == "reviews" else None
+    desk: Desk = Gate(
         policy,
         policies,
         state,
         verifier,
         keys=keys,
-        now=lambda: datetime.now(UTC),
+        now=_now,
         resolver=build_resolver(settings),
     )
-    app = build_app(name, settings)
-    pauses = Pauses()
-    publisher = Publisher(partial(_producer, app), settings.topic_prefix)
+    if name == "reviews":
+        find, own_key = Published(settings), settings.review_key
+        desk = ReviewGate(policy, policies, state, keys=keys, find=find, own_key=own_key, now=_now)
     read = partial(published, settings)
     rebuilder = Rebuilder(state, policy, read, quiet=settings.rebuild_wait)
     recovery = Recovery(state, rebuilder, read, pauses)
     reassertion = Reassertion(state, policy, read, partial(_server_run, connect(settings.redis_url)))
     role: Role = ROLES[name].role(settings, policy)
-    pipeline = Pipeline(role, gate, state, publisher, recovery, reassertion, pauses)
+    pipeline = Pipeline(role, desk, state, publisher, recovery, reassertion, pauses)
     lanes = Lanes(pipeline.settle, pauses)
     ROLES[name].declare(app, settings, lanes)
-    return Worker(app, policy, policies, state, verifier, recovery, lanes, pauses)
+    return Worker(app, policy, policies, state, verifier, recovery, lanes, pauses, expiry)
 
 
 def build_verifier(settings: Settings) -> CitationVerifier:
@@ -112,6 +128,31 @@ def build_resolver(settings: Settings) -> Resolver | None:
         return None
     index = CorpusIndex(connect(settings.redis_url, patience=1.0), settings.topic_prefix)
     return Resolver(index, frozenset(settings.corpus_tenants))
+
+
+def build_expiry(settings: Settings, keys: Keys, state: RedisState, publisher: Publisher) -> Expiry | None:
+    """Make what lets old reviews expire; None where the gate has no key to sign with.
+
+    Raises:
+        UsageError: the key is not in the keys file, or may not sign for reviewers.
+    """
+    if settings.review_key is None:
+        log.warning("review.expiry_off", hint="set GROUNDWIRE_REVIEW_KEY to a key with the role reviewer")
+        return None
+    key = dict(keys).get(settings.review_key)
+    if key is None or "reviewer" not in key.roles:
+        raise UsageError(
+            f"GROUNDWIRE_REVIEW_KEY: the keys file holds no key {settings.review_key!r} with the role reviewer"
+        )
+    sign = partial(keys.sign, settings.review_key)
+    topic = settings.topic_prefix + TopicName.REVIEW
+    read = partial(follow, settings.brokers, topic, Span("earliest"), _PATIENCE)
+    ttl = timedelta(days=settings.review_ttl)
+    return Expiry(read, state, publisher, sign, ttl=ttl, now=_now)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 def _count_verification(kind: str, state: str, seconds: float) -> None:

@@ -92,10 +92,10 @@ class Key(_Strict):
         """Return the HMAC-SHA256 of a record's value, 32 bytes."""
         return hmac.digest(self.secret.encode(), value, hashlib.sha256)
 
-    def entitles(self, tenant: str, source: str | None, role: Role | None) -> bool:
+    def entitles(self, tenant: str | None, source: str | None, role: Role | None) -> bool:
         """Say whether a tenant's record with this source, or of this role, may be signed with the key."""
         return (
-            tenant in self.tenants
+            (tenant is None or tenant in self.tenants)
             and (source is None or source in self.sources)
             and (role is None or role in self.roles)
         )
@@ -176,7 +176,7 @@ class Keys:
         header: str | None,
         value: bytes,
         *,
-        tenant: str,
+        tenant: str | None,
         at: datetime,
         source: str | None = None,
         role: Role | None = None,
@@ -186,7 +186,7 @@ class Keys:
         Args:
             header: its text, or None where there is none.
             value: the record's value, byte for byte.
-            tenant: the tenant that the record names.
+            tenant: the tenant that the record names; None: the key may be of any.
             at: the gate's clock for the record; a key holds up to and including its `not_after`.
             source: the source that a claim names, None for other records.
             role: the role that the record needs, None for claims and responses.

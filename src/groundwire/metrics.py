@@ -21,6 +21,11 @@ DEFERRED = Counter("groundwire_deferred", "Records put on the deferred topic.")
 DEAD_LETTERS = Counter("groundwire_dead_letters", "Records that could not be decided.", ["code"])
 MISKEYED = Counter("groundwire_miskeyed", "Records whose key is not {tenant_id}:{user_id}.")
 CHECKS = Counter("groundwire_checks", "Checks of fresh decisions by name and result.", ["check", "result"])
+REVIEW_ACTIONS = Counter(
+    "groundwire_review_actions",
+    "What people did, by what it came to: a reason, or why not.",
+    ["action", "outcome"],
+)
 EVENTS = Counter("groundwire_events", "Events of the checks, by name.", ["event"])
 EVENTS_LOST = Counter("groundwire_events_lost", "Events whose sink raised.", ["event"])
 

@@ -10,7 +10,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from pydantic import ValidationError
@@ -18,9 +18,9 @@ from pydantic import ValidationError
 from groundwire.checks.citations import CitationDetector
 from groundwire.client.tail import Span, Start, follow
 from groundwire.decide.claims import Finding
-from groundwire.decide.recorded import PEOPLE
 from groundwire.gate.dedup import dedup_query
-from groundwire.gate.recorded import Payload
+from groundwire.gate.prepared import parents_of
+from groundwire.gate.recorded import Payload, claim_of, record_of
 from groundwire.gate.recorded_responses import ResponsePayload
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.claims import Claim
@@ -141,7 +141,7 @@ def stored_outcome(value: bytes, policy: Policy) -> StoredOutcome | None:
         return _stored_response(decision)
     if decision.evidence is None:
         return None
-    claim = _claim(decision)
+    claim = claim_of(decision)
     state = _state(decision)
     subject = Subject(decision.tenant_id, decision.user_id, decision.kind, decision.subject_id)
     joined = decision.conflicting_memory_id if state == SubjectState.JOINED else None
@@ -155,8 +155,8 @@ def stored_outcome(value: bytes, policy: Policy) -> StoredOutcome | None:
         dedup=dedup_query(claim, policy) if comparable else None,
         horizon=to_milliseconds(horizon) if horizon else 0,
         rejected=rejected,
-        approved_at=to_milliseconds(decision.decided_at) if decision.reason_code in PEOPLE else 0,
         joined_to=subject._replace(subject_id=joined) if joined else None,
+        parents=[parent for _, parent in parents_of(claim)],
     )
 
 
@@ -178,6 +178,7 @@ def _stored_response(decision: Decision) -> StoredOutcome | None:
         relations=facts.relations,
         extraction=facts.extraction,
         reply_to=facts.reply_to,
+        review=facts.review,
         error=facts.error,
     )
     state = _state(decision)
@@ -188,7 +189,6 @@ def _stored_response(decision: Decision) -> StoredOutcome | None:
         outcome=_recorded(decision, state, payload.to_bytes(), b""),
         dedup=None,
         horizon=0,
-        approved_at=to_milliseconds(decision.decided_at) if decision.reason_code in PEOPLE else 0,
     )
 
 
@@ -199,8 +199,8 @@ def _was_compared(decision: Decision, state: SubjectState) -> bool:
 
 
 def _outcome(decision: Decision, state: SubjectState, claim: Claim) -> Outcome:
-    record = claim.model_dump_json(exclude_none=True).encode() if state == SubjectState.PENDING else b""
-    return _recorded(decision, state, _payload(decision).to_bytes(), record)
+    record = record_of(claim) if state == SubjectState.PENDING else b""
+    return _recorded(decision, state, _payload(decision, claim).to_bytes(), record)
 
 
 def _recorded(decision: Decision, state: SubjectState, payload: bytes, record: bytes) -> Outcome:
@@ -231,24 +231,7 @@ def _state(decision: Decision) -> SubjectState:
     return SubjectState.REFUSED if decision.retryable else SubjectState.BLOCKED
 
 
-def _claim(decision: Decision) -> Claim:
-    evidence = decision.evidence
-    fields: dict[str, Any] = {
-        "claim_id": decision.subject_id,
-        "tenant_id": decision.tenant_id,
-        "user_id": decision.user_id,
-        "content": evidence.claim if evidence else "",
-        "memory_type": decision.memory_type,
-        "source": decision.source,
-        "source_id": evidence.source_id if evidence else None,
-        "validity_horizon": evidence.validity_horizon if evidence else None,
-        "derived_from": decision.derived_from or [],
-        "metadata": evidence.metadata if evidence else {},
-    }
-    return Claim.model_construct(**fields)
-
-
-def _payload(decision: Decision) -> Payload:
+def _payload(decision: Decision, claim: Claim) -> Payload:
     evidence = decision.evidence
     facts = decision.facts
     return Payload(
@@ -264,6 +247,9 @@ def _payload(decision: Decision) -> Payload:
         findings=_findings(decision),
         attestation=facts.attestation,
         relevance=facts.relevance,
+        review=facts.review,
+        content=claim.content if (facts.review or {}).get("edited") else None,
+        record=record_of(claim).decode() if facts.review else None,
         error=facts.error,
     )
 

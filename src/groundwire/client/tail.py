@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -39,7 +39,7 @@ class Span:
     limit: int | None = None
 
 
-async def follow(brokers: str, topic: str, span: Span, seconds: float) -> AsyncIterator[InboundRecord]:
+async def follow(brokers: str, topic: str, span: Span, seconds: float) -> AsyncGenerator[InboundRecord, None]:
     """Yield the records of a topic: in order within a partition, across partitions as they arrive.
 
     Partitions that are added while it runs are not seen.

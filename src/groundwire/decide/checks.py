@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from groundwire.decide.claims import ClaimCase
 from groundwire.messages.decisions import Place
 
+REVIEW_PLACE = "review_place"
+"""The check of what has a place in the queue, and only of that."""
+
 _FULL = {Place.USER_FULL: "user", Place.TENANT_FULL: "tenant", Place.TOTAL_FULL: "total"}
 
 
@@ -53,7 +56,7 @@ def list_place(place: Place, checks: Checks) -> None:
     if place in _FULL:
         checks.failed.append(f"review_queue_full: {_FULL[place]}")
     elif place == Place.FREE:
-        checks.passed.append("review_place")
+        checks.passed.append(REVIEW_PLACE)
 
 
 def _dedup(case: ClaimCase, checks: Checks) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from groundwire.checks.citations import Citation
 from groundwire.checks.hedges import HedgeAction
+from groundwire.decide.people import reviewed
 from groundwire.decide.reading import UNREAD, Reading
 from groundwire.decide.tree import CONVERSATIONS, Standing, cap, grow, stand
 from groundwire.messages.claims import Claim
@@ -170,7 +171,10 @@ class ClaimCase:
         return [c.label for c in self.verified if c.start == first[c.label] and c.start not in relevant]
 
     def outcome(self) -> Standing:
-        """Return tier and reason as published: the standing, then the queue."""
+        """Return tier and reason as published: what a person decided, else the standing, then the queue."""
+        if self.facts.review is not None:
+            duplicate = self.bearing.duplicate is not None
+            return reviewed(self.facts.review["action"], expired=self.expired, duplicate=duplicate)
         standing = self.standing()
         if standing.tier != IngestionTier.FLAG_REVIEW:
             return standing

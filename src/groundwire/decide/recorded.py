@@ -5,19 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from groundwire.decide.claims import ClaimCase
+from groundwire.decide.people import reviewed
 from groundwire.decide.tree import Standing, cap, stand
 from groundwire.messages.decisions import MatchClass, Place, ReasonCode
 from groundwire.messages.tiers import IngestionTier
-
-PEOPLE: Final = frozenset(
-    {
-        ReasonCode.HUMAN_APPROVED,
-        ReasonCode.HUMAN_REJECTED,
-        ReasonCode.REVIEW_EXPIRED,
-        ReasonCode.RETRACTED,
-    }
-)
-"""Reasons of decisions that people made."""
 
 _BLOCKING: Final = {ReasonCode.EXPIRED, ReasonCode.PERSONAL_SPECULATION}
 _ABOVE_DEDUP: Final = {ReasonCode.TECHNICAL_HEDGE, ReasonCode.INTERNAL_ERROR}
@@ -36,8 +27,9 @@ def recorded_standing(
         late_cap: the recorded cap that needs no state.
         joined: whether the claim follows a pending one.
     """
-    if base in PEOPLE:
-        return stand(tier, base)
+    if case.facts.review is not None:
+        blocked = tier == IngestionTier.BLOCK
+        return reviewed(case.facts.review["action"], expired=case.expired, duplicate=blocked)
     if tier == IngestionTier.AUTO_APPROVE:
         return stand(tier, base, case.claim.source)
     if tier == IngestionTier.BLOCK:

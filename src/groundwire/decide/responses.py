@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple, get_args
 
 from groundwire.checks.warnings import ReportWarning
 from groundwire.decide.json_size import json_size
+from groundwire.decide.people import reviewed
 from groundwire.decide.response_reading import ResponseReading, found
 from groundwire.decide.response_warnings import list_warnings
 from groundwire.decide.tree import Standing, stand
@@ -94,7 +95,9 @@ class ResponseCase:
         return stand(IngestionTier.AUTO_APPROVE, ReasonCode.GROUNDED)
 
     def outcome(self) -> Standing:
-        """Return tier and reason as published: the standing, then the queue where one is asked."""
+        """Return tier and reason as published: what a person decided, else the standing, then the queue."""
+        if self.facts.review is not None:
+            return reviewed(self.facts.review["action"], expired=False, duplicate=False)
         standing = self.standing()
         full = self.facts.place not in {Place.FREE, Place.NOT_NEEDED}
         if standing.tier == IngestionTier.FLAG_REVIEW and full:

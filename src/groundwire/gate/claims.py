@@ -115,10 +115,12 @@ class ClaimDesk:
 
     async def decided(self, entry: PreparedClaim, outcome: Outcome) -> Decided:
         """Derive the decision of a claim's recorded outcome."""
-        sha256 = Payload.from_bytes(outcome.payload).policy_sha256
-        policy = await policy_that_decided(sha256, self._policy, self._policies)
-        reading = entry.reading if policy in {None, self._policy} else read(entry.claim.content, policy)
-        decision = derive(entry.claim, reading, policy, self._policy, outcome)
+        payload = Payload.from_bytes(outcome.payload)
+        policy = await policy_that_decided(payload.policy_sha256, self._policy, self._policies)
+        claim = payload.as_decided(entry.claim)
+        as_read = claim is entry.claim and policy in {None, self._policy}
+        reading = entry.reading if as_read else read(claim.content, policy or self._policy)
+        decision = derive(claim, reading, policy, self._policy, outcome)
         return Decided(entry.record, decision, outcome.fresh)
 
     def without_state(self, entry: PreparedClaim) -> Decision:

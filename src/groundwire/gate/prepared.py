@@ -68,12 +68,7 @@ class PreparedClaim:
     @property
     def parents(self) -> list[tuple[str, Subject]]:
         """The subjects that the claim rests on."""
-        tenant, user = self.claim.tenant_id, self.claim.user_id
-        result = []
-        for parent in self.claim.derived_from:
-            kind = Kind.RESPONSE if parent.startswith(RESPONSE_PARENT) else Kind.CLAIM
-            result.append((parent, Subject(tenant, user, kind, parent.removeprefix(RESPONSE_PARENT))))
-        return result
+        return parents_of(self.claim)
 
     @property
     def clock(self) -> datetime:
@@ -137,6 +132,16 @@ Prepared = PreparedClaim | PreparedResponse
 
 _FREE: Final = ("evidence", "current_revisions", "context", "hop_results")
 """Fields of a response that hold objects with keys of the sender's."""
+
+
+def parents_of(claim: Claim) -> list[tuple[str, Subject]]:
+    """Return (id as sent, subject) of each thing that a claim rests on."""
+    result = []
+    for parent in claim.derived_from:
+        kind = Kind.RESPONSE if parent.startswith(RESPONSE_PARENT) else Kind.CLAIM
+        name = parent.removeprefix(RESPONSE_PARENT)
+        result.append((parent, Subject(claim.tenant_id, claim.user_id, kind, name)))
+    return result
 
 
 def record_origin(record: InboundRecord) -> RecordOrigin:

@@ -14,7 +14,7 @@ from typing import Any
 from groundwire.decide.build import Envelope, build_decision
 from groundwire.decide.claims import ClaimCase, Finding, Findings
 from groundwire.decide.reading import Reading
-from groundwire.decide.recorded import PEOPLE, recorded_standing
+from groundwire.decide.recorded import recorded_standing
 from groundwire.messages.base import format_time, from_milliseconds, parse_time
 from groundwire.messages.claims import Claim
 from groundwire.messages.decisions import (
@@ -46,7 +46,8 @@ class Payload:
     """The facts that state does not answer itself.
 
     `scheme` is that of the deduplication; `base` and `cap`, the reason before duplicates and the cap that needs
-    no state, are for a later engine.
+    no state, are for a later engine. Once a person decided, `review` is the fact of that name, `content` the text
+    as they edited it, and `record` the claim as it was sent: its next revisions are derived from these.
     """
 
     capture_time: datetime
@@ -62,6 +63,13 @@ class Payload:
     attestation: dict[str, Any] | None
     relevance: list[dict[str, Any]] | None
     error: str | None
+    review: dict[str, Any] | None = None
+    content: str | None = None
+    record: str | None = None
+
+    def as_decided(self, claim: Claim) -> Claim:
+        """Return a claim with the text that was decided: a reviewer may have edited it."""
+        return claim if self.content is None else claim.model_copy(update={"content": self.content})
 
     def to_bytes(self) -> bytes:
         """Serialise to one line of JSON, without what is empty."""
@@ -83,6 +91,9 @@ class Payload:
             "a": self.attestation,
             "r": self.relevance,
             "x": self.error,
+            "w": self.review,
+            "y": self.content,
+            "z": self.record,
         }
         kept = {name: value for name, value in fields.items() if value or name == "s"}
         return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode()
@@ -108,6 +119,9 @@ class Payload:
             attestation=fields.get("a"),
             relevance=fields.get("r"),
             error=fields.get("x"),
+            review=fields.get("w"),
+            content=fields.get("y"),
+            record=fields.get("z"),
         )
 
 
@@ -117,7 +131,7 @@ def derive(
     """Derive a subject's decision from the record and its recorded outcome.
 
     Args:
-        claim: a record with the recorded fingerprint.
+        claim: a record with the recorded fingerprint, with the text that was decided (`Payload.as_decided`).
         reading: its hedges and citations.
         policy: the policy that decided; None where it is not known here any more.
         current: this process's own policy, which then stands in for it.
@@ -125,7 +139,7 @@ def derive(
 
     Returns:
         The decision, byte for byte the published one under the same engine and a known policy. Else tier,
-        reason and facts stay as recorded, and so they do where a person decided.
+        reason and facts stay as recorded.
     """
     payload = Payload.from_bytes(outcome.payload)
     case = ClaimCase(claim, reading, policy or current, _facts(outcome, payload), payload.findings)
@@ -143,7 +157,7 @@ def derive(
     )
     tier = TIERS[outcome.state]
     standing = case.outcome()
-    own = payload.engine == __version__ and policy is not None and payload.base not in PEOPLE
+    own = payload.engine == __version__ and policy is not None
     if not own or standing.tier != tier:
         joined = outcome.state is SubjectState.JOINED
         standing = recorded_standing(case, tier, payload.base, payload.cap, joined=joined)
@@ -158,6 +172,7 @@ def _facts(outcome: Outcome, payload: Payload) -> Facts:
         place=outcome.place,
         attestation=payload.attestation,
         relevance=payload.relevance,
+        review=payload.review,
         error=payload.error,
     )
 
@@ -171,3 +186,26 @@ def as_origin(origin: RecordOrigin) -> Origin:
         timestamp=from_milliseconds(origin.timestamp),
         sha256=origin.sha256,
     )
+
+
+def claim_of(decision: Decision) -> Claim:
+    """Return the claim of a published decision, with the text that was decided; without when it was captured."""
+    evidence = decision.evidence
+    fields: dict[str, Any] = {
+        "claim_id": decision.subject_id,
+        "tenant_id": decision.tenant_id,
+        "user_id": decision.user_id,
+        "content": evidence.claim if evidence else "",
+        "memory_type": decision.memory_type,
+        "source": decision.source,
+        "source_id": evidence.source_id if evidence else None,
+        "validity_horizon": evidence.validity_horizon if evidence else None,
+        "derived_from": decision.derived_from or [],
+        "metadata": evidence.metadata if evidence else {},
+    }
+    return Claim.model_construct(**fields)
+
+
+def record_of(claim: Claim) -> bytes:
+    """Return a claim as a record that gives it when it is decoded."""
+    return claim.model_dump_json(exclude_none=True).encode()

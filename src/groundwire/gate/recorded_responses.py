@@ -8,13 +8,17 @@ from datetime import datetime
 from typing import Any
 
 from groundwire.decide.build import Envelope, build_response_decision
+from groundwire.decide.checks import REVIEW_PLACE
+from groundwire.decide.people import reviewed
 from groundwire.decide.response_reading import ResponseReading
 from groundwire.decide.responses import ResponseCase
 from groundwire.decide.tree import stand
 from groundwire.gate.recorded import TIERS, as_origin
 from groundwire.messages.base import format_time, from_milliseconds, parse_time
-from groundwire.messages.decisions import Decision, Facts, ReasonCode
+from groundwire.messages.decisions import Decision, Facts, ReasonCode, Verdict
+from groundwire.messages.identity import Subject, decision_id
 from groundwire.messages.responses import LlmResponse
+from groundwire.messages.tiers import IngestionTier
 from groundwire.policy import Policy
 from groundwire.state.model import Outcome, SubjectState
 from groundwire.version import __version__
@@ -26,7 +30,7 @@ class ResponsePayload:
 
     `code` is the reason before the queue. `asked_mode` and `attempt` are what a reply to this response is told:
     the mode that its generator was asked for, None where it was asked nothing, and which attempt this one was,
-    None where that is not known.
+    None where that is not known. Once a person decided, `superseded_at` is when the revision before was decided.
     """
 
     decided_at: datetime
@@ -41,6 +45,8 @@ class ResponsePayload:
     extraction: list[str] | None = None
     reply_to: dict[str, Any] | None = None
     error: str | None = None
+    review: dict[str, Any] | None = None
+    superseded_at: datetime | None = None
 
     def to_bytes(self) -> bytes:
         """Serialise to one line of JSON, without what is not there."""
@@ -57,6 +63,8 @@ class ResponsePayload:
             "c": self.extraction,
             "o": self.reply_to,
             "x": self.error,
+            "w": self.review,
+            "q": format_time(self.superseded_at) if self.superseded_at else None,
         }
         kept = {name: value for name, value in fields.items() if value is not None}
         return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode()
@@ -78,6 +86,8 @@ class ResponsePayload:
             extraction=fields.get("c"),
             reply_to=fields.get("o"),
             error=fields.get("x"),
+            review=fields.get("w"),
+            superseded_at=parse_time(fields["q"]) if "q" in fields else None,
         )
 
 
@@ -96,6 +106,7 @@ def recorded_case(
         relations=payload.relations,
         extraction=payload.extraction,
         reply_to=payload.reply_to,
+        review=payload.review,
         error=payload.error,
     )
     return ResponseCase(response, reading, policy, facts)
@@ -131,3 +142,38 @@ def derive_response(
         refused = outcome.state is SubjectState.REFUSED
         standing = stand(tier, ReasonCode.REVIEW_QUEUE_FULL if refused else payload.code)
     return build_response_decision(case, envelope, standing)
+
+
+def next_decision(before: Decision, outcome: Outcome, payload: ResponsePayload) -> Decision:
+    """Return the decision that a person's action brought, from the published one that it supersedes.
+
+    A response's text stands on no output topic. What its checks found is carried over, and so are the engine and
+    the policy that found it.
+    """
+    review = payload.review or {}
+    subject = Subject(before.tenant_id, before.user_id, before.kind, before.subject_id)
+    standing = reviewed(review["action"], expired=False, duplicate=False)
+    facts = before.facts.model_copy(
+        update={
+            "clock": from_milliseconds(outcome.origin.timestamp),
+            "place": outcome.place,
+            "review": review,
+        }
+    )
+    return before.model_copy(
+        update={
+            "decision_id": decision_id(subject, outcome.revision),
+            "revision": outcome.revision,
+            "supersedes": before.decision_id,
+            "tier": standing.tier,
+            "verdict": Verdict.of(standing.tier),
+            "approved": standing.tier == IngestionTier.AUTO_APPROVE,
+            "reason": standing.reason,
+            "reason_code": standing.code,
+            "checks_passed": [check for check in before.checks_passed if check != REVIEW_PLACE],
+            "facts": facts,
+            "origin": as_origin(outcome.origin),
+            "subject_origin": as_origin(outcome.first_origin) if outcome.first_origin else None,
+            "decided_at": payload.decided_at,
+        }
+    )

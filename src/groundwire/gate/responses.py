@@ -162,7 +162,7 @@ class ResponseDesk:
             parents=[],
             horizon=0,
             payload=payload.to_bytes(),
-            record=entry.record.value or b"",
+            record=b"",  # what people decide of a response rests on its published decision
             queued=self._policy.verification.on_failure == "ask",
         )
 
@@ -184,7 +184,9 @@ class ResponseDesk:
         case = recorded_case(entry.response, reading, policy or self._policy, outcome, payload)
         derive = partial(derive_response, case, outcome, payload, known_policy=policy is not None)
         decision = await _aside(entry, derive)
-        request = await _aside(entry, partial(regenerate_request, case, decision))
+        request = None
+        if payload.review is None:  # what a person decided asks for nothing more
+            request = await _aside(entry, partial(regenerate_request, case, decision))
         events = list(_events(entry, case)) if outcome.fresh else []
         return Decided(entry.record, decision, outcome.fresh, request, events)
 

@@ -10,6 +10,8 @@ from groundwire.messages.audit import RegenerateRequest
 from groundwire.messages.decisions import Decision
 from groundwire.messages.events import Event
 from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.reviews import Retraction, ReviewDecision
+from groundwire.state.model import Standing
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,4 +61,39 @@ class DeadLetter:
     error: RecordError
 
 
-Result = Decided | Provisional | Deferred | Standby | DeadLetter
+@dataclass(frozen=True, slots=True)
+class Acted:
+    """An action of a person, or of the gate itself, brought its subject's next revision.
+
+    Attributes:
+        decision: where the subject stands now: at that revision, or at a later one.
+        fresh: whether this record brought it about.
+        revision: that the action brought about.
+        retraction: what is to be published beside the decision, where an approval was withdrawn.
+    """
+
+    record: InboundRecord
+    review: ReviewDecision
+    decision: Decision
+    fresh: bool
+    revision: int
+    retraction: Retraction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An action that changes nothing.
+
+    Attributes:
+        code: why, as in `groundwire.state.model.RefusedAction`, or `unattested`, `unauthorized`, `reserved`,
+            `personal_speculation`, `not_published`.
+        current: where the subject stood, where that is known.
+    """
+
+    record: InboundRecord
+    review: ReviewDecision
+    code: str
+    current: Standing | None = None
+
+
+Result = Decided | Provisional | Deferred | Standby | DeadLetter | Acted | Refused

@@ -70,6 +70,11 @@ def request_id(decision: str) -> str:
     return _uuid([decision, "regenerate"])
 
 
+def expire_id(decision: str) -> str:
+    """Return the action id with which the gate expires the review of a decision."""
+    return _uuid([decision, "expire"])
+
+
 def event_id(event_type: str, cause: object) -> str:
     """Return the id of an AuditEvent; `cause` is the origin as JSON or the action id."""
     return _uuid([event_type, cause])

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from groundwire.decide import people
 from groundwire.gate import claims as gate_module
 from groundwire.gate import recorded
 from groundwire.gate.results import DeadLetter, Decided
@@ -147,8 +148,16 @@ async def test_state_that_was_rebuilt_compares_with_the_same_claims(world):
         assert (await other.one(text, f"new{number}", source=source)).to_bytes() == before.to_bytes()
 
 
-@pytest.mark.parametrize("reason", ["human_approved", "human_rejected", "retracted", "review_expired"])
-async def test_what_people_decided_is_given_back_as_they_decided_it(world, reason):
+@pytest.mark.parametrize(
+    ("reason", "action"),
+    [
+        ("human_approved", "approve"),
+        ("human_rejected", "reject"),
+        ("retracted", "retract"),
+        ("review_expired", "expire"),
+    ],
+)
+async def test_what_people_decided_is_given_back_as_they_decided_it(world, reason, action):
     # the tree would come to the same tier by itself, for another reason
     record = world.claim("a", TEXT if reason == "human_approved" else "Maybe", source="user")
     (decision,) = await world.decide(record)
@@ -161,6 +170,7 @@ async def test_what_people_decided_is_given_back_as_they_decided_it(world, reaso
             "tier": tier,
             "verdict": Verdict.of(tier),
             "subject_origin": decision.origin,
+            "facts": decision.facts.model_copy(update={"review": {"action": action, "edited": False}}),
         }
     )
     world.state = MemoryState()
@@ -233,7 +243,7 @@ async def test_what_could_not_be_compared_is_not_compared_with_after_a_rebuild(w
     assert stored_outcome(decision.model_copy(update={"facts": facts}).to_bytes(), world.policy).dedup is None
 
 
-reasons = st.sampled_from([code for code in ReasonCode if code not in recorded.PEOPLE])
+reasons = st.sampled_from([code for code in ReasonCode if code not in people.PEOPLE])
 
 
 @settings(max_examples=50, deadline=None)
