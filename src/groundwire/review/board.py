@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import Kind
@@ -39,7 +39,8 @@ from groundwire.review.records import TopicRecord
 from groundwire.review.sql import Where, statement
 from groundwire.state.model import Standing, SubjectState
 
-IN_MEMORY = ":memory:"
+IN_MEMORY: Final = ":memory:"
+_PORTION: Final = 100
 
 
 def _now() -> datetime:
@@ -88,34 +89,34 @@ class Board:
 
     def add(self, records: Sequence[TopicRecord]) -> None:
         """Take in records of output topics, in any order and as often as they come; others are left out."""
-        with self._writing() as connection:
-            for record in records:
-                projection.write(connection, record)
+        for start in range(0, len(records), _PORTION):  # who reads need not wait for all of them
+            with self._writing() as connection:
+                for record in records[start : start + _PORTION]:
+                    projection.write(connection, record)
 
-    def candidates(self) -> list[tuple[Subject, int]]:
-        """Return what the board takes for pending, with the revision."""
+    def candidates(self, *, dropped: bool = False) -> list[tuple[Subject, int]]:
+        """Return what the board takes for pending, with the revision; `dropped`: what it dropped, too."""
+        found = "SELECT tenant_id, user_id, kind, subject_id, revision FROM items WHERE"
         with self._reading() as connection:
-            found = connection.execute(
-                "SELECT tenant_id, user_id, kind, subject_id, revision FROM items WHERE pending = 1"
-            ).fetchall()
-        return [(Subject(row[0], row[1], Kind(row[2]), row[3]), row[4]) for row in found]
+            rows = connection.execute(statement(found, "placed = 1" if dropped else "pending = 1")).fetchall()
+        return [(Subject(row[0], row[1], Kind(row[2]), row[3]), row[4]) for row in rows]
 
     def settle(self, standings: Mapping[Subject, Standing | None]) -> None:
-        """Drop what state does not hold as pending at the revision that the board shows."""
+        """Drop what state does not hold as pending at the revision that the board shows; put back what it does.
+
+        An answer older than what the board shows says nothing about it.
+        """
         with self._writing() as connection:
             for subject, standing in standings.items():
                 found = connection.execute(
                     "SELECT id, revision FROM items WHERE tenant_id = ? AND user_id = ? AND kind = ?"
-                    " AND subject_id = ? AND pending = 1",
+                    " AND subject_id = ? AND placed = 1",
                     (subject.tenant_id, subject.user_id, str(subject.kind), subject.subject_id),
                 ).fetchone()
-                if found is not None and standing != Standing(SubjectState.PENDING, found[1]):
-                    projection.settle(connection, *found)
-
-    def reconsider(self) -> None:
-        """Show again what was dropped, until state is asked anew: it was lost and rebuilt."""
-        with self._writing() as connection:
-            projection.reconsider(connection)
+                if found is None or (standing is not None and standing.revision < found[1]):
+                    continue
+                held = standing == Standing(SubjectState.PENDING, found[1])
+                projection.settle(connection, found[0], -1 if held else found[1])
 
     def forget(self, before: datetime) -> None:
         """Drop what is older and not pending, so that a board that runs for long stays small."""

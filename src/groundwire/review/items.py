@@ -55,7 +55,7 @@ def item(connection: sqlite3.Connection, scope: Scope, decision_id: str) -> Item
         offset=offset,
         timestamp=from_milliseconds(timestamp),
         history=_history(connection, number),
-        attempts=_attempts(connection, number, decision["tenant_id"]),
+        attempts=_attempts(connection, number),
         nearest=_nearest(connection, scope, decision),
         source_record=_source_record(connection, scope, decision["tenant_id"], decision["source"]),
     )
@@ -133,11 +133,12 @@ def _history(connection: sqlite3.Connection, number: int) -> list[Revision]:
     ]
 
 
-def _attempts(connection: sqlite3.Connection, number: int, tenant: str) -> list[Attempt]:
+def _attempts(connection: sqlite3.Connection, number: int) -> list[Attempt]:
     found = connection.execute(
-        "SELECT action_id, at_ms, actor, applied, action, outcome FROM actions WHERE tenant_id = ? AND decision_id"
-        " IN (SELECT decision_id FROM decisions WHERE item = ?) ORDER BY at_ms, event_id LIMIT ?",
-        (tenant, number, _MOST_ATTEMPTS),
+        "SELECT action_id, at_ms, actor, applied, action, outcome FROM actions"
+        " WHERE (tenant_id, user_id, kind, subject_id) ="
+        " (SELECT tenant_id, user_id, kind, subject_id FROM items WHERE id = ?) ORDER BY at_ms, event_id LIMIT ?",
+        (number, _MOST_ATTEMPTS),
     )
     return [
         Attempt(row[0], from_milliseconds(row[1]), row[2], bool(row[3]), row[4], row[5])

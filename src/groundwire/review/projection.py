@@ -44,7 +44,7 @@ ON CONFLICT (item, revision, decision_id) DO UPDATE SET
     placed = excluded.placed, action = excluded.action, reviewer = excluded.reviewer,
     review_reason = excluded.review_reason, lot = excluded.lot, value = excluded.value
 WHERE (excluded.timestamp_ms, excluded.partition, excluded."offset", excluded.topic)
-    < (timestamp_ms, partition, "offset", topic)
+    < (decisions.timestamp_ms, decisions.partition, decisions."offset", decisions.topic)
 """
 _HIGHEST: Final = """
 SELECT id, revision, decision_id, topic, reason_code, source, memory_type, decided_ms, excerpt, placed FROM decisions
@@ -55,13 +55,15 @@ UPDATE items SET current = ?, revision = ?, decision_id = ?, topic = ?, reason_c
     since_ms = ?, excerpt = ?, placed = ?, risk = ? WHERE id = ?
 """
 _ACTION: Final = """
-INSERT INTO actions (event_id, decision_id, tenant_id, action_id, at_ms, actor, applied, action, outcome)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (event_id) DO UPDATE SET
-    decision_id = excluded.decision_id, tenant_id = excluded.tenant_id, action_id = excluded.action_id,
-    at_ms = excluded.at_ms, actor = excluded.actor, applied = excluded.applied, action = excluded.action,
-    outcome = excluded.outcome
-WHERE (excluded.at_ms, excluded.outcome, excluded.action_id, excluded.actor) < (at_ms, outcome, action_id, actor)
+INSERT INTO actions (tenant_id, event_id, user_id, kind, subject_id, action_id, at_ms, actor, applied, action,
+    outcome)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant_id, event_id) DO UPDATE SET
+    user_id = excluded.user_id, kind = excluded.kind, subject_id = excluded.subject_id,
+    action_id = excluded.action_id, at_ms = excluded.at_ms, actor = excluded.actor,
+    applied = excluded.applied, action = excluded.action, outcome = excluded.outcome
+WHERE (excluded.at_ms, excluded.outcome, excluded.action_id, excluded.actor)
+    < (actions.at_ms, actions.outcome, actions.action_id, actions.actor)
 """
 _DEAD_LETTER: Final = """
 INSERT INTO dead_letters (at_partition, at_offset, at_ms, code, message, topic, partition, "offset", tenant_id,
@@ -86,20 +88,10 @@ def write(connection: sqlite3.Connection, record: TopicRecord) -> None:
             _write_decision(connection, record, decision, record.value)
 
 
-def settle(connection: sqlite3.Connection, item: int, revision: int) -> None:
-    """Take an item out of the queue for as long as this is its highest revision."""
-    connection.execute(
-        "UPDATE items SET dropped = ? WHERE id = ? AND revision = ?", (revision, item, revision)
-    )
+def settle(connection: sqlite3.Connection, item: int, dropped: int) -> None:
+    """Take an item out of the queue for as long as its highest revision is this one; -1: put it back."""
+    connection.execute("UPDATE items SET dropped = ? WHERE id = ? AND dropped <> ?", (dropped, item, dropped))
     _queue(connection, item)
-
-
-def reconsider(connection: sqlite3.Connection) -> None:
-    """Put what was taken out back in: state will be asked anew."""
-    found = connection.execute("SELECT id FROM items WHERE dropped >= 0 AND dropped = revision").fetchall()
-    connection.execute("UPDATE items SET dropped = -1 WHERE dropped >= 0")
-    for (item,) in found:
-        _queue(connection, item)
 
 
 def forget(connection: sqlite3.Connection, before_ms: int) -> None:
@@ -152,14 +144,16 @@ def _write_decision(
 def _choose_current(connection: sqlite3.Connection, item: int) -> None:
     row = connection.execute(_HIGHEST, (item,)).fetchone()
     connection.execute(_CURRENT, (*row, risk_of(row[4]).rank, item))
-    _queue(connection, item)
+    _queue(connection, item, changed=True)
 
 
-def _queue(connection: sqlite3.Connection, item: int) -> None:
+def _queue(connection: sqlite3.Connection, item: int, *, changed: bool = False) -> None:
     """Let `pending`, and what is searched, follow from `placed` and `dropped`."""
     pending, was, current = connection.execute(
         "SELECT placed AND dropped <> revision, pending, current FROM items WHERE id = ?", (item,)
     ).fetchone()
+    if pending == was and not changed:
+        return
     if was:
         connection.execute("DELETE FROM texts WHERE rowid = ?", (item,))
     if pending:
@@ -171,11 +165,12 @@ def _queue(connection: sqlite3.Connection, item: int) -> None:
 
 
 def _write_action(connection: sqlite3.Connection, event: AuditEvent) -> None:
-    detail = {name: str(event.detail.get(name) or "") for name in ("action_id", "action", "outcome")}
-    names = (event.event_id, event.decision_id, event.tenant_id, detail["action_id"])
+    names = ("user_id", "kind", "action_id", "action", "outcome")
+    user, kind, action_id, action, outcome = (str(event.detail.get(name) or "") for name in names)
+    subject = (event.tenant_id, event.event_id, user, kind or "claim", event.subject_id or "")
     applied = event.type == "review_action"
-    what = (to_milliseconds(event.at), event.actor, applied, detail["action"], detail["outcome"])
-    connection.execute(_ACTION, (*names, *what))
+    what = (action_id, to_milliseconds(event.at), event.actor, applied, action, outcome)
+    connection.execute(_ACTION, (*subject, *what))
 
 
 def _write_dead_letter(connection: sqlite3.Connection, record: TopicRecord, failed: Failed) -> None:

@@ -23,6 +23,7 @@ CREATE TABLE IF NOT EXISTS items (
 CREATE INDEX IF NOT EXISTS items_by_risk ON items (risk, since_ms, decision_id) WHERE pending = 1;
 CREATE INDEX IF NOT EXISTS items_by_age ON items (since_ms, decision_id) WHERE pending = 1;
 CREATE INDEX IF NOT EXISTS items_by_owner ON items (tenant_id, user_id) WHERE pending = 1;
+CREATE INDEX IF NOT EXISTS items_placed ON items (id) WHERE placed = 1;
 CREATE INDEX IF NOT EXISTS items_by_topic ON items (topic, since_ms, decision_id);
 CREATE INDEX IF NOT EXISTS items_by_source ON items (tenant_id, source, topic, reason_code, user_id);
 
@@ -54,17 +55,20 @@ CREATE INDEX IF NOT EXISTS decisions_of_people ON decisions (decided_ms) WHERE a
 CREATE INDEX IF NOT EXISTS decisions_by_lot ON decisions (lot) WHERE lot IS NOT NULL;
 
 CREATE TABLE IF NOT EXISTS actions (
-    event_id TEXT PRIMARY KEY,
-    decision_id TEXT,
     tenant_id TEXT NOT NULL,
+    event_id TEXT NOT NULL,
+    user_id TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    subject_id TEXT NOT NULL,
     action_id TEXT NOT NULL,
     at_ms INTEGER NOT NULL,
     actor TEXT NOT NULL,
     applied INTEGER NOT NULL,
     action TEXT NOT NULL,
-    outcome TEXT NOT NULL
+    outcome TEXT NOT NULL,
+    PRIMARY KEY (tenant_id, event_id)
 ) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS actions_by_decision ON actions (decision_id);
+CREATE INDEX IF NOT EXISTS actions_by_subject ON actions (tenant_id, user_id, kind, subject_id);
 
 CREATE TABLE IF NOT EXISTS dead_letters (
     id INTEGER PRIMARY KEY,

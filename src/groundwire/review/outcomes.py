@@ -1,0 +1,80 @@
+"""What became of an action, as the audit tells it, and what to do next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from groundwire.messages.audit import AuditEvent
+
+_APPLIED: Final = {
+    "human_approved": "Approved: the memory is published.",
+    "human_rejected": "Rejected: nothing is stored, and texts close to it come to review from now on.",
+    "retracted": "Retracted: the approval is withdrawn; look at what rests on it.",
+    "review_expired": "Expired: nobody reviewed it in time; send the claim again if it still matters.",
+    "expired": "Blocked: its validity ended before the approval; send it again with a later horizon.",
+    "duplicate": "Blocked: an approved memory already says this; there is nothing left to do.",
+    "superseded": "Done, and changed again since; reload to see where it stands now.",
+}
+_REFUSED: Final = {
+    "stale": "Somebody was faster: the item has another revision; reload it and decide again.",
+    "unknown": "There is no such item, or it was forgotten; reload the queue.",
+    "not_pending": "It waits for nobody any more; reload to see what became of it.",
+    "not_approved": "Only what is approved can be retracted; reload to see where it stands.",
+    "waiting": "The gate is still checking it; try again when it is in the queue.",
+    "action_id_reused": "This action id stands for another action already; act again with a new one.",
+    "unattested": "The signature was not accepted: the key needs the role reviewer for this tenant, and to be valid.",
+    "unauthorized": "Only the owner or a reviewer delegated for the tenant may decide it; ask one of them.",
+    "reserved": "This action or name belongs to the gate itself; act under your own name.",
+    "personal_speculation": "The edited text speculates and cannot be approved; word it as a fact, or reject it.",
+    "not_published": "The decision it rests on is on no topic yet; try again in a moment.",
+    "not_editable": "A response cannot be edited; approve or reject it.",
+    "unreadable": "The edited text could not be read; shorten or reword it.",
+}
+
+SENTENCES: Final = {**_APPLIED, **_REFUSED}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of an action.
+
+    Attributes:
+        applied: whether anything changed.
+        code: the reason of the new decision, or why the action was refused.
+        revision: the one brought about; of a refused action the current one, where it is known.
+        verdict: of the new decision, None of a refused action.
+        decision_id: of the new decision.
+    """
+
+    action_id: str
+    applied: bool
+    code: str
+    revision: int | None
+    verdict: str | None
+    decision_id: str | None
+
+    @property
+    def sentence(self) -> str:
+        """One sentence for people: what happened, and what to do next."""
+        if self.code in SENTENCES:
+            return SENTENCES[self.code]
+        if self.applied:
+            return f"Done, with the code {self.code}; reload to see where it stands."
+        return (
+            f"Refused with the code {self.code}, nothing was changed; reload the item before you try again."
+        )
+
+
+def outcome_of(event: AuditEvent) -> Outcome:
+    """Read the AuditEvent of an action."""
+    detail = event.detail
+    revision, verdict = detail.get("revision"), detail.get("verdict")
+    return Outcome(
+        action_id=str(detail.get("action_id")),
+        applied=event.type == "review_action",
+        code=str(detail.get("outcome") or "unknown_code"),
+        revision=revision if type(revision) is int else None,
+        verdict=verdict if isinstance(verdict, str) else None,
+        decision_id=event.decision_id,
+    )
