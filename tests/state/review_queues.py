@@ -98,11 +98,13 @@ class Model:
         self.look([item for item in self.items if item["owner"] == owner])
         self.look(self.items)
         alive = [item for item in self.items if item["state"] in ("pending", "approving")]
-        self.items.append({"owner": owner, "state": "none", "at": self.now, "ends": 0, "token": None, "error": None})
+        self.items.append(
+            {"owner": owner, "state": "none", "at": self.now, "ends": 0, "token": None, "error": None}
+        )
         number = len(self.items) - 1
         own = sum(item["owner"] == owner for item in alive)
         if own >= PER_USER or len(alive) >= TOTAL:
-            self.note(owner, "denied", owner[1], number, "queue_full")
+            self.note(owner, "denied", owner[1], None, "queue_full")  # its id was never told
             return "full: user" if own >= PER_USER else "full: total"
         self.items[number]["state"] = "pending"
         self.note(owner, "enqueue", owner[1], number)
@@ -110,7 +112,9 @@ class Model:
 
     def pending(self, owner, limit):
         self.look([item for item in self.items if item["owner"] == owner], limit)
-        found = [n for n, item in enumerate(self.items) if (item["owner"], item["state"]) == (owner, "pending")]
+        found = [
+            n for n, item in enumerate(self.items) if (item["owner"], item["state"]) == (owner, "pending")
+        ]
         return [(n, self.items[n]["error"]) for n in found[:limit]]
 
     def get(self, number, owner):
@@ -150,19 +154,21 @@ class Model:
         return refused or "ok"
 
     def history(self, owner, limit):
-        done = [row for whose, denied, row in self.rows if whose == owner and not denied][:ROWS]
-        denied = [row for whose, denied, row in self.rows if whose == owner and denied][:ROWS]
-        kept = [row for _, _, row in self.rows if any(row is one for one in done + denied)]
-        return [row[1:] for row in kept[:limit]]
+        own = [(denied, row) for whose, denied, row in self.rows if whose == owner]
+        done = [number for number, (denied, _) in enumerate(own) if not denied][:ROWS]
+        denied = [number for number, (denied, _) in enumerate(own) if denied][:ROWS]
+        return [own[number][1] for number in sorted(done + denied)][:limit]
 
     def refusal(self, number, who):
         item = self.items[number]
         if item["state"] != "none":
             self.look([item])
-        may = item["state"] != "none" and (who == item["owner"] or who[1] in GRANTS.get(who[0], []) and who[0] == item["owner"][0])
+        tenant, name = who
+        granted = name in GRANTS.get(tenant, []) and tenant == item["owner"][0]
+        may = item["state"] != "none" and (who == item["owner"] or granted)
         if may and item["state"] == "pending":
             return None
-        row = (object(), "denied", who[1], number, item["state"] if may else "unauthorized", False)
+        row = ("denied", who[1], number, item["state"] if may else "unauthorized", False)
         self.rows.insert(0, (who, True, row))
         if item["state"] != "none" and item["owner"] != who:
             self.rows.insert(0, (item["owner"], True, row))
@@ -184,7 +190,7 @@ class Model:
 
     def note(self, owner, action, actor, number, detail=None):
         delegated = action not in ("denied", "expired") and actor != owner[1]
-        row = (object(), action, actor, number, detail, delegated)
+        row = (action, actor, number, detail, delegated)
         self.rows.insert(0, (owner, action == "denied", row))
 
 
@@ -209,8 +215,9 @@ class Driven:
             clock=self.clock,
         )
 
-    async def store(self, evidence, queue_id):
+    async def store(self, given, queue_id):
         assert self.begun
+        assert given == evidence()
         end = asyncio.get_running_loop().create_future()
         self.begun.set_result(end)
         if not await end:
@@ -233,7 +240,9 @@ class Driven:
 
     async def pending(self, owner, limit):
         found = await self.queue.get_pending(owner[1], limit, tenant_id=owner[0])
-        return [(self.ids.index(one.queue_id), one.last_error) for one in found], self.model.pending(owner, limit)
+        return [(self.ids.index(one.queue_id), one.last_error) for one in found], self.model.pending(
+            owner, limit
+        )
 
     async def get(self, number, owner):
         if number >= len(self.ids):
@@ -245,9 +254,7 @@ class Driven:
         if number >= len(self.ids):
             return None, None
         self.begun = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(
-            outcome(self.queue.approve(self.ids[number], who[1], tenant_id=who[0]))
-        )
+        task = asyncio.create_task(outcome(self.queue.approve(self.ids[number], who[1], tenant_id=who[0])))
         await asyncio.wait({task, self.begun}, return_when=asyncio.FIRST_COMPLETED)
         token = (number, who, len(self.running))
         if not self.begun.done():
@@ -270,7 +277,7 @@ class Driven:
 
     async def history(self, owner, limit):
         rows = await self.queue.history(owner[1], limit, tenant_id=owner[0])
-        seen = [(r.action, r.actor, self._number(r), self._detail(r), r.delegated) for r in rows]
+        seen = [(r.action, r.actor, self._number(r), r.detail, r.delegated) for r in rows]
         return seen, self.model.history(owner, limit)
 
     async def wait(self, seconds):
@@ -279,12 +286,7 @@ class Driven:
         return None, None
 
     def _number(self, row):
-        if row.queue_id in self.ids:
-            return self.ids.index(row.queue_id)
-        return None
-
-    def _detail(self, row):
-        return row.detail
+        return self.ids.index(row.queue_id) if row.queue_id in self.ids else None
 
     async def stop(self):
         for task, _, _ in self.running:
@@ -301,15 +303,16 @@ async def outcome(call):
     except ReviewNotFound as error:
         return f"not found: {error.state}"
     except ReviewStoreFailed as error:
-        assert isinstance(error.__cause__, OSError)
-        return "store failed"
+        return "store failed" if isinstance(error.__cause__, OSError) else repr(error.__cause__)
     except ReviewOvertaken as error:
         return f"overtaken: {error.state}"
     return "ok" if answer is None else "memory"
 
 
 _OWNERS = st.sampled_from([("t", "ada"), ("t", "bob"), ("u", "ada")])
-_REVIEWERS = st.sampled_from([("t", "ada"), ("t", "ada"), ("t", "bob"), ("u", "ada"), ("t", "dana"), ("u", "dana")])
+_REVIEWERS = st.sampled_from(
+    [("t", "ada"), ("t", "ada"), ("t", "bob"), ("u", "ada"), ("t", "dana"), ("u", "dana")]
+)
 _NUMBERS = st.integers(0, 5)
 STEPS = st.lists(
     st.one_of(
