@@ -1,11 +1,11 @@
-"""Adding a key to a keys file: what stands there stays, and a crash leaves the old file or the new one."""
+"""Editing files that hold secrets: what stands there stays, and a crash leaves the old file or the new one."""
 
 from __future__ import annotations
 
 import json
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from groundwire.errors import UsageError
 from groundwire.messages.base import format_time
 
 _SECRET_BYTES = 32
+
+TomlValue = str | bool | datetime | Sequence[str] | None
 
 
 def new_key(
@@ -32,31 +34,67 @@ def new_key(
     Raises:
         UsageError: the id exists, a value is not one that `Keys.load` reads, or the file cannot be written.
     """
-    path = path.resolve()  # a symbolic link stays one
+    fields: dict[str, TomlValue] = {
+        "secret": secrets.token_hex(_SECRET_BYTES),
+        "tenants": tenants,
+        "sources": sources,
+        "roles": roles,
+        "not_after": not_after,
+    }
+
+    def add(before: bytes) -> bytes:
+        if key_id in Keys.parse(before, path):
+            raise UsageError(f"keys file {path}: the key {key_id!r} exists; keys are not overwritten")
+        after = appended(before, table("keys", key_id, fields))
+        Keys.parse(after, path)
+        return after
+
+    edit(path, add, what="keys file")
+
+
+def edit(path: Path, change: Callable[[bytes], bytes], *, what: str) -> None:
+    """Replace a file's content in one step by what `change` makes of it; the file gets the mode 0600.
+
+    Args:
+        path: a symbolic link stays one; a file that is not there is created, from b"".
+        change: given the content, returns the new one; what it raises leaves the file as it is.
+        what: the file in a word or two, for messages.
+
+    Raises:
+        UsageError: somebody else is editing the file, or it cannot be written.
+    """
+    path = path.resolve()
     try:
-        _replace(path, key_id, _table(key_id, tenants, sources, roles, not_after))
+        _replace(path, change, what)
     except OSError as exc:
-        raise UsageError(f"keys file {path}: {exc.strerror or 'cannot be written'}") from exc
+        raise UsageError(f"{what} {path}: {exc.strerror or 'cannot be written'}") from exc
 
 
-def _table(
-    key_id: str,
-    tenants: Sequence[str],
-    sources: Sequence[str],
-    roles: Sequence[str],
-    not_after: datetime | None,
-) -> str:
-    lines = [
-        f"[keys.{_quote(key_id)}]",
-        f"secret = {_quote(secrets.token_hex(_SECRET_BYTES))}",
-        *(
-            f"{name} = [{', '.join(_quote(value) for value in values)}]"
-            for name, values in (("tenants", tenants), ("sources", sources), ("roles", roles))
-        ),
-    ]
-    if not_after is not None:
-        lines.append(f"not_after = {format_time(not_after)}")
-    return "\n".join(lines) + "\n"
+def table(section: str, name: str, fields: Mapping[str, TomlValue]) -> str:
+    """Return a TOML table `[section.name]`; fields that are None are left out."""
+    lines = [f"{field} = {_toml(value)}" for field, value in fields.items() if value is not None]
+    return "\n".join([f"[{section}.{_quote(name)}]", *lines]) + "\n"
+
+
+def appended(before: bytes, text: str) -> bytes:
+    """Return a file's content with a table after it. Raises: UsageError, of text that is no Unicode."""
+    gap = b"" if not before else b"\n" if before.endswith(b"\n") else b"\n\n"
+    try:
+        return before + gap + text.encode()
+    except UnicodeEncodeError:
+        raise UsageError("an id, name, tenant or source is not text") from None
+
+
+def _toml(value: TomlValue) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case datetime():
+            return format_time(value)
+        case str():
+            return _quote(value)
+        case _:
+            return f"[{', '.join(_quote(part) for part in value or ())}]"
 
 
 def _quote(text: str) -> str:
@@ -64,32 +102,19 @@ def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def _replace(path: Path, key_id: str, table: str) -> None:
-    # the new file is its own lock: a second editor cannot create it, so that neither loses the other's key
+def _replace(path: Path, change: Callable[[bytes], bytes], what: str) -> None:
+    # the new file is its own lock: a second editor cannot create it, so that neither loses the other's change
     draft = path.with_name(f".{path.name}.new")
     try:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        raise UsageError(f"keys file {path} is being edited; if it is not, remove {draft}") from None
+        raise UsageError(f"{what} {path} is being edited; if it is not, remove {draft}") from None
     try:
         with os.fdopen(descriptor, "wb") as file:
-            file.write(_appended(path, key_id, table))
+            file.write(change(path.read_bytes() if path.exists() else b""))
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
     except BaseException:
         draft.unlink(missing_ok=True)
         raise
-
-
-def _appended(path: Path, key_id: str, table: str) -> bytes:
-    before = path.read_bytes() if path.exists() else b""
-    if key_id in Keys.parse(before, path):
-        raise UsageError(f"keys file {path}: the key {key_id!r} exists; keys are not overwritten")
-    gap = b"" if not before else b"\n" if before.endswith(b"\n") else b"\n\n"
-    try:
-        after = before + gap + table.encode()
-    except UnicodeEncodeError:
-        raise UsageError("a key id, tenant or source is not text") from None
-    Keys.parse(after, path)
-    return after

@@ -38,6 +38,7 @@ class Settings(BaseSettings):
         None, description="Where effective policies are kept as `<sha256>.json`."
     )
     keys_file: Path | None = Field(None, description="Keys that sign records, and delegated reviewers.")
+    tokens_file: Path | None = Field(None, description="API tokens of the console: hashes, never the tokens.")
     tenants_file: Path | None = Field(
         None, description="Repositories, ADR folders and issue trackers of single tenants, TOML."
     )

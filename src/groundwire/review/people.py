@@ -14,10 +14,12 @@ class Person:
     Attributes:
         name: as `user_id` and the lists of delegated reviewers write it; compared character by character.
         tenants: those that the person was let in for.
+        read_only: whether the person may look and not decide, whatever else holds.
     """
 
     name: str
     tenants: frozenset[str]
+    read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,9 @@ class Permissions:
 
     def may_decide(self, person: Person, tenant_id: str, user_id: str) -> bool:
         """Say whether a person may decide the items of `user_id`; the agent checks it again."""
-        return self.scope(person).sees(tenant_id, user_id)
+        return not person.read_only and self.scope(person).sees(tenant_id, user_id)
 
     def scope(self, person: Person) -> Scope:
-        """Return what a person sees: exactly what they may decide."""
+        """Return what a person sees: what they may decide, were it not for `read_only`."""
         whole = frozenset(tenant for tenant in person.tenants if self._keys.delegated(tenant, person.name))
         return Scope(person.name, whole, person.tenants - whole)

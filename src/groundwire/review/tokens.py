@@ -1,0 +1,228 @@
+"""API tokens of the console: a TOML file that holds their hashes, and whose they are.
+
+```toml
+[tokens.ci]
+sha256 = "..."                        # of the token's UTF-8 bytes, hexadecimal
+person = "ann@acme.example"           # for whom it speaks
+tenants = ["acme"]                    # where
+read_only = true                      # optional: it may look, and not decide
+not_after = 2027-01-01T00:00:00Z      # optional
+```
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import secrets
+import stat
+import tomllib
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Final, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from groundwire.attestation import KeyId
+from groundwire.errors import UsageError
+from groundwire.keys_file import TomlValue, appended, edit, table
+from groundwire.messages.base import ShortId, TenantId, Time, sha256_hex
+from groundwire.review.people import Person
+
+logger = logging.getLogger(__name__)
+
+_TOKEN_BYTES: Final = 32
+_PREFIX: Final = "gwt_"
+"""Lets scanners for secrets know a token where it does not belong."""
+_WHAT: Final = "tokens file"
+
+
+class Token(BaseModel):
+    """What is kept of a token."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", repr=False)]
+    person: ShortId
+    tenants: Annotated[list[TenantId], Field(min_length=1)]
+    read_only: bool = False
+    not_after: Time | None = None
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    tokens: dict[KeyId, Token] = Field(default_factory=dict)
+
+
+class Tokens:
+    """The tokens of a deployment."""
+
+    def __init__(self, tokens: dict[str, Token]) -> None:
+        self._tokens = tokens
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a tokens file; one that others may write to or read is warned of in the log.
+
+        Raises:
+            UsageError: it cannot be read, is no TOML, or holds an unknown field or a wrong value; the message
+                names file, token and field, and never a hash.
+        """
+        try:
+            data = path.read_bytes()
+            if path.stat().st_mode & (stat.S_IROTH | stat.S_IWOTH):
+                logger.warning("tokens file %s is open to every user of this machine: chmod 600", path)
+        except OSError as exc:
+            raise UsageError(f"{_WHAT} {path}: {exc.strerror or 'cannot be read'}") from exc
+        return cls.parse(data, path)
+
+    @classmethod
+    def parse(cls, data: bytes, path: Path) -> Self:
+        """Read the content of the tokens file `path`. Raises: UsageError, as `load`."""
+        try:
+            found = _File.model_validate(tomllib.loads(data.decode())).tokens
+        except UnicodeDecodeError as exc:
+            raise UsageError(f"{_WHAT} {path}: not UTF-8 at byte {exc.start}") from exc
+        except tomllib.TOMLDecodeError as exc:
+            raise UsageError(f"{_WHAT} {path}: not TOML: {exc}") from exc
+        except ValidationError as exc:
+            first = exc.errors(include_url=False, include_input=False, include_context=False)[0]
+            field = ".".join(str(part) for part in first["loc"] if part != "[key]")
+            message = first["msg"].removeprefix("Value error, ")
+            raise UsageError(f"{_WHAT} {path}: {field}: {message}") from None  # its input holds hashes
+        if len({token.sha256 for token in found.values()}) < len(found):
+            raise UsageError(f"{_WHAT} {path}: two tokens have the same hash; revoke one of them")
+        return cls(found)
+
+    def __iter__(self) -> Iterator[tuple[str, Token]]:
+        """Yield (id, token) in the order of the file."""
+        return iter(self._tokens.items())
+
+    def __contains__(self, token_id: object) -> bool:
+        """Say whether there is a token of this id."""
+        return token_id in self._tokens
+
+    def person(self, token: str, at: datetime) -> Person | None:
+        """Return for whom a token speaks, up to and including its `not_after`; None where it is no good.
+
+        How long it takes does not tell how much of a token is right: hashes are compared, and all of them.
+        """
+        given = hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
+        found: Token | None = None
+        for each in self._tokens.values():
+            if hmac.compare_digest(each.sha256, given):
+                found = each
+        if found is None or (found.not_after is not None and at > found.not_after):
+            return None
+        return Person(found.person, frozenset(found.tenants), read_only=found.read_only)
+
+
+class LiveTokens:
+    """The tokens of a file as it is now: what is revoked there counts no more, without a restart.
+
+    A file that has gone or cannot be read lets nobody in.
+
+    Raises:
+        UsageError: as `Tokens.load`, at the start.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen = self._look()
+        self._tokens = Tokens.load(path)
+
+    def person(self, token: str, at: datetime) -> Person | None:
+        """Return for whom a token speaks, as `Tokens.person`."""
+        seen = self._look()
+        if seen != self._seen:
+            self._seen = seen
+            try:
+                self._tokens = Tokens.load(self._path)
+            except UsageError:
+                logger.exception("tokens file %s cannot be read any more: no token counts", self._path)
+                self._tokens = Tokens({})
+        return self._tokens.person(token, at)
+
+    def _look(self) -> tuple[int, ...]:
+        try:
+            status = self._path.stat()
+        except OSError:
+            return ()
+        return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def new_token(
+    path: Path,
+    token_id: str,
+    *,
+    person: str,
+    tenants: Sequence[str],
+    read_only: bool = False,
+    not_after: datetime | None = None,
+) -> str:
+    """Add a random token of 32 bytes to a tokens file, which is created where there is none.
+
+    Returns:
+        The token, which is kept nowhere.
+
+    Raises:
+        UsageError: the id exists, a value is not one that `Tokens.load` reads, or the file cannot be written.
+    """
+    token = _PREFIX + secrets.token_urlsafe(_TOKEN_BYTES)
+    fields: dict[str, TomlValue] = {
+        "sha256": sha256_hex(token.encode()),
+        "person": person,
+        "tenants": tenants,
+        "read_only": True if read_only else None,
+        "not_after": not_after,
+    }
+
+    def add(before: bytes) -> bytes:
+        if token_id in Tokens.parse(before, path):
+            raise UsageError(f"{_WHAT} {path}: the token {token_id!r} exists; revoke it first")
+        after = appended(before, table("tokens", token_id, fields))
+        Tokens.parse(after, path)
+        return after
+
+    edit(path, add, what=_WHAT)
+    return token
+
+
+def revoke_token(path: Path, token_id: str) -> None:
+    """Take a token out of a tokens file; the rest stays byte for byte.
+
+    Raises:
+        UsageError: there is no such token, the file cannot be written, or the token does not stand there as a
+            table of its own.
+    """
+
+    def remove(before: bytes) -> bytes:
+        tokens = dict(Tokens.parse(before, path))
+        if tokens.pop(token_id, None) is None:
+            raise UsageError(f"{_WHAT} {path}: there is no token {token_id!r}")
+        for after in _without_one_table(before):
+            if _reads_as(after, tokens, path):
+                return after
+        raise UsageError(
+            f"{_WHAT} {path}: the token {token_id!r} has no table of its own; take it out by hand"
+        )
+
+    edit(path, remove, what=_WHAT)
+
+
+def _without_one_table(content: bytes) -> Iterator[bytes]:
+    """Yield the content without each stretch of lines from what looks like a heading up to the next one."""
+    lines = content.splitlines(keepends=True)
+    heads = [number for number, line in enumerate(lines) if line.lstrip().startswith(b"[")]
+    for start, end in zip(heads, [*heads[1:], len(lines)], strict=True):
+        yield b"".join(lines[:start] + lines[end:])
+
+
+def _reads_as(content: bytes, tokens: dict[str, Token], path: Path) -> bool:
+    try:
+        return dict(Tokens.parse(content, path)) == tokens
+    except UsageError:
+        return False
