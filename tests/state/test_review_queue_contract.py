@@ -653,6 +653,7 @@ async def test_a_user_has_a_hundred_items_and_no_more_and_others_have_theirs(que
         await put(queue)
 
 
+@pytest.mark.slow
 async def test_the_queue_has_ten_thousand_items_and_no_more_and_nobody_loses_one(queue):
     given = {"evidence": evidence(), "validation_result": result()}
     for user in range(100):
