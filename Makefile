@@ -15,7 +15,7 @@ KEY := $(firstword $(shell (cat pyproject.toml requirements/*.txt; echo "$(CURDI
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-kafka lint format generate lock clean
+.PHONY: help setup demo demo-console test test-kafka lint format generate lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name text; do printf '%-12s %s\n' "$$name" "$$text"; done
@@ -25,6 +25,9 @@ setup: .venv/dev-$(KEY) ## make .venv with the groundwire command and all tools 
 
 demo: .venv/demo-$(KEY) ## run everything on this machine, fed with examples; FORMAT=json for JSON lines
 	@$(BIN)/python -m demo --format $(FORMAT)
+
+demo-console: .venv/demo-$(KEY) ## the demo, and then the console on its data until you press Ctrl-C
+	@$(BIN)/python -m demo --console
 
 test: .venv/dev-$(KEY) ## unit, contract, state and stream tests on embedded services (PYTEST_ARGS=...)
 	@GROUNDWIRE_TEST_BROKER=embedded GROUNDWIRE_TEST_REDIS=embedded $(BIN)/python -m pytest tests $(PYTEST_ARGS)

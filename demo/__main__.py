@@ -8,6 +8,7 @@ import signal
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
@@ -20,6 +21,7 @@ from demo.feed import DemoError, Feed
 from demo.ledger import Ledger
 from demo.report import JsonReport, TableReport, progress
 from deploy.embedded import MissingServiceError, ServiceError
+from groundwire.attestation import Keys
 from groundwire.errors import GroundwireError
 
 Report = TableReport | JsonReport
@@ -34,7 +36,8 @@ Report = TableReport | JsonReport
     show_default=True,
     help="Seconds after which the demo gives up.",
 )
-def main(form: str, seconds: float) -> None:
+@click.option("--console", is_flag=True, help="Then serve the console on the demo's data, until interrupted.")
+def main(form: str, seconds: float, *, console: bool) -> None:
     """Run the gate on this machine with examples whose outcomes are known.
 
     Starts a broker and a Redis server on free ports of 127.0.0.1, declares the topics, starts the workers,
@@ -49,18 +52,14 @@ def main(form: str, seconds: float) -> None:
     report = TableReport(sys.stdout, answers) if form == "table" else JsonReport(sys.stdout)
     started = time.monotonic()
     try:
-        ledger = _run(report, started + seconds)
+        ledger = _run(report, started, started + seconds, console=console)
     except (DemoError, GroundwireError, MissingServiceError, ServiceError) as exc:
         progress(f"demo: {exc}")
         sys.exit(1)
-    report.summary(ledger, time.monotonic() - started)
-    differences = _differences(ledger)
-    for difference in differences:
-        progress(f"DIFFERENT: {difference}")
-    sys.exit(1 if differences else 0)
+    sys.exit(1 if _differences(ledger) else 0)
 
 
-def _run(report: Report, deadline: float) -> Ledger:
+def _run(report: Report, started: float, deadline: float, *, console: bool) -> Ledger:
     with tempfile.TemporaryDirectory(prefix="groundwire-demo-") as temporary:
         folder = Path(temporary)
         with sources.made_in(folder) as made, services.servers(folder) as (broker, redis):
@@ -69,12 +68,23 @@ def _run(report: Report, deadline: float) -> Ledger:
             count = asyncio.run(services.declare_topics(broker, environment))
             progress(f"{count} topics declared; starting workers: {', '.join(services.ROLES)}")
             with services.workers(folder, environment, broker, redis) as running:
-                feed = Feed(running, made.places, report, deadline=deadline)
+                sign = partial(Keys.load(made.keys).sign, sources.CONSOLE_KEY)
+                feed = Feed(running, made.places, report, sign=sign, deadline=deadline)
                 try:
-                    return asyncio.run(feed.run(WAVES))
+                    ledger = asyncio.run(feed.run(WAVES))
                 except DemoError:
                     progress(running.log_tails())
                     raise
+                report.summary(ledger, time.monotonic() - started)
+                for difference in _differences(ledger):
+                    progress(f"DIFFERENT: {difference}")
+                if console:
+                    services.serve_console(environment)
+                else:
+                    progress(
+                        "`make demo-console` runs it again and lets you decide what waits, in your browser"
+                    )
+                return ledger
 
 
 def _differences(ledger: Ledger) -> list[str]:

@@ -23,7 +23,8 @@ class Example:
     """A record to send.
 
     Attributes:
-        record: the fields of a Claim or an LlmResponse, or the value as it stands (None: a record without a value).
+        record: the fields of a Claim, an LlmResponse or a ReviewDecision, or the value as it stands (None: a record
+            without a value).
         outcomes: what must come of it, in order; more than one where a decision is provisional first.
         following: claims that the gate itself sends because of it: id -> what must come of it.
     """
@@ -36,7 +37,7 @@ class Example:
         """Return the value to send, with the places of the demo's sources filled in."""
         if self.record is None or isinstance(self.record, bytes):
             return self.record
-        if self.topic is TopicName.LLM_RESPONSES:
+        if self.topic is not TopicName.CLAIMS:
             return json.dumps(self.record, ensure_ascii=False).encode()
         content = str(self.record["content"])
         for name, place in places.items():
@@ -45,16 +46,19 @@ class Example:
 
     @property
     def subject(self) -> tuple[str, str] | None:
-        """User and id; None for what will be neither claim nor response."""
+        """User and id of what is decided; None for what will be neither claim nor response."""
         if self.record is None or isinstance(self.record, bytes):
             return None
-        return self.record["user_id"], self.record.get("claim_id") or self.record["response_id"]
+        names = ("claim_id", "response_id", "subject_id")
+        return self.record["user_id"], next(self.record[name] for name in names if name in self.record)
 
     @property
     def topic(self) -> TopicName:
         """Where it is sent."""
-        is_response = isinstance(self.record, Mapping) and "response_id" in self.record
-        return TopicName.LLM_RESPONSES if is_response else TopicName.CLAIMS
+        record = self.record if isinstance(self.record, Mapping) else {}
+        if "action" in record:
+            return TopicName.REVIEW_DECISIONS
+        return TopicName.LLM_RESPONSES if "response_id" in record else TopicName.CLAIMS
 
     @property
     def answer(self) -> str | None:
@@ -79,6 +83,22 @@ def _claim(claim_id: str, user: str, content: str, why: Outcome, **fields: Any) 
     record = {"claim_id": claim_id, "user_id": user, "content": content, **fields}
     return Example(record, (why,))
 
+
+def _action(subject_id: str, user: str, action: str, why: Outcome, **fields: Any) -> Example:  # noqa: ANN401 - fields of a decision
+    record = {
+        "action_id": f"demo-{subject_id}",
+        "user_id": user,
+        "subject_id": subject_id,
+        "expected_revision": 1,
+        "action": action,
+        "reviewer": REVIEWER,
+        **fields,
+    }
+    return Example(record, (why,))
+
+
+REVIEWER: Final = "lena"
+"""Who may decide other people's claims in the demo."""
 
 _USE_POSTGRES: Final = "Per ADR-003, we use PostgreSQL"
 _BILLING: Final = "The billing service was written by the platform team and is deployed on Tuesdays"
@@ -292,4 +312,33 @@ _RESPONSES: Final = Wave(
     ),
 )
 
-WAVES: Final = (_GROUNDED, _REVIEW, _BLOCKED, _COMPARED, _AGAIN, _RESPONSES, _BAD, _OUTAGE)
+_PEOPLE: Final = Wave(
+    "People decide what waits, and withdraw what was approved",
+    (
+        _action("r-03", "cay", "approve", Why.HUMAN_APPROVED, reviewer="cay"),
+        _action("r-10", "joe", "edit", Why.HUMAN_APPROVED, content="The limit is 100 requests a minute"),
+        _action("r-11", "kim", "reject", Why.HUMAN_REJECTED, reason="not_verifiable"),
+        _action("g-07", "gus", "retract", Why.RETRACTED, reason="outdated"),
+    ),
+)
+
+_AFTER_PEOPLE: Final = Wave(
+    "What people decided counts for what comes after",
+    (
+        _claim("p-01", "cay", "The service uses PostgreSQL 15", Why.DUPLICATE),
+        _claim(
+            *("p-02", "kim", "The token is at http://169.254.169.254/latest", Why.PREVIOUSLY_REJECTED),
+            source="user",
+        ),
+        _claim(
+            *("p-03", "gus", "Backups go to PostgreSQL too", Why.DERIVED_FROM_UNAPPROVED),
+            source="user",
+            derived_from=["g-07"],
+        ),
+    ),
+)
+
+WAVES: Final = (
+    *(_GROUNDED, _REVIEW, _BLOCKED, _COMPARED, _AGAIN, _RESPONSES),
+    *(_PEOPLE, _AFTER_PEOPLE, _BAD, _OUTAGE),
+)

@@ -15,7 +15,7 @@ from demo.examples import Example, Wave
 from demo.ledger import Ledger
 from demo.services import Services
 from groundwire.errors import ErrorCode
-from groundwire.messages.headers import header
+from groundwire.messages.headers import ATTESTATION, header
 from groundwire.messages.inbound import InboundRecord
 from groundwire.messages.topics import TopicName, record_key
 
@@ -45,16 +45,24 @@ class Feed:
         services: broker, Redis and workers.
         places: what stands for the placeholders of the examples.
         report: shows what comes.
+        sign: gives the attestation of what a person decided.
         deadline: seconds of `time.monotonic` at which to give up.
     """
 
     def __init__(
-        self, services: Services, places: Mapping[str, str], report: Report, *, deadline: float
+        self,
+        services: Services,
+        places: Mapping[str, str],
+        report: Report,
+        *,
+        sign: Callable[[bytes], bytes],
+        deadline: float,
     ) -> None:
         self.ledger = Ledger()
         self._services = services
         self._places = places
         self._report = report
+        self._sign = sign
         self._deadline = deadline
 
     async def run(self, waves: tuple[Wave, ...]) -> Ledger:
@@ -80,13 +88,16 @@ class Feed:
         value = example.value(self._places)
         user, claim_id = example.subject or ("mia", "")
         topic, key = PREFIX + example.topic, record_key("default", user)
-        place = await producer.send_and_wait(topic, value, key)
+        acts = example.topic is TopicName.REVIEW_DECISIONS
+        headers = [(ATTESTATION, self._sign(value or b""))] if acts else []
+        place = await producer.send_and_wait(topic, value, key, headers=headers)
         where: Hashable = (place.partition, place.offset)
         dead = example.outcomes[0] in set(ErrorCode)
         label = claim_id or (value or b"no value")[:40].decode(errors="replace")
-        self.ledger.expect(where if dead else (user, claim_id), label, example.outcomes)
+        by = "people" if acts else "sent"
+        self.ledger.expect(where if dead else (user, claim_id), label, example.outcomes, by=by)
         for following, outcome in example.following.items():
-            self.ledger.expect((user, following), following, (outcome,), sent=False)
+            self.ledger.expect((user, following), following, (outcome,), by="gate")
 
     async def _read_until(self, consumer: AIOKafkaConsumer, done: Callable[[], bool]) -> None:
         while not done():

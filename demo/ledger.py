@@ -30,17 +30,20 @@ class Ledger:
 
     entries: dict[Hashable, list[Entry]] = field(default_factory=dict)
     differences: list[str] = field(default_factory=list)
-    sent: int = 0
-    followed: int = 0
+    records: Counter[str] = field(default_factory=Counter)
     _settled: dict[Hashable, tuple[int, str]] = field(default_factory=dict)
 
-    def expect(self, key: Hashable, label: str, outcomes: tuple[str, ...], *, sent: bool = True) -> None:
-        """Note an example that was sent, or a record that the gate itself sends because of one."""
+    def expect(self, key: Hashable, label: str, outcomes: tuple[str, ...], *, by: str = "sent") -> None:
+        """Note a record and what must come of it.
+
+        Args:
+            key: what it is about.
+            label: what messages call it.
+            outcomes: what must come, in order.
+            by: `sent`; `gate`, where the gate itself sends it because of another; `people`, who decide.
+        """
         self.entries.setdefault(key, []).append(Entry(label, outcomes))
-        if sent:
-            self.sent += 1
-        else:
-            self.followed += 1
+        self.records[by] += 1
 
     def came(self, key: Hashable, outcome: str, verdict: str, revision: int = 1) -> None:
         """Note what came: another outcome than the expected one is a difference, a delivery repeated is none.
@@ -86,7 +89,7 @@ class Ledger:
     @property
     def repeats(self) -> int:
         """How many of the records sent were about something that was sent before."""
-        return self.sent + self.followed - len(self.entries)
+        return self.records["sent"] + self.records["gate"] - len(self.entries)
 
     @property
     def totals(self) -> Counter[str]:

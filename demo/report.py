@@ -45,11 +45,11 @@ class TableReport:
 
     def summary(self, ledger: Ledger, seconds: float) -> None:
         """Show how many records came to what."""
-        totals = ledger.totals
+        totals, records = ledger.totals, ledger.records
         parts = " + ".join(f"{totals[name]} {_plural(name, totals[name])}" for name in STYLES)
         text = (
-            f"\n{ledger.sent} records sent, {ledger.repeats} of them a claim sent again, and {ledger.followed} sent on "
-            f"by the gate: {totals.total()} = {parts}. {seconds:.0f} s."
+            f"\n{records['sent']} records sent, {ledger.repeats} of them a claim sent again, {records['gate']} sent on "
+            f"by the gate, {records['people']} decided by people: {totals.total()} = {parts}. {seconds:.0f} s."
         )
         self._console.print(text, soft_wrap=True)
 
@@ -72,7 +72,13 @@ class JsonReport:
         """Print how many records came to what."""
         totals = ledger.totals
         counts = {name.replace(" ", "_"): totals[name] for name in STYLES}
-        sent = {"sent": ledger.sent, "repeated": ledger.repeats, "sent_on": ledger.followed}
+        records = ledger.records
+        sent = {
+            "sent": records["sent"],
+            "repeated": ledger.repeats,
+            "sent_on": records["gate"],
+            "by_people": records["people"],
+        }
         summary = {**sent, "in": totals.total(), **counts}
         self._line(json.dumps({"summary": summary | {"seconds": round(seconds, 1)}}))
 

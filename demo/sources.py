@@ -12,7 +12,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
+from demo.examples import REVIEWER
 from deploy.embedded.process import HOST, MissingServiceError, find_program
+from groundwire.keys_file import new_key
+
+CONSOLE_KEY: Final = "console"
+GATE_KEY: Final = "gate"
+"""Ids of the keys that sign what people decide, and what expires."""
 
 _ADR: Final = """# ADR-003: Where memory is kept
 
@@ -29,12 +35,14 @@ class Sources:
         adr_dir: folder with ADR-003 and no other.
         repo: git repository with one commit, `commit`.
         port: of the web site on 127.0.0.1, which has `/api` and nothing else.
+        keys: file with the keys of console and gate, and the reviewer who may decide for others.
     """
 
     adr_dir: Path
     repo: Path
     commit: str
     port: int
+    keys: Path
 
     @property
     def places(self) -> dict[str, str]:
@@ -51,6 +59,8 @@ class Sources:
         return {
             "GROUNDWIRE_ADR_DIR": str(self.adr_dir),
             "GROUNDWIRE_REPO": str(self.repo),
+            "GROUNDWIRE_KEYS_FILE": str(self.keys),
+            "GROUNDWIRE_REVIEW_KEY": GATE_KEY,
             "GROUNDWIRE_ALLOW_NETWORKS": f"{HOST}/32",
             "GROUNDWIRE_ALLOW_PORTS": f"80,443,{self.port}",
         }
@@ -71,10 +81,19 @@ def made_in(folder: Path) -> Iterator[Sources]:
     server = ThreadingHTTPServer((HOST, 0), _Site)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     try:
-        yield Sources(adr_dir, repo, commit, server.server_port)
+        yield Sources(adr_dir, repo, commit, server.server_port, _keys(folder))
     finally:
         server.shutdown()
         server.server_close()
+
+
+def _keys(folder: Path) -> Path:
+    path = folder / "keys.toml"
+    for name in (CONSOLE_KEY, GATE_KEY):
+        new_key(path, name, tenants=["default"], roles=["reviewer"])
+    with path.open("a") as file:
+        file.write(f'\n[reviewers]\ndefault = ["{REVIEWER}"]\n')
+    return path
 
 
 def _commit(repo: Path, home: Path) -> str:

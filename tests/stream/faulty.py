@@ -1,18 +1,21 @@
 """A worker with a fault built in: `python -m tests.stream.faulty FAULT ROLE`.
 
-Claims that hold the magic words bring the fault about; all others are decided as ever.
+Claims that hold the magic word, and actions whose id does, bring the fault about; all others are decided as ever.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from agents.outputs import Output
 from agents.publisher import ProducerBroken, Publisher
 from groundwire.decide.reading import Reading, read
 from groundwire.gate import claims
 from groundwire.policy import Policy
+from groundwire.state.model import ReviewAnswer, ReviewAsk
+from groundwire.state.redis import RedisState
 
 MAGIC = "xyzzy"
 
@@ -37,6 +40,48 @@ def _break_producer() -> None:
 FAULTS: dict[str, Callable[[], None]] = {"die": _die, "raise": _raise, "producer": _break_producer}
 
 
+def die_before_the_step() -> None:
+    """Die when an action is about to be carried out."""
+
+    async def review(self: RedisState, asks: Sequence[ReviewAsk]) -> list[ReviewAnswer]:
+        if any(MAGIC in ask.action_id for ask in asks):
+            _die()
+        return await _review(self, asks)
+
+    RedisState.review = review  # type: ignore[method-assign]
+
+
+def die_after_the_step() -> None:
+    """Die when state has carried an action out, and nobody knows yet."""
+
+    async def review(self: RedisState, asks: Sequence[ReviewAsk]) -> list[ReviewAnswer]:
+        answers = await _review(self, asks)
+        if any(MAGIC in ask.action_id for ask in asks):
+            _die()
+        return answers
+
+    RedisState.review = review  # type: ignore[method-assign]
+
+
+def die_after_publishing() -> None:
+    """Die when an action's outcome is acknowledged, and its offset not committed."""
+
+    async def publish(self: Publisher, outputs: Sequence[Output]) -> None:
+        await _publish(self, outputs)
+        if any(MAGIC.encode() in (output.cause.value or b"") for output in outputs):
+            _die()
+
+    Publisher.publish = publish  # type: ignore[method-assign]
+
+
+_review, _publish = RedisState.review, Publisher.publish
+STAGES = {
+    "before-step": die_before_the_step,
+    "after-step": die_after_the_step,
+    "after-publishing": die_after_publishing,
+}
+
+
 def plant(fault: Callable[[], None]) -> None:
     """Have the gate's reading of a text fail."""
 
@@ -51,5 +96,6 @@ def plant(fault: Callable[[], None]) -> None:
 if __name__ == "__main__":
     from agents.__main__ import main
 
-    plant(FAULTS[sys.argv[1]])
+    fault = sys.argv[1]
+    STAGES[fault]() if fault in STAGES else plant(FAULTS[fault])
     main(sys.argv[2:], prog_name="python -m agents")

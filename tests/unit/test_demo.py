@@ -36,7 +36,8 @@ def sources(tmp_path: Path) -> Iterator[Sources]:
 
 
 async def test_groundwire_check_decides_every_example_as_the_stream_must(sources: Sources) -> None:
-    examples = [e for wave in WAVES if not wave.outage for e in wave.examples if e.record is not None]
+    waves = WAVES[: WAVES.index(next(wave for wave in WAVES if wave.title.startswith("People")))]
+    examples = [e for wave in waves for e in wave.examples if e.record is not None]
     urls = UrlChecker(AddressGuard(["127.0.0.1/32"], ports=[80, sources.port]))
     verifier = CitationVerifier({"*": Lookup(adr_dir=sources.adr_dir, repo=sources.repo)}, urls=urls)
     lines = [example.value(sources.places) or b"" for example in examples]
@@ -55,7 +56,7 @@ def test_no_placeholder_is_left_in_what_is_sent(sources: Sources) -> None:
     for example in EXAMPLES:
         if example.subject:
             record = json.loads(example.value(sources.places) or b"")
-            assert not re.search(r"\{\w+\}", record.get("content") or record["answer"])
+            assert not re.search(r"\{\w+\}", record.get("content") or record.get("answer") or "")
 
 
 def test_bytes_are_sent_as_they_stand() -> None:
