@@ -106,6 +106,8 @@ class DecisionPrinter:
 def _notes(decision: Decision) -> list[str]:
     """Return what a person needs to know beside the reason, most telling first."""
     notes = [_nearness(decision)] if decision.conflicting_memory_id is not None else []
+    if decision.facts.review:
+        notes.insert(0, _reviewer(decision.facts.review))
     if decision.hedges:
         notes.append("hedges: " + ", ".join(dict.fromkeys(hedge.text for hedge in decision.hedges)))
     for citation in decision.citations:
@@ -114,6 +116,12 @@ def _notes(decision: Decision) -> list[str]:
     notes += _report_notes(decision.report or {})
     notes += [check for check in decision.checks_failed if check.partition(":")[0] not in _QUIET]
     return list(dict.fromkeys(notes)) or [decision.reason]
+
+
+def _reviewer(review: Mapping[str, Any]) -> str:
+    """Say who did what, and the reason that they gave."""
+    reason = f": {review['reason']}" if review.get("reason") else ""
+    return f"{review['action']} by {review['reviewer']}{reason}"
 
 
 def _report_notes(report: Mapping[str, Any]) -> list[str]:
