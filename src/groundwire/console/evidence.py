@@ -1,0 +1,134 @@
+"""What a Decision says of its text, in the shape that a page shows: marks, checks, citations, report."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from groundwire.console.marks import Mark, quote_marks, segments
+from groundwire.console.words import label
+
+_HIDDEN: Final = ("Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp")
+_PLAIN_CONTROLS: Final = "\n\t"
+_MOST_HIDDEN: Final = 500
+_MOST_ROWS: Final = 100
+Decision = Mapping[str, Any]
+
+
+def text_of(decision: Decision) -> str | None:
+    """Return the claim; None of a response, whose text is not published."""
+    found = (decision.get("evidence") or {}).get("claim")
+    return found if isinstance(found, str) else None
+
+
+def marked(decision: Decision, text: str | None) -> dict[str, Any]:
+    """Return the text in segments, and what is marked in it."""
+    if text is None:
+        return {"segments": None, "legend": []}
+    marks = [*_hedges(decision), *_cited(decision), *_quoted(decision, text)]
+    legend = [
+        {"kind": mark.kind, "text": text[mark.start : mark.end], "title": mark.title}
+        for mark in sorted(marks)
+        if text[mark.start : mark.end]
+    ]
+    cut = segments(text, [*marks, *_hidden(text)])
+    found = [{"text": part.text, "kinds": part.kinds, "title": part.title} for part in cut]
+    return {"segments": found, "legend": list({tuple(entry.items()): entry for entry in legend}.values())}
+
+
+def checks(decision: Decision) -> list[dict[str, str]]:
+    """Return every check with its result; failed ones first."""
+    return [
+        {"result": result, "name": name, "detail": detail}
+        for result in ("failed", "passed", "skipped")
+        for name, _, detail in (check.partition(": ") for check in decision[f"checks_{result}"])
+    ]
+
+
+def citations(decision: Decision) -> list[dict[str, Any]]:
+    """Return the citations; one has a link only where the gate found it there itself."""
+    return [
+        {
+            "type": citation["type"],
+            "value": citation["value"],
+            "state": citation["state"],
+            "detail": citation["detail"],
+            "checked_at": citation["checked_at"],
+            "url": citation["value"] if _is_link(citation) else None,
+        }
+        for citation in decision["citations"]
+    ]
+
+
+def warnings(decision: Decision) -> list[dict[str, str]]:
+    """Return the warnings of a response's report."""
+    found = (decision.get("report") or {}).get("warnings") or []
+    return [
+        {"type": str(warning.get("type", "")), "message": str(warning.get("message", ""))}
+        for warning in found[:_MOST_ROWS]
+    ]
+
+
+def report(decision: Decision) -> list[dict[str, Any]]:
+    """Return the sections of a response's report as rows of path and value."""
+    found = decision.get("report") or {}
+    return [
+        {"name": name, "rows": [{"name": path, "value": value} for path, value in _leaves(part)][:_MOST_ROWS]}
+        for name, part in found.items()
+        if name != "warnings" and part not in (None, {}, [])
+    ]
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:  # noqa: ANN401 - any JSON value
+    if isinstance(value, dict):
+        for name, part in value.items():
+            yield from _leaves(part, f"{path} {name}".strip())
+    elif isinstance(value, list):
+        for place, part in enumerate(value, start=1):
+            yield from _leaves(part, f"{path} {place}".strip())
+    elif value is not None:
+        yield path or "value", str(value)
+
+
+def _hedges(decision: Decision) -> Iterator[Mark]:
+    for hedge in decision["hedges"]:
+        kind = "hedge-block" if hedge["action"] == "block" else "hedge-review"
+        yield Mark(hedge["start"], hedge["end"], kind, f"hedge: {label(hedge['category'])}")
+
+
+def _cited(decision: Decision) -> Iterator[Mark]:
+    for citation in decision["citations"]:
+        title = f"citation: {label(citation['state'])}"
+        yield Mark(citation["start"], citation["end"], f"citation-{citation['state']}", title)
+
+
+def _quoted(decision: Decision, text: str) -> list[Mark]:
+    quotes = ((decision.get("report") or {}).get("quotes") or {}).get("validated") or {}
+    return quote_marks(text, [quote for found in quotes.values() for quote in found])
+
+
+def _hidden(text: str) -> list[Mark]:
+    """Mark what a reader would not see: control and format characters, and others without a form."""
+    places = (
+        at
+        for at, char in enumerate(text)
+        if unicodedata.category(char) in _HIDDEN and char not in _PLAIN_CONTROLS
+    )
+    return [
+        Mark(at, at + 1, "hidden", f"U+{ord(text[at]):04X}")
+        for at, _ in zip(places, range(_MOST_HIDDEN), strict=False)
+    ]
+
+
+def _is_link(citation: Mapping[str, Any]) -> bool:
+    """Say whether a citation may be followed: http or https, plain to read, and found by the gate."""
+    value = citation["value"]
+    if citation["state"] != "verified" or not value.isascii() or not value.isprintable() or " " in value:
+        return False
+    try:
+        parts = urlsplit(value)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
+    except ValueError:
+        return False

@@ -1,0 +1,218 @@
+"""One item: its text with what the gate saw in it, why it is where it is, and what may be done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from starlette.exceptions import HTTPException
+
+from groundwire.console import evidence
+from groundwire.console.call import Answer, Call
+from groundwire.console.desk import Entry
+from groundwire.console.queue import doing, neighbours, subject_of, view_of
+from groundwire.console.worddiff import word_diff
+from groundwire.console.words import NONE
+from groundwire.messages.base import format_time
+from groundwire.messages.decisions import Kind, Verdict
+from groundwire.review.actions import RejectReason
+from groundwire.review.model import Item, Nearest, SourceRecord
+
+_POLICY_DIGITS: Final = 12
+NO_ITEM: Final = "There is no such item, or it is not yours to see."
+
+
+def find(call: Call, decision_id: str) -> Item:
+    """Return an item that the person sees. Raises: HTTPException 404, the same for none and for another's."""
+    item = call.site.board.item(call.scope, decision_id)
+    if item is None:
+        raise HTTPException(404, NO_ITEM)
+    return item
+
+
+async def show(call: Call) -> Answer:
+    """One item; to open its page is to say that one looks at it."""
+    item = find(call, call.request.path_params["decision_id"])
+    return Answer(await describe(call, item), "item.html")
+
+
+async def lock(call: Call) -> Answer:
+    """Say that one still looks at an item."""
+    item = find(call, call.request.path_params["decision_id"])
+    me = call.identity.person.name
+    holder = await call.site.locks.claim(subject_of(item.current), me)
+    return Answer({"reviewing": holder}, location=f"/items/{item.current.decision_id}")
+
+
+async def describe(call: Call, item: Item, problem: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return all that is told of an item; `problem` is why an action on it was not taken."""
+    decision, row = item.decision, item.current
+    view = view_of(call)
+    reviewing = await _reviewing(call, item)
+    before, after = await neighbours(call, view, row.decision_id)
+    text = evidence.text_of(decision)
+    query = view.encoded()
+    entry = call.site.desk.on(row.decision_id)
+    return {
+        "id": decision["decision_id"],
+        "revision": decision["revision"],
+        **{name: decision[name] for name in _COPIED},
+        "risk": row.risk.level,
+        "age_seconds": max(0, round((call.site.clock() - row.since).total_seconds())),
+        **evidence.marked(decision, text),
+        "content": text or "",
+        "checks": evidence.checks(decision),
+        "citations": evidence.citations(decision),
+        "warnings": evidence.warnings(decision),
+        "report": evidence.report(decision),
+        "near": _near(item.nearest, text),
+        "source": _source(decision, item.source_record),
+        "history": _history(item),
+        "places": _places(item),
+        "allowed": allowed(item, entry),
+        "why_not": _why_not(item, entry),
+        "newer": None if _is_current(item) else row.decision_id,
+        "follows": decision["conflicting_memory_id"]
+        if decision["reason_code"] == "pending_duplicate"
+        else None,
+        "reasons": [str(reason) for reason in RejectReason],
+        "opened": call.request.query_params.get("do", ""),
+        "undo_seconds": round(call.site.settings.undo_seconds),
+        "reviewing": reviewing,
+        "lock_url": f"/api/items/{row.decision_id}/lock" if item.pending else "",
+        "lock_seconds": round(call.site.settings.lock_seconds),
+        "previous": before,
+        "next": after,
+        "query": f"?{query}" if query else "",
+        "query_text": query,
+        "problem": problem,
+    }
+
+
+_COPIED: Final = (
+    "subject_id",
+    "kind",
+    "tenant_id",
+    "user_id",
+    "verdict",
+    "reason",
+    "reason_code",
+    "memory_type",
+    "decided_at",
+)
+
+
+def allowed(item: Item, entry: Entry | None) -> list[str]:
+    """Return what a person may do with an item now."""
+    if entry is not None or not _is_current(item):
+        return []
+    if item.pending:
+        return ["approve", "reject", *(["edit"] if item.current.kind == Kind.CLAIM else [])]
+    if item.current.verdict == Verdict.APPROVED and item.current.kind == Kind.CLAIM:
+        return ["retract"]
+    return []
+
+
+def _is_current(item: Item) -> bool:
+    return bool(item.current.decision_id == item.decision["decision_id"])
+
+
+def _why_not(item: Item, entry: Entry | None) -> str | None:
+    if entry is not None:
+        return f"This was {doing(entry)}."
+    if not _is_current(item):
+        return f"This is revision {item.decision['revision']}; it was decided again since."
+    if item.decision["reason_code"] == "pending_duplicate":
+        return "It follows another item that waits: decide that one."
+    if not allowed(item, entry):
+        return "There is nothing to decide here."
+    return None
+
+
+async def _reviewing(call: Call, item: Item) -> str | None:
+    if not item.pending:
+        return None
+    subject, me = subject_of(item.current), call.identity.person.name
+    if call.page:
+        return await call.site.locks.claim(subject, me)
+    holder = (await call.site.locks.holders([subject]))[0]
+    return holder if holder != me else None
+
+
+def _near(nearest: Nearest | None, text: str | None) -> dict[str, Any] | None:
+    if nearest is None:
+        return None
+    changes = None
+    if nearest.text is not None and text is not None:
+        changes = [
+            {"operation": change.operation, "text": change.text} for change in word_diff(nearest.text, text)
+        ]
+    return {
+        "id": nearest.decision_id,
+        "subject_id": nearest.subject_id,
+        "state": nearest.match_class,
+        "similarity": f"{nearest.similarity:.0%}",
+        "difference": nearest.difference if nearest.difference != "none" else None,
+        "verdict": str(nearest.verdict) if nearest.verdict else nearest.match_class,
+        "changes": changes,
+    }
+
+
+def _source(decision: Mapping[str, Any], record: SourceRecord) -> dict[str, Any] | None:
+    if decision["source"] is None:
+        return None
+    judged = record.human_approved + record.human_rejected
+    return {
+        "name": decision["source"],
+        "total": record.approved + record.blocked,
+        "facts": [
+            {"name": "approved so far", "value": record.approved},
+            {"name": "blocked so far", "value": record.blocked},
+            {"name": "approved by people", "value": record.human_approved},
+            {"name": "rejected by people", "value": record.human_rejected},
+        ],
+        "approval": f"{record.human_approved / judged:.0%}" if judged else None,
+    }
+
+
+def _history(item: Item) -> list[dict[str, Any]]:
+    steps = [
+        {
+            "revision": revision.revision,
+            "verdict": str(revision.verdict),
+            "reason_code": revision.reason_code,
+            "at": format_time(revision.decided_at),
+            "actor": revision.reviewer,
+            "note": revision.review_reason,
+            "id": revision.decision_id,
+        }
+        for revision in item.history
+    ]
+    refused = [
+        {
+            "revision": None,
+            "verdict": "refused",
+            "reason_code": attempt.outcome,
+            "at": format_time(attempt.at),
+            "actor": attempt.actor,
+            "note": attempt.action,
+            "id": None,
+        }
+        for attempt in item.attempts
+        if not attempt.applied
+    ]
+    return sorted([*steps, *refused], key=lambda step: str(step["at"]))
+
+
+def _places(item: Item) -> list[dict[str, str]]:
+    decision = item.decision
+    first = decision.get("subject_origin") or decision["origin"]
+    facts = {
+        "published on": f"{item.topic}, partition {item.partition}, offset {item.offset}",
+        "came in on": f"{first['topic'] or NONE}, partition {first['partition']}, offset {first['offset']}",
+        "decision": decision["decision_id"],
+        "revision": str(decision["revision"]),
+        "policy": f"{decision['policy']['version']} {decision['policy']['sha256'][:_POLICY_DIGITS]}",
+        "engine": decision["engine"],
+    }
+    return [{"name": name, "value": value} for name, value in facts.items()]

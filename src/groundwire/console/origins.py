@@ -1,0 +1,36 @@
+"""Writes from other sites' pages are refused before anything of them is read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+_READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Origins:
+    """An ASGI middleware that takes writes from the console's own pages, and from what is no browser."""
+
+    def __init__(self, app: ASGIApp, origins: Collection[str]) -> None:
+        self._app = app
+        self._origins = frozenset(origin.lower() for origin in origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if (
+            scope["type"] == "http"
+            and scope["method"] not in _READS
+            and self._is_foreign(Headers(scope=scope))
+        ):
+            await PlainTextResponse("the request comes from another site\n", 403)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _is_foreign(self, headers: Headers) -> bool:
+        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            return True
+        return any(origin.lower() not in self._origins for origin in headers.getlist("origin"))

@@ -1,0 +1,162 @@
+"""Every route, and the rule before each: a new one is added to this table, with its rule, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from groundwire.console import acting, bulk, item, learning, looking, queue
+from groundwire.console.call import Answer, Call, Handler, read_form, read_json
+from groundwire.console.identity import Identity
+from groundwire.console.render import page
+from groundwire.console.sessions import csrf_holds
+from groundwire.console.signin import SignIn
+from groundwire.console.site import Site
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A page and its twin under `/api`: both for people who are signed in, with the same handler.
+
+    Attributes:
+        page: whether there is a page, or only the twin.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    page: bool = True
+
+
+PLACES: Final = (
+    Place("GET", "/", queue.show),
+    Place("POST", "/queue/search", queue.search),
+    Place("GET", "/items/{decision_id:uuid}", item.show),
+    Place("POST", "/items/{decision_id:uuid}/lock", item.lock, page=False),
+    Place("POST", "/items/{decision_id:uuid}/actions", acting.act),
+    Place("GET", "/actions", acting.mine, page=False),
+    Place("GET", "/actions/{action_id:uuid}", acting.show, page=False),
+    Place("POST", "/actions/{action_id:uuid}/undo", acting.undo),
+    Place("POST", "/bulk", bulk.act),
+    Place("GET", "/responses", looking.responses),
+    Place("GET", "/blocked", looking.blocked),
+    Place("GET", "/dead-letters", looking.dead_letters),
+    Place("GET", "/learning", learning.show),
+    Place("GET", "/sample", learning.sample),
+    Place("POST", "/sample/{decision_id:uuid}", learning.judge),
+)
+"""What needs somebody signed in. Item ids are looked up within what they may see."""
+
+
+def routes(site: Site) -> list[Route]:
+    """Return all routes but the static files."""
+    signin = SignIn(site)
+    public = [
+        Route("/healthz", signin.healthz, methods=["GET"], name="public"),
+        Route("/signin", signin.show, methods=["GET"], name="public"),
+        Route("/signin/link", signin.link, methods=["POST"], name="public"),
+        Route("/signin/oidc", signin.oidc, methods=["GET"], name="public"),
+        Route("/signin/oidc/callback", signin.oidc_callback, methods=["GET"], name="public"),
+        Route("/signout", signin.out, methods=["POST"], name="public"),
+    ]
+    pages = [
+        Route(place.path, _page(site, place), methods=[place.method], name="signed-in")
+        for place in PLACES
+        if place.page
+    ]
+    twins = [
+        Route(_api(place.path), _twin(site, place), methods=[place.method], name="signed-in")
+        for place in PLACES
+    ]
+    return [*public, *pages, *twins, Route("/api/live", _live(site), methods=["GET"], name="signed-in")]
+
+
+def _api(path: str) -> str:
+    return "/api/queue" if path == "/" else f"/api{path}"
+
+
+def _page(site: Site, place: Place) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        identity = _known(site, request)
+        if identity is None:
+            if place.method == "GET":
+                return RedirectResponse("/signin", 303)
+            raise HTTPException(401)
+        sent = await read_form(request) if place.method == "POST" else {}
+        token = sent.pop("csrf", "")
+        _own_page(request, identity, token if isinstance(token, str) else "")
+        answer = await place.handler(Call(request, site, identity, _plain(request, sent), page=True))
+        if answer.location is not None:
+            return RedirectResponse(answer.location, 303)
+        return page(site, request, identity, answer.template or "error.html", answer.data, answer.status)
+
+    return endpoint
+
+
+def _twin(site: Site, place: Place) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        identity = _required(site, request)
+        _own_page(request, identity, request.headers.get("x-csrf-token", ""))
+        sent = await read_json(request) if place.method == "POST" else {}
+        answer: Answer = await place.handler(Call(request, site, identity, _plain(request, sent), page=False))
+        return JSONResponse(dict(answer.data), answer.status)
+
+    return endpoint
+
+
+def _live(site: Site) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        identity = _required(site, request)
+        name = identity.person.name
+        if not site.live.enter(name):
+            raise HTTPException(429, headers={"retry-after": "30"})
+
+        def holds() -> bool:
+            try:
+                known = site.authenticator.identify(request)
+            except HTTPException:
+                return False
+            return known is not None and known.person == identity.person
+
+        return StreamingResponse(site.live.events(name, holds), media_type="text/event-stream")
+
+    return endpoint
+
+
+def _known(site: Site, request: Request) -> Identity | None:
+    """Return who asks, if they do not ask too often. Raises: HTTPException 401, 403, 429."""
+    identity = site.authenticator.identify(request)
+    if identity is not None:
+        wait = site.identities.take(identity.person.name)
+        if wait:
+            raise HTTPException(429, headers={"retry-after": str(max(1, round(wait)))})
+    return identity
+
+
+def _required(site: Site, request: Request) -> Identity:
+    identity = _known(site, request)
+    if identity is None:
+        raise HTTPException(401, headers={"www-authenticate": "Bearer"})
+    return identity
+
+
+def _own_page(request: Request, identity: Identity, token: str) -> None:
+    """Refuse a write that a browser was made to send by another site's page. Raises: HTTPException 403."""
+    if request.method == "POST" and identity.ambient and not csrf_holds(request.session, token):
+        raise HTTPException(
+            403, "The page was open for too long, or the request came from elsewhere: reload it."
+        )
+
+
+def _plain(request: Request, sent: dict[str, object]) -> dict[str, object]:
+    """Normalise ids in the path to text; a converter has checked their form."""
+    request.scope["path_params"] = {name: str(value) for name, value in request.path_params.items()}
+    return sent

@@ -1,0 +1,157 @@
+"""What the console is told by its environment, prefix `GROUNDWIRE_CONSOLE_`."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+from typing import Annotated, Final
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from groundwire.errors import UsageError
+
+Network = IPv4Network | IPv6Network
+LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+
+
+class ConsoleSettings(BaseSettings):
+    """Where the console listens, who may sign in and how, and how long things last."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="GROUNDWIRE_CONSOLE_", extra="ignore", frozen=True, env_ignore_empty=True
+    )
+
+    host: str = Field("127.0.0.1", description="Address that the console is bound to.")
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(8700, description="Port; 0: one that is free.")
+    public_url: str | None = Field(
+        None,
+        description="Where people reach it, `https://review.acme.example`; decides host check, cookies, HSTS.",
+    )
+    key: str | None = Field(
+        None, description="Id of the key, role reviewer, that signs what people decide here; required."
+    )
+    secret: SecretStr | None = Field(
+        None, description="Signs session cookies, 32 characters or more; none: one for each start."
+    )
+    board: Path | None = Field(
+        None, description="SQLite file that mirrors the topics; none: a temporary one, filled at each start."
+    )
+    tokens_file: Path | None = Field(None, description="API tokens, as `groundwire token` writes them.")
+
+    oidc_issuer: str | None = Field(None, description="OpenID Connect issuer; none: no such sign-in.")
+    oidc_client_id: str | None = Field(None, description="Client id at the issuer.")
+    oidc_client_secret: SecretStr | None = Field(None, description="Client secret at the issuer.")
+    oidc_scope: str = Field("openid email profile", description="Scopes that are asked for.")
+    oidc_name_claim: str = Field(
+        "email", description="Claim that names the person; `email` counts only with `email_verified`."
+    )
+    oidc_tenants_claim: str = Field("groundwire_tenants", description="Claim that lists the tenants.")
+    oidc_tenants: str = Field("", description="Tenants of everybody, `acme,...`, where no claim lists them.")
+
+    proxy_header: str | None = Field(
+        None, description="Header in which a trusted proxy names the person; none: no such sign-in."
+    )
+    proxy_tenants_header: str | None = Field(None, description="Header in which it lists the tenants.")
+    proxy_tenants: str = Field(
+        "", description="Tenants of everybody, `acme,...`, where no header lists them."
+    )
+    proxy_addresses: str = Field(
+        "", description="Networks of the proxy, `10.0.0.7/32,...`; required with it."
+    )
+
+    session_hours: Annotated[float, Field(gt=0, le=24 * 30)] = Field(
+        8, description="How long a sign-in holds."
+    )
+    undo_seconds: Annotated[float, Field(ge=0, le=60)] = Field(
+        5, description="How long an action can be undone before it is signed and published."
+    )
+    lock_seconds: Annotated[float, Field(ge=5, le=3600)] = Field(
+        45, description="How long an item counts as being reviewed after its page was last heard of."
+    )
+    audit_share: Annotated[float, Field(ge=0, le=1)] = Field(
+        0, description="Share of approved and blocked items that are shown blind for a second judgement."
+    )
+    rate_identity: Annotated[int, Field(ge=1)] = Field(600, description="Requests a minute of one person.")
+    rate_address: Annotated[int, Field(ge=1)] = Field(1200, description="Requests a minute of one address.")
+    rate_signin: Annotated[int, Field(ge=1)] = Field(
+        20, description="Attempts to sign in a minute, an address."
+    )
+
+    @field_validator("public_url")
+    @classmethod
+    def _is_origin(cls, value: str | None) -> str | None:
+        parts = urlsplit(value or "http://x")
+        if (
+            parts.scheme not in ("http", "https")
+            or not parts.hostname
+            or parts.path.rstrip("/")
+            or parts.query
+        ):
+            raise ValueError("must be a scheme and a host, for example https://review.acme.example")
+        return value.rstrip("/") if value else None
+
+    @field_validator("secret")
+    @classmethod
+    def _is_long(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and len(value.get_secret_value()) < 32:
+            raise ValueError("must have 32 characters or more")
+        return value
+
+    @field_validator("proxy_addresses")
+    @classmethod
+    def _are_networks(cls, value: str) -> str:
+        for network in words(value):
+            ip_network(network)
+        return value
+
+    @model_validator(mode="after")
+    def _whole(self) -> ConsoleSettings:
+        if self.oidc_issuer and not (self.oidc_client_id and self.oidc_client_secret):
+            raise ValueError("OIDC_ISSUER needs OIDC_CLIENT_ID and OIDC_CLIENT_SECRET beside it")
+        if self.proxy_header and not words(self.proxy_addresses):
+            raise ValueError("PROXY_HEADER needs PROXY_ADDRESSES: from whom the header may come")
+        if self.proxy_header and not (self.proxy_tenants_header or words(self.proxy_tenants)):
+            raise ValueError("PROXY_HEADER needs PROXY_TENANTS_HEADER or PROXY_TENANTS")
+        return self
+
+    @property
+    def origin(self) -> str:
+        """Scheme, host and port under which people reach the console."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return self.public_url or f"http://{host}:{self.port}"
+
+    @property
+    def secure(self) -> bool:
+        """Whether people reach it by https: then cookies are Secure and HSTS is sent."""
+        return self.origin.startswith("https:")
+
+    @property
+    def origins(self) -> frozenset[str]:
+        """Origins whose pages may write; on loopback, every name of it."""
+        names = {self.origin}
+        if self.host in LOOPBACK:
+            names |= {f"http://{name}:{self.port}" for name in ("127.0.0.1", "[::1]", "localhost")}
+        return frozenset(names)
+
+    @property
+    def proxies(self) -> tuple[Network, ...]:
+        """`proxy_addresses` as networks."""
+        return tuple(ip_network(network) for network in words(self.proxy_addresses))
+
+
+def words(value: str) -> list[str]:
+    """Split at commas; what is empty falls away."""
+    return [word.strip() for word in value.split(",") if word.strip()]
+
+
+def load_console_settings() -> ConsoleSettings:
+    """Read the environment. Raises: UsageError naming the variable at fault, never its value."""
+    try:
+        return ConsoleSettings()
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False, include_context=False)[0]
+        name = str(first["loc"][0]).upper() if first["loc"] else "*"
+        message = first["msg"].removeprefix("Value error, ")
+        raise UsageError(f"GROUNDWIRE_CONSOLE_{name}: {message}") from None

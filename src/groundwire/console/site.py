@@ -1,0 +1,49 @@
+"""What one console holds: made by the app factory, handed to every handler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from groundwire.console.desk import Desk
+from groundwire.console.identity import Authenticator
+from groundwire.console.live import Live
+from groundwire.console.locks import Locks
+from groundwire.console.onetime import OneTimeLinks
+from groundwire.console.openid import OpenId
+from groundwire.console.rates import Rates
+from groundwire.console.sessions import Sessions
+from groundwire.console.settings import ConsoleSettings
+from groundwire.policy import Limits
+from groundwire.review.board import Board
+from groundwire.review.people import Permissions
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The parts of a console.
+
+    Attributes:
+        stale_since: since when the topics have not been heard of, None while they are.
+        identities: how often one person may ask.
+        attempts: how often one address may try to sign in.
+        has_tokens: whether API tokens are taken.
+    """
+
+    settings: ConsoleSettings
+    board: Board
+    permissions: Permissions
+    limits: Limits
+    desk: Desk
+    locks: Locks
+    live: Live
+    sessions: Sessions
+    authenticator: Authenticator
+    links: OneTimeLinks
+    openid: OpenId | None
+    stale_since: Callable[[], datetime | None]
+    clock: Callable[[], datetime]
+    identities: Rates
+    attempts: Rates
+    has_tokens: bool
