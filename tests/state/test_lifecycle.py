@@ -1,10 +1,10 @@
-"""The life cycle under random crashes: producers that send again, workers that die between any two steps.
+"""The life cycle under random crashes: producers and people that send again, workers that die between any two steps.
 
-Two workers consume two input partitions, of claims and responses, and the deferred topic; at times both hold the
-same records, as after a rebalance that one of them missed. A worker takes a step of state, perhaps once more,
-publishes, commits; each of these may be its last, and may come long after another worker has done all of it.
-A commit counts even then: Kafka would refuse it, but nothing must rest on that. Redis takes whole batches, the
-state in memory the same claims one by one: their answers must agree.
+Two workers consume two input partitions, of claims and responses, the deferred topic, and what people decide; at
+times both hold the same records, as after a rebalance that one of them missed. A worker takes a step of state,
+perhaps once more, publishes, commits; each of these may be its last, and may come long after another worker has done
+all of it. A commit counts even then: Kafka would refuse it, but nothing must rest on that. Redis takes whole
+batches, the state in memory the same claims one by one: their answers must agree.
 """
 
 import asyncio
@@ -28,21 +28,29 @@ from groundwire.checks.difference import Difference, difference, overlap
 from groundwire.checks.similarity import is_near
 from groundwire.messages.decisions import Kind, MatchClass, Place
 from groundwire.messages.identity import Subject
-from groundwire.state.entries import user_digest
+from groundwire.state.entries import short, user_digest
 from groundwire.state.memory import MemoryState
 from groundwire.state.model import (
     Answer,
     Ask,
     Conflict,
+    DedupQuery,
     Limits,
     Outcome,
     RecordOrigin,
+    RefusedAction,
+    ReviewAction,
+    ReviewAnswer,
+    ReviewAsk,
+    Reviewed,
+    Standing,
+    StoredOutcome,
     SubjectState,
     Waiting,
 )
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
-from tests.state.claims import PARTS, SCHEME, Claims, origin, stored, subject
+from tests.state.claims import PARTS, SCHEME, Claims, People, origin, subject
 from tests.state.conftest import start
 
 BASE = "the ingest service retries every failed upload five times and then stops"
@@ -57,7 +65,11 @@ NAMES = ("a", "b", "c", "d", "e", "f")
 RESPONSES = ("r", "s", "a")  # one that is called like a claim
 USERS = ("ada", "bob")
 DEFERRED = "deferred"
-PARTITIONS = ("claims-0", "claims-1", DEFERRED)
+REVIEWS = "review-decisions"
+RECORDS = ("claims-0", "claims-1", DEFERRED)
+PARTITIONS = (*RECORDS, REVIEWS)
+APPROVING = {ReviewAction.APPROVE, ReviewAction.EDIT}
+REJECTING = {ReviewAction.REJECT, ReviewAction.RETRACT}
 WORKERS = (0, 1)
 PATIENCE = 60.0  # seconds for an answer of Redis: a machine that is busy elsewhere is no outage
 
@@ -68,13 +80,13 @@ class InFlight:
 
     partition: str
     end: int
-    asks: list[Ask]
-    answers: list[Answer]
+    asks: list[Ask] | list[ReviewAsk]
+    answers: list[Answer] | list[ReviewAnswer]
     published: bool = False
 
 
 class Lifecycle(RuleBasedStateMachine):
-    """Producers, two workers, a reviewer, and state twice."""
+    """Producers, two workers, reviewers, and state twice."""
 
     def __init__(self, url: str) -> None:
         super().__init__()
@@ -88,6 +100,8 @@ class Lifecycle(RuleBasedStateMachine):
         )
         self.runner.run(start(self.redis))
         self.claims = Claims()
+        self.people = People(self.claims)
+        self.probes = 0
         self.sent: list[Ask] = []
         self.logs: dict[str, list[Ask]] = {partition: [] for partition in PARTITIONS}
         self.committed = dict.fromkeys(PARTITIONS, 0)
@@ -96,6 +110,10 @@ class Lifecycle(RuleBasedStateMachine):
         self.published: set[tuple[Subject, int]] = set()
         self.conflicts: set[RecordOrigin] = set()
         self.asks: dict[Subject, Ask] = {}
+        self.queries: dict[tuple[Subject, int], DedupQuery | None] = {}  # as which text a revision is found
+        self.rejected: dict[tuple[Subject, int], DedupQuery] = {}
+        self.actions: dict[str, tuple[Subject, ReviewAction, RefusedAction | int]] = {}
+        self.affected: dict[str, list[str]] = {}
         self.limits = Limits()
         self.few = False
 
@@ -103,6 +121,7 @@ class Lifecycle(RuleBasedStateMachine):
         try:
             self.drain()
             self.check_that_every_record_ended()
+            self.check_that_a_rebuild_finds_the_same()
         finally:
             self.runner.run(self.redis.close())
             self.runner.close()
@@ -150,7 +169,7 @@ class Lifecycle(RuleBasedStateMachine):
         user=st.sampled_from(USERS),
         tier=st.sampled_from((1, 2, 2, 3)),
         queued=st.booleans(),
-        partition=st.sampled_from(PARTITIONS),  # on `deferred` after an outage
+        partition=st.sampled_from(RECORDS),  # on `deferred` after an outage
     )
     def send_response(self, name, user, tier, queued, partition) -> None:
         ask = self.claims.respond(name, tier, user=user, queued=queued)
@@ -191,7 +210,7 @@ class Lifecycle(RuleBasedStateMachine):
     @rule(data=st.data())
     def step_again_before_publishing(self, data) -> None:
         batch = self.workers[data.draw(st.sampled_from(self.unpublished()))]
-        batch.answers = self.ask_both(batch.asks, deferred=batch.partition == DEFERRED)
+        batch.answers = self.ask(batch.partition, batch.asks)
 
     @precondition(lambda self: self.unpublished())
     @rule(data=st.data())
@@ -216,35 +235,101 @@ class Lifecycle(RuleBasedStateMachine):
         partition = data.draw(st.sampled_from([name for name in PARTITIONS if self.committed[name]]))
         end = data.draw(st.integers(1, self.committed[partition]))
         asks = self.logs[partition][max(0, end - most) : end]
-        answers = self.ask_both(asks, deferred=partition == DEFERRED)
+        before = dict(self.decided)
+        self.ask(partition, asks)
         if partition != DEFERRED:
-            assert not any(isinstance(answer, Outcome) and answer.fresh for answer in answers)
+            assert self.decided == before
 
-    # A reviewer
+    # Reviewers
 
-    @rule(data=st.data(), approve=st.booleans())
-    def review(self, data, approve) -> None:
-        current = self.current()
-        pending = [who for who, outcome in current.items() if outcome.state is SubjectState.PENDING]
-        if not pending:
-            return
-        who = data.draw(st.sampled_from(sorted(pending)))
-        before, ask = current[who], self.asks[who]
-        approve = approve and not self.approved_duplicates(ask)
-        after = replace(
-            before,
-            state=SubjectState.APPROVED if approve else SubjectState.BLOCKED,
-            tier=1 if approve else 3,
-            revision=before.revision + 1,
-            first_origin=before.first_origin or before.origin,
-            record=b"",
+    @rule(
+        name=st.sampled_from(NAMES),
+        user=st.sampled_from(USERS),
+        text=st.sampled_from((*TEXTS, None)),
+        parent=st.sampled_from((None, *NAMES)),
+        tier=st.sampled_from((1, 2, 2, 2)),
+    )
+    def send_and_settle(self, name, user, text, parent, tier) -> None:
+        """Somebody's claim is decided, or waits, before anything else happens."""
+        parents = () if parent is None else (subject(parent, user=user),)
+        ask = self.claims.ask(
+            name, text, tier, user=user, parents=parents, fingerprint=f"{text} {tier} {parent}"
         )
-        known = stored(ask, after, rejected=not approve)
-        if before.dedup_status != "ok":
-            known = replace(known, dedup=None)
-        assert self.run(self.redis.reassert([known])) == self.run(self.memory.reassert([known])) == 1
-        self.decided[who, after.revision] = after
-        self.published.add((who, after.revision))
+        self.sent.append(ask)
+        self.logs[PARTITIONS[0]].append(ask)
+        self.finish(PARTITIONS[0])
+
+    @precondition(lambda self: self.asks)
+    @rule(
+        data=st.data(),
+        aim=st.sampled_from((SubjectState.PENDING,) * 3 + (SubjectState.APPROVED, None)),
+        action=st.sampled_from((*ReviewAction, ReviewAction.APPROVE)),
+        aside=st.sampled_from((0, 0, 0, 0, 1, -1)),
+        text=st.sampled_from(TEXTS),
+        flags=st.sampled_from(("", "", "", "", "", "", "", "expired", "dedup_failed", "refused")),
+        at_once=st.sampled_from((True, True, False)),
+    )
+    def decide(self, data, aim, action, aside, text, flags, at_once) -> None:
+        """Somebody who looked at a subject decides on it, or on a revision that is no longer, or not yet, current."""
+        current = self.current()
+        aimed = [who for who, outcome in current.items() if outcome.state is aim] or list(current)
+        who = data.draw(st.sampled_from(sorted(aimed)))
+        if aim is SubjectState.APPROVED:
+            action = ReviewAction.RETRACT
+        ask, revision = self.asks[who], current[who].revision
+        edited = action is ReviewAction.EDIT and ask.dedup is not None
+        changes = {flags: "unauthorized" if flags == "refused" else True} if flags else {}
+        act = self.people.act(
+            action, ask, revision=revision + aside, text=text if edited else None, **changes
+        )
+        self.logs[REVIEWS].append(act)
+        if at_once:
+            self.finish(REVIEWS)
+
+    @precondition(lambda self: self.logs[REVIEWS])
+    @rule(
+        data=st.data(),
+        changed=st.sampled_from(("", "", "subject", "action", "expected_revision")),
+        at_once=st.booleans(),
+    )
+    def decide_again(self, data, changed, at_once) -> None:
+        """The same action id once more: redelivered, or by a client that uses it for something else."""
+        act = data.draw(st.sampled_from(self.logs[REVIEWS]))
+        self.claims.offset += 1
+        changes = {
+            "": {"payload": b'{"at":%d}' % self.claims.offset},
+            "subject": {"subject": data.draw(st.sampled_from(sorted(self.asks)))},
+            "action": {"action": data.draw(st.sampled_from(ReviewAction))},
+            "expected_revision": {"expected_revision": act.expected_revision + 1},
+        }[changed]
+        if "subject" in changes:
+            changes["parents"] = self.asks[changes["subject"]].parents
+        where = origin(self.claims.offset, topic=act.origin.topic)
+        self.logs[REVIEWS].append(replace(act, origin=where, **changes))
+        if at_once:
+            self.finish(REVIEWS)
+
+    @rule(data=st.data())
+    def send_what_was_decided_once_more(self, data) -> None:
+        """A claim that is approved finds its duplicates blocked; what was rejected is remembered, by any name."""
+        current = self.current()
+        approved = {
+            who: query
+            for (who, revision), query in self.queries.items()
+            if query and current[who].state is SubjectState.APPROVED and current[who].revision == revision
+        }
+        texts = [(MatchClass.APPROVED, approved[who]) for who in sorted(approved)]
+        texts += [(MatchClass.REJECTED, self.rejected[who]) for who in sorted(self.rejected)]
+        if not texts:
+            return
+        match_class, query = data.draw(st.sampled_from(texts))
+        self.probes += 1
+        ask = self.claims.ask(f"probe {self.probes}", TEXTS[0], 3)
+        ask = replace(ask, dedup=replace(query, material_difference=True))
+        (outcome,) = self.ask_both([ask], deferred=True)
+        found = [match for match in outcome.matches if match.match_class is match_class]
+        assert any(match.inter == match.union and match.difference == "none" for match in found)
+        self.publish_one(ask, outcome)
 
     # What must hold at any time
 
@@ -286,6 +371,7 @@ class Lifecycle(RuleBasedStateMachine):
         later = copy.deepcopy(self.memory)
         for partition in PARTITIONS[:2]:
             self.run(later.step(self.logs[partition][: self.committed[partition]], self.limits))
+        self.run(later.review(self.logs[REVIEWS][: self.committed[REVIEWS]]))
         assert later._entries == self.memory._entries
 
     @invariant()
@@ -297,7 +383,17 @@ class Lifecycle(RuleBasedStateMachine):
         ]
         for who in approved:
             others = [other for other in approved if other != who]
-            assert not set(self.approved_duplicates(self.asks[who])) & set(others)
+            query = self.queries[who, self.memory._entries[who].revision]
+            assert query is None or not set(self.approved_duplicates(who, query)) & set(others)
+
+    @invariant()
+    def no_revision_is_skipped_and_standings_are_those_of_entries(self) -> None:
+        subjects = sorted(self.memory._entries)
+        known = self.run(self.memory.standings(subjects))
+        assert self.run(self.redis.standings(subjects)) == known
+        for who, standing in zip(subjects, known, strict=True):
+            revisions = {revision for other, revision in self.decided if other == who}
+            assert revisions == set(range(1, standing.revision + 1))
 
     # Helpers
 
@@ -316,7 +412,7 @@ class Lifecycle(RuleBasedStateMachine):
     def take(self, worker: int, partition: str, most: int) -> None:
         begin = self.committed[partition]
         asks = self.logs[partition][begin : begin + most]
-        answers = self.ask_both(asks, deferred=partition == DEFERRED)
+        answers = self.ask(partition, asks)
         self.workers[worker] = InFlight(partition, begin + len(asks), asks, answers)
 
     def send_out(self, worker: int) -> None:
@@ -330,8 +426,103 @@ class Lifecycle(RuleBasedStateMachine):
         self.committed[batch.partition] = max(self.committed[batch.partition], batch.end)
         self.workers[worker] = None
 
+    def finish(self, partition: str) -> None:
+        """Let a worker that has nothing else to do settle what there is."""
+        while self.idle() and partition in self.behind():
+            worker = self.idle()[0]
+            self.take(worker, partition, 3)
+            self.send_out(worker)
+            self.let_go(worker)
+
     def run(self, coroutine):
         return self.runner.run(coroutine)
+
+    def ask(self, partition: str, asks):
+        if partition == REVIEWS:
+            return self.review_both(asks)
+        return self.ask_both(asks, deferred=partition == DEFERRED)
+
+    def review_both(self, asks: list[ReviewAsk]) -> list[ReviewAnswer]:
+        answers = self.run(self.redis.review(asks))
+        for ask, answer in zip(asks, answers, strict=True):
+            before = self.current().get(ask.subject)
+            expected = self.expected(ask, before)
+            duplicates = self.approved_duplicates(ask.subject, ask.dedup) if ask.dedup else []
+            resting = self.resting_on(ask.subject)
+            assert self.run(self.memory.review([ask])) == [answer]
+            if not isinstance(answer, Reviewed):
+                assert answer == expected
+                continue
+            assert answer.revision == expected
+            if answer.revision == before.revision + 1:
+                self.check_reviewed(ask, answer.outcome, before, duplicates)
+                self.affected[ask.action_id] = resting
+            assert answer.outcome == self.current()[ask.subject]
+            assert answer.affected_total == len(answer.affected)
+            retract = ask.action is ReviewAction.RETRACT
+            assert list(answer.affected) == (self.affected[ask.action_id] if retract else [])
+        for ask, answer, again in zip(asks, answers, self.run(self.redis.review(asks)), strict=True):
+            reviewed = isinstance(answer, Reviewed)
+            assert again == (replace(answer, outcome=self.current()[ask.subject]) if reviewed else answer)
+        return answers
+
+    def expected(self, ask: ReviewAsk, before: Outcome | None) -> RefusedAction | int:
+        """Say what becomes of an action, by the life cycle alone; the first outcome of an action id stands."""
+        if ask.action_id in self.actions:
+            who, action, answer = self.actions[ask.action_id]
+            same = (who, action) == (ask.subject, ask.action)
+            return answer if same else RefusedAction("action_id_reused", None)
+        state, revision = before.state, before.revision
+        if self.waits(ask.subject):
+            state = SubjectState.WAITING
+        retract = ask.action is ReviewAction.RETRACT
+        codes = {
+            ask.refused: True,
+            "waiting": state is SubjectState.WAITING,
+            "stale": revision != ask.expected_revision,
+            "not_approved": retract and state is not SubjectState.APPROVED,
+            "not_pending": not retract and state is not SubjectState.PENDING,
+        }
+        code = next((code for code, holds in codes.items() if holds and code), "")
+        answer = RefusedAction(code, Standing(state, revision)) if code else revision + 1
+        self.actions[ask.action_id] = ask.subject, ask.action, answer
+        return answer
+
+    def check_reviewed(
+        self, ask: ReviewAsk, outcome: Outcome, before: Outcome, duplicates: list[Subject]
+    ) -> None:
+        who, revision = ask.subject, outcome.revision
+        assert (who, revision) not in self.decided
+        blocked = ask.action not in APPROVING or ask.expired or (duplicates and not ask.dedup_failed)
+        assert outcome.state is (SubjectState.BLOCKED if blocked else SubjectState.APPROVED)
+        assert (outcome.tier, outcome.origin, outcome.payload) == (
+            3 if blocked else 1,
+            ask.origin,
+            ask.payload,
+        )
+        assert (outcome.record, outcome.place) == (b"", Place.NOT_NEEDED)
+        assert outcome.first_origin == (before.first_origin or before.origin)
+        assert [parent.state for parent in outcome.parents] == [parent.state for parent in before.parents]
+        edited = ask.action is ReviewAction.EDIT
+        query = ask.dedup if edited else self.queries[who, before.revision]
+        if edited and ask.dedup_failed:
+            query = None
+        if ask.action in REJECTING and query:
+            self.rejected[who, revision] = query
+        found = not blocked or ask.action in REJECTING
+        self.queries[who, revision] = query if found else None
+        self.decided[who, revision] = outcome
+
+    def resting_on(self, who: Subject) -> list[str]:
+        current = self.current()
+        rests = [
+            child.subject_id
+            for child, outcome in current.items()
+            if outcome.state is SubjectState.APPROVED
+            and child != who
+            and who in [parent for _, parent in self.asks[child].parents]
+        ]
+        return sorted(rests, key=str.encode)
 
     def ask_both(self, asks: list[Ask], *, deferred: bool) -> list[Answer]:
         answers = self.run(self.redis.step(asks, self.limits, deferred=deferred))
@@ -354,6 +545,8 @@ class Lifecycle(RuleBasedStateMachine):
             (revision for who, revision in self.decided if who == ask.subject), default=0
         )
         self.decided[ask.subject, outcome.revision] = replace(outcome, fresh=False)
+        found = outcome.state in {SubjectState.APPROVED, SubjectState.PENDING}
+        self.queries[ask.subject, outcome.revision] = ask.dedup if found else None
         if outcome.state is SubjectState.APPROVED:
             assert ask.base_tier == 1
             assert not ask.capped
@@ -364,12 +557,14 @@ class Lifecycle(RuleBasedStateMachine):
             assert in_review == (ask.base_tier == 2 and not ask.queued)
             assert outcome.place is Place.NOT_NEEDED or ask.queued
             assert outcome.state is not SubjectState.JOINED
-        if outcome.dedup_status == "ok" and self.approved_duplicates(ask, ask.dedup.material_difference):
-            others = set(self.approved_duplicates(ask, ask.dedup.material_difference)) - {ask.subject}
-            assert outcome.state is SubjectState.BLOCKED or not others
+        if outcome.dedup_status == "ok" and self.approved_duplicates(ask.subject, ask.dedup):
+            assert outcome.state is SubjectState.BLOCKED
 
-    def publish_one(self, ask: Ask, answer: Answer) -> None:
+    def publish_one(self, ask: Ask | ReviewAsk, answer: Answer | ReviewAnswer) -> None:
         match answer:
+            case Reviewed():
+                assert self.decided[ask.subject, answer.outcome.revision] == answer.outcome
+                self.published.add((ask.subject, answer.outcome.revision))
             case Outcome():
                 assert self.decided[ask.subject, answer.revision] == replace(answer, fresh=False)
                 self.published.add((ask.subject, answer.revision))
@@ -386,19 +581,20 @@ class Lifecycle(RuleBasedStateMachine):
         revisions = sorted(self.decided, key=lambda key: key[1])
         return {who: self.decided[who, revision] for who, revision in revisions}
 
-    def approved_duplicates(self, ask: Ask, material: bool = True) -> list[Subject]:  # noqa: FBT001, FBT002 - a test's shorthand
-        if ask.dedup is None:
-            return []
+    def approved_duplicates(self, who: Subject, query: DedupQuery) -> list[Subject]:
+        """Name the approved claims that say the same, whether they can be found or not."""
         found = []
-        for who, entry in self.memory._entries.items():
-            other = self.asks[who].dedup if who in self.asks else None
-            if entry.state is not SubjectState.APPROVED or other is None or other.scope != ask.dedup.scope:
+        for other, entry in self.memory._entries.items():
+            theirs = self.queries.get((other, entry.revision))
+            if entry.state is not SubjectState.APPROVED or theirs is None or theirs.scope != query.scope:
                 continue
-            if not is_near(*overlap(ask.dedup.signature, other.signature), PARTS):
+            if other.subject_id == who.subject_id or not is_near(
+                *overlap(query.signature, theirs.signature), PARTS
+            ):
                 continue
-            plain = difference(ask.dedup.signature, other.signature) is Difference.NONE
-            if who != ask.subject and (plain or not material):
-                found.append(who)
+            plain = difference(query.signature, theirs.signature) is Difference.NONE
+            if plain or not query.material_difference:
+                found.append(other)
         return found
 
     def drain(self) -> None:
@@ -419,6 +615,56 @@ class Lifecycle(RuleBasedStateMachine):
             entry = self.memory._entries[who]
             assert (entry.state, entry.revision) == (outcome.state, outcome.revision)
             assert (who, outcome.revision) in self.published
+
+    def check_that_a_rebuild_finds_the_same(self) -> None:
+        """Index, places and who rests on whom, from all revisions in an order of their own."""
+        before = self.run(self.contents())
+        known = [self.known(*key) for key in sorted(self.decided, key=lambda key: (key[0].digest, -key[1]))]
+        self.run(self.rebuild(known[::2] + known[1::2]))
+        assert self.run(self.contents()) == before
+        current = self.current()
+        for who, outcome in current.items():
+            (held,) = self.run(self.redis.held([who]))
+            assert held.decided([name for name, _ in self.asks[who].parents]) == outcome
+
+    def known(self, who: Subject, revision: int) -> StoredOutcome:
+        entry = self.memory._entries[who]
+        return StoredOutcome(
+            who,
+            self.decided[who, revision],
+            self.queries[who, revision],
+            0,
+            rejected=(who, revision) in self.rejected,
+            joined_to=entry.joined_to if entry.revision == revision else None,
+            parents=[parent for _, parent in self.asks[who].parents],
+        )
+
+    async def rebuild(self, known: list[StoredOutcome]) -> None:
+        async with self.redis.rebuilding() as rebuild:
+            await rebuild.clear()
+            await rebuild.load(known)
+            await rebuild.start_epoch("rebuilt")
+        await self.redis.adopt_epoch()
+
+    async def contents(self):
+        """Return what is found in each scope, the approved claims that rest on others, and the counters."""
+        call, prefix = self.redis._server.call, self.redis._prefix
+        members = {
+            key: sorted((await call("HGETALL", key)).items()) for key in await call("KEYS", f"{prefix}m:*")
+        }
+        found = {
+            key: sorted(value for name, value in items if name != b"n") for key, items in members.items()
+        }
+        approved = [
+            who for who, entry in self.memory._entries.items() if entry.state is SubjectState.APPROVED
+        ]
+        digests = {short(who.digest).encode() for who in approved}
+        children = {
+            key: {child for child in await call("SMEMBERS", key) if child[:22] in digests}
+            for key in await call("KEYS", f"{prefix}d:*")
+        }
+        counters = await call("HGETALL", f"{prefix}q")
+        return [{k: v for k, v in each.items() if v} for each in (found, children, counters)]
 
 
 def test_nothing_is_lost_doubled_or_approved_twice_whatever_crashes(redis_server):
