@@ -17,7 +17,7 @@ from groundwire.state.model import GivenUp, Limits, Mark, Outcome, SubjectState,
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
 from tests.services.redis_servers import start_redis
-from tests.state.claims import LIMITS, SCHEME, TEXT, Claims, decide, dedup, stored, subject
+from tests.state.claims import LIMITS, SCHEME, TEXT, Claims, People, decide, dedup, stored, subject
 from tests.state.conftest import start
 
 OTHER = "backups of the billing database are written to a second region every night at two o'clock"
@@ -59,6 +59,8 @@ async def opened(server: RedisServer, prefix: str = "gw.", **options) -> AsyncIt
 KEYS = (
     r"s:[\w-]{22}",
     r"[km]:[\w-]{22}",
+    r"d:[\w-]{22}",
+    r"a:[\w-]{22}",
     r"w:[\w-]{22}",
     "q",
     r"f:[\w.-]+:\d+",
@@ -69,9 +71,11 @@ KEYS = (
 
 
 async def test_every_key_has_the_prefix_and_a_documented_form(redis_state, redis, prefix, claims):
-    await redis_state.step(
-        [claims.ask("c1"), claims.ask("c2", OTHER, 2), claims.ask("c3", wait=True)], LIMITS
-    )
+    asks = [claims.ask("c1"), claims.ask("c2", OTHER, 2), claims.ask("c3", wait=True)]
+    response = claims.respond("r1")
+    asks[:0] = [response, claims.ask("c0", None, parents=[response.subject])]
+    await redis_state.step(asks, LIMITS)
+    await redis_state.review([People(claims).act("retract", response)])
     await redis_state.mark("groundwire.claims", 3, Mark(1, 2, 0))
     await redis_state.put_policy("0" * 64, b"{}")
     names = [key.decode().removeprefix(prefix) for key in await redis.keys(f"{prefix}*")]
@@ -476,7 +480,8 @@ async def test_clearing_leaves_what_is_not_this_state(redis_server, redis, claim
         for each in (state, neighbour):
             await start(each)
             await decide(each, claims.ask("c1"), claims.ask("c2", OTHER, 2))
-            await each.step([claims.ask("c3", wait=True)], LIMITS)
+            child = claims.ask("c4", "a text that rests on another", parents=[subject("c1")])
+            await each.step([child, claims.ask("c3", wait=True)], LIMITS)
         await redis.set("g[a]*.citation:x", "kept")
         await state.put_policy("0" * 64, b"kept")
         await state.mark("t", 0, Mark(1, 2, 0))
