@@ -2,12 +2,24 @@
 
 import asyncio
 import doctest
+import logging
+import sys
+import threading
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groundwire.review_queue import MemoryReviewStore, queue
-from tests.state.review_queues import STEPS, agree
+from groundwire.errors import GroundwireError
+from groundwire.review_queue import (
+    MemoryReviewStore,
+    ReviewNotFound,
+    ReviewQueue,
+    ReviewStoreFailed,
+    ReviewUnauthorized,
+    queue,
+)
+from tests.state.review_queues import CLAIM, STEPS, Clock, Stored, agree, put
 
 
 def test_the_example_in_the_documentation_runs():
@@ -19,3 +31,77 @@ def test_the_example_in_the_documentation_runs():
 @given(STEPS, st.sampled_from([None, 60]))
 def test_whatever_is_done_to_it_the_queue_answers_as_its_model(steps, ttl):
     asyncio.run(agree(MemoryReviewStore(), steps, ttl))
+
+
+def test_an_error_for_who_may_not_is_caught_as_one_of_permission_and_as_one_of_nothing_found():
+    assert issubclass(ReviewUnauthorized, (PermissionError, ReviewNotFound))
+    assert issubclass(ReviewNotFound, LookupError)
+    assert issubclass(ReviewUnauthorized, GroundwireError)
+
+
+async def test_without_a_store_each_queue_has_its_own_items():
+    first, second = ReviewQueue(store_callback=Stored()), ReviewQueue(store_callback=Stored())
+    await put(first)
+    assert await second.get_pending("ada") == []
+
+
+async def test_nothing_is_left_of_decided_items_after_a_week():
+    clock, store = Clock(), MemoryReviewStore()
+    used = ReviewQueue(Stored(), store=store, clock=clock, review_ttl=3600)
+    for number in range(30):
+        queue_id = await put(used)
+        if number % 3 == 0:
+            await used.approve(queue_id, "ada")
+        elif number % 3 == 1:
+            await used.reject(queue_id, "ada", "no")
+    assert sum(len(item.body) > 0 for item in store._items.values()) == 10  # those that wait
+    clock.now += 3600
+    await put(used, "bob")
+    clock.now += 7 * 86_400 + 1
+    await put(used, "bob")
+    assert len(store._items) == len(store._decided) + len(store._waiting) == 2
+    assert len(store._of_owner) == 1
+
+
+def test_threads_may_share_a_store():
+    store, stored = MemoryReviewStore(), Stored()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+
+    async def work(ids):
+        own = ReviewQueue(stored, store=store, max_per_user=1000)
+        for queue_id in ids:
+            try:
+                await own.approve(queue_id, "ada")
+            except ReviewNotFound:
+                await put(own, "bob")
+
+    async def fill():
+        return [await put(ReviewQueue(stored, store=store, max_per_user=1000)) for _ in range(200)]
+
+    try:
+        ids = asyncio.run(fill())
+        threads = [threading.Thread(target=lambda: asyncio.run(work(ids))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert sorted(queue_id for queue_id, _ in stored.calls) == sorted(ids)
+
+
+async def test_no_text_of_a_claim_or_an_exception_gets_into_the_logs(caplog):
+    stored = Stored()
+    stored.error = OSError(f"could not store {CLAIM}")
+    used = ReviewQueue(stored)
+    queue_id = await put(used)
+    with caplog.at_level(logging.DEBUG), pytest.raises(ReviewStoreFailed):
+        await used.approve(queue_id, "ada")
+    assert f"storing {queue_id} failed: OSError" in caplog.text
+    assert CLAIM not in caplog.text
+
+
+async def test_a_function_of_c_gets_the_evidence_alone():
+    used = ReviewQueue(id)
+    assert (await used.approve(await put(used), "ada")).isdigit()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
@@ -15,7 +14,8 @@ from groundwire.errors import StateUnavailable
 from groundwire.messages.claims import MemoryType
 from groundwire.messages.decisions import EvidenceObject
 from groundwire.review_queue.access import DelegatedReviewers, Delegates
-from groundwire.review_queue.body import Body, digest, encode, read_item, read_row
+from groundwire.review_queue.arguments import count, microseconds, new_attempt, owner_of, text
+from groundwire.review_queue.body import Body, encode, read_item, read_row
 from groundwire.review_queue.callback import StoreCallback, Storing
 from groundwire.review_queue.errors import (
     ReviewNotFound,
@@ -124,11 +124,11 @@ class ReviewQueue:
     ) -> None:
         self._storing = Storing(store_callback)
         self._store = MemoryReviewStore() if store is None else store
-        self._max_per_user = _count("max_per_user", max_per_user)
-        self._max_total = _count("max_total", max_total)
-        self._ttl = 0 if review_ttl is None else _microseconds("review_ttl", review_ttl)
-        self._lease = _microseconds("lease", lease)
-        self._audit_rows = _count("audit_rows", audit_rows)
+        self._max_per_user = count("max_per_user", max_per_user)
+        self._max_total = count("max_total", max_total)
+        self._ttl = 0 if review_ttl is None else microseconds("review_ttl", review_ttl)
+        self._lease = microseconds("lease", lease)
+        self._audit_rows = count("audit_rows", audit_rows)
         self._delegates = DelegatedReviewers(delegates)
         self._clock = clock
 
@@ -176,7 +176,7 @@ class ReviewQueue:
             )
         )
         queue_id = str(uuid.uuid4())
-        attempt = _attempt(queue_id, user_id, tenant_id)
+        attempt = new_attempt(queue_id, user_id, tenant_id)
         answer = await self._store.enqueue(attempt, body, self._terms())
         if answer != "ok":
             raise ReviewQueueFull(answer, self._max_per_user if answer == "user" else self._max_total)
@@ -191,8 +191,8 @@ class ReviewQueue:
             ValueError: `limit` is below 1, or an id is no text.
             StateUnavailable: the store did not answer.
         """
-        owner = _owner(tenant_id, "user_id", user_id)
-        found = await self._store.pending(owner, _count("limit", limit), self._terms())
+        owner = owner_of(tenant_id, "user_id", user_id)
+        found = await self._store.pending(owner, count("limit", limit), self._terms())
         return [read_item(item) for item in found]
 
     async def get_by_id(
@@ -207,8 +207,8 @@ class ReviewQueue:
             ValueError: an id is no text.
             StateUnavailable: the store did not answer.
         """
-        owner = _owner(tenant_id, "user_id", user_id)
-        item = await self._store.get(_text("queue_id", queue_id), owner, self._terms())
+        owner = owner_of(tenant_id, "user_id", user_id)
+        item = await self._store.get(text("queue_id", queue_id), owner, self._terms())
         return None if item is None else read_item(item)
 
     async def approve(self, queue_id: str, reviewer: str, *, tenant_id: str = "default") -> str:
@@ -227,7 +227,7 @@ class ReviewQueue:
                 so; the item is pending again when its lease has run out, unless it is stored.
         """
         delegated = await self._has_role(tenant_id, reviewer)
-        attempt = _attempt(queue_id, reviewer, tenant_id, delegated=delegated)
+        attempt = new_attempt(queue_id, reviewer, tenant_id, delegated=delegated)
         begun = await self._store.begin(attempt, self._terms())
         if isinstance(begun, Standing):
             raise _refusal(queue_id, begun)
@@ -263,16 +263,16 @@ class ReviewQueue:
             ValueError: an id is no text, or the reason is empty or too long.
             StateUnavailable: the store did not answer; the item may have been rejected.
         """
-        if not 1 <= len(_text("reason", reason)) <= MAX_REASON:
+        if not 1 <= len(text("reason", reason)) <= MAX_REASON:
             raise ValueError(f"reason: must have 1 to {MAX_REASON} characters, not {len(reason)}")
         delegated = await self._has_role(tenant_id, reviewer)
-        attempt = _attempt(queue_id, reviewer, tenant_id, delegated=delegated, detail=reason)
+        attempt = new_attempt(queue_id, reviewer, tenant_id, delegated=delegated, detail=reason)
         standing = await self._store.reject(attempt, self._terms())
         if standing.state != ItemState.PENDING:
             raise _refusal(queue_id, standing)
 
     async def history(
-        self, user_id: str, limit: int = 100, *, tenant_id: str = "default"
+        self, user_id: str, limit: int = 50, *, tenant_id: str = "default"
     ) -> list[ReviewEvent]:
         """Return what was done with a user's items, and what the user tried in vain, newest first (S0-136, S0-137).
 
@@ -280,11 +280,11 @@ class ReviewQueue:
             ValueError: `limit` is below 1, or an id is no text.
             StateUnavailable: the store did not answer.
         """
-        owner = _owner(tenant_id, "user_id", user_id)
-        return [read_row(row) for row in await self._store.history(owner, _count("limit", limit))]
+        owner = owner_of(tenant_id, "user_id", user_id)
+        return [read_row(row) for row in await self._store.history(owner, count("limit", limit))]
 
     async def _has_role(self, tenant_id: str, reviewer: str) -> bool:
-        return await self._delegates.has(_text("tenant_id", tenant_id), _text("reviewer", reviewer))
+        return await self._delegates.has(text("tenant_id", tenant_id), text("reviewer", reviewer))
 
     async def _call(self, begun: StoredItem) -> str:
         async with asyncio.timeout(self._lease / 1e6 * _SHARE):
@@ -317,43 +317,7 @@ class ReviewQueue:
         )
 
 
-def _attempt(
-    queue_id: str, actor: str, tenant_id: str, *, delegated: bool = False, detail: str | None = None
-) -> Attempt:
-    return Attempt(
-        queue_id=_text("queue_id", queue_id),
-        tenant=digest(_text("tenant_id", tenant_id)),
-        owner=_owner(tenant_id, "reviewer", actor),
-        delegated=delegated,
-        token=uuid.uuid4().hex,
-        actor=actor,
-        detail=detail,
-    )
-
-
 def _refusal(queue_id: str, standing: Standing) -> ReviewNotFound:
     if standing.state is None:
         return ReviewUnauthorized(queue_id)
     return ReviewNotFound(queue_id, standing.state, standing.memory_id or None)
-
-
-def _owner(tenant_id: str, name: str, user_id: str) -> str:
-    return digest(_text("tenant_id", tenant_id), _text(name, user_id))
-
-
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{name}: must be text, not {type(value).__name__}")  # noqa: TRY004 - every bad value is a ValueError
-    return value
-
-
-def _count(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name}: must be a whole number of at least 1, not {value!r}")
-    return value
-
-
-def _microseconds(name: str, seconds: object) -> int:
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < math.inf:
-        raise ValueError(f"{name}: must be seconds above 0, not {seconds!r}")
-    return max(1, round(seconds * 1e6))
