@@ -14,6 +14,7 @@ from typing import Final, Protocol
 
 import structlog
 
+from groundwire.client.kafka import unavailable
 from groundwire.client.tail import Start
 from groundwire.errors import BrokerUnavailable, StateError, StateLost, UsageError
 from groundwire.messages.identity import Subject
@@ -157,8 +158,7 @@ class Feed:
             await asyncio.to_thread(self._board.settle, dict(zip(portion, standings, strict=True)))
 
     async def _keep_reading(self) -> None:
-        start = datetime.now(UTC) - self._window
-        starts: dict[TopicName, Start] = {TopicName.REVIEW: "earliest", **dict.fromkeys(_RECENT, start)}
+        starts = _starts(self._window)
         positions: Positions = {}
         while True:
             try:
@@ -231,3 +231,33 @@ class Feed:
             self._announced = notice
             for listener in self._listeners:
                 listener.set()
+
+
+async def fill(board: Board, brokers: str, prefix: str, window: timedelta, seconds: float) -> None:
+    """Read into a board what the topics hold now, and no more; for who looks once.
+
+    Args:
+        board: what is filled.
+        brokers: `host:port,...`.
+        prefix: before every topic's name.
+        window: how far back approved, blocked, audit and dead letters are read.
+        seconds: how long the broker may take to answer.
+
+    Raises:
+        UsageError: a topic does not exist.
+        BrokerUnavailable: the broker does not answer, or brings nothing for so long.
+    """
+    loop = asyncio.get_running_loop()
+    async with reading(brokers, prefix, _starts(window), seconds) as reader:
+        came = loop.time()
+        while not await reader.caught_up():
+            records = await reader.batch()
+            await asyncio.to_thread(board.add, records)
+            if records:
+                came = loop.time()
+            elif loop.time() - came > seconds:
+                raise unavailable(brokers, seconds, "bring the rest of the topics")
+
+
+def _starts(window: timedelta) -> dict[TopicName, Start]:
+    return {TopicName.REVIEW: "earliest", **dict.fromkeys(_RECENT, datetime.now(UTC) - window)}

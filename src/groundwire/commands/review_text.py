@@ -1,0 +1,210 @@
+"""The queue and its items as lines for a person at a terminal, or for a program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from rich.cells import set_cell_size
+from rich.console import Console
+from rich.text import Text
+
+from groundwire.client.text import cut, visible
+from groundwire.console.worddiff import word_diff
+from groundwire.messages.base import format_time
+from groundwire.review.model import Item, Nearest, Page, Row
+from groundwire.review.outcomes import Outcome
+
+_WIDTHS: Final = {"risk": 6, "reason": 26, "age": 5, "tenant:user": 22, "source": 14, "decision": 36}
+_TEXT_CELLS: Final = 200  # where no terminal sets the limit
+_LEVELS: Final = {"high": "red", "medium": "yellow", "low": "default"}
+_VERDICTS: Final = {"approved": "green", "review": "yellow", "blocked": "red"}
+_CHANGES: Final = {
+    "insert": ("green", "{+", "+}"),
+    "delete": ("red strike", "[-", "-]"),
+    "equal": ("", "", ""),
+}
+
+
+def row_json(row: Row) -> str:
+    """Return a row as one line of JSON."""
+    return _dump({**asdict(row), "risk": asdict(row.risk)})
+
+
+def item_json(item: Item) -> str:
+    """Return an item as one line of JSON."""
+    return _dump(asdict(item))
+
+
+def outcome_json(decision_id: str, action_id: str, outcome: Outcome | None) -> str:
+    """Return what became of an action as one line of JSON; `applied` null where nothing was heard."""
+    heard = asdict(outcome) | {"sentence": outcome.sentence} if outcome else {"applied": None}
+    return _dump({**heard, "item": decision_id, "action_id": action_id})
+
+
+def print_page(console: Console, page: Page[Row], now: datetime) -> None:
+    """Print the rows of a page, one line each."""
+    cells = [set_cell_size(name, width) for name, width in _WIDTHS.items()]
+    _line(console, Text("  ".join([*cells, "text"]), style="bold"))
+    for row in page.rows:
+        values = [
+            row.risk.level,
+            row.reason_code,
+            age(now - row.since),
+            f"{row.tenant_id}:{row.user_id}",
+            row.source or "-",
+            row.decision_id,
+        ]
+        sized = [
+            set_cell_size(cut(value, width), width)
+            for value, width in zip(values, _WIDTHS.values(), strict=True)
+        ]
+        text = Text(sized[0], style=_LEVELS[row.risk.level])
+        text.append("  " + "  ".join([*sized[1:], cut(row.excerpt, _TEXT_CELLS)]), style="default")
+        _line(console, text)
+    console.print(f"\n{len(page.rows)} of {page.total} waiting", soft_wrap=True)
+
+
+def print_item(console: Console, item: Item) -> None:
+    """Print an item with all that bears on it; nothing in it reaches the terminal but as text."""
+    decision = item.decision
+    for name, value in _facts(item):
+        console.print(Text.assemble((f"{name:<10}", "bold"), visible(value)), soft_wrap=True)
+    _section(console, "text", [_marked(decision)])
+    _section(console, "hedges", [Text(visible(f"{h['text']} ({h['category']})")) for h in decision["hedges"]])
+    _section(console, "citations", [_citation(found) for found in decision["citations"]])
+    _section(console, "checks", list(_checks(decision)))
+    if item.nearest is not None:
+        _section(console, "nearest memory", _nearest(item.nearest, _claim(decision)))
+    record = item.source_record
+    so_far = (
+        f"{record.approved} approved ({record.human_approved} by people), {record.blocked} blocked"
+        f" ({record.human_rejected} rejected by people)"
+    )
+    _section(console, "source so far", [Text(so_far)] if decision["source"] else [])
+    _section(console, "history", list(_history(item)))
+
+
+def print_outcome(console: Console, name: str, decision_id: str, outcome: Outcome | None) -> None:
+    """Print what became of an action in one line."""
+    if outcome is None:
+        console.print(Text(f"sent       {visible(name)}"), soft_wrap=True)
+        return
+    word, style = ("applied", "green") if outcome.applied else ("refused", "red")
+    revision = "" if outcome.revision is None else f"revision {outcome.revision}: "
+    line = Text.assemble((f"{word:<11}", style), f"{visible(name)}  {decision_id}  ")
+    console.print(
+        line.append(f"{revision}{visible(outcome.code)}. {visible(outcome.sentence)}"), soft_wrap=True
+    )
+
+
+def age(span: timedelta) -> str:
+    """Return an age in its largest unit: 5s, 12m, 3h, 9d."""
+    seconds = max(0, int(span.total_seconds()))
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{seconds // size}{unit}"
+    return f"{seconds}s"
+
+
+def _facts(item: Item) -> Iterator[tuple[str, str]]:
+    decision, row = item.decision, item.current
+    yield "item", f"{row.tenant_id}:{row.user_id} {row.kind} {row.subject_id}"
+    yield "decision", f"{decision['decision_id']} (revision {decision['revision']})"
+    if row.decision_id != decision["decision_id"]:
+        yield (
+            "superseded",
+            f"by {row.decision_id} (revision {row.revision}): {row.verdict}, {row.reason_code}",
+        )
+    why = f": {row.risk.why}" if item.pending else ""
+    yield "status", "waits for a person" if item.pending else f"{row.verdict}, nothing to decide"
+    yield "reason", f"{decision['reason_code']}{why} ({decision['reason']})"
+    yield "source", f"{decision['source'] or '-'}, {decision['memory_type'] or decision['kind']}"
+    yield "decided", str(decision["decided_at"])
+    yield "stands at", f"{item.topic} partition {item.partition} offset {item.offset}"
+
+
+def _section(console: Console, title: str, lines: Sequence[Text]) -> None:
+    if lines:
+        console.print(Text(f"\n{title}", style="bold"))
+        for line in lines:
+            console.print(Text("  ").append_text(line), soft_wrap=True)
+
+
+def _claim(decision: Mapping[str, Any]) -> str:
+    return str((decision["evidence"] or {}).get("claim") or "")
+
+
+def _marked(decision: Mapping[str, Any]) -> Text:
+    """Return the text with hedges and citations marked in place."""
+    claim = _claim(decision)
+    marks = [(h["start"], h["end"], "black on yellow") for h in decision["hedges"]]
+    marks += [(c["start"], c["end"], "underline") for c in decision["citations"]]
+    text, position = Text(), 0
+    for start, end, style in sorted(marks):
+        if position <= start < end <= len(claim):
+            text.append(_safe(claim[position:start])).append(_safe(claim[start:end]), style=style)
+            position = end
+    return text.append(
+        _safe(claim[position:]) or ("" if claim else "(a response: its answer is not published)")
+    )
+
+
+def _safe(text: str) -> str:
+    """Return a text whose line breaks stay, indented, and nothing else acts on a terminal."""
+    return "\n  ".join(visible(line) for line in text.split("\n"))
+
+
+def _citation(found: Mapping[str, Any]) -> Text:
+    verified = found["state"] == "verified"
+    sign = Text("✓ " if verified else "✗ ", style="green" if verified else "red")
+    return sign.append(visible(f"{found['type']} {found['value']}: {found['detail'] or found['state']}"))
+
+
+def _checks(decision: Mapping[str, Any]) -> Iterator[Text]:
+    for name, style in (("failed", "red"), ("passed", "green"), ("skipped", "dim")):
+        for check in decision[f"checks_{name}"]:
+            yield Text.assemble((f"{name:<8}", style), visible(check))
+
+
+def _nearest(nearest: Nearest, claim: str) -> list[Text]:
+    differs = "" if nearest.difference == "none" else f", differs in {nearest.difference}"
+    head = f"{nearest.subject_id} ({nearest.match_class}, similarity {nearest.similarity:.2f}{differs})"
+    if nearest.text is None:
+        return [Text(visible(head)), Text("its text is not at hand", style="dim")]
+    diff = Text()
+    for change in word_diff(nearest.text, claim):
+        style, before, after = _CHANGES[change.operation]
+        diff.append(f"{before}{_safe(change.text)}{after}", style=style)
+    return [Text(visible(head)), diff]
+
+
+def _history(item: Item) -> Iterator[Text]:
+    for revision in item.history:
+        by = f" by {revision.reviewer} ({revision.action})" if revision.reviewer else ""
+        reason = f", {revision.review_reason}" if revision.review_reason else ""
+        line = Text(f"{revision.revision}  {format_time(revision.decided_at)}  ")
+        line.append(revision.verdict, style=_VERDICTS.get(revision.verdict, ""))
+        yield line.append(visible(f"  {revision.reason_code}{by}{reason}"))
+    for attempt in item.attempts:
+        if not attempt.applied:
+            what = f"-  {format_time(attempt.at)}  refused  {attempt.action} by {attempt.actor}: {attempt.outcome}"
+            yield Text(visible(what))
+
+
+def _line(console: Console, text: Text) -> None:
+    if console.is_terminal:
+        console.print(text, no_wrap=True, overflow="ellipsis", crop=True)
+    else:
+        console.print(text, soft_wrap=True)
+
+
+def _dump(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+
+
+def _plain(value: object) -> object:
+    return format_time(value) if isinstance(value, datetime) else str(value)

@@ -1,0 +1,132 @@
+"""What stands behind `groundwire review`: one look at the queue, or one action, and away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from groundwire.attestation import Keys
+from groundwire.errors import StateError, UsageError
+from groundwire.messages.reviews import ReviewDecision
+from groundwire.review.actions import Actions, Signer
+from groundwire.review.board import Board
+from groundwire.review.feed import Feed, fill
+from groundwire.review.model import Item
+from groundwire.review.outcomes import Outcome
+from groundwire.review.people import Permissions, Person, Scope
+from groundwire.review.standings import LiveStandings
+from groundwire.settings import load_settings
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """Who looks, and where.
+
+    Attributes:
+        reviewer: the name under which is decided.
+        tenant: the only one looked at, or None: all that the key speaks for.
+        user: whose claim ids are meant; None: the reviewer's.
+        keys: signing keys, and who is delegated.
+        key_id: the key that signs, or None: only looking.
+        window: how far back decided items are read.
+        seconds: how long the broker may take to answer.
+    """
+
+    reviewer: str
+    tenant: str | None
+    user: str | None
+    keys: Keys
+    key_id: str | None
+    brokers: str
+    prefix: str
+    window: timedelta
+    seconds: float
+
+    @property
+    def scope(self) -> Scope:
+        """What the reviewer sees."""
+        tenants = {self.tenant} if self.tenant else self._of_key() or {"default"}
+        return Permissions(self.keys).scope(Person(self.reviewer, frozenset(tenants)))
+
+    def _of_key(self) -> set[str]:
+        return {tenant for key_id, key in self.keys if key_id == self.key_id for tenant in key.tenants}
+
+    def signer(self) -> Signer:
+        """Return what signs. Raises: UsageError, where there is no such key."""
+        if self.key_id is None:
+            raise UsageError("no key to sign with: give --key or set GROUNDWIRE_REVIEWER_KEY")
+        return Signer(self.keys, self.key_id)
+
+
+@dataclass(slots=True)
+class Look:
+    """A board filled once; `warning` says what may be wrong with it, or is empty."""
+
+    board: Board
+    warning: str = field(default="")
+
+    def find(self, desk: Desk, name: str) -> Item:
+        """Return the item that is meant by a decision id, or by the claim id of a user.
+
+        Raises:
+            UsageError: there is none that the reviewer sees.
+        """
+        scope = desk.scope
+        item = self.board.item(scope, name)
+        if item is not None:
+            return item
+        for tenant in sorted(scope.whole | scope.own):
+            decision_id = self.board.find(scope, tenant, desk.user or desk.reviewer, name)
+            found = self.board.item(scope, decision_id) if decision_id else None
+            if found is not None:
+                return found
+        raise UsageError(
+            f"there is no item {name!r} that {desk.reviewer!r} may see: give the decision id, or a claim id with"
+            " --tenant and --user; --days reads further back"
+        )
+
+
+async def look(desk: Desk) -> Look:
+    """Fill a board from the topics, and let state say what is pending.
+
+    Raises:
+        UsageError: a setting is wrong, or a topic does not exist.
+        BrokerUnavailable: the broker does not answer.
+    """
+    found = Look(Board())
+    await fill(found.board, desk.brokers, desk.prefix, desk.window, desk.seconds)
+    settings = load_settings().model_copy(update={"topic_prefix": desk.prefix})
+    standings = LiveStandings.of(settings)
+    try:
+        await Feed(found.board, standings, brokers=desk.brokers, prefix=desk.prefix).settle()
+    except StateError as exc:
+        found.warning = f"state cannot be asked, so some of this may be decided already: {exc}"
+    finally:
+        await standings.close()
+    return found
+
+
+async def act(desk: Desk, decisions: Sequence[ReviewDecision], wait: float) -> list[Outcome | None]:
+    """Send actions and wait for what becomes of each.
+
+    Args:
+        desk: who acts.
+        decisions: what is sent, in this order.
+        wait: seconds, in all; 0: not at all.
+
+    Returns:
+        In the order of `decisions`; None where nothing was heard in time.
+
+    Raises:
+        UsageError: the key may not sign, or a topic does not exist.
+        BrokerUnavailable: the broker does not acknowledge.
+    """
+    signer = desk.signer()
+    async with Actions(desk.brokers, desk.prefix, signer, desk.seconds) as actions:
+        for decision in decisions:
+            await actions.send(decision)
+        if not wait:
+            return [None] * len(decisions)
+        return list(await asyncio.gather(*(actions.outcome(decision, wait) for decision in decisions)))
