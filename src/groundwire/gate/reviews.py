@@ -153,7 +153,7 @@ class ReviewGate:
         outcome = answer.outcome
         decision = await self._desk(entry).decision(entry.subject, outcome, draft)
         retraction = _retraction(entry, answer, decision)
-        return Acted(entry.record, entry.review, decision, outcome.fresh, answer.revision, retraction)
+        return Acted(entry.record, entry.review, decision, answer.fresh, answer.revision, retraction)
 
     def _desk(self, entry: PreparedReview) -> ClaimDrafts | ResponseDrafts:
         return self._claims if entry.subject.kind is Kind.CLAIM else self._responses

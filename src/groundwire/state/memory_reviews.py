@@ -43,7 +43,9 @@ class Reviews:
             subject, action, answer = self._actions[key]
             if (subject, action) != (ask.subject, ask.action):
                 return RefusedAction("action_id_reused", None)
-            return answer if isinstance(answer, RefusedAction) else self._reviewed(ask, answer)
+            if isinstance(answer, RefusedAction):
+                return answer
+            return self._reviewed(ask, answer, fresh=False)
         entry = self._store.entries.get(ask.subject)
         code = _obstacle(ask, entry)
         if entry is None or entry.outcome is None or code:
@@ -53,17 +55,17 @@ class Reviews:
             return refused
         self._carry_out(ask, entry, entry.outcome)
         self._actions[key] = ask.subject, ask.action, entry.revision + 1
-        return self._reviewed(ask, entry.revision + 1)
+        return self._reviewed(ask, entry.revision + 1, fresh=True)
 
-    def _reviewed(self, ask: ReviewAsk, revision: int) -> Reviewed:
+    def _reviewed(self, ask: ReviewAsk, revision: int, *, fresh: bool) -> Reviewed:
         entry = self._store.entries[ask.subject]
         if entry.outcome is None:
             raise AssertionError("what a person decided does not wait again")
         outcome = replace(entry.outcome, fresh=False)
         if ask.action is not ReviewAction.RETRACT:
-            return Reviewed(revision, outcome)
+            return Reviewed(revision, outcome, fresh=fresh)
         total, affected = entry.affected or self._affected_by(ask.subject)
-        return Reviewed(revision, outcome, tuple(affected), total)
+        return Reviewed(revision, outcome, tuple(affected), total, fresh=fresh)
 
     def _carry_out(self, ask: ReviewAsk, entry: Entry, before: Outcome) -> None:
         after, match_class = self._settle(ask, before)

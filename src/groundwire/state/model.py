@@ -12,7 +12,7 @@ afresh. So a worker that lost its partition, and asks once more, starts nothing 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -251,12 +251,14 @@ class Reviewed:
         outcome: where the subject stands now: of that revision, or of a later one.
         affected: of a retraction, at most 1,000 ids of approved claims that rest on the subject, by id.
         affected_total: how many these are in all.
+        fresh: whether this very call carried it out; no part of what the action came to.
     """
 
     revision: int
     outcome: Outcome
     affected: Sequence[str] = ()
     affected_total: int = 0
+    fresh: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,6 +157,7 @@ local function index_anew(ask, entry, class)
   end
 end
 
+-- Answers like a recorded action, but with an asterisk: it happened now.
 local function carry_out(ask, entry)
   local state, class, facts = settle(ask, entry)
   leave_queue(ask, entry)
@@ -169,9 +170,9 @@ local function carry_out(ask, entry)
     first = entry.first ~= '-' and entry.first or entry.origin, index = index_anew(ask, entry, class), facts = facts,
     payload = ask.payload, record = ask.action == 'retract' and affected_by(ask) or '',
   })
-  local outcome = string.format('+%d', entry.revision + 1)
-  remember(ask, outcome)
-  return outcome .. '\n' .. value
+  local revision = string.format('%d', entry.revision + 1)
+  remember(ask, '+' .. revision)
+  return '*' .. revision .. '\n' .. value
 end
 
 local function answer(ask)

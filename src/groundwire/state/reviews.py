@@ -80,14 +80,14 @@ def read_reviewed(ask: ReviewAsk, answer: bytes) -> ReviewAnswer:
     if kind == b"-":
         code, *current = rest.decode().split(" ", 1)
         return RefusedAction(code, read_standing(current[0].encode()) if current else None)
-    if kind != b"+":
+    if kind not in {b"+", b"*"}:
         raise ValueError("not an answer of a review")
     revision, entry = rest.split(b"\n", 1)
     outcome = read_entry(entry, [name for name, _ in ask.parents], _fingerprint(entry), fresh=False)
     if ask.action is not ReviewAction.RETRACT:
-        return Reviewed(int(revision), outcome)
+        return Reviewed(int(revision), outcome, fresh=kind == b"*")
     total, affected = json.loads(entry.split(b"\n", 3)[3])
-    return Reviewed(int(revision), outcome, tuple(affected), total)
+    return Reviewed(int(revision), outcome, tuple(affected), total, fresh=kind == b"*")
 
 
 def read_held(entry: bytes) -> HeldEntry | None:
