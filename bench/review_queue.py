@@ -45,8 +45,10 @@ async def enqueue(queue: ReviewQueue, user: str) -> str:
     return await queue.enqueue(user, CLAIM, "fact", "ai_synthesis", EVIDENCE, RESULT)
 
 
-async def measure(store: ReviewStore, items: int, rounds: int) -> Times:
-    """Fill a queue and time each operation on top of what is there."""
+async def measure(
+    store: ReviewStore, items: int, rounds: int, ping: Callable[[], Awaitable[object]] | None = None
+) -> Times:
+    """Fill a queue and time each operation on top of what is there, in turn with bare round trips."""
     queue = ReviewQueue(lambda _: "m", store=store, max_total=items + 100)
     for number in range(items):
         await enqueue(queue, f"user-{number // 100}")
@@ -61,6 +63,8 @@ async def measure(store: ReviewStore, items: int, rounds: int) -> Times:
     for _ in range(10):
         await enqueue(queue, "ada")
     for _ in range(rounds):
+        if ping:
+            await timed("PING", ping())
         first = str(await timed("enqueue", enqueue(queue, "ada")))
         second = await enqueue(queue, "ada")
         await timed("get_pending(10)", queue.get_pending("ada"))
@@ -71,18 +75,9 @@ async def measure(store: ReviewStore, items: int, rounds: int) -> Times:
     return times
 
 
-async def round_trips(ping: Callable[[], Awaitable[object]], rounds: int) -> list[float]:
-    """Time bare round trips."""
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        await ping()
-        times.append((time.perf_counter() - start) * 1e6)
-    return times
-
-
-def show(store: str, items: int, times: Times, ping: float | None) -> None:
+def show(store: str, items: int, times: Times) -> None:
     """Print a line for each operation."""
+    ping = statistics.median(times["PING"]) if "PING" in times else None
     for name, found in times.items():
         cuts = statistics.quantiles(found, n=100)
         ratio = "" if ping is None else f"{cuts[49] / ping:8.1f}"
@@ -93,13 +88,11 @@ async def run(url: str, sizes: list[int], rounds: int) -> None:
     """Measure both stores at each size and print."""
     print(f"{'store':8}{'items':>8}  {'operation':18}{'median us':>10}{'p99 us':>10}{'by ping':>8}")
     for items in sizes:
-        show("memory", items, await measure(MemoryReviewStore(), items, rounds), None)
+        show("memory", items, await measure(MemoryReviewStore(), items, rounds))
     client = connect(url)
     for items in sizes:
         prefix = f"bench-{uuid.uuid4().hex}."
-        times = await measure(RedisReviewStore(client, prefix), items, rounds)
-        pings = await round_trips(client.ping, rounds)
-        show("redis", items, {"PING": pings, **times}, statistics.median(pings))
+        show("redis", items, await measure(RedisReviewStore(client, prefix), items, rounds, client.ping))
         async for key in client.scan_iter(f"{prefix}*"):
             await client.delete(key)
     await client.aclose()

@@ -705,6 +705,15 @@ async def test_items_that_have_expired_make_room(make, clock):
         await put(queue, "bob")
 
 
+async def test_a_users_own_expired_items_make_room_however_many_of_others_are_older(make, clock):
+    queue = make(review_ttl=60, max_per_user=101)
+    for user in ("bob", "ada"):
+        for _ in range(101):
+            await put(queue, user)
+    clock.now += 60
+    assert await put(queue, "ada")
+
+
 # History
 
 
