@@ -63,6 +63,11 @@ def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
+def always_caught_up() -> bool:
+    """Say that the board shows everything."""
+    return True
+
+
 def never_stale() -> None:
     """Say that what the board shows is up to date."""
 
@@ -75,6 +80,7 @@ class Parts:
         reviews: signs and publishes what people decide.
         tokens: the API tokens, or None: none are taken.
         stale_since: since when the board may be out of date.
+        caught_up: whether the board shows all that there was when the console started.
         monotonic: seconds, for limits.
     """
 
@@ -85,6 +91,7 @@ class Parts:
     tokens: TokenReader | None = None
     locks: Locks | None = None
     stale_since: Callable[[], datetime | None] = never_stale
+    caught_up: Callable[[], bool] = always_caught_up
     clock: Callable[[], datetime] = utc_now
     monotonic: Callable[[], float] = time.monotonic
 
@@ -141,12 +148,13 @@ def _site(settings: ConsoleSettings, parts: Parts, links: OneTimeLinks) -> Site:
         limits=parts.limits,
         desk=desk,
         locks=parts.locks or MemoryLocks(timedelta(seconds=settings.lock_seconds), clock),
-        live=Live(lambda: (board.version, desk.version, parts.stale_since())),
+        live=Live(lambda: (board.version, desk.version, parts.stale_since(), parts.caught_up())),
         sessions=sessions,
         authenticator=Authenticator(settings, sessions, parts.tokens, clock),
         links=links,
         openid=OpenId(settings) if settings.oidc_issuer else None,
         stale_since=parts.stale_since,
+        caught_up=parts.caught_up,
         clock=clock,
         identities=Rates(settings.rate_identity, parts.monotonic),
         attempts=Rates(settings.rate_signin, parts.monotonic),
@@ -162,8 +170,11 @@ class _Stands:
         self._permissions = permissions
 
     def check(self, order: Order) -> bool:
+        record = order.record
+        if not self._permissions.may_decide(order.person, record.tenant_id, record.user_id):
+            return False
         item = self._board.item(self._permissions.scope(order.person), order.decision_id)
-        return item is not None and item.current.revision == order.record.expected_revision
+        return item is not None and item.current.revision == record.expected_revision
 
 
 class _Static(StaticFiles):

@@ -41,7 +41,7 @@ def marked(decision: Decision, text: str | None) -> dict[str, Any]:
 def checks(decision: Decision) -> list[dict[str, str]]:
     """Return every check with its result; failed ones first."""
     return [
-        {"result": result, "name": name, "detail": detail}
+        {"result": result, "name": name.removesuffix("_skipped"), "detail": detail}
         for result in ("failed", "passed", "skipped")
         for name, _, detail in (check.partition(": ") for check in decision[f"checks_{result}"])
     ]

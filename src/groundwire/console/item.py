@@ -69,8 +69,10 @@ async def describe(call: Call, item: Item, problem: Mapping[str, Any] | None = N
         "source": _source(decision, item.source_record),
         "history": _history(item),
         "places": _places(item),
-        "allowed": allowed(item, entry),
-        "why_not": _why_not(item, entry),
+        "allowed": [] if call.identity.person.read_only else allowed(item, entry),
+        "why_not": "You may look, and not decide."
+        if call.identity.person.read_only
+        else _why_not(item, entry),
         "newer": None if _is_current(item) else row.decision_id,
         "follows": decision["conflicting_memory_id"]
         if decision["reason_code"] == "pending_duplicate"
@@ -133,7 +135,7 @@ async def _reviewing(call: Call, item: Item) -> str | None:
     if not item.pending:
         return None
     subject, me = subject_of(item.current), call.identity.person.name
-    if call.page:
+    if call.page and not call.identity.person.read_only:
         return await call.site.locks.claim(subject, me)
     holder = (await call.site.locks.holders([subject]))[0]
     return holder if holder != me else None

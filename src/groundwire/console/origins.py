@@ -31,6 +31,9 @@ class Origins:
         await self._app(scope, receive, send)
 
     def _is_foreign(self, headers: Headers) -> bool:
-        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        site = headers.get("sec-fetch-site")
+        if site not in (None, "same-origin", "none"):
             return True
-        return any(origin.lower() not in self._origins for origin in headers.getlist("origin"))
+        # a page without referrer names no origin in its forms; that it is ours, the browser says elsewhere
+        known = self._origins | {"null"} if site == "same-origin" else self._origins
+        return any(origin.lower() not in known for origin in headers.getlist("origin"))

@@ -62,6 +62,7 @@ def page(
         "pages": PAGES,
         "here": getattr(request.scope.get("route"), "path", ""),
         "stale_since": format_time(stale) if stale else None,
+        "reading": identity is not None and not site.caught_up(),
         "actions": shown_actions(site, identity.person) if identity else [],
     }
     return HTMLResponse(_environment.get_template(template).render({**data, **frame}), status)

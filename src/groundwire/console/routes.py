@@ -28,30 +28,32 @@ class Place:
 
     Attributes:
         page: whether there is a page, or only the twin.
+        decides: whether it is refused to who may only look.
     """
 
     method: str
     path: str
     handler: Handler
     page: bool = True
+    decides: bool = False
 
 
 PLACES: Final = (
     Place("GET", "/", queue.show),
     Place("POST", "/queue/search", queue.search),
     Place("GET", "/items/{decision_id:uuid}", item.show),
-    Place("POST", "/items/{decision_id:uuid}/lock", item.lock, page=False),
-    Place("POST", "/items/{decision_id:uuid}/actions", acting.act),
+    Place("POST", "/items/{decision_id:uuid}/lock", item.lock, page=False, decides=True),
+    Place("POST", "/items/{decision_id:uuid}/actions", acting.act, decides=True),
     Place("GET", "/actions", acting.mine, page=False),
     Place("GET", "/actions/{action_id:uuid}", acting.show, page=False),
-    Place("POST", "/actions/{action_id:uuid}/undo", acting.undo),
-    Place("POST", "/bulk", bulk.act),
+    Place("POST", "/actions/{action_id:uuid}/undo", acting.undo, decides=True),
+    Place("POST", "/bulk", bulk.act, decides=True),
     Place("GET", "/responses", looking.responses),
     Place("GET", "/blocked", looking.blocked),
     Place("GET", "/dead-letters", looking.dead_letters),
     Place("GET", "/learning", learning.show),
     Place("GET", "/sample", learning.sample),
-    Place("POST", "/sample/{decision_id:uuid}", learning.judge),
+    Place("POST", "/sample/{decision_id:uuid}", learning.judge, decides=True),
 )
 """What needs somebody signed in. Item ids are looked up within what they may see."""
 
@@ -90,6 +92,7 @@ def _page(site: Site, place: Place) -> Endpoint:
             if place.method == "GET":
                 return RedirectResponse("/signin", 303)
             raise HTTPException(401)
+        _may(identity, place)
         sent = await read_form(request) if place.method == "POST" else {}
         token = sent.pop("csrf", "")
         _own_page(request, identity, token if isinstance(token, str) else "")
@@ -104,6 +107,7 @@ def _page(site: Site, place: Place) -> Endpoint:
 def _twin(site: Site, place: Place) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         identity = _required(site, request)
+        _may(identity, place)
         _own_page(request, identity, request.headers.get("x-csrf-token", ""))
         sent = await read_json(request) if place.method == "POST" else {}
         answer: Answer = await place.handler(Call(request, site, identity, _plain(request, sent), page=False))
@@ -146,6 +150,12 @@ def _required(site: Site, request: Request) -> Identity:
     if identity is None:
         raise HTTPException(401, headers={"www-authenticate": "Bearer"})
     return identity
+
+
+def _may(identity: Identity, place: Place) -> None:
+    """Refuse deciding to who may only look; which items somebody may decide, the handlers see to."""
+    if place.decides and identity.person.read_only:
+        raise HTTPException(403, "You may look, and not decide.")
 
 
 def _own_page(request: Request, identity: Identity, token: str) -> None:

@@ -44,6 +44,7 @@ class Sessions:
             csrf=secrets.token_urlsafe(24),
             name=person.name,
             tenants=sorted(person.tenants),
+            read_only=person.read_only,
             until=(self._clock() + self.lasts).timestamp(),
         )
 
@@ -52,7 +53,7 @@ class Sessions:
         name, until = session.get("name"), session.get("until", 0.0)
         if not name or self._clock().timestamp() >= until or session.get("sid") in self._ended:
             return None
-        return Person(name, frozenset(session["tenants"]))
+        return Person(name, frozenset(session["tenants"]), read_only=session["read_only"])
 
     def end(self, session: Session) -> None:
         """Sign out."""

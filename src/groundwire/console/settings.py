@@ -90,6 +90,8 @@ class ConsoleSettings(BaseSettings):
             or parts.query
         ):
             raise ValueError("must be a scheme and a host, for example https://review.acme.example")
+        if parts.scheme == "http" and value and parts.hostname not in LOOPBACK:
+            raise ValueError("must be https, but for a loopback address: sessions would travel in the clear")
         return value.rstrip("/") if value else None
 
     @field_validator("secret")
@@ -108,6 +110,10 @@ class ConsoleSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _whole(self) -> ConsoleSettings:
+        if self.host not in LOOPBACK and not self.public_url:
+            raise ValueError(
+                "HOST is not a loopback address: set PUBLIC_URL to where people reach the console"
+            )
         if self.oidc_issuer and not (self.oidc_client_id and self.oidc_client_secret):
             raise ValueError("OIDC_ISSUER needs OIDC_CLIENT_ID and OIDC_CLIENT_SECRET beside it")
         if self.proxy_header and not words(self.proxy_addresses):
@@ -124,16 +130,16 @@ class ConsoleSettings(BaseSettings):
 
     @property
     def secure(self) -> bool:
-        """Whether people reach it by https: then cookies are Secure and HSTS is sent."""
+        """Whether people reach it by https, as anywhere but on loopback: cookies are Secure, HSTS is sent."""
         return self.origin.startswith("https:")
 
     @property
     def origins(self) -> frozenset[str]:
         """Origins whose pages may write; on loopback, every name of it."""
-        names = {self.origin}
-        if self.host in LOOPBACK:
-            names |= {f"http://{name}:{self.port}" for name in ("127.0.0.1", "[::1]", "localhost")}
-        return frozenset(names)
+        parts = urlsplit(self.origin)
+        names = ("127.0.0.1", "[::1]", "localhost") if parts.hostname in LOOPBACK else ()
+        port = f":{parts.port}" if parts.port else ""
+        return frozenset({self.origin.lower(), *(f"{parts.scheme}://{name}{port}" for name in names)})
 
     @property
     def proxies(self) -> tuple[Network, ...]:

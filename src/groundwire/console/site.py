@@ -26,6 +26,7 @@ class Site:
 
     Attributes:
         stale_since: since when the topics have not been heard of, None while they are.
+        caught_up: whether the board shows all that there was at the start.
         identities: how often one person may ask.
         attempts: how often one address may try to sign in.
         has_tokens: whether API tokens are taken.
@@ -43,6 +44,7 @@ class Site:
     links: OneTimeLinks
     openid: OpenId | None
     stale_since: Callable[[], datetime | None]
+    caught_up: Callable[[], bool]
     clock: Callable[[], datetime]
     identities: Rates
     attempts: Rates

@@ -23,26 +23,21 @@ class Change:
 
 
 def word_diff(old: str, new: str) -> list[Change]:
-    """Return how `new` came of `old`.
+    """Return how `new` came of `old`; where something was put in place of something, the old comes first.
 
     The changes that are not `insert`, joined, give `old`; those that are not `delete` give `new`. Of texts of
     20,000 characters it takes some milliseconds: the common subsequence is found by bits, not by words.
     """
     before, after = _PARTS.findall(old), _PARTS.findall(new)
     changes: list[Change] = []
+    taken = put = ""
     for code in Indel.opcodes(before, after):
-        if code.tag == "equal":
-            _add(changes, "equal", "".join(before[code.src_start : code.src_end]))
-        else:
-            _add(changes, "delete", "".join(before[code.src_start : code.src_end]))
-            _add(changes, "insert", "".join(after[code.dest_start : code.dest_end]))
-    return changes
-
-
-def _add(changes: list[Change], operation: Operation, text: str) -> None:
-    if not text:
-        return
-    if changes and changes[-1].operation == operation:
-        changes[-1] = Change(operation, changes[-1].text + text)
-    else:
-        changes.append(Change(operation, text))
+        if code.tag != "equal":
+            taken += "".join(before[code.src_start : code.src_end])
+            put += "".join(after[code.dest_start : code.dest_end])
+            continue
+        changes += [Change("delete", taken), Change("insert", put)]
+        changes.append(Change("equal", "".join(before[code.src_start : code.src_end])))
+        taken = put = ""
+    changes += [Change("delete", taken), Change("insert", put)]
+    return [change for change in changes if change.text]

@@ -156,6 +156,9 @@
     if (event.target.closest("#list .open")) remember();
   });
 
+  /* There is room for the filters beside a wide list. */
+  if ($("#filters") && matchMedia("(min-width: 60rem)").matches) $("#filters").open = true;
+
   /* Selecting several */
   const bar = $("#bulk-bar");
   function count() {

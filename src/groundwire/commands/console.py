@@ -1,0 +1,129 @@
+"""`groundwire console`: the review queue in a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from dataclasses import dataclass
+from datetime import timedelta
+
+import click
+
+from groundwire.attestation import Keys
+from groundwire.commands.options import quiet_kafka, reporting
+from groundwire.console.app import Parts, create_app
+from groundwire.console.locks import RedisLocks
+from groundwire.console.serving import make_server, serve
+from groundwire.console.settings import ConsoleSettings, load_console_settings
+from groundwire.errors import UsageError
+from groundwire.logs import configure_logs
+from groundwire.policy import load_policy
+from groundwire.review.actions import Actions, Signer
+from groundwire.review.board import IN_MEMORY, Board
+from groundwire.review.feed import Feed
+from groundwire.review.people import Permissions, Person
+from groundwire.review.standings import LiveStandings
+from groundwire.review.tokens import LiveTokens
+from groundwire.settings import Settings, load_settings
+from groundwire.state.server import connect
+
+
+@click.command(name="console")
+@click.option(
+    "--one-time-link", is_flag=True, help="Print a sign-in link that works once, within ten minutes."
+)
+@click.option("--person", metavar="NAME", help="Whom the link signs in, as user ids are written.")
+@click.option("--tenant", "tenants", multiple=True, help="Where; repeatable.  [default: default]")
+def console(*, one_time_link: bool, person: str | None, tenants: tuple[str, ...]) -> None:
+    """Serve the review queue as pages and as JSON, until interrupted.
+
+    Settings come from the environment: those of workers, and GROUNDWIRE_CONSOLE_*. Needed are a key with the role
+    reviewer (GROUNDWIRE_KEYS_FILE, GROUNDWIRE_CONSOLE_KEY) and a way to sign in: OpenID Connect, the header of a
+    trusted proxy, API tokens, or --one-time-link.
+
+    Example: GROUNDWIRE_CONSOLE_KEY=console groundwire console --one-time-link --person lead@acme.example --tenant acme
+    """
+    if one_time_link and not person:
+        raise click.UsageError("--one-time-link needs --person: whom it signs in")
+    if (person or tenants) and not one_time_link:
+        raise click.UsageError("--person and --tenant go with --one-time-link")
+    quiet_kafka()
+    who = Person(person, frozenset(tenants or ("default",))) if person else None
+    with reporting():
+        settings, own = load_settings(), load_console_settings()
+        configure_logs(settings.log_format, settings.log_level)
+        asyncio.run(_Console.of(settings, own).run(who))
+
+
+@dataclass(frozen=True, slots=True)
+class _Console:
+    """What a console needs, read and checked before anything is opened."""
+
+    settings: Settings
+    own: ConsoleSettings
+    keys: Keys
+    signer: Signer
+
+    @classmethod
+    def of(cls, settings: Settings, own: ConsoleSettings) -> _Console:
+        if settings.keys_file is None:
+            raise UsageError(
+                "GROUNDWIRE_KEYS_FILE is not set: it holds the console's key and who is delegated"
+            )
+        if own.key is None:
+            raise UsageError(
+                "GROUNDWIRE_CONSOLE_KEY is not set: the id of a key with the role reviewer, made by"
+                " `groundwire keys new console --role reviewer --tenant TENANT`"
+            )
+        keys = Keys.load(settings.keys_file)
+        return cls(settings, own, keys, Signer(keys, own.key))
+
+    async def run(self, who: Person | None) -> None:
+        settings = self.settings
+        with _listening(self.own) as listening:
+            own = self.own.model_copy(update={"port": listening.getsockname()[1]})
+            board = Board(str(own.board) if own.board else IN_MEMORY)
+            standings, redis = LiveStandings.of(settings), connect(settings.redis_url)
+            feed = Feed(board, standings, brokers=settings.brokers, prefix=settings.topic_prefix)
+            try:
+                async with Actions(settings.brokers, settings.topic_prefix, self.signer) as actions:
+                    parts = Parts(
+                        board=board,
+                        permissions=Permissions(self.keys),
+                        reviews=actions,
+                        limits=load_policy(settings.policy_file, os.environ).limits,
+                        tokens=LiveTokens(own.tokens_file) if own.tokens_file else None,
+                        locks=RedisLocks(redis, settings.topic_prefix, timedelta(seconds=own.lock_seconds)),
+                        stale_since=lambda: feed.stale_since,
+                        caught_up=lambda: feed.caught_up,
+                    )
+                    await _serve(own, parts, feed, listening, who)
+            finally:
+                await standings.close()
+                await redis.aclose()
+                board.close()
+
+
+async def _serve(
+    own: ConsoleSettings, parts: Parts, feed: Feed, listening: socket.socket, who: Person | None
+) -> None:
+    app, secret = create_app(own, parts, who)
+    # the secret stands behind the #, which browsers send to nobody
+    click.echo(f"{own.origin}/signin#{secret}" if secret else own.origin)
+    feeding = asyncio.create_task(feed.run())
+    try:
+        await serve(make_server(app), app, listening)
+    finally:
+        feeding.cancel()
+        await asyncio.wait([feeding])
+
+
+def _listening(own: ConsoleSettings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in own.host else socket.AF_INET
+    try:
+        return socket.create_server((own.host, own.port), family=family)
+    except OSError as exc:
+        raise UsageError(
+            f"GROUNDWIRE_CONSOLE_HOST, _PORT: {own.host}:{own.port} cannot be bound: {exc.strerror}"
+        ) from None
