@@ -42,23 +42,32 @@ local function standing(entry)
   return entry and string.format(' %s %d', entry.state, entry.revision) or ''
 end
 
--- Ids of the approved claims that rest on a subject, by their bytes, and how many they are, as JSON.
+local HEX = {}
+for byte = 0, 255 do
+  HEX[string.char(byte)] = string.format('%02x', byte)
+end
+
+-- Ids of the approved claims that rest on a subject, by their bytes, and how many they are, as JSON. They are sorted
+-- as hexadecimal digits, which every locale of a server puts in the same order.
 local function affected_by(ask)
   local children = call('SMEMBERS', prefix .. 'd:' .. ask.digest)
   compared = compared + #children
-  local ids = {}
+  local digits, ids = {}, {}
   for i = 1, #children do
     local child = sub(children[i], 1, DIGEST)
     if child ~= ask.digest and call('GETRANGE', prefix .. 's:' .. child, 0, 0) == 'A' then
-      ids[#ids + 1] = sub(children[i], DIGEST + 1)
+      local id = sub(children[i], DIGEST + 1)
+      local hex = string.gsub(id, '.', HEX)
+      digits[#digits + 1] = hex
+      ids[hex] = id
     end
   end
-  table.sort(ids, comes_before)
+  table.sort(digits)
   local named = {}
-  for i = 1, math.min(#ids, AFFECTED) do
-    named[i] = cjson.encode(ids[i])
+  for i = 1, math.min(#digits, AFFECTED) do
+    named[i] = cjson.encode(ids[digits[i]])
   end
-  return string.format('[%d,[', #ids) .. table.concat(named, ',') .. ']]'
+  return string.format('[%d,[', #digits) .. table.concat(named, ',') .. ']]'
 end
 
 -- What an action that came before was answered, or nil. An action whose outcome state does not hold was lost before
