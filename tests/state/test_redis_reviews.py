@@ -258,6 +258,17 @@ async def test_after_a_rebuild_a_published_action_is_answered_and_a_lost_one_car
     assert await redis_state.queue_depth() == 0
 
 
+async def test_a_loaded_rejection_does_not_own_what_is_found_of_it(
+    redis_state, redis, prefix, claims, people
+):
+    ask = claims.ask(tier=2)
+    await decide(redis_state, ask)
+    rejected = await review_one(redis_state, people.act("reject", ask))
+    written = await redis.get(entry_key(prefix, ask))
+    await rebuild(redis_state, stored(ask, rejected.outcome, rejected=True))
+    assert await redis.get(entry_key(prefix, ask)) == written
+
+
 async def test_an_action_on_what_a_rebuild_no_longer_finds_is_unknown(redis_state, claims, people):
     ask = claims.ask(tier=2)
     await decide(redis_state, ask)

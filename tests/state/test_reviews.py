@@ -251,6 +251,15 @@ async def test_others_find_the_text_as_a_person_decided_it(
     assert await found(state, claims) == ([] if expected is None else [("c1", expected)])
 
 
+async def test_a_rejected_text_is_remembered_even_where_it_could_not_be_compared(
+    state: State, claims, people
+):
+    ask = claims.ask("c1", tier=2, failed=True)
+    await decide(state, ask)
+    await review_one(state, people.act("reject", ask, dedup_failed=True))
+    assert await found(state, claims) == [("c1", REJECTED)]
+
+
 @pytest.mark.parametrize("failed", [True, False])
 async def test_an_edited_claim_is_found_by_its_new_text_alone(state: State, claims, people, failed):
     ask = claims.ask("c1", tier=2, failed=failed)
