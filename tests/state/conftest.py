@@ -9,10 +9,7 @@ from deploy.embedded import RedisServer
 from groundwire.state.memory import MemoryState
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
-from tests.services.fixtures import redis_server
 from tests.state.claims import SCHEME
-
-__all__ = ["redis_server"]
 
 
 async def start(state: RedisState) -> RedisState:

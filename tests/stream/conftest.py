@@ -9,11 +9,8 @@ import pytest
 
 from deploy.embedded import RedisServer
 from tests.services.brokers import Broker
-from tests.services.fixtures import broker, redis_server
 from tests.stream.harness import Deployment
 from tests.stream.site import Site
-
-__all__ = ["broker", "redis_server"]
 
 _FAILED = pytest.StashKey[bool]()
 

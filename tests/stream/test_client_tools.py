@@ -25,9 +25,6 @@ from groundwire.errors import RecordError
 from groundwire.keys_file import new_key
 from groundwire.messages.headers import dead_letter_headers
 from tests.services.brokers import Broker
-from tests.services.fixtures import broker
-
-__all__ = ["broker"]
 
 pytestmark = pytest.mark.stream
 

@@ -23,10 +23,7 @@ from groundwire.messages.headers import decision_headers, event_headers
 from groundwire.messages.identity import Subject, decision_id, retraction_id
 from groundwire.messages.topics import record_key
 from tests.services.brokers import Broker
-from tests.services.fixtures import broker
 from tests.stream.test_client_tools import stored
-
-__all__ = ["broker"]
 
 pytestmark = pytest.mark.stream
 

@@ -17,11 +17,8 @@ import pytest
 from groundwire.messages import decode_response
 from groundwire.messages.audit import RegenerateRequest
 from tests.services.brokers import Broker
-from tests.services.fixtures import broker
 from tests.stream.harness import Deployment, until
 from tests.stream.test_client_tools import publish, stored
-
-__all__ = ["broker"]
 
 pytestmark = pytest.mark.stream
 

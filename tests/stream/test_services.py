@@ -25,9 +25,6 @@ from deploy.embedded import MissingServiceError, RedisServer, ServiceError
 from deploy.embedded.partitions import OFFSET_OUT_OF_RANGE, OUT_OF_ORDER_SEQUENCE, Partition
 from deploy.embedded.process import ServerProcess, find_program
 from tests.services.brokers import Broker
-from tests.services.fixtures import broker, redis_server
-
-__all__ = ["broker", "redis_server"]
 
 pytestmark = pytest.mark.stream
 
