@@ -39,7 +39,11 @@ def test_checking_a_file_of_the_readme_prints_the_table_of_the_readme(
 
 
 def test_every_subcommand_named_in_the_readme_exists() -> None:
-    named = set(re.findall(r"groundwire (check|produce|tail|keys|verify|rebuild|replay)\b", README))
+    named = set(
+        re.findall(
+            r"groundwire (check|produce|tail|keys|verify|rebuild|replay|review|console|token)\b", README
+        )
+    )
     assert named
     assert all(main.get_command(click.Context(main), name) for name in named)
 
