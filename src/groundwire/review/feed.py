@@ -17,6 +17,7 @@ import structlog
 from groundwire.client.kafka import unavailable
 from groundwire.client.tail import Start
 from groundwire.errors import BrokerUnavailable, StateError, StateLost, UsageError
+from groundwire.messages.decisions import Kind
 from groundwire.messages.identity import Subject
 from groundwire.messages.topics import TopicName
 from groundwire.review.board import Board
@@ -31,6 +32,9 @@ _FULL_ROUND: Final = 60
 """Each so many rounds state is asked about what was dropped, too."""
 _FORGET: Final = timedelta(hours=1)
 _RECENT: Final = (TopicName.APPROVED, TopicName.BLOCKED, TopicName.AUDIT, TopicName.DEAD_LETTER)
+
+_NOBODY: Final = Subject("-", "-", Kind.CLAIM, "-")
+"""Asked about where nothing is pending: so that state's absence or loss does not go unseen."""
 
 
 class Standings(Protocol):
@@ -151,7 +155,7 @@ class Feed:
         """
         if self._state is None:
             return
-        candidates = [subject for subject, _ in self._board.candidates(dropped=dropped)]
+        candidates = [subject for subject, _ in self._board.candidates(dropped=dropped)] or [_NOBODY]
         for start in range(0, len(candidates), _PORTION):
             portion = candidates[start : start + _PORTION]
             standings = await self._state.standings(portion)

@@ -138,28 +138,31 @@ def _write_decision(
     )
     connection.execute(_DECISION, (*row, zlib.compress(value, _FAST)))
     if connection.total_changes != before:
-        _choose_current(connection, item)
+        _choose_current(connection, item, decision)
 
 
-def _choose_current(connection: sqlite3.Connection, item: int) -> None:
+def _choose_current(connection: sqlite3.Connection, item: int, written: Decision) -> None:
     row = connection.execute(_HIGHEST, (item,)).fetchone()
     connection.execute(_CURRENT, (*row, risk_of(row[4]).rank, item))
-    _queue(connection, item, changed=True)
+    _queue(connection, item, changed=written)
 
 
-def _queue(connection: sqlite3.Connection, item: int, *, changed: bool = False) -> None:
+def _queue(connection: sqlite3.Connection, item: int, *, changed: Decision | None = None) -> None:
     """Let `pending`, and what is searched, follow from `placed` and `dropped`."""
     pending, was, current = connection.execute(
         "SELECT placed AND dropped <> revision, pending, current FROM items WHERE id = ?", (item,)
     ).fetchone()
-    if pending == was and not changed:
+    if pending == was and changed is None:
         return
     if was:
         connection.execute("DELETE FROM texts WHERE rowid = ?", (item,))
     if pending:
-        (value,) = connection.execute("SELECT value FROM decisions WHERE id = ?", (current,)).fetchone()
-        decision = Decision.model_validate_json(decision_json(value))
-        text = searchable(f"{text_of(decision)}\n{decision.subject_id}")
+        name, value = connection.execute(
+            "SELECT decision_id, value FROM decisions WHERE id = ?", (current,)
+        ).fetchone()
+        if changed is None or changed.decision_id != name:
+            changed = Decision.model_validate_json(decision_json(value))
+        text = searchable(f"{text_of(changed)}\n{changed.subject_id}")
         connection.execute("INSERT INTO texts (rowid, text) VALUES (?, ?)", (item, text))
     connection.execute("UPDATE items SET pending = ? WHERE id = ?", (pending, item))
 

@@ -24,6 +24,7 @@ CREATE INDEX IF NOT EXISTS items_by_risk ON items (risk, since_ms, decision_id) 
 CREATE INDEX IF NOT EXISTS items_by_age ON items (since_ms, decision_id) WHERE pending = 1;
 CREATE INDEX IF NOT EXISTS items_by_owner ON items (tenant_id, user_id) WHERE pending = 1;
 CREATE INDEX IF NOT EXISTS items_placed ON items (id) WHERE placed = 1;
+CREATE INDEX IF NOT EXISTS items_by_user ON items (user_id) WHERE pending = 1;
 CREATE INDEX IF NOT EXISTS items_by_topic ON items (topic, since_ms, decision_id);
 CREATE INDEX IF NOT EXISTS items_by_source ON items (tenant_id, source, topic, reason_code, user_id);
 

@@ -1,0 +1,116 @@
+"""What a person decided as a record, and what its outcome says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from groundwire.attestation import Keys
+from groundwire.errors import UsageError
+from groundwire.messages.audit import AuditEvent
+from groundwire.messages.decisions import Kind
+from groundwire.messages.decode import decode_review_decision
+from groundwire.messages.headers import ATTESTATION
+from groundwire.review.actions import RejectReason, Signer, Target, review_decision
+from groundwire.review.outcomes import SENTENCES, Outcome, outcome_of
+from tests.unit.review.world import NOW, audit
+
+TARGET = Target("acme", "ann", Kind.CLAIM, "c1", 3)
+KEYS = Keys.parse(
+    b'[keys.desk]\nsecret = "s"\ntenants = ["acme"]\nroles = ["reviewer"]\n'
+    b'[keys.docs]\nsecret = "s"\ntenants = ["acme"]\nsources = ["adr"]\n',
+    Path("keys.toml"),
+)
+
+
+@pytest.mark.parametrize(
+    ("action", "fields"),
+    [
+        ("approve", {}),
+        ("approve", {"note": "ok"}),
+        ("reject", {"reason": "incorrect", "note": "JWT"}),
+        ("edit", {"content": "Better."}),
+        ("retract", {"reason": "outdated"}),
+        ("retract", {}),
+    ],
+)
+def test_a_decision_reads_back_as_the_gate_reads_it(action, fields) -> None:
+    made = review_decision(TARGET, action, "lead", **fields)
+    read = decode_review_decision(made.model_dump_json(exclude_none=True).encode())
+    assert read == made
+    assert (read.subject_id, read.expected_revision, read.reviewer, read.action) == ("c1", 3, "lead", action)
+    assert {name: getattr(read, name) for name in fields} == fields
+
+
+def test_every_action_has_an_id_of_its_own_unless_one_is_given() -> None:
+    first, second = (review_decision(TARGET, "approve", "ann") for _ in range(2))
+    assert first.action_id != second.action_id
+    assert review_decision(TARGET, "approve", "ann", action_id="mine").action_id == "mine"
+
+
+@pytest.mark.parametrize(
+    ("action", "fields", "named"),
+    [
+        ("reject", {}, "reason"),
+        ("reject", {"reason": "because"}, "reason"),
+        ("retract", {"reason": "Incorrect"}, "reason"),
+        ("edit", {}, "content"),
+        ("edit", {"content": ""}, "content"),
+        ("edit", {"content": "x" * 20_001}, "content"),
+        ("approve", {"content": "x"}, "content"),
+        ("approve", {"note": "x" * 2_001}, "note"),
+        ("expire", {}, "action"),
+    ],
+)
+def test_what_the_gate_would_refuse_is_refused_here_by_name(action, fields, named) -> None:
+    with pytest.raises(UsageError, match=f"^{named}"):
+        review_decision(TARGET, action, "ann", **fields)
+
+
+def test_a_provisional_decision_cannot_be_decided() -> None:
+    with pytest.raises(UsageError, match="expected_revision"):
+        review_decision(Target("acme", "ann", Kind.CLAIM, "c1", 0), "approve", "ann")
+
+
+def test_the_reasons_are_a_closed_list() -> None:
+    assert [str(reason) for reason in RejectReason] == [
+        *("incorrect", "outdated", "not_verifiable", "duplicate", "sensitive", "off_topic", "other")
+    ]
+
+
+def test_what_is_signed_is_what_the_gate_takes() -> None:
+    signer = Signer(KEYS, "desk")
+    header = dict(signer.headers(b"value"))[ATTESTATION].decode()
+    assert KEYS.check(header, b"value", tenant="acme", at=NOW, role="reviewer").valid
+    assert not KEYS.check(header, b"other", tenant="acme", at=NOW, role="reviewer").valid
+    assert (signer.covers("acme"), signer.covers("globex")) == (True, False)
+
+
+@pytest.mark.parametrize(("key_id", "wrong"), [("none", "no key 'none'"), ("docs", "role reviewer")])
+def test_a_key_that_may_not_sign_is_refused_before_anything_is_sent(key_id, wrong) -> None:
+    with pytest.raises(UsageError, match=wrong):
+        Signer(KEYS, key_id)
+
+
+def event(**changes) -> AuditEvent:
+    return AuditEvent.model_validate_json(audit(**changes).value)
+
+
+def test_an_outcome_says_what_the_audit_says() -> None:
+    applied = outcome_of(event())
+    assert applied == Outcome("c1-action", True, "human_approved", 2, "approved", None)  # noqa: FBT003 - a field
+    refused = outcome_of(event(applied=False))
+    assert (refused.applied, refused.code, refused.verdict) == (False, "unauthorized", None)
+    odd = outcome_of(event(detail={"revision": "2", "verdict": 1, "outcome": None}))
+    assert (odd.revision, odd.verdict, odd.code) == (None, None, "unknown_code")
+
+
+@pytest.mark.parametrize("applied", [True, False])
+def test_every_code_has_one_sentence_and_an_unknown_one_too(applied) -> None:
+    for code in [*SENTENCES, "of_a_later_version"]:
+        sentence = Outcome("a", applied, code, None, None, None).sentence
+        assert sentence.endswith(".")
+        assert sentence.count(". ") == 0
+    for code in ("stale", "unknown", "not_pending", "not_approved", "waiting", "unattested", "unauthorized"):
+        assert code in SENTENCES

@@ -1,0 +1,644 @@
+"""The board: what the topics say of the queue, and who sees what of it."""
+
+from __future__ import annotations
+
+import json
+import random
+import stat
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from groundwire.errors import ErrorCode, RecordError
+from groundwire.messages.decisions import Kind, ReasonCode, Verdict
+from groundwire.messages.identity import Subject
+from groundwire.messages.topics import TopicName
+from groundwire.review.board import Board
+from groundwire.review.model import Query, SourceRecord
+from groundwire.review.people import Scope
+from groundwire.review.risk import risk_of
+from groundwire.state.model import Standing, SubjectState
+from tests.unit.review.world import (
+    ADMIN,
+    NOW,
+    audit,
+    dead_letter,
+    decision,
+    record,
+    records,
+    reviewed,
+)
+
+OWNER = Scope("ann", frozenset(), frozenset({"acme"}))
+STRANGER = Scope("eve", frozenset(), frozenset({"acme", "globex"}))
+
+
+@pytest.fixture(params=[True, False], ids=["fts5", "plain"])
+def board(request) -> Iterator[Board]:
+    made = Board(clock=lambda: NOW, fts=request.param)
+    yield made
+    made.close()
+
+
+def names(page) -> list[str]:
+    return [row.subject_id for row in page.rows]
+
+
+def filled(*made) -> Board:
+    board = Board(clock=lambda: NOW)
+    board.add(records(*made))
+    return board
+
+
+def everything(board: Board, scope: Scope) -> object:
+    """Whatever a person can read of a board."""
+    pages = [board.pending(scope, Query(sort=sort, limit=200)) for sort in ("risk", "oldest", "newest")]
+    pages += [board.looked_up(scope, topic, 200) for topic in (TopicName.BLOCKED, TopicName.REVIEW)]
+    ids = sorted({row.decision_id for page in pages for row in page.rows})
+    found = [board.item(scope, each) for each in ids]
+    every = [revision.decision_id for item in found for revision in item.history]
+    return (
+        pages,
+        found,
+        [board.item(scope, each) for each in every],
+        board.counts(scope),
+        board.agreement(scope, NOW - timedelta(days=365)),
+        board.sample(scope, 1.0, 200),
+        board.dead_letters(scope, 200),
+    )
+
+
+# what is pending
+
+
+def test_a_review_with_a_place_waits_until_a_higher_revision_says_otherwise(board) -> None:
+    board.add(records(decision("a"), decision("b"), reviewed("b"), decision("c", verdict="blocked")))
+    assert names(board.pending(ADMIN, Query())) == ["a"]
+
+
+@pytest.mark.parametrize("place", ["not_needed", "user_full"])
+def test_a_review_without_a_place_waits_for_nobody(board, place) -> None:
+    board.add(records(decision("a", facts={"place": place})))
+    assert board.pending(ADMIN, Query()).total == 0
+    assert board.candidates() == []
+
+
+def test_a_provisional_decision_is_never_pending(board) -> None:
+    board.add(records(decision("a", revision=0)))
+    assert board.candidates() == []
+
+
+def test_what_state_does_not_hold_as_pending_at_that_revision_is_dropped(board) -> None:
+    board.add(records(*(decision(name) for name in "abcd")))
+    subjects = {subject.subject_id: subject for subject, _ in board.candidates()}
+    board.settle(
+        {
+            subjects["a"]: Standing(SubjectState.PENDING, 1),
+            subjects["b"]: Standing(SubjectState.APPROVED, 2),
+            subjects["c"]: None,
+            subjects["d"]: Standing(SubjectState.PENDING, 2),
+            Subject("acme", "ann", Kind.CLAIM, "unheard"): None,
+        }
+    )
+    assert names(board.pending(ADMIN, Query())) == ["a"]
+    assert len(board.candidates(dropped=True)) == 4
+
+
+def test_what_was_dropped_comes_back_with_a_new_revision_or_when_state_says_so(board) -> None:
+    board.add(records(decision("a"), decision("b")))
+    subjects = {subject.subject_id: subject for subject, _ in board.candidates()}
+    board.settle(dict.fromkeys(subjects.values()))
+    board.add([record(decision("a", revision=2), 9)])
+    assert names(board.pending(ADMIN, Query(text="service"))) == ["a"]
+    board.settle({subjects["b"]: Standing(SubjectState.PENDING, 1)})
+    assert sorted(names(board.pending(ADMIN, Query(text="service")))) == ["a", "b"]
+
+
+def test_an_answer_of_state_from_before_the_shown_revision_drops_nothing(board) -> None:
+    board.add(records(decision("a", revision=2)))
+    board.settle({Subject("acme", "ann", Kind.CLAIM, "a"): Standing(SubjectState.REFUSED, 1)})
+    assert names(board.pending(ADMIN, Query())) == ["a"]
+
+
+# order and repetition
+
+WORLD = [
+    *records(
+        *(decision(f"c{n}", age=60 + n % 3, text=f"Text {n % 4}") for n in range(6)),
+        *(reviewed(f"c{n}", action) for n, action in enumerate(["approve", "edit", "reject"])),
+        reviewed("c0", "retract", revision=3, age=1),
+        decision("c1", revision=0),
+        decision("r1", kind="response", facts={"place": "not_needed"}),
+        decision("x", verdict="blocked", user="bob"),
+    ),
+    record(decision("c4", age=60 + 4 % 3, text="Text 0"), offset=99, partition=1),
+    record(replace_engine := decision("c5", age=62, text="Text 1", engine="0.2.0"), offset=77),
+    audit("c1"),
+    audit("c2", applied=False, offset=1),
+    dead_letter(b"acme:ann", b"{", 2, RecordError(ErrorCode.INVALID_JSON, "no JSON")),
+]
+
+
+@settings(max_examples=25)
+@given(st.randoms(use_true_random=False), st.lists(st.sampled_from(WORLD)))
+def test_any_order_and_repetition_of_the_same_records_gives_the_same_board(rng, again) -> None:
+    shuffled = [*WORLD, *again]
+    rng.shuffle(shuffled)
+    first, second = Board(clock=lambda: NOW), Board(clock=lambda: NOW)
+    first.add(WORLD)
+    cut = rng.randint(0, len(shuffled))
+    second.add(shuffled[:cut])
+    second.add(shuffled[cut:])
+    assert everything(first, ADMIN) == everything(second, ADMIN)
+    assert set(first.candidates()) == set(second.candidates()) != set()
+
+
+def test_records_already_known_change_nothing(board) -> None:
+    board.add(WORLD)
+    version = board.version
+    board.add(list(reversed(WORLD)))
+    assert board.version == version
+
+
+@given(
+    st.sampled_from(list(TopicName)), st.binary(max_size=50) | st.none(), st.binary(max_size=20) | st.none()
+)
+@example(TopicName.REVIEW, b"null", None)
+@example(TopicName.AUDIT, b'{"type": "review_action"}', None)
+@example(TopicName.DEAD_LETTER, None, b"\xff:x")
+def test_what_is_no_such_record_is_left_out(topic, value, key) -> None:
+    board = Board(clock=lambda: NOW)
+    board.add([replace(record(decision()), topic=topic, value=value, key=key)])
+    assert board.pending(ADMIN, Query()).total == 0
+    assert board.looked_up(ADMIN, TopicName.BLOCKED).total == 0
+
+
+def test_a_decision_on_a_topic_that_is_not_its_verdicts_is_left_out(board) -> None:
+    board.add([replace(record(decision("a", verdict="approved")), topic=TopicName.REVIEW)])
+    board.add([record(decision("b", replay="r1"))])
+    assert board.candidates() == []
+    assert board.item(ADMIN, decision("a").decision_id) is None
+
+
+# filters, order and pages
+
+
+def test_each_filter_leaves_what_it_names(board) -> None:
+    board.add(
+        records(
+            decision("a", reason_code="technical_hedge"),
+            decision("b", user="bob"),
+            decision("c", tenant="globex"),
+            decision("d", source="chat"),
+            decision("e", memory_type="decision"),
+            decision("f", kind="response"),
+            decision("g", age=3 * 24 * 60),
+        )
+    )
+    for query, found in {
+        Query(reason="technical_hedge"): "a",
+        Query(user="bob"): "b",
+        Query(tenant="globex"): "c",
+        Query(source="chat"): "d",
+        Query(memory_type="decision"): "e",
+        Query(kind=Kind.RESPONSE): "f",
+        Query(min_age=timedelta(days=2)): "g",
+        Query(max_age=timedelta(days=2), reason="technical_hedge"): "a",
+        Query(min_age=timedelta(days=999_999_999)): "",
+    }.items():
+        assert names(board.pending(ADMIN, query)) == list(found)
+
+
+def test_the_riskiest_reason_comes_first_and_within_it_the_oldest(board) -> None:
+    board.add(
+        records(
+            decision("young", reason_code="ungrounded", age=1),
+            decision("old", reason_code="ungrounded", age=9),
+            decision("conflict", reason_code="conflicting_near_duplicate", age=1),
+            decision("hedge", reason_code="technical_hedge", age=99),
+            decision("new code", reason_code="of_a_later_version", age=1),
+            decision("parent", reason_code="derived_from_unapproved", age=2),
+        )
+    )
+    risk = ["new code", "conflict", "parent", "hedge", "old", "young"]
+    assert names(board.pending(ADMIN, Query())) == risk
+    assert names(board.pending(ADMIN, Query(sort="oldest")))[:3] == ["hedge", "old", "parent"]
+    assert names(board.pending(ADMIN, Query(sort="newest")))[-3:] == ["parent", "old", "hedge"]
+
+
+def test_every_reason_of_a_review_has_a_risk_that_says_why() -> None:
+    final = {"duplicate", "expired", "personal_speculation", "entity_grounding_failed"}
+    final |= {"relation_preservation_failed", "review_queue_full"}
+    approving = {"verified_citation", "trusted_source", "stated_decision", "stated_preference", "grounded"}
+    people = {"human_approved", "human_rejected", "review_expired", "retracted"}
+    for code in ReasonCode:
+        assert (risk_of(code).rank == 0) == (code in final | approving | people)
+
+
+@settings(max_examples=25)
+@given(st.integers(1, 40), st.integers(1, 7), st.sampled_from(["risk", "oldest", "newest"]), st.randoms())
+def test_pages_together_hold_everything_once_in_order(count, size, sort, rng) -> None:
+    codes = ["ungrounded", "technical_hedge", "previously_rejected"]
+    board = filled(
+        *(decision(f"c{n}", age=rng.randint(0, 4), reason_code=rng.choice(codes)) for n in range(count))
+    )
+    whole = board.pending(ADMIN, Query(sort=sort, limit=200))
+    assert (whole.total, whole.next) == (count, None)
+    found, cursor = [], None
+    while True:
+        page = board.pending(ADMIN, Query(sort=sort, limit=size, cursor=cursor))
+        assert page.total == count
+        found += page.rows
+        cursor = page.next
+        if cursor is None:
+            break
+    assert found == whole.rows
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "W10=", "WzEsMl0=", "WzEsMiwzXQ==", "é", "WzFlOTksMSwiYSJd" * 9])
+def test_a_cursor_that_is_none_is_refused_by_name(board, cursor) -> None:
+    with pytest.raises(ValueError, match="cursor"):
+        board.pending(ADMIN, Query(cursor=cursor))
+
+
+@pytest.mark.parametrize(("field", "value"), [("limit", 0), ("limit", 201), ("sort", "text")])
+def test_a_query_out_of_range_is_refused_by_name(field, value) -> None:
+    with pytest.raises(ValueError, match=field):
+        Query(**{field: value})
+
+
+# search
+
+
+@pytest.mark.parametrize(
+    ("typed", "found"),
+    [
+        ("gateway", ["a"]),
+        ("GATE", ["a"]),
+        ("the gate", ["a"]),
+        ("naive", ["b"]),
+        ("NAÏVE", ["b"]),
+        ("データ", ["c"]),
+        ("ベース", ["c"]),
+        ("claim-9", ["claim-9"]),
+        ("gateway postgres", []),
+        ("", ["a", "b", "c", "claim-9"]),
+        ("  ", ["a", "b", "c", "claim-9"]),
+        ("*", []),
+    ],
+)
+def test_words_are_found_by_how_they_begin(typed, found) -> None:
+    board = filled(
+        decision("a", text="The Gateway retries twice"),
+        decision("b", text="A naïve cache"),
+        decision("c", text="新しいデータベースを使う"),
+        decision("claim-9", text="Postgres 16"),
+    )
+    assert sorted(names(board.pending(ADMIN, Query(text=typed)))) == found
+
+
+def test_plain_search_finds_words_too_where_there_is_no_fts5() -> None:
+    board = Board(clock=lambda: NOW, fts=False)
+    board.add(records(decision("a", text="The Gateway retries twice"), decision("b", text="Postgres")))
+    assert names(board.pending(ADMIN, Query(text="gate RETRIES"))) == ["a"]
+
+
+HOSTILE = [
+    '"',
+    "'; DROP TABLE items; --",
+    "a OR b",
+    "NEAR(a b)",
+    "text:x",
+    "a*",
+    "^a",
+    "-a",
+    "\x00",
+    "\ud800",
+    "((",
+    "{a}:",
+]
+
+
+@settings(max_examples=60)
+@given(typed=st.text(max_size=60) | st.lists(st.sampled_from(HOSTILE)).map(" ".join), fts=st.booleans())
+@example(typed="a" * 5_000, fts=True)
+@example(typed=" ".join(HOSTILE), fts=True)
+@example(typed='x"* OR y', fts=True)
+def test_whatever_is_typed_is_text_and_narrows_what_is_found(typed, fts) -> None:
+    board = Board(clock=lambda: NOW, fts=fts)
+    board.add(records(decision("a", text="alpha or beta"), decision("b", text="near gamma", user="bob")))
+    found = set(names(board.pending(ADMIN, Query(text=typed))))
+    assert found <= {"a", "b"}
+    assert set(names(board.pending(OWNER, Query(text=typed)))) == found & {"a"}
+    assert board.pending(ADMIN, Query()).total == 2
+
+
+@settings(max_examples=50)
+@given(st.text(max_size=30))
+def test_whatever_a_filter_or_an_id_holds_is_a_value(text) -> None:
+    board = filled(decision("a"))
+    assert board.item(ADMIN, text) is None
+    for field in ("reason", "tenant", "user", "source", "memory_type"):
+        assert board.pending(ADMIN, Query(**{field: text})).total in {0, 1}
+    assert board.candidates()
+
+
+def test_operators_of_the_index_are_only_words() -> None:
+    board = filled(decision("a", text="alpha"), decision("b", text="beta"))
+    assert names(board.pending(ADMIN, Query(text="alpha OR beta"))) == []
+    assert names(board.pending(ADMIN, Query(text="alpha NOT beta"))) == []
+    assert names(board.pending(ADMIN, Query(text='"alpha'))) == ["a"]
+
+
+# one item
+
+
+def test_an_item_is_the_decision_as_published_and_where_it_stands(board) -> None:
+    made = decision("a", text="Zwölf")
+    value = made.to_bytes().replace(b'{"decision_id"', b'{"added_later":[1],"decision_id"', 1)
+    board.add([replace(record(made, offset=7, partition=3), value=value)])
+    item = board.item(ADMIN, made.decision_id)
+    assert item.decision == json.loads(value)
+    assert (item.topic, item.partition, item.offset) == ("review", 3, 7)
+    assert item.timestamp == NOW - timedelta(hours=1)
+    assert item.pending
+    assert item.current.excerpt == "Zwölf"
+
+
+def test_a_superseded_decision_is_shown_and_not_pending(board) -> None:
+    board.add(records(decision("a"), reviewed("a", reviewer="bob", reason="fine")))
+    old = board.item(ADMIN, decision("a").decision_id)
+    assert not old.pending
+    assert old.decision["revision"] == 1
+    assert (old.current.revision, old.current.verdict) == (2, Verdict.APPROVED)
+    assert [(each.revision, each.verdict, each.reviewer, each.action) for each in old.history] == [
+        (1, "review", None, None),
+        (2, "approved", "bob", "approve"),
+    ]
+
+
+def test_the_history_tells_of_refused_attempts_on_this_subject_alone(board) -> None:
+    board.add([*records(decision("a"), decision("a", user="bob")), audit("a", "reject", applied=False)])
+    (attempt,) = board.item(ADMIN, decision("a").decision_id).attempts
+    assert (attempt.actor, attempt.applied, attempt.outcome) == ("mallory", False, "unauthorized")
+    assert board.item(ADMIN, decision("a", user="bob").decision_id).attempts == []
+
+
+def match(name, kind="approved", difference="negation"):
+    return {"subject_id": name, "inter": 3, "union": 4, "difference": difference, "class": kind}
+
+
+def near(name, *matches, **changes):
+    facts = {"dedup": {"status": "ok", "scheme": "s", "matches": list(matches)}}
+    return decision(name, facts=facts, **changes)
+
+
+def test_the_nearest_memory_is_the_conflicting_one_else_the_first_match(board) -> None:
+    board.add(
+        records(
+            decision("m1", verdict="approved", text="Retries twice"),
+            decision("m2", verdict="approved", text="Retries never"),
+            near("a", match("m1"), match("m2", difference="none"), conflicting_memory_id="m2"),
+            near("b", match("m1"), match("m2")),
+            near("c", match("gone")),
+            decision("d"),
+        )
+    )
+    nearest = {name: board.item(ADMIN, decision(name).decision_id).nearest for name in ("a", "b", "c", "d")}
+    assert (nearest["a"].subject_id, nearest["a"].text, nearest["a"].verdict) == (
+        "m2",
+        "Retries never",
+        "approved",
+    )
+    assert (nearest["b"].subject_id, nearest["b"].similarity, nearest["b"].difference) == (
+        "m1",
+        0.75,
+        "negation",
+    )
+    assert (nearest["c"].subject_id, nearest["c"].text, nearest["c"].decision_id) == ("gone", None, None)
+    assert nearest["d"] is None
+
+
+def test_a_match_without_words_has_no_similarity_and_breaks_nothing(board) -> None:
+    board.add(records(near("a", match("m") | {"inter": 0, "union": 0})))
+    assert board.item(ADMIN, decision("a").decision_id).nearest.similarity == 0.0
+
+
+def test_the_record_of_a_source_counts_what_became_of_its_claims(board) -> None:
+    board.add(
+        records(
+            decision("a"),
+            decision("b"),
+            reviewed("b"),
+            decision("c"),
+            reviewed("c", "reject"),
+            decision("d", verdict="approved"),
+            decision("e", verdict="blocked"),
+            decision("f", verdict="approved", source="manual"),
+            decision("g", verdict="approved", tenant="globex"),
+        )
+    )
+    item = board.item(ADMIN, decision("a").decision_id)
+    assert item.source_record == SourceRecord(approved=2, human_approved=1, human_rejected=1, blocked=2)
+
+
+def test_a_claim_is_found_by_its_owner_and_id(board) -> None:
+    board.add(records(decision("a"), reviewed("a"), decision("a", kind="response")))
+    assert board.find(ADMIN, "acme", "ann", "a") == reviewed("a").decision_id
+    assert board.find(ADMIN, "acme", "bob", "a") is None
+    assert board.find(STRANGER, "acme", "ann", "a") is None
+
+
+# scope
+
+OWNERS = [(tenant, user) for tenant in ("acme", "globex", "initech") for user in ("ann", "bob", "eve")]
+scopes = st.builds(
+    lambda person, whole, own: Scope(person, frozenset(whole), frozenset(own) - frozenset(whole)),
+    st.sampled_from(["ann", "bob", "eve", "nobody", "%", ""]),
+    st.sets(st.sampled_from(["acme", "globex", "initech", "%"])),
+    st.sets(st.sampled_from(["acme", "globex", "initech", "%"])),
+)
+made = st.lists(
+    st.tuples(
+        st.sampled_from(OWNERS),
+        st.sampled_from(["a", "b", "c"]),
+        st.sampled_from(["p", "A", "R", "x", "r", "g"]),
+    ),
+    max_size=12,
+)
+
+
+def history_of(owner, name, what):
+    fields = {"tenant": owner[0], "user": owner[1]}
+    yield (
+        near(name, match("a"), match("b"), **fields)
+        if what in "pAR"
+        else decision(
+            name,
+            verdict={"x": "blocked", "g": "approved", "r": "review"}[what],
+            kind="response" if what == "r" else "claim",
+            facts={"place": "not_needed"},
+            **fields,
+        )
+    )
+    if what in "AR":
+        yield reviewed(name, "approve" if what == "A" else "reject", **fields)
+
+
+@settings(max_examples=50)
+@given(scopes, made)
+def test_a_person_sees_what_a_board_of_what_they_may_see_would_show(scope, things) -> None:
+    things = list({(owner, name): (owner, name, what) for owner, name, what in things}.values())
+    mine = [thing for thing in things if scope.sees(*thing[0])]
+    whole, part = (
+        [record(each, offset) for offset, thing in enumerate(some) for each in history_of(*thing)]
+        for some in (things, mine)
+    )
+    everyone, alone = Board(clock=lambda: NOW), Board(clock=lambda: NOW)
+    everyone.add([replace(each, offset=0) for each in whole])
+    alone.add([replace(each, offset=0) for each in part])
+    for thing in things:
+        for each in history_of(*thing):
+            item = everyone.item(scope, each.decision_id)
+            assert item == alone.item(scope, each.decision_id)
+            assert (item is not None) == scope.sees(*thing[0])
+    seen, expected = everything(everyone, scope), everything(alone, scope)
+    if scope.whole:  # the gauge of the deployment counts everybody's
+        seen, expected = (
+            (*found[:3], replace(found[3], total=None), *found[4:]) for found in (seen, expected)
+        )
+    assert seen == expected
+
+
+def test_gauges_count_the_persons_own_their_tenants_and_all_that_is_pending(board) -> None:
+    board.add(
+        records(
+            decision("a"),
+            decision("b"),
+            decision("c", user="bob"),
+            decision("d", tenant="globex"),
+            decision("e", tenant="initech", user="bob"),
+            decision("f"),
+            reviewed("f"),
+        )
+    )
+    lead = board.counts(Scope("ann", frozenset({"acme"}), frozenset({"globex"})))
+    assert (lead.own, lead.tenants, lead.total) == ({"acme": 2, "globex": 1}, {"acme": 3}, 5)
+    owner = board.counts(OWNER)
+    assert (owner.own, owner.tenants, owner.total) == ({"acme": 2}, {}, None)
+
+
+def test_blocked_items_and_final_responses_can_be_looked_up_newest_first(board) -> None:
+    board.add(
+        records(
+            decision("a", verdict="blocked", age=9),
+            decision("b", verdict="blocked", age=1),
+            decision("r", kind="response", facts={"place": "not_needed"}),
+            decision("ask", kind="response"),
+            decision("joined", facts={"place": "not_needed"}),
+        )
+    )
+    page = board.looked_up(ADMIN, TopicName.BLOCKED, 1)
+    assert (names(page), page.total) == (["b"], 2)
+    assert names(board.looked_up(ADMIN, TopicName.BLOCKED, 1, page.next)) == ["a"]
+    assert names(board.looked_up(ADMIN, TopicName.REVIEW)) == ["r"]
+    with pytest.raises(ValueError, match="limit"):
+        board.looked_up(ADMIN, TopicName.BLOCKED, 0)
+
+
+# dead letters
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "seen"),
+    [
+        (b"acme:ann", b"{", True),
+        (b"acme:ann", b'{"tenant_id": "acme", "user_id": "ann"}', True),
+        (b"acme:ann", b'{"tenant_id": "globex", "user_id": "ann", "content": "secret"}', False),
+        (b"acme:ann", b'{"user_id": "ann", "content": "of the tenant default"}', False),
+        (b"acme:ann", None, True),
+        (b"acme", b"{", False),
+        (b"", b"{", False),
+        (None, b"{", False),
+        (b"\xff:ann", b"{", False),
+        (b"initech:ann", b"{", False),
+    ],
+)
+def test_a_dead_letter_is_seen_by_who_sees_its_keys_whole_tenant_unless_its_value_is_anothers(
+    board, key, value, seen
+) -> None:
+    error = RecordError(ErrorCode.INVALID_JSON, "not JSON at 1")
+    board.add([dead_letter(key, value, error=error)])
+    lead = Scope("lead", frozenset({"acme"}), frozenset({"globex"}))
+    page = board.dead_letters(lead)
+    assert page.total == len(page.rows) == int(seen)
+    if seen:
+        (found,) = page.rows
+        assert (found.code, found.message, found.topic) == (
+            "invalid_json",
+            "not JSON at 1",
+            "groundwire.claims",
+        )
+        assert (found.partition, found.offset, found.tenant_id) == (3, 41, "acme")
+    assert board.dead_letters(OWNER).total == 0
+
+
+def test_dead_letters_come_in_pages_newest_first(board) -> None:
+    board.add([dead_letter(b"acme:ann", f"{{{n}".encode(), n) for n in range(5)])
+    found, cursor = [], None
+    while True:
+        page = board.dead_letters(ADMIN, 2, cursor)
+        found += [row.excerpt for row in page.rows]
+        cursor = page.next
+        if cursor is None:
+            break
+    assert found == [f"{{{n}" for n in reversed(range(5))]
+
+
+# files and forgetting
+
+
+def test_the_file_is_for_its_owner_alone_and_is_read_again(tmp_path) -> None:
+    path = tmp_path / "board.sqlite"
+    first = Board(str(path), clock=lambda: NOW)
+    first.add(records(decision("a")))
+    first.close()
+    for each in tmp_path.iterdir():
+        assert stat.S_IMODE(each.stat().st_mode) == 0o600
+    assert names(Board(str(path), clock=lambda: NOW).pending(ADMIN, Query(text="service"))) == ["a"]
+
+
+def test_forgetting_leaves_what_is_pending_and_what_is_young(board) -> None:
+    board.add(
+        records(
+            decision("old", verdict="approved", age=90),
+            decision("young", verdict="approved", age=5),
+            decision("waits", age=90),
+            decision("gone", age=90),
+        )
+    )
+    board.settle({Subject("acme", "ann", Kind.CLAIM, "gone"): None})
+    board.forget(NOW - timedelta(hours=1))
+    held = [board.find(ADMIN, "acme", "ann", name) is not None for name in ("old", "young", "waits", "gone")]
+    assert held == [False, True, True, False]
+    assert board.item(ADMIN, decision("old").decision_id) is None
+
+
+def test_a_random_board_can_be_read_from_threads_at_once() -> None:
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - only here
+
+    board = filled(*(decision(f"c{n}", age=n) for n in range(50)))
+    with ThreadPoolExecutor(4) as pool:
+        results = list(
+            pool.map(
+                lambda n: len(board.pending(ADMIN, Query(limit=1 + n % 200)).rows),
+                random.sample(range(200), 100),
+            )
+        )
+        pool.submit(board.add, records(decision("late"))).result()
+    assert max(results) == 50
+    assert board.pending(ADMIN, Query()).total == 51

@@ -1,0 +1,231 @@
+"""`groundwire review` without a broker: what is printed, and what is refused before anything is read."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from datetime import timedelta
+
+import click
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from groundwire.cli import main
+from groundwire.commands.review import AgeParam, review
+from groundwire.commands.review_text import (
+    age,
+    item_json,
+    outcome_json,
+    print_item,
+    print_outcome,
+    print_page,
+    row_json,
+)
+from groundwire.review.board import Board
+from groundwire.review.model import Item, Query
+from groundwire.review.outcomes import Outcome
+from tests.unit.review.world import ADMIN, NOW, audit, decision, records, reviewed
+
+HOSTILE = "\x1b[31mred\x07\x9b2J\u202eback [bold]x[/bold]:smile:\ttab"
+COMMANDS = ["list", "show", "approve", "reject", "edit", "retract"]
+
+
+def board(*made) -> Board:
+    result = Board(clock=lambda: NOW)
+    result.add(records(*made))
+    return result
+
+
+def item(*made, name="a") -> Item:
+    found = board(*made).item(ADMIN, decision(name).decision_id)
+    assert found is not None
+    return found
+
+
+def printed(function, *arguments, terminal=False) -> str:
+    out = io.StringIO()
+    system = {"force_terminal": True, "color_system": "standard"} if terminal else {}
+    function(Console(file=out, highlight=False, width=100 if terminal else None, **system), *arguments)
+    return out.getvalue()
+
+
+def near(name, text, **changes):
+    match = {"subject_id": "m", "inter": 4, "union": 5, "difference": "negation", "class": "approved"}
+    facts = {"dedup": {"status": "ok", "scheme": "s", "matches": [match]}}
+    return decision(name, text=text, facts=facts, conflicting_memory_id="m", similarity_score=0.8, **changes)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself_with_an_example(name) -> None:
+    result = CliRunner().invoke(main, ["review", name, "--help"])
+    assert result.exit_code == 0
+    assert f"Example: groundwire review {name} " in " ".join(result.output.split())
+
+
+def test_the_group_lists_its_commands() -> None:
+    result = CliRunner().invoke(main, ["review", "--help"])
+    assert all(f"  {name} " in result.output for name in COMMANDS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["list"], "--reviewer"),
+        (["approve", "x", "--reviewer", "ann"], "--key"),
+        (["approve", "--reviewer", "ann"], "ID..."),
+        (["reject", "x", "--reviewer", "ann"], "--reason"),
+        (["reject", "x", "--reviewer", "ann", "--reason", "because"], "incorrect"),
+        (["edit", "x", "--reviewer", "ann"], "--content"),
+        (["list", "--reviewer", "ann", "--limit", "201"], "--limit"),
+        (["list", "--reviewer", "ann", "--min-age", "soon"], "--min-age"),
+        (["list", "--reviewer", "ann", "--brokers", ":x"], "host:port"),
+        (["list", "--reviewer", "ann", "--keys-file", "/no/such/file"], "/no/such/file"),
+        (["list", "--reviewer", "ann", "--brokers", "127.0.0.1:1", "--timeout", "0.2"], "127.0.0.1:1"),
+    ],
+)
+def test_wrong_use_ends_with_status_2_and_says_what_to_give(arguments, told) -> None:
+    result = CliRunner().invoke(review, arguments, env={"GROUNDWIRE_REVIEWER": ""})
+    assert result.exit_code == 2, result.output
+    assert told in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "span"),
+    [
+        ("90s", timedelta(seconds=90)),
+        ("30m", timedelta(minutes=30)),
+        ("12h", timedelta(hours=12)),
+        ("7d", timedelta(days=7)),
+        ("999999999d", timedelta(days=10_000)),
+    ],
+)
+def test_ages_are_a_number_and_a_unit(text, span) -> None:
+    assert AgeParam().convert(text, None, None) == span
+
+
+@given(st.text().filter(lambda text: not (text[:-1].isascii() and text[:-1].isdigit())))
+def test_anything_else_is_no_age(text) -> None:
+    with pytest.raises(click.BadParameter):
+        AgeParam().convert(text, None, None)
+
+
+def test_ages_are_printed_in_their_largest_unit() -> None:
+    spans = [timedelta(seconds=-5), timedelta(seconds=59), timedelta(minutes=61), timedelta(days=9, hours=5)]
+    assert [age(span) for span in spans] == ["0s", "59s", "1h", "9d"]
+
+
+def test_the_queue_is_a_table_with_the_riskiest_first() -> None:
+    made = board(
+        decision("a", text="Plain"),
+        decision("b", text="Contradicts", reason_code="conflicting_near_duplicate"),
+        decision("c", text="Third"),
+    )
+    head, first, second, _, total = printed(print_page, made.pending(ADMIN, Query(limit=2)), NOW).splitlines()
+    assert head.split() == ["risk", "reason", "age", "tenant:user", "source", "decision", "text"]
+    assert first.split()[:3] == ["high", "conflicting_near_duplicate", "1h"]
+    assert decision("a").decision_id in second
+    assert total == "2 of 3 waiting"
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_nothing_of_a_record_acts_on_the_terminal(terminal) -> None:
+    made = near(
+        "a",
+        f"{HOSTILE}\nsecond line",
+        user="u\x1b[2J",
+        source="s\x9b",
+        checks_failed=[f"duplicate: {HOSTILE}"],
+    )
+    shown = board(made, decision("m", verdict="approved", text=HOSTILE, user="u\x1b[2J"))
+    found = shown.item(ADMIN, made.decision_id)
+    page = shown.pending(ADMIN, Query())
+    outcome = Outcome("i", applied=False, code=HOSTILE, revision=1, verdict=None, decision_id=None)
+    text = printed(print_item, found, terminal=terminal) + printed(print_page, page, NOW, terminal=terminal)
+    text += printed(print_outcome, HOSTILE, "id", outcome, terminal=terminal)
+    assert "[bold]x[/bold]:smile:" in text
+    assert text.count(r"\x1b[31mred") >= 3, "what the record holds is written out"
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text) if terminal else text  # our own styles
+    assert not any(char in text for char in "\x1b\x07\x9b\u202e\t")
+    assert "second line" in text
+
+
+def test_colours_are_for_terminals_alone() -> None:
+    found = item(decision("a"))
+    assert "\x1b[" in printed(print_item, found, terminal=True)
+    assert "\x1b[" not in printed(print_item, found)
+
+
+def test_an_item_shows_what_bears_on_it() -> None:
+    claim = "The cache may never expire, see ADR-003"
+    hedge = {"text": "may", "category": "technical", "action": "review", "start": 10, "end": 13}
+    cited = {
+        "type": "adr",
+        "value": "003",
+        "start": 32,
+        "end": 39,
+        "state": "not_found",
+        "detail": "no such file",
+    }
+    made = near("a", claim, hedges=[hedge], citations=[{**cited, "checked_at": None}])
+    memory = decision("m", verdict="approved", text="The cache may expire, see ADR-003")
+    shown = board(made, memory)
+    shown.add([audit("a", "reject", applied=False)])
+    text = printed(print_item, shown.item(ADMIN, made.decision_id))
+    for expected in (
+        "waits for a person",
+        "may (technical)",
+        "✗ adr 003: no such file",
+        "failed  citation_missing",
+        "m (approved, similarity 0.80, differs in negation)",
+        "The cache may {+never +}expire, see ADR-003",
+        "1 approved (0 by people), 0 blocked (0 rejected by people)",
+        "stands at review partition 0 offset 0",
+        "refused  reject by mallory: unauthorized",
+    ):
+        assert expected in text, expected
+
+
+def test_a_superseded_item_says_by_what() -> None:
+    text = printed(
+        print_item, item(decision("a"), reviewed("a", "reject", reviewer="bob", reason="outdated"))
+    )
+    assert f"by {reviewed('a').decision_id} (revision 2): blocked, human_rejected" in text
+    assert "human_rejected by bob (reject), outdated" in text
+    assert "waits for a person" not in text
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.integers(-5, 60), st.integers(-5, 60)), max_size=5), st.text(max_size=40))
+def test_marks_in_any_places_leave_the_text_whole(places, claim) -> None:
+    hedges = [
+        {"text": "x", "category": "c", "action": "review", "start": start, "end": end}
+        for start, end in places
+    ]
+    found = item(decision("a", text=claim or "x", hedges=hedges))
+    plain = printed(print_item, found)
+    unmarked = printed(print_item, item(decision("a", text=claim or "x")))
+    head, tail = "text\n", "\nchecks"
+    assert (
+        plain.partition(head)[2].partition("\nhedges" if hedges else tail)[0]
+        == (unmarked.partition(head)[2].partition(tail)[0])
+    )
+
+
+def test_json_is_one_line_that_holds_everything() -> None:
+    found = item(near("a", "Zwölf"), decision("m", verdict="approved"))
+    told = json.loads(item_json(found))
+    assert told["decision"]["evidence"]["claim"] == "Zwölf"
+    assert (told["pending"], told["nearest"]["subject_id"]) == (True, "m")
+    row = json.loads(row_json(found.current))
+    assert (row["since"], row["risk"]["level"]) == ("2026-03-01T11:00:00Z", "low")
+    outcome = Outcome(
+        "i", applied=True, code="human_approved", revision=2, verdict="approved", decision_id="d2"
+    )
+    told = json.loads(outcome_json("d1", "i", outcome))
+    assert (told["item"], told["decision_id"], told["applied"], told["revision"]) == ("d1", "d2", True, 2)
+    assert json.loads(outcome_json("d1", "i", None)) == {"applied": None, "item": "d1", "action_id": "i"}
+    assert "\n" not in item_json(found)

@@ -1,0 +1,217 @@
+"""API tokens of the console, and the commands that make and revoke them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import tomllib
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from groundwire.commands.token import token as token_command
+from groundwire.errors import UsageError
+from groundwire.messages.base import format_time
+from groundwire.review.people import Person
+from groundwire.review.tokens import LiveTokens, Tokens, new_token, revoke_token
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ANN = Person("ann", frozenset({"acme"}))
+HASH = "0" * 64
+
+
+def made(path, name="ci", **fields) -> str:
+    return new_token(path, name, **{"person": "ann", "tenants": ["acme"], **fields})
+
+
+def test_a_token_speaks_for_its_person_and_stands_nowhere(tmp_path) -> None:
+    path = tmp_path / "tokens.toml"
+    token = made(path)
+    assert Tokens.load(path).person(token, NOW) == ANN
+    assert token not in path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [entry.name for entry in tmp_path.iterdir()] == ["tokens.toml"]
+
+
+@given(st.text())
+def test_nothing_else_is_a_token(text) -> None:
+    tokens = Tokens.parse(
+        f'[tokens.a]\nsha256 = "{HASH}"\nperson = "ann"\ntenants = ["acme"]\n'.encode(), "f"
+    )
+    assert tokens.person(text, NOW) is None
+    assert tokens.person(HASH, NOW) is None
+
+
+def test_a_part_of_a_token_or_another_ones_hash_lets_nobody_in(tmp_path) -> None:
+    path = tmp_path / "tokens.toml"
+    token = made(path)
+    ((_, kept),) = Tokens.load(path)
+    for wrong in (token[:-1], token + "x", token.upper(), kept.sha256, "", "\ud800"):
+        assert Tokens.load(path).person(wrong, NOW) is None
+
+
+def test_a_token_holds_up_to_and_including_its_end(tmp_path) -> None:
+    path = tmp_path / "tokens.toml"
+    token = made(path, not_after=NOW)
+    tokens = Tokens.load(path)
+    assert tokens.person(token, NOW) == ANN
+    assert tokens.person(token, NOW + timedelta(microseconds=1)) is None
+
+
+def test_a_read_only_token_is_of_a_person_who_may_only_look(tmp_path) -> None:
+    path = tmp_path / "tokens.toml"
+    token = made(path, read_only=True, tenants=["acme", "globex"])
+    assert Tokens.load(path).person(token, NOW) == Person(
+        "ann", frozenset({"acme", "globex"}), read_only=True
+    )
+
+
+def test_tokens_differ_and_each_speaks_for_its_own_person(tmp_path) -> None:
+    path = tmp_path / "tokens.toml"
+    tokens = {made(path, f"t{n}", person=f"p{n}"): f"p{n}" for n in range(5)}
+    assert len(tokens) == 5
+    for token, person in tokens.items():
+        assert Tokens.load(path).person(token, NOW).name == person
+
+
+@settings(max_examples=30)
+@given(
+    person=st.text(st.characters(codec="utf-8"), min_size=1, max_size=50),
+    before=st.sampled_from(
+        ["", "# mine", '# a\n[tokens."x.y"]\nsha256 = "' + HASH + '"\nperson="b"\ntenants=["t"]']
+    ),
+)
+def test_what_stands_in_the_file_stays_when_a_token_comes_and_goes(tmp_path_factory, person, before) -> None:
+    path = tmp_path_factory.mktemp("tokens") / "tokens.toml"
+    path.write_text(before)
+    made(path, "new", person=person, not_after=NOW)
+    assert path.read_text().startswith(before)
+    assert dict(Tokens.load(path))["new"].person == person
+    revoke_token(path, "new")
+    assert path.read_text().rstrip() == before.rstrip()
+
+
+def test_revoking_takes_out_that_token_alone(tmp_path) -> None:
+    path = tmp_path / "tokens.toml"
+    kept, gone, last = (made(path, name) for name in ("a", "b", "c"))
+    revoke_token(path, "b")
+    tokens = Tokens.load(path)
+    assert [name for name, _ in tokens] == ["a", "c"]
+    assert [tokens.person(token, NOW) for token in (kept, gone, last)] == [ANN, None, ANN]
+
+
+def test_a_token_that_is_no_table_of_its_own_is_left_to_a_person(tmp_path) -> None:
+    path = tmp_path / "tokens.toml"
+    kept = 'person = "b", tenants = ["t"]'
+    text = f'[tokens]\na = {{sha256 = "{HASH}", {kept}}}\nc = {{sha256 = "{"1" * 64}", {kept}}}\n'
+    path.write_text(text)
+    with pytest.raises(UsageError, match="by hand"):
+        revoke_token(path, "a")
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "wrong"),
+    [
+        ("ci", {}, "exists"),
+        ("a b", {}, "a b"),
+        ("new", {"tenants": []}, "tenants"),
+        ("new", {"tenants": ["a/b"]}, "tenants"),
+        ("new", {"person": ""}, "person"),
+        ("new", {"person": "\ud800"}, "not text"),
+    ],
+)
+def test_a_token_that_would_not_read_back_is_refused_and_changes_nothing(
+    tmp_path, name, fields, wrong
+) -> None:
+    path = tmp_path / "tokens.toml"
+    made(path)
+    before = path.read_bytes()
+    with pytest.raises(UsageError, match=wrong):
+        made(path, name, **fields)
+    assert path.read_bytes() == before
+    with pytest.raises(UsageError, match="there is no token"):
+        revoke_token(path, "none")
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("[tokens", "TOML"),
+        ("[token.a]", "token"),
+        ('[tokens.a]\nperson = "b"\ntenants = ["t"]', "sha256"),
+        ('[tokens.a]\nsha256 = "s3cret"\nperson = "b"\ntenants = ["t"]', "sha256"),
+        (f'[tokens.a]\nsha256 = "{HASH}"\nperson = "b"\ntenants = ["t"]\nadmin = true', "admin"),
+        (f'[tokens.a]\nsha256 = "{HASH}"\nperson = "b"\ntenants = ["t"]\nread_only = 1', "read_only"),
+        (
+            "".join(f'[tokens.{n}]\nsha256 = "{HASH}"\nperson = "b"\ntenants = ["t"]\n' for n in "ab"),
+            "same hash",
+        ),
+    ],
+)
+def test_a_wrong_file_is_refused_by_field_and_without_hashes(tmp_path, text, wrong) -> None:
+    path = tmp_path / "tokens.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=wrong) as caught:
+        Tokens.load(path)
+    assert HASH not in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_file_that_others_may_read_is_warned_of(tmp_path, caplog) -> None:
+    path = tmp_path / "tokens.toml"
+    made(path)
+    with caplog.at_level(logging.WARNING):
+        Tokens.load(path)
+        assert not caplog.records
+        path.chmod(0o644)
+        Tokens.load(path)
+    assert "chmod 600" in caplog.text
+
+
+def test_what_is_revoked_or_cannot_be_read_counts_no_more_without_a_restart(tmp_path) -> None:
+    path = tmp_path / "tokens.toml"
+    token = made(path)
+    live = LiveTokens(path)
+    assert live.person(token, NOW) == ANN
+    other = made(path, "other", person="bob")
+    assert live.person(other, NOW).name == "bob"
+    revoke_token(path, "ci")
+    assert live.person(token, NOW) is None
+    path.write_text("[broken")
+    assert live.person(other, NOW) is None
+    path.unlink()
+    assert live.person(other, NOW) is None
+
+
+def run(*arguments, **env):
+    return CliRunner().invoke(token_command, [str(argument) for argument in arguments], env=env)
+
+
+def test_commands_make_list_and_revoke_tokens_and_print_a_token_once(tmp_path) -> None:
+    path = tmp_path / "tokens.toml"
+    end = datetime.now(UTC) + timedelta(days=1)
+    options = ["--person", "ann", "--tenant", "acme", "--not-after", format_time(end), "--read-only"]
+    new = run("new", "ci", *options, "--file", path)
+    assert new.exit_code == 0, new.output
+    assert Tokens.load(path).person(new.stdout.strip(), NOW).read_only
+    listed = run("list", GROUNDWIRE_TOKENS_FILE=str(path))
+    assert listed.stdout.splitlines()[1].split()[:4] == ["ci", "ann", "acme", "look"]
+    as_json = run("list", "--format", "json", "--file", path)
+    (line,) = as_json.stdout.splitlines()
+    assert json.loads(line)["person"] == "ann"
+    (kept,) = tomllib.loads(path.read_text())["tokens"].values()
+    assert kept["sha256"] not in listed.output + as_json.output + new.output
+    assert run("revoke", "ci", "--file", path).exit_code == 0
+    assert run("revoke", "ci", "--file", path).exit_code == 2
+    assert run("list", "--file", path).stdout.split() == ["token", "person", "tenants", "may", "not", "after"]
+
+
+def test_without_a_file_the_commands_say_what_to_give() -> None:
+    for arguments in (["list"], ["revoke", "x"], ["new", "x", "--person", "a", "--tenant", "t"]):
+        result = run(*arguments)
+        assert result.exit_code == 2
+        assert "GROUNDWIRE_TOKENS_FILE" in result.stderr
