@@ -11,6 +11,7 @@ from groundwire.version import __version__
 
 _COMMANDS: Final = {
     "check": "Decide claims from a file, without any service.",
+    "console": "Serve the review queue to people as a web site.",
     "corpus": "Load what answers are checked against.",
     "keys": "Make and list the keys that sign records.",
     "produce": "Send records to the gate.",

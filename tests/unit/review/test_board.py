@@ -446,6 +446,23 @@ def test_the_record_of_a_source_counts_what_became_of_its_claims(board) -> None:
     assert item.source_record == SourceRecord(approved=2, human_approved=1, human_rejected=1, blocked=2)
 
 
+def test_the_record_of_a_source_counts_only_what_the_person_sees(board) -> None:
+    board.add(
+        records(
+            decision("a"), decision("b", user="bob", verdict="approved"), decision("c", verdict="blocked")
+        )
+    )
+    item = board.item(OWNER, decision("a").decision_id)
+    assert item.source_record == SourceRecord(approved=0, human_approved=0, human_rejected=0, blocked=1)
+
+
+def test_a_decision_published_twice_stands_where_it_stood_first(board) -> None:
+    made = decision("a")
+    for offsets in ((9, 4), (4, 9)):
+        board.add([record(made, offset, 1) for offset in offsets])
+        assert board.item(ADMIN, made.decision_id).offset == 4
+
+
 def test_a_claim_is_found_by_its_owner_and_id(board) -> None:
     board.add(records(decision("a"), reviewed("a"), decision("a", kind="response")))
     assert board.find(ADMIN, "acme", "ann", "a") == reviewed("a").decision_id
