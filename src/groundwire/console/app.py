@@ -129,7 +129,7 @@ def create_app(
                 https_only=settings.secure,
             ),
         ],
-        exception_handlers={HTTPException: _Errors(site).answer, 500: _broken},
+        exception_handlers={HTTPException: _Errors(site).answer},
         lifespan=_lifespan(site),
     )
     app.state.site = site
@@ -214,12 +214,6 @@ class _Errors:
 def _is_own(exc: HTTPException) -> bool:
     """Whether the console wrote the detail: Starlette fills in the status phrase."""
     return exc.detail != HTTPException(exc.status_code).detail
-
-
-async def _broken(request: Request, exc: Exception) -> Response:  # noqa: ARG001 - a handler's signature
-    return JSONResponse(
-        {"error": "That did not work", "message": "The console has a fault; its log has more."}, 500
-    )
 
 
 def _lifespan(site: Site) -> Callable[[Starlette], Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import traceback
 from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import Final
@@ -11,7 +12,7 @@ import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
-from starlette.responses import PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from groundwire.console.rates import Rates
@@ -63,6 +64,11 @@ class Guard:
         refusal = self._refusal(scope)
         try:
             await (refusal or self._app)(scope, _limited(receive), outgoing.send)
+        except Exception as exc:  # noqa: BLE001 - answered, and told of in the log without what it says
+            logger.error("fault", error=type(exc).__name__, where=_where(exc))  # noqa: TRY400 - what it says may be text
+            if outgoing.status:
+                raise _Broken from None  # the answer has begun: let the server cut the connection
+            await _fault()(scope, receive, outgoing.send)
         finally:
             outgoing.log(scope)
 
@@ -125,6 +131,20 @@ def _limited(receive: Receive) -> Receive:
         return message
 
     return read
+
+
+class _Broken(Exception):
+    """Something failed in the middle of an answer; the log has said what."""
+
+
+def _where(exc: Exception) -> str:
+    """Return where an exception was raised."""
+    frames = traceback.extract_tb(exc.__traceback__)
+    return f"{frames[-1].name}:{frames[-1].lineno}" if frames else ""
+
+
+def _fault() -> JSONResponse:
+    return JSONResponse({"error": "That did not work", "message": "The console has a fault."}, 500)
 
 
 def _too_large() -> PlainTextResponse:

@@ -69,8 +69,9 @@ class OpenId:
 
 def _oauth() -> Any:  # noqa: ANN401 - authlib is not typed
     """Return authlib's registry; imported here, so that consoles without an issuer do without it."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it would rather use another HTTP client than the one there is
+    with warnings.catch_warnings(
+        record=True
+    ):  # that it would rather use another HTTP client than the one there is
         from authlib.integrations.starlette_client import (  # type: ignore[import-untyped]  # noqa: PLC0415 - see above
             OAuth,
         )

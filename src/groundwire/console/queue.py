@@ -128,16 +128,19 @@ async def show(call: Call) -> Answer:
 async def search(call: Call) -> Answer:
     """Search the texts: a browser's session keeps what is searched for; a token gets the answer at once."""
     fields = call.fields(SearchFields)
-    view = view_from(fields.back)
+    view = view_from(fields.back).model_copy(update={"cursor": None})
     if call.identity.ambient:
         call.request.session["search"] = fields.search.strip()
     data = await _queue(call, view, fields.search.strip())
-    return Answer(data, location=_with("/", view.encoded(cursor=None)))
+    return Answer(data, location=_with("/", view.encoded()))
 
 
 async def neighbours(call: Call, view: View, decision_id: str) -> tuple[str | None, str | None]:
     """Return the items before and after one in the queue as its reader sees it."""
-    page = call.site.board.pending(call.scope, view.query(search_of(call), NEIGHBOURS))
+    try:
+        page = call.site.board.pending(call.scope, view.query(search_of(call), NEIGHBOURS))
+    except ValueError:  # the place in the list is none of this order
+        return None, None
     open_ids = [
         row.decision_id
         for row in page.rows

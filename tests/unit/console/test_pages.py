@@ -1,0 +1,346 @@
+"""What pages show: every text as text, marks that lose nothing, differences that add up."""
+
+from __future__ import annotations
+
+import html
+import json
+from html.parser import HTMLParser
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from groundwire.console.evidence import citations, marked
+from groundwire.console.marks import Mark, quote_marks, segments
+from groundwire.console.worddiff import word_diff
+from groundwire.console.words import age, label, number, share
+from groundwire.messages.audit import AuditEvent
+from tests.unit.console.rooms import NOW, Room, approved, blocked, csrf, make_decision, make_room
+
+HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7*7 }}{% raw %}</textarea>&lt;javascript:alert(1)"
+PAGES = ["/", "/responses", "/blocked", "/learning", "/sample", "/dead-letters"]
+
+odd = st.sampled_from("<>&\"' \n\u202e\u200b\U0001f600e\u0301")
+texts = st.text(alphabet=st.one_of(st.characters(codec="utf-8"), odd), max_size=60)
+kinds = st.sampled_from(["quote", "hedge-review", "citation-unknown"])
+marks = st.builds(Mark, st.integers(-5, 70), st.integers(-5, 70), kinds, st.just("t"))
+
+
+class Text(HTMLParser):
+    """Collects the characters inside the element with an id, as a browser would."""
+
+    def __init__(self, wanted: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.wanted, self.depth, self.found, self.tags = wanted, 0, "", []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if self.depth or dict(attrs).get("id") == self.wanted:
+            self.depth += 1
+
+    def handle_endtag(self, tag: str) -> None:  # noqa: ARG002 - its base
+        self.depth -= bool(self.depth)
+
+    def handle_data(self, data: str) -> None:
+        self.found += data if self.depth else ""
+
+
+def read(page: str, wanted: str) -> Text:
+    parser = Text(wanted)
+    parser.feed(page)
+    return parser
+
+
+@pytest.fixture
+def room() -> Room:
+    return make_room(audit_share=1)
+
+
+@given(texts, st.lists(marks, max_size=12))
+def test_marks_over_any_text_never_lose_add_or_change_a_character(text: str, given_marks: list[Mark]) -> None:
+    found = segments(text, given_marks)
+
+    assert "".join(segment.text for segment in found) == text
+    place = 0
+    for segment in found:
+        for at in range(place, place + len(segment.text)):
+            assert set(segment.marks) == {
+                Mark(max(0, one.start), min(len(text), one.end), one.kind, one.title)
+                for one in given_marks
+                if one.start <= at < one.end
+            }
+        place += len(segment.text)
+
+
+@given(texts)
+@settings(max_examples=60, deadline=None)
+async def test_a_page_shows_any_text_as_it_is(text: str) -> None:
+    text = text.replace("\x00", "") or "x"
+    room = make_room()
+    cut = len(text) // 2
+    hedges = [{"text": text[:cut], "category": "c", "action": "review", "start": 0, "end": cut}]
+    (decision_id,) = room.add(make_decision("c-1", text, hedges=hedges))
+    async with room.client("lead-token") as client:
+        page = (await client.get(f"/items/{decision_id}")).content.decode()
+        twin = (await client.get(f"/api/items/{decision_id}")).json()
+
+    assert read(page, "text").found == text
+    # the first line end of a text area is left out by browsers
+    assert read(page, "content").found == "\n" + text
+    assert "".join(segment["text"] for segment in twin["segments"]) == text
+
+
+@given(texts, texts)
+def test_a_difference_adds_up_to_both_texts(old: str, new: str) -> None:
+    changes = word_diff(old, new)
+
+    assert "".join(change.text for change in changes if change.operation != "insert") == old
+    assert "".join(change.text for change in changes if change.operation != "delete") == new
+    assert all(change.text for change in changes)
+
+
+def test_a_difference_is_of_words_and_tells_the_old_one_first() -> None:
+    changes = word_diff("closes after 40 entries", "closes after 400 entries")
+
+    assert [(change.operation, change.text) for change in changes] == [
+        ("equal", "closes after "),
+        ("delete", "40"),
+        ("insert", "400"),
+        ("equal", " entries"),
+    ]
+
+
+def test_characters_that_nobody_sees_are_named() -> None:
+    found = marked(make_decision("c-1"), "a\u202eb\u200bc\td\n")["segments"]
+
+    assert [(part["text"], part["title"]) for part in found if "hidden" in part["kinds"]] == [
+        ("\u202e", "U+202E"),
+        ("\u200b", "U+200B"),
+    ]
+
+
+def test_a_quote_is_marked_where_it_stands_letter_for_letter() -> None:
+    assert quote_marks("say what is said", ["is", "IS", "", "said"]) == [
+        Mark(9, 11, "quote", "quote"),
+        Mark(12, 16, "quote", "quote"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "state", "linked"),
+    [
+        ("https://docs.example/a?b=c#d", "verified", True),
+        ("http://docs.example", "verified", True),
+        ("https://docs.example", "unknown", False),
+        ("https://docs.example", "not_found", False),
+        ("https://docs.example", "not_checked", False),
+        ("javascript:alert(1)", "verified", False),
+        ("JAVASCRIPT://docs.example/%0aalert(1)", "verified", False),
+        ("data:text/html,x", "verified", False),
+        ("//docs.example", "verified", False),
+        ("https://", "verified", False),
+        ("https://docs.example@evil.example", "verified", False),
+        ("https://d\u043ecs.example", "verified", False),
+        ("https://docs.example/\u202egnp", "verified", False),
+        ("https://[::1", "verified", False),
+        ("java\nscript:x", "verified", False),
+    ],
+)
+def test_only_what_the_gate_found_on_the_web_is_a_link(value: str, state: str, *, linked: bool) -> None:
+    citation = {
+        "type": "url",
+        "value": value,
+        "start": 0,
+        "end": 1,
+        "state": state,
+        "detail": "",
+        "checked_at": None,
+    }
+    (found,) = citations({"citations": [citation]})
+
+    assert found["url"] == (value if linked else None)
+
+
+async def test_links_to_elsewhere_tell_nothing_of_here(room: Room) -> None:
+    citation = {"type": "url", "value": "https://docs.example/a", "start": 0, "end": 5, "state": "verified", "detail": "ok",
+                "checked_at": "2026-01-31T12:00:00Z"}  # fmt: skip
+    (decision_id,) = room.add(make_decision("c-1", citations=[citation]))
+    async with room.client("lead-token") as client:
+        page = (await client.get(f"/items/{decision_id}")).text
+    elsewhere = [
+        attributes for tag, attributes in read(page, "").tags if urlsplit(attributes.get("href") or "").netloc
+    ]
+
+    assert [(one["href"], one["rel"]) for one in elsewhere] == [
+        ("https://docs.example/a", "noopener noreferrer")
+    ]
+
+
+def hostile_records() -> list[dict[str, Any]]:
+    """Return decisions with hostile text in every field that a producer, a person or a check fills."""
+    clock = "2026-01-31T12:00:00Z"
+    span = {"start": 5, "end": 40}
+    hedge = {"text": HOSTILE, "category": HOSTILE, "action": "review", **span}
+    citation = {
+        "type": HOSTILE,
+        "value": HOSTILE,
+        "state": "unknown",
+        "detail": HOSTILE,
+        "checked_at": None,
+        **span,
+    }
+    match = {"subject_id": HOSTILE, "inter": 9, "union": 10, "difference": HOSTILE, "class": "approved"}
+    facts = {"clock": clock, "place": "free", "dedup": {"status": "ok", "scheme": "s", "matches": [match]}}
+    checks = {f"checks_{result}": [f"{HOSTILE}: {HOSTILE}"] for result in ("passed", "failed", "skipped")}
+    names = {"user_id": HOSTILE, "source": HOSTILE, "reason": HOSTILE, "memory_type": HOSTILE}
+    common = {**names, **checks, "hedges": [hedge], "citations": [citation]}
+    report = {
+        "warnings": [{"type": HOSTILE, "message": HOSTILE}],
+        "quotes": {"validated": {HOSTILE: [HOSTILE]}},
+        HOSTILE: {HOSTILE: HOSTILE},
+    }
+    origin = make_decision("x")["origin"] | {"topic": HOSTILE}
+    policy = {"policy": {"version": HOSTILE, "sha256": HOSTILE}, "engine": HOSTILE, "origin": origin}
+    review = {"action": HOSTILE, "action_id": "a", "reviewer": HOSTILE, "reason": HOSTILE}
+    response = {**common, "kind": "response", "evidence": None, "report": report, "facts": {"clock": clock}}
+    return [
+        make_decision(
+            "c-1" + HOSTILE, HOSTILE, **common, **policy, facts=facts, conflicting_memory_id=HOSTILE
+        ),
+        approved(HOSTILE, content=HOSTILE, **common),
+        blocked("c-2" + HOSTILE, HOSTILE, **common),
+        make_decision("c-3" + HOSTILE, HOSTILE, **common, facts={**facts, "review": review}),
+        make_decision("r" + HOSTILE, **response),
+    ]
+
+
+async def test_hostile_text_in_every_field_stays_text_on_every_page(room: Room) -> None:
+    ids = room.add(*hostile_records())
+    room.audit(
+        AuditEvent(event_id="e", type="refused_action", at=NOW, tenant_id="acme", actor=HOSTILE, subject_id=HOSTILE,
+                   decision_id=ids[0], detail={"action_id": "a", "action": HOSTILE, "outcome": HOSTILE})
+    )  # fmt: skip
+    async with room.browser() as client:
+        pages = [await client.get(path) for path in (*PAGES, *(f"/items/{one}" for one in ids))]
+        token = await csrf(client)
+        await client.post(
+            f"/items/{ids[0]}/actions", data={"csrf": token, "action": "approve", "revision": "1"}
+        )
+        pages.append(await client.get("/"))
+        stale = {"csrf": token, "action": "approve", "revision": "7"}
+        pages.append(await client.post(f"/items/{ids[3]}/actions", data=stale))
+        several = {"csrf": token, "action": "reject", "ids": [f"{one}:1" for one in ids], "note": HOSTILE}
+        pages.append(await client.post("/bulk", data=several))
+        pages.append(await client.post("/bulk", data={**several, "reason": "other"}))
+        await client.post("/queue/search", data={"csrf": token, "search": HOSTILE})
+        pages.append(await client.get(f"/?user={HOSTILE.replace('&', '%26')}"))
+
+    assert [page.status_code for page in pages] == [200] * (len(PAGES) + len(ids) + 1) + [409, 409, 207, 200]
+    assert sum("alert(1)" in html.unescape(page.text) for page in pages) >= len(pages) - 4
+    for page in pages:
+        tags = read(page.text, "").tags
+        assert [name for name, _ in tags].count("script") == 1
+        assert not any(
+            name == "img" and attributes.get("src") != "/static/icon.svg" for name, attributes in tags
+        )
+        for _, attributes in tags:
+            assert not any(name.startswith("on") for name in attributes)
+            for name in ("href", "action", "src", "formaction"):
+                target = attributes.get(name)
+                assert target is None or target.startswith(("/", "#")), target
+
+
+async def test_the_twin_of_a_page_tells_what_it_tells(room: Room) -> None:
+    known = approved("c-0", content="Water is always wet.", user_id="ana")
+    match = {"subject_id": "c-0", "inter": 9, "union": 10, "difference": "negation", "class": "approved"}
+    facts = {
+        "clock": "2026-01-31T12:00:00Z",
+        "place": "free",
+        "dedup": {"status": "ok", "scheme": "s", "matches": [match]},
+    }
+    _, decision_id = room.add(known, make_decision("c-1", "Water is never wet.", facts=facts))
+    async with room.client("lead-token") as client:
+        twin = (await client.get(f"/api/items/{decision_id}")).json()
+        page = html.unescape((await client.get(f"/items/{decision_id}")).text)
+
+    assert twin["near"]["difference"] == "negation"
+    assert [change["text"] for change in twin["near"]["changes"]] == ["Water is ", "always", "never", " wet."]
+    assert "<del>always</del><ins>never</ins>" in page
+    assert twin["source"]["facts"][0] == {"name": "approved so far", "value": 1}
+    assert {"result": "failed", "name": "citation_missing", "detail": ""} in twin["checks"]
+    assert "90%" in page
+    assert "came in on" in page
+    assert json.dumps(twin)
+
+
+async def test_the_queue_filters_orders_and_pages_by_codes(room: Room) -> None:
+    room.add(
+        *(make_decision(f"c-{number}", f"Text {number}.") for number in range(60)),
+        make_decision("conflict", "Text.", reason_code="conflicting_near_duplicate", user_id="ben"),
+    )
+    async with room.client("lead-token") as client:
+        first = (await client.get("/api/queue")).json()
+        second = (await client.get(first["older"].replace("/?", "/api/queue?"))).json()
+        mine = (await client.get("/api/queue?user=ben&reason=conflicting_near_duplicate")).json()
+        young = (await client.get("/api/queue?age=over_1d")).json()
+        assert (await client.get("/api/queue?reason=nonsense")).status_code == 400
+        assert (await client.get("/api/queue?text=x")).status_code == 400
+        assert (await client.get("/api/queue?cursor=x")).status_code == 400
+
+    assert (first["total"], len(first["items"]), len(second["items"])) == (61, 50, 11)
+    assert first["items"][0]["subject_id"] == "conflict"
+    assert [item["subject_id"] for item in mine["items"]] == ["conflict"]
+    assert young["total"] == 0
+    assert {gauge["name"]: (gauge["used"], gauge["limit"]) for gauge in first["gauges"]}["total"] == (
+        61,
+        10_000,
+    )
+
+
+async def test_what_the_list_does_not_show_in_full_is_not_offered_for_approval_there(room: Room) -> None:
+    room.add(make_decision("short"), make_decision("long", "word " * 60), make_decision("odd", "a\u200bb"))
+    async with room.client("lead-token") as client:
+        items = (await client.get("/api/queue")).json()["items"]
+
+    assert {item["subject_id"]: item["whole"] for item in items} == {
+        "short": True,
+        "long": False,
+        "odd": False,
+    }
+
+
+async def test_the_blind_sample_hides_the_verdict_until_an_opinion_stands(room: Room) -> None:
+    (decision_id,) = room.add(blocked("c-1", "A guess."))
+    async with room.client("lead-token") as client:
+        (row,) = (await client.get("/api/sample")).json()["rows"]
+        assert not {"verdict", "reason_code", "tier"} & set(row)
+        told = (await client.post(f"/api/sample/{decision_id}", json={"opinion": "approve"})).json()
+        assert (await client.get("/api/sample")).json()["rows"] == []
+        blind = (await client.get("/api/learning")).json()["blind"]
+
+    assert (told["verdict"], told["agrees"]) == ("blocked", False)
+    assert blind == {"approved": 0, "approved_agreed": 0, "blocked": 1, "blocked_agreed": 0}
+
+
+async def test_the_blind_sample_is_off_by_default() -> None:
+    room = make_room()
+    (decision_id,) = room.add(blocked("c-1", "A guess."))
+    async with room.client("lead-token") as client:
+        assert (await client.get("/api/sample")).json()["rows"] == []
+        assert (
+            await client.post(f"/api/sample/{decision_id}", json={"opinion": "approve"})
+        ).status_code == 404
+
+
+def test_numbers_and_codes_read_as_words() -> None:
+    assert label("citation_unverified") == "citation unverified"
+    assert number(12_345) == "12\u202f345"
+    assert [age(seconds) for seconds in (3, 60, 7_300, 200_000)] == [
+        "just now",
+        "1 minute ago",
+        "2 hours ago",
+        "2 days ago",
+    ]
+    assert (share(1, 3), share(0, 0)) == ("33%", "\u2013")
