@@ -12,7 +12,7 @@ import click
 
 from groundwire.attestation import Keys
 from groundwire.commands.options import quiet_kafka, reporting
-from groundwire.console.app import Parts, create_app
+from groundwire.console.app import Parts, create_app, require_sign_in
 from groundwire.console.locks import RedisLocks
 from groundwire.console.serving import make_server, serve
 from groundwire.console.settings import ConsoleSettings, load_console_settings
@@ -33,7 +33,9 @@ from groundwire.state.server import connect
 @click.option(
     "--one-time-link", is_flag=True, help="Print a sign-in link that works once, within ten minutes."
 )
-@click.option("--person", metavar="NAME", help="Whom the link signs in, as user ids are written.")
+@click.option(
+    "--name", "--person", "person", metavar="NAME", help="Whom the link signs in, as user ids are written."
+)
 @click.option("--tenant", "tenants", multiple=True, help="Where; repeatable.  [default: default]")
 def console(*, one_time_link: bool, person: str | None, tenants: tuple[str, ...]) -> None:
     """Serve the review queue as pages and as JSON, until interrupted.
@@ -42,16 +44,17 @@ def console(*, one_time_link: bool, person: str | None, tenants: tuple[str, ...]
     reviewer (GROUNDWIRE_KEYS_FILE, GROUNDWIRE_CONSOLE_KEY) and a way to sign in: OpenID Connect, the header of a
     trusted proxy, API tokens, or --one-time-link.
 
-    Example: GROUNDWIRE_CONSOLE_KEY=console groundwire console --one-time-link --person lead@acme.example --tenant acme
+    Example: GROUNDWIRE_CONSOLE_KEY=console groundwire console --one-time-link --name lead@acme.example --tenant acme
     """
     if one_time_link and not person:
-        raise click.UsageError("--one-time-link needs --person: whom it signs in")
+        raise click.UsageError("--one-time-link needs --name: whom it signs in")
     if (person or tenants) and not one_time_link:
-        raise click.UsageError("--person and --tenant go with --one-time-link")
+        raise click.UsageError("--name and --tenant go with --one-time-link")
     quiet_kafka()
     who = Person(person, frozenset(tenants or ("default",))) if person else None
     with reporting():
         settings, own = load_settings(), load_console_settings()
+        require_sign_in(own, other=who is not None or own.tokens_file is not None)
         configure_logs(settings.log_format, settings.log_level)
         asyncio.run(_Console.of(settings, own).run(who))
 

@@ -105,11 +105,7 @@ def create_app(
         UsageError: there is no way to sign in.
     """
     links = OneTimeLinks(parts.clock)
-    if not (settings.oidc_issuer or settings.proxy_header or parts.tokens or one_time):
-        raise UsageError(
-            "the console has no way to sign in: set GROUNDWIRE_CONSOLE_OIDC_ISSUER, GROUNDWIRE_CONSOLE_PROXY_HEADER"
-            " or GROUNDWIRE_CONSOLE_TOKENS_FILE, or start it with --one-time-link"
-        )
+    require_sign_in(settings, other=parts.tokens is not None or one_time is not None)
     site = _site(settings, parts, links)
     secret = settings.secret.get_secret_value() if settings.secret else secrets.token_urlsafe(32)
     app = Starlette(
@@ -134,6 +130,15 @@ def create_app(
     )
     app.state.site = site
     return app, links.issue(one_time) if one_time else None
+
+
+def require_sign_in(settings: ConsoleSettings, *, other: bool) -> None:
+    """Raise UsageError if nobody could sign in; `other`: by API tokens or a one-time link, people can."""
+    if not (settings.oidc_issuer or settings.proxy_header or other):
+        raise UsageError(
+            "the console has no way to sign in: set GROUNDWIRE_CONSOLE_OIDC_ISSUER, GROUNDWIRE_CONSOLE_PROXY_HEADER"
+            " or GROUNDWIRE_CONSOLE_TOKENS_FILE, or start it with --one-time-link"
+        )
 
 
 def _site(settings: ConsoleSettings, parts: Parts, links: OneTimeLinks) -> Site:
