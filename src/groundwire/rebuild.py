@@ -193,9 +193,9 @@ def _stored_response(decision: Decision) -> StoredOutcome | None:
 
 
 def _was_compared(decision: Decision, state: SubjectState) -> bool:
-    """Say whether the claim is to be found: what could not be compared is not, until a person approves it."""
+    """Say whether the claim is to be found: what could not be compared is not, until a person decides it."""
     dedup = decision.facts.dedup
-    return dedup is None or dedup.status != "failed" or state is SubjectState.APPROVED
+    return dedup is None or dedup.status != "failed" or state is not SubjectState.PENDING
 
 
 def _outcome(decision: Decision, state: SubjectState, claim: Claim) -> Outcome:
