@@ -22,8 +22,10 @@ from groundwire.review.people import Person
 
 logger = structlog.get_logger(__name__)
 
-SHOWN: Final = timedelta(seconds=30)
-"""How long what became of an action is shown to whom it belongs."""
+SHOWN: Final = timedelta(seconds=10)
+"""How long it is shown to whom it belongs that an action was done, or undone."""
+SHOWN_TROUBLE: Final = timedelta(seconds=60)
+"""The same of one that was not done."""
 ANSWER_SECONDS: Final = 300.0
 """How long an answer of the gate is waited for before the item may be acted on again."""
 _MOST: Final = 20_000
@@ -155,11 +157,11 @@ class Desk:
 
     def of(self, person: Person) -> list[Entry]:
         """Return a person's last actions that are still of interest, newest first."""
-        since = self._clock() - SHOWN
+        now = self._clock()
         return [
             entry
             for entry in reversed(self._entries.values())
-            if entry.order.person.name == person.name and (entry.state in _OPEN or entry.changed >= since)
+            if entry.order.person.name == person.name and _is_shown(entry, now)
         ]
 
     def find(self, person: Person, action_id: str) -> Entry | None:
@@ -231,3 +233,8 @@ class Desk:
                 break
             if entry.state not in _OPEN:
                 del self._entries[action_id]
+
+
+def _is_shown(entry: Entry, now: datetime) -> bool:
+    done = entry.state in (State.APPLIED, State.UNDONE)
+    return entry.state in _OPEN or now - entry.changed <= (SHOWN if done else SHOWN_TROUBLE)

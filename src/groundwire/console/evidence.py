@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -41,10 +42,14 @@ def marked(decision: Decision, text: str | None) -> dict[str, Any]:
 def checks(decision: Decision) -> list[dict[str, str]]:
     """Return every check with its result; failed ones first."""
     return [
-        {"result": result, "name": name.removesuffix("_skipped"), "detail": detail}
+        {"result": result, "name": name.removesuffix("_skipped"), "detail": _why(result, detail)}
         for result in ("failed", "passed", "skipped")
         for name, _, detail in (check.partition(": ") for check in decision[f"checks_{result}"])
     ]
+
+
+def _why(result: str, detail: str) -> str:
+    return label(detail) if result == "skipped" and detail else detail
 
 
 def citations(decision: Decision) -> list[dict[str, Any]]:
@@ -72,24 +77,36 @@ def warnings(decision: Decision) -> list[dict[str, str]]:
 
 
 def report(decision: Decision) -> list[dict[str, Any]]:
-    """Return the sections of a response's report as rows of path and value."""
-    found = decision.get("report") or {}
-    return [
-        {"name": name, "rows": [{"name": path, "value": value} for path, value in _leaves(part)][:_MOST_ROWS]}
-        for name, part in found.items()
-        if name != "warnings" and part not in (None, {}, [])
+    """Return the sections of a response's report as rows of path and value; single values come first."""
+    found = {name: part for name, part in (decision.get("report") or {}).items() if name != "warnings"}
+    single = {name: part for name, part in found.items() if not isinstance(part, dict | list)}
+    sections = [("summary", single), *((name, part) for name, part in found.items() if name not in single)]
+    rows = [
+        {
+            "name": name,
+            "rows": [{"name": path, "value": value} for path, value in islice(_leaves(part), _MOST_ROWS)],
+        }
+        for name, part in sections
     ]
+    return [section for section in rows if section["rows"]]
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:  # noqa: ANN401 - any JSON value
-    if isinstance(value, dict):
+    if isinstance(value, dict) and path and all(not isinstance(part, dict | list) for part in value.values()):
+        said = [f"{name}: {_said(part)}" for name, part in value.items() if part is not None]
+        yield path, ", ".join(said)
+    elif isinstance(value, dict):
         for name, part in value.items():
             yield from _leaves(part, f"{path} {name}".strip())
     elif isinstance(value, list):
         for place, part in enumerate(value, start=1):
             yield from _leaves(part, f"{path} {place}".strip())
     elif value is not None:
-        yield path or "value", str(value)
+        yield path or "value", _said(value)
+
+
+def _said(value: object) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
 def _hedges(decision: Decision) -> Iterator[Mark]:

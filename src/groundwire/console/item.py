@@ -49,7 +49,7 @@ async def describe(call: Call, item: Item, problem: Mapping[str, Any] | None = N
     decision, row = item.decision, item.current
     view = view_of(call)
     reviewing = await _reviewing(call, item)
-    before, after = await neighbours(call, view, row.decision_id)
+    beside = await neighbours(call, view, row.decision_id)
     text = evidence.text_of(decision)
     query = view.encoded()
     entry = call.site.desk.on(row.decision_id)
@@ -83,8 +83,9 @@ async def describe(call: Call, item: Item, problem: Mapping[str, Any] | None = N
         "reviewing": reviewing,
         "lock_url": f"/api/items/{row.decision_id}/lock" if item.pending else "",
         "lock_seconds": round(call.site.settings.lock_seconds),
-        "previous": before,
-        "next": after,
+        "previous": beside.before,
+        "next": beside.after,
+        "then": beside.then,
         "query": f"?{query}" if query else "",
         "query_text": query,
         "problem": problem,

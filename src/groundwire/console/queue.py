@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import parse_qsl, urlencode
@@ -135,21 +136,32 @@ async def search(call: Call) -> Answer:
     return Answer(data, location=_with("/", view.encoded()))
 
 
-async def neighbours(call: Call, view: View, decision_id: str) -> tuple[str | None, str | None]:
-    """Return the items before and after one in the queue as its reader sees it."""
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """Items beside one in the queue as its reader sees it; `then` is where to go once this one is done."""
+
+    before: str | None = None
+    after: str | None = None
+    then: str | None = None
+
+
+async def neighbours(call: Call, view: View, decision_id: str) -> Neighbours:
+    """Return what stands beside an item; what has an action on its way is passed over."""
     try:
         page = call.site.board.pending(call.scope, view.query(search_of(call), NEIGHBOURS))
     except ValueError:  # the place in the list is none of this order
-        return None, None
+        return Neighbours()
     open_ids = [
         row.decision_id
         for row in page.rows
         if row.decision_id == decision_id or call.site.desk.on(row.decision_id) is None
     ]
+    first = next((one for one in open_ids if one != decision_id), None)
     if decision_id not in open_ids:
-        return None, open_ids[0] if open_ids else None
+        return Neighbours(after=first, then=first)
     at = open_ids.index(decision_id)
-    return (open_ids[at - 1] if at else None), (open_ids[at + 1] if at + 1 < len(open_ids) else None)
+    after = open_ids[at + 1] if at + 1 < len(open_ids) else None
+    return Neighbours(open_ids[at - 1] if at else None, after, after or first)
 
 
 def subject_of(row: Row) -> Subject:

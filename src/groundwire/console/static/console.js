@@ -47,9 +47,13 @@
   function focusFirst() {
     if (location.hash) return;
     if (page === "item") $("#problem") ? $("#problem").focus() : $("#title").focus({ preventScroll: true });
+    if (page === "confirm") $("#typed, input[type=radio]:checked, main button.primary")?.focus();
     if (page === "queue" && rows().length) {
-      const at = Math.min(Number(sessionStorage.getItem(KEPT)) || 0, rows().length - 1);
-      opener(rows()[at]).focus({ preventScroll: at === 0 });
+      const list = rows();
+      const at = Math.min(Number(sessionStorage.getItem(KEPT)) || 0, list.length - 1);
+      const free = (row) => !row.classList.contains("doing");
+      const row = list.slice(at).find(free) || list.find(free) || list[at];
+      opener(row).focus({ preventScroll: row === list[0] });
     }
   }
 
