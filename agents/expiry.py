@@ -130,7 +130,7 @@ class Expiry:
 
     def _take_overdue(self) -> list[Waiting]:
         until = self._now() - self._ttl
-        overdue = []
+        overdue: list[Waiting] = []
         while self._waiting and self._waiting[0].since <= until and len(overdue) < _CHUNK:
             overdue.append(heapq.heappop(self._waiting))
         return overdue

@@ -120,7 +120,9 @@ def serve_console(environment: Mapping[str, str]) -> None:
     command = ["console", "--one-time-link", "--name", REVIEWER, "--tenant", "default"]
     settings = {"GROUNDWIRE_CONSOLE_KEY": CONSOLE_KEY, "GROUNDWIRE_CONSOLE_PORT": "0"}
     process = subprocess.Popen(  # noqa: S603 - the command is built here
-        [sys.executable, "-c", "from groundwire.cli import main; main()", *command], env={**environment, **settings}, cwd=_ROOT
+        [sys.executable, "-c", "from groundwire.cli import main; main()", *command],
+        env={**environment, **settings},
+        cwd=_ROOT,
     )
     try:
         status = process.wait()

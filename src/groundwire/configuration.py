@@ -16,6 +16,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 
+from groundwire.console.settings import ConsoleSettings
 from groundwire.policy import ENV_PREFIX, Hedges, Limits, Policy, Verification
 from groundwire.settings import Settings
 
@@ -27,6 +28,12 @@ This page is generated from the classes that read the configuration: `make gener
 
 Where things are and how a process behaves. Workers, `python -m topics` and the `groundwire` command read them from the
 environment; an empty variable counts as one that is not set.
+
+"""
+_CONSOLE: Final = """
+## The console
+
+What `groundwire console` reads beside them.
 
 """
 _POLICY: Final = """
@@ -57,9 +64,20 @@ def page() -> str:
         (f"{ENV_PREFIX}{name.upper()}", field, field.description or "")
         for name, field in Settings.model_fields.items()
     ]
+    console = [
+        (f"{ENV_PREFIX}CONSOLE_{name.upper()}", field, field.description or "")
+        for name, field in ConsoleSettings.model_fields.items()
+    ]
     texts = _attributes(Policy)
     keys = [(name, field, texts[name]) for name, field in Policy.model_fields.items() if name in texts]
-    parts = [_TOP, *_table("variable", settings), _POLICY, *_table("key", keys)]
+    parts = [
+        _TOP,
+        *_table("variable", settings),
+        _CONSOLE,
+        *_table("variable", console),
+        _POLICY,
+        *_table("key", keys),
+    ]
     for section, model, text in _SECTIONS:
         rows = [(name, field, "") for name, field in model.model_fields.items()]
         parts += [f"\n### `[{section}]`\n\n{text}\n\n", *_table("key", rows)]

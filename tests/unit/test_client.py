@@ -18,7 +18,7 @@ from rich.cells import cell_len
 from groundwire.client.lines import MAX_LINE_BYTES, windows
 from groundwire.client.produce import address, address_anyhow
 from groundwire.client.render import as_json, heading, row
-from groundwire.client.tail import _records, _starts
+from groundwire.client.tail import _records, offsets_at
 from groundwire.client.text import columns, cut, visible, visible_json
 from groundwire.commands.produce import produce
 from groundwire.commands.tail import StartParam, tail
@@ -281,14 +281,14 @@ async def test_an_offset_is_kept_within_what_the_partition_holds():
             return {"p0": None, "p1": SimpleNamespace(offset=1)}
 
     ends = {"p0": 9, "p1": 3}
-    starts = {start: await _starts(Client(), start, ends) for start in ("earliest", "latest", 0, 4, 100)}
+    starts = {start: await offsets_at(Client(), start, ends) for start in ("earliest", "latest", 0, 4, 100)}
     assert starts["earliest"] == {"p0": 5, "p1": 0}
     assert starts["latest"] == ends
     assert starts[0] == {"p0": 5, "p1": 0}
     assert starts[4] == {"p0": 5, "p1": 3}
     assert starts[100] == ends
     moment = datetime(2026, 1, 1, tzinfo=UTC)
-    assert await _starts(Client(), moment, ends) == {"p0": 9, "p1": 1}, "nothing so late: from the end"
+    assert await offsets_at(Client(), moment, ends) == {"p0": 9, "p1": 1}, "nothing so late: from the end"
 
 
 async def test_what_comes_after_the_end_that_was_asked_for_is_left_out():

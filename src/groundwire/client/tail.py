@@ -81,15 +81,15 @@ async def _assign(client: AIOKafkaConsumer, topic: str, span: Span) -> dict[Topi
     partitions = [TopicPartition(topic, number) for number in chosen]
     client.assign(partitions)
     ends: dict[TopicPartition, int] = await client.end_offsets(partitions)
-    starts = await _starts(client, span.start, ends)
-    for partition, offset in starts.items():
+    for partition, offset in (await offsets_at(client, span.start, ends)).items():
         client.seek(partition, offset)
     return ends
 
 
-async def _starts(
+async def offsets_at(
     client: AIOKafkaConsumer, start: Start, ends: dict[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
+    """Return the offsets at which a start stands on partitions that end at `ends`."""
     if start == "latest":
         return ends
     if isinstance(start, datetime):

@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from groundwire.client.kafka import consumer, unavailable
-from groundwire.client.tail import Start, _starts
+from groundwire.client.tail import Start, offsets_at
 from groundwire.errors import BrokerUnavailable, UsageError
 from groundwire.messages.topics import TopicName
 from groundwire.review.records import TopicRecord
@@ -129,7 +129,7 @@ async def _assign(
     begin: Positions = {}
     for name, start in starts.items():
         of_topic = {partition: end for partition, end in ends.items() if partition.topic == name}
-        begin |= await _starts(client, start, of_topic)
+        begin |= await offsets_at(client, start, of_topic)
     begin |= {partition: offset for partition, offset in before.items() if offset <= ends.get(partition, -1)}
     for partition, offset in begin.items():
         client.seek(partition, offset)
