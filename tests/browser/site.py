@@ -23,9 +23,10 @@ from groundwire.check import Checker
 from groundwire.console.app import Parts, create_app
 from groundwire.console.serving import make_server, serve
 from groundwire.console.settings import ConsoleSettings
+from groundwire.console.site import Site
 from groundwire.messages.audit import AuditEvent
 from groundwire.messages.base import to_milliseconds
-from groundwire.messages.decisions import Decision, Facts, Origin, Verdict
+from groundwire.messages.decisions import Decision, Facts, Kind, Origin, Verdict
 from groundwire.messages.identity import Subject, decision_id, event_id
 from groundwire.messages.reviews import ReviewDecision
 from groundwire.messages.tiers import IngestionTier
@@ -224,7 +225,7 @@ class RecordingReviews:
         return outcome_of(event)
 
     def _apply(self, action: ReviewDecision) -> AuditEvent:
-        subject = Subject(action.tenant_id, action.user_id, "claim", action.subject_id)  # type: ignore[arg-type]
+        subject = Subject(action.tenant_id, action.user_id, Kind(action.kind), action.subject_id)
         scope = Permissions(Keys.parse(KEYS, Path("keys.toml"))).scope(LEAD)
         known = self.board.item(scope, decision_id(subject, action.expected_revision))
         code = self.refuse.pop(0) if self.refuse else None
@@ -299,15 +300,22 @@ class Running:
     link: str
     board: Board
     reviews: RecordingReviews
+    site: Site
+
+    def invite(self, person: Person) -> str:
+        """Return a link by which one more person signs in once."""
+        return f"{self.url}/signin#{self.site.links.issue(person)}"
 
 
 @contextmanager
-def running(items: int = 100, person: Person = LEAD, **settings: Any) -> Iterator[Running]:
-    """Run a console over so many items on a free loopback port, in a thread."""
-    board = asyncio.run(filled_board(items, datetime.now(UTC)))
+def running(
+    items: int = 100, person: Person = LEAD, *, board: Board | None = None, port: int = 0, **settings: Any
+) -> Iterator[Running]:
+    """Run a console over so many items, or over a board, on a loopback port, 0: a free one; in a thread."""
+    board = asyncio.run(filled_board(items, datetime.now(UTC))) if board is None else board
     reviews = RecordingReviews(board)
     keys = Keys.parse(KEYS, Path("keys.toml"))
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+    with socket.create_server(("127.0.0.1", port)) as listening:
         port = listening.getsockname()[1]
         given = ConsoleSettings(port=port, **settings)
         app, secret = create_app(given, Parts(board, Permissions(keys), reviews), person)
@@ -315,7 +323,7 @@ def running(items: int = 100, person: Person = LEAD, **settings: Any) -> Iterato
         thread = threading.Thread(target=lambda: asyncio.run(serve(server, app, listening)))
         thread.start()
         try:
-            yield Running(given.origin, f"{given.origin}/signin#{secret}", board, reviews)
+            yield Running(given.origin, f"{given.origin}/signin#{secret}", board, reviews, app.state.site)
         finally:
             server.should_exit = True
             thread.join(15)
