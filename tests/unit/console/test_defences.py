@@ -373,6 +373,15 @@ async def test_a_search_stays_in_the_session_and_out_of_every_address(room: Room
     )
 
 
+async def test_what_a_browser_searches_for_says_nothing_to_a_token_beside_it(room: Room) -> None:
+    room.add(make_decision("c-1", "Water is wet."), make_decision("c-2", "Fire is hot."))
+    async with room.browser() as client:
+        await client.post("/queue/search", data={"csrf": await csrf(client), "search": "water"})
+        assert (await client.get("/api/queue")).json()["total"] == 1
+        token = {"authorization": "Bearer lead-token"}
+        assert (await client.get("/api/queue", headers=token)).json()["total"] == 2
+
+
 @pytest.mark.parametrize(
     "back", ["https://evil.example", "//evil.example", "reason=%0d%0aset-cookie:x", "cursor=<script>"]
 )
