@@ -145,6 +145,7 @@
     }
     if (event.ctrlKey || event.metaKey || event.altKey || help.open || typing(event.target)) return;
     const key = event.key;
+    if (event.repeat && key !== "j" && key !== "k") return; // a key held down must not act on the next item too
     let done = false;
     if (key === "?") done = help.showModal() || true;
     else if (key === "u") done = submit($(".outcome.held form"));
