@@ -6,13 +6,14 @@ import asyncio
 import os
 import socket
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import click
 
 from groundwire.attestation import Keys
 from groundwire.commands.options import quiet_kafka, reporting
 from groundwire.console.app import Parts, create_app, require_sign_in
+from groundwire.console.gauges import ReviewGauges, serve_gauges
 from groundwire.console.locks import RedisLocks
 from groundwire.console.serving import make_server, serve
 from groundwire.console.settings import ConsoleSettings, load_console_settings
@@ -54,7 +55,7 @@ def console(*, one_time_link: bool, person: str | None, tenants: tuple[str, ...]
     who = Person(person, frozenset(tenants or ("default",))) if person else None
     with reporting():
         settings, own = load_settings(), load_console_settings()
-        require_sign_in(own, other=who is not None or own.tokens_file is not None)
+        require_sign_in(own, other=who is not None or settings.tokens_file is not None)
         configure_logs(settings.log_format, settings.log_level)
         asyncio.run(_Console.of(settings, own).run(who))
 
@@ -89,6 +90,9 @@ class _Console:
             board = Board(str(own.board) if own.board else IN_MEMORY)
             standings, redis = LiveStandings.of(settings), connect(settings.redis_url)
             feed = Feed(board, standings, brokers=settings.brokers, prefix=settings.topic_prefix)
+            tenants = {tenant for _, key in self.keys for tenant in key.tenants}
+            gauges = ReviewGauges(board, tenants, lambda: feed.stale_since, lambda: datetime.now(UTC))
+            serve_gauges(gauges, settings.metrics_host, settings.metrics_port)
             try:
                 async with Actions(settings.brokers, settings.topic_prefix, self.signer) as actions:
                     parts = Parts(
@@ -96,7 +100,7 @@ class _Console:
                         permissions=Permissions(self.keys),
                         reviews=actions,
                         limits=load_policy(settings.policy_file, os.environ).limits,
-                        tokens=LiveTokens(own.tokens_file) if own.tokens_file else None,
+                        tokens=LiveTokens(settings.tokens_file) if settings.tokens_file else None,
                         locks=RedisLocks(redis, settings.topic_prefix, timedelta(seconds=own.lock_seconds)),
                         stale_since=lambda: feed.stale_since,
                         caught_up=lambda: feed.caught_up,

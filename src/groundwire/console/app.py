@@ -137,7 +137,7 @@ def require_sign_in(settings: ConsoleSettings, *, other: bool) -> None:
     if not (settings.oidc_issuer or settings.proxy_header or other):
         raise UsageError(
             "the console has no way to sign in: set GROUNDWIRE_CONSOLE_OIDC_ISSUER, GROUNDWIRE_CONSOLE_PROXY_HEADER"
-            " or GROUNDWIRE_CONSOLE_TOKENS_FILE, or start it with --one-time-link"
+            " or GROUNDWIRE_TOKENS_FILE, or start it with --one-time-link"
         )
 
 

@@ -38,7 +38,6 @@ class ConsoleSettings(BaseSettings):
     board: Path | None = Field(
         None, description="SQLite file that mirrors the topics; none: a temporary one, filled at each start."
     )
-    tokens_file: Path | None = Field(None, description="API tokens, as `groundwire token` writes them.")
 
     oidc_issuer: str | None = Field(None, description="OpenID Connect issuer; none: no such sign-in.")
     oidc_client_id: str | None = Field(None, description="Client id at the issuer.")

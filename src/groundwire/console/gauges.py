@@ -1,0 +1,93 @@
+"""What the console tells Prometheus: how people's decisions compare with the gate's, and how fresh its board is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from groundwire.decide.tree import CONVERSATIONS
+from groundwire.policy import TRUSTED_SOURCES
+from groundwire.review.board import Board
+from groundwire.review.model import Tally
+from groundwire.review.people import Scope
+
+DAYS: Final = 30
+"""Of people's decisions that are counted."""
+
+_SOURCES: Final = frozenset({*TRUSTED_SOURCES, *CONVERSATIONS, "ai_synthesis"})
+"""Sources that are told apart; producers choose others freely, and a label needs a closed list."""
+
+
+class ReviewGauges(Collector):
+    """Counts when it is asked.
+
+    Args:
+        board: what is counted.
+        tenants: of which everything is counted.
+        stale_since: since when the board does not follow the topics; None while it does.
+        clock: the wall clock.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        tenants: Collection[str],
+        stale_since: Callable[[], datetime | None],
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._board = board
+        self._scope = Scope("", frozenset(tenants), frozenset())
+        self._stale_since = stale_since
+        self._clock = clock
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """Yield the gauges."""
+        now = self._clock()
+        found = self._board.agreement(self._scope, now - timedelta(days=DAYS))
+        yield _decided("reason", found.by_reason)
+        yield _decided("source", [row for row in found.by_source if row.name in _SOURCES])
+        seconds = GaugeMetricFamily(
+            "groundwire_review_seconds",
+            f"From the gate's decision to a person's, of {DAYS} days, by the gate's reason.",
+            labels=["reason", "quantile"],
+        )
+        for row in found.by_reason:
+            for quantile, value in (("0.5", row.median), ("0.9", row.p90)):
+                if value is not None:
+                    seconds.add_metric([row.name, quantile], value.total_seconds())
+        yield seconds
+        since = self._stale_since()
+        yield GaugeMetricFamily(
+            "groundwire_console_stale_seconds",
+            "For how long the board has not followed the topics.",
+            value=(now - since).total_seconds() if since else 0.0,
+        )
+
+
+def serve_gauges(gauges: ReviewGauges, host: str, port: int) -> None:
+    """Serve /metrics in the background; port 0 serves nothing."""
+    if port:
+        registry = CollectorRegistry()
+        registry.register(gauges)
+        start_http_server(port, host, registry)
+
+
+def _decided(label: str, rows: Iterable[Tally]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(
+        f"groundwire_reviewed_by_{label}",
+        f"What people decided in {DAYS} days, by {label}.",
+        labels=[label, "outcome"],
+    )
+    for row in rows:
+        for outcome, count in (
+            ("approved", row.approved),
+            ("edited", row.edited),
+            ("rejected", row.rejected),
+        ):
+            family.add_metric([row.name, outcome], count)
+    return family

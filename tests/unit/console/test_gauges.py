@@ -1,0 +1,54 @@
+"""What the console tells Prometheus is what its board counts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from prometheus_client import CollectorRegistry, generate_latest
+
+from groundwire.console.gauges import ReviewGauges
+from groundwire.review.model import Agreement, Blind, Tally
+
+NOW = datetime(2026, 1, 31, tzinfo=UTC)
+
+
+class FakeBoard:
+    def __init__(self) -> None:
+        self.asked: list[object] = []
+
+    def agreement(self, scope: object, since: datetime) -> Agreement:
+        self.asked = [scope, since]
+        rows = [
+            Tally("ungrounded", 3, 1, 2, timedelta(seconds=60), timedelta(seconds=90)),
+            Tally("duplicate", 0, 0, 1, None, None),
+        ]
+        sources = [Tally("user", 1, 0, 0, None, None), Tally("agent of maria", 9, 9, 9, None, None)]
+        return Agreement(rows[0], rows, sources, Blind(0, 0, 0, 0))
+
+
+def page(board: FakeBoard, stale: datetime | None = None) -> str:
+    registry = CollectorRegistry()
+    registry.register(ReviewGauges(board, {"acme"}, lambda: stale, lambda: NOW))  # type: ignore[arg-type]
+    return generate_latest(registry).decode()
+
+
+def test_decisions_are_counted_by_reason_with_the_time_they_took() -> None:
+    board = FakeBoard()
+    text = page(board)
+    assert 'groundwire_reviewed_by_reason{outcome="rejected",reason="ungrounded"} 2.0' in text
+    assert 'groundwire_review_seconds{quantile="0.9",reason="ungrounded"} 90.0' in text
+    assert 'groundwire_review_seconds{quantile="0.5",reason="duplicate"}' not in text
+    scope, since = board.asked
+    assert (scope.whole, scope.own) == ({"acme"}, frozenset())  # type: ignore[attr-defined]
+    assert since == NOW - timedelta(days=30)
+
+
+def test_only_sources_of_a_closed_list_become_labels() -> None:
+    text = page(FakeBoard())
+    assert 'source="user"' in text
+    assert "maria" not in text
+
+
+def test_a_board_that_does_not_follow_says_for_how_long() -> None:
+    assert "groundwire_console_stale_seconds 0.0" in page(FakeBoard())
+    assert "groundwire_console_stale_seconds 5.0" in page(FakeBoard(), NOW - timedelta(seconds=5))
