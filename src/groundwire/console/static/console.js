@@ -244,11 +244,8 @@
   }
   $("#news")?.addEventListener("click", () => location.reload());
   const events = new EventSource(body.dataset.live);
-  let first = true;
-  events.addEventListener("change", () => {
-    if (!first) refresh();
-    first = false;
-  });
+  // the first one tells of nothing new, but what changed since this page was made is asked for by it
+  events.addEventListener("change", refresh);
   addEventListener("pagehide", () => events.close());
   setInterval(() => {
     const now = Date.now();
