@@ -226,6 +226,11 @@ class ReviewAsk:
         parents: (id as sent, subject) of each entry of the claim's `derived_from`.
         horizon: as in the Ask.
         payload: as in the Ask; re-derives the next revision.
+        decisive: at most 16 bytes, a digest of what the action says beside subject and kind: who acts, why, which
+            text. The same action id with another digest is another action.
+        only_recorded: answer what was recorded of the action where there is something; else it is refused, as
+            `refused` says, without being remembered.
+        forget: a refusal as `refused` says is not remembered: it may be otherwise when the action comes again.
     """
 
     subject: Subject
@@ -240,6 +245,9 @@ class ReviewAsk:
     parents: Sequence[tuple[str, Subject]]
     horizon: int
     payload: bytes
+    decisive: bytes = b""
+    only_recorded: bool = False
+    forget: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +260,8 @@ class Reviewed:
         affected: of a retraction, at most 1,000 ids of approved claims that rest on the subject, by id.
         affected_total: how many these are in all.
         fresh: whether this very call carried it out; no part of what the action came to.
+        at: milliseconds since 1970 of the ReviewDecision that carried it out.
+        state: what the action itself brought, whatever came later.
     """
 
     revision: int
@@ -259,6 +269,8 @@ class Reviewed:
     affected: Sequence[str] = ()
     affected_total: int = 0
     fresh: bool = field(default=False, compare=False)
+    at: int = field(default=0, compare=False)
+    state: SubjectState = field(default=SubjectState.BLOCKED, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,10 +280,12 @@ class RefusedAction:
     Attributes:
         code: `unknown`, `stale`, `not_pending`, `not_approved`, `waiting`, `action_id_reused`, or what the ask gave.
         current: where the subject stood when it was refused; None where it is not known.
+        at: milliseconds since 1970 of the ReviewDecision that was refused; 0 where that is not remembered.
     """
 
     code: str
     current: Standing | None
+    at: int = field(default=0, compare=False)
 
 
 ReviewAnswer = Reviewed | RefusedAction
