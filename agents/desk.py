@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from groundwire.gate.results import Result
+from groundwire.messages.identity import Subject
 from groundwire.messages.inbound import InboundRecord
 
 
@@ -18,6 +19,18 @@ class Desk(Protocol):
 
     async def settle(self, batch: Sequence[Any], *, deferred: bool = False) -> list[Result]:
         """Decide a prepared batch. Raises: StateUnavailable, StateLost."""
+        ...
+
+    async def abandon(self, record: InboundRecord, give_up: Callable[[Subject], Awaitable[bool]]) -> bool:
+        """Say whether a record that brings workers down becomes a dead letter; not where state holds its outcome.
+
+        Args:
+            record: the one.
+            give_up: has state let go of a subject that waits; False where it holds an outcome.
+
+        Raises:
+            RecordError: not even its identity can be read.
+        """
         ...
 
     def provisional(self, batch: Sequence[Any]) -> list[Result]:

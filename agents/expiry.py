@@ -114,7 +114,7 @@ class Expiry:
             StateError, BrokerUnavailable: some are left for the next time.
         """
         await self._forget_decided()
-        sent = 0
+        sent: list[Waiting] = []
         while overdue := self._take_overdue():
             try:
                 still = await self._pending(overdue)
@@ -123,10 +123,12 @@ class Expiry:
                 for entry in overdue:
                     heapq.heappush(self._waiting, entry)
                 raise
-            sent += len(still)
+            sent += still
+        for entry in sent:  # until state says that it waits no longer
+            heapq.heappush(self._waiting, entry)
         if sent:
-            log.info("review.expired", sent=sent)
-        return sent
+            log.info("review.expired", sent=len(sent))
+        return len(sent)
 
     def _take_overdue(self) -> list[Waiting]:
         until = self._now() - self._ttl

@@ -25,9 +25,7 @@ from agents.tenure import Released, Tenure
 from groundwire import metrics
 from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError, StateLost, StateUnavailable
 from groundwire.gate.faults import report_fault
-from groundwire.gate.gate import subject_of
 from groundwire.gate.results import Acted, DeadLetter, Decided, Result
-from groundwire.messages.identity import Subject
 from groundwire.messages.inbound import InboundRecord
 from groundwire.state.redis import RedisState
 
@@ -55,14 +53,12 @@ class Role:
         deferred: records come from `deferred`: the network may be asked, and state is waited for.
         grace: seconds without state after which records are decided provisionally; None waits for ever.
         original: gives the record that is decided for the one that was read.
-        subject: gives what a record would have decided, and may wait for it in state; None: nothing waits.
     """
 
     name: str
     deferred: bool
     grace: float | None
     original: Callable[[InboundRecord], InboundRecord] = lambda record: record
-    subject: Callable[[InboundRecord], Subject | None] = subject_of
 
 
 class Pipeline:
@@ -152,10 +148,10 @@ class Pipeline:
         if crashes > GIVEN_UP:
             return letter
         try:
-            subject = self._role.subject(record)
+            abandoned = await self._gate.abandon(record, self._state.give_up)
         except RecordError as error:
             return DeadLetter(record, error)
-        return letter if subject is None or await self._state.give_up(subject) else None
+        return letter if abandoned else None
 
     async def _publish(self, batch: Batch, tenure: Tenure) -> None:
         fresh: set[str] = set()

@@ -16,7 +16,7 @@ from topics.wire import raw_topic
 
 def role(settings: Settings, policy: Policy) -> Role:  # noqa: ARG001 - as the other agents
     """Say how people's decisions are carried out: state is waited for."""
-    return Role(TopicName.REVIEW_DECISIONS, deferred=False, grace=None, subject=lambda _: None)
+    return Role(TopicName.REVIEW_DECISIONS, deferred=False, grace=None)
 
 
 def declare(app: faust.App, settings: Settings, lanes: Lanes) -> None:

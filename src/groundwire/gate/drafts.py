@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from groundwire.checks.hedges import HedgeAction
 from groundwire.decide.claims import ClaimCase
 from groundwire.decide.people import reviewed
 from groundwire.decide.reading import UNREAD, Reading, read
-from groundwire.errors import StateUnavailable
 from groundwire.gate.claims import Policies, policy_that_decided
 from groundwire.gate.dedup import dedup_query, dedup_scheme
 from groundwire.gate.faults import report_fault
@@ -22,7 +21,7 @@ from groundwire.messages.base import from_milliseconds, to_milliseconds
 from groundwire.messages.claims import Claim
 from groundwire.messages.decisions import Decision, Facts, Kind, Verdict
 from groundwire.messages.decode import decode_claim
-from groundwire.messages.identity import Subject, decision_id
+from groundwire.messages.identity import Subject, decision_id, digest
 from groundwire.messages.inbound import InboundRecord
 from groundwire.messages.reviews import ReviewDecision
 from groundwire.policy import Policy
@@ -30,19 +29,25 @@ from groundwire.state.model import DedupQuery, HeldEntry, Outcome, RecordOrigin,
 from groundwire.version import __version__
 
 
+class Wanted(NamedTuple):
+    """A published decision that is looked for.
+
+    `verdict` names its topic; it was published at about `since` or later, None: nobody knows when.
+    """
+
+    verdict: Verdict
+    decision_id: str
+    since: datetime | None
+
+
 class Find(Protocol):
-    """Finds a published decision."""
+    """Finds published decisions."""
 
-    async def __call__(self, verdict: Verdict, decision_id: str, since: datetime | None) -> Decision | None:
-        """Return the decision with this id from a verdict's topic; None where it is not on it.
-
-        Args:
-            verdict: names the topic.
-            decision_id: of the decision.
-            since: it was published at this time or later; None: at any time.
+    async def __call__(self, wanted: Sequence[Wanted]) -> dict[str, Decision]:
+        """Return by id those that stand on their topics.
 
         Raises:
-            StateUnavailable: the topic cannot be read now.
+            StateUnavailable: a topic cannot be read now.
         """
         ...
 
@@ -82,6 +87,13 @@ class PreparedReview:
         """The time of the action."""
         return from_milliseconds(self.record.timestamp)
 
+    @property
+    def decisive(self) -> bytes:
+        """16 bytes that tell another action under the same id."""
+        review = self.review
+        said = (review.action, str(review.expected_revision), review.reviewer, review.reason or "")
+        return digest(*said, *([] if review.content is None else [review.content]))
+
     def fact(self, *, edited: bool) -> dict[str, Any]:
         """Return the entry for `facts.review`."""
         review = self.review
@@ -103,6 +115,8 @@ class Draft:
     """
 
     refused: str = ""
+    only_recorded: bool = False
+    forget: bool = False
     expired: bool = False
     dedup: DedupQuery | None = None
     dedup_failed: bool = False
@@ -115,26 +129,35 @@ class Draft:
 class ClaimDrafts:
     """Actions on claims; see `groundwire.gate.reviews.ReviewGate` for the arguments."""
 
-    def __init__(
-        self, policy: Policy, policies: Policies, find: Find, *, now: Callable[[], datetime]
-    ) -> None:
+    def __init__(self, policy: Policy, policies: Policies, *, now: Callable[[], datetime]) -> None:
         self._policy = policy
         self._policies = policies
-        self._find = find
         self._now = now
         self._scheme = dedup_scheme(policy)
 
-    def hopeless(self, held: HeldEntry, refused: str) -> Draft:
+    def hopeless(self, held: HeldEntry, refused: str, *, only_recorded: bool) -> Draft:
         """Return the draft of an action that cannot be, unless it is one that was carried out before."""
         record = Payload.from_bytes(held.payload).record
-        return Draft(refused, parents=parents_of(decode_claim(record.encode())) if record else ())
+        parents = parents_of(decode_claim(record.encode())) if record else ()
+        return Draft(refused, only_recorded=only_recorded, parents=parents)
 
-    async def draft(self, entry: PreparedReview, held: HeldEntry) -> Draft:
-        """Work out what an action on a claim would come to."""
+    def wanted(self, entry: PreparedReview, held: HeldEntry) -> Wanted | None:
+        """Return the published decision that an action rests on: state keeps no text of what the gate approved."""
+        payload = Payload.from_bytes(held.payload)
+        if held.record or payload.record:
+            return None
+        return Wanted(Verdict.APPROVED, decision_id(entry.subject, held.revision), payload.decided_at)
+
+    async def draft(self, entry: PreparedReview, held: HeldEntry, published: Decision | None) -> Draft:
+        """Work out what an action on a claim would come to; `published` is what was wanted."""
         before = Payload.from_bytes(held.payload)
-        claim = await self._claim(entry.subject, held, before)
-        if claim is None:
-            return Draft(refused="not_published")
+        record = held.record or (before.record or "").encode()
+        if record:
+            claim = decode_claim(record)
+        elif published is not None:
+            claim = claim_of(published)
+        else:
+            return NOT_PUBLISHED
         edits = entry.action is ReviewAction.EDIT
         content = entry.review.content if edits else before.content
         payload = replace(
@@ -164,26 +187,17 @@ class ClaimDrafts:
             payload=payload.to_bytes(),
         )
 
-    async def decision(self, subject: Subject, outcome: Outcome, draft: Draft) -> Decision:  # noqa: ARG002 - as of responses
+    async def decision(self, subject: Subject, outcome: Outcome, before: Decision | None) -> Decision | None:  # noqa: ARG002 - as of responses
         """Derive the decision of a claim that a person decided."""
         payload = Payload.from_bytes(outcome.payload)
         policy = await policy_that_decided(payload.policy_sha256, self._policy, self._policies)
         claim = payload.as_decided(decode_claim((payload.record or "").encode()))
-        return derive(claim, read(claim.content, policy or self._policy), policy, self._policy, outcome)
+        reading, _, _ = self._read(claim, policy)
+        return derive(claim, reading, policy, self._policy, outcome)
 
-    async def _claim(self, subject: Subject, held: HeldEntry, payload: Payload) -> Claim | None:
-        """Return the claim as it was sent: state holds it while pending and once a person decided."""
-        record = held.record or (payload.record or "").encode()
-        if record:
-            return decode_claim(record)
-        published = await self._find(
-            Verdict.APPROVED, decision_id(subject, held.revision), payload.decided_at
-        )
-        return claim_of(published) if published else None
-
-    def _read(self, claim: Claim) -> tuple[Reading, DedupQuery | None, bool]:
+    def _read(self, claim: Claim, policy: Policy | None = None) -> tuple[Reading, DedupQuery | None, bool]:
         try:
-            return read(claim.content, self._policy), dedup_query(claim, self._policy), False
+            return read(claim.content, policy or self._policy), dedup_query(claim, self._policy), False
         except Exception as exc:  # noqa: BLE001 - a person may decide what the gate could not read
             report_fault("review.unreadable", exc)
         return UNREAD, None, True
@@ -196,19 +210,23 @@ class ResponseDrafts:
         self._find = find
         self._now = now
 
-    def hopeless(self, held: HeldEntry, refused: str) -> Draft:  # noqa: ARG002 - as of claims
+    def hopeless(self, held: HeldEntry, refused: str, *, only_recorded: bool) -> Draft:  # noqa: ARG002 - as of claims
         """Return the draft of an action that cannot be, unless it is one that was carried out before."""
-        return Draft(refused)
+        return Draft(refused, only_recorded=only_recorded)
 
-    async def draft(self, entry: PreparedReview, held: HeldEntry) -> Draft:
-        """Work out what an action on a response would come to."""
+    def wanted(self, entry: PreparedReview, held: HeldEntry) -> Wanted | None:
+        """Return the published decision that an action rests on."""
+        verdict = Verdict.APPROVED if held.state is SubjectState.APPROVED else Verdict.REVIEW
+        since = ResponsePayload.from_bytes(held.payload).decided_at
+        return Wanted(verdict, decision_id(entry.subject, held.revision), since)
+
+    async def draft(self, entry: PreparedReview, held: HeldEntry, published: Decision | None) -> Draft:
+        """Work out what an action on a response would come to; `published` is what was wanted."""
         if entry.action is ReviewAction.EDIT:
             return Draft(refused="not_editable")
+        if published is None:
+            return NOT_PUBLISHED
         payload = ResponsePayload.from_bytes(held.payload)
-        verdict = Verdict.APPROVED if held.state is SubjectState.APPROVED else Verdict.REVIEW
-        before = await self._find(verdict, decision_id(entry.subject, held.revision), payload.decided_at)
-        if before is None:
-            return Draft(refused="not_published")
         payload = replace(
             payload,
             decided_at=self._now(),
@@ -216,22 +234,34 @@ class ResponseDrafts:
             review=entry.fact(edited=False),
             superseded_at=payload.decided_at,
         )
-        return Draft(payload=payload.to_bytes(), before=before)
+        return Draft(payload=payload.to_bytes(), before=published)
 
-    async def decision(self, subject: Subject, outcome: Outcome, draft: Draft) -> Decision:
-        """Make the decision of a response that a person decided. Raises: StateUnavailable."""
+    async def decision(self, subject: Subject, outcome: Outcome, before: Decision | None) -> Decision | None:
+        """Make the decision of a response that a person decided, or find it where the action comes again.
+
+        Returns:
+            None where no topic holds it any more, nor the one that it superseded.
+
+        Raises:
+            StateUnavailable: a topic cannot be read now.
+        """
         payload = ResponsePayload.from_bytes(outcome.payload)
-        before = draft.before
-        if before is None:  # the action comes again: what it superseded is on its topic
+        if before is None:
+            own = Wanted(_VERDICTS[outcome.state], decision_id(subject, outcome.revision), payload.decided_at)
             retracted = (payload.review or {}).get("action") == ReviewAction.RETRACT
             verdict = Verdict.APPROVED if retracted else Verdict.REVIEW
             superseded = decision_id(subject, outcome.revision - 1)
-            before = await self._find(verdict, superseded, payload.superseded_at)
-        if before is None:
-            raise StateUnavailable(f"the decision before revision {outcome.revision} is on no topic any more")
-        return next_decision(before, outcome, payload)
+            found = await self._find([own, Wanted(verdict, superseded, payload.superseded_at)])
+            if own.decision_id in found:
+                return found[own.decision_id]
+            before = found.get(superseded)
+        return next_decision(before, outcome, payload) if before else None
 
 
+NOT_PUBLISHED = Draft(refused="not_published", forget=True)
+"""The decision that an action rests on is on no topic, yet: it may be when the action comes again."""
+
+_VERDICTS = {SubjectState.APPROVED: Verdict.APPROVED, SubjectState.BLOCKED: Verdict.BLOCKED}
 _WITHOUT_TEXT = {ReviewAction.EXPIRE, ReviewAction.RETRACT}
 
 

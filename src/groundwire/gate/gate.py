@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import datetime
 from typing import Final, assert_never
 
@@ -116,6 +116,14 @@ class Gate:
             entry if isinstance(entry, DeadLetter) else await self._result(entry, next(each))
             for entry in batch
         ]
+
+    async def abandon(self, record: InboundRecord, give_up: Callable[[Subject], Awaitable[bool]]) -> bool:
+        """Say whether a record that brings workers down becomes a dead letter; not where state holds its outcome.
+
+        Raises:
+            RecordError: not even its identity can be read.
+        """
+        return await give_up(subject_of(record))
 
     def provisional(self, batch: Sequence[Entry]) -> list[Result]:
         """Decide a prepared batch without state: revision 0, nothing approved, the same bytes each time."""

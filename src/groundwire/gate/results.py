@@ -69,6 +69,7 @@ class Acted:
         decision: where the subject stands now: at that revision, or at a later one.
         fresh: whether this record brought it about.
         revision: that the action brought about.
+        at: milliseconds since 1970: the time of the record that was carried out, of which this may be a repeat.
         retraction: what is to be published beside the decision, where an approval was withdrawn.
     """
 
@@ -77,6 +78,7 @@ class Acted:
     decision: Decision
     fresh: bool
     revision: int
+    at: int
     retraction: Retraction | None = None
 
 
@@ -88,12 +90,14 @@ class Refused:
         code: why, as in `groundwire.state.model.RefusedAction`, or `unattested`, `unauthorized`, `reserved`,
             `personal_speculation`, `not_published`.
         current: where the subject stood, where that is known.
+        at: as of Acted; 0: that of the record.
     """
 
     record: InboundRecord
     review: ReviewDecision
     code: str
     current: Standing | None = None
+    at: int = 0
 
 
 Result = Decided | Provisional | Deferred | Standby | DeadLetter | Acted | Refused

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
 from groundwire.attestation import Keys
 from groundwire.errors import RecordError
 from groundwire.gate.claims import Policies
-from groundwire.gate.drafts import ClaimDrafts, Draft, Find, PreparedReview, ResponseDrafts
+from groundwire.gate.drafts import ClaimDrafts, Draft, Find, PreparedReview, ResponseDrafts, Wanted
 from groundwire.gate.results import Acted, DeadLetter, Refused, Result
 from groundwire.messages.decisions import Decision, Kind
 from groundwire.messages.decode import decode_review_decision
 from groundwire.messages.headers import ATTESTATION, header
-from groundwire.messages.identity import Subject, decision_id
+from groundwire.messages.identity import Subject, decision_id, expire_id
 from groundwire.messages.inbound import InboundRecord
 from groundwire.messages.reviews import Retraction, ReviewDecision
 from groundwire.policy import Policy
@@ -31,6 +32,8 @@ from groundwire.state.model import (
 
 GATE: Final = "groundwire"
 """The reviewer of what expires."""
+
+_REMEMBERED: Final = 500
 
 
 Entry = PreparedReview | DeadLetter
@@ -63,8 +66,10 @@ class ReviewGate:
         self._state = state
         self._keys = keys
         self._own_key = own_key
-        self._claims = ClaimDrafts(policy, policies, find, now=now)
-        self._responses = ResponseDrafts(find, now=now)
+        self._find = Finder(find)
+        self._now = now
+        self._claims = ClaimDrafts(policy, policies, now=now)
+        self._responses = ResponseDrafts(self._find, now=now)
 
     async def prepare(self, records: Sequence[InboundRecord], *, ask_network: bool = False) -> list[Entry]:  # noqa: ARG002 - as the Gate
         """Decode a batch and look at who signed it; state is not asked yet."""
@@ -82,8 +87,6 @@ class ReviewGate:
         for number, entry in enumerate(batch):
             if isinstance(entry, DeadLetter):
                 results[number] = entry
-            elif entry.refused:
-                results[number] = Refused(entry.record, entry.review, entry.refused)
             else:
                 possible.append((number, entry))
         for portion in _portions(possible):
@@ -98,6 +101,22 @@ class ReviewGate:
         """
         raise NotImplementedError
 
+    async def abandon(self, record: InboundRecord, give_up: Callable[[Subject], Awaitable[bool]]) -> bool:  # noqa: ARG002 - nothing waits for a review
+        """Say whether a record that brings workers down may become a dead letter: not where it was carried out.
+
+        Raises:
+            RecordError: it is no ReviewDecision.
+        """
+        entry = self._read(record)
+        if isinstance(entry, DeadLetter):
+            raise entry.error
+        (held,) = await self._state.held([entry.subject])
+        if held is None:
+            return True
+        draft = self._desk(entry).hopeless(held, "worker_crash", only_recorded=True)
+        (answer,) = await self._state.review([_ask(entry, draft)])
+        return isinstance(answer, RefusedAction)
+
     def _read(self, record: InboundRecord) -> Entry:
         try:
             review = decode_review_decision(record.value)
@@ -108,7 +127,7 @@ class ReviewGate:
             header(record.headers, ATTESTATION),
             record.value or b"",
             tenant=None if expires else review.tenant_id,  # the gate's own key is of no tenant
-            at=record.origin.timestamp,
+            at=max(record.origin.timestamp, self._now()),  # who sends a record may choose its time
             role="reviewer",
         )
         key_id = attestation.key_id if attestation and attestation.valid else None
@@ -120,14 +139,17 @@ class ReviewGate:
         expires = ReviewAction(review.action) is ReviewAction.EXPIRE
         if expires or review.reviewer == GATE:
             own = expires and review.reviewer == GATE and key_id == self._own_key
-            return "" if own else "reserved"
+            return "" if own and review.action_id == expiry_of(review) else "reserved"
         owner = review.reviewer == review.user_id
         return "" if owner or self._keys.delegated(review.tenant_id, review.reviewer) else "unauthorized"
 
     async def _carry_out(self, portion: Sequence[tuple[int, PreparedReview]]) -> dict[int, Result]:
         entries = [entry for _, entry in portion]
         held = await self._state.held([entry.subject for entry in entries])
-        drafts = [await self._draft(entry, each) for entry, each in zip(entries, held, strict=True)]
+        both = list(zip(entries, held, strict=True))
+        wanted = [self._desk(e).wanted(e, each) for e, each in both if each and not _hopeless(e, each)]
+        found = await self._find([one for one in wanted if one])
+        drafts = [await self._draft(entry, each, found) for entry, each in both]
         asks = [_ask(entry, draft) for entry, draft in zip(entries, drafts, strict=True)]
         answers = await self._state.review(asks)
         return {
@@ -135,28 +157,80 @@ class ReviewGate:
             for (number, entry), draft, answer in zip(portion, drafts, answers, strict=True)
         }
 
-    async def _draft(self, entry: PreparedReview, held: HeldEntry | None) -> Draft:
+    async def _draft(
+        self, entry: PreparedReview, held: HeldEntry | None, found: Mapping[str, Decision]
+    ) -> Draft:
         """Work out what the action would come to; what state says in the end stands."""
+        hopeless = _hopeless(entry, held)
         if held is None:
-            return Draft(refused="unknown")
+            return Draft(hopeless, only_recorded=bool(entry.refused))
         desk = self._desk(entry)
-        expected, retracts = entry.review.expected_revision, entry.action is ReviewAction.RETRACT
-        needed = SubjectState.APPROVED if retracts else SubjectState.PENDING
-        if held.revision == expected and held.state is needed:
-            return await desk.draft(entry, held)
-        no = "not_approved" if retracts else "not_pending"
-        return desk.hopeless(held, "stale" if held.revision != expected else no)
+        if hopeless:
+            return desk.hopeless(held, hopeless, only_recorded=bool(entry.refused))
+        return await desk.draft(entry, held, found.get(decision_id(entry.subject, held.revision)))
 
     async def _result(self, entry: PreparedReview, draft: Draft, answer: ReviewAnswer) -> Result:
         if isinstance(answer, RefusedAction):
-            return Refused(entry.record, entry.review, answer.code, answer.current)
-        outcome = answer.outcome
-        decision = await self._desk(entry).decision(entry.subject, outcome, draft)
+            waits = answer.current is not None and answer.current.state is SubjectState.WAITING
+            code = "waiting" if waits and answer.code == "unknown" else answer.code
+            return Refused(entry.record, entry.review, code, answer.current, answer.at)
+        decision = await self._desk(entry).decision(entry.subject, answer.outcome, draft.before)
+        if decision is None:
+            return Refused(entry.record, entry.review, "not_published", None, answer.at)
+        self._find.remember(decision)
         retraction = _retraction(entry, answer, decision)
-        return Acted(entry.record, entry.review, decision, answer.fresh, answer.revision, retraction)
+        return Acted(
+            entry.record, entry.review, decision, answer.fresh, answer.revision, answer.at, retraction
+        )
 
     def _desk(self, entry: PreparedReview) -> ClaimDrafts | ResponseDrafts:
         return self._claims if entry.subject.kind is Kind.CLAIM else self._responses
+
+
+class Finder:
+    """Looks published decisions up, and remembers the latest: a batch that is settled again asks again.
+
+    What was derived a moment ago counts as published: nothing that rests on it is published before it is.
+    """
+
+    def __init__(self, find: Find) -> None:
+        self._find = find
+        self._known: OrderedDict[str, Decision] = OrderedDict()
+
+    async def __call__(self, wanted: Sequence[Wanted]) -> dict[str, Decision]:
+        """Return by id those that stand on their topics. Raises: StateUnavailable."""
+        missing = [one for one in wanted if one.decision_id not in self._known]
+        if missing:
+            for decision in (await self._find(missing)).values():
+                self.remember(decision)
+        return {
+            one.decision_id: self._known[one.decision_id] for one in wanted if one.decision_id in self._known
+        }
+
+    def remember(self, decision: Decision) -> None:
+        """Keep a decision for a while."""
+        self._known[decision.decision_id] = decision
+        while len(self._known) > _REMEMBERED:
+            self._known.popitem(last=False)
+
+
+def expiry_of(review: ReviewDecision) -> str:
+    """Return the action id that expires the revision which a review expects."""
+    subject = Subject(review.tenant_id, review.user_id, Kind(review.kind), review.subject_id)
+    return expire_id(decision_id(subject, review.expected_revision))
+
+
+def _hopeless(entry: PreparedReview, held: HeldEntry | None) -> str:
+    """Say why an action cannot be, unless it was carried out before; empty where it can."""
+    if entry.refused:
+        return entry.refused
+    if held is None:
+        return "unknown"
+    if held.revision != entry.review.expected_revision:
+        return "stale"
+    if entry.action is ReviewAction.RETRACT:
+        return "" if held.state is SubjectState.APPROVED else "not_approved"
+    return "" if held.state is SubjectState.PENDING else "not_pending"
 
 
 def _portions(
@@ -189,6 +263,9 @@ def _ask(entry: PreparedReview, draft: Draft) -> ReviewAsk:
         parents=draft.parents,
         horizon=draft.horizon,
         payload=draft.payload,
+        decisive=entry.decisive,
+        only_recorded=draft.only_recorded,
+        forget=draft.forget,
     )
 
 

@@ -20,7 +20,7 @@ class ReviewDecision(InputRecord):
     user_id: ShortId
     kind: WireKind = "claim"
     subject_id: ShortId
-    expected_revision: Annotated[int, Field(ge=1)]
+    expected_revision: Annotated[int, Field(ge=1, le=2_147_483_647)]
     action: Action
     reviewer: ShortId
     reason: Omissible[Annotated[str, Field(max_length=100)]] = None

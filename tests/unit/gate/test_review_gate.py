@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from groundwire.attestation import Keys
+from groundwire.gate import drafts
+from groundwire.gate.drafts import Wanted
 from groundwire.gate.results import Acted, DeadLetter, Refused, Result
 from groundwire.gate.reviews import ReviewGate
 from groundwire.messages.decisions import Decision, Verdict
-from groundwire.messages.identity import expire_id, retraction_id
+from groundwire.messages.identity import Subject, decision_id, expire_id, retraction_id
 from groundwire.messages.inbound import InboundRecord
 from groundwire.policy import Policy
 from groundwire.rebuild import stored_outcome
@@ -56,12 +59,12 @@ class Office(World):
 
     keys: Keys = field(default_factory=lambda: Keys.parse(KEYS.encode(), __file__))  # type: ignore[arg-type]
     published: dict[tuple[Verdict, str], Decision] = field(default_factory=dict)
-    asked: list[tuple[Verdict, str, datetime | None]] = field(default_factory=list)
+    asked: list[Wanted] = field(default_factory=list)
 
-    async def find(self, verdict: Verdict, decision_id: str, since: datetime | None) -> Decision | None:
-        self.asked.append((verdict, decision_id, since))
-        decision = self.published.get((verdict, decision_id))
-        return Decision.model_validate_json(decision.to_bytes()) if decision else None
+    async def find(self, wanted: Sequence[Wanted]) -> dict[str, Decision]:
+        self.asked += wanted
+        those = [self.published.get((one.verdict, one.decision_id)) for one in wanted]
+        return {d.decision_id: Decision.model_validate_json(d.to_bytes()) for d in those if d is not None}
 
     @property
     def reviews(self) -> ReviewGate:
@@ -405,3 +408,123 @@ async def test_an_approved_response_can_be_withdrawn(office):
     assert result.retraction.affected == ["a"]
     (resent,) = await office.decide(office.response("r1", "Yes, it is."))
     assert resent.to_bytes() == result.decision.to_bytes()
+
+
+# What must hold however awkwardly things fall
+
+
+async def test_an_approval_that_is_not_published_yet_can_be_withdrawn_once_it_is(office):
+    (base,) = await office.decide(office.claim("a", TEXT, source="user"))
+    published, office.published = office.published, {}
+    record = office.action("retract", base)
+    assert (await office.carry_out(record))[0].code == "not_published"
+    office.published = published
+    assert (await office.carry_out(record))[0].decision.reason_code == "retracted"
+
+
+async def test_a_retraction_right_behind_the_approval_of_a_response_rests_on_it(office):
+    office.policy = ASKING
+    (pending,) = await office.decide(office.response("r1", "Yes, it is."))
+    approve = office.action("approve", pending)
+    retract = office.action("retract", pending, expected_revision=2)
+    gate = office.reviews
+    first, second = await gate.settle(await gate.prepare([approve, retract]))
+    assert [first.revision, second.revision] == [2, 3]
+    assert second.decision.supersedes == decision_id(second_subject(second), 2)
+
+
+def second_subject(result: Acted) -> Subject:
+    decision = result.decision
+    return Subject(decision.tenant_id, decision.user_id, decision.kind, decision.subject_id)
+
+
+async def test_a_batch_that_is_settled_again_looks_nothing_up_twice(office):
+    office.policy = ASKING
+    (pending,) = await office.decide(office.response("r1", "Yes, it is."))
+    gate = office.reviews
+    batch = await gate.prepare([office.action("approve", pending)])
+    await gate.settle(batch)
+    asked = len(office.asked)
+    await gate.settle(batch)
+    assert len(office.asked) == asked == 1
+
+
+@pytest.mark.parametrize("kept", ["own", "superseded", "neither"])
+async def test_an_action_on_a_response_that_comes_again_never_stops_the_worker(office, kept):
+    office.policy = ASKING
+    (pending,) = await office.decide(office.response("r1", "Yes, it is."))
+    record = office.action("approve", pending)
+    (first,) = await office.carry_out(record)
+    gone = {"own": [pending], "superseded": [first.decision], "neither": [pending, first.decision]}[kept]
+    for decision in gone:
+        del office.published[decision.verdict, decision.decision_id]
+    (again,) = await office.carry_out(record)
+    if kept == "neither":
+        assert again.code == "not_published"
+    else:
+        assert again.decision.to_bytes() == first.decision.to_bytes()
+
+
+@pytest.mark.parametrize("keys", ["", KEYS.replace("lead", "another")])
+async def test_who_was_entitled_when_it_was_carried_out_is_told_the_same_again(office, keys):
+    (pending,) = await office.decide(office.claim("a", TEXT))
+    record = office.action("approve", pending, reviewer="lead")
+    (first,) = await office.carry_out(record)
+    office.keys = Keys.parse(keys.encode(), __file__)
+    (again,) = await office.carry_out(record)
+    assert again.decision.to_bytes() == first.decision.to_bytes()
+
+
+async def test_a_refusal_for_want_of_a_right_is_none_once_the_right_is_there(office):
+    (pending,) = await office.decide(office.claim("a", TEXT))
+    record, office.keys = office.action("approve", pending, reviewer="lead"), Keys.empty()
+    assert (await office.carry_out(record))[0].code == "unattested"
+    office.keys = Keys.parse(KEYS.encode(), __file__)
+    assert (await office.carry_out(record))[0].decision.approved
+
+
+async def test_a_record_that_brings_workers_down_is_given_up_only_before_it_is_carried_out(office):
+    (pending,) = await office.decide(office.claim("a", TEXT))
+    record = office.action("approve", pending)
+
+    async def give_up(subject: Subject) -> bool:
+        raise AssertionError(subject)
+
+    assert await office.reviews.abandon(record, give_up)
+    assert await office.reviews.abandon(record, give_up), "giving up leaves nothing behind"
+    await office.carry_out(record)
+    assert not await office.reviews.abandon(record, give_up)
+
+
+async def test_the_same_action_id_for_another_text_or_reviewer_is_refused(office):
+    (pending,) = await office.decide(office.claim("a", TEXT))
+    fields = {"action_id": "one", "content": "Uploads are retried twice"}
+    await office.act("edit", pending, **fields)
+    for other in ({"content": "Uploads are retried once"}, {"reviewer": "lead"}, {"reason": "typo"}):
+        assert (await office.refused("edit", pending, **{**fields, **other})).code == "action_id_reused"
+    assert (await office.act("edit", pending, **fields, note="Sent again")).revision == 2
+
+
+async def test_nobody_can_use_up_the_id_with_which_the_gate_expires_a_review(office):
+    (pending,) = await office.decide(office.claim("a", TEXT))
+    taken = expire_id(pending.decision_id)
+    await office.refused("retract", pending, action_id=taken)
+    await office.refused("approve", pending, action_id=taken, user_id="bob", reviewer="bob")
+    expired = await office.act("expire", pending, key="gate", reviewer="groundwire", action_id=taken)
+    assert expired.decision.reason_code == "review_expired"
+
+
+async def test_an_expired_key_does_not_hold_for_a_record_that_claims_to_be_older(office):
+    (pending,) = await office.decide(office.claim("a", TEXT))
+    record = replace(office.action("approve", pending, key="late"), timestamp=1)
+    assert (await office.carry_out(record))[0].code == "unattested"
+
+
+async def test_a_text_that_cannot_be_read_any_more_stops_no_decision(office, monkeypatch):
+    (pending,) = await office.decide(office.claim("a", TEXT))
+
+    def broken(content: str, policy: Policy) -> None:
+        raise ValueError(content)
+
+    monkeypatch.setattr(drafts, "read", broken)
+    assert (await office.act("approve", pending)).decision.approved
