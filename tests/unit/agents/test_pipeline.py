@@ -17,6 +17,7 @@ from agents.pauses import Pauses
 from agents.pipeline import Pipeline, Role
 from agents.tenure import Released, Tenure
 from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError, StateLost, StateUnavailable
+from groundwire.gate.gate import subject_of
 from groundwire.gate.results import DeadLetter, Decided, Provisional
 from groundwire.messages.inbound import InboundRecord
 from groundwire.state.model import Mark
@@ -54,6 +55,9 @@ class Bench:
         _next(self.state_errors)
         fresh = self.fresh.pop(0) if self.fresh else False
         return [_result(record, fresh=fresh) for record in batch]
+
+    async def abandon(self, record, give_up):
+        return await give_up(subject_of(record))
 
     def provisional(self, batch):
         return [Provisional(record, _decision(record)) for record in batch]
