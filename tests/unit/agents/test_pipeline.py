@@ -260,10 +260,10 @@ async def test_a_record_whose_outcome_state_holds_is_no_dead_letter_however_ofte
 
 
 async def test_a_record_whose_very_identity_kills_the_worker_is_given_up_too(bench: Bench, monkeypatch):
-    def die(value):
+    async def die(record, give_up):
         raise AssertionError("it must not be decoded again")
 
-    monkeypatch.setattr(module, "subject_of", die)
+    monkeypatch.setattr(bench, "abandon", die)
     bench.left = Mark(5, 5, 3)
     await bench.run(record(5, CLAIM))
     assert bench.prepared == 0
