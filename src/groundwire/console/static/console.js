@@ -17,11 +17,20 @@
 
   /* Sign-in: the secret stands behind the #, which no server ever sees; it is sent in a form. */
   const linkForm = $("#link-form");
-  if (linkForm && location.hash.length > 20) {
+  function redeem() {
+    if (!linkForm || location.hash.length <= 20) return;
     $("#secret").value = decodeURIComponent(location.hash.slice(1));
     history.replaceState(null, "", location.pathname);
     linkForm.requestSubmit();
   }
+  redeem();
+  addEventListener("hashchange", redeem); // the link was opened where this page stood already
+
+  /* What scrolls by itself can be reached by keyboard, and so read to its end. */
+  for (const box of all(".text, .table")) {
+    if (box.scrollHeight > box.clientHeight + 1 || box.scrollWidth > box.clientWidth + 1) box.tabIndex = 0;
+  }
+
   if (!body.dataset.live) return;
 
   /* The list: one item has the focus; j and k move it. */
