@@ -9,10 +9,11 @@ from typing import Any
 
 from groundwire.decide.fan_out import fan_out
 from groundwire.errors import ErrorCode, RecordError
+from groundwire.gate.closings import closed_by
 from groundwire.gate.results import Acted, DeadLetter, Decided, Deferred, Provisional, Refused, Result
 from groundwire.messages.audit import AuditEvent, AuditType
 from groundwire.messages.base import format_time
-from groundwire.messages.decisions import Decision, Kind, Place
+from groundwire.messages.decisions import Decision, Kind, Place, Verdict
 from groundwire.messages.headers import (
     dead_letter_headers,
     decision_headers,
@@ -178,11 +179,14 @@ def _acted(result: Acted) -> Output:
     """Say what an action brought: its own revision, though the subject may have moved on since."""
     review, decision = result.review, result.decision
     superseded = decision.revision != result.revision
-    detail = {
+    detail: dict[str, Any] = {
         "outcome": "superseded" if superseded else decision.reason_code,
         "revision": result.revision,
         "verdict": None if superseded else decision.verdict,
     }
+    if not superseded and decision.verdict == Verdict.BLOCKED:
+        # for a rebuild of state: `blocked` is kept for a shorter time than `audit`
+        detail["closed"] = closed_by(decision)
     subject = Subject(decision.tenant_id, decision.user_id, decision.kind, decision.subject_id)
     return _action("review_action", result.record, review, decision_id(subject, result.revision), detail)
 

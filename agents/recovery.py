@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Final
 
@@ -13,7 +12,7 @@ from agents.pauses import Pauses
 from agents.tenure import Tenure
 from groundwire import metrics
 from groundwire.errors import BrokerUnavailable, SchemeMismatch, StateUnavailable, UsageError
-from groundwire.rebuild import Rebuilder
+from groundwire.rebuild import Read, Rebuilder
 from groundwire.state.redis import RedisState
 
 log = structlog.get_logger()
@@ -26,7 +25,7 @@ class Recovery:
     """Brings state back, once for all partitions of the worker that ask for it.
 
     Args:
-        read: yields the values of the output topics.
+        read: reads the output topics.
         pauses: shows that state is lost for as long as it is.
     """
 
@@ -34,7 +33,7 @@ class Recovery:
         self,
         state: RedisState,
         rebuilder: Rebuilder,
-        read: Callable[[], AsyncGenerator[bytes, None]],
+        read: Read,
         pauses: Pauses,
     ) -> None:
         self._state = state

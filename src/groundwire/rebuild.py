@@ -1,16 +1,18 @@
 """State from the topics: reads the output topics to their ends and loads what they say.
 
-Approved claims come back wholly, pending and blocked ones as far as their topics' retention reaches. Claims
-that wait on `deferred` are decided anew from there.
+Approved claims come back wholly, pending and blocked ones as far as their topics' retention reaches; what a person
+rejected, retracted or let expire stays blocked for as long as any Decision of it stands. Claims that wait on
+`deferred` are decided anew from there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Final
+from dataclasses import replace
+from typing import Final, Protocol
 
 import structlog
 from pydantic import ValidationError
@@ -18,7 +20,9 @@ from pydantic import ValidationError
 from groundwire.checks.citations import CitationDetector
 from groundwire.client.tail import Span, Start, follow
 from groundwire.decide.claims import Finding
+from groundwire.gate.closings import Closings
 from groundwire.gate.dedup import dedup_query
+from groundwire.gate.faults import report_fault
 from groundwire.gate.prepared import parents_of
 from groundwire.gate.recorded import Payload, claim_of, record_of
 from groundwire.gate.recorded_responses import ResponsePayload
@@ -30,7 +34,7 @@ from groundwire.messages.tiers import IngestionTier
 from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
 from groundwire.settings import Settings
-from groundwire.state.model import Outcome, RecordOrigin, StoredOutcome, SubjectState
+from groundwire.state.model import DedupQuery, Outcome, RecordOrigin, StoredOutcome, SubjectState
 from groundwire.state.redis import RedisState
 
 log = structlog.get_logger()
@@ -40,6 +44,20 @@ _PATIENCE: Final = 30.0
 
 _REJECTED: Final = {ReasonCode.HUMAN_REJECTED, ReasonCode.RETRACTED}
 
+DECISIONS: Final = (TopicName.BLOCKED, TopicName.APPROVED, TopicName.REVIEW)
+"""The topics with decisions; those that a person may have brought about come before what they supersede."""
+
+PEOPLE: Final = (TopicName.RETRACTIONS, TopicName.AUDIT)
+"""The topics that tell what people did for longer than what they blocked stands on its topic."""
+
+
+class Read(Protocol):
+    """Reads output topics."""
+
+    def __call__(self, *, topics: Sequence[TopicName] = DECISIONS) -> AsyncGenerator[bytes, None]:
+        """Yield the values of topics, one topic after the other, from their beginnings to where they end now."""
+        ...
+
 
 class Rebuilder:
     """Rebuilds state, as the one worker that holds the lock.
@@ -47,7 +65,7 @@ class Rebuilder:
     Args:
         state: what is rebuilt.
         policy: how claims are indexed.
-        read: yields the values of the output topics, from their beginnings to where they end now.
+        read: reads the output topics.
         quiet: seconds to wait first, so that nothing is in flight any more; not at all on empty topics.
     """
 
@@ -55,7 +73,7 @@ class Rebuilder:
         self,
         state: RedisState,
         policy: Policy,
-        read: Callable[[], AsyncGenerator[bytes, None]],
+        read: Read,
         *,
         quiet: float,
     ) -> None:
@@ -105,25 +123,56 @@ class Rebuilder:
         return False
 
     async def _stored(self) -> AsyncGenerator[StoredOutcome, None]:
+        closings = await self._closings()
         async with aclosing(self._read()) as values:
+            async for outcome in stored_outcomes(values, self._policy, closings):
+                yield outcome
+
+    async def _closings(self) -> Closings:
+        closings = Closings()
+        async with aclosing(self._read(topics=PEOPLE)) as values:
             async for value in values:
-                outcome = stored_outcome(value, self._policy)
-                if outcome is not None:
-                    yield outcome
+                closings.note(value)
+        return closings
 
 
-async def published(settings: Settings, start: Start = "earliest") -> AsyncGenerator[bytes, None]:
-    """Yield the values of the topics with decisions, from their beginnings or a time to where they end now.
+async def published(
+    settings: Settings, start: Start = "earliest", *, topics: Sequence[TopicName] = DECISIONS
+) -> AsyncGenerator[bytes, None]:
+    """Yield the values of output topics, from their beginnings or a time to where they end now.
 
     Raises:
         BrokerUnavailable: the broker does not answer, or stopped answering.
         UsageError: a topic does not exist.
     """
-    for topic in (TopicName.APPROVED, TopicName.REVIEW, TopicName.BLOCKED):
+    for topic in topics:
         name = settings.topic_prefix + topic
         async for record in follow(settings.brokers, name, Span(start, until_end=True), _PATIENCE):
             if record.value is not None:
                 yield record.value
+
+
+async def stored_outcomes(
+    values: AsyncGenerator[bytes, None], policy: Policy, closings: Closings
+) -> AsyncGenerator[StoredOutcome, None]:
+    """Turn published Decisions back into what state holds, with what people's actions have made of them since.
+
+    Of a subject that an action closed the Decision right before it tells most, so earlier ones come last: state
+    keeps the first that it hears of a revision.
+    """
+    late: dict[Subject, tuple[int, StoredOutcome]] = {}
+    async for value in values:
+        decision = _decision(value)
+        current = closings.current(decision) if decision else None
+        outcome = _stored(current, policy, closings.affected(current)) if current else None
+        if decision is None or current is None or outcome is None:
+            continue
+        if current.revision <= decision.revision + 1:
+            yield outcome
+        elif late.get(outcome.subject, (0, outcome))[0] < decision.revision:
+            late[outcome.subject] = decision.revision, outcome
+    for _, outcome in late.values():
+        yield outcome
 
 
 def stored_outcome(value: bytes, policy: Policy) -> StoredOutcome | None:
@@ -131,14 +180,27 @@ def stored_outcome(value: bytes, policy: Policy) -> StoredOutcome | None:
 
     A provisional decision (revision 0) is none of state's, and neither is a record that is no Decision.
     """
+    decision = _decision(value)
+    return _stored(decision, policy, b"") if decision else None
+
+
+def _decision(value: bytes) -> Decision | None:
     try:
         decision = Decision.model_validate_json(value)
     except ValidationError:
         return None
-    if decision.revision < 1:
-        return None
-    if decision.kind == Kind.RESPONSE:
-        return _stored_response(decision)
+    return decision if decision.revision >= 1 else None
+
+
+def _stored(decision: Decision, policy: Policy, affected: bytes) -> StoredOutcome | None:
+    """Return what state holds of a decision; `affected` is what it holds of a retracted one beside."""
+    stored = _stored_response(decision) if decision.kind == Kind.RESPONSE else _stored_claim(decision, policy)
+    if stored is None or not affected:
+        return stored
+    return replace(stored, outcome=replace(stored.outcome, record=affected))
+
+
+def _stored_claim(decision: Decision, policy: Policy) -> StoredOutcome | None:
     if decision.evidence is None:
         return None
     claim = claim_of(decision)
@@ -148,16 +210,24 @@ def stored_outcome(value: bytes, policy: Policy) -> StoredOutcome | None:
     horizon = claim.validity_horizon
     rejected = decision.reason_code in _REJECTED
     indexed = rejected or state in {SubjectState.APPROVED, SubjectState.PENDING}
-    comparable = indexed and decision.facts.error is None and _was_compared(decision, state)
     return StoredOutcome(
         subject=subject,
         outcome=_outcome(decision, state, claim),
-        dedup=dedup_query(claim, policy) if comparable else None,
+        dedup=_query(claim, policy) if indexed and _was_compared(decision, state) else None,
         horizon=to_milliseconds(horizon) if horizon else 0,
         rejected=rejected,
         joined_to=subject._replace(subject_id=joined) if joined else None,
         parents=[parent for _, parent in parents_of(claim)],
     )
+
+
+def _query(claim: Claim, policy: Policy) -> DedupQuery | None:
+    """Return how a claim is found; None where its text cannot be read, as when a person decided it."""
+    try:
+        return dedup_query(claim, policy)
+    except Exception as exc:  # noqa: BLE001 - one text must not keep all others from coming back
+        report_fault("rebuild.unreadable", exc)
+    return None
 
 
 def _stored_response(decision: Decision) -> StoredOutcome | None:
@@ -193,9 +263,11 @@ def _stored_response(decision: Decision) -> StoredOutcome | None:
 
 
 def _was_compared(decision: Decision, state: SubjectState) -> bool:
-    """Say whether the claim is to be found: what could not be compared is not, until a person decides it."""
+    """Say whether the claim is to be found: what could not be read or compared is not, until a person decides it."""
+    if state is not SubjectState.PENDING:
+        return True
     dedup = decision.facts.dedup
-    return dedup is None or dedup.status != "failed" or state is not SubjectState.PENDING
+    return decision.facts.error is None and (dedup is None or dedup.status != "failed")
 
 
 def _outcome(decision: Decision, state: SubjectState, claim: Claim) -> Outcome:
@@ -264,6 +336,8 @@ def _parents(decision: Decision) -> list[ParentFact]:
 
 def _findings(decision: Decision) -> dict[str, Finding]:
     """Return the citations' states by label; a long label is read in its place in the text again."""
+    if not decision.citations:
+        return {}
     content = decision.evidence.claim if decision.evidence else ""
     detected = CitationDetector().detect(content)
     labels: dict[tuple[str, int], str] = {(c.type, c.start): c.label for c in detected}

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from groundwire.decide.build import Envelope, build_decision
+from groundwire.checks.citations import CitationDetector
+from groundwire.decide.build import MAX_SOURCE_ID, Envelope, build_decision
 from groundwire.decide.claims import ClaimCase, Finding, Findings
 from groundwire.decide.reading import Reading
 from groundwire.decide.recorded import recorded_standing
@@ -25,6 +26,7 @@ from groundwire.messages.decisions import (
     Origin,
     ReasonCode,
 )
+from groundwire.messages.identity import fingerprint
 from groundwire.messages.tiers import IngestionTier
 from groundwire.policy import Policy
 from groundwire.state.model import Outcome, RecordOrigin, SubjectState
@@ -189,7 +191,10 @@ def as_origin(origin: RecordOrigin) -> Origin:
 
 
 def claim_of(decision: Decision) -> Claim:
-    """Return the claim of a published decision, with the text that was decided; without when it was captured."""
+    """Return the claim of a published decision, with the text that was decided; without when it was captured.
+
+    A `source_id` that was derived from the text's citations (S0-55) is not the claim's own: another text has others.
+    """
     evidence = decision.evidence
     fields: dict[str, Any] = {
         "claim_id": decision.subject_id,
@@ -203,7 +208,23 @@ def claim_of(decision: Decision) -> Claim:
         "derived_from": decision.derived_from or [],
         "metadata": evidence.metadata if evidence else {},
     }
-    return Claim.model_construct(**fields)
+    claim = Claim.model_construct(**fields)
+    if claim.source_id is None or claim.source_id != _derived_source(decision, claim.content):
+        return claim
+    if fingerprint(claim) == decision.fingerprint:
+        return claim  # its own, and the same
+    return claim.model_copy(update={"source_id": None})
+
+
+def _derived_source(decision: Decision, content: str) -> str | None:
+    """Return what `evidence.source_id` is where the claim has none: that of its first verified citation, or first."""
+    verified = (each for each in decision.citations if each.state == CitationState.VERIFIED)
+    primary = next(verified, next(iter(decision.citations), None))
+    if primary is None:
+        return None
+    found = CitationDetector().detect(content)  # a long citation is cut in the decision
+    place = primary.type, primary.start
+    return next((each.source_id[:MAX_SOURCE_ID] for each in found if (each.type, each.start) == place), None)
 
 
 def record_of(claim: Claim) -> bytes:

@@ -1,0 +1,267 @@
+"""Rebuilt from what topics still hold, state keeps to what people decided, whatever is past its retention."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.outputs import outputs
+from groundwire.gate import claims as gate_claims
+from groundwire.gate.closings import Closings
+from groundwire.gate.recorded import claim_of
+from groundwire.gate.results import Result
+from groundwire.messages.decisions import Decision, Verdict
+from groundwire.messages.identity import expire_id
+from groundwire.messages.topics import TopicName
+from groundwire.rebuild import DECISIONS, PEOPLE, stored_outcome, stored_outcomes
+from groundwire.state.memory import MemoryState
+from groundwire.state.model import SubjectState
+from tests.unit.gate.test_review_gate import ASKING, NOW, TEXT, Office
+
+CITING = "The service retries every upload five times, see ADR-999"
+
+
+class Topics(dict[TopicName, list[bytes]]):
+    """What stands on the output topics."""
+
+    def put(self, *results: Result | Decision) -> None:
+        for result in results:
+            if isinstance(result, Decision):
+                self.setdefault(TopicName.of(result.verdict), []).append(result.to_bytes())
+                continue
+            for output in outputs([result]):
+                self.setdefault(output.topic, []).append(output.value or b"")
+
+    async def read(self, *, topics: Iterable[TopicName] = DECISIONS) -> AsyncGenerator[bytes, None]:
+        for topic in topics:
+            for value in self.get(topic, []):
+                yield value
+
+
+@pytest.fixture
+def office() -> Office:
+    return Office()
+
+
+@pytest.fixture
+def topics() -> Topics:
+    return Topics()
+
+
+async def rebuild(office: Office, topics: Topics) -> None:
+    closings = Closings()
+    async for value in topics.read(topics=PEOPLE):
+        closings.note(value)
+    office.state = MemoryState()
+    async for outcome in stored_outcomes(topics.read(), office.policy, closings):
+        await office.state.reassert([outcome])
+
+
+async def act(office: Office, topics: Topics, action: str, before: Decision, **fields: str) -> Decision:
+    result = await office.act(action, before, **fields)
+    topics.put(before, result)
+    return result.decision
+
+
+@pytest.mark.parametrize("action", ["reject", "retract"])
+@pytest.mark.parametrize("gone", [TopicName.BLOCKED, TopicName.RETRACTIONS, TopicName.AUDIT])
+async def test_what_a_person_refused_stays_refused_and_is_the_same_decision_again(
+    office, topics, action, gone
+):
+    claim = office.claim("a", TEXT, source="user" if action == "retract" else "ai_synthesis")
+    (before,) = await office.decide(claim)
+    refused = await act(office, topics, action, before, reason="incorrect")
+    topics.pop(gone, None)
+    await rebuild(office, topics)
+    (again,) = await office.decide(claim)
+    assert again.to_bytes() == refused.to_bytes()
+    assert (await office.refused("approve", before)).code == "stale"
+    child = await office.one("What follows from it", "b", source="user", derived_from=["a"])
+    assert child.verdict == "review"
+    like = await office.one(TEXT, "c", source="user")
+    assert (like.reason_code, like.conflicting_memory_id) == ("previously_rejected", "a")
+
+
+async def test_a_retraction_alone_keeps_its_claim_from_being_approved_again(office, topics):
+    claim = office.claim("a", TEXT, source="user")
+    (before,) = await office.decide(claim)
+    retracted = await act(office, topics, "retract", before)
+    del topics[TopicName.BLOCKED], topics[TopicName.AUDIT]
+    await rebuild(office, topics)
+    (again,) = await office.decide(claim)
+    assert (again.decision_id, again.reason_code) == (retracted.decision_id, "retracted")
+    assert again.facts.clock == NOW
+
+
+async def test_what_expired_in_review_stays_blocked_and_nothing_is_compared_with_it(office, topics):
+    claim = office.claim("a", TEXT)
+    (before,) = await office.decide(claim)
+    own = {"key": "gate", "reviewer": "groundwire", "action_id": expire_id(before.decision_id)}
+    expired = await act(office, topics, "expire", before, **own)
+    del topics[TopicName.BLOCKED]
+    await rebuild(office, topics)
+    (again,) = await office.decide(claim)
+    assert again.to_bytes() == expired.to_bytes()
+    assert (await office.one(TEXT, "b", source="user")).verdict == "approved"
+
+
+async def test_an_approval_that_came_too_late_stays_blocked_as_the_duplicate_that_it_was(office, topics):
+    claim = office.claim("a", TEXT)
+    (before,) = await office.decide(claim)
+    (first,) = await office.decide(office.claim("b", TEXT, source="user"))
+    topics.put(first)
+    blocked = await act(office, topics, "approve", before)
+    assert blocked.reason_code == "duplicate"
+    del topics[TopicName.BLOCKED]
+    await rebuild(office, topics)
+    (again,) = await office.decide(claim)
+    assert again.to_bytes() == blocked.to_bytes()
+
+
+async def test_what_was_edited_and_retracted_is_refused_with_the_edited_text(office, topics):
+    (before,) = await office.decide(office.claim("a", TEXT))
+    edited = await act(office, topics, "edit", before, content="Backups are written every night at two")
+    await act(office, topics, "retract", edited)
+    del topics[TopicName.BLOCKED]
+    await rebuild(office, topics)
+    like = await office.one("Backups are written every night at two", "b", source="user")
+    assert like.reason_code == "previously_rejected"
+    assert (await office.one(TEXT, "c", source="user")).verdict == "approved"
+
+
+async def test_of_several_earlier_decisions_the_one_that_was_acted_on_tells_what_was_refused(office, topics):
+    (first,) = await office.decide(office.claim("p", TEXT))
+    claim = office.claim("a", TEXT)
+    (joined,) = await office.decide(claim)
+    assert joined.reason_code == "pending_duplicate"
+    topics.put(joined)
+    await act(office, topics, "reject", first)
+    later = office.claim("a", TEXT)
+    (pending,) = await office.decide(later)
+    assert (pending.revision, pending.facts.place) == (2, "free")
+    rejected = await act(office, topics, "reject", pending)
+    del topics[TopicName.BLOCKED]
+    await rebuild(office, topics)
+    (again,) = await office.decide(later)
+    assert again.to_bytes() == rejected.to_bytes()
+
+
+async def test_what_a_person_approved_stays_approved(office, topics):
+    claim = office.claim("a", TEXT)
+    (before,) = await office.decide(claim)
+    approved = await act(office, topics, "approve", before)
+    await rebuild(office, topics)
+    (again,) = await office.decide(claim)
+    assert again.to_bytes() == approved.to_bytes()
+
+
+async def test_a_response_that_a_person_rejected_is_not_asked_about_again(topics):
+    office = Office(policy=ASKING)
+    (before,) = await office.decide(office.response())
+    assert before.facts.place == "free"
+    rejected = await act(office, topics, "reject", before)
+    del topics[TopicName.BLOCKED]
+    await rebuild(office, topics)
+    assert (await office.refused("approve", before)).code == "stale"
+    (again,) = await office.decide(office.response())
+    assert (again.decision_id, again.verdict) == (rejected.decision_id, Verdict.BLOCKED)
+
+
+async def test_the_event_of_what_blocked_holds_no_text(office, topics):
+    (before,) = await office.decide(office.claim("a", CITING, metadata={"note": "private remark"}))
+    await act(office, topics, "reject", before, reason="Because I say so")
+    (event,) = [value for value in topics[TopicName.AUDIT] if b"review_action" in value]
+    assert b"retries" not in event
+    assert b"private" not in event
+    assert b"Because" not in event
+
+
+@given(st.binary() | st.sampled_from([b"null", b"[]", b'{"type":"review_action"}', b"\xff"]))
+def test_a_record_that_tells_of_no_action_is_skipped(value):
+    Closings().note(value)
+    Closings().note(b'{"affected":1,"supersedes":' + value + b"}")
+    Closings().note(b'{"type":"review_action","detail":' + value + b"}")
+
+
+@pytest.mark.parametrize("odd", [b'"revision":"2"', b'"revision":null', b'"revision":true'])
+async def test_an_event_without_a_number_of_a_revision_is_skipped(office, topics, odd):
+    (before,) = await office.decide(office.claim("a", TEXT))
+    await act(office, topics, "reject", before)
+    del topics[TopicName.BLOCKED]
+    topics[TopicName.AUDIT] = [v.replace(b'"revision":2', odd) for v in topics[TopicName.AUDIT]]
+    await rebuild(office, topics)
+    assert (await office.act("reject", before)).decision.revision == 2
+
+
+async def test_a_retraction_is_rebuilt_with_the_claims_that_it_affected(office, topics):
+    (before,) = await office.decide(office.claim("a", TEXT, source="user"))
+    await office.decide(office.claim("é", "What follows from it", source="user", derived_from=["a"]))
+    retracted = await act(office, topics, "retract", before)
+    for topic in (None, TopicName.BLOCKED):
+        topics.pop(topic, None)
+        closings = Closings()
+        async for value in topics.read(topics=PEOPLE):
+            closings.note(value)
+        (outcome,) = [o async for o in stored_outcomes(topics.read(), office.policy, closings)][:1]
+        assert outcome.outcome.revision == retracted.revision
+        assert outcome.outcome.record == '[1,["é"]]'.encode()
+
+
+@pytest.mark.parametrize("action", ["approve", "reject"])
+async def test_what_a_person_decided_is_found_though_the_gate_could_not_read_it(
+    office, topics, action, monkeypatch
+):
+    def broken(*_: object) -> None:
+        raise RuntimeError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(gate_claims, "read", broken)
+        (pending,) = await office.decide(office.claim("a", TEXT))
+    assert pending.facts.error == "RuntimeError"
+    assert stored_outcome(pending.to_bytes(), office.policy).dedup is None
+    decided = await act(office, topics, action, pending)
+    await rebuild(office, topics)
+    found = await office.one(TEXT, "b", source="user")
+    assert found.reason_code == ("duplicate" if action == "approve" else "previously_rejected")
+    assert decided.decision_id
+
+
+async def test_a_text_that_cannot_be_read_at_all_does_not_keep_others_from_coming_back(
+    office, topics, monkeypatch
+):
+    (before,) = await office.decide(office.claim("a", TEXT, source="user"))
+
+    def broken(*_: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr("groundwire.rebuild.dedup_query", broken)
+    outcome = stored_outcome(before.to_bytes(), office.policy)
+    assert (outcome.outcome.state, outcome.dedup) == (SubjectState.APPROVED, None)
+
+
+@pytest.mark.parametrize("own", [None, "ADR-7", "ADR-999"])
+async def test_an_edit_after_a_rebuild_has_the_source_that_it_has_without(own):
+    found = []
+    for lost in (False, True):
+        office, topics = Office(), Topics()
+        fields = {"source_id": own} if own else {}
+        (before,) = await office.decide(office.claim("a", CITING, **fields))
+        if lost:
+            topics.put(before)
+            await rebuild(office, topics)
+        record = office.action("edit", before, content="The service retries twice", action_id="z")
+        (result,) = await office.carry_out(record)
+        found.append(result.decision)
+    assert found[0].to_bytes() == found[1].to_bytes()
+    assert found[0].evidence.source_id == own
+
+
+async def test_a_source_derived_from_a_citation_too_long_for_a_decision_is_none_of_the_claims_own(office):
+    long = "https://example.org/" + "a" * 700
+    decision = await office.one(f"The service retries every upload, see {long}", "a")
+    assert decision.evidence.source_id == long
+    assert decision.citations[0].value != long
+    assert claim_of(decision).source_id is None
