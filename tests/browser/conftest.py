@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from groundwire.review.board import Board
-from tests.browser.items import board_of, waiting
+from tests.browser.items import board_of, put, waiting
 from tests.browser.reader import Complaints, Reader
-from tests.browser.site import Running, running
+from tests.browser.site import Running, filled_board, running
 
 T = TypeVar("T")
 
@@ -57,6 +59,12 @@ class Consoles:
         console = _elsewhere(manager.__enter__)
         self._running[console.url] = manager
         return console
+
+    def start_full(self, **settings: Any) -> Running:
+        """Start one that has something on each of its pages: blocked claims and dead letters too."""
+        board = _elsewhere(lambda: asyncio.run(filled_board(60, datetime.now(UTC))))
+        put(board, *waiting(8))
+        return self.start(board=board, **settings)
 
     def stop(self, console: Running) -> None:
         """Stop one."""

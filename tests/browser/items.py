@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Final
@@ -60,6 +61,12 @@ def waiting(count: int) -> tuple[Decision, ...]:
     return in_review([*claims, *responses])
 
 
+def more(before: int, after: int) -> list[Decision]:
+    """Return those by which `waiting(after)` is more than `waiting(before)`."""
+    known = {one.subject_id for one in waiting(before)}
+    return [one for one in waiting(after) if one.subject_id not in known]
+
+
 def claim(claim_id: str, content: str, **changes: Any) -> dict[str, Any]:
     """Return a claim as a producer sends it."""
     base = {"tenant_id": TENANT, "user_id": OWNER.name, "memory_type": "fact", "source": "ai_synthesis"}
@@ -89,7 +96,8 @@ def _response(number: int) -> dict[str, Any]:
 def in_review(records: Sequence[dict[str, Any]]) -> tuple[Decision, ...]:
     """Decide records as the gate does, and send all to review, for one reason after the other."""
     now = datetime.now(UTC)
-    found = asyncio.run(decide(list(records), now))
+    with ThreadPoolExecutor(1) as pool:  # a thread of its own: the test's may have an event loop already
+        found = pool.submit(asyncio.run, decide(list(records), now)).result()
     return tuple(
         _sent_to_review(one, REASONS[n % len(REASONS)], now - timedelta(minutes=n))
         for n, one in enumerate(found)
@@ -124,3 +132,16 @@ def board_of(decisions: Sequence[Decision]) -> Board:
     board = Board()
     put(board, *decisions)
     return board
+
+
+def hostile_board() -> tuple[Board, dict[str, str]]:
+    """Return a board with every hostile text, in review, and their ids by name."""
+    board = Board()
+    found = _hostile()
+    put(board, *found)
+    return board, {one.subject_id: one.decision_id for one in found}
+
+
+@cache
+def _hostile() -> tuple[Decision, ...]:
+    return in_review([claim(name, text) for name, text in HOSTILE.items()])

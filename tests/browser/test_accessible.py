@@ -1,0 +1,126 @@
+"""Every page can be read and used by everybody, as far as axe can tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any, Final
+
+import pytest
+
+from tests.browser.items import hostile_board
+from tests.browser.reader import Reader
+
+AXE: Final = files("axe_core_python").joinpath("axe.min.js").read_text("utf-8")
+LEVELS: Final = ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa"]
+RUN: Final = "levels => axe.run(document, { runOnly: { type: 'tag', values: levels } })"
+Go = Callable[[Reader], Any]
+
+
+def violations(reader: Reader) -> list[str]:
+    """Return what axe finds against WCAG 2.2 AA in light and in dark, each with the element at fault."""
+    page = reader.page
+    page.evaluate(AXE)
+    problems = []
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        found = page.evaluate(RUN, LEVELS)
+        assert len(found["passes"]) >= 10, "axe has not looked at the page"
+        problems += [
+            f"{scheme}: {one['id']}: {node['html'][:200]}"
+            for one in found["violations"]
+            for node in one["nodes"]
+        ]
+    return problems
+
+
+def _item(kind: str) -> Go:
+    def go(reader: Reader) -> None:
+        reader.open(f"/?kind={kind}")
+        reader.go("Enter")
+
+    return go
+
+
+def _form(key: str) -> Go:
+    def go(reader: Reader) -> None:
+        reader.open("/?kind=claim")
+        reader.go("Enter")
+        reader.press(key)
+
+    return go
+
+
+def _bulk(reader: Reader) -> None:
+    reader.open("/")
+    for box in reader.page.locator("#list input").all()[:21]:
+        box.check()
+    reader.page.get_by_role("button", name="Reject selected…").click()
+    reader.page.locator("#typed").wait_for()
+
+
+def _help(reader: Reader) -> None:
+    reader.open("/")
+    reader.press("?")
+
+
+def _held(reader: Reader) -> None:
+    reader.open("/")
+    reader.go("Enter")
+    reader.go("r", "Enter")
+    reader.said("Rejected")
+
+
+def _refused(reader: Reader) -> None:
+    reader.console.reviews.refuse += ["state_unavailable"] * 50
+    _held(reader)
+    reader.go("a")
+    reader.page.locator(".outcome.refused").first.wait_for()
+
+
+def _at(path: str) -> Go:
+    return lambda reader: reader.open(path)
+
+
+PAGES: Final[dict[str, Go]] = {
+    "queue": _at("/"),
+    "an empty queue": _at("/?user=nobody"),
+    "a claim": _item("claim"),
+    "a response": _item("response"),
+    "edit form": _form("e"),
+    "reject form": _form("r"),
+    "what comes after an action": _held,
+    "responses": _at("/responses"),
+    "blocked list": _at("/blocked"),
+    "dead letters": _at("/dead-letters"),
+    "learning": _at("/learning"),
+    "blind sample": _at("/sample"),
+    "bulk confirmation": _bulk,
+    "help": _help,
+    "no such item": _at("/items/00000000-0000-4000-8000-000000000000"),
+    "an action that was refused": _refused,
+}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.slow
+def test_axe_finds_no_violation_of_wcag_2_2_aa_on_any_page_in_light_and_in_dark(consoles, people) -> None:
+    console = consoles.start_full(audit_share=1.0, undo_seconds=1)
+    reader = people(console, None)
+    reader.open("/signin")
+    found = {"sign-in": violations(reader)}
+    reader.sign_in(console.link)
+    for name, go in PAGES.items():
+        go(reader)
+        found[name] = violations(reader)
+    assert {name: problems for name, problems in found.items() if problems} == {}
+
+
+def test_axe_finds_no_violation_on_the_pages_of_texts_that_are_long(consoles, people) -> None:
+    board, ids = hostile_board()
+    reader = people(consoles.start(board=board))
+    found = {}
+    for name in ("huge", "long-word", "address", "turned"):
+        reader.open(f"/items/{ids[name]}")
+        found[name] = violations(reader)
+    assert {name: problems for name, problems in found.items() if problems} == {}

@@ -1,0 +1,192 @@
+"""The whole review of a queue by keyboard alone."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import pytest
+
+from groundwire.messages.reviews import ReviewDecision
+from groundwire.review.actions import RejectReason
+from tests.browser.reader import Reader, eventually
+
+COUNT = 100
+NOTES = ("", "Seen before.", "<b>no</b>")
+Intent = tuple[str, str | None, str | None, str | None]
+"""Action, reason, note and edited text."""
+
+
+@dataclass
+class Keyboard:
+    """A reviewer who decides each item in one of several ways, and writes down what was meant."""
+
+    reader: Reader
+    intended: dict[str, Intent] = field(default_factory=dict)
+
+    def work(self) -> None:
+        """Decide everything; some from the list, the others one after the other on their pages."""
+        self.reader.press("j", "k", "?", "Escape")
+        for turn in range(2 * COUNT):
+            if len(self.intended) == COUNT:
+                return
+            if self.reader.page.locator("#item").count() == 0:
+                self._from_list()
+            else:
+                self._decide(turn)
+
+    def _from_list(self) -> None:
+        """Approve what the list shows in full, and open what it does not: the key is the same."""
+        page = self.reader.page
+        row = page.locator(f'[data-id="{self.reader.selected}"]')
+        subject = row.get_by_role("checkbox").get_attribute("aria-label").removeprefix("Select ")
+        if len(self.intended) % 2:
+            self.reader.go("Enter")
+            return
+        self.reader.go("a")
+        if page.locator("#item").count() == 0:
+            self.intended[subject] = ("approve", None, None, None)
+
+    def _decide(self, turn: int) -> None:
+        reader, subject = self.reader, self.reader.subject
+        if turn % 9 == 4:  # a second look at what comes next changes nothing
+            reader.go("j")
+            reader.go("k")
+            assert reader.subject == subject
+        ways = [self._approve, self._reject, self._edit, self._undo, self._reject]
+        self.intended[subject] = ways[turn % len(ways)](turn)
+        if turn % 11 == 10:
+            reader.go("q")
+
+    def _approve(self, turn: int) -> Intent:  # noqa: ARG002 - as the others
+        self.reader.go("a")
+        return ("approve", None, None, None)
+
+    def _reject(self, turn: int) -> Intent:
+        reason = turn % len(RejectReason)
+        note = NOTES[turn % len(NOTES)]
+        self.reader.press("r", str(reason + 1))
+        if note:
+            self.reader.press("Tab")
+            self.reader.page.keyboard.type(note)
+            self.reader.go("Tab", "Enter")
+        else:
+            self.reader.go("Enter")
+        return ("reject", list(RejectReason)[reason], note or None, None)
+
+    def _edit(self, turn: int) -> Intent:
+        page = self.reader.page
+        if page.locator("#edit").count() == 0:  # a response has no text that could be edited
+            return self._approve(turn)
+        text = f"Corrected <i>by hand</i>, number {turn}."
+        self.reader.press("e", "Control+a")
+        page.keyboard.type(text)
+        self.reader.go("Control+Enter")
+        return ("edit", None, None, text)
+
+    def _undo(self, turn: int) -> Intent:
+        """Approve, think again, and reject: only the second thought counts."""
+        item = self.reader.item
+        self.reader.go("a")
+        self.reader.go("u")
+        assert self.reader.item == item
+        return self._reject(turn)
+
+
+def meant(action: ReviewDecision) -> Intent:
+    return (action.action, action.reason, action.note, action.content)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.slow
+def test_a_hundred_mixed_items_are_decided_by_keyboard_alone_each_as_it_was_meant_and_once(
+    consoles, people, capsys
+) -> None:
+    console = consoles.start(COUNT, undo_seconds=3)
+    reader = people(console)
+    keyboard = Keyboard(reader)
+    began = time.monotonic()
+    keyboard.work()
+    took = time.monotonic() - began
+    eventually(lambda: len(console.reviews.sent) >= COUNT)
+    reader.page.locator(".outcome.sent, .outcome.held").first.wait_for(state="detached")
+    reader.open("/")
+    assert "Nothing waits" in reader.page.locator("main").inner_text()
+    consoles.stop(console)
+    sent = console.reviews.sent
+    assert len(sent) == len({one.subject_id for one in sent}) == COUNT
+    assert {one.subject_id: meant(one) for one in sent} == keyboard.intended
+    assert {one.action for one in sent} == {"approve", "reject", "edit"}
+    reader.complaints.none()
+    with capsys.disabled():
+        print(f"\n{COUNT} items decided by keyboard in {took:.1f} s, {took / COUNT * 1000:.0f} ms each")  # noqa: T201 - the time is what people ask for
+
+
+def test_enter_opens_what_j_and_k_choose_and_j_and_k_go_on_from_item_to_item(consoles, people) -> None:
+    reader = people(consoles.start())
+    order = reader.ids()
+    reader.press("j", "j")
+    assert reader.selected == order[2]
+    reader.press("k")
+    assert reader.selected == order[1]
+    reader.go("Enter")
+    assert reader.item == order[1]
+    reader.go("j")
+    assert reader.item == order[2]
+    reader.go("k")
+    reader.go("k")
+    assert reader.item == order[0]
+    reader.go("q")
+    assert reader.ids() == order
+
+
+def test_a_key_pressed_while_somebody_types_is_a_letter_and_not_an_action(consoles, people) -> None:
+    console = consoles.start()
+    reader = people(console)
+    reader.press("/")
+    reader.page.keyboard.type("jkareu?x")
+    assert reader.page.locator("#search").input_value() == "jkareu?x"
+    reader.open(f"/items/{reader.ids()[0]}")
+    reader.press("r", "Tab")
+    reader.page.keyboard.type("aeu?")
+    assert reader.page.locator("#reject-note").input_value() == "aeu?"
+    consoles.stop(console)
+    assert console.reviews.sent == []
+
+
+def test_keys_held_with_control_or_alt_belong_to_the_browser(consoles, people) -> None:
+    console = consoles.start()
+    reader = people(console)
+    reader.go("Enter")
+    before = reader.item
+    reader.press("Alt+a", "Control+e", "Meta+r")
+    assert reader.item == before
+    assert reader.page.locator("details[open]").count() == 0
+    consoles.stop(console)
+    assert console.reviews.sent == []
+
+
+def test_a_key_held_down_decides_one_item_and_not_the_next_ones_too(consoles, people) -> None:
+    console = consoles.start()
+    reader = people(console)
+    reader.go("Enter")
+    subject = reader.subject
+    with reader.page.expect_navigation():
+        reader.page.keyboard.down("a")
+    for _ in range(10):  # as a keyboard does that repeats
+        reader.page.keyboard.down("a")
+    reader.said("Approved")
+    reader.open("/")
+    consoles.stop(console)
+    assert [one.subject_id for one in console.reviews.sent] == [subject]
+
+
+def test_what_the_list_does_not_show_in_full_is_opened_and_not_approved_from_there(consoles, people) -> None:
+    console = consoles.start(COUNT)
+    reader = people(console)
+    page = reader.page
+    page.locator("#list > .item:has(.excerpt:has-text('Nothing</b> is as long')) .open").focus()
+    reader.go("a")
+    assert reader.item is not None
+    consoles.stop(console)
+    assert console.reviews.sent == []

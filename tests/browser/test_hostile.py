@@ -1,0 +1,99 @@
+"""Texts that mean harm are shown as text."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.items import HOSTILE, hostile_board
+
+NARROW = {"width": 400, "height": 800}
+
+
+def fits(page) -> bool:
+    """Say whether the page does not scroll sideways."""
+    found: bool = page.evaluate(
+        "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+    )
+    return found
+
+
+def test_the_list_shows_hostile_texts_as_text_and_stays_as_wide_as_the_window(consoles, people) -> None:
+    board, ids = hostile_board()
+    reader = people(consoles.start(board=board), viewport=NARROW)
+    assert sorted(reader.ids()) == sorted(ids.values())
+    for name, item in ids.items():
+        shown = reader.page.locator(f'[data-id="{item}"] .excerpt').text_content()
+        assert shown[:60] == HOSTILE[name][:60]
+    assert fits(reader.page)
+    reader.complaints.none()
+
+
+@pytest.mark.timeout(300)
+def test_the_page_of_a_hostile_text_shows_every_letter_of_it_and_runs_and_loads_nothing(
+    consoles, people
+) -> None:
+    board, ids = hostile_board()
+    console = consoles.start(board=board, undo_seconds=60)
+    reader = people(console, viewport=NARROW)
+    page = reader.page
+    for name, text in HOSTILE.items():
+        reader.open(f"/items/{ids[name]}")
+        assert page.title() == f"{name} · Groundwire"
+        assert page.locator("#text").text_content() == text
+        assert page.locator("#text *:not(mark)").count() == 0
+        assert fits(page), name
+        reader.press("e")
+        assert page.locator("#content").input_value() == text
+        assert fits(page), name
+        page.keyboard.press("Control+End")
+        page.keyboard.type("!")
+        reader.go("Control+Enter")
+    consoles.stop(console)
+    sent = {one.subject_id: one.content for one in console.reviews.sent}
+    assert sent == {name: f"{text}!" for name, text in HOSTILE.items()}
+    reader.complaints.none()
+
+
+def test_nothing_of_a_hostile_text_can_be_followed(consoles, people) -> None:
+    board, ids = hostile_board()
+    reader = people(consoles.start(board=board))
+    for item in ids.values():
+        reader.open(f"/items/{item}")
+        addresses = reader.page.locator("a").evaluate_all("all => all.map(a => a.href)")
+        assert [one for one in addresses if not one.startswith(reader.console.url)] == []
+    reader.complaints.none()
+
+
+def test_what_cannot_be_seen_in_a_text_is_named_and_what_turns_it_ends_with_it(consoles, people) -> None:
+    board, ids = hostile_board()
+    reader = people(consoles.start(board=board))
+    reader.open(f"/items/{ids['turned']}")
+    named = reader.page.locator("#text .m-hidden").evaluate_all("all => all.map(one => one.title)")
+    assert named == ["U+202E", "U+202C", "U+2066", "U+2069", "U+200B", "U+0007"]
+    expect(reader.page.locator("#text")).to_have_css("unicode-bidi", "isolate")
+    reader.open("/")
+    expect(reader.page.locator(f'[data-id="{ids["turned"]}"] .excerpt')).to_have_css(
+        "unicode-bidi", "isolate"
+    )
+
+
+def test_no_page_scrolls_sideways_on_a_telephone(consoles, people) -> None:
+    reader = people(consoles.start_full(audit_share=1.0), viewport=NARROW)
+    for path in ("/", "/responses", "/blocked", "/dead-letters", "/learning", "/sample"):
+        reader.open(path)
+        assert fits(reader.page), path
+    reader.press("?")
+    assert fits(reader.page)
+    reader.complaints.none()
+
+
+def test_the_browser_itself_would_refuse_a_script_that_got_into_a_page(consoles, people) -> None:
+    reader = people(consoles.start())
+    reader.page.evaluate(
+        "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.ran = 1\">');"
+        "const s = document.createElement('script'); s.textContent = 'window.ran = 2'; document.body.append(s)"
+    )
+    reader.page.wait_for_timeout(300)
+    assert reader.page.evaluate("window.ran ?? null") is None
+    assert any("Content Security Policy" in text for text in reader.complaints.errors)

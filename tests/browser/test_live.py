@@ -1,0 +1,70 @@
+"""An open page learns what happens, and does not move under its reader."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from playwright.sync_api import expect
+
+from tests.browser.items import more, put
+from tests.browser.site import OWNER
+
+SECRET = "a secret that outlives a console, 32 characters"
+
+
+def test_new_items_are_counted_and_shown_only_when_the_reader_asks(consoles, people) -> None:
+    console = consoles.start(8)
+    reader = people(console)
+    page, before = reader.page, reader.ids()
+    reader.press("j")
+    selected, place = reader.selected, page.locator("#list").bounding_box()
+    news = page.get_by_role("button", name="new")
+    expect(news).to_be_hidden()
+    put(console.board, *more(8, 12))
+    expect(news).to_be_visible()
+    expect(page.locator("#total")).to_have_text("12")
+    assert (reader.ids(), reader.selected) == (before, selected)
+    assert page.locator("#list").bounding_box() == place
+    expect(page.locator('[data-gauge="tenant-acme"] .number')).to_contain_text("12 of")
+    news.click()
+    page.wait_for_load_state()
+    expect(page.locator("#list > .item")).to_have_count(12)
+    expect(news).to_be_hidden()
+
+
+def test_a_page_that_was_open_while_the_console_was_away_learns_what_happened_meanwhile(
+    consoles, people
+) -> None:
+    console = consoles.start(8, secret=SECRET)
+    reader = people(console)
+    consoles.stop(console)
+    again = consoles.start(board=console.board, port=urlsplit(console.url).port, secret=SECRET)
+    put(again.board, *more(8, 12))
+    news = reader.page.get_by_role("button", name="new")
+    expect(news).to_have_text("4 new: show", timeout=20_000)
+    put(again.board, *more(12, 16))
+    expect(news).to_have_text("8 new: show")
+
+
+def test_what_happens_between_the_making_of_a_page_and_its_connection_reaches_it(consoles, people) -> None:
+    console = consoles.start(8)
+    reader = people(console)
+
+    def late(route) -> None:
+        put(console.board, *more(8, 12))
+        route.continue_()
+
+    reader.page.route("**/api/live", late)
+    reader.open("/")
+    expect(reader.page.get_by_role("button", name="new")).to_be_visible()
+
+
+def test_news_of_what_somebody_may_not_see_is_no_news_to_them(consoles, people) -> None:
+    console = consoles.start(8)
+    owner = people(console, console.invite(OWNER))
+    total = owner.page.locator("#total").inner_text()
+    strange = [one.model_copy(update={"tenant_id": "globex"}) for one in more(8, 12)]
+    put(console.board, *strange)
+    owner.page.wait_for_timeout(1500)
+    expect(owner.page.locator("#news")).to_be_hidden()
+    assert owner.page.locator("#total").inner_text() == total

@@ -1,0 +1,72 @@
+"""Several people, or one at several windows: they see each other, and nobody overwrites anybody."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+
+from tests.browser.reader import eventually
+from tests.browser.site import OWNER
+
+
+def test_the_second_reviewer_sees_who_looks_at_an_item_on_its_page_and_in_the_list(consoles, people) -> None:
+    console = consoles.start()
+    lead, owner = people(console), people(console, console.invite(OWNER))
+    lead.go("Enter")
+    owner.open("/")
+    row = owner.page.locator(f'[data-id="{lead.item}"]')
+    expect(row).to_contain_text("being reviewed by lead@acme.example")
+    owner.open(f"/items/{lead.item}")
+    expect(owner.page.get_by_role("status")).to_contain_text("Being reviewed by lead@acme.example")
+    lead.open(f"/items/{lead.item}")
+    expect(lead.page.locator("#reviewing")).to_have_count(0)
+
+
+def test_who_acts_second_is_told_who_was_first_and_then_what_changed(consoles, people) -> None:
+    console = consoles.start(undo_seconds=3)
+    lead, owner, late = people(console), people(console, console.invite(OWNER)), people(console, None)
+    late.sign_in(console.invite(OWNER))
+    lead.go("Enter")
+    for reader in (owner, late):
+        reader.open(f"/items/{lead.item}")
+    subject = lead.subject
+    lead.go("a")
+    owner.go("r", "Enter")
+    problem = owner.page.get_by_role("alert")
+    expect(problem).to_contain_text("An action is on its way. lead@acme.example was first.")
+    assert owner.focused == "problem"
+    lead.page.locator(".outcome.applied").wait_for()
+    late.go("r", "Enter")
+    problem = late.page.get_by_role("alert")
+    expect(problem).to_contain_text("It changed meanwhile.")
+    expect(problem.locator("del").first).to_be_visible()
+    expect(problem).to_contain_text("approved")
+    assert late.focused == "problem"
+    consoles.stop(console)
+    sent = [(one.subject_id, one.action, one.reviewer) for one in console.reviews.sent]
+    assert sent == [(subject, "approve", "lead@acme.example")]
+
+
+def test_an_action_the_gate_refuses_is_told_and_the_item_can_be_decided_again(consoles, people) -> None:
+    console = consoles.start(undo_seconds=0)
+    console.reviews.refuse.append("state_unavailable")
+    reader = people(console)
+    reader.go("Enter")
+    item = reader.item
+    reader.go("a")
+    reader.said("Refused by the gate")
+    reader.open(f"/items/{item}")
+    reader.go("a")
+    eventually(lambda: len(console.reviews.sent) == 2)
+    reader.said("Approved")
+
+
+def test_what_one_decided_leaves_the_list_of_the_other_without_moving_it(consoles, people) -> None:
+    console = consoles.start(undo_seconds=1)
+    lead, owner = people(console), people(console, console.invite(OWNER))
+    first = lead.ids()[0]
+    below = owner.page.locator("#list > .item").nth(3)
+    before = below.bounding_box()
+    lead.go("Enter")
+    lead.go("r", "Enter")
+    expect(owner.page.locator(f'[data-id="{first}"]')).to_contain_class("gone")
+    assert below.bounding_box() == before
