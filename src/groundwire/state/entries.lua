@@ -85,7 +85,7 @@ local function put(subject, entry, rest)
   if entry.state == 'A' or entry.state == 'P' or entry.state == 'W' then
     call('SET', key, value)
   else
-    call('SET', key, value, 'EX', lifetime)
+    call('SET', key, value, 'EX', subject.lifetime or lifetime)
   end
   return value
 end

@@ -167,6 +167,7 @@ def write_stored(stored: StoredOutcome) -> bytes:
             b"" if match_class is None else _CLASS_LETTERS[match_class].encode(),
             b"%d" % (stored.approved_at or outcome.origin.timestamp),
             b"".join([short_bytes(parent.digest) for parent in stored.parents]),
+            b"%d" % stored.by_people,
         )
     )
 

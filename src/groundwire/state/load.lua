@@ -1,12 +1,12 @@
 -- Loads outcomes that were decided before, as a rebuild or a worker after a reconnect knows them. A subject
 -- that state holds at the same or a higher revision stays as it is.
--- ARGV: prefix, lifetime, name and value of the key that allows it, and then one packed argument for each
--- outcome. Answers how many were taken, or 'LOST'.
-local FIRST = 5
+-- ARGV: prefix, lifetime, name and value of the key that allows it, lifetime of what people blocked, and then one
+-- packed argument for each outcome. Answers how many were taken, or 'LOST'.
+local FIRST = 6
 local LOADED = {
   'digest', 'user', 'tenant', 'id', 'fingerprint', 'origin', 'state', 'tier', 'revision', 'first', 'joined',
   'facts', 'payload', 'record', 'scope', 'stored', 'signature', 'horizon', 'class', 'time',
-  'parents',
+  'parents', 'people',
 }
 
 if call('GET', prefix .. ARGV[3]) ~= ARGV[4] then
@@ -17,6 +17,7 @@ local taken = 0
 for at = FIRST, #ARGV do
   local loaded = fields_of(ARGV[at], LOADED)
   loaded.revision = tonumber(loaded.revision)
+  loaded.lifetime = loaded.people == '1' and ARGV[5] or lifetime
   local before = read(loaded.digest)
   if not before or before.revision < loaded.revision then
     if before then

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from groundwire.messages.decisions import MatchClass, Place
 from groundwire.messages.identity import Subject
@@ -12,6 +13,7 @@ from groundwire.state.memory_store import Entry, Store, history
 from groundwire.state.model import (
     MAX_AFFECTED,
     Outcome,
+    RecordOrigin,
     RefusedAction,
     ReviewAction,
     ReviewAnswer,
@@ -21,8 +23,36 @@ from groundwire.state.model import (
     SubjectState,
 )
 
+_Key = tuple[str, str, Subject | None]
+
 _APPROVING = {ReviewAction.APPROVE, ReviewAction.EDIT}
 _REJECTING = {ReviewAction.REJECT, ReviewAction.RETRACT}
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """What became of an action: of the record at `origin`; `state` is what it brought."""
+
+    ask: ReviewAsk
+    refused: RefusedAction | None
+    revision: int = 0
+    state: SubjectState = SubjectState.BLOCKED
+
+    @property
+    def origin(self) -> RecordOrigin:
+        return self.ask.origin
+
+    def is_of(self, ask: ReviewAsk) -> bool:
+        """Tell whether an action of the same id is the same action."""
+        mine, theirs = ((a.subject, a.action, a.decisive) for a in (self.ask, ask))
+        return mine == theirs
+
+    def stands(self, entry: Entry) -> bool:
+        """Tell whether the revision that the action brought about is still part of an entry's past."""
+        if self.revision == entry.revision:
+            return self.origin == entry.origin
+        final = self.ask.action is not ReviewAction.RETRACT or entry.state is SubjectState.BLOCKED
+        return self.revision < entry.revision and final
 
 
 class Reviews:
@@ -34,38 +64,65 @@ class Reviews:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._actions: dict[tuple[str, str], tuple[Subject, ReviewAction, int | RefusedAction]] = {}
+        self._actions: dict[_Key, _Recorded] = {}
 
     def answer(self, ask: ReviewAsk) -> ReviewAnswer:
         """Carry out an action, or say what became of it when it came before."""
-        key = ask.subject.tenant_id, ask.action_id
-        if key in self._actions:
-            subject, action, answer = self._actions[key]
-            if (subject, action) != (ask.subject, ask.action):
-                return RefusedAction("action_id_reused", None)
-            if isinstance(answer, RefusedAction):
-                return answer
-            return self._reviewed(ask, answer, fresh=False)
         entry = self._store.entries.get(ask.subject)
+        before = self._recorded(ask, entry)
+        if before:
+            return before
         code = _obstacle(ask, entry)
         if entry is None or entry.outcome is None or code:
-            current = Standing(entry.state, entry.revision) if entry else None
-            refused = RefusedAction(code, current)
-            self._actions[key] = ask.subject, ask.action, refused
-            return refused
+            return self._refuse(
+                ask, RefusedAction(code, Standing(entry.state, entry.revision) if entry else None)
+            )
         self._carry_out(ask, entry, entry.outcome)
-        self._actions[key] = ask.subject, ask.action, entry.revision + 1
-        return self._reviewed(ask, entry.revision + 1, fresh=True)
+        after = self._store.entries[ask.subject]
+        return replace(self._remember_carried_out(ask, after), fresh=True)
 
-    def _reviewed(self, ask: ReviewAsk, revision: int, *, fresh: bool) -> Reviewed:
-        entry = self._store.entries[ask.subject]
+    def _recorded(self, ask: ReviewAsk, entry: Entry | None) -> ReviewAnswer | None:
+        """Return what an action that came before was answered, or None."""
+        before = self._actions.get(_key(ask))
+        if before and ask.only_recorded and before.origin != ask.origin:
+            before = None
+        decided = entry if entry and entry.outcome else None
+        if before and not before.is_of(ask):
+            return RefusedAction("action_id_reused", None)
+        if before and before.refused:
+            return before.refused
+        if before and decided:
+            if before.stands(decided):
+                return self._reviewed(before, decided)
+            if before.revision <= decided.revision and not ask.only_recorded:
+                del self._actions[_key(ask)]  # its revision is another's: a later one is to prove nothing
+        if decided and decided.origin == ask.origin:  # known from the topics alone
+            return self._remember_carried_out(ask, decided)
+        return None
+
+    def _remember_carried_out(self, ask: ReviewAsk, entry: Entry) -> Reviewed:
+        carried_out = _Recorded(ask, None, entry.revision, entry.state)
+        if not ask.only_recorded:
+            self._actions[_key(ask)] = carried_out
+        return self._reviewed(carried_out, entry)
+
+    def _refuse(self, ask: ReviewAsk, refused: RefusedAction) -> RefusedAction:
+        """Remember a refusal, in the place of nothing."""
+        if ask.forgets or _key(ask) in self._actions:
+            return refused
+        refused = replace(refused, at=ask.origin.timestamp)
+        self._actions[_key(ask)] = _Recorded(ask, refused)
+        return refused
+
+    def _reviewed(self, done: _Recorded, entry: Entry) -> Reviewed:
         if entry.outcome is None:
             raise AssertionError("what a person decided does not wait again")
-        outcome = replace(entry.outcome, fresh=False)
+        outcome, ask = replace(entry.outcome, fresh=False), done.ask
+        reviewed = Reviewed(done.revision, outcome, at=done.origin.timestamp, state=done.state)
         if ask.action is not ReviewAction.RETRACT:
-            return Reviewed(revision, outcome, fresh=fresh)
+            return reviewed
         total, affected = entry.affected or self._affected_by(ask.subject)
-        return Reviewed(revision, outcome, tuple(affected), total, fresh=fresh)
+        return replace(reviewed, affected=tuple(affected), affected_total=total)
 
     def _carry_out(self, ask: ReviewAsk, entry: Entry, before: Outcome) -> None:
         after, match_class = self._settle(ask, before)
@@ -122,14 +179,24 @@ class Reviews:
         return None
 
     def _affected_by(self, subject: Subject) -> tuple[int, Sequence[str]]:
-        """Return how many approved claims rest on a subject, and their ids, by their bytes."""
+        """Return how many approved claims rest on a subject, and their ids, by their bytes.
+
+        Of those that were derived from it, no more are looked at than one claim may be compared with.
+        """
+        children = islice(self._store.children[subject], self._store.max_candidates)
         entries = self._store.entries
         ids = [
             child.subject_id
-            for child in self._store.children[subject]
-            if child != subject and entries[child].state is SubjectState.APPROVED
+            for child in children
+            if child != subject and child in entries and entries[child].state is SubjectState.APPROVED
         ]
         return len(ids), sorted(ids, key=str.encode)[:MAX_AFFECTED]
+
+
+def _key(ask: ReviewAsk) -> _Key:
+    """Return the name of an action; the gate's own expiries have names that no person can take."""
+    expired = ask.subject if ask.action is ReviewAction.EXPIRE else None
+    return ask.subject.tenant_id, ask.action_id, expired
 
 
 def _obstacle(ask: ReviewAsk, entry: Entry | None) -> str:

@@ -57,7 +57,7 @@ class Store:
         self.waiting: defaultdict[User, set[Subject]] = defaultdict(set)
         self.places: Counter[User | str] = Counter()
         self.children: defaultdict[Subject, set[Subject]] = defaultdict(set)
-        self._max_candidates = max_candidates
+        self.max_candidates = max_candidates
 
     def put(self, subject: Subject, entry: Entry, parents: Sequence[Subject] = ()) -> None:
         """Put an entry in the place of the one before, with all that it holds beside itself but the index."""
@@ -103,7 +103,7 @@ class Store:
         query = ask.dedup
         candidates = self.scopes[query.scope].candidates(query)
         compared = sum(len(indexed.signature) for indexed in candidates)
-        if len(candidates) > self._max_candidates or compared > CANDIDATE_BYTES * self._max_candidates:
+        if len(candidates) > self.max_candidates or compared > CANDIDATE_BYTES * self.max_candidates:
             return "failed", (), {}
         near = near_duplicates(
             query, [c for c in candidates if not c.hides(ask.subject.subject_id, ask.origin.timestamp)]

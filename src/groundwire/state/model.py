@@ -29,6 +29,8 @@ MAX_MATCHES: Final = 5
 """Near-duplicates that are reported."""
 
 
+DECISIVE_BYTES: Final = 16
+
 MAX_AFFECTED: Final = 1_000
 """Claims resting on a retracted one that are named."""
 
@@ -249,6 +251,22 @@ class ReviewAsk:
     only_recorded: bool = False
     forget: bool = False
 
+    def __post_init__(self) -> None:
+        """Check what is said beside the action.
+
+        Raises:
+            ValueError: `decisive` is too long, or `refused` says nothing where only what was recorded is asked for.
+        """
+        if len(self.decisive) > DECISIVE_BYTES:
+            raise ValueError(f"decisive is at most {DECISIVE_BYTES} bytes, not {len(self.decisive)}")
+        if self.only_recorded and not self.refused:
+            raise ValueError("refused says what only_recorded answers where nothing is recorded")
+
+    @property
+    def forgets(self) -> bool:
+        """Whether a refusal is not remembered."""
+        return self.only_recorded or (self.forget and bool(self.refused))
+
 
 @dataclass(frozen=True, slots=True)
 class Reviewed:
@@ -258,7 +276,8 @@ class Reviewed:
         revision: that the action brought about.
         outcome: where the subject stands now: of that revision, or of a later one.
         affected: of a retraction, at most 1,000 ids of approved claims that rest on the subject, by id.
-        affected_total: how many these are in all.
+        affected_total: how many these are in all; at least, where more than `MAX_CANDIDATES` claims were ever
+            derived from the subject: no more are looked at.
         fresh: whether this very call carried it out; no part of what the action came to.
         at: milliseconds since 1970 of the ReviewDecision that carried it out.
         state: what the action itself brought, whatever came later.
@@ -312,6 +331,15 @@ class StoredOutcome:
     approved_at: int = 0
     joined_to: Subject | None = None
     parents: Sequence[Subject] = ()
+
+    @property
+    def by_people(self) -> bool:
+        """Whether a person may have blocked it; it is then kept for as long as their actions are.
+
+        An expiry, or an approval that came too late, is no rejection; but all of these are a later revision.
+        """
+        blocked = self.outcome.state is SubjectState.BLOCKED
+        return self.rejected or (blocked and self.outcome.revision > 1)
 
     @property
     def match_class(self) -> MatchClass | None:

@@ -77,11 +77,11 @@ class Rebuild:
     Every method raises StateUnavailable where the server does not answer or the lock is lost.
     """
 
-    def __init__(self, fence: Fence, prefix: str, scheme: str, lifetime: int) -> None:
+    def __init__(self, fence: Fence, prefix: str, scheme: str, lifetimes: tuple[int, int]) -> None:
         self._fence = fence
         self._prefix = prefix
         self._scheme = scheme
-        self._lifetime = lifetime
+        self._lifetime, self._action_lifetime = lifetimes
 
     async def clear(self) -> None:
         """Remove outcomes, index, queue and epoch; workers pause from here on.
@@ -106,7 +106,7 @@ class Rebuild:
             ValueError: an outcome is none that state could have recorded.
         """
         arguments = [write_stored(outcome) for outcome in outcomes]
-        head = (self._prefix, self._lifetime, "rebuild", self._fence.token)
+        head = (self._prefix, self._lifetime, "rebuild", self._fence.token, self._action_lifetime)
         taken = await self._fence.server.run(script("entries", "load"), (), *head, *arguments)
         if taken == b"LOST":
             raise StateUnavailable("the rebuild's lock was lost to another worker")

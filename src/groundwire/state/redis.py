@@ -172,7 +172,7 @@ class RedisState:
 
     async def reassert(self, outcomes: Sequence[StoredOutcome]) -> int:
         """Record outcomes that are known to be published; see `groundwire.state.model.State`."""
-        head = ("epoch", await self._known_epoch())
+        head = ("epoch", await self._known_epoch(), self._action_ttl)
         arguments = [write_stored(outcome) for outcome in outcomes]
         return int(await self._run(_LOAD, *head, *arguments))
 
@@ -188,7 +188,11 @@ class RedisState:
             ttl: seconds after which the lock of a worker that died falls.
         """
         async with hold(self._server, self._prefix, ttl) as fence:
-            yield None if fence is None else Rebuild(fence, self._prefix, self._scheme, self._ttl)
+            yield (
+                None
+                if fence is None
+                else Rebuild(fence, self._prefix, self._scheme, (self._ttl, self._action_ttl))
+            )
 
     async def mark(self, topic: str, partition: int, mark: Mark) -> None:
         """Note what is in flight, so that a worker that dies over it leaves a trace."""

@@ -7,7 +7,7 @@ local FIRST = 5
 local AFFECTED = 1000 -- claims resting on a retracted one that are named
 local ASKED = {
   'digest', 'user', 'tenant', 'id', 'origin', 'key', 'action', 'expected', 'refused', 'flags', 'scope', 'stored',
-  'probed', 'signature', 'parents', 'payload',
+  'probed', 'signature', 'parents', 'payload', 'decisive',
 }
 
 local candidates_allowed = tonumber(ARGV[4])
@@ -18,8 +18,10 @@ end
 
 local function ask_of(packed)
   local ask = fields_of(packed, ASKED)
-  local expired, status, material, parts, horizon = match(ask.flags, '^(%d) (%a) (%d) (%d+) (%-?%d+)$')
+  local expired, status, material, parts, horizon, only_recorded, forgets =
+    match(ask.flags, '^(%d) (%a) (%d) (%d+) (%-?%d+) (%d) (%d)$')
   ask.expired, ask.status, ask.material = expired == '1', status, material == '1'
+  ask.only_recorded, ask.forgets = only_recorded == '1', forgets == '1'
   ask.parts, ask.horizon = tonumber(parts), horizon
   ask.time = time_of(ask.origin)
   ask.clock = tonumber(ask.time)
@@ -34,8 +36,14 @@ local function entry_of(ask)
   end
 end
 
+-- Keeps what an action came to, for when it comes again; answers whether it did. A refusal takes the place of nothing.
 local function remember(ask, outcome)
-  call('SET', prefix .. 'a:' .. ask.key, ask.digest .. ' ' .. ask.action .. ' ' .. outcome, 'EX', lifetime)
+  local key = prefix .. 'a:' .. ask.key
+  local value = table.concat({ ask.digest, ask.action, ask.decisive, ask.origin, outcome }, ' ')
+  if sub(outcome, 1, 1) == '-' then
+    return call('SET', key, value, 'EX', lifetime, 'NX')
+  end
+  return call('SET', key, value, 'EX', lifetime)
 end
 
 local function standing(entry)
@@ -47,11 +55,28 @@ for byte = 0, 255 do
   HEX[string.char(byte)] = string.format('%02x', byte)
 end
 
+-- Claims that were derived from a subject, no more of them than one claim may be compared with.
+local function children_of(ask)
+  local children, seen, cursor = {}, {}, '0'
+  repeat
+    local page = call('SSCAN', prefix .. 'd:' .. ask.digest, cursor, 'COUNT', candidates_allowed)
+    cursor = page[1]
+    for i = 1, #page[2] do
+      local child = page[2][i]
+      if #children < candidates_allowed and not seen[child] then
+        seen[child] = true
+        children[#children + 1] = child
+      end
+    end
+  until cursor == '0' or #children >= candidates_allowed
+  compared = compared + #children
+  return children
+end
+
 -- Ids of the approved claims that rest on a subject, by their bytes, and how many they are, as JSON. They are sorted
 -- as hexadecimal digits, which every locale of a server puts in the same order.
 local function affected_by(ask)
-  local children = call('SMEMBERS', prefix .. 'd:' .. ask.digest)
-  compared = compared + #children
+  local children = children_of(ask)
   local digits, ids = {}, {}
   for i = 1, #children do
     local child = sub(children[i], 1, DIGEST)
@@ -70,26 +95,62 @@ local function affected_by(ask)
   return string.format('[%d,[', #digits) .. table.concat(named, ',') .. ']]'
 end
 
--- What an action that came before was answered, or nil. An action whose outcome state does not hold was lost before
--- anybody knew of it, and is carried out again: a rebuild leaves actions, and finds only what was published.
-local function recorded(ask, entry)
-  local digest, action, outcome = match(call('GET', prefix .. 'a:' .. ask.key) or '', '^(%S+) (%S+) (.+)$')
-  if not digest then
-    return nil
-  elseif digest ~= ask.digest or action ~= ask.action then
-    return '-action_id_reused'
-  end
-  local revision = tonumber(match(outcome, '^%+(%d+)$'))
-  if not revision then
-    return outcome
-  elseif not entry or entry.state == 'W' or entry.revision < revision then
-    return nil
-  end
+-- What became of an action, as it is answered: when that was, behind the mark.
+local function reply(outcome, time)
+  return sub(outcome, 1, 1) .. time .. ' ' .. sub(outcome, 2)
+end
+
+local function carried_out(ask, entry, outcome, time)
   local value = entry.value
-  if action == 'retract' and sub(value, -1) == '\n' then -- rebuilt, without whom it affected
+  if ask.action == 'retract' and sub(value, -1) == '\n' then -- rebuilt, without whom it affected
     value = value .. affected_by(ask)
   end
-  return outcome .. '\n' .. value
+  return reply(outcome, time) .. '\n' .. value
+end
+
+-- What is kept of the action, or nil.
+local function kept(ask)
+  local before = {}
+  before.digest, before.action, before.decisive, before.origin, before.outcome =
+    match(call('GET', prefix .. 'a:' .. ask.key) or '', '^(%S+) (%S+) (%S+) (%S+) (.+)$')
+  if not before.digest or (ask.only_recorded and before.origin ~= ask.origin) then
+    return nil
+  end
+  before.revision = tonumber(match(before.outcome, '^%+(%d+) '))
+  return before
+end
+
+-- Whether the revision that an action brought about is still part of the entry's past: an action that was lost before
+-- anybody knew of it is carried out again, and its revision may by now be the work of another.
+local function stands(before, entry)
+  if before.revision == entry.revision then
+    return before.origin == entry.origin
+  end
+  return before.revision < entry.revision and (before.action ~= 'retract' or entry.state == 'B')
+end
+
+-- What an action that came before was answered, or nil.
+local function recorded(ask, entry)
+  local before = kept(ask)
+  local decided = entry and entry.state ~= 'W' and entry or nil
+  if before then
+    if before.digest ~= ask.digest or before.action ~= ask.action or before.decisive ~= ask.decisive then
+      return reply('-action_id_reused', 0)
+    elseif not before.revision then
+      return reply(before.outcome, time_of(before.origin))
+    elseif decided and stands(before, decided) then
+      return carried_out(ask, decided, before.outcome, time_of(before.origin))
+    elseif decided and before.revision <= decided.revision and not ask.only_recorded then
+      call('DEL', prefix .. 'a:' .. ask.key) -- its revision is another's: a later one is to prove nothing
+    end
+  end
+  if decided and decided.origin == ask.origin then -- known from the topics alone
+    local outcome = string.format('+%d %s', decided.revision, decided.state)
+    if not ask.only_recorded then
+      remember(ask, outcome)
+    end
+    return carried_out(ask, decided, outcome, ask.time)
+  end
 end
 
 -- Why the action cannot be, or nil.
@@ -179,9 +240,14 @@ local function carry_out(ask, entry)
     first = entry.first ~= '-' and entry.first or entry.origin, index = index_anew(ask, entry, class), facts = facts,
     payload = ask.payload, record = ask.action == 'retract' and affected_by(ask) or '',
   })
-  local revision = string.format('%d', entry.revision + 1)
-  remember(ask, '+' .. revision)
-  return '*' .. revision .. '\n' .. value
+  local outcome = string.format('%d %s', entry.revision + 1, state)
+  remember(ask, '+' .. outcome)
+  return reply('*' .. outcome, ask.time) .. '\n' .. value
+end
+
+local function refuse(ask, entry, code)
+  local outcome = '-' .. code .. standing(entry)
+  return reply(outcome, not ask.forgets and remember(ask, outcome) and ask.time or 0)
 end
 
 local function answer(ask)
@@ -191,12 +257,7 @@ local function answer(ask)
     return before
   end
   local code = obstacle(ask, entry)
-  if code then
-    local outcome = '-' .. code .. standing(entry)
-    remember(ask, outcome)
-    return outcome
-  end
-  return carry_out(ask, entry)
+  return code and refuse(ask, entry, code) or carry_out(ask, entry)
 end
 
 local answers = {}

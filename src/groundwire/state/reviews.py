@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -47,6 +48,7 @@ def write_review(ask: ReviewAsk) -> bytes:
     check_query(query, ask.payload)
     status = "f" if ask.dedup_failed else "o" if ask.dedup else "d"
     flags = f"{ask.expired:d} {status} {query.material_difference:d} {query.threshold_parts} {ask.horizon}"
+    flags += f" {ask.only_recorded:d} {ask.forgets:d}"
     subject = ask.subject
     return pack(
         (
@@ -55,7 +57,7 @@ def write_review(ask: ReviewAsk) -> bytes:
             subject.tenant_id.encode(),
             subject.subject_id.encode(),
             write_origin(ask.origin),
-            short_bytes(digest(subject.tenant_id, ask.action_id)),
+            short_bytes(_action_digest(ask)),
             ask.action.value.encode(),
             b"%d" % ask.expected_revision,
             ask.refused.encode(),
@@ -66,6 +68,7 @@ def write_review(ask: ReviewAsk) -> bytes:
             query.signature,
             b"".join([short_bytes(parent.digest) for _, parent in ask.parents]),
             ask.payload,
+            short_bytes(ask.decisive) or b"-",
         )
     )
 
@@ -78,16 +81,18 @@ def read_reviewed(ask: ReviewAsk, answer: bytes) -> ReviewAnswer:
     """
     kind, rest = answer[:1], answer[1:]
     if kind == b"-":
-        code, *current = rest.decode().split(" ", 1)
-        return RefusedAction(code, read_standing(current[0].encode()) if current else None)
+        at, code, *current = rest.decode().split(" ", 2)
+        return RefusedAction(code, read_standing(current[0].encode()) if current else None, int(at))
     if kind not in {b"+", b"*"}:
         raise ValueError("not an answer of a review")
-    revision, entry = rest.split(b"\n", 1)
+    head, entry = rest.split(b"\n", 1)
+    at, revision, letter = head.decode().split(" ")
     outcome = read_entry(entry, [name for name, _ in ask.parents], _fingerprint(entry), fresh=False)
+    reviewed = Reviewed(int(revision), outcome, fresh=kind == b"*", at=int(at), state=SubjectState(letter))
     if ask.action is not ReviewAction.RETRACT:
-        return Reviewed(int(revision), outcome, fresh=kind == b"*")
+        return reviewed
     total, affected = json.loads(entry.split(b"\n", 3)[3])
-    return Reviewed(int(revision), outcome, tuple(affected), total, fresh=kind == b"*")
+    return replace(reviewed, affected=tuple(affected), affected_total=total)
 
 
 def read_held(entry: bytes) -> HeldEntry | None:
@@ -125,6 +130,14 @@ def read_standing(text: bytes) -> Standing | None:
     letter, revision = text.decode().split(" ")
     standing = Standing(SubjectState(letter), int(revision))
     return None if standing == _GIVEN_UP else standing
+
+
+def _action_digest(ask: ReviewAsk) -> bytes:
+    """Return the name of what became of an action; the gate's own expiries have names that no person can take."""
+    tenant = ask.subject.tenant_id
+    if ask.action is ReviewAction.EXPIRE:
+        return digest(tenant, ask.action_id, ask.action.value, ask.subject.digest.hex())
+    return digest(tenant, ask.action_id)
 
 
 def _decided(entry: bytes, fingerprint: str, parents: Sequence[str]) -> Outcome:
