@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -18,8 +19,10 @@ import structlog
 import uvloop
 from faust.types import TP
 
+from agents.announcer import Announcer
 from agents.app import quiet_faust
 from agents.health import serve_health
+from agents.publisher import Publisher
 from agents.wiring import ROLES, Worker, build_worker
 from groundwire import metrics
 from groundwire.errors import SchemeMismatch, StateError, UsageError
@@ -105,6 +108,7 @@ def main(role: str) -> None:
         sys.exit(2)
     serve_health(settings.metrics_host, settings.metrics_port, worker.pauses)
     _announce(worker, role)
+    _tell(worker, settings)
     Process(worker, settings, loop).execute_from_commandline()
 
 
@@ -149,6 +153,25 @@ def _announce(worker: Worker, role: str) -> None:
                 metrics.WAITING.set(await worker.state.waiting_count())
             except StateError:
                 continue
+
+
+def _tell(worker: Worker, settings: Settings) -> None:
+    """Publish the audit events of this process's policy and state, from when it can publish."""
+    publisher = Publisher(partial(_producer, worker.app), settings.topic_prefix)
+    announcer = Announcer(publisher, now=lambda: datetime.now(UTC))
+    worker.recovery.tell = announcer.tell
+    policy = worker.policy
+    announcer.tell("policy_loaded", {"version": policy.version, "sha256": policy.sha256}, recurs=True)
+
+    @worker.app.task  # type: ignore[untyped-decorator]
+    async def tell(app: Any) -> None:  # noqa: ANN401 - Faust's app
+        while not app.should_stop:
+            await asyncio.sleep(_TICK)
+            await announcer.publish()
+
+
+def _producer(app: Any) -> Any:  # noqa: ANN401 - Faust's app, aiokafka's producer
+    return app.producer._ensure_producer()  # noqa: SLF001 - as in agents/wiring.py
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from groundwire.decide.fan_out import fan_out
@@ -12,7 +13,7 @@ from groundwire.errors import ErrorCode, RecordError
 from groundwire.gate.closings import closed_by
 from groundwire.gate.results import Acted, DeadLetter, Decided, Deferred, Provisional, Refused, Result
 from groundwire.messages.audit import AuditEvent, AuditType
-from groundwire.messages.base import format_time
+from groundwire.messages.base import format_time, to_milliseconds
 from groundwire.messages.decisions import Decision, Kind, Place, Verdict
 from groundwire.messages.headers import (
     dead_letter_headers,
@@ -65,6 +66,29 @@ def unpublishable(output: Output, why: str) -> Output:
     """
     error = RecordError(ErrorCode.UNPUBLISHABLE, f"the record for {output.topic} cannot be published: {why}")
     return _dead_letter(output.cause, error, with_headers=False)
+
+
+def of_worker(kind: AuditType, cause: dict[str, Any], at: datetime, *, recurs: bool = False) -> Output:
+    """Return the event of what happened to a worker's state or policy: no tenant's, and from no record.
+
+    Args:
+        kind: what happened.
+        cause: epoch or policy by their ids; with the type, it names the event.
+        at: when it happened.
+        recurs: the cause may come again, so that the time names the event too.
+    """
+    value = format_time(at)
+    event = AuditEvent(
+        event_id=event_id(kind, {**cause, "at": value} if recurs else cause),
+        type=kind,
+        at=at,
+        tenant_id="",
+        actor=ACTOR,
+        subject_id=None,
+        decision_id=None,
+        detail=cause,
+    )
+    return _audit(InboundRecord(None, 0, 0, to_milliseconds(at), None, None), event)
 
 
 def _outputs(result: Result) -> Iterator[Output]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import aclosing
 from typing import Final
 
@@ -27,6 +28,9 @@ class Recovery:
     Args:
         read: reads the output topics.
         pauses: shows that state is lost for as long as it is.
+
+    Attributes:
+        tell: is told of `state_lost` and `state_rebuilt`; set by whoever can publish.
     """
 
     def __init__(
@@ -41,6 +45,7 @@ class Recovery:
         self._read = read
         self._pauses = pauses
         self._running: asyncio.Task[bool] | None = None
+        self.tell: Callable[..., None] | None = None
 
     async def begin(self) -> None:
         """Give a deployment that has published nothing yet its first state; anything else waits for `recover`.
@@ -74,14 +79,11 @@ class Recovery:
 
     async def _once(self) -> bool:
         """Adopt the epoch that another worker has set, or rebuild; True when state can be used."""
+        known = self._state.epoch
         try:
             if await self._adopted():
                 return True
-            if _LOST not in self._pauses.current:
-                log.warning(
-                    "state.lost", hint="it is empty, was flushed or restored: rebuilt from the topics"
-                )
-                self._pauses.begin(_LOST)
+            self._note_lost(known)
             done = await self._rebuilder.rebuild(only_lost=True)
         except (StateUnavailable, BrokerUnavailable, UsageError) as exc:
             log.warning("state.rebuild_interrupted", error=str(exc))
@@ -92,7 +94,19 @@ class Recovery:
             return False
         if done:
             metrics.REBUILDS.labels("done").inc()
-        return done and await self._adopted()
+        adopted = done and await self._adopted()
+        if adopted and self.tell:
+            self.tell("state_rebuilt", {"epoch": self._state.epoch})
+        return adopted
+
+    def _note_lost(self, epoch: str | None) -> None:
+        """Say once that state is lost; every worker that knew its epoch names the same event."""
+        if _LOST in self._pauses.current:
+            return
+        log.warning("state.lost", hint="it is empty, was flushed or restored: rebuilt from the topics")
+        self._pauses.begin(_LOST)
+        if self.tell:
+            self.tell("state_lost", {"epoch": epoch}, recurs=epoch is None)
 
     async def _adopted(self) -> bool:
         epoch = await self._state.adopt_epoch()
