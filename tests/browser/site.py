@@ -272,7 +272,7 @@ class RecordingReviews:
         if action.content is not None and last.evidence is not None:
             evidence = json.loads(last.model_dump_json())["evidence"] | {"claim": action.content}
             changes |= {"evidence": evidence, "hedges": [], "citations": []}
-        return Decision.model_validate(last.model_copy(update=changes).model_dump(by_alias=True))
+        return Decision.model_validate(last.model_dump(by_alias=True) | changes)
 
     def _event(
         self, action: ReviewDecision, kind: Any, code: str, decision: Decision | None, now: datetime

@@ -104,7 +104,8 @@ def test_everything_that_has_the_focus_shows_it(consoles, people) -> None:
         reader.press("Tab")
         shown = reader.page.evaluate(
             "(() => { const s = getComputedStyle(document.activeElement);"
-            " return document.activeElement === document.body || (s.outlineStyle !== 'none' && s.outlineWidth !== '0px') })()"
+            " return document.activeElement === document.body"
+            " || (s.outlineStyle !== 'none' && s.outlineWidth !== '0px') })()"
         )
         if not shown:
             unmarked.append(reader.focused)
