@@ -61,8 +61,8 @@ CLAIM = Subject("acme", "ada", Kind.CLAIM, "c1")
 def entry_of(outcome: Outcome) -> bytes:
     """Return the entry that load.lua makes of an outcome."""
     packed = write_stored(StoredOutcome(CLAIM, outcome, None, 0))
-    lengths = [int.from_bytes(packed[at : at + 4], "little") for at in range(0, 84, 4)]
-    fields = [packed[84 + sum(lengths[:n]) :][:length] for n, length in enumerate(lengths)]
+    lengths = [int.from_bytes(packed[at : at + 4], "little") for at in range(0, 88, 4)]
+    fields = [packed[88 + sum(lengths[:n]) :][:length] for n, length in enumerate(lengths)]
     fingerprint, origin, state, tier, revision, first, joined, facts, payload, record = fields[4:14]
     header = b" ".join((state, tier, revision, fingerprint, origin, first, joined, b"-"))
     return b"\n".join((header, facts, payload, record))
