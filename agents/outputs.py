@@ -9,11 +9,12 @@ from datetime import datetime
 from typing import Any
 
 from groundwire.decide.fan_out import fan_out
+from groundwire.decide.people import reviewed
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.gate.closings import closed_by
 from groundwire.gate.results import Acted, DeadLetter, Decided, Deferred, Provisional, Refused, Result
 from groundwire.messages.audit import AuditEvent, AuditType
-from groundwire.messages.base import format_time, to_milliseconds
+from groundwire.messages.base import format_time, from_milliseconds, to_milliseconds
 from groundwire.messages.decisions import Decision, Kind, Place, Verdict
 from groundwire.messages.headers import (
     dead_letter_headers,
@@ -24,7 +25,7 @@ from groundwire.messages.headers import (
 )
 from groundwire.messages.identity import Subject, decision_id, event_id, retraction_id
 from groundwire.messages.inbound import InboundRecord
-from groundwire.messages.reviews import Retraction, ReviewDecision
+from groundwire.messages.reviews import Retraction
 from groundwire.messages.topics import TopicName, record_key
 
 ACTOR = "groundwire"
@@ -203,39 +204,37 @@ def _acted(result: Acted) -> Output:
     """Say what an action brought: its own revision, though the subject may have moved on since."""
     review, decision = result.review, result.decision
     superseded = decision.revision != result.revision
+    # only an approval can be superseded: what is blocked stays so
+    standing = reviewed(review.action, expired=False, duplicate=False)
     detail: dict[str, Any] = {
-        "outcome": "superseded" if superseded else decision.reason_code,
+        "outcome": standing.code if superseded else decision.reason_code,
         "revision": result.revision,
-        "verdict": None if superseded else decision.verdict,
+        "verdict": Verdict.of(standing.tier) if superseded else decision.verdict,
     }
     if not superseded and decision.verdict == Verdict.BLOCKED:
         # for a rebuild of state: `blocked` is kept for a shorter time than `audit`
         detail["closed"] = closed_by(decision)
     subject = Subject(decision.tenant_id, decision.user_id, decision.kind, decision.subject_id)
-    return _action("review_action", result.record, review, decision_id(subject, result.revision), detail)
+    return _action("review_action", result, decision_id(subject, result.revision), detail)
 
 
 def _refused(result: Refused) -> Output:
-    review, current = result.review, result.current
+    current = result.current
     detail = {
         "outcome": result.code,
         "revision": current.revision if current else None,
         "state": current.state.name.lower() if current else None,
     }
-    return _action("refused_action", result.record, review, None, detail)
+    return _action("refused_action", result, None, detail)
 
 
-def _action(
-    kind: AuditType,
-    record: InboundRecord,
-    review: ReviewDecision,
-    decision: str | None,
-    detail: dict[str, Any],
-) -> Output:
+def _action(kind: AuditType, result: Acted | Refused, decision: str | None, detail: dict[str, Any]) -> Output:
+    """Say what became of an action; one that comes again is told of with the time of its first record."""
+    record, review = result.record, result.review
     event = AuditEvent(
         event_id=event_id(kind, review.action_id),
         type=kind,
-        at=record.origin.timestamp,
+        at=from_milliseconds(result.at) if result.at else record.origin.timestamp,
         tenant_id=review.tenant_id,
         actor=review.reviewer,
         subject_id=review.subject_id,
