@@ -469,8 +469,10 @@ class Lifecycle(RuleBasedStateMachine):
 
     def expected(self, ask: ReviewAsk, before: Outcome | None) -> RefusedAction | int:
         """Say what becomes of an action, by the life cycle alone; the first outcome of an action id stands."""
-        if ask.action_id in self.actions:
-            who, action, answer = self.actions[ask.action_id]
+        # nobody else can use up the ids with which the gate lets a subject's review expire
+        key = ask.action_id, ask.subject if ask.action is ReviewAction.EXPIRE else None
+        if key in self.actions:
+            who, action, answer = self.actions[key]
             same = (who, action) == (ask.subject, ask.action)
             return answer if same else RefusedAction("action_id_reused", None)
         state, revision = before.state, before.revision
@@ -486,7 +488,7 @@ class Lifecycle(RuleBasedStateMachine):
         }
         code = next((code for code, holds in codes.items() if holds and code), "")
         answer = RefusedAction(code, Standing(state, revision)) if code else revision + 1
-        self.actions[ask.action_id] = ask.subject, ask.action, answer
+        self.actions[key] = ask.subject, ask.action, answer
         return answer
 
     def check_reviewed(
