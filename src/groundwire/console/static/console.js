@@ -18,9 +18,11 @@
   /* Sign-in: the secret stands behind the #, which no server ever sees; it is sent in a form. */
   const linkForm = $("#link-form");
   function redeem() {
-    if (!linkForm || location.hash.length <= 20) return;
-    $("#secret").value = decodeURIComponent(location.hash.slice(1));
-    history.replaceState(null, "", location.pathname);
+    if (page !== "signin" || location.hash.length <= 20) return;
+    const secret = decodeURIComponent(location.hash.slice(1));
+    history.replaceState(null, "", location.pathname); // used or not, it stays in no address
+    if (!linkForm) return;
+    $("#secret").value = secret;
     linkForm.requestSubmit();
   }
   redeem();
