@@ -124,3 +124,19 @@ def test_who_asks_for_less_motion_gets_none(consoles, people) -> None:
     assert reader.page.evaluate(moving) == []
     reader.page.emulate_media(reduced_motion="no-preference")
     assert "BUTTON" in reader.page.evaluate(moving)
+
+
+def test_a_form_that_is_opened_by_mouse_has_the_focus_and_letters_are_no_actions_in_it(consoles, people):
+    console = consoles.start()
+    reader = people(console)
+    reader.open(f"/items/{reader.ids()[0]}")
+    for action in ("edit", "reject"):
+        before = reader.item
+        reader.page.locator(f"#{action} > summary").click()
+        expect(reader.page.locator(f"#{action} :focus")).to_have_count(1)
+        reader.page.locator("#title").click()
+        reader.press("a", "j", "e")
+        assert reader.item == before
+        reader.page.locator(f"#{action} > summary").click()
+    consoles.stop(console)
+    assert console.reviews.sent == []

@@ -203,7 +203,11 @@ class Desk:
             logger.warning("action_failed", action_id=record.action_id, error=type(exc).__name__)
             self._become(entry, State.FAILED)
             return
-        outcome = await self._reviews.outcome(record, ANSWER_SECONDS)
+        try:
+            outcome = await self._reviews.outcome(record, ANSWER_SECONDS)
+        except Exception as exc:  # noqa: BLE001 - it was sent: what came of it shows on the item
+            logger.warning("outcome_unknown", action_id=record.action_id, error=type(exc).__name__)
+            outcome = None
         if outcome is None:
             self._become(entry, State.UNANSWERED)
         else:

@@ -163,11 +163,23 @@
     else if (key === "q") done = (location.href = $("#to-queue")?.href || "/") && true;
     else if (key === "/" && $("#search")) done = $("#search").focus() || true;
     else if (/^[1-9]$/.test(key)) done = number(event);
+    else if ($("#actions details[open]")) return; // whoever has a form open writes, wherever the focus is
     else if (page === "item") done = onItem(key);
     else if (key === "j" || key === "k") done = move(key === "j" ? 1 : -1) || true;
     else if ("oarex".includes(key) && key.length === 1) done = onList(key);
     if (done) event.preventDefault();
   });
+  document.addEventListener(
+    "toggle",
+    (event) => {
+      const form = event.target;
+      const inside = form.contains(document.activeElement) && !document.activeElement.matches("summary");
+      if (form.open && form.matches("#actions details") && !inside) {
+        $("textarea, input:not([type=hidden]), select", form)?.focus();
+      }
+    },
+    true,
+  );
   document.addEventListener("click", (event) => {
     if (event.target.closest("#list .open")) remember();
   });
