@@ -53,7 +53,8 @@ def entry_key(prefix, ask) -> str:
 
 
 def action_key(prefix, act) -> str:
-    return f"{prefix}a:{short(digest(act.subject.tenant_id, act.action_id))}"
+    own = ("expire", act.subject.digest.hex()) if act.action == "expire" else ()
+    return f"{prefix}a:{short(digest(act.subject.tenant_id, act.action_id, *own))}"
 
 
 # Races
