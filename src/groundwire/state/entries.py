@@ -165,7 +165,7 @@ def write_stored(stored: StoredOutcome) -> bytes:
             query.signature,
             b"%d" % stored.horizon,
             b"" if match_class is None else _CLASS_LETTERS[match_class].encode(),
-            b"%d" % (stored.approved_at or outcome.origin.timestamp),
+            b"%d" % outcome.origin.timestamp,
             b"".join([short_bytes(parent.digest) for parent in stored.parents]),
             b"%d" % stored.by_people,
         )

@@ -64,8 +64,7 @@ class MemoryState:
                 outcome,
                 stored.joined_to,
             )
-            approved_at = stored.approved_at or outcome.origin.timestamp
-            self._replace(stored, before, entry, (approved_at, stored.horizon))
+            self._replace(stored, before, entry, (outcome.origin.timestamp, stored.horizon))
             taken += 1
         return taken
 

@@ -318,7 +318,6 @@ class StoredOutcome:
         dedup: how it is found and compared; None where it is not to be found. `probed` is not needed.
         horizon: as in the Ask.
         rejected: blocked because a person rejected or retracted it.
-        approved_at: milliseconds since 1970 of the approval by a person; 0: the time of the outcome's origin.
         joined_to: the pending claim that a joined one follows.
         parents: subjects that the claim is derived from.
     """
@@ -328,7 +327,6 @@ class StoredOutcome:
     dedup: DedupQuery | None
     horizon: int
     rejected: bool = False
-    approved_at: int = 0
     joined_to: Subject | None = None
     parents: Sequence[Subject] = ()
 

@@ -237,3 +237,16 @@ local function facts_line(status, place, parents, kept)
   end
   return #lines > 0 and facts .. ' [' .. table.concat(lines, ',') .. ']' or facts
 end
+
+-- What comparing a claim gives: the status of it (o: done, f: there is too much to compare, or what was asked),
+-- the matches to report, and those that decide, by kind.
+local function compare_with_index(ask, allowed)
+  if ask.status ~= 'o' then
+    return ask.status, {}, {}
+  end
+  local matches = matches_of(ask, allowed)
+  if not matches then
+    return 'f', {}, {}
+  end
+  return 'o', choose(matches, ask.material)
+end

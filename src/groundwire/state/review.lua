@@ -174,15 +174,7 @@ end
 -- The line of facts of the next revision, whether an approved claim says the same. What the person knew of the
 -- parents stays.
 local function compare_again(ask, parents)
-  local status, kept, best = ask.status, {}, {}
-  if status == 'o' then
-    local matches = matches_of(ask, candidates_allowed)
-    if matches then
-      kept, best = choose(matches, ask.material)
-    else
-      status = 'f'
-    end
-  end
+  local status, kept, best = compare_with_index(ask, candidates_allowed)
   return facts_line(status, 'n', parents, kept), best.duplicate ~= nil
 end
 

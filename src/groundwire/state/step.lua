@@ -92,15 +92,7 @@ local function note(ask, before)
 end
 
 local function decide(ask, before)
-  local status, kept, best = ask.status, {}, {}
-  if status == 'o' then
-    local matches = matches_of(ask, candidates_allowed)
-    if matches then
-      kept, best = choose(matches, ask.material)
-    else
-      status = 'f'
-    end
-  end
+  local status, kept, best = compare_with_index(ask, candidates_allowed)
   local parents = states_of(ask.parents)
   local tier = tier_of(ask, status, best, parents)
   local state, place = settle(ask, tier, best)
