@@ -34,12 +34,12 @@ test: .venv/dev-$(KEY) ## unit, contract, state and stream tests on embedded ser
 
 # the demo has services of its own, whatever the tests run on
 test-kafka: ON_KAFKA := GROUNDWIRE_TEST_REDIS=real PYTEST_ADDOPTS=--ignore=tests/stream/test_demo.py
-test-kafka: .venv/dev-$(KEY) ## stream and state tests on Apache Kafka (one node, then three) and redis-server
+test-kafka: .venv/dev-$(KEY) ## stream and state tests on Apache Kafka and redis-server, then outages and kills on three nodes
 	@missing=; for need in java:default-jre-headless mvn:maven redis-server:redis-server; do \
 		command -v "$${need%%:*}" >/dev/null || missing="$$missing $${need##*:}"; done; \
 		test -z "$$missing" || { echo "not installed here: apt-get install$$missing" >&2; exit 1; }
 	@$(ON_KAFKA) GROUNDWIRE_TEST_BROKER=kafka $(BIN)/python -m pytest tests/stream tests/state $(PYTEST_ARGS)
-	@$(ON_KAFKA) GROUNDWIRE_TEST_BROKER=kafka3 $(BIN)/python -m pytest tests/stream $(PYTEST_ARGS)
+	@$(ON_KAFKA) GROUNDWIRE_TEST_BROKER=kafka3 $(BIN)/python -m pytest tests/stream -m three_nodes $(PYTEST_ARGS)
 
 lint: .venv/dev-$(KEY) ## style, types, layers, published schemas and generated pages
 	@$(BIN)/ruff check

@@ -102,7 +102,6 @@ PAGES: Final[dict[str, Go]] = {
 }
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.slow
 def test_axe_finds_no_violation_of_wcag_2_2_aa_on_any_page_in_light_and_in_dark(consoles, people) -> None:
     console = consoles.start_full(audit_share=1.0, undo_seconds=1)

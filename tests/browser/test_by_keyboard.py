@@ -94,7 +94,6 @@ def meant(action: ReviewDecision) -> Intent:
     return (action.action, action.reason, action.note, action.content)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.slow
 def test_a_hundred_mixed_items_are_decided_by_keyboard_alone_each_as_it_was_meant_and_once(
     consoles, people, capsys

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from playwright.sync_api import expect
 
 from tests.browser.items import HOSTILE, hostile_board
@@ -29,7 +28,6 @@ def test_the_list_shows_hostile_texts_as_text_and_stays_as_wide_as_the_window(co
     reader.complaints.none()
 
 
-@pytest.mark.timeout(300)
 def test_the_page_of_a_hostile_text_shows_every_letter_of_it_and_runs_and_loads_nothing(
     consoles, people
 ) -> None:

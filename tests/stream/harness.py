@@ -36,6 +36,8 @@ OUTPUTS = (
     *("regenerate", "claims"),
 )
 DECISIONS = ("approved", "review", "blocked")
+PATIENCE = 4
+"""How much slower than a quiet machine a busy one may be before a test gives up."""
 SESSION = 10.0
 """Seconds until the group notices a silent worker; a busy machine must still send its heartbeats."""
 
@@ -359,7 +361,8 @@ def good(number: int, **fields: object) -> dict[str, object]:
 
 
 async def until(true: Callable[[], bool], seconds: float, what: Callable[[], str]) -> None:
-    """Wait until something holds. Raises: AssertionError saying what did not."""
+    """Wait until something holds; `seconds` is ample on a quiet machine. Raises: AssertionError saying what did not."""
+    seconds *= PATIENCE
     end = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < end, f"not within {seconds:g} s: {what()}"

@@ -6,7 +6,7 @@ import pytest
 
 from tests.stream.harness import Deployment, until
 
-pytestmark = [pytest.mark.stream, pytest.mark.timeout(100)]
+pytestmark = pytest.mark.stream
 
 
 async def test_a_worker_that_starts_tells_by_which_policy_it_decides(deployment: Deployment):

@@ -19,7 +19,7 @@ from groundwire.settings import Settings
 from tests.stream.harness import SESSION, Deployment, until
 from topics.wire import raw_topic
 
-pytestmark = [pytest.mark.stream, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.stream
 
 
 class Member:

@@ -187,7 +187,7 @@ def test_a_pipe_is_sent_while_it_is_still_open(broker, prefix):
         while not stored(broker, f"{prefix}claims"):
             assert time.monotonic() < deadline, "the record stays in the pipe"
         sending.send_signal(signal.SIGINT)
-        output, _ = sending.communicate(timeout=20)
+        output, _ = sending.communicate(timeout=240)
         assert output == b"produced 1\n", "an interrupted run says how far it came"
         assert sending.returncode == 130
 
@@ -202,7 +202,7 @@ def test_a_broker_that_goes_away_is_an_error_in_bounded_time(broker, prefix):
             pass
         broker.stop()
         try:
-            _, errors = sending.communicate(claim(2) + b"\n", timeout=20)
+            _, errors = sending.communicate(claim(2) + b"\n", timeout=240)
         finally:
             broker.start()
         assert sending.returncode == 2
@@ -268,7 +268,7 @@ def test_a_followed_topic_shows_what_comes_and_ends_with_0_at_ctrl_c(broker, pre
                 break
         assert shown, "nothing comes"
         following.send_signal(signal.SIGINT)
-        _, errors = following.communicate(timeout=20)
+        _, errors = following.communicate(timeout=240)
         assert (following.returncode, errors) == (0, b"")
 
 

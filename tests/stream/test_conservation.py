@@ -9,7 +9,7 @@ import pytest
 from tests.stream.harness import Deployment, assert_one_truth, good
 from tests.stream.site import Site
 
-pytestmark = [pytest.mark.stream, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.stream, pytest.mark.three_nodes]
 
 BAD = (
     (b"{", "invalid_json"),

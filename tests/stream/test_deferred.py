@@ -7,7 +7,7 @@ import pytest
 from tests.stream.harness import Deployment, assert_one_truth, good, until
 from tests.stream.site import Site
 
-pytestmark = [pytest.mark.stream, pytest.mark.timeout(100)]
+pytestmark = pytest.mark.stream
 
 
 async def test_a_users_claims_are_decided_in_order_behind_one_that_waits(deployment: Deployment, site: Site):

@@ -27,7 +27,7 @@ def _demo(*options: str, **environment: str) -> subprocess.Popen[str]:
 
 def test_a_run_in_json_gives_json_lines_alone_and_every_record_is_accounted_for(tmp_path: Path) -> None:
     process = _demo("--format", "json", TMPDIR=str(tmp_path))
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     *records, last = [json.loads(line) for line in out.splitlines()]
     summary = last["summary"]
@@ -42,7 +42,7 @@ def test_a_run_in_json_gives_json_lines_alone_and_every_record_is_accounted_for(
 
 def test_a_run_that_misses_its_deadline_says_what_is_missing_and_shows_the_logs() -> None:
     process = _demo("--deadline", "1")
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=240)
     assert process.returncode == 1
     assert "the deadline passed; missing: " in err
     assert "--- worker claims" in err
@@ -55,7 +55,7 @@ def test_a_run_that_is_told_to_end_leaves_no_process_and_no_folder_behind(tmp_pa
         if "starting workers" in line:
             break
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=240)
     assert process.returncode != 0
     deadline = time.monotonic() + 10
     while list(tmp_path.iterdir()) and time.monotonic() < deadline:

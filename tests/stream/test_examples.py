@@ -47,7 +47,7 @@ def example(name, *arguments):
 
 def run(*arguments):
     return subprocess.run(
-        example(*arguments), env=ENVIRONMENT, capture_output=True, text=True, timeout=60, check=False
+        example(*arguments), env=ENVIRONMENT, capture_output=True, text=True, timeout=240, check=False
     )
 
 
@@ -222,5 +222,5 @@ def test_the_consumer_ends_cleanly_at_sigterm(broker, prefix, tmp_path):
             with contextlib.suppress(sqlite3.OperationalError):  # the table is not there yet
                 stored_rows = table(tmp_path / "db")
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=240)
         assert (process.returncode, errors) == (0, b"")

@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 
 from tests.stream.harness import Deployment, assert_one_truth, good, until
 
-pytestmark = [pytest.mark.stream, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.stream, pytest.mark.three_nodes]
 
 
 async def test_a_broker_that_stops_and_comes_back_under_load_loses_nothing(deployment: Deployment):

@@ -11,7 +11,7 @@ import pytest
 from tests.stream.faulty import MAGIC
 from tests.stream.harness import Deployment, assert_one_truth, good, until
 
-pytestmark = [pytest.mark.stream, pytest.mark.timeout(100)]
+pytestmark = pytest.mark.stream
 
 
 async def test_a_record_that_kills_its_worker_is_a_dead_letter_at_the_third_crash(deployment: Deployment):

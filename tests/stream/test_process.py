@@ -15,9 +15,10 @@ from redis.asyncio import Redis
 from tests.stream.faulty import MAGIC
 from tests.stream.harness import ROOT, Deployment, assert_one_truth, good
 
-pytestmark = [pytest.mark.stream, pytest.mark.timeout(100)]
+pytestmark = pytest.mark.stream
 
 
+@pytest.mark.three_nodes
 async def test_sigterm_under_load_ends_with_0_and_neither_loses_nor_repeats(deployment: Deployment):
     total = 1500
     worker = await deployment.start_worker("claims").ready()
@@ -117,6 +118,7 @@ async def test_json_logs_are_json_and_hold_no_text_of_claims(deployment: Deploym
     assert secret not in worker.text
 
 
+@pytest.mark.three_nodes
 async def test_a_worker_creates_no_topics(deployment: Deployment):
     other = f"{deployment.prefix}other."
     worker = deployment.start_worker("claims", GROUNDWIRE_TOPIC_PREFIX=other)
@@ -167,6 +169,7 @@ async def test_a_worker_with_another_dedup_scheme_ends_with_2_and_names_the_way_
     assert "groundwire rebuild" in other.text
 
 
+@pytest.mark.three_nodes
 async def test_a_worker_whose_producer_is_broken_ends_so_that_another_goes_on(deployment: Deployment):
     worker = await deployment.start_worker("claims", faulty="producer").ready()
     await deployment.produce([good(1, content=f"Say {MAGIC}"), good(2)])

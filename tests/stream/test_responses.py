@@ -15,7 +15,7 @@ import pytest
 
 from tests.stream.harness import Deployment, assert_one_truth, until
 
-pytestmark = [pytest.mark.stream, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.stream
 
 SECRET = "the patient was told that the lighthouse keeps its own counsel"
 

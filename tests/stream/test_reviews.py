@@ -18,7 +18,7 @@ from groundwire.messages.identity import expire_id
 from tests.stream.faulty import MAGIC, STAGES
 from tests.stream.harness import Deployment, Seen, assert_one_truth, good, until
 
-pytestmark = [pytest.mark.stream, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.stream, pytest.mark.three_nodes]
 
 KEYS = """
 [keys.console]

@@ -61,7 +61,7 @@ async def consuming(broker: Broker, *topics: str, **settings: object) -> AsyncIt
         enable_auto_commit=False,
         **{"heartbeat_interval_ms": 200, "session_timeout_ms": 6_000, **settings},
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         await consumer.start()
     try:
         yield consumer
@@ -69,7 +69,7 @@ async def consuming(broker: Broker, *topics: str, **settings: object) -> AsyncIt
         await consumer.stop()
 
 
-async def until(condition: Callable[[], bool], seconds: float = 20) -> float:
+async def until(condition: Callable[[], bool], seconds: float = 120) -> float:
     """Wait for a condition and return how many seconds it took."""
     begun = time.monotonic()
     async with asyncio.timeout(seconds):
@@ -78,6 +78,7 @@ async def until(condition: Callable[[], bool], seconds: float = 20) -> float:
     return time.monotonic() - begun
 
 
+@pytest.mark.three_nodes
 async def test_a_record_comes_back_as_it_was_sent(broker: Broker, topic: str) -> None:
     headers = [("ce_id", b"1"), ("binary", b"\xff\x00"), ("ce_id", b"2")]
     async with producing(broker, max_request_size=1_000_000) as producer:
@@ -113,6 +114,7 @@ async def test_a_record_larger_than_the_brokers_limit_is_refused(broker: Broker,
             await producer.send_and_wait(topic, b"x" * 2_000_000, partition=0)
 
 
+@pytest.mark.three_nodes
 async def test_topics_come_only_from_being_created_and_only_once(broker: Broker, topic: str) -> None:
     async with consuming(broker) as consumer:
         assert topic in await consumer.topics()
@@ -121,6 +123,7 @@ async def test_topics_come_only_from_being_created_and_only_once(broker: Broker,
         broker.create_topics({topic: 2})
 
 
+@pytest.mark.three_nodes
 async def test_members_of_a_group_share_the_partitions_and_take_over_from_one_that_leaves(
     broker: Broker, topic: str
 ) -> None:
@@ -145,6 +148,7 @@ asyncio.run(main(*sys.argv[1:]))
 """
 
 
+@pytest.mark.three_nodes
 async def test_the_partitions_of_a_killed_consumer_pass_on_when_its_session_ends(
     broker: Broker, topic: str
 ) -> None:
@@ -171,6 +175,7 @@ class Rebalances(ConsumerRebalanceListener):
         self.count += 1
 
 
+@pytest.mark.three_nodes
 async def test_a_static_member_comes_back_within_its_session_without_a_rebalance(
     broker: Broker, topic: str
 ) -> None:
@@ -189,6 +194,7 @@ async def test_a_static_member_comes_back_within_its_session_without_a_rebalance
             assert seen.count == 2
 
 
+@pytest.mark.three_nodes
 async def test_records_and_committed_offsets_survive_a_stop_of_the_broker(broker: Broker, topic: str) -> None:
     partition = TopicPartition(topic, 0)
     async with producing(broker) as producer, consuming(broker, topic, group_id=topic) as consumer:

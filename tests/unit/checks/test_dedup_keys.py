@@ -194,7 +194,7 @@ def test_another_process_makes_the_same_keys(method):
     )
     command = [sys.executable, "-c", program, method, *PINNED]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": "4711"}
-    printed = subprocess.run(command, env=env, check=True, capture_output=True, text=True, timeout=60).stdout
+    printed = subprocess.run(command, env=env, check=True, capture_output=True, text=True, timeout=240).stdout
     assert printed.strip() == b"".join(key_function(method, 9200).stored(PINNED)).hex()
 
 
