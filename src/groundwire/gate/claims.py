@@ -124,28 +124,8 @@ class ClaimDesk:
         return Decided(entry.record, decision, outcome.fresh)
 
     def without_state(self, entry: PreparedClaim) -> Decision:
-        """Decide a claim provisionally: nothing approved, nothing looked up, the same bytes each time."""
-        clock = entry.clock
-        facts = Facts(
-            clock=clock,
-            dedup=DedupFacts(status="failed", scheme=self._scheme, matches=[]),
-            attestation=entry.attestation,
-            error=entry.error,
-        )
-        case = ClaimCase(entry.claim, entry.reading, self._policy, facts, {})
-        envelope = Envelope(
-            revision=0,
-            fingerprint=entry.fingerprint,
-            origin=entry.record.origin,
-            subject_origin=None,
-            decided_at=clock,
-            capture_time=entry.claim.captured_at or clock,
-            metadata=entry.claim.metadata,
-            engine=__version__,
-            policy_sha256=self._policy.sha256,
-            policy_version=self._policy.version,
-        )
-        return build_decision(case, envelope, case.outcome())
+        """Decide a claim provisionally; see `provisional_claim`."""
+        return provisional_claim(entry, self._policy)
 
     def _prejudge(self, entry: PreparedClaim) -> Prejudgement:
         return prejudge(
@@ -175,3 +155,28 @@ class ClaimDesk:
             relevance=entry.relevance,
             error=entry.error,
         )
+
+
+def provisional_claim(entry: PreparedClaim, policy: Policy) -> Decision:
+    """Decide a claim while state is out of reach: nothing approved, nothing looked up, the same bytes each time."""
+    clock = entry.clock
+    facts = Facts(
+        clock=clock,
+        dedup=DedupFacts(status="failed", scheme=dedup_scheme(policy), matches=[]),
+        attestation=entry.attestation,
+        error=entry.error,
+    )
+    case = ClaimCase(entry.claim, entry.reading, policy, facts, {})
+    envelope = Envelope(
+        revision=0,
+        fingerprint=entry.fingerprint,
+        origin=entry.record.origin,
+        subject_origin=None,
+        decided_at=clock,
+        capture_time=entry.claim.captured_at or clock,
+        metadata=entry.claim.metadata,
+        engine=__version__,
+        policy_sha256=policy.sha256,
+        policy_version=policy.version,
+    )
+    return build_decision(case, envelope, case.outcome())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
 from functools import partial
@@ -71,10 +71,7 @@ class ResponseDesk:
 
     def read(self, record: InboundRecord, response: LlmResponse) -> PreparedResponse:
         """Take a response over; nothing is checked yet. Raises: RecordError without a canonical form."""
-        form = canonical_form(response)
-        return PreparedResponse(
-            record, in_canonical_order(response, json.loads(form)), sha256_hex(form), _UNREAD
-        )
+        return take_over(record, response)
 
     async def look_up(self, responses: Sequence[PreparedResponse]) -> None:
         """Run the checks; those that a resolver answers are run again once it was asked."""
@@ -124,7 +121,7 @@ class ResponseDesk:
         payloads = await state.payloads([parent for _, parent in replies])
         for (entry, parent), payload in zip(replies, payloads, strict=True):
             known = ResponsePayload.from_bytes(payload) if payload else None
-            entry.reply_to = _reply_to(parent, known)
+            entry.reply_to = reply_to(parent, known)
 
     def ask(self, entry: PreparedResponse) -> Ask:
         """Return what state is asked about a response."""
@@ -146,7 +143,7 @@ class ResponseDesk:
             attempt=case.attempt,
             entities=entry.entities,
             relations=entry.relations,
-            extraction=_kept(entry.extraction, standing.tier),
+            extraction=kept(entry.extraction, standing.tier),
             reply_to=entry.reply_to,
             error=entry.error,
         )
@@ -191,32 +188,10 @@ class ResponseDesk:
         return Decided(entry.record, decision, outcome.fresh, request, events)
 
     def without_state(self, entry: PreparedResponse) -> Decision:
-        """Decide a response provisionally: nothing approved, nothing looked up, the same bytes each time."""
-        policy = self._policy
+        """Decide a response provisionally; see `provisional_response`."""
         missing = dict.fromkeys((STATE, *lacking(entry, self._resolver)), "StateUnavailable")
         broken = missing | {check: error for check, error in entry.broken.items() if check not in missing}
-        facts = Facts(
-            clock=entry.clock,
-            extraction=[] if entry.response.fan_out else None,
-            reply_to=_reply_to(entry.parent, None) if entry.parent else None,
-            error=list_broken(broken),
-        )
-        not_asked = {check: Broken(error) for check, error in missing.items() if check != STATE}
-        reading = replace(entry.reading, **not_asked)
-        case = ResponseCase(entry.response, reading, policy, facts)
-        envelope = Envelope(
-            revision=0,
-            fingerprint=entry.fingerprint,
-            origin=entry.record.origin,
-            subject_origin=None,
-            decided_at=entry.clock,
-            capture_time=entry.clock,
-            metadata={},
-            engine=__version__,
-            policy_sha256=policy.sha256,
-            policy_version=policy.version,
-        )
-        return build_response_decision(case, envelope, case.outcome())
+        return provisional_response(entry, self._policy, broken)
 
     def _case(self, entry: PreparedResponse) -> ResponseCase:
         facts = Facts(
@@ -228,6 +203,44 @@ class ResponseDesk:
             error=entry.error,
         )
         return ResponseCase(entry.response, entry.reading, self._policy, facts)
+
+
+def take_over(record: InboundRecord, response: LlmResponse) -> PreparedResponse:
+    """Return a response of which nothing is checked yet. Raises: RecordError without a canonical form."""
+    form = canonical_form(response)
+    ordered = in_canonical_order(response, json.loads(form))
+    return PreparedResponse(record, ordered, sha256_hex(form), _UNREAD)
+
+
+def provisional_response(entry: PreparedResponse, policy: Policy, broken: Mapping[str, str]) -> Decision:
+    """Decide a response while state is out of reach: nothing approved or looked up, the same bytes each time.
+
+    Args:
+        entry: what its checks found.
+        policy: what decides.
+        broken: what broke -> class of the error: `state`, and the checks that could not be made without it.
+    """
+    facts = Facts(
+        clock=entry.clock,
+        extraction=[] if entry.response.fan_out else None,
+        reply_to=reply_to(entry.parent, None) if entry.parent else None,
+        error=list_broken(broken),
+    )
+    not_made = {check: Broken(error) for check, error in broken.items() if check in _CHECKS}
+    case = ResponseCase(entry.response, replace(entry.reading, **not_made), policy, facts)
+    envelope = Envelope(
+        revision=0,
+        fingerprint=entry.fingerprint,
+        origin=entry.record.origin,
+        subject_origin=None,
+        decided_at=entry.clock,
+        capture_time=entry.clock,
+        metadata={},
+        engine=__version__,
+        policy_sha256=policy.sha256,
+        policy_version=policy.version,
+    )
+    return build_response_decision(case, envelope, case.outcome())
 
 
 def policy_advice(policy: Policy) -> list[str]:
@@ -245,7 +258,7 @@ def _take_in(entry: PreparedResponse, reading: ResponseReading) -> None:
         entry.broken[check] = broken.error
 
 
-def _reply_to(parent: Subject, known: ResponsePayload | None) -> dict[str, Any]:
+def reply_to(parent: Subject, known: ResponsePayload | None) -> dict[str, Any]:
     """Return what is known of the response that a reply replaces, as a fact."""
     return {
         "response_id": parent.subject_id[:MAX_ID],
@@ -268,7 +281,7 @@ def _found_the_same(entry: PreparedResponse, payload: ResponsePayload) -> bool:
     return found == (payload.entities, payload.relations, payload.error)
 
 
-def _kept(extraction: list[str] | None, tier: IngestionTier) -> list[str] | None:
+def kept(extraction: list[str] | None, tier: IngestionTier) -> list[str] | None:
     """Keep no claims of a blocked response: they go nowhere."""
     return [] if extraction is not None and tier == IngestionTier.BLOCK else extraction
 
