@@ -148,6 +148,9 @@ def _announce(worker: Worker, role: str) -> None:
             await asyncio.sleep(_TICK)
             metrics.EVENT_LOOP_LAG.set(max(0.0, asyncio.get_running_loop().time() - before - _TICK))
             worker.pauses.tick()
+            lag, age = app.consumer.backlog()
+            metrics.LAG.labels(role).set(lag)
+            metrics.COMMIT_AGE.labels(role).set(age)
             try:
                 metrics.REVIEW_DEPTH.set(await worker.state.queue_depth())
                 metrics.WAITING.set(await worker.state.waiting_count())

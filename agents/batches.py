@@ -14,6 +14,7 @@ This holds for the versions below. Whoever upgrades them reads `faust/transport/
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from importlib.metadata import version
@@ -91,6 +92,7 @@ class BatchConsumer(driver.Consumer):
                 return
             message: Any = self._to_message(tp, fetched[-1])
             message.value = [as_inbound(record) for record in fetched]
+            message.time_in = time.monotonic()
             self._under_way[tp].append(message)
             yield tp, message
 
@@ -138,6 +140,22 @@ class BatchConsumer(driver.Consumer):
         waiting = self._waiting_for_ack
         if waiting is not None and not waiting.done():
             waiting.set_result(None)
+
+    def backlog(self) -> tuple[int, float]:
+        """Return how many records of partitions read from are not settled, and for how long the oldest batch is not.
+
+        The end of a partition is as the last fetch has told: while nothing is fetched, more may be there.
+        """
+        assignment = (
+            self._thread._ensure_consumer()._subscription.subscription.assignment if self._held else None
+        )
+        records, taken = 0, [waiting[0].time_in for waiting in self._under_way.values() if waiting]
+        for tp in {*self._under_way, *self._settled}:
+            waiting, state = self._under_way[tp], assignment and assignment.state_value(tp)
+            done = self._settled.get(tp, waiting[0].value[0].offset if waiting else None)
+            if state is not None and state.highwater is not None and done is not None:
+                records += max(0, state.highwater - done)
+        return records, time.monotonic() - min(taken) if taken else 0.0
 
     def ack(self, message: Any) -> bool:  # noqa: ANN401, ARG002
         """Ignore Faust's own acks: `settle` is the only way."""

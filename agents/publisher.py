@@ -16,6 +16,7 @@ from aiokafka.errors import (
 )
 
 from agents.outputs import Output, unpublishable
+from groundwire import metrics
 from groundwire.errors import BrokerUnavailable
 
 PATIENCE: Final = 30.0
@@ -54,7 +55,15 @@ class Publisher:
                 has the same id and bytes.
             ProducerBroken: this producer will never publish again.
         """
-        refused = await self._publish(outputs)
+        try:
+            refused = await self._publish(outputs)
+        except BrokerUnavailable:
+            metrics.PUBLISH_ERRORS.labels("unavailable").inc()
+            raise
+        except ProducerBroken:
+            metrics.PUBLISH_ERRORS.labels("broken").inc()
+            raise
+        metrics.PUBLISH_ERRORS.labels("refused").inc(len(refused))
         if refused and await self._publish([unpublishable(output, why) for output, why in refused]):
             raise BrokerUnavailable("the broker refuses even the dead letter")
 

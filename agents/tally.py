@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
+from typing import Final
 
 import structlog
 
 from groundwire import metrics
+from groundwire.errors import ErrorCode
 from groundwire.gate.results import Acted, DeadLetter, Decided, Deferred, Provisional, Refused, Result
 from groundwire.messages.decisions import Decision, ReasonCode
 from groundwire.messages.decode import known_field
@@ -19,6 +21,9 @@ from groundwire.telemetry import emit
 
 log = structlog.get_logger()
 
+_SKEW: Final = 5.0
+"""Seconds by which clocks may differ before it is worth a look: a record's timestamp is the gate's clock for it."""
+
 
 class Tally:
     """Metrics of one worker, and how many records in a row it could not decide."""
@@ -26,6 +31,8 @@ class Tally:
     def __init__(self, role: str) -> None:
         self._role = role
         self.failed_in_a_row = 0
+        for code in ErrorCode:
+            metrics.DEAD_LETTERS.labels(code)  # from 0, so that the first one is an increase
 
     def count(self, results: Sequence[Result], fresh: AbstractSet[str]) -> None:
         """Count a batch that is published.
@@ -57,7 +64,10 @@ class Tally:
 
     def _decided(self, record: InboundRecord, decision: Decision) -> None:
         metrics.DECISIONS.labels(decision.kind, decision.tier, decision.reason_code).inc()
-        metrics.LATENCY.labels(self._role).observe(max(0.0, time.time() - record.timestamp / 1000))
+        age = time.time() - record.timestamp / 1000
+        metrics.LATENCY.labels(self._role).observe(max(0.0, age))
+        if age < -_SKEW:
+            metrics.FUTURE.inc()
         for name, checks in (
             ("passed", decision.checks_passed),
             ("failed", decision.checks_failed),

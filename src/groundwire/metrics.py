@@ -20,6 +20,9 @@ PROVISIONAL = Counter(
 DEFERRED = Counter("groundwire_deferred", "Records put on the deferred topic.")
 DEAD_LETTERS = Counter("groundwire_dead_letters", "Records that could not be decided.", ["code"])
 MISKEYED = Counter("groundwire_miskeyed", "Records whose key is not {tenant_id}:{user_id}.")
+FUTURE = Counter(
+    "groundwire_future", "Records decided whose timestamp is later than this worker's clock by 5 s."
+)
 CHECKS = Counter("groundwire_checks", "Checks of fresh decisions by name and result.", ["check", "result"])
 REVIEW_ACTIONS = Counter(
     "groundwire_review_actions",
@@ -55,6 +58,21 @@ PAUSED = Gauge("groundwire_paused", "1 while the worker waits for a dependency."
 REVIEW_DEPTH = Gauge("groundwire_review_queue_entries", "Entries of the review queue, all tenants.")
 WAITING = Gauge("groundwire_waiting_claims", "Claims that wait on the deferred topic.")
 PARTITIONS = Gauge("groundwire_partitions", "Partitions that this worker holds.")
+LAG = Gauge(
+    "groundwire_lag_records",
+    "Records of the partitions held that are not settled, as far as the last fetch has told.",
+    ["input"],
+)
+COMMIT_AGE = Gauge(
+    "groundwire_commit_age_seconds",
+    "For how long the oldest batch that was read has not been settled; 0 where there is none.",
+    ["input"],
+)
+PUBLISH_ERRORS = Counter(
+    "groundwire_publish_errors",
+    "Failed attempts to publish: unavailable is tried again, refused is a dead letter, broken ends the worker.",
+    ["why"],
+)
 REBUILDS = Counter("groundwire_state_rebuilds", "Rebuilds of lost state by this worker.", ["result"])
 EVENT_LOOP_LAG = Gauge("groundwire_event_loop_lag_seconds", "How late the event loop's last tick was.")
 
@@ -90,3 +108,12 @@ QUOTE_ITEMS = Counter(
 QUOTE_FAILURES = Counter(
     "groundwire_quote_failures", "Evidence of which not one quote stands in its source.", ["mode"]
 )
+
+# A counter whose first value is 1 has no increase that anybody could be told of: what alerts look at begins at 0.
+for _dependency in ("state", "state_lost", "broker", "dead_letters", "internal"):
+    PAUSED.labels(_dependency).set(0)
+for _why in ("unavailable", "refused", "broken"):
+    PUBLISH_ERRORS.labels(_why)
+for _result in ("done", "interrupted"):
+    REBUILDS.labels(_result)
+CHECKS.labels("dedup_check_failed", "failed")

@@ -91,7 +91,15 @@ class _Console:
             standings, redis = LiveStandings.of(settings), connect(settings.redis_url)
             feed = Feed(board, standings, brokers=settings.brokers, prefix=settings.topic_prefix)
             tenants = {tenant for _, key in self.keys for tenant in key.tenants}
-            gauges = ReviewGauges(board, tenants, lambda: feed.stale_since, lambda: datetime.now(UTC))
+            limits = load_policy(settings.policy_file, os.environ).limits
+            gauges = ReviewGauges(
+                board,
+                tenants,
+                lambda: feed.stale_since,
+                lambda: datetime.now(UTC),
+                limits=limits,
+                ttl=timedelta(days=settings.review_ttl),
+            )
             serve_gauges(gauges, settings.metrics_host, settings.metrics_port)
             try:
                 async with Actions(settings.brokers, settings.topic_prefix, self.signer) as actions:
@@ -99,7 +107,7 @@ class _Console:
                         board=board,
                         permissions=Permissions(self.keys),
                         reviews=actions,
-                        limits=load_policy(settings.policy_file, os.environ).limits,
+                        limits=limits,
                         tokens=LiveTokens(settings.tokens_file) if settings.tokens_file else None,
                         locks=RedisLocks(redis, settings.topic_prefix, timedelta(seconds=own.lock_seconds)),
                         stale_since=lambda: feed.stale_since,

@@ -11,7 +11,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from groundwire.decide.tree import CONVERSATIONS
-from groundwire.policy import TRUSTED_SOURCES
+from groundwire.policy import TRUSTED_SOURCES, Limits
 from groundwire.review.board import Board
 from groundwire.review.model import Tally
 from groundwire.review.people import Scope
@@ -31,6 +31,8 @@ class ReviewGauges(Collector):
         tenants: of which everything is counted.
         stale_since: since when the board does not follow the topics; None while it does.
         clock: the wall clock.
+        limits: places in the review queue.
+        ttl: after which an item expires.
     """
 
     def __init__(
@@ -39,8 +41,13 @@ class ReviewGauges(Collector):
         tenants: Collection[str],
         stale_since: Callable[[], datetime | None],
         clock: Callable[[], datetime],
+        *,
+        limits: Limits,
+        ttl: timedelta,
     ) -> None:
         self._board = board
+        self._limits = limits
+        self._ttl = ttl
         self._scope = Scope("", frozenset(tenants), frozenset())
         self._stale_since = stale_since
         self._clock = clock
@@ -61,11 +68,41 @@ class ReviewGauges(Collector):
                 if value is not None:
                     seconds.add_metric([row.name, quantile], value.total_seconds())
         yield seconds
+        yield from self._queue(now)
         since = self._stale_since()
         yield GaugeMetricFamily(
             "groundwire_console_stale_seconds",
             "For how long the board has not followed the topics.",
             value=(now - since).total_seconds() if since else 0.0,
+        )
+
+    def _queue(self, now: datetime) -> Iterable[GaugeMetricFamily]:
+        found, most = self._board.backlog(), self._limits
+        fullest = GaugeMetricFamily(
+            "groundwire_review_fullest",
+            "Items pending: of the user and of the tenant who have most, and in all.",
+            labels=["limit"],
+        )
+        limits = GaugeMetricFamily(
+            "groundwire_review_limit", "Places of a user, of a tenant, and in all.", labels=["limit"]
+        )
+        for name, count, limit in (
+            ("user", found.user, most.review_per_user),
+            ("tenant", found.tenant, most.review_per_tenant),
+            ("total", found.total, most.review_total),
+        ):
+            fullest.add_metric([name], count)
+            limits.add_metric([name], limit)
+        yield from (fullest, limits)
+        yield GaugeMetricFamily(
+            "groundwire_review_oldest_seconds",
+            "For how long the oldest pending item has waited; 0 where there is none.",
+            value=(now - found.since).total_seconds() if found.since else 0.0,
+        )
+        yield GaugeMetricFamily(
+            "groundwire_review_ttl_seconds",
+            "After how long an item expires, where the reviews agent has a key to say so.",
+            value=self._ttl.total_seconds(),
         )
 
 

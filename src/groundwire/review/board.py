@@ -22,6 +22,7 @@ from groundwire.messages.topics import TopicName
 from groundwire.review import agreement, items, projection, search
 from groundwire.review.model import (
     Agreement,
+    Backlog,
     Counts,
     DeadLetter,
     Item,
@@ -172,6 +173,11 @@ class Board:
         """Return how many items are pending, for the gauges of the limits (S0-133, S0-134)."""
         with self._reading() as connection:
             return items.counts(connection, scope)
+
+    def backlog(self) -> Backlog:
+        """Return how near the queue is to its limits, of all tenants: for whoever is on call (S0-133, S0-134)."""
+        with self._reading() as connection:
+            return items.backlog(connection)
 
     def agreement(self, scope: Scope, since: datetime) -> Agreement:
         """Return how people's decisions since a time compare with the gate's."""

@@ -11,6 +11,7 @@ from groundwire.messages.base import from_milliseconds
 from groundwire.messages.decisions import Kind, Verdict
 from groundwire.review.model import (
     Attempt,
+    Backlog,
     Counts,
     DeadLetter,
     Item,
@@ -84,6 +85,17 @@ def counts(connection: sqlite3.Connection, scope: Scope) -> Counts:
         tenants={tenant: tenants.get(tenant, 0) for tenant in sorted(scope.whole)},
         total=total,
     )
+
+
+def backlog(connection: sqlite3.Connection) -> Backlog:
+    """Return how near the queue is to its limits (S0-133, S0-134)."""
+    most = "SELECT max(n) FROM (SELECT count(*) AS n FROM items WHERE pending = 1 GROUP BY"
+    (user,) = connection.execute(f"{most} tenant_id, user_id)").fetchone()
+    (tenant,) = connection.execute(f"{most} tenant_id)").fetchone()
+    total, since = connection.execute(
+        "SELECT count(*), min(since_ms) FROM items WHERE pending = 1"
+    ).fetchone()
+    return Backlog(user or 0, tenant or 0, total, None if since is None else from_milliseconds(since))
 
 
 def dead_letters(

@@ -210,6 +210,23 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
+class Backlog:
+    """How near the queue is to its limits, and how long its oldest item has waited.
+
+    Attributes:
+        user: items of the user who has most.
+        tenant: items of the tenant that has most.
+        total: items of the deployment.
+        since: when the oldest was put there; None where there is none.
+    """
+
+    user: int
+    tenant: int
+    total: int
+    since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
 class Tally:
     """What people decided of items that were in review for a reason, or came from a source.
 

@@ -17,6 +17,7 @@ from aiokafka.errors import (
 from agents import publisher as module
 from agents.outputs import Output
 from agents.publisher import ProducerBroken, Publisher
+from groundwire import metrics
 from groundwire.errors import BrokerUnavailable
 from groundwire.messages.inbound import InboundRecord
 from groundwire.messages.topics import TopicName
@@ -112,3 +113,24 @@ async def test_a_broker_that_refuses_even_the_dead_letter_is_an_outage(publisher
     producer.failed[b"large"] = MessageSizeTooLargeError()
     with pytest.raises(BrokerUnavailable):
         await publisher.publish([output(b"large")])
+
+
+async def test_every_failed_attempt_to_publish_is_counted_by_why(publisher: Publisher, producer: Producer):
+    def counted() -> dict[str, float]:
+        found = (sample for family in metrics.PUBLISH_ERRORS.collect() for sample in family.samples)
+        return {sample.labels["why"]: sample.value for sample in found if sample.name.endswith("_total")}
+
+    before = counted()
+    producer.refused[b"large"] = MessageSizeTooLargeError()
+    producer.failed[b"late"] = KafkaTimeoutError()
+    producer.failed[b"gap"] = OutOfOrderSequenceNumber()
+    await publisher.publish([output(b"good"), output(b"large")])
+    with pytest.raises(BrokerUnavailable):
+        await publisher.publish([output(b"late")])
+    with pytest.raises(ProducerBroken):
+        await publisher.publish([output(b"gap")])
+    assert {why: count - before[why] for why, count in counted().items()} == {
+        "refused": 1,
+        "unavailable": 1,
+        "broken": 1,
+    }

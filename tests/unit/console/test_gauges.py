@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from prometheus_client import CollectorRegistry, generate_latest
 
 from groundwire.console.gauges import ReviewGauges
-from groundwire.review.model import Agreement, Blind, Tally
+from groundwire.policy import Limits
+from groundwire.review.model import Agreement, Backlog, Blind, Tally
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 
@@ -15,6 +16,9 @@ NOW = datetime(2026, 1, 31, tzinfo=UTC)
 class FakeBoard:
     def __init__(self) -> None:
         self.asked: list[object] = []
+
+    def backlog(self) -> Backlog:
+        return Backlog(7, 20, 40, NOW - timedelta(days=3))
 
     def agreement(self, scope: object, since: datetime) -> Agreement:
         self.asked = [scope, since]
@@ -28,7 +32,15 @@ class FakeBoard:
 
 def page(board: FakeBoard, stale: datetime | None = None) -> str:
     registry = CollectorRegistry()
-    registry.register(ReviewGauges(board, {"acme"}, lambda: stale, lambda: NOW))  # type: ignore[arg-type]
+    gauges = ReviewGauges(
+        board,  # type: ignore[arg-type]
+        {"acme"},
+        lambda: stale,
+        lambda: NOW,
+        limits=Limits(review_per_user=10, review_per_tenant=50, review_total=90),
+        ttl=timedelta(days=60),
+    )
+    registry.register(gauges)
     return generate_latest(registry).decode()
 
 
@@ -52,3 +64,12 @@ def test_only_sources_of_a_closed_list_become_labels() -> None:
 def test_a_board_that_does_not_follow_says_for_how_long() -> None:
     assert "groundwire_console_stale_seconds 0.0" in page(FakeBoard())
     assert "groundwire_console_stale_seconds 5.0" in page(FakeBoard(), NOW - timedelta(seconds=5))
+
+
+def test_the_queue_is_shown_against_its_limits_and_its_oldest_item_against_the_time_it_has() -> None:
+    text = page(FakeBoard())
+    for limit, fullest, places in (("user", 7, 10), ("tenant", 20, 50), ("total", 40, 90)):
+        assert f'groundwire_review_fullest{{limit="{limit}"}} {fullest}.0' in text
+        assert f'groundwire_review_limit{{limit="{limit}"}} {places}.0' in text
+    assert f"groundwire_review_oldest_seconds {3 * 86400}.0" in text
+    assert f"groundwire_review_ttl_seconds {60 * 86400 / 1e6}e+06" in text

@@ -18,7 +18,7 @@ from groundwire.messages.decisions import Kind, ReasonCode, Verdict
 from groundwire.messages.identity import Subject
 from groundwire.messages.topics import TopicName
 from groundwire.review.board import Board
-from groundwire.review.model import Query, SourceRecord
+from groundwire.review.model import Backlog, Query, SourceRecord
 from groundwire.review.people import Scope
 from groundwire.review.risk import risk_of
 from groundwire.state.model import Standing, SubjectState
@@ -547,6 +547,24 @@ def test_gauges_count_the_persons_own_their_tenants_and_all_that_is_pending(boar
     assert (lead.own, lead.tenants, lead.total) == ({"acme": 2, "globex": 1}, {"acme": 3}, 5)
     owner = board.counts(OWNER)
     assert (owner.own, owner.tenants, owner.total) == ({"acme": 2}, {}, None)
+
+
+def test_the_backlog_is_that_of_the_fullest_user_and_tenant_and_as_old_as_its_oldest_item(board) -> None:
+    assert board.backlog() == Backlog(0, 0, 0, None)
+    board.add(
+        records(
+            decision("a", age=30),
+            decision("b"),
+            decision("c", user="bob"),
+            decision("d", tenant="globex"),
+            decision("e", tenant="globex", user="bob", age=70),
+            decision("f", age=90),
+            reviewed("f"),
+        )
+    )
+    found = board.backlog()
+    assert (found.user, found.tenant, found.total) == (2, 3, 5)
+    assert found.since == NOW - timedelta(minutes=70)
 
 
 def test_blocked_items_and_final_responses_can_be_looked_up_newest_first(board) -> None:
