@@ -331,6 +331,7 @@ async def test_the_queue_is_listed_and_an_item_shown(broker, prefix, keys_file):
     assert "2 of 2 waiting" in listed.stdout
     assert "\x1b" not in listed.stdout
     assert "state cannot be asked" in listed.stderr
+    assert "GROUNDWIRE_REDIS_URL" in listed.stderr
     lines = await asyncio.to_thread(
         run, broker, prefix, keys_file, "list", "--format", "json", "--user", "bob"
     )
@@ -386,9 +387,10 @@ async def test_several_items_are_decided_at_once_and_one_refusal_is_told_by_the_
         ids = [decision(name).decision_id for name in "ab"]
         done = await asyncio.to_thread(run, broker, prefix, keys_file, "approve", *ids)
     assert done.exit_code == 1, done.output
-    first, second = done.stdout.splitlines()
+    first, second, third = done.stdout.splitlines()
     assert first.startswith("applied")
     assert second.startswith("refused")
+    assert third.split() == ["next", "groundwire", "review", "show", "b", "--tenant", "acme", "--user", "ann"]
 
 
 async def test_an_action_that_nobody_answers_ends_in_time_and_one_without_waiting_at_once(

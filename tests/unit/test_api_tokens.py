@@ -215,3 +215,10 @@ def test_without_a_file_the_commands_say_what_to_give() -> None:
         result = run(*arguments)
         assert result.exit_code == 2
         assert "GROUNDWIRE_TOKENS_FILE" in result.stderr
+
+
+def test_a_file_that_is_not_there_is_told_with_what_makes_it(tmp_path) -> None:
+    result = run("list", "--file", tmp_path / "none.toml")
+    assert result.exit_code == 2
+    assert "none.toml" in result.stderr
+    assert "groundwire token new" in result.stderr

@@ -293,3 +293,9 @@ def test_commands_exit_with_2_and_one_line_for_what_a_person_must_mend(tmp_path)
 def test_a_hostile_source_reaches_the_terminal_as_text(tmp_path):
     path = write(tmp_path / "keys.toml", '[keys.a]\nsecret="x"\ntenants=["t"]\nsources=["\\u001b[31m[bold]"]')
     assert "\\x1b[31m[bold]" in run("list", "--file", path).output
+
+
+def test_a_keys_file_that_is_not_there_is_told_with_what_makes_it(tmp_path):
+    result = run("list", "--file", tmp_path / "none.toml")
+    assert result.exit_code == 2
+    assert "groundwire keys new" in result.stderr

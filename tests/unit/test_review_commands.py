@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shlex
 from datetime import timedelta
 
 import click
@@ -25,9 +26,12 @@ from groundwire.commands.review_text import (
     print_page,
     row_json,
 )
+from groundwire.errors import UsageError
+from groundwire.keys_file import new_key
 from groundwire.review.board import Board
 from groundwire.review.model import Item, Query
-from groundwire.review.outcomes import Outcome
+from groundwire.review.outcomes import SENTENCES, Outcome
+from groundwire.review.terminal import Desk
 from tests.unit.review.world import ADMIN, NOW, audit, decision, records, reviewed
 
 HOSTILE = "\x1b[31mred\x07\x9b2J\u202eback [bold]x[/bold]:smile:\ttab"
@@ -66,6 +70,46 @@ def test_every_command_explains_itself_with_an_example(name) -> None:
     assert f"Example: groundwire review {name} " in " ".join(result.output.split())
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_example_of_a_command_has_all_that_it_needs_to_run(name, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    new_key(tmp_path / "keys.toml", "desk", tenants=["acme"], roles=["reviewer"])
+    command = review.commands[name]
+    example = " ".join(command.help.partition("Example: ")[2].split())
+    away = ["--brokers", "127.0.0.1:1", "--timeout", "0.1"]
+    given = shlex.split(example.removeprefix("groundwire review "))
+    result = CliRunner().invoke(review, [*given, *away], env={"GROUNDWIRE_REVIEWER": ""})
+    assert "127.0.0.1:1 did not answer" in result.stderr, result.output
+    assert name == "list" or {"--tenant", "--user"} < set(given)
+
+
+@pytest.mark.parametrize("code", [*SENTENCES, "of_a_later_version"])
+def test_what_became_of_an_action_is_told_in_words_of_a_terminal(code) -> None:
+    made = board(decision("a", user="an o'dd user"))
+    (row,) = made.pending(ADMIN, Query()).rows
+    outcome = Outcome("i", applied=False, code=code, revision=2, verdict=None, decision_id=None)
+    text = printed(print_outcome, row, outcome)
+    assert not re.search("reload|page|browser|click|Somebody", text)
+    following = text.splitlines()[1:]
+    if "look at" in outcome.sentence:
+        assert following, "what can be looked at comes with the command"
+    for line in following:
+        words = shlex.split(line)
+        assert words[:2] == ["next", "groundwire"]
+        assert CliRunner().invoke(main, [*words[2:4], "--help"]).exit_code == 0
+
+
+async def test_without_a_keys_file_a_reviewer_is_told_why_they_may_see_nothing() -> None:
+    desk = Desk("ann", None, None, None, "desk", "127.0.0.1:1", "x.", timedelta(days=7), 1.0)
+    (warning,) = desk.warnings
+    assert "GROUNDWIRE_KEYS_FILE" in warning
+    assert "'ann'" in warning
+    assert desk.scope.sees("default", "ann")
+    assert not desk.scope.sees("default", "bob")
+    with pytest.raises(UsageError, match="GROUNDWIRE_KEYS_FILE"):
+        desk.signer()
+
+
 def test_the_group_lists_its_commands() -> None:
     result = CliRunner().invoke(main, ["review", "--help"])
     assert all(f"  {name} " in result.output for name in COMMANDS)
@@ -82,6 +126,10 @@ def test_the_group_lists_its_commands() -> None:
         (["edit", "x", "--reviewer", "ann"], "--content"),
         (["list", "--reviewer", "ann", "--limit", "201"], "--limit"),
         (["list", "--reviewer", "ann", "--min-age", "soon"], "--min-age"),
+        (["list", "--reviewer", "ann", "--days", "nan"], "--days': 'nan'"),
+        (["list", "--reviewer", "ann", "--timeout", "inf"], "--timeout"),
+        (["approve", "x", "--reviewer", "ann", "--wait", "nan"], "--wait': 'nan'"),
+        (["approve", "x", "--reviewer", "ann", "--key", "desk"], "GROUNDWIRE_KEYS_FILE"),
         (["list", "--reviewer", "ann", "--brokers", ":x"], "host:port"),
         (["list", "--reviewer", "ann", "--keys-file", "/no/such/file"], "/no/such/file"),
         (["list", "--reviewer", "ann", "--brokers", "127.0.0.1:1", "--timeout", "0.2"], "127.0.0.1:1"),
@@ -125,9 +173,10 @@ def test_the_queue_is_a_table_with_the_riskiest_first() -> None:
         decision("c", text="Third"),
     )
     head, first, second, _, total = printed(print_page, made.pending(ADMIN, Query(limit=2)), NOW).splitlines()
-    assert head.split() == ["risk", "reason", "age", "tenant:user", "source", "decision", "text"]
-    assert first.split()[:3] == ["high", "conflicting_near_duplicate", "1h"]
-    assert decision("a").decision_id in second
+    assert head.split() == ["risk", "reason", "age", "tenant:user", "id", "decision", "source", "text"]
+    assert first.split()[:5] == ["high", "conflicting_near_duplicate", "1h", "acme:ann", "b"]
+    assert second.split()[4:6] == ["a", decision("a").decision_id]
+    assert head.index("decision") == first.index(decision("b").decision_id)
     assert total == "2 of 3 waiting"
 
 
@@ -145,7 +194,7 @@ def test_nothing_of_a_record_acts_on_the_terminal(terminal) -> None:
     page = shown.pending(ADMIN, Query())
     outcome = Outcome("i", applied=False, code=HOSTILE, revision=1, verdict=None, decision_id=None)
     text = printed(print_item, found, terminal=terminal) + printed(print_page, page, NOW, terminal=terminal)
-    text += printed(print_outcome, HOSTILE, "id", outcome, terminal=terminal)
+    text += printed(print_outcome, found.current, outcome, terminal=terminal)
     assert "[bold]x[/bold]:smile:" in text
     assert text.count(r"\x1b[31mred") >= 3, "what the record holds is written out"
     text = re.sub(r"\x1b\[[0-9;]*m", "", text) if terminal else text  # our own styles

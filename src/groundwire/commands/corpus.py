@@ -14,7 +14,7 @@ from rich.console import Console
 
 from groundwire.client.corpus import CorpusCounts, CorpusFile
 from groundwire.client.text import columns, visible, visible_json
-from groundwire.commands.options import reporting
+from groundwire.commands.options import format_option, reporting
 from groundwire.commands.progress import FileProgress
 from groundwire.corpus import CorpusIndex
 from groundwire.errors import CorpusUnusable, RecordError, StateUnavailable, UsageError
@@ -36,14 +36,6 @@ class _Tenant(click.ParamType):
 
 
 tenant_option = click.option("--tenant", type=_Tenant(), required=True, help="Whose corpus it is.")
-format_option = click.option(
-    "--format",
-    "layout",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Output.",
-)
 
 
 @click.group(name="corpus")

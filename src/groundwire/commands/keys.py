@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 import click
 
 from groundwire.attestation import Key, Keys
-from groundwire.client.text import columns, visible
-from groundwire.commands.options import Failure, TimeParam, keys_file_option, reporting
+from groundwire.client.text import visible
+from groundwire.commands.listing import print_listing, required_file
+from groundwire.commands.options import TimeParam, format_option, keys_file_option, reporting
 from groundwire.keys_file import new_key
-from groundwire.messages.base import format_time
+
+_CELLS: Final[dict[str, Callable[[Key], object]]] = {
+    "tenants": lambda key: key.tenants,
+    "sources": lambda key: key.sources,
+    "roles": lambda key: key.roles,
+    "not after": lambda key: key.not_after,
+}
 
 
 @click.group(name="keys")
@@ -20,6 +28,8 @@ def keys() -> None:
     """Make and list the keys that sign records (header gw-attestation).
 
     Secrets stand in the keys file alone and are never printed.
+
+    Example: groundwire keys new console --tenant acme --role reviewer --file keys.toml
     """
 
 
@@ -50,21 +60,14 @@ def new(
     """
     if not sources and not roles:
         raise click.UsageError("a key needs a --source or a --role: without one it may sign nothing")
-    path = _required(keys_file)
+    path = required_file(keys_file, "keys")
     with reporting():
         new_key(path, key_id, tenants=tenants, sources=sources, roles=roles, not_after=not_after)
     click.echo(visible(f"key {key_id} added; its secret stands in {path}"))
 
 
 @keys.command(name="list")
-@click.option(
-    "--format",
-    "layout",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Output.",
-)
+@format_option
 @keys_file_option("--file")
 def list_keys(layout: str, keys_file: Path | None) -> None:
     """List the keys of the keys file, without their secrets.
@@ -72,29 +75,5 @@ def list_keys(layout: str, keys_file: Path | None) -> None:
     Example: groundwire keys list --file keys.toml --format json
     """
     with reporting():
-        found = Keys.load(_required(keys_file))
-    if layout == "json":
-        for key_id, key in found:
-            click.echo(json.dumps({"key_id": key_id, **_public(key)}, ensure_ascii=False))
-        return
-    rows = [
-        ["key", "tenants", "sources", "roles", "not after"],
-        *(_cells(key_id, key) for key_id, key in found),
-    ]
-    for line in columns(rows):
-        click.echo(line)
-
-
-def _required(path: Path | None) -> Path:
-    if path is None:
-        raise Failure("no keys file: give --file or set GROUNDWIRE_KEYS_FILE")
-    return path
-
-
-def _public(key: Key) -> dict[str, object]:
-    return key.model_dump(mode="json", exclude={"secret"})
-
-
-def _cells(key_id: str, key: Key) -> list[str]:
-    lists = [", ".join(values) or "-" for values in (key.tenants, key.sources, key.roles)]
-    return [key_id, *lists, format_time(key.not_after) if key.not_after else "-"]
+        found = Keys.load(required_file(keys_file, "keys", there=True))
+    print_listing(layout, "key", found, _CELLS, secret="secret")  # noqa: S106 - the name of a field

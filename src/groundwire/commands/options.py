@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
@@ -16,6 +17,9 @@ from groundwire.errors import BrokerUnavailable, UsageError
 from groundwire.messages.base import parse_time
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+DAY: Final = 86_400
+"""Seconds: the longest that a person can ask a command to wait."""
 
 
 class Failure(click.ClickException):
@@ -39,6 +43,17 @@ class TimeParam(click.ParamType):
             return parse_time(value)
         except ValueError as exc:
             self.fail(f"{value!r} {exc}", param, ctx)
+
+
+class FiniteRange(click.FloatRange):
+    """A number of a range; `nan` and `inf`, which compare as within one, are none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401 - click's signature
+        """Read the option's text."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number", param, ctx)
+        return number
 
 
 @contextlib.contextmanager
@@ -75,11 +90,19 @@ prefix_option = click.option(
 timeout_option = click.option(
     "--timeout",
     "seconds",
-    type=click.FloatRange(min=0.1),
+    type=FiniteRange(min=0.1, max=DAY),
     default=10.0,
     show_default=True,
     metavar="SECONDS",
     help="How long the broker may take to answer.",
+)
+format_option = click.option(
+    "--format",
+    "layout",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Output.",
 )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from rich.cells import set_cell_size
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 from rich.text import Text
 
@@ -18,7 +19,21 @@ from groundwire.messages.base import format_time
 from groundwire.review.model import Item, Nearest, Page, Row
 from groundwire.review.outcomes import Outcome
 
-_WIDTHS: Final = {"risk": 6, "reason": 26, "age": 5, "tenant:user": 22, "source": 14, "decision": 36}
+_WIDTHS: Final = {
+    "risk": 6,
+    "reason": 26,
+    "age": 5,
+    "tenant:user": 30,
+    "id": 36,
+    "decision": 36,
+    "source": 20,
+}
+"""Most cells of a column; one that needs fewer gets fewer."""
+_SETTLED: Final = {
+    *("human_approved", "human_rejected", "review_expired", "expired", "duplicate"),
+    *("unauthorized", "reserved", "personal_speculation", "not_editable", "unreadable", "action_id_reused"),
+}
+"""Codes whose sentence has said everything."""
 _TEXT_CELLS: Final = 200  # where no terminal sets the limit
 _LEVELS: Final = {"high": "red", "medium": "yellow", "low": "default"}
 _VERDICTS: Final = {"approved": "green", "review": "yellow", "blocked": "red"}
@@ -47,25 +62,28 @@ def outcome_json(decision_id: str, action_id: str, outcome: Outcome | None) -> s
 
 def print_page(console: Console, page: Page[Row], now: datetime) -> None:
     """Print the rows of a page, one line each."""
-    cells = [set_cell_size(name, width) for name, width in _WIDTHS.items()]
-    _line(console, Text("  ".join([*cells, "text"]), style="bold"))
-    for row in page.rows:
-        values = [
-            row.risk.level,
-            row.reason_code,
-            age(now - row.since),
-            f"{row.tenant_id}:{row.user_id}",
-            row.source or "-",
-            row.decision_id,
-        ]
-        sized = [
-            set_cell_size(cut(value, width), width)
-            for value, width in zip(values, _WIDTHS.values(), strict=True)
-        ]
-        text = Text(sized[0], style=_LEVELS[row.risk.level])
-        text.append("  " + "  ".join([*sized[1:], cut(row.excerpt, _TEXT_CELLS)]), style="default")
-        _line(console, text)
+    table = [
+        list(_WIDTHS),
+        *(
+            [cut(cell, most) for cell, most in zip(_cells(row, now), _WIDTHS.values(), strict=True)]
+            for row in page.rows
+        ),
+    ]
+    widths = [max(map(cell_len, column)) for column in zip(*table, strict=True)]
+    head, *lines = [
+        [set_cell_size(cell, width) for cell, width in zip(line, widths, strict=True)] for line in table
+    ]
+    _line(console, Text("  ".join([*head, "text"]), style="bold"))
+    for row, (first, *others) in zip(page.rows, lines, strict=True):
+        text = Text(first, style=_LEVELS[row.risk.level])
+        _line(console, text.append("  ".join(["", *others, cut(row.excerpt, _TEXT_CELLS)]), style="default"))
     console.print(f"\n{len(page.rows)} of {page.total} waiting", soft_wrap=True)
+
+
+def _cells(row: Row, now: datetime) -> list[str]:
+    whose = f"{row.tenant_id}:{row.user_id}"
+    named = [whose, row.subject_id, row.decision_id, row.source or "-"]
+    return [row.risk.level, row.reason_code, age(now - row.since), *named]
 
 
 def print_item(console: Console, item: Item) -> None:
@@ -88,8 +106,9 @@ def print_item(console: Console, item: Item) -> None:
     _section(console, "history", list(_history(item)))
 
 
-def print_outcome(console: Console, name: str, decision_id: str, outcome: Outcome | None) -> None:
-    """Print what became of an action in one line."""
+def print_outcome(console: Console, row: Row, outcome: Outcome | None) -> None:
+    """Print what became of an action on an item in one line, and what to run next in a second one."""
+    name, decision_id = row.subject_id, row.decision_id
     if outcome is None:
         console.print(Text(f"sent       {visible(name)}"), soft_wrap=True)
         return
@@ -99,6 +118,21 @@ def print_outcome(console: Console, name: str, decision_id: str, outcome: Outcom
     console.print(
         line.append(f"{revision}{visible(outcome.code)}. {visible(outcome.sentence)}"), soft_wrap=True
     )
+    following = _next(row, outcome)
+    if following:
+        console.print(Text(f"{'next':<11}{visible(following)}"), soft_wrap=True)
+
+
+def _next(row: Row, outcome: Outcome) -> str | None:
+    """Return the command that tells more, where there is something to look at."""
+    if outcome.code in _SETTLED:
+        return None
+    if outcome.code == "unknown":
+        return "groundwire review list"
+    if outcome.code == "unattested":
+        return "groundwire keys list"
+    names = [row.subject_id, "--tenant", row.tenant_id, "--user", row.user_id]
+    return f"groundwire review show {shlex.join(names)}"
 
 
 def age(span: timedelta) -> str:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from typing import Final
 
 import click
 
-from groundwire.client.text import columns, visible
-from groundwire.commands.options import Command, Failure, TimeParam, reporting
-from groundwire.messages.base import format_time
+from groundwire.client.text import visible
+from groundwire.commands.listing import print_listing, required_file
+from groundwire.commands.options import Command, TimeParam, format_option, reporting
 from groundwire.review.tokens import Token, Tokens, new_token, revoke_token
+
+_CELLS: Final[dict[str, Callable[[Token], object]]] = {
+    "person": lambda token: token.person,
+    "tenants": lambda token: token.tenants,
+    "may": lambda token: "look" if token.read_only else "decide",
+    "not after": lambda token: token.not_after,
+}
 
 
 def _file_option() -> Callable[[Command], Command]:
@@ -59,7 +66,7 @@ def new(
     """
     with reporting():
         made = new_token(
-            _required(tokens_file),
+            required_file(tokens_file, "token"),
             token_id,
             person=person,
             tenants=tenants,
@@ -71,14 +78,7 @@ def new(
 
 
 @token.command(name="list")
-@click.option(
-    "--format",
-    "layout",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Output.",
-)
+@format_option
 @_file_option()
 def list_tokens(layout: str, tokens_file: Path | None) -> None:
     """List the tokens, without their hashes.
@@ -86,16 +86,8 @@ def list_tokens(layout: str, tokens_file: Path | None) -> None:
     Example: groundwire token list --file tokens.toml --format json
     """
     with reporting():
-        found = Tokens.load(_required(tokens_file))
-    if layout == "json":
-        for token_id, each in found:
-            public = each.model_dump(mode="json", exclude={"sha256"})
-            click.echo(json.dumps({"token_id": token_id, **public}, ensure_ascii=False))
-        return
-    rows = [["token", "person", "tenants", "may", "not after"]]
-    rows += [_cells(token_id, each) for token_id, each in found]
-    for line in columns(rows):
-        click.echo(line)
+        found = Tokens.load(required_file(tokens_file, "token", there=True))
+    print_listing(layout, "token", found, _CELLS, secret="sha256")  # noqa: S106 - the name of a field
 
 
 @token.command(name="revoke")
@@ -107,17 +99,5 @@ def revoke(token_id: str, tokens_file: Path | None) -> None:
     Example: groundwire token revoke nightly --file tokens.toml
     """
     with reporting():
-        revoke_token(_required(tokens_file), token_id)
+        revoke_token(required_file(tokens_file, "token", there=True), token_id)
     click.echo(visible(f"token {token_id} revoked"))
-
-
-def _required(path: Path | None) -> Path:
-    if path is None:
-        raise Failure("no tokens file: give --file or set GROUNDWIRE_TOKENS_FILE")
-    return path
-
-
-def _cells(token_id: str, each: Token) -> list[str]:
-    may = "look" if each.read_only else "decide"
-    not_after = format_time(each.not_after) if each.not_after else "-"
-    return [token_id, each.person, ", ".join(each.tenants), may, not_after]

@@ -14,13 +14,13 @@ _APPLIED: Final = {
     "review_expired": "Expired: nobody reviewed it in time; send the claim again if it still matters.",
     "expired": "Blocked: its validity ended before the approval; send it again with a later horizon.",
     "duplicate": "Blocked: an approved memory already says this; there is nothing left to do.",
-    "superseded": "Done, and changed again since; reload to see where it stands now.",
+    "superseded": "Done, and changed again since; look at where it stands now.",
 }
 _REFUSED: Final = {
-    "stale": "Somebody was faster: the item has another revision; reload it and decide again.",
-    "unknown": "There is no such item, or it was forgotten; reload the queue.",
-    "not_pending": "It waits for nobody any more; reload to see what became of it.",
-    "not_approved": "Only what is approved can be retracted; reload to see where it stands.",
+    "stale": "The item has another revision by now; look at what changed and decide again.",
+    "unknown": "There is no such item, or it was forgotten; look at the queue again.",
+    "not_pending": "It waits for nobody any more; look at what became of it.",
+    "not_approved": "Only what is approved can be retracted; look at where it stands.",
     "waiting": "The gate is still checking it; try again when it is in the queue.",
     "action_id_reused": "This action id stands for another action already; act again with a new one.",
     "unattested": "The signature was not accepted: the key needs the role reviewer for this tenant, and to be valid.",
@@ -60,9 +60,9 @@ class Outcome:
         if self.code in SENTENCES:
             return SENTENCES[self.code]
         if self.applied:
-            return f"Done, with the code {self.code}; reload to see where it stands."
+            return f"Done, with the code {self.code}; look at where it stands."
         return (
-            f"Refused with the code {self.code}, nothing was changed; reload the item before you try again."
+            f"Refused with the code {self.code}, nothing was changed; look at the item before you try again."
         )
 
 

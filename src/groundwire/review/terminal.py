@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Final
 
 from groundwire.attestation import Keys
 from groundwire.errors import StateError, UsageError
@@ -19,6 +20,12 @@ from groundwire.review.people import Permissions, Person, Scope
 from groundwire.review.standings import LiveStandings
 from groundwire.settings import load_settings
 
+_GIVE_KEYS_FILE: Final = "give --keys-file or set GROUNDWIRE_KEYS_FILE"
+_NO_KEYS_FILE: Final = (
+    "no keys file is configured, so that nobody is delegated and only what {reviewer!r} owns in the tenant {tenant!r}"
+    f" is seen, which may be nothing: {_GIVE_KEYS_FILE}"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Desk:
@@ -28,7 +35,7 @@ class Desk:
         reviewer: the name under which is decided.
         tenant: the only one looked at, or None: all that the key speaks for.
         user: whose claim ids are meant; None: the reviewer's.
-        keys: signing keys, and who is delegated.
+        keys: signing keys, and who is delegated; None: no keys file is configured, so that nobody is.
         key_id: the key that signs, or None: only looking.
         window: how far back decided items are read.
         seconds: how long the broker may take to answer.
@@ -37,7 +44,7 @@ class Desk:
     reviewer: str
     tenant: str | None
     user: str | None
-    keys: Keys
+    keys: Keys | None
     key_id: str | None
     brokers: str
     prefix: str
@@ -48,24 +55,33 @@ class Desk:
     def scope(self) -> Scope:
         """What the reviewer sees."""
         tenants = {self.tenant} if self.tenant else self._of_key() or {"default"}
-        return Permissions(self.keys).scope(Person(self.reviewer, frozenset(tenants)))
+        return Permissions(self.keys or Keys.empty()).scope(Person(self.reviewer, frozenset(tenants)))
 
     def _of_key(self) -> set[str]:
-        return {tenant for key_id, key in self.keys if key_id == self.key_id for tenant in key.tenants}
+        return {tenant for key_id, key in self.keys or () if key_id == self.key_id for tenant in key.tenants}
 
     def signer(self) -> Signer:
         """Return what signs. Raises: UsageError, where there is no such key."""
         if self.key_id is None:
             raise UsageError("no key to sign with: give --key or set GROUNDWIRE_REVIEWER_KEY")
+        if self.keys is None:
+            raise UsageError(f"no keys file to find the key {self.key_id!r} in: {_GIVE_KEYS_FILE}")
         return Signer(self.keys, self.key_id)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What may keep the reviewer from seeing anything."""
+        if self.keys is not None:
+            return []
+        return [_NO_KEYS_FILE.format(reviewer=self.reviewer, tenant=self.tenant or "default")]
 
 
 @dataclass(slots=True)
 class Look:
-    """A board filled once; `warning` says what may be wrong with it, or is empty."""
+    """A board filled once; `warnings` say what may be wrong with it."""
 
     board: Board
-    warning: str = field(default="")
+    warnings: list[str] = field(default_factory=list)
 
     def find(self, desk: Desk, name: str) -> Item:
         """Return the item that is meant by a decision id, or by the claim id of a user.
@@ -95,14 +111,17 @@ async def look(desk: Desk) -> Look:
         UsageError: a setting is wrong, or a topic does not exist.
         BrokerUnavailable: the broker does not answer.
     """
-    found = Look(Board())
+    found = Look(Board(), desk.warnings)
     await fill(found.board, desk.brokers, desk.prefix, desk.window, desk.seconds)
     settings = load_settings().model_copy(update={"topic_prefix": desk.prefix})
     standings = LiveStandings.of(settings)
     try:
         await Feed(found.board, standings, brokers=desk.brokers, prefix=desk.prefix).settle()
     except StateError as exc:
-        found.warning = f"state cannot be asked, so some of this may be decided already: {exc}"
+        found.warnings.append(
+            "state cannot be asked, so that some of this may be decided already; is Redis up and"
+            f" GROUNDWIRE_REDIS_URL right? {exc}"
+        )
     finally:
         await standings.close()
     return found
