@@ -83,7 +83,22 @@ async def test_an_action_that_stood_before_a_later_one_says_what_it_brought_and_
     later = people.act("approve", ask, action_id=act.action_id)
     for again in (act, later):
         answer = await review_one(state, again)
-        assert (answer.state, answer.at, answer.outcome.state) == (A, act.origin.timestamp, B)
+        assert (answer.state, answer.at) == (A, act.origin.timestamp)
+        assert (answer.outcome.state, answer.outcome.origin) == (A, act.origin)
+
+
+async def test_of_two_actions_that_brought_the_same_revision_only_the_one_that_was_superseded_stood(
+    state: State, claims, people
+):
+    ask, _ = await pending(state, claims)
+    lost = people.act("approve", ask)
+    await review_one(state, lost)
+    await lose(state, ask)
+    await decide(state, ask)
+    act = people.act("approve", ask)
+    first, _ = await state.review([act, people.act("retract", ask, revision=2)])
+    assert await review_one(state, lost) == RefusedAction("stale", Standing(B, 3))
+    assert await review_one(state, act) == first
 
 
 async def test_the_same_action_id_with_another_digest_is_another_action(state: State, claims, people):

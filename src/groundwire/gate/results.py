@@ -66,7 +66,7 @@ class Acted:
     """An action of a person, or of the gate itself, brought its subject's next revision.
 
     Attributes:
-        decision: where the subject stands now: at that revision, or at a later one.
+        decision: of that revision; of a later one where state holds that no longer.
         fresh: whether this record brought it about.
         revision: that the action brought about.
         at: milliseconds since 1970: the time of the record that was carried out, of which this may be a repeat.

@@ -58,9 +58,9 @@ local function time_of(origin)
   return match(origin, ',(%-?%d+),[^,]*$')
 end
 
--- The entry of a subject, or nil.
-local function read(digest)
-  local value = call('GET', prefix .. 's:' .. digest)
+-- The entry under a key, or nil.
+local function read_at(key)
+  local value = call('GET', key)
   if not value then
     return nil
   end
@@ -72,6 +72,11 @@ local function read(digest)
     entry.answered = nil
   end
   return entry
+end
+
+-- The entry of a subject, or nil.
+local function read(digest)
+  return read_at(prefix .. 's:' .. digest)
 end
 
 -- Stores the entry of a subject, whose lines behind the header are `rest`, and returns its text.

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 from groundwire.messages.decisions import ParentFact, Place
 from groundwire.messages.identity import Subject
@@ -221,12 +220,4 @@ def _held(outcome: Outcome) -> HeldEntry:
         outcome.fingerprint,
         outcome.payload,
         outcome.record,
-        partial(_decided, replace(outcome, fresh=False)),
     )
-
-
-def _decided(outcome: Outcome, parents: Sequence[str]) -> Outcome:
-    """Return the outcome; the ids are those that it was given, as in Redis, where they are not kept."""
-    if list(parents) != [parent.id for parent in outcome.parents]:
-        raise ValueError("the record names other parents")
-    return outcome

@@ -47,12 +47,14 @@ class _Recorded:
         mine, theirs = ((a.subject, a.action, a.decisive) for a in (self.ask, ask))
         return mine == theirs
 
-    def stands(self, entry: Entry) -> bool:
-        """Tell whether the revision that the action brought about is still part of an entry's past."""
-        if self.revision == entry.revision:
-            return self.origin == entry.origin
+    def as_left(self, entry: Entry, superseded: Entry | None) -> tuple[Entry | None, bool]:
+        """Return the entry as the action left it, where that is known, and whether that is part of its past."""
+        own = superseded if self.revision < entry.revision else entry
+        if own and own.revision == self.revision:
+            its = self.origin == own.origin
+            return own if its else None, its
         final = self.ask.action is not ReviewAction.RETRACT or entry.state is SubjectState.BLOCKED
-        return self.revision < entry.revision and final
+        return None, self.revision < entry.revision and final
 
 
 class Reviews:
@@ -65,6 +67,7 @@ class Reviews:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._actions: dict[_Key, _Recorded] = {}
+        self._superseded: dict[Subject, Entry] = {}
 
     def answer(self, ask: ReviewAsk) -> ReviewAnswer:
         """Carry out an action, or say what became of it when it came before."""
@@ -92,8 +95,9 @@ class Reviews:
         if before and before.refused:
             return before.refused
         if before and decided:
-            if before.stands(decided):
-                return self._reviewed(before, decided)
+            own, stands = before.as_left(decided, self._superseded.get(ask.subject))
+            if stands:
+                return self._reviewed(before, own or decided)
             if before.revision <= decided.revision and not ask.only_recorded:
                 del self._actions[_key(ask)]  # its revision is another's: a later one is to prove nothing
         if decided and decided.origin == ask.origin:  # known from the topics alone
@@ -126,6 +130,8 @@ class Reviews:
 
     def _carry_out(self, ask: ReviewAsk, entry: Entry, before: Outcome) -> None:
         after, match_class = self._settle(ask, before)
+        if entry.state is SubjectState.APPROVED and entry.revision > 1:
+            self._superseded[ask.subject] = entry
         revision, first = history(entry)
         after = replace(
             after,

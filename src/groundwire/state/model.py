@@ -11,7 +11,7 @@ afresh. So a worker that lost its partition, and asks once more, starts nothing 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
@@ -200,18 +200,13 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class HeldEntry:
-    """What state holds of a subject that was decided; see `Outcome` for the fields.
-
-    Attributes:
-        decided: turns it into an Outcome, given the ids of the parents that its record names.
-    """
+    """What state holds of a subject that was decided; see `Outcome` for the fields."""
 
     state: SubjectState
     revision: int
     fingerprint: str
     payload: bytes
     record: bytes
-    decided: Callable[[Sequence[str]], Outcome]
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +269,7 @@ class Reviewed:
 
     Attributes:
         revision: that the action brought about.
-        outcome: where the subject stands now: of that revision, or of a later one.
+        outcome: of that revision; of the current one where state holds that no longer.
         affected: of a retraction, at most 1,000 ids of approved claims that rest on the subject, by id.
         affected_total: how many these are in all; at least, where more than `MAX_CANDIDATES` claims were ever
             derived from the subject: no more are looked at.

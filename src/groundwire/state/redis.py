@@ -12,6 +12,8 @@ topic prefix, and the script computes them itself: one primary is required, Redi
     d:<parent>     set of approved claims that name the        none
                    subject in `derived_from`
     a:<action>     what became of an action of a person           `action_ttl`
+    o:<subject>    what a person approved, as it was before        `action_ttl`
+                   it was retracted
     w:<user>       set of the user's waiting subjects              none
     q              hash of counters: total, waiting,               none
                    t:<tenant> and u:<user>

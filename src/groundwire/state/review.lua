@@ -120,13 +120,19 @@ local function kept(ask)
   return before
 end
 
--- Whether the revision that an action brought about is still part of the entry's past: an action that was lost before
+-- The entry as the action left it: as it is, or as it was before a retraction; nil where that is not known. Second,
+-- whether the revision that the action brought about is part of the entry's past: an action that was lost before
 -- anybody knew of it is carried out again, and its revision may by now be the work of another.
-local function stands(before, entry)
-  if before.revision == entry.revision then
-    return before.origin == entry.origin
+local function as_left(before, entry)
+  local own = entry
+  if before.revision < entry.revision then
+    own = read_at(prefix .. 'o:' .. before.digest)
   end
-  return before.revision < entry.revision and (before.action ~= 'retract' or entry.state == 'B')
+  if own and own.revision == before.revision then
+    local its = before.origin == own.origin
+    return its and own or nil, its
+  end
+  return nil, before.revision < entry.revision and (before.action ~= 'retract' or entry.state == 'B')
 end
 
 -- What an action that came before was answered, or nil.
@@ -138,8 +144,13 @@ local function recorded(ask, entry)
       return reply('-action_id_reused', 0)
     elseif not before.revision then
       return reply(before.outcome, time_of(before.origin))
-    elseif decided and stands(before, decided) then
-      return carried_out(ask, decided, before.outcome, time_of(before.origin))
+    end
+    local own, stands
+    if decided then
+      own, stands = as_left(before, decided)
+    end
+    if stands then
+      return carried_out(ask, own or decided, before.outcome, time_of(before.origin))
     elseif decided and before.revision <= decided.revision and not ask.only_recorded then
       call('DEL', prefix .. 'a:' .. ask.key) -- its revision is another's: a later one is to prove nothing
     end
@@ -225,6 +236,8 @@ local function carry_out(ask, entry)
   leave_queue(ask, entry)
   if state == 'A' then
     note_parents(ask)
+  elseif entry.state == 'A' and entry.revision > 1 then -- whoever approved it may have died before that was published
+    call('SET', prefix .. 'o:' .. ask.digest, entry.value, 'EX', lifetime)
   end
   ask.fingerprint = entry.fingerprint
   local value = write(ask, {

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from groundwire.messages.identity import digest
@@ -22,7 +20,6 @@ from groundwire.state.entries import (
 )
 from groundwire.state.model import (
     HeldEntry,
-    Outcome,
     RefusedAction,
     ReviewAction,
     ReviewAnswer,
@@ -108,14 +105,12 @@ def read_held(entry: bytes) -> HeldEntry | None:
     standing = Standing(SubjectState(state), int(revision))
     if standing.state is SubjectState.WAITING or not payload:
         return None
-    fingerprint = _fingerprint(entry)
     return HeldEntry(
         state=standing.state,
         revision=standing.revision,
-        fingerprint=fingerprint,
+        fingerprint=_fingerprint(entry),
         payload=payload,
         record=record if standing.state is SubjectState.PENDING else b"",
-        decided=partial(_decided, entry, fingerprint),
     )
 
 
@@ -138,10 +133,6 @@ def _action_digest(ask: ReviewAsk) -> bytes:
     if ask.action is ReviewAction.EXPIRE:
         return digest(tenant, ask.action_id, ask.action.value, ask.subject.digest.hex())
     return digest(tenant, ask.action_id)
-
-
-def _decided(entry: bytes, fingerprint: str, parents: Sequence[str]) -> Outcome:
-    return read_entry(entry, parents, fingerprint, fresh=False)
 
 
 def _fingerprint(entry: bytes) -> str:

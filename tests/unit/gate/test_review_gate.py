@@ -342,6 +342,20 @@ async def test_actions_on_one_subject_in_a_batch_rest_on_each_other(office):
     assert second.decision.revision == 3
 
 
+async def test_each_of_two_revisions_of_a_batch_is_published_though_a_worker_died_before_it_was(office):
+    office.policy = ASKING
+    claim, response = office.claim("a", TEXT), office.response("r1", "Yes, it is.")
+    for pending in await office.decide(claim, response):
+        batch = [office.action("approve", pending), office.action("retract", pending, expected_revision=2)]
+        gate = office.reviews
+        first = await gate.settle(await gate.prepare(batch))
+        again = await office.carry_out(*batch)  # by another worker, which has only state and the topics
+        assert [result.decision.revision for result in again] == [2, 3]
+        assert [r.decision.to_bytes() for r in again] == [r.decision.to_bytes() for r in first]
+        assert [r.retraction for r in again] == [r.retraction for r in first]
+        assert again[1].decision.supersedes == again[0].decision.decision_id
+
+
 async def test_the_second_of_two_actions_in_a_batch_is_refused(office):
     (pending,) = await office.decide(office.claim("a", TEXT))
     results = await office.carry_out(office.action("reject", pending), office.action("approve", pending))
