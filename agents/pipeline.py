@@ -22,6 +22,7 @@ from agents.reassertion import Reassertion
 from agents.recovery import Recovery
 from agents.tally import Tally
 from agents.tenure import Released, Tenure
+from agents.tracing import NoTracing, Tracing
 from groundwire import metrics
 from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError, StateLost, StateUnavailable
 from groundwire.gate.faults import report_fault
@@ -64,7 +65,7 @@ class Role:
 class Pipeline:
     """Settles the batches of one worker."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of a worker
         self,
         role: Role,
         gate: Desk,
@@ -74,9 +75,11 @@ class Pipeline:
         reassertion: Reassertion,
         pauses: Pauses,
         *,
+        tracing: Tracing | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._role = role
+        self._tracing = tracing or NoTracing()
         self._gate = gate
         self._state = state
         self._publisher = publisher
@@ -115,9 +118,10 @@ class Pipeline:
         """Try a portion until it is settled; an error of our own waits, visibly, and is tried again."""
         await self._pauses.wait_if("dead_letters", lambda: self._tally.failed_in_a_row >= TOO_MANY, tenure)
         await guard.enter(records, crashes)
+        began = self._tracing.began()
         while True:
             try:
-                await self._publish(await self._prepare(records, crashes, guard), tenure)
+                await self._publish(await self._prepare(records, crashes, guard), tenure, began)
             except (Released, MemoryError, ProducerBroken):
                 raise
             except Exception as exc:  # noqa: BLE001 - whatever it is, records are never dropped over it
@@ -153,7 +157,7 @@ class Pipeline:
             return DeadLetter(record, error)
         return letter if abandoned else None
 
-    async def _publish(self, batch: Batch, tenure: Tenure) -> None:
+    async def _publish(self, batch: Batch, tenure: Tenure, began: int) -> None:
         fresh: set[str] = set()
         while True:
             asked_at, results = await self._decide(batch, tenure)
@@ -162,10 +166,10 @@ class Pipeline:
             if self._clock() - asked_at > STALE:
                 continue
             try:
-                with self._timed("publish"):
-                    await self._publisher.publish(outgoing)
+                with self._timed("publish"), self._tracing.spans(results, began) as carried:
+                    await self._publisher.publish(carried(outgoing))
                     if following:
-                        await self._publisher.publish(following)
+                        await self._publisher.publish(carried(following))
             except BrokerUnavailable as exc:
                 self._pauses.begin("broker")
                 log.warning("broker.unavailable", error=str(exc), records=len(batch))

@@ -23,6 +23,7 @@ from agents.pipeline import Pipeline, Role
 from agents.publisher import Publisher
 from agents.reassertion import Reassertion
 from agents.recovery import Recovery
+from agents.tracing import Tracing, open_tracing
 from groundwire import metrics
 from groundwire.attestation import Keys
 from groundwire.client.tail import Span, follow
@@ -64,6 +65,7 @@ class Worker:
     lanes: Lanes
     pauses: Pauses
     expiry: Expiry | None
+    tracing: Tracing
 
 
 def build_worker(name: str, settings: Settings) -> Worker:
@@ -99,10 +101,11 @@ def build_worker(name: str, settings: Settings) -> Worker:
     recovery = Recovery(state, rebuilder, read, pauses)
     reassertion = Reassertion(state, policy, read, partial(_server_run, connect(settings.redis_url)))
     role: Role = ROLES[name].role(settings, policy)
-    pipeline = Pipeline(role, desk, state, publisher, recovery, reassertion, pauses)
+    tracing = open_tracing(name, enabled=settings.tracing)
+    pipeline = Pipeline(role, desk, state, publisher, recovery, reassertion, pauses, tracing=tracing)
     lanes = Lanes(pipeline.settle, pauses)
     ROLES[name].declare(app, settings, lanes)
-    return Worker(app, policy, policies, state, verifier, recovery, lanes, pauses, expiry)
+    return Worker(app, policy, policies, state, verifier, recovery, lanes, pauses, expiry, tracing)
 
 
 def build_verifier(settings: Settings) -> CitationVerifier:

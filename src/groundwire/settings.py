@@ -72,6 +72,10 @@ class Settings(BaseSettings):
         None,
         description="Id of the key with which the reviews agent signs what it expires; none: nothing expires.",
     )
+    tracing: bool = Field(
+        default=False,
+        description="`1`: workers send OpenTelemetry spans; where to, and how many, say OpenTelemetry's own variables.",
+    )
     shutdown_deadline: Annotated[float, Field(ge=1, le=600)] = Field(
         45, description="Seconds from SIGTERM after which a worker exits whatever it does."
     )
