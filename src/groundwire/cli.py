@@ -19,6 +19,7 @@ _COMMANDS: Final = {
     "review": "See and decide what waits for a person.",
     "tail": "Print the records of a topic as they come.",
     "token": "Make, list and revoke API tokens of the console.",
+    "verify": "Derive decisions again and compare: do they follow from their facts?",
 }
 
 

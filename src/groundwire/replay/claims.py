@@ -1,0 +1,182 @@
+"""Decisions of claims derived again: provisional ones, the gate's own, and those that people made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from groundwire.checks.citations import Citation
+from groundwire.checks.similarity import threshold_parts
+from groundwire.decide.build import build_decision
+from groundwire.decide.claims import ClaimCase, Finding, Findings
+from groundwire.decide.reading import UNREAD, Reading, read
+from groundwire.gate.claims import provisional_claim
+from groundwire.gate.dedup import dedup_scheme
+from groundwire.gate.prepared import PreparedClaim
+from groundwire.messages.claims import Claim
+from groundwire.messages.decisions import (
+    CitationState,
+    Decision,
+    DedupFacts,
+    DedupMatch,
+    Facts,
+    ParentFact,
+    Place,
+)
+from groundwire.messages.identity import fingerprint
+from groundwire.messages.reviews import ReviewDecision
+from groundwire.messages.tiers import IngestionTier
+from groundwire.policy import Policy
+from groundwire.replay.frame import envelope, inbound_of, origin_of, review_fact
+from groundwire.replay.inputs import Inputs, Mismatch
+from groundwire.state.model import MAX_MATCHES
+
+_PARTS = 10_000
+
+
+def decide(recorded: Decision, value: bytes, claim: Claim, policy: Policy) -> Decision:
+    """Derive what the gate decided of a claim by itself."""
+    record = inbound_of(recorded, value)
+    facts = recorded.facts
+    reading = UNREAD if facts.error else read(claim.content, policy)
+    if recorded.revision == 0:
+        entry = PreparedClaim(
+            record, claim, fingerprint(claim), reading, None, attestation_of(facts), facts.error, findings={}
+        )
+        return provisional_claim(entry, policy)
+    findings = findings_of(recorded, reading)
+    given = Facts(
+        clock=facts.clock,
+        dedup=_compared(facts.dedup, policy, broken=facts.error is not None),
+        parents=_parents(claim, facts),
+        place=facts.place,
+        attestation=attestation_of(facts),
+        relevance=relevance_of(facts, reading, findings, policy),
+        error=facts.error,
+    )
+    if ClaimCase(claim, reading, policy, given, findings).standing().tier != IngestionTier.FLAG_REVIEW:
+        given = given.model_copy(update={"place": Place.NOT_NEEDED})
+    case = ClaimCase(claim, reading, policy, given, findings)
+    frame = envelope(
+        recorded,
+        origin_of(recorded, value),
+        policy,
+        revision=recorded.revision,
+        fingerprint=fingerprint(claim),
+        capture_time=claim.captured_at or facts.clock,
+        metadata=claim.metadata,
+    )
+    return build_decision(case, frame, case.outcome())
+
+
+def review(recorded: Decision, inputs: Inputs, action: ReviewDecision, policy: Policy) -> Decision:
+    """Derive what a person's action, or an expiry, made of a claim."""
+    first = inputs.first
+    if not isinstance(first, Claim) or recorded.subject_origin is None:
+        raise Mismatch("$.subject_origin", "no claim stands there")
+    claim = _as_decided(recorded, first, inputs, action)
+    edited = claim is not first
+    facts = recorded.facts
+    reading = UNREAD if facts.error else read(claim.content, policy)
+    given = Facts(
+        clock=facts.clock,
+        dedup=_carried(facts.dedup, policy),
+        parents=_parents(claim, facts),
+        place=Place.NOT_NEEDED,
+        attestation=attestation_of(facts),
+        relevance=None if edited else facts.relevance,
+        review=review_fact(recorded, inputs.value, action, edited=edited),
+        error=facts.error,
+    )
+    case = ClaimCase(claim, reading, policy, given, findings_of(recorded, reading))
+    deciding, clock = inputs.again or (first, recorded.subject_origin.timestamp)
+    frame = envelope(
+        recorded,
+        origin_of(recorded, inputs.value),
+        policy,
+        revision=action.expected_revision + 1,
+        fingerprint=fingerprint(first),
+        capture_time=deciding.captured_at or clock,
+        metadata=deciding.metadata,
+    )
+    return build_decision(case, frame, case.outcome())
+
+
+def findings_of(recorded: Decision, reading: Reading) -> dict[str, Finding]:
+    """Return the recorded states of the citations that the text holds, by label; the first of a label counts."""
+    places: dict[tuple[str, int], str] = {(c.type, c.start): c.label for c in reading.verifiable}
+    findings: dict[str, Finding] = {}
+    for citation in recorded.citations:
+        label = places.get((citation.type, citation.start))
+        if label is not None and citation.state != CitationState.NOT_CHECKED:
+            findings.setdefault(label, Finding(citation.state, citation.detail, citation.checked_at))
+    return findings
+
+
+def attestation_of(facts: Facts) -> dict[str, Any] | None:
+    """Return the fact of the signature."""
+    found = facts.attestation
+    return None if found is None else {"key_id": found["key_id"], "state": found["state"]}
+
+
+def relevance_of(
+    facts: Facts, reading: Reading, findings: Findings, policy: Policy
+) -> list[dict[str, Any]] | None:
+    """Return `facts.relevance` with the recorded scores; a score that was not taken counts for nothing."""
+    if not policy.verify_claim_relevance or facts.error or not reading.citations:
+        return None
+    scores = {entry["start"]: entry["score"] for entry in facts.relevance or ()}
+    first: dict[str, Citation] = {}
+    for citation in reading.verifiable:
+        first.setdefault(citation.label, citation)
+    verified = [
+        citation
+        for label, citation in first.items()
+        if label in findings and findings[label].state == CitationState.VERIFIED
+    ]
+    return [_relevance(citation.start, scores.get(citation.start), policy) for citation in verified] or None
+
+
+def _relevance(start: int, score: float | None, policy: Policy) -> dict[str, Any]:
+    relevant = score is not None and score >= policy.relevance_minimum
+    return {"start": start, "score": score, "relevant": relevant}
+
+
+def _compared(dedup: DedupFacts | None, policy: Policy, *, broken: bool) -> DedupFacts:
+    """Return what the recorded comparison comes to under a policy; what was not compared counts as failed."""
+    scheme = dedup_scheme(policy)
+    if broken or (policy.enable_dedup and (dedup is None or dedup.status != "ok")):
+        return DedupFacts(status="failed", scheme=scheme, matches=[])
+    if dedup is None or not policy.enable_dedup:
+        return DedupFacts(status="disabled", scheme=scheme, matches=[])
+    parts = threshold_parts(policy.dedup_threshold)
+    near = [match for match in dedup.matches if _near(match, parts)]
+    return DedupFacts(status="ok", scheme=scheme, matches=near[:MAX_MATCHES])
+
+
+def _near(match: DedupMatch, parts: int) -> bool:
+    return 0 <= match.inter <= match.union and _PARTS * match.inter >= parts * match.union
+
+
+def _carried(dedup: DedupFacts | None, policy: Policy) -> DedupFacts:
+    """Return the comparison that a person's decision names: it may be that of an earlier revision."""
+    found = dedup or DedupFacts(status="disabled", scheme="", matches=[])
+    return found.model_copy(update={"scheme": dedup_scheme(policy)})
+
+
+def _parents(claim: Claim, facts: Facts) -> list[ParentFact]:
+    """Return the parents that the claim names, in their recorded states."""
+    states = [parent.state for parent in facts.parents or ()]
+    if len(states) != len(claim.derived_from):
+        raise Mismatch("$.facts.parents", f"{len(states)} parents are recorded of {len(claim.derived_from)}")
+    return [ParentFact(id=name, state=state) for name, state in zip(claim.derived_from, states, strict=True)]
+
+
+def _as_decided(recorded: Decision, first: Claim, inputs: Inputs, action: ReviewDecision) -> Claim:
+    """Return the claim with the text that was decided: by this action, or by an edit before it."""
+    if action.content is not None:
+        return first.model_copy(update={"content": action.content})
+    if not inputs.edits:
+        return first
+    shown = recorded.evidence.claim if recorded.evidence else ""
+    text = shown if shown in inputs.edits else inputs.edits[0]
+    return first.model_copy(update={"content": text})
