@@ -15,6 +15,8 @@ GroundwireError
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
 from enum import StrEnum
 
 
@@ -76,3 +78,9 @@ class CorpusUnusable(StateError):
 
 class BrokerUnavailable(GroundwireError):
     """The broker did not acknowledge what was published in time."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name, `; did you mean ...?`; empty where nothing is near."""
+    near = get_close_matches(name[:200], list(known), n=1, cutoff=0.7)
+    return f"; did you mean {near[0]}?" if near else ""

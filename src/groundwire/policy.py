@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
-from groundwire.errors import RecordError, UsageError
+from groundwire.errors import RecordError, UsageError, did_you_mean
 from groundwire.messages.base import canonical_json, sha256_hex
 from groundwire.messages.decode import parse_json
 
@@ -164,7 +165,7 @@ def load_policy(path: Path | None, environment: Mapping[str, str]) -> Policy:
         UsageError: for an unreadable file, an unknown key or a value out of range; names the key.
     """
     if path is None:
-        return _policy(_overridden({}, environment), "the environment", lax=True)
+        return _policy(_overridden({}, environment), "the environment", environment)
     try:
         data = path.read_bytes()
         if path.suffix == ".json":
@@ -176,7 +177,7 @@ def load_policy(path: Path | None, environment: Mapping[str, str]) -> Policy:
         raise UsageError(f"policy {path}: {exc}") from None
     policy = _policy(values, str(path))
     overridden = _overridden(values, environment)
-    return policy if overridden == values else _policy(overridden, f"{path} and the environment", lax=True)
+    return policy if overridden == values else _policy(overridden, f"{path} and the environment", environment)
 
 
 def parse_policy(data: bytes) -> Policy:
@@ -187,17 +188,45 @@ def parse_policy(data: bytes) -> Policy:
         raise UsageError(f"stored policy: {exc.message}") from None
 
 
-def _policy(values: object, where: str, *, lax: bool = False) -> Policy:
-    """Read a policy; `lax` reads numbers and switches from text as well, as the environment has them."""
+def _policy(values: object, where: str, environment: Mapping[str, str] | None = None) -> Policy:
+    """Read a policy; with an environment, numbers and switches from text as well, as they stand there."""
     try:
-        if lax:
+        if environment is not None:
             return Policy.model_validate(values)
         return Policy.model_validate_json(json.dumps(values, default=str), strict=True)
     except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
-        raise UsageError(f"policy ({where}): {key + ': ' if key else ''}{message}") from None
+        first = exc.errors(include_url=False)[0]
+        key = [str(part) for part in first["loc"]]
+        variable = _variable(key)
+        told = variable if variable in (environment or ()) else where
+        raise UsageError(
+            ": ".join([f"policy ({told})", *([".".join(key)] if key else []), _problem(first)])
+        ) from None
+
+
+def _problem(error: ErrorDetails) -> str:
+    """Say what is wrong: an unknown key comes with the nearest there is, a wrong value with the value."""
+    if error["type"] == "extra_forbidden":
+        *tables, name = map(str, error["loc"])
+        model = _SECTIONS[tables[0]][0] if tables else Policy
+        return "there is no such key" + did_you_mean(name, model.model_fields)
+    message, given = error["msg"].removeprefix("Value error, "), error["input"]
+    return f"{message}, not {given!r:.100}" if isinstance(given, (str, int, float)) else message
+
+
+def _variable(key: list[str]) -> str:
+    """Return the environment variable that overrides a key."""
+    section = _SECTIONS.get(key[0]) if key else None
+    if section and len(key) > 1:
+        return ENV_PREFIX + section[1] + key[1].upper()
+    return ENV_PREFIX + key[0].upper() if key else ENV_PREFIX
+
+
+def policy_variables() -> list[str]:
+    """Return the names of the environment variables that override keys."""
+    flat = [[name] for name in Policy.model_fields if name not in _SECTIONS]
+    tables = [[name, key] for name, (model, _) in _SECTIONS.items() for key in model.model_fields]
+    return [_variable(key) for key in (*flat, *tables)]
 
 
 def _overridden(values: dict[str, Any], environment: Mapping[str, str]) -> dict[str, Any]:

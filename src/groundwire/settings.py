@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from groundwire.errors import UsageError
+
+_PLAIN: Final = frozenset(
+    {
+        *("int_parsing", "int_from_float", "float_parsing", "bool_parsing", "finite_number", "literal_error"),
+        *("greater_than", "greater_than_equal", "less_than", "less_than_equal"),
+    }
+)
+"""Kinds of errors of fields that hold a number, a switch or one of a few words."""
 
 
 class Settings(BaseSettings):
@@ -133,7 +141,18 @@ def load_settings() -> Settings:
     try:
         return Settings()
     except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False)[0]
-        name = str(first["loc"][0]).upper() if first["loc"] else ""
-        message = first["msg"].removeprefix("Value error, ")
-        raise UsageError(f"GROUNDWIRE_{name}: {message}") from None
+        raise setting_error(Settings, exc) from None
+
+
+def setting_error(model: type[BaseSettings], exc: ValidationError) -> UsageError:
+    """Return the error that names the variable at fault, with its value where that is a number or a choice.
+
+    Text is never repeated: it may be a secret.
+    """
+    first = exc.errors(include_url=False)[0]
+    message = first["msg"].removeprefix("Value error, ")
+    if not first["loc"]:  # of several settings together: it names them itself
+        return UsageError(message)
+    variable = f"{model.model_config['env_prefix']}{first['loc'][0]}".upper()
+    given = f", not {first['input']!r:.100}" if first["type"] in _PLAIN else ""
+    return UsageError(f"{variable}: {message}{given}")

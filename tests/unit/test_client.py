@@ -209,8 +209,9 @@ def test_a_decision_is_a_row_with_its_claim():
     ]
 
 
-def test_a_response_without_evidence_shows_its_reason():
-    assert "Needs review" in row(record(decision(evidence=None)), TopicName.REVIEW).plain
+def test_a_response_without_evidence_shows_its_reason_and_that_it_is_no_claim():
+    shown = row(record(decision(kind="response", evidence=None)), TopicName.REVIEW).plain
+    assert shown.endswith("(response) Needs review")
 
 
 @pytest.mark.parametrize("topic", list(TopicName))

@@ -343,3 +343,35 @@ def test_each_tenant_has_its_own_sources_and_the_rest_the_common_ones(monkeypatc
 def test_a_wrong_tenants_file_names_the_key(monkeypatch, tmp_path, text, key):
     with pytest.raises(UsageError, match=key):
         load_sources(settings_with(monkeypatch, tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("dedup_treshold = 0.9", "dedup_treshold: there is no such key; did you mean dedup_threshold?"),
+        (
+            "[limits]\nreview_per_users = 3",
+            "limits.review_per_users: there is no such key; did you mean review_per_user?",
+        ),
+        ("[limit]\nreview_per_user = 3", "limit: there is no such key; did you mean limits?"),
+        ("colour = 3", "colour: there is no such key"),
+        ("dedup_threshold = 7", "dedup_threshold: Input should be less than or equal to 1, not 7"),
+    ],
+)
+def test_a_wrong_key_comes_with_the_nearest_there_is_and_a_wrong_value_with_itself(tmp_path, text, told):
+    (tmp_path / "p.toml").write_text(text)
+    with pytest.raises(UsageError) as refused:
+        load_policy(tmp_path / "p.toml", {})
+    assert str(refused.value) == f"policy ({tmp_path / 'p.toml'}): {told}"
+
+
+def test_a_wrong_value_of_the_environment_is_told_with_its_variable():
+    for environment, named in (
+        ({"GROUNDWIRE_DEDUP_THRESHOLD": "o.9"}, "(GROUNDWIRE_DEDUP_THRESHOLD): dedup_threshold: "),
+        ({"GROUNDWIRE_REVIEW_TOTAL": "-1"}, "(GROUNDWIRE_REVIEW_TOTAL): limits.review_total: "),
+    ):
+        (value,) = environment.values()
+        with pytest.raises(UsageError) as refused:
+            load_policy(None, environment)
+        assert named in str(refused.value)
+        assert repr(value) in str(refused.value)

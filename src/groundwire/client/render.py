@@ -117,7 +117,8 @@ def _decision_cells(record: InboundRecord) -> list[str]:
         fields.get("reason_code", "?"),
         f"{fields.get('tenant_id', '?')}:{fields.get('user_id', '?')}",
         fields.get("subject_id", "?"),
-        claim if isinstance(claim, str) else fields.get("reason", ""),
+        # what was answered is not published: why it is here stands in its place, and says that it does
+        claim if isinstance(claim, str) else f"({fields.get('kind', 'no claim')}) {fields.get('reason', '')}",
     ]
 
 

@@ -140,5 +140,5 @@ def _listening(own: ConsoleSettings) -> socket.socket:
         return socket.create_server((own.host, own.port), family=family)
     except OSError as exc:
         raise UsageError(
-            f"GROUNDWIRE_CONSOLE_HOST, _PORT: {own.host}:{own.port} cannot be bound: {exc.strerror}"
+            f"GROUNDWIRE_CONSOLE_HOST, GROUNDWIRE_CONSOLE_PORT: {own.host}:{own.port} cannot be bound: {exc.strerror}"
         ) from None

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from groundwire.errors import UsageError
+from groundwire.settings import setting_error
 
 Network = IPv4Network | IPv6Network
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
@@ -111,14 +111,24 @@ class ConsoleSettings(BaseSettings):
     def _whole(self) -> ConsoleSettings:
         if self.host not in LOOPBACK and not self.public_url:
             raise ValueError(
-                "HOST is not a loopback address: set PUBLIC_URL to where people reach the console"
+                "GROUNDWIRE_CONSOLE_HOST is not a loopback address: set GROUNDWIRE_CONSOLE_PUBLIC_URL to where"
+                " people reach the console"
             )
         if self.oidc_issuer and not (self.oidc_client_id and self.oidc_client_secret):
-            raise ValueError("OIDC_ISSUER needs OIDC_CLIENT_ID and OIDC_CLIENT_SECRET beside it")
+            raise ValueError(
+                "GROUNDWIRE_CONSOLE_OIDC_ISSUER needs GROUNDWIRE_CONSOLE_OIDC_CLIENT_ID and"
+                " GROUNDWIRE_CONSOLE_OIDC_CLIENT_SECRET beside it"
+            )
         if self.proxy_header and not words(self.proxy_addresses):
-            raise ValueError("PROXY_HEADER needs PROXY_ADDRESSES: from whom the header may come")
+            raise ValueError(
+                "GROUNDWIRE_CONSOLE_PROXY_HEADER needs GROUNDWIRE_CONSOLE_PROXY_ADDRESSES: from whom the header may"
+                " come"
+            )
         if self.proxy_header and not (self.proxy_tenants_header or words(self.proxy_tenants)):
-            raise ValueError("PROXY_HEADER needs PROXY_TENANTS_HEADER or PROXY_TENANTS")
+            raise ValueError(
+                "GROUNDWIRE_CONSOLE_PROXY_HEADER needs GROUNDWIRE_CONSOLE_PROXY_TENANTS_HEADER or"
+                " GROUNDWIRE_CONSOLE_PROXY_TENANTS"
+            )
         return self
 
     @property
@@ -152,11 +162,8 @@ def words(value: str) -> list[str]:
 
 
 def load_console_settings() -> ConsoleSettings:
-    """Read the environment. Raises: UsageError naming the variable at fault, never its value."""
+    """Read the environment. Raises: UsageError naming the variable at fault, never what may be a secret."""
     try:
         return ConsoleSettings()
     except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False, include_context=False)[0]
-        name = str(first["loc"][0]).upper() if first["loc"] else "*"
-        message = first["msg"].removeprefix("Value error, ")
-        raise UsageError(f"GROUNDWIRE_CONSOLE_{name}: {message}") from None
+        raise setting_error(ConsoleSettings, exc) from None
