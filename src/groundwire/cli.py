@@ -13,6 +13,7 @@ _COMMANDS: Final = {
     "check": "Decide claims from a file, without any service.",
     "console": "Serve the review queue to people as a web site.",
     "corpus": "Load what answers are checked against.",
+    "dead-letters": "See what could not be decided, and send it again.",
     "keys": "Make and list the keys that sign records.",
     "produce": "Send records to the gate.",
     "rebuild": "Rebuild state from the topics.",
@@ -32,7 +33,8 @@ class _Lazy(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"groundwire.commands.{cmd_name}"), cmd_name)
+        name = cmd_name.replace("-", "_")
+        command: click.Command = getattr(import_module(f"groundwire.commands.{name}"), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

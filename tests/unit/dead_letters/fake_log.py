@@ -1,0 +1,96 @@
+"""Topics in memory, with crashes to order."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from groundwire.errors import ErrorCode, RecordError
+from groundwire.messages.base import to_milliseconds
+from groundwire.messages.headers import dead_letter_headers
+from groundwire.messages.inbound import InboundRecord
+
+PREFIX = "t."
+DEAD = f"{PREFIX}dead-letter"
+AUDIT = f"{PREFIX}audit"
+CLAIMS = f"{PREFIX}claims"
+START = 1_767_225_600_000  # 2026-01-01T00:00:00Z
+
+
+class CrashError(Exception):
+    """The run is killed."""
+
+
+class FakeLog:
+    """Every topic has one partition and a clock that goes on a second with each record.
+
+    `crash_after`: so many more records are taken, then the run dies, be they acknowledged or not.
+    """
+
+    def __init__(self):
+        self.topics = defaultdict(list)
+        self.clock = START
+        self.crash_after = None
+        self.read = []
+
+    def put(self, topic, key, value, headers=()):
+        self.clock += 1000
+        record = InboundRecord(
+            topic, 0, len(self.topics[topic]), self.clock, key, value, tuple(map(tuple, headers))
+        )
+        self.topics[topic].append(record)
+        return record
+
+    def bury(
+        self,
+        value=b"{",
+        *,
+        key=b"acme:ann",
+        topic=CLAIMS,
+        code=ErrorCode.WORKER_CRASH,
+        headers=(),
+        offset=7,
+    ):
+        """Put a dead letter as the gate writes it."""
+        return self.put(
+            DEAD, key, value, dead_letter_headers(RecordError(code, "why"), topic, 2, offset, headers)
+        )
+
+    def gate_refuses(self):
+        """Let the gate fail on everything redriven that it has not seen."""
+        for topic in [topic for topic in self.topics if topic not in {DEAD, AUDIT}]:
+            for record in self.topics[topic][len(self._seen(topic)) :]:
+                headers = dead_letter_headers(
+                    RecordError(ErrorCode.INVALID_JSON, "why"), topic, 0, record.offset, record.headers
+                )
+                self.put(DEAD, record.key, record.value, headers)
+
+    def _seen(self, topic):
+        names = {"__connect.errors.topic": topic.encode(), "__connect.errors.partition": b"0"}
+        return [record for record in self.topics[DEAD] if names.items() <= dict(record.headers).items()]
+
+    async def letters(self, start, partition):  # noqa: ARG002 - as the protocol has it
+        first = start if isinstance(start, int) else 0
+        for record in list(self.topics[DEAD])[first:]:
+            yield record
+
+    async def records(self, topic, since):
+        self.read.append(topic)
+        for record in list(self.topics[topic]):
+            if record.timestamp >= to_milliseconds(since):
+                yield record
+
+    async def oldest(self, start, partition):  # noqa: ARG002 - as the protocol has it
+        return min((record.timestamp for record in self.topics[DEAD]), default=None)
+
+    async def publish(self, records):
+        places = []
+        for one in records:
+            if self.crash_after == 0:
+                raise CrashError
+            if self.crash_after is not None:
+                self.crash_after -= 1
+            record = self.put(one.topic, one.key, one.value, one.headers)
+            places.append((record.partition, record.offset))
+        if self.crash_after == 0:
+            raise CrashError
+        return places

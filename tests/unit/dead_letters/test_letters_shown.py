@@ -1,0 +1,190 @@
+"""Which letters are meant, and what is shown of them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from groundwire.cli import main
+from groundwire.commands import dead_letters as command
+from groundwire.commands.dead_letters_text import LetterPrinter, content_json, content_lines, letter_json
+from groundwire.dead_letters.ledger import Redriven, Stands
+from groundwire.dead_letters.letters import Place, Selection, read_letter
+from groundwire.errors import ErrorCode
+from groundwire.messages.inbound import InboundRecord
+from tests.unit.dead_letters.fake_log import FakeLog
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e[red]x[/red]\r\nnew line"
+SECRET = "my salary is 1234"
+
+
+def buried(value=b'{"tenant_id": "acme", "user_id": "ann"}', **options):
+    return read_letter(FakeLog().bury(value, **options))
+
+
+# which are meant
+
+
+@pytest.mark.parametrize(
+    ("selection", "meant"),
+    [
+        (Selection(), True),
+        (Selection(codes={"worker_crash", "invalid_json"}), True),
+        (Selection(codes={"invalid_json"}), False),
+        (Selection(topic="t.claims"), True),
+        (Selection(topic="claims"), False),
+        (Selection(tenant="acme"), True),
+        (Selection(tenant="acm"), False),
+        (Selection(key=b"acme:ann"), True),
+        (Selection(key=b"acme:an"), False),
+        (Selection(partition=0), True),
+        (Selection(partition=1), False),
+        (Selection(places={Place(0, 0)}), True),
+        (Selection(places={Place(0, 1)}), False),
+        (Selection(end=1), True),
+        (Selection(end=0), False),
+        (Selection(end=datetime(2026, 1, 1, 0, 0, 2, tzinfo=UTC)), True),
+        (Selection(end=datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC)), False),
+        (Selection(codes={"worker_crash"}, tenant="globex"), False),
+    ],
+)
+def test_a_letter_is_meant_where_every_condition_holds(selection, meant):
+    assert (buried() in selection) is meant
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (b"acme:ann", b'{"tenant_id": "globex", "user_id": "ann"}'),
+        (None, b'{"tenant_id": "acme", "user_id": "ann"}'),
+        (b"\xff:ann", b"{}"),
+        (b"acme", b"{}"),
+    ],
+)
+def test_a_letter_whose_tenant_is_not_certain_is_no_tenants(key, value):
+    letter = buried(value, key=key)
+    assert letter not in Selection(tenant="acme")
+    assert letter not in Selection(tenant="globex")
+    assert letter_json(letter, None)["tenant_id"] is None
+
+
+# the command's words
+
+
+@pytest.mark.parametrize("text", ["", "1", "@", "1@", "@1", "a@1", "1@2@3", "-1@2", "1@1" + "0" * 18, "²@1"])
+def test_what_names_no_place_is_refused_with_an_example(text):
+    with pytest.raises(click.BadParameter, match="2@17"):
+        command.PlaceParam().convert(text, None, None)
+
+
+def test_a_place_is_written_as_it_is_read():
+    assert str(command.PlaceParam().convert("2@17", None, None)) == "2@17"
+
+
+@pytest.mark.parametrize("text", ["earliest", "latest", "yesterday", "2026-01-01"])
+def test_an_end_is_an_offset_or_a_time(text):
+    result = CliRunner().invoke(main, ["dead-letters", "list", "--to", text])
+    assert (result.exit_code, text in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["list", "show", "redrive"])
+def test_help_shows_an_example_that_the_command_can_read(name):
+    result = CliRunner().invoke(main, ["dead-letters", name, "--help"])
+    words = " ".join(result.stdout.partition("Example: ")[2].split("\n\n")[0].split()).split()
+    assert words[:3] == ["groundwire", "dead-letters", name]
+    tried = CliRunner().invoke(main, [*words[1:], "--brokers", "host:port"])
+    assert "GROUNDWIRE_BROKERS" in tried.stderr, "it got as far as the broker"
+    assert tried.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--rate", "0"], ["--max-attempts", "0"], ["--limit", "0"], ["--code", "x"]]
+)
+def test_options_out_of_range_are_refused_by_name(wrong):
+    result = CliRunner().invoke(main, ["dead-letters", "redrive", *wrong])
+    assert (result.exit_code, wrong[0] in result.stderr) == (2, True)
+
+
+# what is shown
+
+
+REDRIVEN = Redriven(datetime(2026, 1, 2, tzinfo=UTC), HOSTILE, Stands("t.claims", 1, 5))
+
+
+def test_the_value_is_shown_only_where_it_is_asked_for():
+    letter = buried(SECRET.encode())
+    assert SECRET not in "".join(content_lines(letter, None, value=False))
+    assert content_lines(letter, None, value=True)[-1] == SECRET
+    assert SECRET not in json.dumps({**letter_json(letter, None), **content_json(letter, value=False)})
+    assert content_json(letter, value=True)["value"] == SECRET
+
+
+def test_headers_are_shown_as_the_record_had_them():
+    letter = buried(headers=[("traceparent", b"00-a"), ("raw", b"\xff\n"), ("gw-attempts", b"1")])
+    assert content_json(letter, value=False)["headers"] == [
+        {"name": "traceparent", "value": "00-a"},
+        {"name": "raw", "value_base64": "/wo="},
+    ]
+    lines = content_lines(letter, None, value=False)
+    assert any(line.split() == ["header", "raw", r"\xff\n"] for line in lines)
+    assert any(line.split() == ["attempts", "2"] for line in lines)
+
+
+@pytest.mark.parametrize("text", [HOSTILE, "\ud800"])
+def test_nothing_in_a_letter_acts_on_a_terminal(text):
+    data = text.encode("utf-8", "surrogatepass")
+    letter = buried(data, key=data, headers=[("name" + HOSTILE, data)])
+    for line in content_lines(letter, REDRIVEN, value=True):
+        assert line.isprintable(), line
+
+
+def test_a_table_has_a_line_for_each_letter_with_what_became_of_it(capsys):
+    printer = LetterPrinter("table")
+    printer.letter(buried(key=HOSTILE.encode()), None)
+    printer.letter(buried(), REDRIVEN)
+    heading, first, second = capsys.readouterr().out.splitlines()
+    assert heading.split()[:4] == ["letter", "state", "time", "error"]
+    assert first.split()[:3] == ["0@0", "open", "2026-01-01T00:00:01Z"]
+    assert second.split()[:4] == ["0@0", "redriven", "t.claims[1]@5", "2026-01-01T00:00:01Z"]
+    assert "\x1b" not in first
+
+
+def test_json_has_one_object_a_line_without_the_value(capsys):
+    LetterPrinter("json").letter(buried(SECRET.encode(), key=b"\xff"), REDRIVEN)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line) == {
+        "letter": "0@0",
+        "at": "2026-01-01T00:00:01Z",
+        "error": "worker_crash",
+        "message": "why",
+        "attempts": 1,
+        "topic": "t.claims",
+        "partition": 2,
+        "offset": 7,
+        "key_base64": "/w==",
+        "tenant_id": None,
+        "user_id": None,
+        "size": len(SECRET),
+        "state": "redriven",
+        "redriven": {
+            "at": "2026-01-02T00:00:00Z",
+            "actor": HOSTILE,
+            "topic": "t.claims",
+            "partition": 1,
+            "offset": 5,
+        },
+    }
+
+
+def test_a_letter_without_value_and_key_can_be_shown():
+    record = InboundRecord("t.dead-letter", 0, 0, -1, None, None, ())
+    letter = read_letter(record)
+    assert letter.attempts is None
+    assert content_lines(letter, None, value=True)
+    assert content_json(letter, value=True) == {"headers": [], "value": None}
+    assert letter_json(letter, None)["error"] == "unknown"
+    assert "unknown" not in set(ErrorCode)

@@ -1,0 +1,278 @@
+"""Runs over a dead-letter topic in memory."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groundwire.dead_letters.letters import Selection
+from groundwire.dead_letters.redrive import Redrive
+from groundwire.dead_letters.rules import Outcome, Rules, Why
+from groundwire.errors import ErrorCode
+from groundwire.messages.audit import AuditEvent
+from groundwire.messages.base import from_milliseconds
+from groundwire.messages.headers import header
+from tests.unit.dead_letters.fake_log import AUDIT, CLAIMS, DEAD, PREFIX, CrashError, FakeLog
+
+SECRET = "my salary is 1234"
+
+
+class Slept(list):
+    async def __call__(self, seconds):
+        self.append(seconds)
+
+
+async def collect(steps):
+    return [step async for step in steps]
+
+
+def redriving(log, selection=None, *, sleep=None, **rules):
+    return Redrive(
+        log,
+        selection or Selection(),
+        Rules(PREFIX, "ann", **rules),
+        now=lambda: from_milliseconds(log.clock),
+        sleep=Slept() if sleep is None else sleep,
+    )
+
+
+def outcomes(steps):
+    return [(step.outcome, step.why) for step in steps]
+
+
+async def test_a_record_goes_back_with_its_bytes_key_and_headers_and_the_count_of_its_failures():
+    log = FakeLog()
+    headers = [("traceparent", b"00-a"), ("gw-attestation", b"k:ff"), ("twice", b"1"), ("twice", b"\xff")]
+    log.bury(b'{"claim_id": "\xff', key=b"\x00\xfe", headers=headers)
+    (step,) = await collect(redriving(log).run())
+    (sent,) = log.topics[CLAIMS]
+    assert (sent.value, sent.key) == (b'{"claim_id": "\xff', b"\x00\xfe")
+    assert list(sent.headers) == [*headers, ("gw-attempts", b"1")]
+    assert (step.outcome, step.redriven.stands) == (Outcome.REDRIVEN, (CLAIMS, 0, 0))
+
+
+async def test_a_dry_run_says_what_a_run_does_and_writes_nothing():
+    log = FakeLog()
+    for number in range(5):
+        log.bury(str(number).encode())
+    log.bury(topic="t.approved")
+    planned = await collect(redriving(log).plan())
+    assert set(log.topics) == {DEAD, AUDIT}
+    assert not log.topics[AUDIT]
+    done = await collect(redriving(log).run())
+    same = {Outcome.REDRIVE: Outcome.REDRIVEN}
+    expected = {(same.get(one.outcome, one.outcome), one.why, one.letter.id) for one in planned}
+    assert {(one.outcome, one.why, one.letter.id) for one in done} == expected
+
+
+@pytest.mark.parametrize(
+    "topic",
+    ["t.approved", "t.deferred", "t.audit", "t.dead-letter", "other.claims", "claims", "", "t.claims "],
+)
+async def test_no_header_leads_to_a_topic_that_is_no_input_topic_of_the_deployment(topic):
+    log = FakeLog()
+    log.bury(topic=topic)
+    assert outcomes(await collect(redriving(log).run())) == [(Outcome.REFUSED, Why.NOT_AN_INPUT_TOPIC)]
+    assert set(log.topics) == {DEAD, AUDIT}
+
+
+@pytest.mark.parametrize("name", ["claims", "llm-responses", "review-decisions"])
+async def test_a_record_goes_to_the_input_topic_that_it_came_from(name):
+    log = FakeLog()
+    log.bury(topic=f"t.{name}")
+    await collect(redriving(log).run())
+    assert len(log.topics[f"t.{name}"]) == 1
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        [("__connect.errors.topic", b"t.claims")],
+        [("__connect.errors.topic", b"t.claims"), ("gw-attempts", b"1")],
+        [("__connect.errors.topic", b"t.claims"), ("gw-attempts", b"1"), ("gw-error", b"made_up")],
+        [("__connect.errors.topic", b"t.claims"), ("gw-attempts", b"-1"), ("gw-error", b"invalid_json")],
+    ],
+)
+async def test_what_the_gate_did_not_write_is_not_sent(headers):
+    log = FakeLog()
+    log.put(DEAD, b"k", b"v", headers)
+    assert outcomes(await collect(redriving(log).run())) == [(Outcome.REFUSED, Why.NOT_A_DEAD_LETTER)]
+    assert CLAIMS not in log.topics
+
+
+async def test_a_record_that_the_client_cannot_send_is_refused_and_the_others_go_on():
+    log = FakeLog()
+    log.bury(b"x" * 1_047_900)
+    log.bury(b"small")
+    steps = await collect(redriving(log).run())
+    assert outcomes(steps) == [(Outcome.REFUSED, Why.TOO_LARGE), (Outcome.REDRIVEN, None)]
+
+
+@given(st.integers(1, 6))
+async def test_a_record_that_fails_again_and_again_is_sent_until_it_has_failed_often_enough(most):
+    log = FakeLog()
+    log.bury()
+    for _ in range(most + 3):
+        await collect(redriving(log, max_attempts=most).run())
+        log.gate_refuses()
+    assert len(log.topics[CLAIMS]) == most - 1
+    attempts = [header(record.headers, "gw-attempts") for record in log.topics[DEAD]]
+    assert attempts == [str(number) for number in range(1, most + 1)]
+    last = await collect(redriving(log, max_attempts=most).run())
+    assert outcomes(last)[-1] == (Outcome.REFUSED, Why.TOO_MANY_ATTEMPTS)
+    assert set(outcomes(last)[:-1]) <= {(Outcome.SKIPPED, Why.ALREADY_REDRIVEN)}
+
+
+async def test_what_fails_while_a_run_goes_on_is_left_to_the_next_one():
+    log = FakeLog()
+    for number in range(3):
+        log.bury(str(number).encode())
+    async for _ in redriving(log, rate=1).run():
+        log.gate_refuses()
+    assert len(log.topics[CLAIMS]) == 3
+
+
+async def test_what_was_sent_is_not_sent_again_and_says_when_by_whom_and_where():
+    log = FakeLog()
+    log.bury()
+    (first,) = await collect(redriving(log).run())
+    (again,) = await collect(redriving(log).run())
+    assert (again.outcome, again.why) == (Outcome.SKIPPED, Why.ALREADY_REDRIVEN)
+    assert again.redriven == first.redriven
+    assert len(log.topics[CLAIMS]) == 1
+
+
+@given(st.data())
+async def test_however_often_a_run_is_killed_each_record_is_sent_exactly_once(data):
+    """Kills come between any two records that reach a topic, and between the last and its acknowledgement."""
+    log = FakeLog()
+    bodies = data.draw(st.lists(st.sampled_from([b"a", b"b", b"c"]), min_size=1, max_size=7))
+    for body in bodies:
+        log.bury(body, headers=[("gw-attempts", b"1")] if data.draw(st.booleans()) else [])
+    expected = Counter((r.value, header(r.headers, "gw-attempts")) for r in log.topics[DEAD])
+    rate = data.draw(st.sampled_from([1, 2, 100]))
+    for kill in data.draw(st.lists(st.integers(0, 12), max_size=6)):
+        log.crash_after = kill
+        try:
+            await collect(redriving(log, rate=rate).run())
+        except CrashError:
+            continue
+    log.crash_after = None
+    await collect(redriving(log, rate=rate).run())
+    sent = Counter((r.value, header(r.headers, "gw-attempts")) for r in log.topics[CLAIMS])
+    assert sent == expected
+    assert {one.outcome for one in await collect(redriving(log).plan())} == {Outcome.SKIPPED}
+    places = [json.loads(r.value)["detail"]["stands"] for r in log.topics[AUDIT]]
+    noted = {place["offset"] for place in places if place}
+    assert noted == set(range(len(bodies))), "each record that was sent is noted where it stands"
+
+
+async def test_records_of_other_producers_are_not_taken_for_redriven_ones():
+    log = FakeLog()
+    log.bury(b"body")
+    log.crash_after = 1  # the note alone
+    with pytest.raises(CrashError):
+        await collect(redriving(log).run())
+    log.crash_after = None
+    log.put(CLAIMS, b"acme:ann", b"body")  # sent again by its producer: without a count of failures
+    assert outcomes(await collect(redriving(log).run())) == [(Outcome.REDRIVEN, None)]
+
+
+async def test_input_topics_are_read_only_where_a_run_ended_between_two_notes():
+    log = FakeLog()
+    log.bury()
+    await collect(redriving(log).run())
+    await collect(redriving(log).run())
+    assert set(log.read) == {AUDIT}
+
+
+async def test_the_audit_says_before_and_after_who_sent_what_where_and_never_any_text():
+    log = FakeLog()
+    letter = log.bury(SECRET.encode(), code=ErrorCode.INVALID_RECORD, headers=[("note", SECRET.encode())])
+    await collect(redriving(log).run())
+    events = [AuditEvent.model_validate_json(record.value) for record in log.topics[AUDIT]]
+    assert [event.detail["action"] for event in events] == ["redrive", "redriven"]
+    assert {event.type for event in events} == {"dead_letter"}
+    assert {event.actor for event in events} == {"ann"}
+    assert len({event.event_id for event in events}) == 2
+    assert events[1].detail == {
+        "action": "redriven",
+        "letter": events[1].event_id,
+        "partition": 0,
+        "offset": letter.offset,
+        "code": "invalid_record",
+        "attempts": 1,
+        "origin": {"topic": CLAIMS, "partition": 2, "offset": 7},
+        "stands": {"topic": CLAIMS, "partition": 0, "offset": 0},
+    }
+    for record, event in zip(log.topics[AUDIT], events, strict=True):
+        assert header(record.headers, "ce_id") == event.event_id
+        assert record.key == b"", "it is no tenant's"
+        assert SECRET not in repr((record.value, record.headers))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"{",
+        b'{"redrive',
+        None,
+        b'{"type": "dead_letter", "detail": {"action": "redriven"}}',
+    ],
+)
+async def test_what_else_stands_on_the_audit_topic_is_not_taken_for_a_redriving(value):
+    log = FakeLog()
+    log.bury()
+    log.put(AUDIT, b"", value)
+    assert outcomes(await collect(redriving(log).plan())) == [(Outcome.REDRIVE, None)]
+
+
+async def test_a_letter_of_an_earlier_topic_at_the_same_place_is_another_letter():
+    log = FakeLog()
+    log.bury(b"one")
+    await collect(redriving(log).run())
+    log.topics[DEAD].clear()  # deleted and declared again: offsets begin anew
+    log.bury(b"one")
+    assert outcomes(await collect(redriving(log).plan())) == [(Outcome.REDRIVE, None)]
+
+
+async def test_a_run_keeps_to_its_rate_and_stops_at_its_limit():
+    log, sleep = FakeLog(), Slept()
+    for number in range(30):
+        log.bury(str(number).encode())
+    await collect(redriving(log, rate=8, limit=20, sleep=sleep).run())
+    assert len(log.topics[CLAIMS]) == 20
+    assert sleep == [1.0, 1.0]
+    slow = Slept()
+    await collect(redriving(log, rate=0.5, limit=3, sleep=slow).run())
+    assert slow == [2.0, 2.0]
+    assert len(await collect(redriving(log, limit=5).plan())) == 23 + 5, (
+        "the 23 that were sent, and five more"
+    )
+
+
+async def test_the_limit_counts_what_is_sent_alone():
+    log = FakeLog()
+    log.bury(topic="t.approved")
+    log.bury()
+    log.bury()
+    steps = await collect(redriving(log, limit=1).run())
+    assert [step.outcome for step in steps] == [Outcome.REFUSED, Outcome.REDRIVEN]
+
+
+async def test_only_the_letters_that_are_meant_are_sent():
+    log = FakeLog()
+    log.bury(b"crash")
+    log.bury(b"json", code=ErrorCode.INVALID_JSON)
+    await collect(redriving(log, Selection(codes={"invalid_json"})).run())
+    assert [record.value for record in log.topics[CLAIMS]] == [b"json"]
+
+
+async def test_an_empty_topic_is_no_work():
+    log = FakeLog()
+    assert await collect(redriving(log).run()) == []
