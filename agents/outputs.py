@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from groundwire.decide.fan_out import fan_out
-from groundwire.decide.people import reviewed
+from groundwire.decide.people import is_code, reviewed
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.gate.closings import closed_by
 from groundwire.gate.results import Acted, DeadLetter, Decided, Deferred, Provisional, Refused, Result
@@ -29,9 +28,6 @@ from groundwire.messages.reviews import Retraction
 from groundwire.messages.topics import TopicName, record_key
 
 ACTOR = "groundwire"
-
-_CODE = re.compile(r"[a-z][a-z_]{0,39}")
-"""A reviewer's reason that is a code: the audit topic carries no text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,10 +225,14 @@ def _refused(result: Refused) -> Output:
 
 
 def _action(kind: AuditType, result: Acted | Refused, decision: str | None, detail: dict[str, Any]) -> Output:
-    """Say what became of an action; one that comes again is told of with the time of its first record."""
+    """Say what became of an action; one that comes again is told of with the time of its first record.
+
+    The id of an action names the event of its outcome. What does not stand as its outcome (`at` is 0) may be anybody's
+    work, with an id that belongs to an action to come: there the record's origin names the event.
+    """
     record, review = result.record, result.review
     event = AuditEvent(
-        event_id=event_id(kind, review.action_id),
+        event_id=event_id(kind, review.action_id if result.at else record.origin.model_dump(mode="json")),
         type=kind,
         at=from_milliseconds(result.at) if result.at else record.origin.timestamp,
         tenant_id=review.tenant_id,
@@ -245,7 +245,7 @@ def _action(kind: AuditType, result: Acted | Refused, decision: str | None, deta
             "kind": review.kind,
             "user_id": review.user_id,
             "expected_revision": review.expected_revision,
-            "reason": review.reason if review.reason and _CODE.fullmatch(review.reason) else None,
+            "reason": review.reason if review.reason and is_code(review.reason) else None,
             **detail,
         },
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -123,6 +124,13 @@ def build_response_decision(case: ResponseCase, envelope: Envelope, standing: St
     return _within_limits(lambda room: _build_response(case, envelope, standing, (checks, report), room))
 
 
+def within_limits(decision: Decision) -> Decision:
+    """Cut the lists of a response's decision, which was made from a published one, where it is too large."""
+    if len(decision.to_bytes()) <= MAX_BYTES:
+        return decision
+    return _within_limits(lambda room: _cut(decision, room))
+
+
 def _within_limits(build: Callable[[_Room], Decision]) -> Decision:
     """Build a decision with as much room as its bytes allow."""
     for room in _ROOMS:
@@ -186,6 +194,17 @@ def _build_response(
         facts=case.facts,
         truncated=truncated | report_truncated or None,
     )
+
+
+def _cut(decision: Decision, room: _Room) -> Decision:
+    lists, more = _check_lists(
+        Checks(decision.checks_passed, decision.checks_failed, decision.checks_skipped), room
+    )
+    report, report_more = shorten(decision.report or {}, room.entries, room.characters)
+    counts = Counter(decision.truncated or {})
+    counts.update(more | report_more)
+    changed = {**lists, "report": report, "truncated": dict(counts) or None}
+    return decision.model_copy(update=changed)
 
 
 def _frame(subject: Subject, envelope: Envelope, standing: Standing) -> dict[str, Any]:

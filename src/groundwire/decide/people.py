@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from groundwire.decide.tree import Standing, stand
@@ -18,11 +19,22 @@ PEOPLE: Final = frozenset(
 )
 """Reasons of decisions that people made."""
 
+_CODE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
 _BLOCKED: Final = {
     "reject": ReasonCode.HUMAN_REJECTED,
     "expire": ReasonCode.REVIEW_EXPIRED,
     "retract": ReasonCode.RETRACTED,
 }
+
+
+def is_code(reason: str) -> bool:
+    """Say whether a reviewer's reason is a code: 1 to 64 ASCII letters, digits, `_`, `.` or `-`, no text.
+
+    Which codes there are is agreed between those who give them and those who count them: the console and the command
+    have a list of theirs (`groundwire.review.actions.RejectReason`), other producers may have another.
+    """
+    return _CODE.fullmatch(reason) is not None
 
 
 def reviewed(action: str, *, expired: bool, duplicate: bool) -> Standing:

@@ -88,8 +88,8 @@ class Closings:
     def current(self, decision: Decision) -> Decision:
         """Return a decision, or what a person's action has made of it since.
 
-        Of the latter holds what state keeps. Its text is that of the decision given; a reason that is no code,
-        and the text of an edit that was blocked, stand on no topic any more.
+        Of the latter holds what state keeps. Its text is that of the decision given: the text of an edit that was
+        blocked stands on no topic any more.
         """
         closing = self._closings.get(_subject(decision))
         if closing is None or not 1 <= decision.revision < closing.revision:

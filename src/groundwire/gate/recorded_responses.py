@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from groundwire.decide.build import Envelope, build_response_decision
+from groundwire.decide.build import Envelope, build_response_decision, within_limits
 from groundwire.decide.checks import REVIEW_PLACE
 from groundwire.decide.people import reviewed
 from groundwire.decide.response_reading import ResponseReading
@@ -148,7 +148,7 @@ def next_decision(before: Decision, outcome: Outcome, payload: ResponsePayload) 
     """Return the decision that a person's action brought, from the published one that it supersedes.
 
     A response's text stands on no output topic. What its checks found is carried over, and so are the engine and
-    the policy that found it.
+    the policy that found it. What was said of the action may take more room than there was: lists give way.
     """
     review = payload.review or {}
     subject = Subject(before.tenant_id, before.user_id, before.kind, before.subject_id)
@@ -160,7 +160,7 @@ def next_decision(before: Decision, outcome: Outcome, payload: ResponsePayload) 
             "review": review,
         }
     )
-    return before.model_copy(
+    after = before.model_copy(
         update={
             "decision_id": decision_id(subject, outcome.revision),
             "revision": outcome.revision,
@@ -177,3 +177,4 @@ def next_decision(before: Decision, outcome: Outcome, payload: ResponsePayload) 
             "decided_at": payload.decided_at,
         }
     )
+    return within_limits(after)

@@ -88,9 +88,9 @@ class Refused:
 
     Attributes:
         code: why, as in `groundwire.state.model.RefusedAction`, or `unattested`, `unauthorized`, `reserved`,
-            `personal_speculation`, `not_published`.
+            `invalid_reason`, `personal_speculation`, `not_published`.
         current: where the subject stood, where that is known.
-        at: as of Acted; 0: that of the record.
+        at: as of Acted; 0: that of the record, and another outcome may yet stand for the action's id.
     """
 
     record: InboundRecord

@@ -25,6 +25,7 @@ _REFUSED: Final = {
     "action_id_reused": "This action id stands for another action already; act again with a new one.",
     "unattested": "The signature was not accepted: the key needs the role reviewer for this tenant, and to be valid.",
     "unauthorized": "Only the owner or a reviewer delegated for the tenant may decide it; ask one of them.",
+    "invalid_reason": "The reason is no code: 1 to 64 letters, digits, dots, dashes; put words into the note.",
     "reserved": "This action or name belongs to the gate itself; act under your own name.",
     "personal_speculation": "The edited text speculates and cannot be approved; word it as a fact, or reject it.",
     "not_published": "The decision it rests on is on no topic yet; try again in a moment.",
