@@ -10,14 +10,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from groundwire.checks.citations import CitationDetector
+    from groundwire.checks.citations import Citation, CitationDetector
     from groundwire.checks.fields import FieldChecker
-    from groundwire.checks.hedges import HedgeAction, HedgeDetector
+    from groundwire.checks.hedges import HedgeAction, HedgeDetector, HedgeResult
     from groundwire.checks.prompts import grounded_prompt
     from groundwire.checks.similarity import jaccard_similarity
     from groundwire.checks.sources import SourceVerifier
     from groundwire.decide.tree import determine_tier
     from groundwire.dedup import DedupChecker, DuplicateResult
+    from groundwire.errors import StateUnavailable
     from groundwire.fallback import execute_with_fallback
     from groundwire.guards import EntityGroundingGuard, RelationPreservationGuard
     from groundwire.messages.decisions import EvidenceObject
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
         MemoryReviewStore,
         PendingMemory,
         RedisReviewStore,
+        ReviewEvent,
         ReviewNotFound,
+        ReviewOvertaken,
         ReviewQueue,
         ReviewQueueFull,
         ReviewStoreFailed,
@@ -43,9 +46,11 @@ if TYPE_CHECKING:
     )
     from groundwire.validator import IngestionValidator, ValidationResult
     from groundwire.verify import verify_citation
+    from groundwire.verify.results import VerificationResult
     from groundwire.version import __version__
 
 __all__ = [
+    "Citation",
     "CitationDetector",
     "DedupChecker",
     "DuplicateResult",
@@ -57,6 +62,7 @@ __all__ = [
     "GroundedIngestionConfig",
     "HedgeAction",
     "HedgeDetector",
+    "HedgeResult",
     "IngestionTier",
     "IngestionValidator",
     "MemoryReviewStore",
@@ -65,14 +71,18 @@ __all__ = [
     "RedisQueryCache",
     "RedisReviewStore",
     "RelationPreservationGuard",
+    "ReviewEvent",
     "ReviewNotFound",
+    "ReviewOvertaken",
     "ReviewQueue",
     "ReviewQueueFull",
     "ReviewStoreFailed",
     "ReviewUnauthorized",
     "SourceVerifier",
+    "StateUnavailable",
     "Tier",
     "ValidationResult",
+    "VerificationResult",
     "__version__",
     "determine_tier",
     "execute_with_fallback",
@@ -84,6 +94,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Citation": "checks.citations",
     "CitationDetector": "checks.citations",
     "DedupChecker": "dedup",
     "DuplicateResult": "dedup",
@@ -95,6 +106,7 @@ _HOMES = {
     "GroundedIngestionConfig": "policy",
     "HedgeAction": "checks.hedges",
     "HedgeDetector": "checks.hedges",
+    "HedgeResult": "checks.hedges",
     "IngestionTier": "messages.tiers",
     "IngestionValidator": "validator",
     "MemoryReviewStore": "review_queue",
@@ -103,14 +115,18 @@ _HOMES = {
     "RedisQueryCache": "query_cache.redis",
     "RedisReviewStore": "review_queue",
     "RelationPreservationGuard": "guards",
+    "ReviewEvent": "review_queue",
     "ReviewNotFound": "review_queue",
+    "ReviewOvertaken": "review_queue",
     "ReviewQueue": "review_queue",
     "ReviewQueueFull": "review_queue",
     "ReviewStoreFailed": "review_queue",
     "ReviewUnauthorized": "review_queue",
     "SourceVerifier": "checks.sources",
+    "StateUnavailable": "errors",
     "Tier": "messages.tiers",
     "ValidationResult": "validator",
+    "VerificationResult": "verify.results",
     "__version__": "version",
     "determine_tier": "decide.tree",
     "execute_with_fallback": "fallback",

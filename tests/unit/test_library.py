@@ -61,6 +61,8 @@ def test_the_names_of_the_claim_part_of_the_contract_are_exported():
     names = """IngestionValidator IngestionTier Tier GroundedIngestionConfig determine_tier HedgeDetector HedgeAction
     CitationDetector verify_citation DedupChecker jaccard_similarity EvidenceObject ValidationResult"""
     assert set(names.split()) <= set(groundwire.__all__)
+    given = """Citation VerificationResult HedgeResult ReviewEvent ReviewOvertaken StateUnavailable"""
+    assert set(given.split()) <= set(groundwire.__all__), "what the names above return and raise"
     assert Tier is IngestionTier
     with pytest.raises(AttributeError, match="NoSuchName"):
         _ = groundwire.NoSuchName

@@ -17,7 +17,8 @@ class Storing:
     """The store callback, and which of the keywords `queue_id` and `item` it has parameters for.
 
     Raises:
-        ValueError: it cannot be called.
+        ValueError: it is no function.
+        TypeError: it cannot take what it would be called with.
     """
 
     def __init__(self, callback: StoreCallback) -> None:
@@ -47,10 +48,18 @@ class Storing:
 def _keywords(callback: StoreCallback) -> tuple[str, ...]:
     """Return the keywords to call with: named parameters only, so that `**kwargs` get nothing they do not know."""
     try:
-        parameters = list(inspect.signature(callback).parameters.values())
+        signature = inspect.signature(callback)
     except (ValueError, TypeError):  # some functions written in C do not tell
         return ()
-    if parameters and parameters[0].kind is not inspect.Parameter.KEYWORD_ONLY:
-        parameters = parameters[1:]  # takes the evidence, whatever its name is
+    parameters = list(signature.parameters.values())[1:]  # the first takes the evidence, whatever its name is
     by_name = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return tuple(p.name for p in parameters if p.kind in by_name and p.name in ("queue_id", "item"))
+    wanted = tuple(p.name for p in parameters if p.kind in by_name and p.name in ("queue_id", "item"))
+    try:
+        signature.bind(None, **dict.fromkeys(wanted))
+    except TypeError as error:
+        call = ", ".join(["evidence", *(f"{name}=..." for name in wanted)])
+        raise TypeError(
+            f"store_callback: would be called as store_callback({call}), and takes {signature}: {error}; it must take"
+            " the evidence first, and may have parameters queue_id and item"
+        ) from None
+    return wanted

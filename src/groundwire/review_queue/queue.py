@@ -1,4 +1,9 @@
-"""The queue in which claims wait for a person to approve or reject them."""
+"""The queue in which claims wait for a person to approve or reject them.
+
+Where the rules come from: enqueueing S0-127, listing S0-128, approving S0-129, rejecting S0-130, who may S0-131,
+S0-132 and C-28, limits S0-133 and S0-134, one call of the callback S0-135, history S0-136 and S0-137, a callback that
+fails S0-140 and C-29, what is not there S0-142.
+"""
 
 from __future__ import annotations
 
@@ -47,40 +52,40 @@ _SHARE: Final = 0.8
 
 
 class ReviewQueue:
-    """Holds claims until their owners decide them (S0-125..S0-140, S0-142).
+    """Holds claims until their owners decide them (S0-125).
 
-    An approval takes the item out of the pending ones, calls `store_callback` and, with the memory id that it
-    returns, is done. Of approvals at the same time one calls it (S0-135). Where it fails, the item is pending again
-    (S0-140). Where the process dies, the item is pending again when its lease has run out, and the callback may
-    have stored the memory already: it is called again with the same `queue_id`, which is therefore the idempotency
-    key to store under (C-29). Whoever rejects an item whose `last_error` is `store_interrupted` must see to the
-    memory that may be there.
+    `enqueue` adds a claim, `get_pending` shows a user theirs, `approve` stores one through `store_callback`,
+    `reject` discards one, `history` tells what was done.
 
-    Only the owner decides: the queue believes the `reviewer` and `user_id` it is given, so give it the identity
-    that was signed in, never one that a request names. A reviewer who may not decide an item gets the same
-    `ReviewUnauthorized` whether the item exists or not, which says both "Unauthorized" (S0-131) and that nothing was
-    found (S0-142); who may decide it gets a plain `ReviewNotFound` that says what became of it, for a week.
+    Who decides: the owner, and nobody else unless `delegates` says so (C-28). The queue believes the `reviewer` and
+    `user_id` that it is given: pass the identity that was signed in, never one that a request names. Whoever may
+    not decide an item gets the same `ReviewUnauthorized` whether it exists or not.
+
+    When storing fails: the item is pending again. Of approvals at the same time one calls `store_callback`. Where
+    the process dies meanwhile, the item is pending again once its lease has run out, with `last_error`
+    `store_interrupted`: the memory may be there already, and the next approval calls `store_callback` with the same
+    `queue_id`, so store under it as the idempotency key (C-29). Whoever rejects such an item must see to that memory.
 
     Args:
         store_callback: stores an approved memory and returns its id (text, a number or a UUID). A function or a
             coroutine function; it is called with the evidence and, where it has parameters of these names, with
             `queue_id` and with `item`, the whole `PendingMemory`. It gets four fifths of the lease, then it is
             cancelled and has failed; a plain function runs in the event loop and cannot be, so it must be quick.
-        store: a `RedisReviewStore`, or None: in the memory of this process, for tests and where a restart may
-            forget all items.
-        max_per_user: items of one user, pending and being approved, at most (S0-133).
-        max_total: items of all users and tenants at most (S0-134).
+        store: a `RedisReviewStore`, which restarts survive and processes share; None: the memory of this process.
+        max_per_user: items of one user, pending and being approved, at most.
+        max_total: items of all users and tenants at most.
         review_ttl: seconds after which an item that nobody decided expires; None: never. All processes that share
             a queue must agree in this and the limits.
         lease: seconds for which an approval holds an item.
-        audit_rows: rows of history kept for a user: as many denied attempts, and as many of everything else, so
-            that nobody can push out what was done by trying in vain. They do not expire.
+        audit_rows: rows of history kept for a user: as many denied attempts, and as many of everything else. They
+            do not expire.
         delegates: who may decide all items of a tenant beside their owners: tenant id -> reviewer ids, or a
-            function of tenant id and reviewer (C-28). By default nobody; what they do is in the owner's history.
+            function of tenant id and reviewer.
         clock: seconds since 1970; by default that of the store: this computer's, or the Redis server's.
 
     Raises:
         ValueError: an argument is out of range; the message names it.
+        TypeError: `store_callback` cannot take what it would be called with.
 
     Example:
         >>> import asyncio
@@ -143,7 +148,7 @@ class ReviewQueue:
         metadata: dict[str, Any] | None = None,
         tenant_id: str = "default",
     ) -> str:
-        """Add a claim for its owner to decide (S0-127).
+        """Add a claim for its owner to decide.
 
         Args:
             user_id: the owner, 1 to 200 characters.
@@ -159,7 +164,7 @@ class ReviewQueue:
             The queue id, a UUID.
 
         Raises:
-            ReviewQueueFull: the user has 100 items, or the queue 10,000 (S0-133, S0-134).
+            ReviewQueueFull: the user has 100 items, or the queue 10,000.
             ValueError: a field cannot be taken; the message names it.
             StateUnavailable: the store did not answer; the item may have been added.
         """
@@ -185,7 +190,7 @@ class ReviewQueue:
     async def get_pending(
         self, user_id: str, limit: int = 10, *, tenant_id: str = "default"
     ) -> list[PendingMemory]:
-        """Return the items of a user that wait for a decision, oldest first (S0-128).
+        """Return the items of a user that wait for a decision, oldest first.
 
         Raises:
             ValueError: `limit` is below 1, or an id is no text.
@@ -201,7 +206,7 @@ class ReviewQueue:
         """Return an item that is pending or being approved to its owner.
 
         Returns:
-            None for everybody else and where there is no such item: it cannot be told which (S0-132).
+            None for everybody else and where there is no such item: it cannot be told which.
 
         Raises:
             ValueError: an id is no text.
@@ -212,15 +217,15 @@ class ReviewQueue:
         return None if item is None else read_item(item)
 
     async def approve(self, queue_id: str, reviewer: str, *, tenant_id: str = "default") -> str:
-        """Store an item through the callback (S0-129).
+        """Store an item through the callback.
 
         Returns:
             The memory id.
 
         Raises:
-            ReviewUnauthorized: there is no such item for this reviewer (S0-131, S0-132).
-            ReviewNotFound: it is decided already or being approved; `state` and `memory_id` tell (S0-142).
-            ReviewStoreFailed: the callback failed, its exception is the cause; the item is pending again (S0-140).
+            ReviewUnauthorized: there is no such item for this reviewer.
+            ReviewNotFound: it is decided already or being approved; `state` and `memory_id` tell, for a week.
+            ReviewStoreFailed: the callback failed, its exception is the cause; the item is pending again.
             ReviewOvertaken: the memory was stored, but after the item had been decided otherwise.
             ValueError: an id is no text.
             StateUnavailable: the store did not answer. Where the callback had been called, a note of the error says
@@ -249,7 +254,7 @@ class ReviewQueue:
         return memory_id
 
     async def reject(self, queue_id: str, reviewer: str, reason: str, *, tenant_id: str = "default") -> None:
-        """Discard an item (S0-130); the reason goes into the owner's history.
+        """Discard an item; the reason goes into the owner's history.
 
         Args:
             queue_id: the item.
@@ -274,7 +279,7 @@ class ReviewQueue:
     async def history(
         self, user_id: str, limit: int = 50, *, tenant_id: str = "default"
     ) -> list[ReviewEvent]:
-        """Return what was done with a user's items, and what the user tried in vain, newest first (S0-136, S0-137).
+        """Return what was done with a user's items, and what the user tried in vain, newest first.
 
         Raises:
             ValueError: `limit` is below 1, or an id is no text.
