@@ -39,15 +39,19 @@ class Tally:
 
         Args:
             results: in the order of the records.
-            fresh: ids of the decisions that this worker brought about; all others are repeats.
+            fresh: ids of the decisions that this worker brought about; all others are repeats, and so is a decision
+                that another record of the batch has again.
         """
+        left = set(fresh)
         for result in results:
             self.failed_in_a_row = self.failed_in_a_row + 1 if _failed(result) else 0
             match result:
-                case Decided(record=record, decision=decision) if decision.decision_id in fresh:
+                case Decided(record=record, decision=decision) if decision.decision_id in left:
+                    left.discard(decision.decision_id)
                     self._decided(record, decision)
                     _report(result)
-                case Acted(record=record, decision=decision) if decision.decision_id in fresh:
+                case Acted(record=record, decision=decision) if _brought(result) in left:
+                    left.discard(decision.decision_id)
                     self._decided(record, decision)
                     metrics.REVIEW_ACTIONS.labels(result.review.action, decision.reason_code).inc()
                 case Decided() | Acted():
@@ -88,6 +92,11 @@ class Tally:
             partition=letter.record.partition,
             offset=letter.record.offset,
         )
+
+
+def _brought(result: Acted) -> str | None:
+    """Return the decision that an action brought; None where all that is known is a later one."""
+    return result.decision.decision_id if result.decision.revision == result.revision else None
 
 
 def _report(result: Decided) -> None:

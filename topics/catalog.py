@@ -19,11 +19,13 @@ class TopicSpec:
     Attributes:
         days: retention in days; None keeps records for ever.
         schema: name of the record's schema under `schemas/`; None for bytes as they came in.
+        broker_time: records bear the time at which the broker took them, whatever their producer says.
     """
 
     name: TopicName
     days: int | None
     schema: str | None
+    broker_time: bool = False
 
     @property
     def config(self) -> dict[str, str]:
@@ -33,12 +35,12 @@ class TopicSpec:
             "retention.ms": str(-1 if self.days is None else self.days * _DAY_MS),
             "retention.bytes": "-1",
             "max.message.bytes": str(MAX_MESSAGE_BYTES),
-            "message.timestamp.type": "CreateTime",
+            "message.timestamp.type": "LogAppendTime" if self.broker_time else "CreateTime",
         }
 
 
 CATALOG: Final = tuple(
-    TopicSpec(name, days, schema)
+    TopicSpec(name, days, schema, broker_time=name == TopicName.REVIEW_DECISIONS)
     for name, days, schema in (
         (TopicName.CLAIMS, 30, "claim"),
         (TopicName.LLM_RESPONSES, 30, "llm-response"),
@@ -53,3 +55,10 @@ CATALOG: Final = tuple(
         (TopicName.DEAD_LETTER, 30, None),
     )
 )
+"""All topics.
+
+What a person decides is decided at the time of its record: by it a claim has expired or not, and a key is valid or not.
+So that nobody back-dates a decision, the broker sets it on `review-decisions`. Apache Kafka does. **The embedded broker
+of the demo and the tests does not**: it accepts the setting and keeps the time that the producer wrote. There, only the
+validity of keys is safe, because the reviews agent takes the later of the record's time and its own clock for it.
+"""

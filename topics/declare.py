@@ -17,12 +17,13 @@ from topics.catalog import CATALOG
 
 log = structlog.get_logger()
 
+_TIME = "message.timestamp.type"
 _WAIT = 30.0  # seconds until a created topic must be known to the cluster
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is wrong with a topic; `fatal` where workers cannot run with it."""
+    """What is wrong with a topic; `fatal` where workers cannot run with it, or a record may choose its own time."""
 
     topic: str
     problem: str
@@ -102,10 +103,10 @@ async def _compare_configs(admin: AIOKafkaAdminClient, names: list[str], prefix:
     for response in responses:
         for _, _, _, name, entries in response.resources:  # type: ignore[attr-defined] # built by name
             actual = {entry[0]: entry[1] for entry in entries}
-            for key in ("cleanup.policy", "retention.ms"):
+            for key in ("cleanup.policy", "retention.ms", _TIME):
                 value, want = actual.get(key), wanted[name][key]
                 if value is not None and value != want:
-                    fatal = key == "cleanup.policy"
+                    fatal = key == "cleanup.policy" or (key == _TIME and want == "LogAppendTime")
                     findings.append(
                         Finding(name, f"{key} is {value}, the catalogue says {want}", fatal=fatal)
                     )

@@ -1,0 +1,71 @@
+"""Topics as they are declared: whose time a record bears, and what the check says of topics that others made."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from groundwire.messages.topics import TopicName
+from groundwire.settings import Settings
+from tests.services.brokers import BROKER_VARIABLE, Broker
+from topics.catalog import CATALOG
+from topics.declare import check, declare
+
+pytestmark = pytest.mark.stream
+
+
+@pytest.fixture
+def settings(broker: Broker) -> Settings:
+    prefix = f"declared-{uuid.uuid4().hex[:8]}."
+    return Settings(
+        brokers=broker.bootstrap, topic_prefix=prefix, partitions=1, replication=broker.replication
+    )
+
+
+async def test_whoever_declares_the_topics_finds_nothing_wrong_and_a_time_of_producers_is_fatal(
+    settings: Settings,
+) -> None:
+    """C-28: what people decide is decided at the broker's time; topics that exist are left as they are."""
+    wrong = settings.topic_prefix + TopicName.REVIEW_DECISIONS
+    spec = next(spec for spec in CATALOG if spec.name is TopicName.REVIEW_DECISIONS)
+    config = spec.config | {"message.timestamp.type": "CreateTime"}
+    admin = AIOKafkaAdminClient(bootstrap_servers=settings.bootstrap)
+    await admin.start()
+    try:
+        await admin.create_topics([NewTopic(wrong, 1, settings.replication, topic_configs=config)])
+        assert TopicName.REVIEW_DECISIONS not in await declare(settings)
+        (finding,) = await check(settings)
+        assert (finding.topic, finding.fatal) == (wrong, True)
+        assert "message.timestamp.type is CreateTime, the catalogue says LogAppendTime" in finding.problem
+        other = settings.model_copy(update={"topic_prefix": f"{settings.topic_prefix}other."})
+        await declare(other)
+        assert await check(other) == []
+    finally:
+        await admin.close()
+
+
+@pytest.mark.skipif(
+    (os.environ.get(BROKER_VARIABLE) or "embedded") == "embedded", reason="it keeps the time of producers"
+)
+async def test_a_decision_of_a_person_cannot_be_back_dated(settings: Settings) -> None:
+    """S0-136: the time of an action is the broker's, to a few minutes of this machine's clock."""
+    await declare(settings)
+    topic = settings.topic_prefix + TopicName.REVIEW_DECISIONS
+    begun = time.time() * 1000
+    async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap) as producer:
+        await producer.send_and_wait(topic, b"{}", timestamp_ms=1)
+    options = {"bootstrap_servers": settings.bootstrap, "auto_offset_reset": "earliest"}
+    async with AIOKafkaConsumer(topic, **options) as consumer:
+        record = await consumer.getone()
+    assert abs(record.timestamp - begun) < 600_000
+
+
+def test_only_what_people_decide_bears_the_brokers_time() -> None:
+    """Claims and responses keep the producer's: it is the gate's clock for them, however late they come."""
+    told = {spec.name: spec.config["message.timestamp.type"] for spec in CATALOG}
+    assert {name for name, kind in told.items() if kind == "LogAppendTime"} == {TopicName.REVIEW_DECISIONS}
