@@ -16,6 +16,7 @@ from groundwire.messages.audit import AuditEvent, AuditType
 from groundwire.messages.base import format_time, from_milliseconds, to_milliseconds
 from groundwire.messages.decisions import Decision, Kind, Place, Verdict
 from groundwire.messages.headers import (
+    ATTEMPTS,
     dead_letter_headers,
     decision_headers,
     deferred_headers,
@@ -59,7 +60,7 @@ def followers(results: Sequence[Result]) -> list[Output]:
 def unpublishable(output: Output, why: str) -> Output:
     """Return the dead letter of a record whose result the broker will never take.
 
-    The record's own headers are left out: they may be what is too large.
+    The record's own headers are left out: they may be what is too large. The count of its failures goes on.
     """
     error = RecordError(ErrorCode.UNPUBLISHABLE, f"the record for {output.topic} cannot be published: {why}")
     return _dead_letter(output.cause, error, with_headers=False)
@@ -146,7 +147,7 @@ def _deferred(record: InboundRecord) -> Output:
 
 
 def _dead_letter(record: InboundRecord, error: RecordError, *, with_headers: bool = True) -> Output:
-    incoming = record.headers if with_headers else ()
+    incoming = [(key, value) for key, value in record.headers if with_headers or key == ATTEMPTS]
     headers = dead_letter_headers(error, record.topic or "", record.partition, record.offset, incoming)
     return Output(TopicName.DEAD_LETTER, record.key, record.value, headers, record)
 

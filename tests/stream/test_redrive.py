@@ -1,0 +1,110 @@
+"""Dead letters of a real deployment: listed, shown, and sent again once their cause is mended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from groundwire.cli import main
+from groundwire.gate.dedup import dedup_scheme
+from groundwire.policy import Policy
+from groundwire.state.model import Mark
+from groundwire.state.redis import RedisState
+from groundwire.state.server import connect
+from tests.stream.harness import Deployment, assert_one_truth, good, until
+
+pytestmark = pytest.mark.stream
+
+
+async def groundwire(deployment: Deployment, *arguments: str) -> tuple[int, list[dict[str, Any]], str]:
+    """Run `groundwire dead-letters`: exit status, JSON lines, standard error."""
+    where = ["--brokers", deployment.broker.bootstrap, "--prefix", deployment.prefix, "--format", "json"]
+    command = ["dead-letters", *arguments, *where, "--timeout", "60"]
+    result = await asyncio.to_thread(CliRunner().invoke, main, command, catch_exceptions=False)
+    return result.exit_code, [json.loads(line) for line in result.stdout.splitlines()], result.stderr
+
+
+async def worker_died_twice(deployment: Deployment, topic: str) -> None:
+    """Leave what a worker leaves that died over the first record of every partition."""
+    state = RedisState(connect(deployment.redis.url), deployment.prefix, scheme=dedup_scheme(Policy()))
+    for partition in range(deployment.partitions):
+        await state.mark(deployment.prefix + topic, partition, Mark(0, 0, 2))
+    await state.close()
+
+
+@pytest.mark.parametrize("deployment", [{"partitions": 2}], indirect=True)
+async def test_a_dead_letter_is_decided_after_its_cause_is_mended_and_one_that_fails_again_does_not_loop(
+    deployment: Deployment,
+):
+    await worker_died_twice(deployment, "claims")
+    crashing = good(1, tenant_id="acme", user_id="ann")
+    headers = [("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"), ("raw", b"\xff")]
+    await deployment.produce([crashing], headers=headers, partition=0)
+    await deployment.produce([b'{"claim_id": "\x1b[2J'], key=b"acme:bob", partition=1)
+    await deployment.start_worker("claims").ready()
+    await until(lambda: len(deployment.dead) == 2, 30, lambda: "two dead letters")
+    before = await deployment.ends("claims")
+
+    status, letters, _ = await groundwire(deployment, "list", "--tenant", "acme")
+    assert status == 0
+    assert {(one["error"], one["state"]) for one in letters} == {
+        ("worker_crash", "open"),
+        ("invalid_json", "open"),
+    }
+    crash, bad = sorted(letters, key=lambda one: one["error"], reverse=True)
+    status, (shown,), _ = await groundwire(deployment, "show", crash["letter"], "--value")
+    assert (status, json.loads(shown["value"])) == (0, crashing)
+    assert [header["name"] for header in shown["headers"]] == ["traceparent", "raw"]
+
+    status, planned, said = await groundwire(deployment, "redrive")
+    assert (status, [one["outcome"] for one in planned]) == (0, ["redrive"] * 2)
+    assert "2 would be redriven; --yes does it" in said
+    assert await deployment.ends("claims") == before, "a dry run sends nothing"
+
+    # no worker dies of it any more
+    status, (done,), _ = await groundwire(
+        deployment, "redrive", "--code", "worker_crash", "--yes", "--actor", "op"
+    )
+    assert (status, done["outcome"]) == (0, "redriven")
+    decided = await deployment.decision(str(crashing["claim_id"]))
+    place = done["redriven"]
+    assert {name: decided.json["origin"][name] for name in ("topic", "partition", "offset")} == {
+        name: place[name] for name in ("topic", "partition", "offset")
+    }
+    assert decided.header("traceparent") == headers[0][1].decode()
+    (copy,) = [
+        seen
+        for seen in deployment.seen["claims"]
+        if seen.offset == place["offset"] and seen.partition == place["partition"]
+    ]
+    assert (json.loads(copy.value or b""), copy.key) == (crashing, b"acme:ann")
+    assert list(copy.headers) == [*headers, ("gw-attempts", b"1")]
+
+    for attempts in (2, 3):
+        status, again, _ = await groundwire(deployment, "redrive", "--code", "invalid_json", "--yes")
+        assert (status, again[-1]["outcome"], again[-1]["attempts"]) == (0, "redriven", attempts - 1)
+        await until(lambda n=attempts: len(deployment.dead) == n + 1, 30, lambda: "it fails again")  # type: ignore[misc]
+        assert deployment.dead[-1].header("gw-attempts") == str(attempts)
+        assert deployment.dead[-1].value == b'{"claim_id": "\x1b[2J'
+    ends = await deployment.ends("claims")
+    status, rest, said = await groundwire(deployment, "redrive", "--yes")
+    assert status == 1
+    assert {(one["why"], one["attempts"]) for one in rest} == {
+        ("already_redriven", 1),
+        ("already_redriven", 2),
+        ("too_many_attempts", 3),
+    }
+    assert "1 refused (too_many_attempts 1)" in said
+    assert await deployment.ends("claims") == ends
+    events = [
+        seen.json for seen in deployment.seen["audit"] if seen.json["detail"].get("action") == "redriven"
+    ]
+    assert {event["actor"] for event in events} == {"op", events[-1]["actor"]}
+    assert {event["detail"]["code"] for event in events} == {"worker_crash", "invalid_json"}
+    assert len(events) == 3
+    assert_one_truth(deployment.decisions)
+    assert bad["attempts"] == 1

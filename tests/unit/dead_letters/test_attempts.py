@@ -1,0 +1,52 @@
+"""The gate counts on where a redriven record fails again."""
+
+from __future__ import annotations
+
+import pytest
+
+from agents.outputs import Output, outputs, unpublishable
+from groundwire.dead_letters.letters import read_letter
+from groundwire.errors import ErrorCode, RecordError
+from groundwire.gate.results import DeadLetter
+from groundwire.messages.headers import deferred_headers, deferred_record
+from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.topics import TopicName
+from tests.unit.dead_letters.fake_log import FakeLog
+
+
+def sent_again(**options):
+    """A record as it is read from its topic once it was redriven."""
+    letter = read_letter(FakeLog().bury(**options))
+    return InboundRecord("t.claims", 0, 12, 1, letter.record.key, letter.record.value, letter.again)
+
+
+def failed(record):
+    error = RecordError(ErrorCode.INVALID_JSON, "why")
+    letter, _audit = outputs([DeadLetter(record, error)])
+    return letter
+
+
+def refused(record):
+    output = Output(TopicName.APPROVED, record.key, b"{}", [("traceparent", b"0" * 1_000_000)], record)
+    return unpublishable(output, "MessageSizeTooLargeError")
+
+
+def waited(record):
+    deferred = InboundRecord("t.deferred", 0, 3, 2, record.key, record.value, tuple(deferred_headers(record)))
+    return failed(deferred_record(deferred))
+
+
+@pytest.mark.parametrize("fails", [failed, refused, waited])
+@pytest.mark.parametrize("before", [0, 1, 41])
+def test_a_redriven_record_that_fails_again_has_failed_once_more(fails, before):
+    headers = [("gw-attempts", str(before).encode())] if before else []
+    letter = fails(sent_again(headers=headers))
+    again = InboundRecord("t.dead-letter", 0, 0, 3, letter.key, letter.value, letter.headers)
+    assert read_letter(again).attempts == before + 2
+    assert read_letter(again).failed.offset == 12, "it names where it failed last"
+
+
+def test_a_count_that_fills_a_record_is_not_repeated_in_its_dead_letter():
+    record = InboundRecord("t.claims", 0, 0, 1, b"k", b"v", [("gw-attempts", b"9" * 1_000_000)])
+    headers = dict(refused(record).headers)
+    assert headers["gw-attempts"] == b"1"
