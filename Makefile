@@ -15,7 +15,7 @@ KEY := $(firstword $(shell (cat pyproject.toml requirements/*.txt; echo "$(CURDI
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-console test test-kafka lint format generate lock clean
+.PHONY: help setup demo demo-console up down test test-kafka lint format generate lock clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name text; do printf '%-12s %s\n' "$$name" "$$text"; done
@@ -28,6 +28,13 @@ demo: .venv/demo-$(KEY) ## run everything on this machine, fed with examples; FO
 
 demo-console: .venv/demo-$(KEY) ## the demo, and then the console on its data until you press Ctrl-C
 	@$(BIN)/python -m demo --console
+
+up: ## everything in Docker: Kafka, Redis, workers, console, Prometheus, Grafana; prints how to sign in
+	@docker compose up --build --wait
+	@docker compose logs --no-log-prefix console | grep -o 'http://.*/signin#.*' | tail -n 1
+
+down: ## stop it; what was decided stays in Docker's volumes
+	@docker compose down
 
 test: .venv/dev-$(KEY) ## unit, contract, state and stream tests on embedded services (PYTEST_ARGS=...)
 	@GROUNDWIRE_TEST_BROKER=embedded GROUNDWIRE_TEST_REDIS=embedded $(BIN)/python -m pytest tests $(PYTEST_ARGS)

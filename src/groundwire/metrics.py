@@ -117,3 +117,4 @@ for _why in ("unavailable", "refused", "broken"):
 for _result in ("done", "interrupted"):
     REBUILDS.labels(_result)
 CHECKS.labels("dedup_check_failed", "failed")
+PROVISIONAL.labels("dedup_unavailable")

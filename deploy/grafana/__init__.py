@@ -1,0 +1,1 @@
+"""Grafana: what it is provisioned with, and the panels from which its dashboard is made."""
