@@ -35,7 +35,7 @@ from groundwire.review.model import (
     check_limit,
 )
 from groundwire.review.people import Scope
-from groundwire.review.queries import COLUMNS, as_row, filtered, make_cursor, ordered, seen, sort_key
+from groundwire.review.queries import COLUMNS, WIDTH, as_row, filtered, make_cursor, ordered, seen, sort_key
 from groundwire.review.records import TopicRecord
 from groundwire.review.sql import Where, statement
 from groundwire.state.model import Standing, SubjectState
@@ -77,6 +77,7 @@ class Board:
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.executescript(files("groundwire.review").joinpath("schema.sql").read_text("utf-8"))
             search.create(connection, fts=self._fts)
+            projection.upgrade(connection)
 
     @property
     def version(self) -> int:
@@ -217,7 +218,7 @@ class Board:
             (total,) = connection.execute(total_sql, total_values).fetchone()
             found = connection.execute(statement(*sql), (*where.values, query.limit + 1)).fetchall()
         rows = found[: query.limit]
-        following = make_cursor(rows[-1][12:]) if len(found) > query.limit else None
+        following = make_cursor(rows[-1][WIDTH:]) if len(found) > query.limit else None
         return Page([as_row(row) for row in rows], total, following)
 
     @contextmanager

@@ -22,7 +22,7 @@ from groundwire.review.model import (
 )
 from groundwire.review.people import Scope
 from groundwire.review.projection import decision_json
-from groundwire.review.queries import COLUMNS, as_row, make_cursor, read_cursor, seen
+from groundwire.review.queries import COLUMNS, WIDTH, as_row, make_cursor, read_cursor, seen
 from groundwire.review.sql import Where, bindable, statement
 
 _MOST_ATTEMPTS: Final = 100
@@ -45,7 +45,7 @@ def item(connection: sqlite3.Connection, scope: Scope, decision_id: str) -> Item
     ).fetchone()
     if found is None:
         return None
-    number, pending, value, topic, partition, offset, timestamp = found[12:]
+    number, pending, value, topic, partition, offset, timestamp = found[WIDTH:]
     decision: Mapping[str, Any] = json.loads(decision_json(value))
     return Item(
         current=as_row(found),

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Generic, Literal, TypeVar
 
 from groundwire.messages.decisions import Kind, Verdict
-from groundwire.review.risk import Risk, risk_of
+from groundwire.review.risk import Risk
 
 Sort = Literal["risk", "oldest", "newest"]
 Opinion = Literal["approve", "reject"]
@@ -76,6 +76,7 @@ class Row:
     Attributes:
         since: when that revision was decided.
         excerpt: the beginning of the text in one line; of a response the reason, for its text is not published.
+        risk: how soon it is to be looked at.
     """
 
     decision_id: str
@@ -90,11 +91,7 @@ class Row:
     memory_type: str | None
     since: datetime
     excerpt: str
-
-    @property
-    def risk(self) -> Risk:
-        """How soon it is to be looked at."""
-        return risk_of(self.reason_code)
+    risk: Risk
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from groundwire.review.risk import risk_of
 from groundwire.review.search import searchable
 from groundwire.review.sql import statement
 
+_VERSION: Final = 1  # of what is derived from Decisions: the risk goes by failed checks, too
 _FAST: Final = 1  # zlib's level: half the size at a tenth of the time of the best one
 
 _ITEM: Final = """
@@ -70,6 +71,21 @@ INSERT INTO dead_letters (at_partition, at_offset, at_ms, code, message, topic, 
     user_id, excerpt)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
 """
+
+
+def upgrade(connection: sqlite3.Connection) -> None:
+    """Let what an earlier version of the board has written follow from its Decisions as they are read now."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if version >= _VERSION:
+        return
+    placed = connection.execute(
+        "SELECT items.id, decisions.value FROM items JOIN decisions ON decisions.id = items.current"
+        " WHERE items.placed = 1"
+    )
+    for item, value in placed.fetchall():
+        decision = Decision.model_validate_json(decision_json(value))
+        connection.execute("UPDATE items SET risk = ? WHERE id = ?", (_rank(decision), item))
+    connection.execute(statement("PRAGMA user_version =", str(_VERSION)))
 
 
 def write(connection: sqlite3.Connection, record: TopicRecord) -> None:
@@ -143,8 +159,23 @@ def _write_decision(
 
 def _choose_current(connection: sqlite3.Connection, item: int, written: Decision) -> None:
     row = connection.execute(_HIGHEST, (item,)).fetchone()
-    connection.execute(_CURRENT, (*row, risk_of(row[4]).rank, item))
-    _queue(connection, item, changed=written)
+    highest = _read(connection, row[0], row[2], written)
+    connection.execute(_CURRENT, (*row, _rank(highest), item))
+    _queue(connection, item, changed=highest)
+
+
+def _rank(decision: Decision) -> int:
+    return risk_of(decision.reason_code, decision.checks_failed).rank
+
+
+def _read(
+    connection: sqlite3.Connection, number: int, decision_id: str, written: Decision | None
+) -> Decision:
+    """Return a Decision of the board: the one that was just written, or as it was stored."""
+    if written is not None and written.decision_id == decision_id:
+        return written
+    (value,) = connection.execute("SELECT value FROM decisions WHERE id = ?", (number,)).fetchone()
+    return Decision.model_validate_json(decision_json(value))
 
 
 def _queue(connection: sqlite3.Connection, item: int, *, changed: Decision | None = None) -> None:
@@ -157,12 +188,8 @@ def _queue(connection: sqlite3.Connection, item: int, *, changed: Decision | Non
     if was:
         connection.execute("DELETE FROM texts WHERE rowid = ?", (item,))
     if pending:
-        name, value = connection.execute(
-            "SELECT decision_id, value FROM decisions WHERE id = ?", (current,)
-        ).fetchone()
-        if changed is None or changed.decision_id != name:
-            changed = Decision.model_validate_json(decision_json(value))
-        text = searchable(f"{text_of(changed)}\n{changed.subject_id}")
+        shown = changed or _read(connection, current, "", None)
+        text = searchable(f"{text_of(shown)}\n{shown.subject_id}")
         connection.execute("INSERT INTO texts (rowid, text) VALUES (?, ?)", (item, text))
     connection.execute("UPDATE items SET pending = ? WHERE id = ?", (pending, item))
 

@@ -13,13 +13,17 @@ from groundwire.messages.base import from_milliseconds, to_milliseconds
 from groundwire.messages.decisions import Kind, Verdict
 from groundwire.review.model import Query, Row, Sort
 from groundwire.review.people import Scope
+from groundwire.review.risk import risk_at
 from groundwire.review.search import condition
 from groundwire.review.sql import Value, Where, statement
 
 COLUMNS: Final = (
     "items.decision_id, items.revision, items.tenant_id, items.user_id, items.kind, items.subject_id,"
-    " items.topic, items.reason_code, items.source, items.memory_type, items.since_ms, items.excerpt"
+    " items.topic, items.reason_code, items.source, items.memory_type, items.since_ms, items.excerpt,"
+    " items.risk"
 )
+WIDTH: Final = 13
+"""How many columns `COLUMNS` are."""
 _INT64: Final = 2**63
 
 
@@ -97,9 +101,9 @@ def read_cursor(cursor: str, length: int) -> list[Value]:
 
 def as_row(found: Sequence[Any]) -> Row:
     """Turn the values of `COLUMNS` into a Row."""
-    decision_id, revision, tenant, user, kind, subject, topic, reason, source, memory, since, text = found[
-        :12
-    ]
+    decision_id, revision, tenant, user, kind, subject, topic, reason, source, memory, since, text, risk = (
+        found[:WIDTH]
+    )
     return Row(
         decision_id=str(decision_id),
         revision=int(revision),
@@ -113,6 +117,7 @@ def as_row(found: Sequence[Any]) -> Row:
         memory_type=None if memory is None else str(memory),
         since=from_milliseconds(int(since)),
         excerpt=str(text),
+        risk=risk_at(risk),
     )
 
 

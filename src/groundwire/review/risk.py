@@ -1,12 +1,16 @@
 """In which order people look at what waits for them.
 
-The order goes by the reason alone, so that it can be explained and does not move while somebody works: first
-what may contradict what is known, then what could not be checked, then what lacks support, last what merely
-lacks a source. Within a reason the oldest comes first.
+The order goes by the reason and by the other checks that failed, the gravest of them, so that it can be explained
+and does not move while somebody works: first what may contradict what is known, then what could not be checked, then
+what lacks support, last what merely lacks a source. Of what is equally grave the oldest comes first.
+
+A Decision names the first reason that applied, in the order of the gate's tree, which is another: a claim that rests on
+something unapproved may also cite an issue that nobody found.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -53,10 +57,44 @@ _ORDER: Final[tuple[tuple[ReasonCode, Level, str], ...]] = (
     (ReasonCode.AI_SYNTHESIS_HELD, "low", "written by a model; held by policy"),
     (ReasonCode.PENDING_DUPLICATE, "low", "says what another waiting item says"),
 )
+_CHECKS: Final = {
+    "citation_missing": ReasonCode.UNGROUNDED,
+    "dedup_check_failed": ReasonCode.DEDUP_UNAVAILABLE,
+    "hedge_words_detected": ReasonCode.TECHNICAL_HEDGE,
+    "phantom_file": ReasonCode.PHANTOM_SOURCE,
+    "previously_rejected_unavailable": ReasonCode.DEDUP_UNAVAILABLE,
+    "quote_polarity": ReasonCode.FLAGGED_CLAIMS,
+    "source_tag_phantom": ReasonCode.PHANTOM_SOURCE,
+    "source_tags_missing": ReasonCode.FLAGGED_CLAIMS,
+    "values_unsupported": ReasonCode.FLAGGED_CLAIMS,
+}
+"""What failed checks are as grave as; others are called like the reason that they may give, or `..._unavailable`."""
+
+_NOTHING: Final = "source_not_trusted"
+"""Fails wherever no trusted source vouches, for whatever reason the claim is in review: it says nothing beside that."""
+
 _RISKS: Final = {str(code): Risk(rank, level, why) for rank, (code, level, why) in enumerate(_ORDER, start=1)}
 _UNKNOWN: Final = Risk(0, "high", "for a reason that this version does not know")
+_BY_RANK: Final = [_UNKNOWN, *_RISKS.values()]
 
 
-def risk_of(reason_code: str) -> Risk:
-    """Return how soon an item in review for this reason is to be looked at; an unknown reason comes first."""
-    return _RISKS.get(reason_code, _UNKNOWN)
+def risk_of(reason_code: str, checks_failed: Iterable[str] = ()) -> Risk:
+    """Return how soon an item is to be looked at: the gravest of its reason and of its failed checks.
+
+    Args:
+        reason_code: why it is in review; an unknown reason comes first.
+        checks_failed: of its Decision, each `name` or `name: detail`; so does an unknown name.
+    """
+    names = {check.partition(":")[0] for check in checks_failed} - {_NOTHING}
+    codes = {reason_code, *(_code(name) for name in names)}
+    return min((_RISKS.get(code, _UNKNOWN) for code in codes), key=lambda risk: risk.rank)
+
+
+def risk_at(rank: int) -> Risk:
+    """Return the risk of a rank that `risk_of` gave."""
+    return _BY_RANK[rank] if 0 <= rank < len(_BY_RANK) else _UNKNOWN
+
+
+def _code(check: str) -> str:
+    code = ReasonCode.CHECK_UNAVAILABLE if check.endswith("_unavailable") else check
+    return _CHECKS.get(check, code)

@@ -243,8 +243,17 @@ def test_every_reason_of_a_review_has_a_risk_that_says_why() -> None:
 @given(st.integers(1, 40), st.integers(1, 7), st.sampled_from(["risk", "oldest", "newest"]), st.randoms())
 def test_pages_together_hold_everything_once_in_order(count, size, sort, rng) -> None:
     codes = ["ungrounded", "technical_hedge", "previously_rejected"]
+    failed = [[], ["derived_from_unapproved: b"], ["of_a_later_version"], ["citation_unverified: #7"]]
     board = filled(
-        *(decision(f"c{n}", age=rng.randint(0, 4), reason_code=rng.choice(codes)) for n in range(count))
+        *(
+            decision(
+                f"c{n}",
+                age=rng.randint(0, 4),
+                reason_code=rng.choice(codes),
+                checks_failed=rng.choice(failed),
+            )
+            for n in range(count)
+        )
     )
     whole = board.pending(ADMIN, Query(sort=sort, limit=200))
     assert (whole.total, whole.next) == (count, None)
@@ -257,6 +266,8 @@ def test_pages_together_hold_everything_once_in_order(count, size, sort, rng) ->
         if cursor is None:
             break
     assert found == whole.rows
+    if sort == "risk":
+        assert found == sorted(found, key=lambda row: (row.risk.rank, row.since, row.decision_id))
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "W10=", "WzEsMl0=", "WzEsMiwzXQ==", "é", "WzFlOTksMSwiYSJd" * 9])
