@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
+from groundwire.attestation import AttestationState
 from groundwire.checks.citations import Citation
+from groundwire.checks.difference import Difference
 from groundwire.checks.similarity import threshold_parts
 from groundwire.decide.build import build_decision
 from groundwire.decide.claims import ClaimCase, Finding, Findings
@@ -26,11 +29,13 @@ from groundwire.messages.identity import fingerprint
 from groundwire.messages.reviews import ReviewDecision
 from groundwire.messages.tiers import IngestionTier
 from groundwire.policy import Policy
-from groundwire.replay.frame import envelope, inbound_of, origin_of, review_fact
+from groundwire.replay.frame import envelope, inbound_of, origin_of, review_fact, revision_of
 from groundwire.replay.inputs import Inputs, Mismatch
-from groundwire.state.model import MAX_MATCHES
+from groundwire.state.model import MAX_MATCHES, SubjectState
 
-_PARTS = 10_000
+_PARTS: Final = 10_000
+_DIFFERENCES: Final = frozenset(Difference)
+_PARENT_STATES: Final = {"unknown", *(state.name.lower() for state in SubjectState)}
 
 
 def decide(recorded: Decision, value: bytes, claim: Claim, policy: Policy) -> Decision:
@@ -38,11 +43,14 @@ def decide(recorded: Decision, value: bytes, claim: Claim, policy: Policy) -> De
     record = inbound_of(recorded, value)
     facts = recorded.facts
     reading = UNREAD if facts.error else read(claim.content, policy)
-    if recorded.revision == 0:
-        entry = PreparedClaim(
-            record, claim, fingerprint(claim), reading, None, attestation_of(facts), facts.error, findings={}
-        )
-        return provisional_claim(entry, policy)
+    entry = PreparedClaim(
+        record, claim, fingerprint(claim), reading, None, attestation_of(facts), facts.error, findings={}
+    )
+    revision = revision_of(recorded, entry.subject)
+    if revision is None:
+        provisional = provisional_claim(entry, policy)
+        if recorded.revision == 0 or recorded.decision_id == provisional.decision_id:
+            return provisional
     findings = findings_of(recorded, reading)
     given = Facts(
         clock=facts.clock,
@@ -60,8 +68,8 @@ def decide(recorded: Decision, value: bytes, claim: Claim, policy: Policy) -> De
         recorded,
         origin_of(recorded, value),
         policy,
-        revision=recorded.revision,
-        fingerprint=fingerprint(claim),
+        revision=revision or recorded.revision,
+        fingerprint=entry.fingerprint,
         capture_time=claim.captured_at or facts.clock,
         metadata=claim.metadata,
     )
@@ -83,7 +91,7 @@ def review(recorded: Decision, inputs: Inputs, action: ReviewDecision, policy: P
         parents=_parents(claim, facts),
         place=Place.NOT_NEEDED,
         attestation=attestation_of(facts),
-        relevance=None if edited else facts.relevance,
+        relevance=None if edited else facts.relevance or None,
         review=review_fact(recorded, inputs.value, action, edited=edited),
         error=facts.error,
     )
@@ -115,7 +123,7 @@ def findings_of(recorded: Decision, reading: Reading) -> dict[str, Finding]:
 def attestation_of(facts: Facts) -> dict[str, Any] | None:
     """Return the fact of the signature."""
     found = facts.attestation
-    return None if found is None else {"key_id": found["key_id"], "state": found["state"]}
+    return None if found is None else {"key_id": found["key_id"], "state": AttestationState(found["state"])}
 
 
 def relevance_of(
@@ -149,18 +157,28 @@ def _compared(dedup: DedupFacts | None, policy: Policy, *, broken: bool) -> Dedu
     if dedup is None or not policy.enable_dedup:
         return DedupFacts(status="disabled", scheme=scheme, matches=[])
     parts = threshold_parts(policy.dedup_threshold)
-    near = [match for match in dedup.matches if _near(match, parts)]
-    return DedupFacts(status="ok", scheme=scheme, matches=near[:MAX_MATCHES])
+    near = [match for match in _well_formed(dedup.matches) if _PARTS * match.inter >= parts * match.union]
+    return DedupFacts(status="ok", scheme=scheme, matches=near)
 
 
-def _near(match: DedupMatch, parts: int) -> bool:
-    return 0 <= match.inter <= match.union and _PARTS * match.inter >= parts * match.union
+def _well_formed(matches: Sequence[DedupMatch]) -> list[DedupMatch]:
+    """Return the matches that can be: in their order, most alike first."""
+    possible = [
+        match
+        for match in matches[:MAX_MATCHES]
+        if 0 < match.inter <= match.union and match.difference in _DIFFERENCES
+    ]
+    return sorted(possible, key=lambda match: -match.inter / match.union)
 
 
 def _carried(dedup: DedupFacts | None, policy: Policy) -> DedupFacts:
     """Return the comparison that a person's decision names: it may be that of an earlier revision."""
     found = dedup or DedupFacts(status="disabled", scheme="", matches=[])
-    return found.model_copy(update={"scheme": dedup_scheme(policy)})
+    if found.status not in {"ok", "failed", "disabled"}:
+        raise Mismatch("$.facts.dedup.status", "there is no such status")
+    return found.model_copy(
+        update={"scheme": dedup_scheme(policy), "matches": _well_formed(found.matches)},
+    )
 
 
 def _parents(claim: Claim, facts: Facts) -> list[ParentFact]:
@@ -168,6 +186,8 @@ def _parents(claim: Claim, facts: Facts) -> list[ParentFact]:
     states = [parent.state for parent in facts.parents or ()]
     if len(states) != len(claim.derived_from):
         raise Mismatch("$.facts.parents", f"{len(states)} parents are recorded of {len(claim.derived_from)}")
+    if not _PARENT_STATES.issuperset(states):
+        raise Mismatch("$.facts.parents", "there is no such state")
     return [ParentFact(id=name, state=state) for name, state in zip(claim.derived_from, states, strict=True)]
 
 

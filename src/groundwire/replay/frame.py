@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from groundwire.decide.build import Envelope
 from groundwire.gate.drafts import PreparedReview
 from groundwire.messages.base import sha256_hex, to_milliseconds
 from groundwire.messages.decisions import Decision, Origin
+from groundwire.messages.identity import Subject, decision_id
 from groundwire.messages.inbound import InboundRecord
 from groundwire.messages.reviews import ReviewDecision
 from groundwire.policy import Policy
 from groundwire.version import __version__
+
+_REVISIONS: Final = 20
+"""Revisions among which that of an id is looked for: a subject that is refused again and again may have more."""
 
 
 def origin_of(recorded: Decision, value: bytes) -> Origin:
     """Return where the record stood; its time is the clock of the facts, its hash that of its bytes."""
     place = recorded.origin
     return Origin(
-        topic=place.topic,
-        partition=place.partition,
-        offset=place.offset,
+        topic=place.topic or None,
+        partition=max(place.partition, 0),
+        offset=max(place.offset, 0),
         timestamp=recorded.facts.clock,
         sha256=sha256_hex(value),
     )
@@ -57,6 +61,12 @@ def envelope(
         policy_sha256=policy.sha256,
         policy_version=policy.version,
     )
+
+
+def revision_of(recorded: Decision, subject: Subject) -> int | None:
+    """Return the revision that the decision's id was made of; None where it was made of no such revision."""
+    candidates = (recorded.revision, *range(1, _REVISIONS)) if recorded.revision > 0 else range(1, _REVISIONS)
+    return next((n for n in candidates if decision_id(subject, n) == recorded.decision_id), None)
 
 
 def review_fact(recorded: Decision, value: bytes, review: ReviewDecision, *, edited: bool) -> dict[str, Any]:

@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import fields
+from types import NoneType
+from typing import Any, Final, get_args
 
 from groundwire.decide.build import build_response_decision
 from groundwire.decide.fan_out import extract
 from groundwire.decide.response_reading import ResponseReading, read_response
-from groundwire.decide.responses import INTERNAL, STATE, ResponseCase, broken_checks
+from groundwire.decide.responses import INTERNAL, STATE, ResponseCase, broken_checks, list_broken
 from groundwire.gate.prepared import PreparedResponse
 from groundwire.gate.recorded_responses import ResponsePayload, next_decision
 from groundwire.gate.responses import kept, provisional_response, reply_to, take_over
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import Decision, Facts, Origin, Place, ReasonCode, Verdict
 from groundwire.messages.inbound import InboundRecord
-from groundwire.messages.responses import LlmResponse
+from groundwire.messages.responses import LlmResponse, Mode
 from groundwire.messages.reviews import ReviewDecision
 from groundwire.messages.tiers import IngestionTier
 from groundwire.policy import Policy
-from groundwire.replay.frame import envelope, inbound_of, origin_of, review_fact
+from groundwire.replay.frame import envelope, inbound_of, origin_of, review_fact, revision_of
 from groundwire.replay.inputs import Inputs, Mismatch
 from groundwire.state.model import Outcome, RecordOrigin, SubjectState
 from groundwire.version import __version__
+
+_MAY_BREAK: Final = {INTERNAL, STATE, *(check.name for check in fields(ResponseReading))}
+_UNAVAILABLE: Final = "StateUnavailable"
 
 
 def decide(recorded: Decision, value: bytes, response: LlmResponse, policy: Policy) -> Decision:
     """Derive what the gate decided of a response by itself."""
     entry = take_over(inbound_of(recorded, value), response)
-    broken = broken_checks(recorded.facts.error)
-    if recorded.revision == 0:
+    revision = revision_of(recorded, entry.subject)
+    if revision is None:
+        broken = _broken(recorded.facts) | {STATE: _UNAVAILABLE}
         known = {check: error for check, error in broken.items() if check != STATE}
         entry.reading = read_response(entry.response, policy, broken=known)
-        return provisional_response(entry, policy, broken)
+        provisional = provisional_response(entry, policy, broken)
+        if recorded.revision == 0 or recorded.decision_id == provisional.decision_id:
+            return provisional
     origin = origin_of(recorded, value)
-    return _own(recorded, entry, origin, policy, recorded.revision, recorded.facts.place)
+    return _own(recorded, entry, origin, policy, revision or recorded.revision, recorded.facts.place)
 
 
 def review(recorded: Decision, inputs: Inputs, action: ReviewDecision, policy: Policy) -> Decision:
@@ -74,7 +82,7 @@ def _own(
     facts, response = recorded.facts, entry.response
     entities = facts.entities if response.entities is not None and response.corpus_index is None else None
     relations = facts.relations if response.claims is not None and response.relations is None else None
-    broken = broken_checks(facts.error)
+    broken = {check: error for check, error in _broken(facts).items() if check != STATE}
     reading = read_response(response, policy, entities=entities, relations=relations, broken=broken)
     given = Facts(
         clock=origin.timestamp,
@@ -82,7 +90,7 @@ def _own(
         entities=entities,
         relations=relations,
         reply_to=_reply_to(entry, facts),
-        error=facts.error,
+        error=list_broken(broken),
     )
     case = _case(entry, reading, policy, given, recorded)
     frame = envelope(
@@ -114,11 +122,20 @@ def _case(
     return ResponseCase(entry.response, reading, policy, given.model_copy(update=update))
 
 
+def _broken(facts: Facts) -> dict[str, str]:
+    """Return what is recorded as broken: checks that there are, the whole gate, or state."""
+    found = broken_checks(facts.error)
+    return {check: error for check, error in found.items() if check in _MAY_BREAK}
+
+
 def _reply_to(entry: PreparedResponse, facts: Facts) -> dict[str, Any] | None:
     if entry.parent is None:
         return None
     known = facts.reply_to or {}
-    return reply_to(entry.parent, None) | {"mode": known.get("mode"), "attempt": known.get("attempt")}
+    mode, attempt = known.get("mode"), known.get("attempt")
+    if mode not in {None, *get_args(Mode)} or type(attempt) not in {int, NoneType}:
+        raise Mismatch("$.facts.reply_to", "there is no such mode or attempt")
+    return reply_to(entry.parent, None) | {"mode": mode, "attempt": attempt}
 
 
 def _outcome(recorded: Decision, value: bytes, revision: int, before: Decision) -> Outcome:
