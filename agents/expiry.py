@@ -55,7 +55,7 @@ class Expiry:
         read: yields the records of `review` from its beginning, and goes on with what comes.
         state: knows who still waits.
         publisher: sends.
-        sign: gives the attestation of a record's value.
+        sign: gives the attestation of a record's value; raises UsageError without a key.
         ttl: how long a review may wait.
         now: the wall clock.
     """
@@ -104,7 +104,7 @@ class Expiry:
                 continue
             try:
                 await self.expire()
-            except (StateError, BrokerUnavailable, ProducerBroken) as exc:
+            except (StateError, BrokerUnavailable, ProducerBroken, UsageError) as exc:
                 log.warning("review.expiry_interrupted", error=type(exc).__name__)
 
     async def expire(self) -> int:
@@ -112,6 +112,7 @@ class Expiry:
 
         Raises:
             StateError, BrokerUnavailable: some are left for the next time.
+            UsageError: the gate's key is in the keys file no more.
         """
         await self._forget_decided()
         sent: list[Waiting] = []

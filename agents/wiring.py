@@ -44,6 +44,7 @@ from groundwire.sources import load_sources
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
 from groundwire.verify import AddressGuard, CitationVerifier, RedisCache, UrlChecker
+from groundwire.watched_keys import WatchedKeys
 
 log = structlog.get_logger()
 
@@ -76,7 +77,7 @@ def build_worker(name: str, settings: Settings) -> Worker:
     """
     policy = load_policy(settings.policy_file, os.environ)
     use_hash_key(settings.hash_key)
-    keys = Keys.load(settings.keys_file) if settings.keys_file else Keys.empty()
+    keys = WatchedKeys(settings.keys_file) if settings.keys_file else Keys.empty()
     state = RedisState(connect(settings.redis_url), settings.topic_prefix, scheme=dedup_scheme(policy))
     policies = PolicyStore(settings.policies_dir, state)
     verifier = build_verifier(settings)
