@@ -1,0 +1,159 @@
+"""What whoever is on call looks at: a real Prometheus over real workers has data for every panel and every rule."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from agents.wiring import ROLES
+from deploy.embedded import MissingServiceError
+from deploy.embedded.process import free_port
+from deploy.grafana.panels import ROWS
+from tests.stream.harness import ROOT, Deployment, Worker, good, until
+from tests.stream.site import Site
+from tests.stream.test_responses import response
+from tests.stream.test_reviews import Office
+from tests.stream.watching import Prometheus, selectors, watching
+
+pytestmark = [
+    pytest.mark.stream,
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        os.environ.get("GROUNDWIRE_TEST_BROKER", "embedded") != "embedded", reason="once is enough"
+    ),
+]
+
+PANELS = [
+    query.expr.replace("$__rate_interval", "30s")
+    for row in ROWS
+    for panel in row.panels
+    for query in panel.queries
+]
+RULES = [
+    selector
+    for group in yaml.safe_load((ROOT / "deploy/prometheus/rules/groundwire.yml").read_text())["groups"]
+    for rule in group["rules"]
+    for selector in selectors(rule["expr"])
+]
+SERVICES: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+
+
+class Load:
+    """Claims, responses, citations, broken records and people's decisions, wave after wave."""
+
+    def __init__(self, deployment: Deployment, office: Office, site: Site) -> None:
+        self._deployment, self._office, self._site = deployment, office, site
+        self._wave = 0
+        self._decided: set[str] = set()
+
+    async def send(self) -> None:
+        """Send a wave, and approve what the ones before brought to review."""
+        self._wave += 1
+        first = self._wave * 20
+        claims = [good(number) for number in range(first, first + 10)]
+        cited = [
+            good(first + at, content=f"Service {first + at} is described at {self._site.url}/{page}/{first}")
+            for at, page in enumerate(("ok", "gone"), 10)
+        ]
+        slow = [good(15, content=f"It is said so at {self._site.url}/hang/1")] if self._wave == 1 else []
+        await self._deployment.produce([*claims, *claims[:1], *cited, *slow, b"{"])
+        quoted = {"transcript": "I cannot sleep at all.", "evidence": {"sleep": ["I cannot sleep"]}}
+        answers = [response(number, **quoted) for number in range(first, first + 3)]
+        await self._deployment.produce(answers, topic="llm-responses")
+        for seen in list(self._deployment.seen["review"]):
+            decision = seen.json
+            if decision["facts"]["place"] == "free" and decision["decision_id"] not in self._decided:
+                self._decided.add(decision["decision_id"])
+                if len(self._decided) % 3:
+                    await self._office.act("approve", seen)
+
+
+@asynccontextmanager
+async def console(deployment: Deployment) -> AsyncIterator[Worker]:
+    """The console, started as docker-compose.yml starts it."""
+    name, *arguments = SERVICES["console"]["command"]
+    assert name == "groundwire"
+    port = free_port()
+    environment = deployment.settings(
+        GROUNDWIRE_CONSOLE_KEY="console",
+        GROUNDWIRE_CONSOLE_PORT=str(free_port()),
+        GROUNDWIRE_METRICS_PORT=str(port),
+    )
+    command = [sys.executable, "-c", "from groundwire.cli import main; main()", *arguments]
+    worker = Worker(command, environment, deployment.folder / "console.log", port)
+    worker.environment = environment  # type: ignore[attr-defined]
+    deployment.workers.append(worker)
+    yield worker
+
+
+async def healthy(command: list[str], port: int) -> bool:
+    """Run a health check of a container, as a process beside what it checks."""
+    environment = {**os.environ, "GROUNDWIRE_METRICS_PORT": str(port)}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *command[1:], env=environment, stderr=asyncio.subprocess.DEVNULL
+    )
+    return await process.wait() == 0
+
+
+def image_check() -> list[str]:
+    """The health check of the image."""
+    text = re.sub(r"\\\n", " ", (ROOT / "deploy" / "Dockerfile").read_text())
+    (line,) = re.findall(r"^HEALTHCHECK .*CMD\s+(\[.*\])$", text, re.MULTILINE)
+    command: list[str] = json.loads(line)
+    return command
+
+
+async def missing(prometheus: Prometheus, load: Load, seconds: float) -> list[str]:
+    """Queries that bring nothing, however long the load goes on."""
+    left, end = PANELS + [f"count({selector})" for selector in RULES], time.monotonic() + seconds
+    while left and time.monotonic() < end:
+        await load.send()
+        await asyncio.sleep(1)
+        left = await prometheus.without_data(left)
+    return left
+
+
+async def test_every_panel_and_every_rule_has_data_under_load_and_health_checks_tell_who_lives(
+    deployment: Deployment, site: Site, tmp_path: Path
+):
+    office = Office(deployment, tmp_path)
+    deployment.environment |= site.settings
+    workers = await deployment.start_workers(*ROLES)
+    targets = {role: worker.port for role, worker in zip(ROLES, workers, strict=True)}
+    load = Load(deployment, office, site)
+    try:
+        async with (
+            console(deployment) as desk,
+            watching(tmp_path, {**targets, "console": desk.port}, deployment.redis.url) as prometheus,
+        ):
+            assert await missing(prometheus, load, 120) == []
+            groups = (await prometheus.ask("rules"))["groups"]
+            rules = [rule for group in groups for rule in group["rules"]]
+            assert {rule["name"]: rule.get("lastError") for rule in rules if rule["health"] != "ok"} == {}
+            assert await prometheus.values("count(up == 1)") == [len(targets) + 3]
+
+            port = desk.environment["GROUNDWIRE_CONSOLE_PORT"]  # type: ignore[attr-defined]
+            of_console = [
+                part.replace("8700", port) for part in SERVICES["console"]["healthcheck"]["test"][1:]
+            ]
+            assert all([await healthy(image_check(), worker.port) for worker in workers])
+            assert await healthy(of_console, desk.port)
+            assert await asyncio.gather(workers[0].stop(), desk.stop()) == [0, 0]
+            assert not await healthy(image_check(), workers[0].port)
+            assert not await healthy(of_console, desk.port)
+            await until(lambda: not workers[0].alive, 5, lambda: "the worker is gone")
+    except MissingServiceError as exc:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(exc))
+        pytest.skip(str(exc))

@@ -1,0 +1,125 @@
+"""A real Prometheus that scrapes a deployment as deploy/prometheus/prometheus.yml says, with exporters beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import urllib.parse
+import urllib.request
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from deploy.embedded.process import ServerProcess, find_program, free_port, listening
+from tests.stream.harness import ROOT
+
+FOLDER = ROOT / "deploy" / "prometheus"
+HOST = "127.0.0.1"
+
+KAFKA_EXPORTER = (
+    b'kafka_consumergroup_lag{consumergroup="groundwire-claims",partition="0",topic="groundwire.claims"} 0\n'
+)
+"""What kafka-exporter 1.9 says, as its documentation has it: no package brings it here, so this is no proof of it."""
+
+_SELECTOR = re.compile(r"\b(?:groundwire|redis|process|kafka)_\w+(?:\{[^}]*\})?")
+
+
+class Prometheus:
+    """Asks a Prometheus server."""
+
+    def __init__(self, port: int) -> None:
+        self._url = f"http://{HOST}:{port}/api/v1"
+
+    async def ask(self, path: str, **parameters: str) -> Any:
+        """Return the data of an answer."""
+
+        def ask() -> Any:
+            query = urllib.parse.urlencode(parameters).encode() if parameters else None
+            with urllib.request.urlopen(f"{self._url}/{path}", data=query, timeout=10) as answer:  # noqa: S310 - our own server
+                return json.load(answer)["data"]
+
+        return await asyncio.to_thread(ask)
+
+    async def values(self, query: str) -> list[float]:
+        """Return what a query's series are at now, but what is no number."""
+        found = (await self.ask("query", query=query))["result"]
+        return [value for series in found if (value := float(series["value"][1])) == value]
+
+    async def without_data(self, queries: Sequence[str]) -> list[str]:
+        """Return the queries that bring nothing."""
+        return [query for query in queries if not await self.values(query)]
+
+
+def selectors(expression: str) -> list[str]:
+    """The series that an expression is made of, with their labels."""
+    return _SELECTOR.findall(expression)
+
+
+@asynccontextmanager
+async def watching(folder: Path, targets: Mapping[str, int], redis_url: str) -> AsyncIterator[Prometheus]:
+    """Run Prometheus with the rules of the repository, every second, over metrics ports by role.
+
+    Raises:
+        MissingServiceError: Debian's packages prometheus and prometheus-redis-exporter are not installed.
+    """
+    program = find_program("prometheus", "Debian's package prometheus")
+    exporter = find_program("prometheus-redis-exporter", "Debian's package prometheus-redis-exporter")
+    port, redis_port = free_port(), free_port()
+    kafka = await asyncio.start_server(_say_lag, HOST, 0)
+    exporters = {"redis": redis_port, "kafka": kafka.sockets[0].getsockname()[1]}
+    config = folder / "prometheus.yml"
+    config.write_text(yaml.safe_dump(_configuration(targets, exporters)))
+    servers = [
+        ServerProcess(
+            "redis exporter",
+            [exporter, f"-redis.addr={redis_url}", f"-web.listen-address={HOST}:{redis_port}"],
+            folder / "redis-exporter.log",
+        ),
+        ServerProcess(
+            "prometheus",
+            [
+                program,
+                f"--config.file={config}",
+                f"--storage.tsdb.path={folder / 'prometheus'}",
+                f"--web.listen-address={HOST}:{port}",
+            ],
+            folder / "prometheus.log",
+        ),
+    ]
+    try:
+        for server, at in zip(servers, (redis_port, port), strict=True):
+            server.start()
+            await asyncio.to_thread(server.wait_until, lambda at=at: listening(at), 30)
+        yield Prometheus(port)
+    finally:
+        for server in servers:
+            server.stop()
+        kafka.close()
+
+
+def _configuration(targets: Mapping[str, int], exporters: Mapping[str, int]) -> dict[str, Any]:
+    config: dict[str, Any] = yaml.safe_load((FOLDER / "prometheus.yml").read_text())
+    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    config["rule_files"] = [str(FOLDER / name) for name in config["rule_files"]]
+    for job in config["scrape_configs"]:
+        if job["job_name"] == "groundwire":  # names of containers, which compose's own resolver knows
+            assert set(job.pop("dns_sd_configs")[0]["names"]) == set(targets)
+            assert job.pop("relabel_configs")[0]["target_label"] == "role"
+            job["static_configs"] = [
+                {"targets": [f"{HOST}:{port}"], "labels": {"role": role}} for role, port in targets.items()
+            ]
+        else:
+            job["static_configs"] = [{"targets": [f"{HOST}:{exporters[job['job_name']]}"]}]
+    return config
+
+
+async def _say_lag(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
+    writer.write(head % len(KAFKA_EXPORTER) + KAFKA_EXPORTER)
+    await writer.drain()
+    writer.close()
