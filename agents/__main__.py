@@ -23,10 +23,10 @@ from agents.announcer import Announcer
 from agents.app import quiet_faust
 from agents.health import serve_health
 from agents.publisher import Publisher
-from agents.wiring import ROLES, Worker, build_worker
+from agents.start import advice, await_broker, require
+from agents.wiring import Worker, build_worker
 from groundwire import metrics
 from groundwire.errors import SchemeMismatch, StateError, UsageError
-from groundwire.gate.responses import policy_advice
 from groundwire.logs import configure_logs
 from groundwire.settings import Settings, load_settings
 from groundwire.version import __version__
@@ -79,29 +79,77 @@ def _give_up() -> None:
     os._exit(0)
 
 
-@click.command()
-@click.argument("role", type=click.Choice(sorted(ROLES)))
+@click.group()
 @click.version_option(__version__)
-def main(role: str) -> None:
-    """Run one worker: claims and responses decide what comes in, deferred what has to ask the network first.
+def main() -> None:
+    """Run one worker until SIGTERM. `python -m agents ROLE --help` tells what a role does and needs.
 
-    reviews carries out what people decide.
-
-    Settings come from the environment: GROUNDWIRE_BROKERS, GROUNDWIRE_REDIS_URL, GROUNDWIRE_POLICY_FILE,
-    GROUNDWIRE_CORPUS (responses) and those that docs/configuration.md lists.
+    Settings come from the environment: GROUNDWIRE_BROKERS, GROUNDWIRE_REDIS_URL, GROUNDWIRE_POLICY_FILE and those that
+    docs/configuration.md lists. Exit status: 0 after SIGTERM, 2 where it cannot start as it is configured.
 
     Example: GROUNDWIRE_METRICS_PORT=9100 python -m agents claims
     """
+
+
+@main.command()
+def claims() -> None:
+    """Decide claims as they come in.
+
+    What claims cite is looked up in GROUNDWIRE_ADR_DIR and GROUNDWIRE_REPO, or for single tenants where
+    GROUNDWIRE_TENANTS_FILE says; citations that have to ask the network go to `deferred`.
+
+    Example: GROUNDWIRE_ADR_DIR=docs/adrs GROUNDWIRE_REPO=. python -m agents claims
+    """
+    _work("claims")
+
+
+@main.command()
+def deferred() -> None:
+    """Decide claims that cite URLs and issues: asks the network first, as GROUNDWIRE_ALLOW_NETWORKS allows.
+
+    Example: GROUNDWIRE_ALLOW_PORTS=80,443 python -m agents deferred
+    """
+    _work("deferred")
+
+
+@main.command()
+def responses() -> None:
+    """Decide responses of language models, and send the claims in them on.
+
+    GROUNDWIRE_CORPUS names the tenants whose responses are checked against what `groundwire corpus load` loaded.
+
+    Example: GROUNDWIRE_CORPUS=acme python -m agents responses
+    """
+    _work("responses")
+
+
+@main.command()
+def reviews() -> None:
+    """Carry out what people decide: approve, edit, reject and retract, as they come on review-decisions.
+
+    Needs GROUNDWIRE_KEYS_FILE: the keys that review decisions are signed with, made by `groundwire keys new NAME
+    --tenant TENANT --role reviewer`, and the reviewers who are delegated. With GROUNDWIRE_REVIEW_KEY, the id of a key
+    of its own, it lets expire what nobody reviewed within GROUNDWIRE_REVIEW_TTL days; without, nothing expires.
+
+    Example: GROUNDWIRE_KEYS_FILE=keys.toml GROUNDWIRE_REVIEW_KEY=gate python -m agents reviews
+    """
+    _work("reviews")
+
+
+def _work(role: str) -> None:
+    """Run a worker until it is told to end; a configuration with which it cannot ends the process with 2."""
     try:
         settings = load_settings()
         configure_logs(settings.log_format, settings.log_level)
         quiet_faust()
+        require(role, settings)
         uvloop.install()
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
         worker = build_worker(role, settings)
-        for advice in policy_advice(worker.policy):
-            log.warning("policy.advice", advice=advice)
+        for event, sentence in advice(role, worker.policy, settings):
+            log.warning(event, advice=sentence)
+        loop.run_until_complete(await_broker(settings.brokers))
         loop.run_until_complete(_prepare(worker))
     except (UsageError, SchemeMismatch) as exc:
         click.echo(f"error: {exc}", err=True)

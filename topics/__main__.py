@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import click
 
+from groundwire.environment import unknown_variables
 from groundwire.errors import GroundwireError
 from groundwire.settings import Settings, load_settings
 from topics.catalog import CATALOG
@@ -29,6 +31,8 @@ def main() -> None:
 
     Example: GROUNDWIRE_BROKERS=127.0.0.1:9092 python -m topics declare
     """
+    for warning in unknown_variables(os.environ):
+        click.echo(f"warning: {warning}", err=True)
 
 
 @main.command()

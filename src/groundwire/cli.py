@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import Final
 
 import click
 
+from groundwire.environment import unknown_variables
 from groundwire.version import __version__
 
 _COMMANDS: Final = {
@@ -49,3 +51,5 @@ def main() -> None:
 
     Example: groundwire check claims.jsonl --adr-dir docs/adrs --format table
     """
+    for warning in unknown_variables(os.environ):
+        click.echo(f"warning: {warning}", err=True)

@@ -80,7 +80,14 @@ class BrokerUnavailable(GroundwireError):
     """The broker did not acknowledge what was published in time."""
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message about an unknown name, `; did you mean ...?`; empty where nothing is near."""
-    near = get_close_matches(name[:200], list(known), n=1, cutoff=0.7)
-    return f"; did you mean {near[0]}?" if near else ""
+def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
+    """Return the end of a message about an unknown name, `; did you mean ...?`; empty where nothing is near.
+
+    Args:
+        name: as it was given.
+        known: names that there are.
+        prefix: what all of them begin with, so that it makes none of them near.
+    """
+    parts = [one.removeprefix(prefix) for one in known]
+    near = get_close_matches(name[:200].removeprefix(prefix), parts, n=1, cutoff=0.7)
+    return f"; did you mean {prefix}{near[0]}?" if near else ""

@@ -1,0 +1,54 @@
+"""Variables that nothing reads are told of, and those that something reads are not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from groundwire.cli import main
+from groundwire.environment import known_variables, unknown_variables
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("name", sorted(known_variables()))
+def test_what_is_read_is_not_told_of_and_one_letter_less_is_with_its_name(name: str) -> None:
+    assert unknown_variables({name: ""}) == []
+    wrong = f"{name[:-2]}{name[-1]}"
+    if wrong not in known_variables():
+        (told,) = unknown_variables({wrong: "", "PATH": "", "GROUNDWIRETEST": ""})
+        assert told.startswith(f"{wrong} is no setting of Groundwire; did you mean GROUNDWIRE_")
+
+
+def test_what_is_near_nothing_is_told_without_a_guess() -> None:
+    assert unknown_variables({"GROUNDWIRE_XYZZY": ""}) == ["GROUNDWIRE_XYZZY is no setting of Groundwire"]
+
+
+def test_what_others_read_or_kubernetes_sets_is_not_told_of() -> None:
+    for name in (
+        "TEST_BROKER",
+        "KAFKA_JARS",
+        "SERVICE_HOST",
+        "CONSOLE_SERVICE_PORT_HTTP",
+        "PORT_8700_TCP_ADDR",
+    ):
+        assert unknown_variables({f"GROUNDWIRE_{name}": "x"}) == []
+
+
+def test_every_variable_that_an_option_reads_is_known() -> None:
+    commands = (ROOT / "src/groundwire/commands").glob("*.py")
+    read = {name for path in commands for name in re.findall(r'envvar="(\w+)"', path.read_text())}
+    assert read
+    assert read <= known_variables()
+
+
+def test_a_command_tells_of_them_once_on_standard_error_and_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "keys.toml").touch()
+    environment = {"GROUNDWIRE_KEYS_FLE": "x", "GROUNDWIRE_KEYS_FILE": str(tmp_path / "keys.toml")}
+    done = CliRunner().invoke(main, ["keys", "list"], env=environment)
+    assert done.exit_code == 0
+    warning = "warning: GROUNDWIRE_KEYS_FLE is no setting of Groundwire; did you mean GROUNDWIRE_KEYS_FILE?\n"
+    assert done.stderr == warning
