@@ -82,6 +82,7 @@ async def _start(make: Callable[[], Client], brokers: str, seconds: float) -> Cl
         try:
             async with asyncio.timeout_at(deadline):
                 await client.start()
+                await asyncio.sleep(0)  # its tasks begin: one that is cancelled before ends stop() with that
         except (KafkaError, OSError) as exc:
             await _stop(client)
             if asyncio.get_running_loop().time() + _RETRY_SECONDS > deadline:
