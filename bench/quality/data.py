@@ -1,0 +1,122 @@
+"""Reads labelled answers: the public sets by name, or anyone's own file of JSON lines.
+
+A row is an answer with its evidence and whether the evidence supports all of it. The sets are read where they
+lie and never copied. Rows of one source text always fall into the same split, which a hash of the source picks:
+thresholds are chosen on `train`, methods compared on `validation`, figures published from `test`.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+SPLITS: Final = ("train", "validation", "test")
+_SHARES: Final = (40, 60)  # of a hundred sources: below the first train, below the second validation
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A labelled answer.
+
+    Args:
+        key: names the row within its set.
+        group: the source text that it rests on; rows of one group are never split.
+        answer: what is judged.
+        evidence: what it may rest on.
+        supported: the label: the evidence supports all of the answer.
+        question: what was asked, or empty.
+        kind: of the error, where the set names it.
+        pair: rows of one pair differ in the error alone; empty where the set has no pairs.
+    """
+
+    key: str
+    group: str
+    answer: str
+    evidence: tuple[str, ...]
+    supported: bool
+    question: str = ""
+    kind: str = ""
+    pair: str = ""
+
+    @property
+    def split(self) -> str:
+        """Return `train`, `validation` or `test`, by the group alone."""
+        place = int.from_bytes(blake2b(self.group.encode(), digest_size=4).digest()) % 100
+        return SPLITS[sum(place >= share for share in _SHARES)]
+
+
+def _begin(part: str) -> Callable[[Path], Iterator[Row]]:
+    def read(folder: Path) -> Iterator[Row]:
+        with (folder / "begin" / f"begin_dev_{part}.tsv").open(encoding="utf-8", newline="") as file:
+            for number, line in enumerate(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)):
+                knowledge, label = line["knowledge"], line["begin_label"].strip()
+                evidence, response = (knowledge,), line["response"]
+                yield Row(
+                    str(number), knowledge, response, evidence, label == "Fully attributable", kind=label
+                )
+
+    return read
+
+
+def _wice(folder: Path) -> Iterator[Row]:
+    for number, line in enumerate((folder / "wice" / "claim_dev.jsonl").read_text("utf-8").splitlines()):
+        row = json.loads(line)
+        evidence = tuple(row["evidence"])
+        supported = row["label"] == "supported"
+        yield Row(str(number), "\n".join(evidence), row["claim"], evidence, supported, kind=row["label"])
+
+
+def _bump(folder: Path) -> Iterator[Row]:
+    rows = json.loads((folder / "bump" / "pairs_dev.json").read_text("utf-8"))
+    for number, row in enumerate(rows):
+        group, evidence, kind = str(row["article_id"]), (row["article"],), row["error_type"]
+        for name, supported in (("reference_summary", True), ("edited_summary", False)):
+            key = f"{number}-{name}"
+            yield Row(key, group, row[name], evidence, supported, kind=kind, pair=str(number))
+
+
+def _halueval(folder: Path) -> Iterator[Row]:
+    for number, line in enumerate((folder / "halueval_qa" / "qa.jsonl").read_text("utf-8").splitlines()):
+        row = json.loads(line)
+        for name, supported in (("right_answer", True), ("hallucinated_answer", False)):
+            evidence, group = (row["knowledge"],), row["knowledge"]
+            yield Row(f"{number}-{name}", group, row[name], evidence, supported, row["question"])
+
+
+SETS: Final[dict[str, Callable[[Path], Iterator[Row]]]] = {
+    "begin-wow": _begin("wow"),
+    "begin-tc": _begin("tc"),
+    "begin-cmu": _begin("cmu"),
+    "wice": _wice,
+    "bump": _bump,
+    "halueval-qa": _halueval,
+}
+"""Public sets by name."""
+
+
+def read_own(path: Path) -> Iterator[Row]:
+    """Read labelled JSON lines: `answer`, `evidence` (text or list), `supported`, optional `question` and `group`.
+
+    Raises:
+        ValueError: a line is no such object; names the line and the field.
+    """
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+        if line.strip():
+            yield _own(number, json.loads(line))
+
+
+def _own(number: int, row: dict[str, Any]) -> Row:
+    for name, kinds in (("answer", str), ("evidence", (str, list)), ("supported", bool)):
+        if not isinstance(row.get(name), kinds):
+            raise ValueError(f"line {number}: {name}: missing, or of another type")  # noqa: TRY004 - one error for all
+    given = row["evidence"]
+    evidence = (given,) if isinstance(given, str) else tuple(map(str, given))
+    group, question = str(row.get("group", "\n".join(evidence))), str(row.get("question", ""))
+    return Row(
+        str(number), group, row["answer"], evidence, row["supported"], question, str(row.get("kind", ""))
+    )

@@ -1,0 +1,49 @@
+"""What is measured: the verifier and the baselines that it has to beat. A score is higher where less is supported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from bench.quality.data import Row
+from groundwire.checks.epistemic.verify import check_answer
+from groundwire.checks.tokens import tokenize
+from groundwire.checks.values_words import lexeme
+
+Method = Callable[[Row], float]
+
+
+def all_positive(_: Row) -> float:
+    """Call every answer unsupported."""
+    return 1.0
+
+
+def length(row: Row) -> float:
+    """Trust short answers."""
+    return float(len(row.answer))
+
+
+def absent_words(row: Row) -> float:
+    """Count the content words of the answer that neither evidence nor question holds."""
+    given = {
+        stem
+        for text in (*row.evidence, row.question)
+        for word in tokenize(text)
+        for stem in lexeme(word).stems
+    }
+    return float(sum(stem not in given for word in tokenize(row.answer) for stem in lexeme(word).stems))
+
+
+def verifier(row: Row) -> float:
+    """Ask the deterministic verifier; the question counts as given."""
+    evidence = (*row.evidence, row.question) if row.question else row.evidence
+    return 1 - check_answer(row.answer, evidence).support
+
+
+METHODS: Final[dict[str, Method]] = {
+    "all positive": all_positive,
+    "length": length,
+    "absent words": absent_words,
+    "verifier": verifier,
+}
+"""Methods by name, baselines first."""

@@ -1,0 +1,96 @@
+"""Aligns a claim with its best evidence windows.
+
+A window is a sentence, or two in a row. A word of the claim is bound as firmly as the window that holds most of the
+claim's weight together with it; a word that stands only where nothing else of the claim does is hardly bound at all.
+Binding can only grow when evidence is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from groundwire.checks.epistemic.atoms import Atom, Unit
+from groundwire.checks.epistemic.evidence import Evidence
+
+_LOOKED: Final = 8_192  # places of words that are looked at per claim, those of the rarest words first
+_TWO: Final = 0.9  # of what one sentence counts that holds the same
+
+
+class Alignment(NamedTuple):
+    """Where a claim stands in the evidence.
+
+    Attributes:
+        bound: for each unit how firmly it is bound, 0 (absent) to 1 (with all other units in one sentence).
+        best: number of the sentence that holds most of the claim, or -1.
+        second: number of the sentence beside it that belongs to the window, or -1.
+        covered: share of the claim's weight that the best window holds.
+        passages: ids of the passages that bind its words, the best one first.
+    """
+
+    bound: Sequence[float]
+    best: int
+    second: int
+    covered: float
+    passages: tuple[str, ...]
+
+
+def align(atom: Atom, evidence: Evidence) -> Alignment:
+    """Return how the evidence binds the units of a claim."""
+    units = atom.units
+    total = sum(unit.weight for unit in units)
+    masks = _masks(units, evidence)
+    weights = [unit.weight / total for unit in units] if total else []
+    bound = [0.0] * len(units)
+    holder = [-1] * len(units)
+    best = (0.0, 0.0, 1, -1)  # share, of which the sentence alone, minus its number, the other sentence
+    for number, mask in masks.items():
+        alone = _weight(mask, weights)
+        windows = [(mask, alone, -1)]
+        for other in (number - 1, number + 1):
+            if other in masks and evidence.sentences[max(number, other)].follows:
+                both = mask | masks[other]
+                windows.append((both, _TWO * _weight(both, weights), other))
+        for held, share, other in windows:
+            best = max(best, (share, alone, -number, other), key=lambda found: found[:3])
+            for place in _places(mask & held):
+                if share > bound[place]:
+                    bound[place], holder[place] = share, number
+    passages = dict.fromkeys(evidence.sentences[number].passage for number in _first(-best[2], holder))
+    return Alignment(bound, -best[2] if masks else -1, best[3], best[0], tuple(passages))
+
+
+def _masks(units: Sequence[Unit], evidence: Evidence) -> dict[int, int]:
+    """Return sentence -> the units that it holds, as bits."""
+    masks: dict[int, int] = {}
+    looked = 0
+    found = [
+        (place, [evidence.postings[key] for key in unit.keys if key in evidence.postings])
+        for place, unit in enumerate(units)
+    ]
+    for place, lists in sorted(found, key=lambda pair: sum(map(len, pair[1]))):
+        looked += sum(map(len, lists))
+        if looked > _LOOKED and masks:
+            break
+        for entries in lists:
+            for number in entries:
+                masks[number] = masks.get(number, 0) | 1 << place
+    return masks
+
+
+def _weight(mask: int, weights: Sequence[float]) -> float:
+    return sum(weights[place] for place in _places(mask))
+
+
+def _places(mask: int) -> list[int]:
+    places = []
+    while mask:
+        low = mask & -mask
+        places.append(low.bit_length() - 1)
+        mask ^= low
+    return places
+
+
+def _first(best: int, holders: Sequence[int]) -> list[int]:
+    """Return the best sentence and the holders of the other units, each once."""
+    return [number for number in dict.fromkeys((best, *holders)) if number >= 0]

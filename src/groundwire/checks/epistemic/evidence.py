@@ -1,0 +1,93 @@
+"""The evidence as an index: which sentences hold which words of the answer.
+
+Passages are taken in one order, whatever order they come in, so that a permutation changes nothing. Only what the
+answer asks about is kept; size and work are in proportion to the length of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from groundwire.checks.epistemic.words import KEPT
+from groundwire.checks.values_index import ValueIndex, Wanted
+from groundwire.checks.values_negation import ClauseIndex, clauses
+from groundwire.checks.values_statements import Statement, statements
+
+_KEPT: Final = 1_024  # sentences per word; what is beyond supports nothing
+
+
+class Sentence(NamedTuple):
+    """A sentence of a passage.
+
+    Attributes:
+        passage: the id of its passage.
+        follows: it stands right behind the sentence before it in the index.
+        markers: words of it that say how many, how sure and in which direction.
+        start: position in its passage.
+        end: the same, behind its last character.
+        place: word -> where it stands among the sentence's words, for the answer's words alone.
+        passive: it says by whom.
+    """
+
+    passage: str
+    follows: bool
+    markers: frozenset[str]
+    start: int
+    end: int
+    place: Mapping[str, int]
+    passive: bool
+
+
+class Evidence:
+    """What the passages say of what an answer asks about."""
+
+    def __init__(self, passages: Iterable[tuple[str, str]], said: list[Statement]) -> None:
+        """Read passages.
+
+        Args:
+            passages: pairs of id and text.
+            said: the statements of the answer.
+        """
+        self.sentences: list[Sentence] = []
+        self.words: set[str] = set()
+        self.postings: dict[str, list[int]] = {}
+        self.values = ValueIndex(Wanted(said))
+        self.sayings = ClauseIndex(clause for statement in said for clause in clauses(statement))
+        self._wanted = {stem for statement in said for token in statement.tokens for stem in token.stems}
+        self._wanted |= {
+            key for statement in said for token in statement.tokens if token.value for key in token.value.keys
+        }
+        for passage, text in sorted(passages, key=lambda pair: (pair[1], pair[0])):
+            follows = False
+            for statement in statements(text):
+                self._add(passage, statement, follows=follows)
+                follows = True
+
+    def _add(self, passage: str, statement: Statement, *, follows: bool) -> None:
+        self.values.add(statement)
+        self.sayings.add(statement)
+        found: dict[str, int] = {}
+        markers: set[str] = set()
+        passive = False
+        for place, token in enumerate(statement.tokens):
+            self.words.add(token.text)
+            if token.text in KEPT:
+                markers.add(token.text)
+            passive |= token.text == "by"
+            keys: Iterable[str] = (*token.stems, *token.value.covers) if token.value else token.stems
+            for key in keys:
+                if key in self._wanted:
+                    found.setdefault(key, place)
+                elif token.stems:
+                    markers.add(key)
+        for key in self._wanted & statement.words:  # what stands above the statement belongs to it
+            found.setdefault(key, -1)
+        number = len(self.sentences)
+        for key in found:
+            entries = self.postings.setdefault(key, [])
+            if len(entries) < _KEPT:
+                entries.append(number)
+        self.sentences.append(
+            Sentence(passage, follows, frozenset(markers), statement.start, statement.end, found, passive)
+        )

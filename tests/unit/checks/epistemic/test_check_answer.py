@@ -1,0 +1,147 @@
+"""The deterministic verifier: what it makes of claims, and what never changes it."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from groundwire.checks.epistemic.score import ENOUGH, Verdict, support_of
+from groundwire.checks.epistemic.verify import check_answer
+
+EVIDENCE = (
+    "The gateway retries failed requests 3 times. It waits 30 seconds between attempts.",
+    "Marie Curie won the Nobel Prize in Physics in 1903. Pierre Curie shared the prize with her.",
+    "Some users may export their reports. The scheduler increased the memory limit in March 2021.",
+    "Tokens are not stored on disk. The cache is located in Dublin.",
+)
+SENTENCES = [sentence for text in EVIDENCE for sentence in text.replace(". ", ".\n").split("\n")]
+TEXTS = st.lists(
+    st.sampled_from([*SENTENCES, "Retries cost 5 euros!", "", "\x00", "\u200b", "| a | b |"]), max_size=5
+)
+ANY = st.text(max_size=120)
+
+
+def only(answer, *evidence):
+    (claim,) = check_answer(answer, evidence or EVIDENCE).claims
+    return claim
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_what_the_evidence_says_word_by_word_is_fully_supported(sentence):
+    claim = only(sentence)
+    assert (claim.support, claim.verdict, claim.uncovered) == (1.0, Verdict.SUPPORTED, ())
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "Failed requests are retried 3 times.",
+        "The gateway waits 30 s between attempts.",
+        "In 1903, Marie Curie won the Nobel Prize in Physics.",
+        "The scheduler's memory limit was increased in March 2021.",
+        "Tokens aren't stored on disk.",
+    ],
+)
+def test_the_same_in_another_form_is_supported(claim):
+    assert only(claim).support >= ENOUGH
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        "The gateway retries failed requests 5 times.",
+        "The gateway retries failed requests 30 times.",
+        "Marie Curie won the Nobel Prize in Chemistry in 1911.",
+        "Marie Curie won the Nobel Prize in Physics in Vienna.",
+        "Tokens are stored on disk.",
+        "The scheduler decreased the memory limit in March 2021.",
+        "The gateway encrypts every payload with a rotating key.",
+        "All users may always export their reports.",
+    ],
+)
+def test_what_the_evidence_does_not_say_or_says_otherwise_is_not_supported(claim):
+    assert only(claim).support < ENOUGH
+
+
+@pytest.mark.parametrize(
+    ("claim", "verdict"),
+    [
+        ("Tokens are stored on disk.", Verdict.CONTRADICTED),
+        ("The scheduler decreased the memory limit in March 2021.", Verdict.CONTRADICTED),
+        ("All users export their reports.", Verdict.EXTRAPOLATED),
+        ("The gateway retries failed requests with exponential backoff and jitter.", Verdict.PARTIAL),
+        ("Quarterly revenue exceeded analyst forecasts.", Verdict.UNSUPPORTED),
+    ],
+)
+def test_a_verdict_names_in_which_way_support_is_missing(claim, verdict):
+    assert only(claim).verdict is verdict
+
+
+def test_words_that_the_evidence_does_not_hold_are_shown_with_their_places():
+    answer = "\u201cNote\u201d: the gateway retries failed requests 7 times in Berlin."
+    found = [
+        (word.text, answer[word.start : word.end])
+        for word in check_answer(answer, EVIDENCE).claims[0].uncovered
+    ]
+    assert found == [("Note", "Note"), ("7 times", "7 times"), ("Berlin", "Berlin")]
+
+
+def test_each_claim_names_the_passages_that_bind_its_words_best_first():
+    named = dict(zip("abcd", EVIDENCE, strict=True))
+    claims = check_answer(
+        "The cache is in Dublin. Marie Curie won the prize; the gateway retries requests.", named
+    )
+    assert [claim.evidence_ids[0] for claim in claims.claims] == ["d", "b", "a"]
+
+
+@pytest.mark.parametrize(
+    "talk", ["I hope this helps!", "Here is a summary:", "## Retries", "Let me know.", "---", ""]
+)
+def test_talk_headings_and_lead_ins_are_no_claims(talk):
+    assert check_answer(talk, EVIDENCE).claims == ()
+
+
+@pytest.mark.parametrize("part", ["Paris", "42", "Alan Turing"])
+def test_a_short_answer_is_a_claim(part):
+    assert only(part).support < ENOUGH
+    assert only(part, f"It is {part} indeed.").support >= ENOUGH
+
+
+@given(ANY, st.lists(ANY, max_size=3))
+def test_any_text_gets_scores_in_range_and_spans_of_its_own(answer, evidence):
+    check = check_answer(answer, evidence)
+    assert 0 <= check.support <= 1
+    for claim in check.claims:
+        assert 0 <= claim.support <= 1
+        assert claim.text == answer[claim.start : claim.end]
+        assert all(word.text == answer[word.start : word.end] for word in claim.uncovered)
+
+
+@given(TEXTS.map(" ".join), st.permutations(EVIDENCE))
+def test_a_permutation_of_the_evidence_changes_nothing(answer, order):
+    named = {text: text for text in EVIDENCE}
+    assert check_answer(answer, {text: text for text in order}) == check_answer(answer, named)
+
+
+@settings(max_examples=200)
+@given(st.sampled_from(SENTENCES), TEXTS, TEXTS)
+def test_evidence_that_says_the_claim_never_lowers_its_support(claim, evidence, other):
+    before = check_answer(claim, evidence)
+    assert check_answer(claim, [*evidence, " ".join([*other, claim])]).support >= before.support
+
+
+@given(st.sampled_from(SENTENCES[:4]), TEXTS)
+def test_denying_a_claim_never_raises_its_support_where_nothing_denies_it(claim, extra):
+    evidence = [text for text in extra if " not " not in text] + [claim]
+    denied = f"It is not true that {claim[0].lower()}{claim[1:]}"
+    assert check_answer(denied, evidence).support <= check_answer(claim, evidence).support
+
+
+@given(st.floats(0, 1e6), st.floats(0, 1e6))
+def test_support_falls_with_cost(one, other):
+    low, high = sorted((one, other))
+    assert 0 <= support_of(high) <= support_of(low) <= 1
+
+
+def test_support_at_the_tolerated_cost_is_just_enough():
+    assert support_of(1.0) == pytest.approx(ENOUGH)
+    assert support_of(0) == 1
