@@ -1,0 +1,97 @@
+"""The documentation as a site: it is built from its pages alone, its links lead somewhere, it loads nothing foreign."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote, urldefrag, urlsplit
+
+import pytest
+
+from tests.unit.docs.pages import ROOT
+
+_DEVELOPMENT = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["dev"]
+_DECLARED = any("properdocs" in str(one) for one in _DEVELOPMENT)
+pytestmark = pytest.mark.skipif(
+    not _DECLARED and find_spec("properdocs") is None, reason="the generator is not among the requirements"
+)
+
+
+class Page(HTMLParser):
+    """What a page of the site leads to, what it loads, and what can be led to in it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.anchors: set[str] = set()
+        self.unnamed_pictures = 0
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {key: value or "" for key, value in attrs}
+        self.anchors |= {values[key] for key in ("id", "name") if key in values}
+        self.unnamed_pictures += tag == "img" and not values.get("alt")
+        if tag == "a" and "href" in values:
+            self.links.append(values["href"])
+        elif "src" in values:
+            self.loads.append(values["src"])
+        elif tag == "link" and "canonical" not in values.get("rel", ""):
+            self.loads.append(values.get("href", ""))
+
+
+class Site(NamedTuple):
+    folder: Path
+    pages: dict[Path, Page]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    from properdocs.commands.build import build  # noqa: PLC0415 - see the mark above
+    from properdocs.config import load_config  # noqa: PLC0415 - as above
+
+    folder = tmp_path_factory.mktemp("site")
+    build(load_config(str(ROOT / "properdocs.yml"), site_dir=str(folder)))
+    pages = {path: Page(path.read_text("utf-8")) for path in folder.rglob("*.html")}
+    return Site(folder, pages)
+
+
+def _targets(site: Site) -> Iterator[tuple[Path, str, Path, str]]:
+    """Yield each link within the site: where it stands, the link, and the file and anchor it leads to."""
+    for path, page in site.pages.items():
+        for link in [*page.links, *page.loads]:
+            if urlsplit(link).scheme or link.startswith("//") or not link:
+                continue
+            place, anchor = urldefrag(link)
+            place = unquote(place.partition("?")[0])
+            start = site.folder if path.name == "404.html" else path.parent  # 404 is served from anywhere
+            target = (start / place.lstrip("/")).resolve() if place else path
+            yield path, link, target / "index.html" if target.is_dir() else target, anchor
+
+
+def test_every_link_within_the_site_leads_to_a_page_and_a_place_in_it(site: Site) -> None:
+    assert len(site.pages) > 10
+    checked = 0
+    for path, link, target, anchor in _targets(site):
+        where = f"{path.relative_to(site.folder)}: {link}"
+        assert target.is_file(), where
+        if anchor and target.suffix == ".html":
+            assert unquote(anchor) in site.pages[target].anchors, where
+            checked += 1
+    assert checked > 50
+
+
+def test_a_page_loads_nothing_from_another_host(site: Site) -> None:
+    for path, page in site.pages.items():
+        assert [one for one in page.loads if re.match(r"(\w+:)?//", one)] == [], path
+    for style in site.folder.rglob("*.css"):
+        assert re.findall(r"(?:url\(|@import)\s*['\"]?(?:https?:)?//", style.read_text("utf-8")) == [], style
+
+
+def test_every_picture_says_what_it_shows(site: Site) -> None:
+    assert [path for path, page in site.pages.items() if page.unnamed_pictures] == []
