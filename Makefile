@@ -4,7 +4,10 @@ MAKEFLAGS += --no-print-directory
 SHELL := /bin/sh
 FORMAT ?= table
 PYTHON ?=
+TESTS ?= tests
 PYTEST_ARGS ?=
+# A file of tests stays in one process, which has a broker and a Redis server of its own where they ask for them.
+PARALLEL := --numprocesses=auto --maxprocesses=4 --dist=loadfile
 # Packages are installed without bytecode, which is then written for what is imported: twice as quick to install,
 # but every start would be slow where this variable keeps Python from writing it.
 unexport PYTHONDONTWRITEBYTECODE
@@ -36,8 +39,8 @@ up: ## everything in Docker: Kafka, Redis, workers, console, Prometheus, Grafana
 down: ## stop it; what was decided stays in Docker's volumes
 	@docker compose down
 
-test: .venv/dev-$(KEY) ## unit, contract, state and stream tests on embedded services (PYTEST_ARGS=...)
-	@GROUNDWIRE_TEST_BROKER=embedded GROUNDWIRE_TEST_REDIS=embedded $(BIN)/python -m pytest tests $(PYTEST_ARGS)
+test: .venv/dev-$(KEY) ## unit, contract, state and stream tests on embedded services (TESTS=folder PYTEST_ARGS=...)
+	@GROUNDWIRE_TEST_BROKER=embedded GROUNDWIRE_TEST_REDIS=embedded $(BIN)/python -m pytest $(TESTS) $(PARALLEL) $(PYTEST_ARGS)
 
 # the demo has services of its own, whatever the tests run on
 test-kafka: ON_KAFKA := GROUNDWIRE_TEST_REDIS=real PYTEST_ADDOPTS=--ignore=tests/stream/test_demo.py
