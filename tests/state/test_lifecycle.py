@@ -27,10 +27,11 @@ from hypothesis.stateful import (
 from groundwire.checks.difference import Difference, difference, overlap
 from groundwire.checks.similarity import is_near
 from groundwire.messages.decisions import Kind, MatchClass, Place
-from groundwire.messages.identity import Subject
+from groundwire.messages.identity import Subject, digest
 from groundwire.state.entries import short, user_digest
 from groundwire.state.memory import MemoryState
 from groundwire.state.model import (
+    MAX_MATCHES,
     Answer,
     Ask,
     Conflict,
@@ -112,7 +113,7 @@ class Lifecycle(RuleBasedStateMachine):
         self.asks: dict[Subject, Ask] = {}
         self.queries: dict[tuple[Subject, int], DedupQuery | None] = {}  # as which text a revision is found
         self.rejected: dict[tuple[Subject, int], DedupQuery] = {}
-        self.actions: dict[str, tuple[Subject, ReviewAction, RefusedAction | int]] = {}
+        self.actions: dict[tuple[str, Subject | None], tuple[ReviewAsk, RefusedAction | int]] = {}
         self.affected: dict[str, list[str]] = {}
         self.limits = Limits()
         self.few = False
@@ -264,7 +265,7 @@ class Lifecycle(RuleBasedStateMachine):
     @rule(
         data=st.data(),
         aim=st.sampled_from((SubjectState.PENDING,) * 3 + (SubjectState.APPROVED, None)),
-        action=st.sampled_from((*ReviewAction, ReviewAction.APPROVE)),
+        action=st.sampled_from((*ReviewAction, ReviewAction.APPROVE, ReviewAction.EDIT)),
         aside=st.sampled_from((0, 0, 0, 0, 1, -1)),
         text=st.sampled_from(TEXTS),
         flags=st.sampled_from(("", "", "", "", "", "", "", "expired", "dedup_failed", "refused")),
@@ -283,14 +284,74 @@ class Lifecycle(RuleBasedStateMachine):
         act = self.people.act(
             action, ask, revision=revision + aside, text=text if edited else None, **changes
         )
-        self.logs[REVIEWS].append(act)
+        self.logs[REVIEWS].append(replace(act, decisive=digest(action, text if edited else "")))
         if at_once:
             self.finish(REVIEWS)
+
+    @rule(data=st.data(), text=st.sampled_from((*TEXTS, None)))
+    def edit_and_look_for_both_texts(self, data, text) -> None:
+        """From then on the claim is found under the text that it was given, and under the other one no more."""
+        texts = {who: self.queries[who, outcome.revision] for who, outcome in self.current().items()}
+        compared = [who for who, query in texts.items() if query and self.pending(who)]
+        if not compared or self.behind() or len(self.idle()) < len(WORKERS):
+            return
+        who = data.draw(st.sampled_from(sorted(compared)))
+        before = self.current()[who]
+        new = text or f"nobody has ever said this before {self.claims.offset}"
+        act = self.people.act(ReviewAction.EDIT, self.asks[who], revision=before.revision, text=new)
+        self.logs[REVIEWS].append(act)
+        self.finish(REVIEWS)
+        for query in (texts[who], act.dedup):
+            self.look_for(query)
+        state = self.current()[who].state
+        assert state is SubjectState.BLOCKED or self.queries[who, before.revision + 1] is act.dedup
+
+    @rule(data=st.data(), action=st.sampled_from(sorted(APPROVING)), dies=st.booleans())
+    def approve_and_retract_at_once(self, data, action, dies) -> None:
+        """Both revisions are published, also where the worker that brought them about died before it was."""
+        pending = [who for who in sorted(self.current()) if self.pending(who)]
+        if not pending or REVIEWS in self.behind() or not self.idle():
+            return
+        who, worker = data.draw(st.sampled_from(pending)), self.idle()[0]
+        ask, revision = self.asks[who], self.current()[who].revision
+        acts = [
+            self.people.act(each, ask, revision=revision + more)
+            for more, each in enumerate((action, ReviewAction.RETRACT))
+        ]
+        self.logs[REVIEWS] += acts
+        self.take(worker, REVIEWS, 2)
+        if dies:
+            self.workers[worker] = None
+        self.finish(REVIEWS)
+
+    @precondition(lambda self: self.logs[REVIEWS])
+    @rule(data=st.data(), how=st.sampled_from(("only_recorded", "forget")), same_record=st.booleans())
+    def decide_without_leave(self, data, how, same_record) -> None:
+        """An action that the gate refuses by itself is told what is recorded of it, and leaves nothing behind."""
+        act = data.draw(st.sampled_from(self.logs[REVIEWS]))
+        where = act.origin
+        if not same_record:
+            self.claims.offset += 1
+            where = origin(self.claims.offset, topic=where.topic)
+        act = replace(act, origin=where, refused="unattested", **{how: True})
+        known = self.actions.get(self.key(act))
+        if known and how == "only_recorded" and known[0].origin != where:
+            known = None
+        current = self.current()[act.subject]
+        state = SubjectState.WAITING if self.waits(act.subject) else current.state
+        expected = RefusedAction("unattested", Standing(state, current.revision))
+        if known:
+            expected = known[1] if self.same(known[0], act) else RefusedAction("action_id_reused", None)
+        (answer,) = self.run(self.redis.review([act]))
+        assert self.run(self.memory.review([act])) == [answer]
+        if isinstance(answer, Reviewed):
+            assert answer.outcome == self.decided[act.subject, answer.revision]
+        assert (answer.revision if isinstance(answer, Reviewed) else answer) == expected
 
     @precondition(lambda self: self.logs[REVIEWS])
     @rule(
         data=st.data(),
-        changed=st.sampled_from(("", "", "subject", "action", "expected_revision")),
+        changed=st.sampled_from(("", "", "subject", "action", "expected_revision", "decisive")),
         at_once=st.booleans(),
     )
     def decide_again(self, data, changed, at_once) -> None:
@@ -302,6 +363,7 @@ class Lifecycle(RuleBasedStateMachine):
             "subject": {"subject": data.draw(st.sampled_from(sorted(self.asks)))},
             "action": {"action": data.draw(st.sampled_from(ReviewAction))},
             "expected_revision": {"expected_revision": act.expected_revision + 1},
+            "decisive": {"decisive": b"another text"},
         }[changed]
         if "subject" in changes:
             changes["parents"] = self.asks[changes["subject"]].parents
@@ -468,11 +530,10 @@ class Lifecycle(RuleBasedStateMachine):
     def expected(self, ask: ReviewAsk, before: Outcome | None) -> RefusedAction | int:
         """Say what becomes of an action, by the life cycle alone; the first outcome of an action id stands."""
         # nobody else can use up the ids with which the gate lets a subject's review expire
-        key = ask.action_id, ask.subject if ask.action is ReviewAction.EXPIRE else None
+        key = self.key(ask)
         if key in self.actions:
-            who, action, answer = self.actions[key]
-            same = (who, action) == (ask.subject, ask.action)
-            return answer if same else RefusedAction("action_id_reused", None)
+            first, answer = self.actions[key]
+            return answer if self.same(first, ask) else RefusedAction("action_id_reused", None)
         state, revision = before.state, before.revision
         if self.waits(ask.subject):
             state = SubjectState.WAITING
@@ -486,8 +547,27 @@ class Lifecycle(RuleBasedStateMachine):
         }
         code = next((code for code, holds in codes.items() if holds and code), "")
         answer = RefusedAction(code, Standing(state, revision)) if code else revision + 1
-        self.actions[key] = ask.subject, ask.action, answer
+        self.actions[key] = ask, answer
         return answer
+
+    def key(self, ask: ReviewAsk) -> tuple[str, Subject | None]:
+        return ask.action_id, ask.subject if ask.action is ReviewAction.EXPIRE else None
+
+    def same(self, first: ReviewAsk, ask: ReviewAsk) -> bool:
+        mine, theirs = ((act.subject, act.action, act.decisive) for act in (first, ask))
+        return mine == theirs
+
+    def look_for(self, query: DedupQuery) -> None:
+        """See that the approved claims near to a text are found, all of them and no others."""
+        self.probes += 1
+        ask = self.claims.ask(f"probe {self.probes}", TEXTS[0], 3)
+        ask = replace(ask, dedup=query)
+        near = {other.subject_id for other in self.approved_near(ask.subject, query)}
+        (outcome,) = self.ask_both([ask], deferred=True)
+        found = {m.subject_id for m in outcome.matches if m.match_class is MatchClass.APPROVED}
+        assert found <= near
+        assert found == near or len(outcome.matches) == MAX_MATCHES
+        self.publish_one(ask, outcome)
 
     def check_reviewed(
         self, ask: ReviewAsk, outcome: Outcome, before: Outcome, duplicates: list[Subject]
@@ -575,6 +655,9 @@ class Lifecycle(RuleBasedStateMachine):
             case Conflict():
                 self.conflicts.add(ask.origin)
 
+    def pending(self, who: Subject) -> bool:
+        return self.memory._entries[who].state is SubjectState.PENDING
+
     def waits(self, who: Subject) -> bool:
         return self.memory._entries[who].state is SubjectState.WAITING
 
@@ -585,6 +668,16 @@ class Lifecycle(RuleBasedStateMachine):
     def approved_duplicates(self, who: Subject, query: DedupQuery) -> list[Subject]:
         """Name the approved claims that say the same, whether they can be found or not."""
         found = []
+        for other in self.approved_near(who, query):
+            theirs = self.queries[other, self.memory._entries[other].revision]
+            plain = difference(query.signature, theirs.signature) is Difference.NONE
+            if plain or not query.material_difference:
+                found.append(other)
+        return found
+
+    def approved_near(self, who: Subject, query: DedupQuery) -> list[Subject]:
+        """Name the approved claims that say much the same."""
+        found = []
         for other, entry in self.memory._entries.items():
             theirs = self.queries.get((other, entry.revision))
             if entry.state is not SubjectState.APPROVED or theirs is None or theirs.scope != query.scope:
@@ -593,9 +686,7 @@ class Lifecycle(RuleBasedStateMachine):
                 *overlap(query.signature, theirs.signature), PARTS
             ):
                 continue
-            plain = difference(query.signature, theirs.signature) is Difference.NONE
-            if plain or not query.material_difference:
-                found.append(other)
+            found.append(other)
         return found
 
     def drain(self) -> None:
