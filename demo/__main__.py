@@ -16,7 +16,8 @@ from typing import NoReturn
 import click
 
 from demo import services, sources
-from demo.examples import REVIEWER, WAVES
+from demo.console import serve_console
+from demo.examples import WAVES
 from demo.feed import DemoError, Feed
 from demo.ledger import Ledger
 from demo.report import JsonReport, TableReport, progress
@@ -79,10 +80,7 @@ def _run(report: Report, started: float, deadline: float, *, console: bool) -> L
                 for difference in _differences(ledger):
                     progress(f"DIFFERENT: {difference}")
                 if console:
-                    progress(
-                        f"the console; this link signs you in as {REVIEWER}, once; Ctrl-C stops everything:"
-                    )
-                    services.serve_console(environment)
+                    serve_console(environment, folder)
                 else:
                     progress(
                         "`make demo-console` runs it again and lets you decide what waits, in your browser"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -12,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from demo.examples import REVIEWER
-from demo.sources import CONSOLE_KEY
 from deploy.embedded import EmbeddedBroker, EmbeddedRedis
 from deploy.embedded.process import ServerProcess, ServiceError, tail
 from groundwire.settings import Settings
@@ -109,28 +106,6 @@ def workers(
             yield Services(broker, redis, started, logs)
         finally:
             list(pool.map(lambda worker: worker.stop(_STOP_SECONDS), started))
-
-
-def serve_console(environment: Mapping[str, str]) -> None:
-    """Serve the console until it is interrupted; it prints a link that signs in once.
-
-    Raises:
-        ServiceError: it ended by itself.
-    """
-    command = ["console", "--one-time-link", "--name", REVIEWER, "--tenant", "default"]
-    settings = {"GROUNDWIRE_CONSOLE_KEY": CONSOLE_KEY, "GROUNDWIRE_CONSOLE_PORT": "0"}
-    process = subprocess.Popen(  # noqa: S603 - the command is built here
-        [sys.executable, "-c", "from groundwire.cli import main; main()", *command],
-        env={**environment, **settings},
-        cwd=_ROOT,
-    )
-    try:
-        status = process.wait()
-    except KeyboardInterrupt:
-        process.terminate()
-        process.wait(_STOP_SECONDS)
-        return
-    raise ServiceError(f"the console ended with status {status}")
 
 
 def _ready(log: Path) -> bool:

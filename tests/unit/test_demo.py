@@ -5,18 +5,22 @@ from __future__ import annotations
 import io
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from demo.console import exports, invitation
 from demo.examples import WAVES, Example
 from demo.ledger import Ledger
 from demo.report import JsonReport, TableReport
 from demo.services import environment
 from demo.sources import Sources, made_in
 from groundwire.check import Checker, LineError
+from groundwire.commands.review import review
+from groundwire.commands.token import token
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.messages.decisions import ReasonCode
 from groundwire.messages.headers import dead_letter_headers
@@ -72,6 +76,28 @@ def test_workers_get_none_of_the_users_own_settings(monkeypatch: pytest.MonkeyPa
     made = environment(Server(), Server(), {"GROUNDWIRE_REPO": "/r"})  # type: ignore[arg-type]
     assert "GROUNDWIRE_POLICY_FILE" not in made
     assert (made["GROUNDWIRE_BROKERS"], made["GROUNDWIRE_REPO"]) == ("127.0.0.1:1", "/r")
+
+
+def test_whoever_has_the_console_of_the_demo_gets_what_commands_and_the_api_need(tmp_path: Path) -> None:
+    keys = tmp_path / "a folder" / "keys.toml"
+    settings = {
+        "GROUNDWIRE_BROKERS": "127.0.0.1:1",
+        "GROUNDWIRE_REDIS_URL": "redis://127.0.0.1:2/0",
+        "GROUNDWIRE_KEYS_FILE": str(keys),
+        "GROUNDWIRE_TOKENS_FILE": str(tmp_path / "tokens.toml"),
+        "PATH": "/bin",
+    }
+    lines = exports(settings)
+    given = dict(shlex.split(line.removeprefix("export "))[0].split("=", 1) for line in lines)
+    options = {name for command in (review.commands["list"], token.commands["list"]) for p in command.params
+               if (name := p.envvar)}  # fmt: skip
+    assert set(given) == {*options, "GROUNDWIRE_REDIS_URL"}
+    assert {name: settings[name] for name in settings if name in given}.items() <= given.items()
+    text = invitation("http://127.0.0.1:5/signin#secret", lines, "gwt_x")
+    assert "\n".join(lines) in text
+    assert "groundwire review list\n" in text
+    assert "curl -H 'Authorization: Bearer gwt_x' http://127.0.0.1:5/api/queue\n" in text
+    assert text.count("secret") == 1
 
 
 def test_an_expected_outcome_is_no_difference() -> None:

@@ -22,6 +22,9 @@ logger = structlog.get_logger(__name__)
 
 _PROBE: Final = "/healthz"
 """Asked by an orchestrator under whatever name; says nothing."""
+_STATIC: Final = "/static/"
+"""What pages are made of: that it was fetched says nothing that the page's own line does not."""
+_REFUSED: Final = 400
 MAX_BODY: Final = 300_000
 """Bytes of a request's body: an edited text of 20,000 characters, each up to 12 bytes in a form, and its fields."""
 
@@ -42,7 +45,8 @@ _HEADERS: Final = {
 class Guard:
     """An ASGI middleware that lets through what is meant for the console, in sensible amounts.
 
-    It logs method, route, status and time of every request: never the path as sent, its query or its body.
+    It logs method, route, status and time of every request but those for static files that there are: never the
+    path as sent, its query or its body.
     """
 
     def __init__(self, app: ASGIApp, settings: ConsoleSettings, addresses: Rates) -> None:
@@ -106,6 +110,8 @@ class _Outgoing:
         await self._send(message)
 
     def log(self, scope: Scope) -> None:
+        if scope["path"].startswith(_STATIC) and self.status < _REFUSED:
+            return
         logger.info(
             "request",
             method=scope["method"] if scope["method"] in _METHODS else "other",

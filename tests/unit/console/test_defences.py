@@ -357,6 +357,18 @@ async def test_logs_hold_no_text_no_query_and_no_secret(room: Room) -> None:
         assert text not in said
 
 
+async def test_the_log_tells_of_pages_and_not_of_the_files_that_they_are_made_of(room: Room) -> None:
+    with structlog.testing.capture_logs() as logs:
+        async with room.client() as client:
+            assert (await client.get("/static/console.css")).status_code == 200
+            assert logs == []
+            assert (await client.get("/static/none.css")).status_code == 404
+            await client.get("/signin")
+
+    assert [(line["route"], line["status"]) for line in logs][1:] == [("/signin", 200)]
+    assert logs[0]["status"] == 404
+
+
 async def test_a_search_stays_in_the_session_and_out_of_every_address(room: Room) -> None:
     room.add(make_decision("c-1", "Water is wet."), make_decision("c-2", "Fire is hot."))
     async with room.browser() as client:

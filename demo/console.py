@@ -1,0 +1,93 @@
+"""The console on the demo's data, and what a person needs to use it by browser, by command and by HTTP."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from demo.examples import REVIEWER
+from demo.feed import PREFIX
+from demo.report import progress
+from demo.sources import CONSOLE_KEY
+from deploy.embedded.process import ServiceError
+from groundwire.review.tokens import new_token
+
+_TENANT: Final = "default"
+_ROOT: Final = Path(__file__).resolve().parents[1]
+_STOP_SECONDS: Final = 15.0
+
+
+def serve_console(environment: Mapping[str, str], folder: Path) -> None:
+    """Serve the console until it is interrupted, and say how to get in: a link, a token, and what to export.
+
+    Args:
+        environment: that of the workers.
+        folder: of this run; the file with the token is made there.
+
+    Raises:
+        ServiceError: it ended by itself.
+    """
+    tokens = folder / "tokens.toml"
+    token = new_token(tokens, "demo", person=REVIEWER, tenants=[_TENANT])
+    own = {
+        "GROUNDWIRE_TOKENS_FILE": str(tokens),
+        "GROUNDWIRE_CONSOLE_KEY": CONSOLE_KEY,
+        "GROUNDWIRE_CONSOLE_PORT": "0",
+        # no line for each request: the link would scroll away
+        "GROUNDWIRE_LOG_LEVEL": "warning",
+        "GROUNDWIRE_LOG_FORMAT": "console",
+    }
+    process = _start({**environment, **own})
+    try:
+        link = process.stdout.readline().strip() if process.stdout else ""
+        if link:
+            progress(invitation(link, exports({**environment, **own}), token))
+        status = process.wait()
+    except KeyboardInterrupt:
+        process.terminate()
+        process.wait(_STOP_SECONDS)
+        return
+    raise ServiceError(f"the console ended with status {status}")
+
+
+def exports(environment: Mapping[str, str]) -> list[str]:
+    """Return lines for a shell after which commands work on the demo's data, as its reviewer."""
+    names = ("BROKERS", "REDIS_URL", "KEYS_FILE", "TOKENS_FILE")
+    values = {f"GROUNDWIRE_{name}": environment[f"GROUNDWIRE_{name}"] for name in names} | {
+        "GROUNDWIRE_TOPIC_PREFIX": PREFIX,
+        "GROUNDWIRE_REVIEWER": REVIEWER,
+        "GROUNDWIRE_REVIEWER_KEY": CONSOLE_KEY,
+    }
+    return [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
+
+
+def invitation(link: str, lines: list[str], token: str) -> str:
+    """Return what a person reads: the link, and what to paste into another terminal."""
+    command = Path(sys.executable).with_name("groundwire")
+    groundwire = shlex.quote(str(command)) if command.exists() else "groundwire"
+    origin = link.partition("/signin#")[0]
+    return "\n".join(
+        [
+            f"\nThe console; this link signs you in as {REVIEWER}, once, within ten minutes:\n\n  {link}\n",
+            "The same by command and by HTTP: paste this into another terminal.\n",
+            *lines,
+            f"{groundwire} review list",
+            f"curl -H 'Authorization: Bearer {token}' {origin}/api/queue",
+            "\nCtrl-C stops everything.",
+        ]
+    )
+
+
+def _start(environment: Mapping[str, str]) -> subprocess.Popen[str]:
+    who = ["--one-time-link", "--name", REVIEWER, "--tenant", _TENANT]
+    return subprocess.Popen(  # noqa: S603 - the command is built here
+        [sys.executable, "-c", "from groundwire.cli import main; main()", "console", *who],
+        env=environment,
+        cwd=_ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
