@@ -1,0 +1,219 @@
+"""The manifests for Kubernetes, as their kustomizations put them together: valid, and true to what they run."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from agents.wiring import ROLES
+from groundwire.console.settings import ConsoleSettings
+from groundwire.messages.topics import TopicName
+from groundwire.settings import Settings
+from tests.unit.deploy.kustomized import Manifest, resolve
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = ROOT / "deploy" / "kubernetes"
+BUILT = ("base", "overlays/development", "overlays/production")
+OTHERS = {"ScaledObject", "PodMonitor"}
+"""Kinds that operators bring: their schemas are in no package."""
+
+INPUTS = {
+    "claims": TopicName.CLAIMS,
+    "responses": TopicName.LLM_RESPONSES,
+    "deferred": TopicName.DEFERRED,
+    "reviews": TopicName.REVIEW_DECISIONS,
+}
+
+
+@pytest.fixture(params=BUILT)
+def manifests(request: pytest.FixtureRequest) -> list[Manifest]:
+    return resolve(FOLDER / request.param)
+
+
+@pytest.fixture(scope="module")
+def production() -> dict[tuple[str, str], Manifest]:
+    return {(m["kind"], m["metadata"]["name"]): m for m in resolve(FOLDER / "overlays/production")}
+
+
+def pods(manifests: list[Manifest]) -> list[tuple[str, Manifest]]:
+    return [
+        (m["metadata"]["name"], m["spec"]["template"])
+        for m in manifests
+        if m["kind"] in {"Deployment", "Job"}
+    ]
+
+
+def container(pod: Manifest) -> Manifest:
+    (only,) = pod["spec"]["containers"]
+    found: Manifest = only
+    return found
+
+
+@pytest.mark.parametrize("version", ["1.31", "1.34"])
+def test_every_manifest_follows_the_schema_of_its_kind_and_names_no_field_that_is_none(
+    manifests: list[Manifest], version: str
+):
+    if not os.environ.get("CI"):
+        pytest.importorskip("kubernetes_validate", reason="not installed here: make setup")
+    kubernetes_validate = importlib.import_module("kubernetes_validate")
+    for manifest in manifests:
+        if manifest["kind"] not in OTHERS:
+            kubernetes_validate.validate(manifest, version, strict=True)
+
+
+@pytest.mark.skipif(shutil.which("kustomize") is None, reason="kustomize is not installed: no package has it")
+@pytest.mark.parametrize("name", BUILT)
+def test_the_real_kustomize_builds_the_same(name: str):
+    built = subprocess.run(
+        ["kustomize", "build", str(FOLDER / name)], capture_output=True, text=True, check=True
+    )
+    real = {(m["kind"], m["metadata"]["name"]): m for m in yaml.safe_load_all(built.stdout)}
+    assert real == {(m["kind"], m["metadata"]["name"]): m for m in resolve(FOLDER / name)}
+
+
+def test_no_name_is_given_twice(manifests: list[Manifest]):
+    names = [(m["kind"], m["metadata"]["name"]) for m in manifests]
+    assert len(set(names)) == len(names)
+
+
+def test_every_role_runs_as_the_image_starts_it(manifests: list[Manifest]):
+    commands = {name: container(pod) for name, pod in pods(manifests)}
+    for role in ROLES:
+        found = commands[f"groundwire-{role}"]
+        assert [*found["command"], *found["args"]] == ["python", "-m", "agents", role]
+    assert commands["groundwire-topics"]["command"] == ["python", "-m", "topics", "declare"]
+    assert commands["groundwire-console"]["command"] == ["groundwire", "console"]
+
+
+def test_a_selector_finds_the_pods_of_its_own_role_and_no_others(manifests: list[Manifest]):
+    labels = {name: pod["metadata"]["labels"] for name, pod in pods(manifests)}
+    for manifest in manifests:
+        name, spec = manifest["metadata"]["name"], manifest.get("spec", {})
+        if manifest["kind"] in {"Deployment", "PodDisruptionBudget", "Service"}:
+            wanted = spec["selector"].get("matchLabels", spec["selector"])
+            assert [pod for pod, has in labels.items() if wanted.items() <= has.items()] == [name]
+
+
+def test_probes_look_at_progress_and_readiness_at_assignment(manifests: list[Manifest]):
+    for name, pod in pods(manifests):
+        found = container(pod)
+        if name.removeprefix("groundwire-") in ROLES:
+            paths = {probe: found[probe]["httpGet"]["path"] for probe in found if probe.endswith("Probe")}
+            assert paths == {"startupProbe": "/live", "livenessProbe": "/live", "readinessProbe": "/ready"}
+        for probe in (value for key, value in found.items() if key.endswith("Probe")):
+            assert probe["httpGet"]["port"] in {port["name"] for port in found["ports"]}
+
+
+def test_pods_get_longer_to_end_than_the_worker_s_own_deadline(manifests: list[Manifest]):
+    settings = next(m["data"] for m in manifests if m["kind"] == "ConfigMap")
+    deadline = float(settings.get("GROUNDWIRE_SHUTDOWN_DEADLINE", Settings().shutdown_deadline))
+    for name, pod in pods(manifests):
+        if name.removeprefix("groundwire-") in ROLES:
+            assert pod["spec"]["terminationGracePeriodSeconds"] > deadline
+
+
+def test_pods_are_nobody_special_and_write_nothing_but_their_tmp(manifests: list[Manifest]):
+    for _, pod in pods(manifests):
+        spec, found = pod["spec"], container(pod)
+        assert spec["securityContext"]["runAsNonRoot"]
+        assert spec["securityContext"]["runAsUser"] == 10001
+        assert spec["automountServiceAccountToken"] is False
+        security = found["securityContext"]
+        assert security["readOnlyRootFilesystem"]
+        assert not security["allowPrivilegeEscalation"]
+        assert security["capabilities"] == {"drop": ["ALL"]}
+        written = {mount["mountPath"] for mount in found["volumeMounts"] if not mount.get("readOnly")}
+        assert written == {"/tmp"}  # noqa: S108 - of the container
+        assert found["resources"]["requests"].keys() == {"cpu", "memory"}
+        assert "memory" in found["resources"]["limits"]
+
+
+def test_what_is_secret_comes_by_reference_and_nothing_here_is_one(manifests: list[Manifest]):
+    assert not any(m["kind"] == "Secret" for m in manifests)
+    secret = re.compile(r"SECRET|HASH_KEY|REDIS_URL")
+    for manifest in manifests:
+        if manifest["kind"] == "ConfigMap":
+            assert not any(secret.search(name) for name in manifest["data"])
+    for _, pod in pods(manifests):
+        for variable in container(pod).get("env", []):
+            if secret.search(variable["name"]):
+                assert variable["valueFrom"]["secretKeyRef"]["name"] == "groundwire"
+                assert "value" not in variable
+
+
+def test_every_variable_is_a_setting_and_has_a_value_that_is_taken(
+    manifests: list[Manifest], monkeypatch: pytest.MonkeyPatch
+):
+    known = {f"GROUNDWIRE_{name.upper()}" for name in Settings.model_fields}
+    known |= {f"GROUNDWIRE_CONSOLE_{name.upper()}" for name in ConsoleSettings.model_fields}
+    data = next(m["data"] for m in manifests if m["kind"] == "ConfigMap")
+    for name, pod in pods(manifests):
+        own = {v["name"]: v.get("value", "redis://redis:6379/0" * 2) for v in container(pod).get("env", [])}
+        assert {*data, *own} <= known
+        with monkeypatch.context() as patched:
+            for variable, value in {**data, **own}.items():
+                patched.setenv(variable, value)
+            Settings()
+            if name == "groundwire-console" and "GROUNDWIRE_CONSOLE_PUBLIC_URL" in data:
+                ConsoleSettings()
+
+
+def test_all_that_may_be_evicted_is_one_worker_of_each_role_at_a_time(manifests: list[Manifest]):
+    budgets = {m["metadata"]["name"]: m["spec"] for m in manifests if m["kind"] == "PodDisruptionBudget"}
+    assert budgets.keys() == {f"groundwire-{role}" for role in ROLES}
+    assert all(spec["maxUnavailable"] == 1 for spec in budgets.values())
+
+
+def test_only_who_looks_things_up_gets_out_to_the_web_and_nowhere_inside(manifests: list[Manifest]):
+    policies = {m["metadata"]["name"]: m["spec"] for m in manifests if m["kind"] == "NetworkPolicy"}
+    everybody = policies["groundwire"]
+    assert everybody["podSelector"] == {"matchLabels": {"app.kubernetes.io/name": "groundwire"}}
+    assert set(everybody["policyTypes"]) == {"Ingress", "Egress"}
+    (web,) = policies["groundwire-web"]["podSelector"]["matchExpressions"]
+    assert set(web["values"]) == {"deferred", "console"}
+    (rule,) = policies["groundwire-web"]["egress"]
+    assert {"10.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"} <= set(
+        rule["to"][0]["ipBlock"]["except"]
+    )
+
+
+def test_scaling_goes_by_the_lag_of_the_role_s_own_group_and_never_beyond_its_partitions(
+    production: dict[tuple[str, str], Manifest],
+):
+    data = production["ConfigMap", "groundwire-settings"]["data"]
+    settings = Settings()
+    scaled = {name: m["spec"] for (kind, name), m in production.items() if kind == "ScaledObject"}
+    assert scaled.keys() == {f"groundwire-{role}" for role in ("claims", "responses", "deferred")}
+    for name, spec in scaled.items():
+        role = name.removeprefix("groundwire-")
+        assert spec["scaleTargetRef"] == {"name": name}
+        assert "replicas" not in production["Deployment", name]["spec"], "who scales says how many"
+        assert 1 <= spec["minReplicaCount"] <= spec["maxReplicaCount"] <= int(data["GROUNDWIRE_PARTITIONS"])
+        (trigger,) = spec["triggers"]
+        metadata = trigger["metadata"]
+        assert (trigger["type"], metadata["consumerGroup"], metadata["topic"]) == (
+            "kafka",
+            settings.group_prefix + role,
+            settings.topic_prefix + INPUTS[role],
+        )
+        assert metadata["bootstrapServersFromEnv"] in data
+        assert all(isinstance(value, str) for value in metadata.values()), "KEDA takes strings only"
+    assert "replicas" in production["Deployment", "groundwire-reviews"]["spec"]
+
+
+def test_pods_are_scraped_under_the_names_that_rules_and_dashboard_ask_for(
+    production: dict[tuple[str, str], Manifest],
+):
+    spec = production["PodMonitor", "groundwire"]["spec"]
+    assert spec["jobLabel"] == "app.kubernetes.io/name"
+    (expression,) = spec["selector"]["matchExpressions"]
+    assert set(expression["values"]) == {*ROLES, "console"}
+    (endpoint,) = spec["podMetricsEndpoints"]
+    assert [rule["targetLabel"] for rule in endpoint["relabelings"]] == ["role"]
