@@ -67,6 +67,11 @@ generate: .venv/dev-$(KEY) ## write what is generated: schemas/ and docs/configu
 	@$(BIN)/python -m groundwire.schemas write schemas
 	@$(BIN)/python -m groundwire.configuration write docs/configuration.md
 
+.PHONY: docs
+docs: .venv/dev-$(KEY) ## build the documentation as a site; a broken link fails
+	@$(BIN)/properdocs build --quiet --strict --config-file properdocs.yml
+	@echo "open .cache/docs/index.html"
+
 lock: ## write requirements/ anew from pyproject.toml
 	@sh requirements/lock.sh
 

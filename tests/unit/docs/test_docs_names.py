@@ -1,0 +1,124 @@
+"""Names that the documentation mentions exist: settings, files, topics, headers, checks, public names."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+import groundwire
+from groundwire.asyncapi import asyncapi
+from groundwire.cli import main
+from groundwire.configuration import page as configuration
+from groundwire.decide import checks
+from groundwire.decide.build import MAX_BYTES, MAX_ENTRIES
+from groundwire.errors import ErrorCode, RecordError
+from groundwire.messages import headers
+from groundwire.messages.claims import Claim
+from groundwire.messages.decode import MAX_VALUE_BYTES
+from tests.unit.docs.pages import DOCS, PAGES, ROOT, name
+
+TEXTS = {page: page.read_text("utf-8") for page in PAGES}
+WIRE = (DOCS / "wire.md").read_text("utf-8")
+MESSAGES = asyncapi()["components"]["messages"]
+
+
+def variables(command: click.Command) -> Iterator[str]:
+    """Yield the environment variables that a command and its subcommands read."""
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for inner in command.list_commands(context):
+            yield from variables(command.get_command(context, inner) or click.Command(""))
+    for parameter in command.params:
+        found = getattr(parameter, "envvar", None) or []
+        yield from [found] if isinstance(found, str) else found
+
+
+def rows(start: str) -> list[list[str]]:
+    """Return the cells of the first table of the wire contract after a sentence."""
+    table = WIRE.partition(start)[2].partition("\n|")[2].partition("\n\n")[0]
+    return [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
+
+
+def codes(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_variable_that_a_page_names_is_read_by_something(page: Path) -> None:
+    text = configuration()
+    known = {*re.findall(r"`(GROUNDWIRE_[A-Z_]+)`", text), *variables(main)}
+    known |= {f"GROUNDWIRE_{key.upper()}" for key in re.findall(r"^\| `([a-z_]+)`", text, re.MULTILINE)}
+    named = set(re.findall(r"\bGROUNDWIRE_[A-Z]+(?:_[A-Z]+)*\b", TEXTS[page]))
+    assert sorted(named - known) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_file_of_the_repository_that_a_page_names_exists(page: Path) -> None:
+    named = re.findall(
+        r"`((?:agents|deploy|demo|docs|examples|schemas|src|topics)/[\w./-]*[\w]|[A-Z]{4,}\.md)`", TEXTS[page]
+    )
+    assert [path for path in named if not (ROOT / path).exists() and not path.startswith("docs/adrs")] == []
+
+
+def test_the_headers_of_the_wire_contract_are_those_of_the_published_description() -> None:
+    sent = {code for row in rows("Headers that the gate reads") for code in codes(row[0])}
+    assert sent == set(MESSAGES["claim"]["headers"]["properties"])
+    published = {code for row in rows("Every output record has these headers") for code in codes(row[0])}
+    assert published == set(MESSAGES["decision"]["headers"]["properties"])
+    types = next(row[1] for row in rows("Every output record has these headers") if "`ce_type`" in row[0])
+    kinds = ("decision", "retraction", "regenerate", "audit")
+    assert codes(types) == [MESSAGES[kind]["headers"]["properties"]["ce_type"]["const"] for kind in kinds]
+
+
+def test_the_headers_of_a_dead_letter_are_those_that_it_carries() -> None:
+    error = RecordError(ErrorCode.INVALID_JSON, "no")
+    source = inspect.getsource(headers)
+    carried = set(re.findall(r'"(__connect\.errors\.[a-z.]+)"', source)) | {"gw-error", headers.ATTEMPTS}
+    told: set[str] = set()
+    for row in rows("A dead letter keeps the key"):
+        first, *others = codes(row[0])
+        told |= {first, *(f"__connect.errors{other}" for other in others)}
+    assert told == carried
+    assert error.code in (DOCS / "records.md").read_text("utf-8")
+
+
+def test_the_checks_of_the_wire_contract_are_those_that_decisions_list() -> None:
+    listed = {
+        re.sub(r":.*", "", node.value)
+        for node in ast.walk(ast.parse(inspect.getsource(checks)))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if re.fullmatch(r"[a-z]+(_[a-z]+)+(: )?|(duplicate|expired)(: )?", node.value)
+    }
+    listed -= {name for name in listed if name.endswith("_unavailable")} | {"user_type"}
+    told = {
+        code.partition(":")[0]
+        for row in rows("These are the names of")
+        for cell in row[1:]
+        for code in codes(cell)
+    }
+    assert len(listed) > 20
+    assert told - {""} == listed
+
+
+def test_the_sizes_of_the_wire_contract_are_those_that_the_code_keeps() -> None:
+    sizes = {row[0]: row[1] for row in rows("## Sizes")}
+    parents = Claim.model_json_schema()["properties"]["derived_from"]["maxItems"]
+    assert sizes["an input value"] == f"{MAX_VALUE_BYTES:,} bytes"
+    assert sizes["a Decision"].startswith(f"{MAX_BYTES // 1000} kB")
+    assert sizes["citations that are looked up"].startswith(f"the first {MAX_ENTRIES} ")
+    assert sizes["lists in a Decision"].startswith(f"{MAX_ENTRIES} entries")
+    assert sizes["`derived_from`"] == f"{parents}"
+
+
+def test_every_public_name_stands_on_the_pages_of_the_library_and_no_other() -> None:
+    """A new name needs a line there, so that people find it."""
+    overview = (DOCS / "library" / "index.md").read_text("utf-8")
+    table = [line.split(" | ") for line in overview.splitlines() if line.startswith("| `")]
+    told = {code for row in table for code in codes(row[0])}
+    assert told == set(groundwire.__all__) - {"__version__"}
