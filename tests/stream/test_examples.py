@@ -31,13 +31,14 @@ ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = Decision.model_validate_json(
     (ROOT / "tests/contract/samples/decision.good.approved-claim.json").read_text(encoding="utf-8")
 )
+TOPICS = ("claims", "approved", "review", "blocked", "retractions")
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
 @pytest.fixture
 def prefix(broker: Broker) -> str:
     name = f"examples-{uuid.uuid4().hex[:8]}."
-    broker.create_topics({f"{name}{topic}": 3 for topic in ("claims", "approved", "retractions")})
+    broker.create_topics({f"{name}{topic}": 3 for topic in TOPICS})
     return name
 
 
@@ -102,7 +103,7 @@ def publish(broker, prefix, *records):
 def consume(broker, prefix, database):
     result = run(
         *(
-            "approved_consumer.py",
+            "approved_table",
             "--brokers",
             broker.bootstrap,
             "--prefix",
@@ -124,7 +125,7 @@ def table(database):
     return rows
 
 
-@pytest.mark.parametrize("name", ["producer.py", "approved_consumer.py"])
+@pytest.mark.parametrize("name", ["producer.py", "approved_table"])
 def test_help_shows_how_it_is_run(name):
     result = run(name, "--help")
     assert result.returncode == 0, result.stderr
@@ -212,7 +213,7 @@ def test_the_consumer_skips_what_is_no_decision_and_says_where(broker, prefix, t
 def test_the_consumer_ends_cleanly_at_sigterm(broker, prefix, tmp_path):
     publish(broker, prefix, approval())
     arguments = ["--brokers", broker.bootstrap, "--prefix", prefix, "--database", tmp_path / "db"]
-    command = example("approved_consumer.py", *arguments, "--group", f"{prefix}group")
+    command = example("approved_table", *arguments, "--group", f"{prefix}group")
     with subprocess.Popen(command, env=ENVIRONMENT, stderr=subprocess.PIPE) as process:
         deadline = time.monotonic() + 30
         stored_rows = []

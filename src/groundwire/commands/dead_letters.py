@@ -90,7 +90,11 @@ _WHERE: Final = (
 )
 _SELECTION: Final = (
     click.option(
-        "--code", "codes", multiple=True, type=click.Choice([str(code) for code in ErrorCode]), help="Error code; repeatable."
+        "--code",
+        "codes",
+        multiple=True,
+        type=click.Choice([str(code) for code in ErrorCode]),
+        help="Error code; repeatable.",
     ),
     click.option("--topic", type=click.Choice(_TOPICS), help="Where the record came in, without the prefix."),
     click.option("--tenant", help="Whose it is, where key and value agree on that."),
@@ -239,6 +243,14 @@ def show(where: _Where, place: Place, *, value: bool) -> None:
     metavar="N",
     help="At most N records a second.",
 )
+@click.option(
+    "--stop-after",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="Stop once N records have failed again.",
+)
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N records.")
 @click.option("--actor", metavar="NAME", help="Who does it, for the audit.  [default: your login name]")
 @_selecting
@@ -249,6 +261,7 @@ def redrive(
     yes: bool,
     max_attempts: int,
     rate: float,
+    stop_after: int,
     limit: int | None,
     actor: str | None,
 ) -> None:
@@ -258,31 +271,34 @@ def redrive(
     What the audit topic says was sent is not sent again, so that a run may be broken off and begun anew. A
     record that fails again is a new dead letter, with one failure more, and refused once it has too many.
 
-    Exit status: 0 when every letter was sent, now or before, 1 when some were refused, 2 for usage and a broker
-    out of reach, 130 when broken off.
+    Exit status: 0 when every letter was sent, now or before, 1 when some were refused or the run stopped, 2 for
+    usage and a broker out of reach, 130 when broken off.
 
     Example: groundwire dead-letters redrive --code worker_crash --rate 10 --yes
     """  # noqa: D205 - the summary takes two lines
-    rules = Rules(where.prefix, actor or _login(), max_attempts, limit, rate)
+    rules = Rules(where.prefix, actor or _login(), max_attempts, limit, rate, stop_after)
     printer = render.LetterPrinter(where.layout)
     counts: Counter[tuple[Outcome, str | None]] = Counter()
 
-    async def send(log: KafkaLog, reading: _Reading) -> None:
+    async def send(log: KafkaLog, reading: _Reading) -> bool:
         run = Redrive(log, selection, rules)
         async with aclosing(run.run() if yes else run.plan()) as steps:
             async for step in steps:
                 reading.printing()
                 counts[step.outcome, step.why] += 1
                 printer.step(step)
+        return run.stopped
 
     try:
-        _run(where, send, sends=yes)
+        stopped = _run(where, send, sends=yes)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     finally:
         text = render.summary(counts) + ("" if yes else "; --yes does it")
         click.echo(text, err=where.layout == "json")
-    if any(outcome == Outcome.REFUSED for outcome, _ in counts):
+    if stopped:
+        click.echo(f"stopped: {stop_after} records failed again, their cause is not mended", err=True)
+    if stopped or any(outcome == Outcome.REFUSED for outcome, _ in counts):
         raise SystemExit(1)
 
 

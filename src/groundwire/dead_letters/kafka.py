@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
 from datetime import datetime
 from itertools import count
 from typing import Any
@@ -14,7 +14,8 @@ from aiokafka.errors import KafkaError
 
 from groundwire.client.kafka import producer, unavailable
 from groundwire.client.tail import Span, Start, follow
-from groundwire.dead_letters.ledger import Outgoing
+from groundwire.dead_letters.ledger import Outgoing, Stands
+from groundwire.dead_letters.letters import read_letter
 from groundwire.errors import BrokerUnavailable, UsageError
 from groundwire.messages.inbound import InboundRecord
 from groundwire.messages.topics import TopicName
@@ -72,6 +73,25 @@ class KafkaLog:
                     raise
                 break
         return min(times, default=None)
+
+    @asynccontextmanager
+    async def failing(self, since: datetime) -> AsyncIterator[Collection[Stands]]:
+        """Watch the dead-letter topic, and gather where the records stood that have failed from a time on."""
+        found: set[Stands] = set()
+
+        async def watch() -> None:
+            async with aclosing(self._read(self._topic, Span(since))) as records:
+                async for record in records:
+                    failed = read_letter(record).failed
+                    found.add(Stands(failed.topic, failed.partition or 0, failed.offset or 0))
+
+        watching = asyncio.create_task(watch())
+        try:
+            yield found
+        finally:
+            watching.cancel()
+            with suppress(asyncio.CancelledError, BrokerUnavailable):  # nobody sends any more
+                await watching
 
     async def publish(self, records: Sequence[Outgoing]) -> list[tuple[int, int]]:
         """Send records in order, wait for all acknowledgements and return where each record stands.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
-from contextlib import aclosing
+from contextlib import AbstractAsyncContextManager, aclosing
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
@@ -48,6 +48,10 @@ class Log(Protocol):
         """Return the least Kafka time of the dead letters from `start` on, milliseconds; None: there is none."""
         ...
 
+    def failing(self, since: datetime) -> AbstractAsyncContextManager[Collection[Stands]]:
+        """Watch the dead-letter topic: where the records stood that have failed from a time on, kept up to date."""
+        ...
+
     async def publish(self, records: Sequence[Outgoing]) -> list[tuple[int, int]]:
         """Send records and return where the broker put each: partition and offset. Raises: BrokerUnavailable."""
         ...
@@ -62,6 +66,9 @@ class Redrive:
         rules: how they are sent.
         now: the wall clock, for the audit.
         sleep: waits so many seconds between windows.
+
+    Attributes:
+        stopped: `run` ended early, because too many records failed again.
     """
 
     def __init__(
@@ -78,18 +85,14 @@ class Redrive:
         self._rules = rules
         self._now = now
         self._sleep = sleep
+        self._sent: set[Stands] = set()
+        self.stopped = False
 
     async def plan(self) -> AsyncGenerator[Step, None]:
         """Say of each letter what `run` would do with it, and change nothing."""
-        history, unnoted = await self._past()
-        count = 0
-        async with aclosing(selected(self._log, self._selection)) as letters:
-            async for letter in letters:
-                step = self._judge(letter, history, unnoted)
+        async with aclosing(self._judged(*await self._past())) as steps:
+            async for step in steps:
                 yield step
-                count += step.outcome == Outcome.REDRIVE
-                if count == self._rules.limit:
-                    return
 
     async def run(self) -> AsyncGenerator[Step, None]:
         """Send letters back, and yield each once it is known what became of it.
@@ -100,30 +103,40 @@ class Redrive:
             BrokerUnavailable: not everything was acknowledged.
         """
         history, unnoted = await self._past()
-        count, window = 0, list[Letter]()
-        async with aclosing(selected(self._log, self._selection)) as letters:
-            async for letter in letters:
-                step = self._judge(letter, history, unnoted)
-                if step.redriven and letter.id in history.begun:
-                    await self._note([(letter, step.redriven)])
-                if step.outcome != Outcome.REDRIVE:
-                    yield step
+        window: list[Letter] = []
+        async with (
+            self._log.failing(self._now()) as failing,
+            aclosing(self._judged(history, unnoted)) as steps,
+        ):
+            async for step in steps:
+                if step.outcome == Outcome.REDRIVE:
+                    window.append(step.letter)
+                    if len(window) == self._rules.window:
+                        for done in await self._send(window, history, failing):
+                            yield done
+                        window = []
+                    if self.stopped:
+                        return
                     continue
-                window.append(letter)
-                count += 1
-                if count == self._rules.limit:
-                    break
-                if len(window) == self._rules.window:
-                    for done in await self._send(window, history):
-                        yield done
-                    window = []
-                    await self._sleep(self._rules.window / self._rules.rate)
-        for done in await self._send(window, history):
-            yield done
+                if step.redriven and step.letter.id in history.begun:
+                    await self._note([(step.letter, step.redriven)])
+                yield step
+            for done in await self._send(window, history, failing):
+                yield done
 
     async def _past(self) -> tuple[History, Unnoted]:
         history = await history_of(self._log, self._selection, self._rules.prefix)
         return history, await _unnoted(self._log, history, self._rules.topics)
+
+    async def _judged(self, history: History, unnoted: Unnoted) -> AsyncGenerator[Step, None]:
+        count = 0
+        async with aclosing(selected(self._log, self._selection)) as letters:
+            async for letter in letters:
+                step = self._judge(letter, history, unnoted)
+                yield step
+                count += step.outcome == Outcome.REDRIVE
+                if count == self._rules.limit:
+                    return
 
     def _judge(self, letter: Letter, history: History, unnoted: Unnoted) -> Step:
         done = history.redriven.get(letter.id)
@@ -135,33 +148,33 @@ class Redrive:
         why = self._rules.why_not(letter)
         return Step(letter, Outcome.REFUSED, why) if why else Step(letter, Outcome.REDRIVE)
 
-    async def _send(self, letters: Sequence[Letter], history: History) -> list[Step]:
-        """Note, send, note."""
-        if not letters:
+    async def _send(
+        self, letters: Sequence[Letter], history: History, failing: Collection[Stands]
+    ) -> list[Step]:
+        """Wait for the window's turn; note, send, note. Nothing is sent once too much has failed again."""
+        if self._sent and letters:
+            await self._sleep(self._rules.window / self._rules.rate)
+            self.stopped = len(self._sent.intersection(failing)) >= self._rules.stop_after
+        if self.stopped or not letters:
             return []
         at, actor = self._now(), self._rules.actor
-        await self._note(
-            [
-                (letter, Begun(at, actor, letter.failed.topic))
-                for letter in letters
-                if letter.id not in history.begun
-            ]
-        )
-        places = await self._log.publish(
-            [
-                Outgoing(letter.failed.topic, letter.record.key, letter.record.value, letter.again)
-                for letter in letters
-            ]
-        )
+        fresh = [letter for letter in letters if letter.id not in history.begun]
+        await self._note([(letter, Begun(at, actor, letter.failed.topic)) for letter in fresh])
+        places = await self._log.publish([_back(letter) for letter in letters])
         done = [
             (letter, Redriven(at, actor, Stands(letter.failed.topic, *place)))
             for letter, place in zip(letters, places, strict=True)
         ]
         await self._note(done)
+        self._sent |= {redriven.stands for _, redriven in done}
         return [Step(letter, Outcome.REDRIVEN, redriven=redriven) for letter, redriven in done]
 
     async def _note(self, notes: Sequence[tuple[Letter, Begun | Redriven]]) -> None:
         await self._log.publish([audit_record(self._rules.prefix, letter, noted) for letter, noted in notes])
+
+
+def _back(letter: Letter) -> Outgoing:
+    return Outgoing(letter.failed.topic, letter.record.key, letter.record.value, letter.again)
 
 
 async def selected(log: Log, selection: Selection) -> AsyncGenerator[Letter, None]:

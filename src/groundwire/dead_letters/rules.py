@@ -64,6 +64,7 @@ class Rules:
         max_attempts: a record that has failed so often is not sent again.
         limit: stop after so many; None: no limit.
         rate: at most so many records a second.
+        stop_after: stop once so many have failed again: workers pause at a hundred in a row.
     """
 
     prefix: str
@@ -71,6 +72,7 @@ class Rules:
     max_attempts: int = 3
     limit: int | None = None
     rate: float = 50.0
+    stop_after: int = 20
 
     @property
     def window(self) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import asynccontextmanager
 
+from groundwire.dead_letters.ledger import Stands
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.headers import dead_letter_headers
@@ -31,6 +33,7 @@ class FakeLog:
         self.clock = START
         self.crash_after = None
         self.read = []
+        self.failed = set()
 
     def put(self, topic, key, value, headers=()):
         self.clock += 1000
@@ -63,6 +66,7 @@ class FakeLog:
                     RecordError(ErrorCode.INVALID_JSON, "why"), topic, 0, record.offset, record.headers
                 )
                 self.put(DEAD, record.key, record.value, headers)
+                self.failed.add(Stands(topic, 0, record.offset))
 
     def _seen(self, topic):
         names = {"__connect.errors.topic": topic.encode(), "__connect.errors.partition": b"0"}
@@ -81,6 +85,10 @@ class FakeLog:
 
     async def oldest(self, start, partition):  # noqa: ARG002 - as the protocol has it
         return min((record.timestamp for record in self.topics[DEAD]), default=None)
+
+    @asynccontextmanager
+    async def failing(self, since):  # noqa: ARG002 - as the protocol has it
+        yield self.failed
 
     async def publish(self, records):
         places = []

@@ -137,6 +137,24 @@ async def test_what_fails_while_a_run_goes_on_is_left_to_the_next_one():
     assert len(log.topics[CLAIMS]) == 3
 
 
+async def test_a_run_stops_once_too_many_of_its_records_have_failed_again():
+    log = FakeLog()
+    for number in range(60):
+        log.bury(str(number).encode())
+
+    async def refuse(_seconds):
+        log.gate_refuses()
+
+    log.put(CLAIMS, b"acme:ann", b"{")
+    log.gate_refuses()  # somebody else's, which is not counted
+    run = redriving(log, rate=10, stop_after=20, sleep=refuse)
+    steps = await collect(run.run())
+    assert (len(steps), run.stopped) == (20, True)
+    rest = redriving(log)
+    await collect(rest.run())
+    assert not rest.stopped
+
+
 async def test_what_was_sent_is_not_sent_again_and_says_when_by_whom_and_where():
     log = FakeLog()
     log.bury()

@@ -1,0 +1,258 @@
+"""The example that keeps a table of approved claims: right whatever comes in whichever order."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sqlite3
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deploy.embedded import MissingServiceError
+from groundwire.messages import Decision
+from groundwire.messages.decisions import Kind
+from groundwire.messages.headers import decision_headers
+from groundwire.messages.identity import Subject, decision_id, retraction_id
+from tests.services.postgres import PostgresServer
+
+ROOT = Path(__file__).resolve().parents[3]
+INSTALLS = (ROOT / ".ci" / "run").read_text()
+SAMPLE = (ROOT / "tests/contract/samples/decision.good.approved-claim.json").read_bytes()
+
+
+def _load():
+    path = ROOT / "examples" / "approved_table" / "table.py"
+    spec = importlib.util.spec_from_file_location("approved_table_example", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look themselves up
+    spec.loader.exec_module(module)
+    return module
+
+
+example = _load()
+
+
+# a made-up history, what the gate publishes of it, and what is true at its end
+
+
+SUBJECTS = [
+    Subject(tenant, user, kind, name)
+    for tenant, user, kind, name in [
+        ("acme", "ann", Kind.CLAIM, "c1"),
+        ("acme", "ann", Kind.RESPONSE, "c1"),
+        ("acme", "bob", Kind.CLAIM, "c1"),
+        ("acme:ann", "c1", Kind.CLAIM, "'; DROP TABLE decisions; --"),
+    ]
+]
+
+
+def decided(subject, revision, verdict, previous):
+    value = {
+        "decision_id": decision_id(subject, revision),
+        "revision": revision,
+        "supersedes": previous,
+        **subject._asdict(),
+        "approved": verdict == "approved",
+        "evidence": None
+        if subject.kind == Kind.RESPONSE
+        else {"claim": f"{subject} at {revision}", "confidence": "high", "validity_horizon": None},
+        "tomorrow": "a field of a later version",
+    }
+    headers = [("ce_id", value["decision_id"].encode()), ("ce_type", b"groundwire.decision.v1")]
+    return headers, json.dumps(value).encode()
+
+
+def retracted(subject, revision):
+    value = {
+        **subject._asdict(),
+        "decision_id": decision_id(subject, revision),
+        "supersedes": decision_id(subject, revision - 1),
+    }
+    ce_id = retraction_id(value["decision_id"]).encode()
+    return [("ce_id", ce_id), ("ce_type", b"groundwire.retraction.v1")], json.dumps(value).encode()
+
+
+@st.composite
+def histories(draw):
+    """Records of all subjects, and the rows that are true in the end.
+
+    Revisions follow one another in any way. Where an approval is blocked, a retraction says so too, and the
+    decision itself may be gone: `blocked` is kept for a shorter time.
+    """
+    records, rows = [], set()
+    for subject in draw(st.lists(st.sampled_from(SUBJECTS), unique=True, min_size=1)):
+        before = None
+        if draw(st.booleans()):
+            records.append(decided(subject, 0, draw(st.sampled_from(["review", "blocked"])), None))
+        chain = draw(st.lists(st.sampled_from(["approved", "review", "blocked"]), min_size=1, max_size=5))
+        for revision, verdict in enumerate(chain, 1):
+            previous = decision_id(subject, revision - 1) if revision > 1 else None
+            record = decided(subject, revision, verdict, previous)
+            withdrawn = (before, verdict) == ("approved", "blocked")
+            if withdrawn:
+                records.append(retracted(subject, revision))
+            if not (withdrawn and revision == len(chain) and draw(st.booleans())):
+                records.append(record)
+            before = verdict
+        if before == "approved":
+            text = None if subject.kind == Kind.RESPONSE else f"{subject} at {len(chain)}"
+            rows.add((*map(str, subject), len(chain), text))
+    return records, rows
+
+
+@st.composite
+def deliveries(draw):
+    """A history as it may be read: each record at least once, in any order, in batches of any size."""
+    records, rows = draw(histories())
+    repeats = draw(st.lists(st.sampled_from(records), max_size=len(records)))
+    stream = draw(st.permutations([*records, *repeats]))
+    if draw(st.booleans()):
+        stream += stream  # from the beginning again
+    size = draw(st.integers(1, len(stream)))
+    return [stream[first : first + size] for first in range(0, len(stream), size)], records, rows
+
+
+def apply(table, batches):
+    for batch in batches:
+        table.apply([event for event in (example.read(*record) for record in batch) if event])
+
+
+def ask(table, query="SELECT tenant_id, user_id, kind, subject_id, revision, content FROM memories"):
+    cursor = table.connection.cursor()
+    cursor.execute(query)
+    rows = cursor.fetchall()
+    table.connection.rollback()
+    return rows
+
+
+def assert_right(table, records, rows):
+    found = ask(table)
+    assert len(found) == len(set(found))
+    assert set(found) == rows
+    texts = {row[0] for row in ask(table, "SELECT content FROM decisions WHERE content IS NOT NULL")}
+    assert texts == {text for *_, text in rows if text}, "nothing stays of what was withdrawn"
+    apply(table, [records])
+    assert set(ask(table)) == rows, "read once more, it is the same table"
+
+
+# SQLite
+
+
+@given(deliveries())
+def test_the_table_is_what_was_decided_in_whichever_order_and_however_often_it_is_told(delivery):
+    batches, records, rows = delivery
+    table = example.Table(":memory:")
+    apply(table, batches)
+    assert_right(table, records, rows)
+    table.close()
+
+
+def test_the_table_is_still_there_after_a_restart(tmp_path):
+    path = str(tmp_path / "memories.sqlite")
+    for number in (1, 2):
+        table = example.Table(path)
+        apply(table, [[decided(SUBJECTS[number], 1, "approved", None)]])
+        assert len(ask(table)) == number
+        table.close()
+
+
+def test_a_batch_that_breaks_off_leaves_nothing_behind():
+    table = example.Table(":memory:")
+    event = example.read(*decided(SUBJECTS[0], 1, "approved", None))
+    broken = example.Decided("x", ("z",) * 4, 1, None, approved=True, content=(None,) * 3)
+    with pytest.raises(sqlite3.IntegrityError):
+        table.apply([event, broken])
+    assert ask(table, "SELECT * FROM seen") == []
+    table.apply([event])
+    assert len(ask(table)) == 1
+    table.close()
+
+
+def test_it_reads_a_decision_as_the_gate_writes_it():
+    decision = Decision.model_validate_json(SAMPLE)
+    event = example.read(decision_headers(decision, []), decision.to_bytes())
+    assert (event.ce_id, event.approved, event.revision) == (decision.decision_id, True, decision.revision)
+    assert event.content[0] == decision.evidence.claim
+
+
+VALID = json.loads(decided(SUBJECTS[0], 1, "approved", None)[1])
+HEADERS = decided(SUBJECTS[0], 1, "approved", None)[0]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"user_id": {}},
+        {"user_id": "a\0b"},
+        {"user_id": "\ud800"},
+        {"revision": None},
+        {"revision": True},
+        {"revision": -1},
+        {"revision": 2**63},
+        {"revision": "1"},
+        {"approved": "yes"},
+        {"decision_id": None},
+        {"evidence": 1},
+        {"evidence": {"claim": []}},
+        {"evidence": {"claim": "x", "confidence": "high", "validity_horizon": 1}},
+    ],
+)
+def test_what_is_no_decision_is_refused_before_it_reaches_the_database(fields):
+    assert example.read(HEADERS, json.dumps(VALID).encode())
+    with pytest.raises(ValueError, match=r"is no|surrogates"):
+        example.read(HEADERS, json.dumps({**VALID, **fields}).encode())
+
+
+@pytest.mark.parametrize("value", [None, b"", b"{", b"[]", b"null", b"\xff", b"{}"])
+def test_what_is_no_record_is_refused(value):
+    with pytest.raises(ValueError, match=r"."):
+        example.read(HEADERS, value)
+
+
+def test_records_of_other_kinds_change_nothing():
+    headers = [("ce_id", b"x"), ("ce_type", b"groundwire.audit.v1")]
+    assert example.read(headers, json.dumps(VALID).encode()) is None
+
+
+# PostgreSQL
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[str]:
+    """A server's address; where it is not installed, skip, but not where continuous integration installs it."""
+    try:
+        pytest.importorskip("psycopg")
+        server = PostgresServer()
+    except (MissingServiceError, pytest.skip.Exception) as missing:
+        if os.environ.get("CI") == "true" and "postgresql" in INSTALLS:
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
+    with server:
+        yield server.url
+
+
+@pytest.fixture(scope="module")
+def in_postgres(postgres):
+    tables = [example.Table(postgres) for _ in range(2)]
+    yield tables
+    for table in tables:
+        table.close()
+
+
+@settings(max_examples=40)
+@given(deliveries())
+def test_in_postgresql_it_is_the_same_with_two_programs_at_work(in_postgres, delivery):
+    batches, records, rows = delivery
+    first, second = in_postgres
+    first.connection.execute("TRUNCATE decisions, retracted, seen")
+    first.connection.commit()
+    apply(first, batches[::2])
+    apply(second, batches[1::2])
+    assert_right(first, records, rows)
+    assert set(ask(second)) == rows
