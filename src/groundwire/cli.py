@@ -19,6 +19,7 @@ _COMMANDS: Final = {
     "keys": "Make and list the keys that sign records.",
     "produce": "Send records to the gate.",
     "rebuild": "Rebuild state from the topics.",
+    "replay": "Decide a stretch of the log again, and say what comes out otherwise.",
     "review": "See and decide what waits for a person.",
     "tail": "Print the records of a topic as they come.",
     "token": "Make, list and revoke API tokens of the console.",

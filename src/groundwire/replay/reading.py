@@ -1,0 +1,212 @@
+"""Reading what a replay needs from the topics: without a consumer group, so that nobody notices."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Final
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import KafkaError
+
+from groundwire.client.kafka import consumer, unavailable
+from groundwire.client.tail import Span, Start, follow, offsets_at
+from groundwire.errors import UsageError
+from groundwire.messages.headers import header
+from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.topics import TopicName
+from groundwire.replay.job import Job
+from groundwire.replay.rate import Rate
+from groundwire.replay.spool import Place, Stretch
+
+INPUTS: Final = (TopicName.CLAIMS, TopicName.LLM_RESPONSES, TopicName.REVIEW_DECISIONS)
+"""Topics whose records are decided."""
+
+OUTPUTS: Final = (
+    *(TopicName.APPROVED, TopicName.REVIEW, TopicName.BLOCKED),
+    *(TopicName.DEAD_LETTER, TopicName.AUDIT),
+)
+"""Topics that tell what became of them."""
+
+_PATIENCE: Final = 30.0
+_PAGE: Final = 500
+_DEAD: Final = "__connect.errors."
+
+Report = Callable[[str, int, int], None]
+"""Told what is done, how much of it, and of how much."""
+
+
+class Reader:
+    """Reads topics of a deployment into a job.
+
+    Args:
+        brokers: Kafka bootstrap servers.
+        prefix: of the topics' names.
+        rate: how fast.
+        report: told how far it has come.
+    """
+
+    def __init__(self, brokers: str, prefix: str, rate: Rate, report: Report) -> None:
+        self._brokers = brokers
+        self._prefix = prefix
+        self._rate = rate
+        self._report = report
+
+    async def plan(self, topics: Sequence[str], start: Start, end: Start) -> list[Stretch]:
+        """Say which offsets of each partition lie between two places; `end` is left out.
+
+        Raises:
+            UsageError: a topic does not exist.
+            BrokerUnavailable: the broker does not answer.
+        """
+        async with consumer(self._brokers, _PATIENCE) as client:
+            try:
+                async with asyncio.timeout(_PATIENCE):
+                    return [stretch for topic in topics for stretch in await _plan(client, topic, start, end)]
+            except (KafkaError, TimeoutError) as exc:
+                raise unavailable(self._brokers, _PATIENCE, "say where the topics begin and end") from exc
+
+    async def read(
+        self, job: Job, inside: Sequence[Stretch], outputs: Sequence[Stretch], *, everything: bool
+    ) -> None:
+        """Read the records to be replayed, what became of them, and what that rests on, into a job.
+
+        Goes on where the job stopped; memory holds no more than a page.
+
+        Raises:
+            BrokerUnavailable: the broker does not answer, or stopped answering.
+        """
+        chosen = {(stretch.topic, stretch.partition): stretch for stretch in inside}
+
+        def keep_record(record: InboundRecord) -> None:
+            job.spool.add_record(record, inside=True)
+
+        def keep_outcome(record: InboundRecord) -> None:
+            self._keep_outcome(job, record, chosen, everything=everything)
+
+        total = sum(stretch.end - job.spool.next_of(stretch) for stretch in (*inside, *outputs))
+        done = 0
+        for stretches, keep in ((inside, keep_record), (outputs, keep_outcome)):
+            for stretch in stretches:
+                async for count in self._read(job, stretch, keep):
+                    done += count
+                    self._report("read", done, total)
+        await self._fetch(job, job.spool.missing_places())
+
+    async def _read(
+        self, job: Job, stretch: Stretch, keep: Callable[[InboundRecord], None]
+    ) -> AsyncIterator[int]:
+        """Read a stretch page by page; yields how many offsets each page took."""
+        at = job.spool.next_of(stretch)
+        page: list[InboundRecord] = []
+        if at < stretch.end:
+            span = Span(at, partition=stretch.partition, until_end=True)
+            async with aclosing(follow(self._brokers, stretch.topic, span, _PATIENCE)) as records:
+                async for record in records:
+                    if record.offset >= stretch.end:
+                        break
+                    page.append(record)
+                    if len(page) == _PAGE:
+                        _store(job, stretch, page, keep, page[-1].offset + 1)
+                        yield page[-1].offset + 1 - at
+                        at = page[-1].offset + 1
+                        await self._rate.after(len(page))
+                        page = []
+        _store(job, stretch, page, keep, stretch.end)
+        yield max(stretch.end - at, 0)
+
+    def _keep_outcome(
+        self,
+        job: Job,
+        record: InboundRecord,
+        chosen: Mapping[tuple[str, int], Stretch],
+        *,
+        everything: bool,
+    ) -> None:
+        topic = (record.topic or "").removeprefix(self._prefix)
+        if topic == TopicName.DEAD_LETTER:
+            job.spool.add_end(
+                place_name(*(header(record.headers, _DEAD + name) or "" for name in Place._fields))
+            )
+        elif topic == TopicName.AUDIT:
+            if b'"refused_action"' in (record.value or b"") or b'"review_action"' in (record.value or b""):
+                job.spool.add_end(header(record.headers, "ce_id") or "")
+        else:
+            job.spool.add_decision(record.value or b"", inside=chosen, everything=everything)
+
+    async def _fetch(self, job: Job, places: Iterable[Place]) -> None:
+        """Read single records that decisions rest on; those that retention has taken are left out."""
+        wanted = list(places)
+        if not wanted:
+            return
+        async with consumer(self._brokers, _PATIENCE) as client:
+            known = {
+                TopicPartition(topic, number)
+                for topic in {place.topic for place in wanted}
+                for number in await _partitions(client, topic)
+            }
+            job.begin()
+            for number, place in enumerate(wanted, 1):
+                record = await _one(client, place) if TopicPartition(*place[:2]) in known else None
+                if record is not None:
+                    job.spool.add_record(record, inside=False)
+                self._report("fetched", number, len(wanted))
+                await self._rate.after(1)
+            job.commit()
+
+
+def place_name(topic: str, partition: str, offset: str) -> str:
+    """Return the name of a place among what ended without a decision."""
+    return f"{topic}/{partition}/{offset}"
+
+
+def _store(
+    job: Job, stretch: Stretch, page: Sequence[InboundRecord], keep: Callable[[InboundRecord], None], end: int
+) -> None:
+    job.begin()
+    for record in page:
+        keep(record)
+    job.spool.read_to(stretch, end)
+    job.commit()
+
+
+async def _partitions(client: AIOKafkaConsumer, topic: str) -> list[int]:
+    # the public topics() keeps to itself how many partitions they have; asking for one topic may create it
+    cluster = await client._client.fetch_all_metadata()  # noqa: SLF001
+    return sorted(cluster.partitions_for_topic(topic) or ())
+
+
+async def _plan(client: AIOKafkaConsumer, topic: str, start: Start, end: Start) -> list[Stretch]:
+    partitions = [TopicPartition(topic, number) for number in await _partitions(client, topic)]
+    if not partitions:
+        raise UsageError(f"there is no topic {topic}: `python -m topics declare` creates it")
+    ends = await client.end_offsets(partitions)
+    first, last = await offsets_at(client, start, ends), await offsets_at(client, end, ends)
+    return [Stretch(topic, each.partition, first[each], max(first[each], last[each])) for each in partitions]
+
+
+async def _one(client: AIOKafkaConsumer, place: Place) -> InboundRecord | None:
+    partition = TopicPartition(place.topic, place.partition)
+    client.assign([partition])
+    beginnings = await client.beginning_offsets([partition])
+    ends = await client.end_offsets([partition])
+    if not beginnings[partition] <= place.offset < ends[partition]:
+        return None
+    client.seek(partition, place.offset)
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            record = await client.getone(partition)
+    except (KafkaError, TimeoutError):
+        return None
+    if record.offset != place.offset:
+        return None
+    return InboundRecord(
+        record.topic,
+        record.partition,
+        record.offset,
+        record.timestamp,
+        record.key,
+        record.value,
+        tuple(record.headers),
+    )

@@ -1,0 +1,301 @@
+"""Replaying what was read: each decision again, and what came out otherwise; asks neither network nor Redis."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, Protocol
+
+from groundwire.errors import RecordError
+from groundwire.gate.claims import Policies
+from groundwire.gate.faults import report_fault
+from groundwire.gate.gate import decode_record, subject_of
+from groundwire.messages.decisions import Decision
+from groundwire.messages.decode import decode_review_decision
+from groundwire.messages.identity import event_id
+from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.topics import TopicName
+from groundwire.policy import Policy
+from groundwire.replay.compare import differences
+from groundwire.replay.derive import rederive
+from groundwire.replay.inputs import Mismatch, Missing, gather
+from groundwire.replay.job import Job
+from groundwire.replay.rate import Rate
+from groundwire.replay.reading import Report, place_name
+from groundwire.version import __version__
+
+PAGE: Final = 500
+"""Records between two points from which an interrupted replay goes on."""
+
+
+class Status(StrEnum):
+    """What came of a decision, or of a record without one.
+
+    `equal`, and under another policy the same tier and reason; `differs`; `missing`: its record or policy is not at
+    hand; `facts_missing`: nothing tells what became of the record, so nothing is derived, and nothing approved;
+    `repeat`: the record's subject was decided on another record; `dead_letter` and `refused`: it ended so.
+    """
+
+    EQUAL = "equal"
+    DIFFERS = "differs"
+    MISSING = "missing"
+    FACTS_MISSING = "facts_missing"
+    REPEAT = "repeat"
+    DEAD_LETTER = "dead_letter"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What came of one decision.
+
+    Attributes:
+        before: as it was recorded; None where there is none.
+        after: as it was derived; None where it could not be.
+        fields: JSON paths that differ; where nothing could be derived, why.
+    """
+
+    status: Status
+    before: Decision | None = None
+    after: Decision | None = None
+    fields: tuple[str, ...] = ()
+
+
+class Writer(Protocol):
+    """Where derived decisions go."""
+
+    async def resume(self, written: int) -> None:
+        """Begin, or go on behind the first `written` bytes or records."""
+
+    async def write(self, record: InboundRecord, decision: Decision) -> None:
+        """Write a decision that a record brought."""
+
+    async def flush(self) -> int:
+        """Make sure that everything is there for good; return how much it is."""
+        ...
+
+
+Decide = Callable[[InboundRecord, Decision], Awaitable[Decision | None]]
+"""Decides a record again, given the recorded decision; None where it has no decision."""
+
+
+class Known:
+    """Policies at hand, and those that others keep.
+
+    Args:
+        policies: at hand.
+        others: asked for the rest.
+    """
+
+    def __init__(self, policies: Iterable[Policy], others: Policies) -> None:
+        self._policies = {policy.sha256: policy for policy in policies}
+        self._others = others
+
+    async def get(self, sha256: str) -> Policy | None:
+        """Return the policy with this hash, or None."""
+        return self._policies.get(sha256) or await self._others.get(sha256)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """How a replay decides.
+
+    Attributes:
+        name: stands in `replay` of each decision.
+        policies: find the policies that decided.
+        policy: decides instead; None: each decision's own.
+        simulate: decides instead of the recorded facts; None: they stay.
+    """
+
+    name: str
+    policies: Policies
+    policy: Policy | None = None
+    simulate: Decide | None = None
+
+    @property
+    def by_bytes(self) -> bool:
+        """Whether every byte has to be the same, not only tier and reason."""
+        return self.policy is None and self.simulate is None
+
+
+class Replayer:
+    """Replays a job.
+
+    Args:
+        job: what was read; keeps what is found.
+        task: how to decide.
+        writer: where decisions go.
+        rate: how fast.
+        report: told how far it has come.
+    """
+
+    def __init__(self, job: Job, task: Task, writer: Writer, rate: Rate, report: Report) -> None:
+        self._job = job
+        self._task = task
+        self._writer = writer
+        self._rate = rate
+        self._report = report
+        self._summary = Summary()
+
+    async def run(self) -> Summary:
+        """Replay what is left of the job."""
+        known = self._job.known("progress")
+        if known is None or self._task.simulate:  # what a simulation knows is in memory alone
+            self._job.forget_results()
+        progress = json.loads(known) if known and not self._task.simulate else {}
+        self._summary = Summary.from_json(progress.get("summary", {}))
+        await self._writer.resume(progress.get("written", 0))
+        after, total = progress.get("after"), self._job.spool.count()
+        while page := self._job.spool.page(after, PAGE, by_turn=self._task.simulate is not None):
+            self._job.begin()
+            for record, mark in page:
+                for replayed in await self._replay(record):
+                    await self._take(record, replayed)
+                self._summary.records += 1
+                after = mark
+            written = await self._writer.flush()
+            plain = {"after": after, "written": written, "summary": self._summary.as_json()}
+            self._job.note(progress=json.dumps(plain))
+            self._job.commit()
+            self._report("replayed", self._summary.records, total)
+            await self._rate.after(len(page))
+        return self._summary
+
+    async def _take(self, record: InboundRecord, replayed: Replayed) -> None:
+        self._summary.add(replayed)
+        before, after = replayed.before, replayed.after
+        if replayed.status in {Status.DIFFERS, Status.MISSING}:
+            old, new = before.to_bytes() if before else None, after.to_bytes() if after else None
+            self._job.add_change(self._summary.changes, old, new, replayed.fields)
+        if after is not None:
+            await self._writer.write(record, after)
+
+    async def _replay(self, record: InboundRecord) -> list[Replayed]:
+        values = self._job.spool.decisions_of(record)
+        if not values:
+            return [Replayed(self._without_decision(record))]
+        decisions = [(value, Decision.model_validate_json(value)) for value in values]
+        if not self._task.by_bytes and any(decision.revision for _, decision in decisions):
+            decisions = [each for each in decisions if each[1].revision]  # provisional ones are overridden
+        return [await self._decide(record, value, decision) for value, decision in decisions]
+
+    async def _decide(self, record: InboundRecord, value: bytes, decision: Decision) -> Replayed:
+        try:
+            after = await self._derive(record, decision)
+        except Missing as exc:
+            return Replayed(Status.MISSING, decision, None, (str(exc),))
+        except Mismatch as exc:
+            return Replayed(Status.DIFFERS, decision, None, (exc.path,))
+        except Exception as exc:  # noqa: BLE001 - facts may hold anything: what cannot be derived does not follow
+            report_fault("replay.underivable", exc, partition=record.partition, offset=record.offset)
+            return Replayed(Status.DIFFERS, decision, None, ("$.facts",))
+        if after is None:
+            return Replayed(Status.FACTS_MISSING, decision)
+        fields = self._fields(value, decision, after)
+        marked = after.model_copy(update={"replay": self._task.name})
+        return Replayed(Status.DIFFERS if fields else Status.EQUAL, decision, marked, fields)
+
+    async def _derive(self, record: InboundRecord, decision: Decision) -> Decision | None:
+        if (record.sha256, record.origin.timestamp) != (decision.origin.sha256, decision.origin.timestamp):
+            raise Mismatch("$.origin", "another record stands there")
+        if self._task.simulate:
+            return await self._task.simulate(record, decision)
+        name = decision.policy.sha256
+        policy = self._task.policy or await self._task.policies.get(name)
+        if policy is None:
+            raise Missing(f"policy {name[:64]}")
+        return rederive(decision, gather(decision, self._job.spool), policy)
+
+    def _fields(self, value: bytes, decision: Decision, after: Decision) -> tuple[str, ...]:
+        """Return what differs: of tier and reason, or of all that the gate published."""
+        if not self._task.by_bytes:
+            pairs = (
+                (name, getattr(decision, name), getattr(after, name)) for name in ("tier", "reason_code")
+            )
+            return tuple(f"$.{name}" for name, old, new in pairs if old != new)
+        if self._job.spool.is_unlike(decision.decision_id):
+            return ("$",)  # published twice, with other bytes
+        derived = after.to_bytes()
+        if derived == value:
+            return ()
+        paths = differences(json.loads(value), json.loads(derived))
+        allowed = {"$.engine"} if decision.engine != __version__ else set()
+        return tuple(path for path in paths if path not in allowed)
+
+    def _without_decision(self, record: InboundRecord) -> Status:
+        """Say how a record ended that brought no decision about."""
+        place = place_name(record.topic or "", str(record.partition), str(record.offset))
+        if self._job.spool.has_ended(place):
+            return Status.DEAD_LETTER
+        try:
+            if (record.topic or "").endswith(TopicName.REVIEW_DECISIONS):
+                return self._without_revision(decode_review_decision(record.value).action_id)
+            decode_record(record)
+            return Status.REPEAT if self._job.spool.is_decided(subject_of(record)) else Status.FACTS_MISSING
+        except RecordError:
+            return Status.DEAD_LETTER
+
+    def _without_revision(self, action_id: str) -> Status:
+        if self._job.spool.has_ended(event_id("review_action", action_id)):
+            return Status.REPEAT
+        refused = self._job.spool.has_ended(event_id("refused_action", action_id))
+        return Status.REFUSED if refused else Status.FACTS_MISSING
+
+
+class Summary:
+    """What a replay came to, in numbers.
+
+    Attributes:
+        records: how many were replayed.
+        statuses: of decisions, and of records without one.
+        reasons: (verdict and reason as recorded, as derived) -> decisions.
+        other_engine: decisions that another engine made.
+        changes: decisions that are listed because they differ, or because something is missing.
+    """
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.statuses: Counter[str] = Counter()
+        self.reasons: Counter[tuple[str, str]] = Counter()
+        self.other_engine = 0
+        self.changes = 0
+
+    def add(self, replayed: Replayed) -> None:
+        """Count what came of a decision."""
+        self.statuses[replayed.status.value] += 1
+        before, after = replayed.before, replayed.after
+        if before is not None:
+            self.reasons[_short(before), _short(after) if after else replayed.status.value] += 1
+            self.other_engine += before.engine != __version__
+        if replayed.status in {Status.DIFFERS, Status.MISSING}:
+            self.changes += 1
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the numbers as a JSON value."""
+        return {
+            "records": self.records,
+            "statuses": dict(sorted(self.statuses.items())),
+            "reasons": [
+                {"from": old, "to": new, "count": n} for (old, new), n in sorted(self.reasons.items())
+            ],
+            "other_engine": self.other_engine,
+            "changes": self.changes,
+        }
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> Summary:
+        """Read back what `as_json` gave; nothing is a summary of nothing."""
+        summary = cls()
+        summary.records = plain.get("records", 0)
+        summary.statuses.update(plain.get("statuses", {}))
+        summary.reasons.update({(row["from"], row["to"]): row["count"] for row in plain.get("reasons", [])})
+        summary.other_engine = plain.get("other_engine", 0)
+        summary.changes = plain.get("changes", 0)
+        return summary
+
+
+def _short(decision: Decision) -> str:
+    return f"{decision.verdict} {decision.reason_code}"

@@ -1,0 +1,240 @@
+"""What a replay has read from the topics, on disk: records, what became of them, and what that rests on."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from pydantic import ValidationError
+
+from groundwire.messages.base import from_milliseconds
+from groundwire.messages.decisions import Decision, Origin
+from groundwire.messages.headers import TRACEPARENT
+from groundwire.messages.identity import Subject
+from groundwire.messages.inbound import InboundRecord
+from groundwire.replay.inputs import DecidedAgain, subject_of
+from groundwire.replay.notes import Notes, hash_key
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS read_to (topic TEXT, part INTEGER, next INTEGER, PRIMARY KEY (topic, part)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS records (
+  topic TEXT, part INTEGER, at INTEGER, time INTEGER, sha BLOB, key BLOB, value BLOB, trace BLOB, turn INTEGER,
+  UNIQUE (topic, part, at)
+);
+CREATE INDEX IF NOT EXISTS by_hash ON records (sha);
+CREATE INDEX IF NOT EXISTS by_turn ON records (turn, topic, part, at) WHERE turn IS NOT NULL;
+CREATE INDEX IF NOT EXISTS by_place ON records (topic, part, at) WHERE turn IS NOT NULL;
+CREATE TABLE IF NOT EXISTS decisions (
+  topic TEXT, part INTEGER, at INTEGER, revision INTEGER, id TEXT, value BLOB, inside INTEGER,
+  UNIQUE (topic, part, at, revision, id)
+);
+CREATE INDEX IF NOT EXISTS by_id ON decisions (id);
+CREATE TABLE IF NOT EXISTS subjects (subject BLOB PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS unlike (id TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS ended (name TEXT PRIMARY KEY) WITHOUT ROWID;
+"""
+
+
+class Stretch(NamedTuple):
+    """A part of a partition: the offsets from `start` up to `end`, without it."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+class Place(NamedTuple):
+    """Where a record stands."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class Spool:
+    """Tables of a job that hold what was read.
+
+    Args:
+        database: where they are; the job's transactions are used.
+    """
+
+    def __init__(self, database: sqlite3.Connection) -> None:
+        self._database = database
+        database.executescript(_SCHEMA)
+        self._notes = Notes(database)
+        self._turns: dict[tuple[str, int], int] = {}
+
+    def next_of(self, stretch: Stretch) -> int:
+        """Return where reading a stretch goes on."""
+        query = "SELECT next FROM read_to WHERE topic = ? AND part = ?"
+        row = self._database.execute(query, (stretch.topic, stretch.partition)).fetchone()
+        return max(stretch.start, row[0]) if row else stretch.start
+
+    def read_to(self, stretch: Stretch, offset: int) -> None:
+        """Note how far a stretch is read."""
+        self._database.execute(
+            "REPLACE INTO read_to VALUES (?, ?, ?)", (stretch.topic, stretch.partition, offset)
+        )
+
+    def add_record(self, record: InboundRecord, *, inside: bool) -> None:
+        """Keep an input record; `inside` where it is one of those that are replayed."""
+        trace = next((value for key, value in record.headers if key == TRACEPARENT), None)
+        row = (
+            *(record.topic, record.partition, record.offset, record.timestamp),
+            *(hash_key(record.sha256), record.key, record.value, trace),
+            self._turn(record) if inside else None,
+        )
+        self._database.execute("INSERT OR IGNORE INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        self._notes.note_record(record.value or b"")
+
+    def _turn(self, record: InboundRecord) -> int:
+        """Return when it is a record's turn: at its time, but never before those that stand before it."""
+        query = "SELECT max(turn) FROM records WHERE topic = ? AND part = ? AND turn IS NOT NULL"
+        key = record.topic or "", record.partition
+        if key not in self._turns:
+            (last,) = self._database.execute(query, key).fetchone()
+            self._turns[key] = record.timestamp if last is None else last
+        self._turns[key] = max(self._turns[key], record.timestamp)
+        return self._turns[key]
+
+    def add_decision(
+        self, value: bytes, *, inside: Mapping[tuple[str, int], Stretch], everything: bool
+    ) -> None:
+        """Keep a decision of a record that is replayed; of others only that there is one, or `everything`."""
+        try:
+            decision = Decision.model_validate_json(value)
+        except ValidationError:
+            return
+        origin = decision.origin
+        stretch = inside.get((origin.topic or "", origin.partition))
+        within = stretch is not None and stretch.start <= origin.offset < stretch.end
+        self._database.execute("INSERT OR IGNORE INTO subjects VALUES (?)", (subject_of(decision).digest,))
+        if not (within or everything or decision.subject_origin):
+            return
+        self._notes.note_decision(value)
+        place = origin.topic or "", origin.partition, origin.offset
+        row = *place, decision.revision, decision.decision_id, value, within
+        cursor = self._database.execute("INSERT OR IGNORE INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        if not cursor.rowcount:
+            self._note_unlike(decision.decision_id, place, value)
+
+    def _note_unlike(self, name: str, place: tuple[str, int, int], value: bytes) -> None:
+        """Note a decision that comes again with other bytes."""
+        query = "SELECT 1 FROM decisions WHERE topic = ? AND part = ? AND at = ? AND id = ? AND value = ?"
+        if not self._database.execute(query, (*place, name, value)).fetchone():
+            self._database.execute("INSERT OR IGNORE INTO unlike VALUES (?)", (name,))
+
+    def add_end(self, name: str) -> None:
+        """Note that a record ended without a decision: its place as text, or the id of its audit event."""
+        self._database.execute("INSERT OR IGNORE INTO ended VALUES (?)", (name,))
+
+    def missing_places(self) -> list[Place]:
+        """Return where records stand that decisions inside rest on, and that were not read with the stretches."""
+        wanted: set[Place] = set()
+        query = "SELECT value FROM decisions WHERE inside AND revision > 1"
+        for (value,) in self._database.execute(query):
+            decision = Decision.model_validate_json(value)
+            if decision.subject_origin is not None:
+                wanted.add(_place(decision.subject_origin))
+            wanted.update(self._between(decision))
+        return sorted(place for place in wanted if not self._has(place))
+
+    def _between(self, decision: Decision) -> Iterator[Place]:
+        """Return the origins of the revisions between a decision and its subject's first record."""
+        name = decision.supersedes
+        while name is not None:
+            row = self._database.execute("SELECT value FROM decisions WHERE id = ?", (name,)).fetchone()
+            if row is None:
+                return
+            before = Decision.model_validate_json(row[0])
+            yield _place(before.origin)
+            name = before.supersedes
+
+    def _has(self, place: Place) -> bool:
+        query = "SELECT 1 FROM records WHERE topic = ? AND part = ? AND at = ?"
+        return self._database.execute(query, place).fetchone() is not None
+
+    def count(self) -> int:
+        """Return how many records are replayed."""
+        (count,) = self._database.execute("SELECT count(*) FROM records WHERE turn IS NOT NULL").fetchone()
+        return int(count)
+
+    def page(
+        self, after: Sequence[Any] | None, size: int, *, by_turn: bool
+    ) -> list[tuple[InboundRecord, list[Any]]]:
+        """Return the next records that are replayed, each with the mark after which the next page begins.
+
+        Partition by partition, or `by_turn` of all of them.
+        """
+        order = "turn, topic, part, at" if by_turn else "topic, part, at"
+        marks = ", ".join("?" * (4 if by_turn else 3))
+        where = f"AND ({order}) > ({marks})" if after is not None else ""
+        query = (
+            "SELECT topic, part, at, time, key, value, trace, turn FROM records"  # noqa: S608 - our own words only
+            f" WHERE turn IS NOT NULL {where} ORDER BY {order} LIMIT ?"
+        )
+        found = []
+        for topic, part, at, time, key, value, trace, turn in self._database.execute(
+            query, (*(after or ()), size)
+        ):
+            headers = ((TRACEPARENT, trace),) if trace is not None else ()
+            mark = [turn, topic, part, at] if by_turn else [topic, part, at]
+            found.append((InboundRecord(topic, part, at, time, key, value, headers), mark))
+        return found
+
+    def decisions_of(self, record: InboundRecord) -> list[bytes]:
+        """Return the decisions that a record brought about, lowest revision first."""
+        query = "SELECT value FROM decisions WHERE topic = ? AND part = ? AND at = ? ORDER BY revision, id"
+        rows = self._database.execute(query, (record.topic, record.partition, record.offset))
+        return [value for (value,) in rows]
+
+    def is_unlike(self, name: str) -> bool:
+        """Say whether a decision was published with different bytes."""
+        return self._database.execute("SELECT 1 FROM unlike WHERE id = ?", (name,)).fetchone() is not None
+
+    def is_decided(self, subject: Subject) -> bool:
+        """Say whether there is any decision of a subject."""
+        query = "SELECT 1 FROM subjects WHERE subject = ?"
+        return self._database.execute(query, (subject.digest,)).fetchone() is not None
+
+    def has_ended(self, name: str) -> bool:
+        """Say whether a record ended without a decision; see `add_end`."""
+        return self._database.execute("SELECT 1 FROM ended WHERE name = ?", (name,)).fetchone() is not None
+
+    def earlier(self, stretches: Iterable[Stretch]) -> Iterator[bytes]:
+        """Yield decisions of records that stand before the stretches, lowest revision first."""
+        starts = {(s.topic, s.partition): s.start for s in stretches}
+        query = "SELECT topic, part, at, value FROM decisions WHERE NOT inside ORDER BY revision"
+        for topic, part, at, value in self._database.execute(query):
+            if at < starts.get((topic, part), 0):
+                yield value
+
+    def value(self, sha256: str) -> bytes | None:
+        """Return the value with this hash, or None."""
+        row = self._database.execute(
+            "SELECT value FROM records WHERE sha = ?", (hash_key(sha256),)
+        ).fetchone()
+        return row[0] if row else None
+
+    def edits(self, subject: Subject, revision: int) -> Sequence[str]:
+        """Return the texts by which reviewers wanted to replace that of a subject at a revision."""
+        return self._notes.edits(subject, revision)
+
+    def decided_again(self, subject: Subject, revision: int) -> DecidedAgain | None:
+        """Return the latest revision from 2 to `revision` that the gate itself decided, where it is known."""
+        return self._notes.decided_again(subject, revision)
+
+    def stands(self, origin: Origin) -> bool:
+        """Say whether a record stands where a decision says, with that time and those bytes."""
+        query = "SELECT time, sha FROM records WHERE topic = ? AND part = ? AND at = ?"
+        row = self._database.execute(query, _place(origin)).fetchone()
+        return row is not None and (from_milliseconds(row[0]), row[1]) == (
+            origin.timestamp,
+            hash_key(origin.sha256),
+        )
+
+
+def _place(origin: Origin) -> Place:
+    return Place(origin.topic or "", origin.partition, origin.offset)

@@ -1,0 +1,215 @@
+"""A replay gives the same decisions from the recorded facts, and says what another policy makes of them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from groundwire.messages.decisions import Decision
+from groundwire.messages.inbound import InboundRecord
+from groundwire.policies import PolicyStore
+from groundwire.policy import Policy
+from groundwire.rebuild import stored_outcome
+from groundwire.replay.job import Job, Order
+from groundwire.replay.rate import Rate
+from groundwire.replay.report import as_html, as_json, as_table
+from groundwire.replay.run import Known, Replayer, Summary, Task
+from groundwire.replay.simulate import Simulation
+from groundwire.replay.writers import FileWriter
+from groundwire.state.memory import MemoryState
+from tests.unit.gate.world import TOPIC, claim_bytes
+from tests.unit.replay.town import POLICIES, Town, town
+
+SEEDS = st.integers(0, 2**32)
+ORDER = Order("again", [TOPIC], "earliest", "latest", None, simulate=False, output="out")
+
+
+class Interrupted(Exception):
+    """A power cut."""
+
+
+def task(place: Town, policy: Policy | None = None) -> Task:
+    return Task("again", Known(POLICIES, PolicyStore(None, None)), policy)
+
+
+async def run(job: Job, output: Path, task: Task, *, stop_at: int = -1, report=lambda *_: None) -> Summary:
+    """Replay a job; the write of the record number `stop_at` fails."""
+
+    class Writer(FileWriter):
+        count = 0
+
+        async def write(self, record: InboundRecord, decision: Decision) -> None:
+            self.count += 1
+            if self.count == stop_at:
+                self._file.write(b"half a li")
+                raise Interrupted
+            await super().write(record, decision)
+
+    writer = Writer(output)
+    try:
+        return await Replayer(job, task, writer, Rate(None), report).run()
+    finally:
+        writer.close()
+
+
+def lines(path: Path) -> list[bytes]:
+    return path.read_bytes().splitlines()
+
+
+def result(job: Job, summary: Summary, output: Path) -> tuple[bytes, str, str, str]:
+    lines = output.read_bytes()
+    return (
+        lines,
+        "".join(as_json(job, "again", summary)),
+        "\n".join(as_table(job, summary)),
+        "".join(as_html(job, "again", summary)),
+    )
+
+
+@settings(max_examples=8)
+@given(seed=SEEDS)
+async def test_under_the_policies_that_decided_every_byte_is_the_same_but_for_the_name_of_the_replay(
+    seed, tmp_path_factory
+):
+    folder = tmp_path_factory.mktemp("town")
+    place = town(folder, seed)
+    await place.live(8)
+    with Job(folder / "job", ORDER) as job:
+        place.spool(job)
+        summary = await run(job, folder / "out", task(place))
+    assert set(summary.statuses) <= {"equal", "repeat", "dead_letter", "refused"}
+    assert summary.records == len(place.log)
+    replayed = {(d := Decision.model_validate_json(line)).decision_id: d for line in lines(folder / "out")}
+    assert {d.replay for d in replayed.values()} == {"again"}
+    plain = {name: d.model_copy(update={"replay": None}).to_bytes() for name, d in replayed.items()}
+    assert plain == {name: d.to_bytes() for name, d in place.published.items()}
+
+
+@settings(max_examples=12)
+@given(seed=SEEDS, data=st.data())
+async def test_a_replay_that_is_interrupted_at_any_record_and_goes_on_gives_the_same_result(
+    seed, data, tmp_path_factory
+):
+    folder = tmp_path_factory.mktemp("town")
+    place = town(folder, seed)
+    await place.live(6)
+    policy = data.draw(st.sampled_from([None, *POLICIES]), label="policy")
+    with Job(folder / "whole", ORDER) as job:
+        place.spool(job)
+        expected = result(job, await run(job, folder / "out", task(place, policy)), folder / "out")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("groundwire.replay.run.PAGE", data.draw(st.integers(1, 5), label="page"))
+        with Job(folder / "parts", ORDER) as job:
+            place.spool(job)
+        stops = data.draw(st.lists(st.integers(1, len(place.log)), max_size=5), label="stops")
+        for stop in [*stops, -1]:
+            with Job(folder / "parts", ORDER) as job:
+                try:
+                    summary = await run(job, folder / "parts-out", task(place, policy), stop_at=stop)
+                except Interrupted:
+                    continue
+                actual = result(job, summary, folder / "parts-out")
+    assert actual == expected
+
+
+def near_copy(text: str, changes: int) -> str:
+    words = text.split()
+    return " ".join([*words[changes:], *(f"other{n}" for n in range(changes))])
+
+
+@pytest.mark.parametrize("threshold", [0.95, 0.99])
+async def test_a_raised_threshold_gives_the_verdicts_that_the_gate_itself_gives_under_it(tmp_path, threshold):
+    place = town(tmp_path)
+    strict = Policy(version="strict", dedup_threshold=threshold)
+    lax = Policy(version="lax", dedup_threshold=0.6)
+    place.policy = lax
+    draw = random.Random(5)
+    text = " ".join(f"word{n}" for n in range(60))
+    values = []
+    for user in range(60):
+        values.append(claim_bytes("first", text, user_id=f"u{user}", source="user"))
+        words = near_copy(text, draw.randrange(12))
+        values.append(claim_bytes("second", words, user_id=f"u{user}", source="ai_synthesis"))
+    await place.send(*(place.record(value) for value in values))
+    with Job(tmp_path / "job", ORDER) as job:
+        place.spool(job)
+        policies = Known([lax, strict], PolicyStore(None, None))
+        summary = await run(job, tmp_path / "out", Task("again", policies, strict))
+        report = json.loads("".join(as_json(job, "again", summary)))
+
+    brute = town(tmp_path / "brute")
+    brute.policy = strict
+    await brute.send(*(brute.record(value) for value in values))
+    pairs = [(place.published[name], brute.published[name]) for name in place.published]
+    expected = Counter(
+        (f"{old.verdict} {old.reason_code}", f"{new.verdict} {new.reason_code}") for old, new in pairs
+    )
+    assert summary.reasons == expected
+    assert len([1 for old, new in pairs if old.reason_code != new.reason_code]) > 10
+    changed = {
+        change["before"]["decision_id"]: change["after"]["reason_code"] for change in report["changed"]
+    }
+    assert changed == {
+        old.decision_id: new.reason_code for old, new in pairs if old.reason_code != new.reason_code
+    }
+
+
+@settings(max_examples=8)
+@given(seed=SEEDS, chosen=st.sampled_from(POLICIES), start=st.integers(0, 30))
+async def test_a_simulation_decides_as_a_gate_that_had_the_policy_from_that_point_on(
+    seed, chosen, start, tmp_path_factory
+):
+    folder = tmp_path_factory.mktemp("town")
+    place, brute = town(folder, seed), town(folder / "brute", seed)
+    chosen = Policy(**{**chosen.model_dump(), "limits": {}, "verify_claim_relevance": False})
+    draw = random.Random(seed)
+    records = [
+        place.claim_of_chance(number) if draw.random() < 0.8 else place.response_of_chance(number)
+        for number in range(40)
+    ]
+    place.policy = Policy(version="before")
+    before, after = records[:start], records[start:]
+    for batch in (before, after):
+        await place.send(*batch)
+    brute.policy = place.policy
+    await brute.send(*before)
+    brute.policy, brute.state = (
+        chosen,
+        MemoryState(),
+    )  # rebuilt under the policy, as its scheme may be another
+    stored = (stored_outcome(decision.to_bytes(), chosen) for decision in brute.published.values())
+    await brute.state.reassert([each for each in stored if each])
+    await brute.send(*after)
+    policies = Known([place.policy, chosen], PolicyStore(None, None))
+    with Job(folder / "job", replace(ORDER, simulate=True)) as job:
+        stretches = place.spool(job, start + 1)
+        simulation = Simulation(job, policies, chosen)
+        await simulation.load(job.spool.earlier(stretches), chosen)
+        await run(job, folder / "out", Task("again", policies, chosen, simulation))
+    simulated = [Decision.model_validate_json(line) for line in lines(folder / "out")]
+    names = {record.origin.offset for record in after}
+    expected = [d for d in brute.published.values() if d.origin.offset in names]
+    assert {d.decision_id: d.model_copy(update={"replay": None}).to_bytes() for d in simulated} == {
+        d.decision_id: d.to_bytes() for d in expected
+    }
+
+
+async def test_a_record_of_which_nothing_is_known_is_counted_and_never_decided(tmp_path):
+    place = town(tmp_path)
+    await place.send(place.claim("known", "The API returns JSON", source="user"))
+    place.claim("unknown", "The API returns XML", source="user")
+    for simulate in (False, True):
+        with Job(tmp_path / f"job{simulate}", replace(ORDER, simulate=simulate)) as job:
+            place.spool(job)
+            policies = Known([place.policy], PolicyStore(None, None))
+            simulation = Simulation(job, policies, None) if simulate else None
+            summary = await run(job, tmp_path / "out", Task("again", policies, place.policy, simulation))
+        assert summary.statuses == {"equal": 1, "facts_missing": 1}
+        assert [json.loads(line)["subject_id"] for line in lines(tmp_path / "out")] == ["known"]
