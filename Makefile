@@ -69,7 +69,7 @@ generate: .venv/dev-$(KEY) ## write what is generated: schemas/ and docs/configu
 
 .PHONY: docs
 docs: .venv/dev-$(KEY) ## build the documentation as a site; a broken link fails
-	@$(BIN)/properdocs build --quiet --strict --config-file properdocs.yml
+	@$(BIN)/properdocs build --strict --config-file properdocs.yml
 	@echo "open .cache/docs/index.html"
 
 lock: ## write requirements/ anew from pyproject.toml

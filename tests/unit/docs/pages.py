@@ -43,7 +43,7 @@ class Block:
 
 
 def name(page: Path) -> str:
-    return page.relative_to(DOCS).as_posix()
+    return page.relative_to(DOCS if page.is_relative_to(DOCS) else ROOT).as_posix()
 
 
 def blocks(page: Path) -> Iterator[Block]:

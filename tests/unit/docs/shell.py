@@ -25,8 +25,10 @@ _MODULES = {"agents": "agents.__main__", "topics": "topics.__main__"}
 def commands(text: str) -> Iterator[list[str]]:
     """Yield the words of each simple command of a shell script, without assignments and redirections."""
     script = _HERE_DOCUMENT.sub(r"\2", text).replace("\\\n", " ")
-    for line in script.splitlines():
-        lexer = shlex.shlex(line.removeprefix("$ "), posix=True, punctuation_chars=True)
+    lines = script.splitlines()
+    typed = [line[2:] for line in lines if line.startswith("$ ")]  # beside it stands what is printed
+    for line in typed or lines:
+        lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
         lexer.whitespace_split = True
         words: list[str] = []
         for word in lexer:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +20,11 @@ from tests.unit.docs.shell import commands, problem
 
 BLOCKS = {page: list(blocks(page)) for page in PAGES}
 PYTHON = [page for page in PAGES if any(block.language == "python" for block in BLOCKS[page])]
-SHELL = [block for page in PAGES for block in BLOCKS[page] if block.language == "sh"]
+OTHERS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md"]
+ALL = [block for page in [*PAGES, *OTHERS] for block in blocks(page)]
+SHELL = [block for block in ALL if block.language in {"sh", "bash", "console"}]
+PARSERS = {"json": json.loads, "toml": tomllib.loads}
+DATA = [block for block in ALL if block.language in PARSERS and not block.mark.startswith("part")]
 RUN = [page for page in PAGES if any(block.language == "sh" and block.runs for block in BLOCKS[page])]
 OFFLINE = {"check", "verify"}
 """Subcommands that need no service: a block with nothing else is run, or says why it cannot be."""
@@ -93,9 +99,15 @@ def test_every_command_of_a_page_is_one_that_its_program_takes(block: Block) -> 
     assert [found for words in commands(block.text) if (found := problem(words))] == []
 
 
+@pytest.mark.parametrize("block", DATA, ids=lambda block: block.where)
+def test_data_on_a_page_can_be_read(block: Block) -> None:
+    """What is a part of a file, or leaves something out, says so before it: `part`."""
+    PARSERS[block.language](block.text)
+
+
 def test_what_needs_no_service_is_run() -> None:
     """A block that nobody runs says so before it: `needs`, and what."""
-    for block in SHELL:
+    for block in (block for page in PAGES for block in BLOCKS[page] if block in SHELL):
         ours = [words[1] for words in commands(block.text) if words[0].endswith("groundwire") and words[1:]]
         if ours and set(ours) <= OFFLINE:
             assert block.runs or block.mark.startswith("needs"), block.where

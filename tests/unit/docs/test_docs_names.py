@@ -5,38 +5,31 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
-import click
 import pytest
 
 import groundwire
 from groundwire.asyncapi import asyncapi
-from groundwire.cli import main
-from groundwire.configuration import page as configuration
 from groundwire.decide import checks
 from groundwire.decide.build import MAX_BYTES, MAX_ENTRIES
+from groundwire.decide.report import report_of
+from groundwire.decide.response_reading import read_response
+from groundwire.decide.responses import ResponseCase
+from groundwire.environment import unknown_variables
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.messages import headers
 from groundwire.messages.claims import Claim
+from groundwire.messages.decisions import Facts
 from groundwire.messages.decode import MAX_VALUE_BYTES
+from groundwire.messages.responses import LlmResponse
+from groundwire.policy import Policy
 from tests.unit.docs.pages import DOCS, PAGES, ROOT, name
 
 TEXTS = {page: page.read_text("utf-8") for page in PAGES}
 WIRE = (DOCS / "wire.md").read_text("utf-8")
 MESSAGES = asyncapi()["components"]["messages"]
-
-
-def variables(command: click.Command) -> Iterator[str]:
-    """Yield the environment variables that a command and its subcommands read."""
-    if isinstance(command, click.Group):
-        context = click.Context(command)
-        for inner in command.list_commands(context):
-            yield from variables(command.get_command(context, inner) or click.Command(""))
-    for parameter in command.params:
-        found = getattr(parameter, "envvar", None) or []
-        yield from [found] if isinstance(found, str) else found
 
 
 def rows(start: str) -> list[list[str]]:
@@ -51,11 +44,8 @@ def codes(cell: str) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_every_variable_that_a_page_names_is_read_by_something(page: Path) -> None:
-    text = configuration()
-    known = {*re.findall(r"`(GROUNDWIRE_[A-Z_]+)`", text), *variables(main)}
-    known |= {f"GROUNDWIRE_{key.upper()}" for key in re.findall(r"^\| `([a-z_]+)`", text, re.MULTILINE)}
-    named = set(re.findall(r"\bGROUNDWIRE_[A-Z]+(?:_[A-Z]+)*\b", TEXTS[page]))
-    assert sorted(named - known) == []
+    named = re.findall(r"\bGROUNDWIRE_[A-Z]+(?:_[A-Z]+)*\b", TEXTS[page])
+    assert unknown_variables(dict.fromkeys(named, "")) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -114,6 +104,14 @@ def test_the_sizes_of_the_wire_contract_are_those_that_the_code_keeps() -> None:
     assert sizes["citations that are looked up"].startswith(f"the first {MAX_ENTRIES} ")
     assert sizes["lists in a Decision"].startswith(f"{MAX_ENTRIES} entries")
     assert sizes["`derived_from`"] == f"{parents}"
+
+
+def test_the_report_of_the_wire_contract_has_the_sections_that_a_report_has() -> None:
+    record = {"response_id": "r", "user_id": "ann", "answer": "Yes."}
+    response, policy = LlmResponse.model_validate(record), Policy()
+    clock = datetime(2026, 1, 31, tzinfo=UTC)
+    case = ResponseCase(response, read_response(response, policy), policy, Facts(clock=clock))
+    assert [codes(row[0])[0] for row in rows("### Report")] == list(report_of(case))
 
 
 def test_every_public_name_stands_on_the_pages_of_the_library_and_no_other() -> None:
