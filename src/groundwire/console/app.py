@@ -201,7 +201,7 @@ class _Errors:
         if not isinstance(exc, HTTPException):
             raise exc
         title, text = _TITLES.get(exc.status_code, ("That did not work", ""))
-        own = exc.detail if exc.status_code in (400, 404, 409, 403, 503) and _is_own(exc) else text
+        own = exc.detail if exc.status_code in (400, 401, 403, 404, 409, 415, 503) and _is_own(exc) else text
         if request.url.path.startswith("/api/"):
             response: Response = JSONResponse({"error": title, "message": own}, exc.status_code)
         else:

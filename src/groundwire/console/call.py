@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
@@ -22,6 +23,13 @@ from groundwire.messages import parse_json
 from groundwire.review.people import Scope
 
 Fields = TypeVar("Fields", bound=BaseModel)
+
+_NAMED: Final = {"missing": "missing", "extra_forbidden": "unknown"}
+"""Kinds of errors after which it helps to know which fields there are."""
+_TOLD: Final = 20
+"""Errors of one request that are told one by one."""
+_FORM: Final = "application/x-www-form-urlencoded"
+_JSON: Final = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +72,28 @@ class Call:
         return self.site.permissions.scope(self.identity.person)
 
     def fields(self, model: type[Fields]) -> Fields:
-        """Read what was sent. Raises: HTTPException 400 that names the field at fault, not its value."""
+        """Read what was sent. Raises: HTTPException 400 that names the fields at fault, not their values."""
         try:
             return model.model_validate(self.sent)
         except ValidationError as exc:
-            first = exc.errors(include_url=False, include_input=False, include_context=False)[0]
-            where = ".".join(str(part) for part in first["loc"]) or "request"
-            message = first["msg"].removeprefix("Value error, ")
-            raise HTTPException(400, f"{where[:100]}: {message}") from None
+            raise HTTPException(400, problems(exc, model)) from None
+
+
+def problems(exc: ValidationError, model: type[BaseModel]) -> str:
+    """Say what is wrong with the fields of a request: all that are missing, unknown or wrong, and which there are."""
+    errors = exc.errors(include_url=False, include_input=False, include_context=False)
+    told = [f"{'.'.join(map(str, error['loc']))[:100] or 'request'}: {_problem(error)}" for error in errors]
+    more = [f"and {len(told) - _TOLD} more"] if len(told) > _TOLD else []
+    if not {error["type"] for error in errors}.isdisjoint(_NAMED):
+        needed = [name for name, field in model.model_fields.items() if field.is_required()]
+        others = [name for name in model.model_fields if name not in needed]
+        more += [f"needed: {', '.join(needed)}"] if needed else []
+        more += [f"permitted: {', '.join(others)}"] if others else []
+    return "; ".join([*told[:_TOLD], *more])
+
+
+def _problem(error: ErrorDetails) -> str:
+    return _NAMED.get(error["type"], error["msg"].removeprefix("Value error, "))
 
 
 Handler = Callable[[Call], Awaitable[Answer]]
@@ -79,8 +101,7 @@ Handler = Callable[[Call], Awaitable[Answer]]
 
 async def read_form(request: Request) -> dict[str, Any]:
     """Return the fields of a form. Raises: HTTPException 415, 400."""
-    if _content_type(request) != "application/x-www-form-urlencoded":
-        raise HTTPException(415)
+    _require(request, _FORM)
     try:
         pairs = parse_qsl(
             (await request.body()).decode(), keep_blank_values=True, errors="strict", max_num_fields=1000
@@ -97,8 +118,7 @@ async def read_form(request: Request) -> dict[str, Any]:
 
 async def read_json(request: Request) -> dict[str, Any]:
     """Return the JSON object that was sent. Raises: HTTPException 415, 400."""
-    if _content_type(request) != "application/json":
-        raise HTTPException(415)
+    _require(request, _JSON)
     try:
         value = parse_json(await request.body())
     except RecordError as exc:
@@ -108,8 +128,12 @@ async def read_json(request: Request) -> dict[str, Any]:
     return value
 
 
-def _content_type(request: Request) -> str:
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+def _require(request: Request, content_type: str) -> None:
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given != content_type:
+        raise HTTPException(
+            415, f"Send the header Content-Type: {content_type}.", {"accept-post": content_type}
+        )
 
 
 def _list(value: Any) -> list[Any]:  # noqa: ANN401

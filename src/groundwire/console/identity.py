@@ -77,11 +77,14 @@ class Authenticator:
 
     def _of_token(self, request: Request) -> Identity:
         scheme, _, token = request.headers["authorization"].partition(" ")
-        if scheme.lower() == "bearer" and self._tokens is not None and len(token) <= 500:
-            person = self._tokens.person(token.strip(), self._clock())
-            if person is not None:
-                return Identity(person, "token")
-        raise HTTPException(401, headers={"www-authenticate": "Bearer"})
+        refused = "Token unknown or revoked, or past its end; `groundwire token list` shows those there are."
+        if self._tokens is None:
+            refused = "No token is taken here: the console was started without GROUNDWIRE_TOKENS_FILE."
+        elif scheme.lower() != "bearer":
+            refused = "The header Authorization must be Bearer and a token."
+        elif len(token) <= 500 and (person := self._tokens.person(token.strip(), self._clock())) is not None:
+            return Identity(person, "token")
+        raise HTTPException(401, refused, headers={"www-authenticate": "Bearer"})
 
     def _of_proxy(self, request: Request, header: str) -> Identity:
         if not among(peer(request), self._settings.proxies):

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlencode
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 
-from groundwire.console.call import Answer, Call
+from groundwire.console.call import Answer, Call, problems
 from groundwire.console.desk import Entry, State
 from groundwire.console.sessions import MAX_SEARCH
 from groundwire.messages.base import ShortId, format_time
@@ -129,8 +129,9 @@ async def show(call: Call) -> Answer:
 async def search(call: Call) -> Answer:
     """Search the texts: a browser's session keeps what is searched for; a token gets the answer at once."""
     fields = call.fields(SearchFields)
-    view = view_from(fields.back).model_copy(update={"cursor": None})
-    if call.identity.ambient:
+    view = view_from(fields.back)
+    if call.identity.ambient:  # a browser begins at the top; its session carries the search on
+        view = view.model_copy(update={"cursor": None})
         call.request.session["search"] = fields.search.strip()
     data = await _queue(call, view, fields.search.strip())
     return Answer(data, location=_with("/", view.encoded()))
@@ -273,8 +274,7 @@ def _view(found: Mapping[str, str]) -> View:
     try:
         return View.model_validate(found)
     except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False, include_context=False)[0]
-        raise HTTPException(400, f"{str(first['loc'][0])[:50]}: {first['msg']}") from None
+        raise HTTPException(400, problems(exc, View)) from None
 
 
 def _with(path: str, query: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
@@ -14,6 +15,7 @@ from starlette.routing import Route
 from groundwire.console import acting, bulk, item, learning, looking, queue
 from groundwire.console.call import Answer, Call, Handler, read_form, read_json
 from groundwire.console.identity import Identity
+from groundwire.console.listing import listing
 from groundwire.console.render import page
 from groundwire.console.sessions import csrf_holds
 from groundwire.console.signin import SignIn
@@ -29,6 +31,7 @@ class Place:
     Attributes:
         page: whether there is a page, or only the twin.
         decides: whether it is refused to who may only look.
+        takes: the fields of what is posted, where there are any.
     """
 
     method: str
@@ -36,24 +39,25 @@ class Place:
     handler: Handler
     page: bool = True
     decides: bool = False
+    takes: type[BaseModel] | None = None
 
 
 PLACES: Final = (
     Place("GET", "/", queue.show),
-    Place("POST", "/queue/search", queue.search),
+    Place("POST", "/queue/search", queue.search, takes=queue.SearchFields),
     Place("GET", "/items/{decision_id:uuid}", item.show),
     Place("POST", "/items/{decision_id:uuid}/lock", item.lock, page=False, decides=True),
-    Place("POST", "/items/{decision_id:uuid}/actions", acting.act, decides=True),
+    Place("POST", "/items/{decision_id:uuid}/actions", acting.act, decides=True, takes=acting.ActionFields),
     Place("GET", "/actions", acting.mine, page=False),
     Place("GET", "/actions/{action_id:uuid}", acting.show, page=False),
     Place("POST", "/actions/{action_id:uuid}/undo", acting.undo, decides=True),
-    Place("POST", "/bulk", bulk.act, decides=True),
+    Place("POST", "/bulk", bulk.act, decides=True, takes=bulk.BulkFields),
     Place("GET", "/responses", looking.responses),
     Place("GET", "/blocked", looking.blocked),
     Place("GET", "/dead-letters", looking.dead_letters),
     Place("GET", "/learning", learning.show),
     Place("GET", "/sample", learning.sample),
-    Place("POST", "/sample/{decision_id:uuid}", learning.judge, decides=True),
+    Place("POST", "/sample/{decision_id:uuid}", learning.judge, decides=True, takes=learning.OpinionFields),
 )
 """What needs somebody signed in. Item ids are looked up within what they may see."""
 
@@ -78,7 +82,11 @@ def routes(site: Site) -> list[Route]:
         Route(_api(place.path), _twin(site, place), methods=[place.method], name="signed-in")
         for place in PLACES
     ]
-    return [*public, *pages, *twins, Route("/api/live", _live(site), methods=["GET"], name="signed-in")]
+    programs = [
+        Route("/api/", _listing(site), methods=["GET"], name="signed-in"),
+        Route("/api/live", _live(site), methods=["GET"], name="signed-in"),
+    ]
+    return [*public, *pages, *twins, *programs]
 
 
 def _api(path: str) -> str:
@@ -116,6 +124,16 @@ def _twin(site: Site, place: Place) -> Endpoint:
     return endpoint
 
 
+def _listing(site: Site) -> Endpoint:
+    listed = listing(PLACES, _api)
+
+    async def endpoint(request: Request) -> Response:
+        _required(site, request)
+        return JSONResponse(listed)
+
+    return endpoint
+
+
 def _live(site: Site) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         identity = _required(site, request)
@@ -148,7 +166,8 @@ def _known(site: Site, request: Request) -> Identity | None:
 def _required(site: Site, request: Request) -> Identity:
     identity = _known(site, request)
     if identity is None:
-        raise HTTPException(401, headers={"www-authenticate": "Bearer"})
+        detail = "Sign in and try again; a program sends Authorization: Bearer and a token of `groundwire token new`."
+        raise HTTPException(401, detail, headers={"www-authenticate": "Bearer"})
     return identity
 
 

@@ -42,6 +42,7 @@ OPEN_TO_READERS: dict[str, Any] = {
     "/api/learning": None,
     "/api/sample": None,
     "/api/live": None,
+    "/api/": None,
 }
 OF_AN_ITEM: dict[str, Any] = {
     "/items/{decision_id:uuid}": None,

@@ -1,0 +1,133 @@
+"""What a program is told: the list of paths, what is wrong with what it sent, and why it is not let in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from starlette.routing import Route
+
+from groundwire.console.routes import PLACES
+from tests.unit.console.rooms import Room, make_decision, make_room
+
+
+@pytest.fixture
+def room() -> Room:
+    return make_room()
+
+
+async def listed(room: Room) -> list[dict[str, Any]]:
+    async with room.client("lead-token") as client:
+        answer = await client.get("/api/")
+        assert (await client.get("/api", follow_redirects=True)).json() == answer.json()
+    paths: list[dict[str, Any]] = answer.json()["paths"]
+    return paths
+
+
+async def test_the_list_has_every_path_for_programs_with_its_method_and_what_it_does(room: Room) -> None:
+    found = await listed(room)
+    there = [
+        route for route in room.app.routes if isinstance(route, Route) and route.path.startswith("/api/")
+    ]
+    expected = {
+        (method, route.path.replace(":uuid", ""))
+        for route in there
+        for method in (route.methods or ()) - {"HEAD"}
+    }
+    own = {("GET", "/api/"), ("GET", "/api/live")}
+    assert {(one["method"], one["path"]) for one in found} == expected - own
+    assert all(one["does"] for one in found)
+
+
+async def test_a_body_in_the_list_is_what_its_path_takes(room: Room) -> None:
+    (decision_id,) = room.add(make_decision("c-1"))
+    for place, one in zip(PLACES, await listed(room), strict=True):
+        if place.takes is None:
+            assert one["body"] in (None, {"type": "object", "properties": {}})
+            continue
+        names = list(place.takes.model_fields)
+        assert list(one["body"]["properties"]) == names
+        sent = {name: [] for name in [*names, "surely_not"]}
+        async with room.client("lead-token") as client:
+            answer = await client.post(
+                one["path"].format(decision_id=decision_id, action_id=decision_id), json=sent
+            )
+        assert answer.status_code == 400
+        assert "surely_not: unknown" in answer.json()["message"]
+    (action,) = [
+        one for one in await listed(room) if one["path"].endswith("/actions") and one["method"] == "POST"
+    ]
+    assert action["body"]["required"] == ["action", "revision"]
+    assert "reject" in action["body"]["properties"]["action"]["enum"]
+    assert "incorrect" in action["body"]["properties"]["reason"]["enum"]
+
+
+async def test_all_that_is_missing_unknown_or_wrong_is_named_at_once_with_what_there_is(room: Room) -> None:
+    (decision_id,) = room.add(make_decision("c-1"))
+    async with room.client("lead-token") as client:
+        answer = await client.post(
+            f"/api/items/{decision_id}/actions", json={"akshun": "approve", "reson": "x", "note": 5}
+        )
+        filtered = await client.get("/api/queue?search=x&colour=red")
+
+    told = answer.json()["message"]
+    for part in ("action: missing", "revision: missing", "akshun: unknown", "reson: unknown", "note: "):
+        assert part in told
+    assert "needed: action, revision; permitted: reason, note, content" in told
+    told = filtered.json()["message"]
+    assert told.startswith("search: unknown; colour: unknown; permitted: reason, tenant, user")
+
+
+async def test_a_thousand_wrong_fields_do_not_make_a_thousand_sentences(room: Room) -> None:
+    async with room.client("lead-token") as client:
+        answer = await client.post("/api/queue/search", json={f"{n}{'x' * 500}": 1 for n in range(300)})
+
+    assert "and 280 more" in answer.json()["message"]
+    assert len(answer.text) < 4_000
+
+
+async def test_another_content_type_is_told_the_one_that_is_taken(room: Room) -> None:
+    async with room.client("lead-token") as client:
+        answer = await client.post("/api/queue/search", data={"search": "x"})
+        page = await client.post("/queue/search", json={"search": "x"})
+
+    assert (answer.status_code, page.status_code) == (415, 415)
+    assert "application/json" in answer.json()["message"]
+    assert answer.headers["accept-post"] == "application/json"
+    assert "application/x-www-form-urlencoded" in page.text
+
+
+@pytest.mark.parametrize(
+    ("header", "told"),
+    [
+        ("Bearer gwt_gone", "Token unknown or revoked"),
+        ("Bearer " + "x" * 600, "Token unknown or revoked"),
+        ("Basic YTpi", "must be Bearer"),
+        (None, "Authorization: Bearer"),
+    ],
+)
+async def test_who_is_not_let_in_learns_why(room: Room, header: str | None, told: str) -> None:
+    async with room.client(**({"authorization": header} if header else {})) as client:
+        answer = await client.get("/api/queue")
+
+    assert answer.status_code == 401
+    assert told in answer.json()["message"]
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert (header or "x ").split()[1] not in answer.text if header else True
+
+
+async def test_a_search_by_token_can_be_turned_page_by_page(room: Room) -> None:
+    room.add(
+        *(make_decision(f"c-{n}", f"Water is wet, says {n}.") for n in range(70)), make_decision("d", "Fire.")
+    )
+    seen: list[str] = []
+    async with room.client("lead-token") as client:
+        back = "sort=newest"
+        while back:
+            answer = await client.post("/api/queue/search", json={"search": "water", "back": back})
+            assert answer.status_code == 200
+            page = answer.json()
+            seen += [one["subject_id"] for one in page["items"]]
+            back = (page["older"] or "").partition("?")[2]
+
+    assert sorted(seen) == sorted(f"c-{n}" for n in range(70))
