@@ -6,8 +6,8 @@ import asyncio
 import getpass
 import sys
 from collections import Counter
-from collections.abc import Callable, Coroutine
-from contextlib import aclosing
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
@@ -115,13 +115,21 @@ _SELECTION: Final = (
 _letters: Final = click.argument("places", metavar="[LETTER]...", nargs=-1, type=PlaceParam())
 
 
+@contextmanager
+def _interrupted() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
 def _located(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options that say where, and hand them over as one."""
 
     @wraps(command)
     def run(*, brokers: str, prefix: str, seconds: float, layout: str, **others: Any) -> None:  # noqa: ANN401 - the command's own
         quiet_kafka()
-        with reporting():
+        with reporting(), _interrupted():
             command(where=_Where(brokers, prefix, seconds, layout), **others)
 
     for option in reversed(_WHERE):
@@ -174,11 +182,12 @@ def dead_letters() -> None:
 
 
 @dead_letters.command(name="list")
+@click.option("--open", "only_open", is_flag=True, help="Only letters that were not sent back.")
 @_selecting
-def list_letters(where: _Where, selection: Selection) -> None:
+def list_letters(where: _Where, selection: Selection, *, only_open: bool) -> None:
     """List dead letters, and whether they were sent back; never their values.
 
-    Example: groundwire dead-letters list --code worker_crash --tenant acme --format json
+    Example: groundwire dead-letters list --code worker_crash --tenant acme --open --format json
     """
     printer = render.LetterPrinter(where.layout)
 
@@ -186,8 +195,10 @@ def list_letters(where: _Where, selection: Selection) -> None:
         history = await history_of(log, selection, where.prefix)
         async with aclosing(selected(log, selection)) as letters:
             async for letter in letters:
-                reading.printing()
-                printer.letter(letter, history.redriven.get(letter.id))
+                redriven = history.redriven.get(letter.id)
+                if not (only_open and redriven):
+                    reading.printing()
+                    printer.letter(letter, redriven)
 
     _run(where, read)
 
@@ -291,8 +302,6 @@ def redrive(
 
     try:
         stopped = _run(where, send, sends=yes)
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
     finally:
         text = render.summary(counts) + ("" if yes else "; --yes does it")
         click.echo(text, err=where.layout == "json")

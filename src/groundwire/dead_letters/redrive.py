@@ -86,6 +86,7 @@ class Redrive:
         self._now = now
         self._sleep = sleep
         self._sent: set[Stands] = set()
+        self._sent_last = 0
         self.stopped = False
 
     async def plan(self) -> AsyncGenerator[Step, None]:
@@ -111,7 +112,7 @@ class Redrive:
             async for step in steps:
                 if step.outcome == Outcome.REDRIVE:
                     window.append(step.letter)
-                    if len(window) == self._rules.window:
+                    if self._rules.full(window):
                         for done in await self._send(window, history, failing):
                             yield done
                         window = []
@@ -153,7 +154,7 @@ class Redrive:
     ) -> list[Step]:
         """Wait for the window's turn; note, send, note. Nothing is sent once too much has failed again."""
         if self._sent and letters:
-            await self._sleep(self._rules.window / self._rules.rate)
+            await self._sleep(self._sent_last / self._rules.rate)
             self.stopped = len(self._sent.intersection(failing)) >= self._rules.stop_after
         if self.stopped or not letters:
             return []
@@ -166,6 +167,7 @@ class Redrive:
             for letter, place in zip(letters, places, strict=True)
         ]
         await self._note(done)
+        self._sent_last = len(letters)
         self._sent |= {redriven.stands for _, redriven in done}
         return [Step(letter, Outcome.REDRIVEN, redriven=redriven) for letter, redriven in done]
 

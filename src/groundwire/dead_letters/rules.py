@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -14,6 +15,9 @@ from groundwire.errors import ErrorCode
 
 WINDOW: Final = 100
 """Most records that are about to be sent at once."""
+
+WINDOW_BYTES: Final = 4_000_000
+"""Bytes from which on no more are added: all of it is to be acknowledged in time."""
 
 _CODES: Final = frozenset(ErrorCode)
 _HEADER_BYTES: Final = 12  # lengths around a header and its share of the batch, at most
@@ -74,10 +78,10 @@ class Rules:
     rate: float = 50.0
     stop_after: int = 20
 
-    @property
-    def window(self) -> int:
-        """How many records are sent at once: those of a second."""
-        return max(1, min(WINDOW, int(self.rate)))
+    def full(self, letters: Sequence[Letter]) -> bool:
+        """Tell whether so many are sent at once: those of a second, and no more than a slow line can take."""
+        most = max(1, min(WINDOW, int(self.rate)))
+        return len(letters) >= most or sum(map(_size, letters)) >= WINDOW_BYTES
 
     @property
     def topics(self) -> list[str]:

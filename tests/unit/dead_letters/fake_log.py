@@ -32,6 +32,7 @@ class FakeLog:
         self.topics = defaultdict(list)
         self.clock = START
         self.crash_after = None
+        self.crash = CrashError()
         self.read = []
         self.failed = set()
 
@@ -94,11 +95,11 @@ class FakeLog:
         places = []
         for one in records:
             if self.crash_after == 0:
-                raise CrashError
+                raise self.crash
             if self.crash_after is not None:
                 self.crash_after -= 1
             record = self.put(one.topic, one.key, one.value, one.headers)
             places.append((record.partition, record.offset))
         if self.crash_after == 0:
-            raise CrashError
+            raise self.crash
         return places

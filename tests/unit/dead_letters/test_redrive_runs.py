@@ -274,6 +274,14 @@ async def test_a_run_keeps_to_its_rate_and_stops_at_its_limit():
     )
 
 
+async def test_large_records_are_sent_few_at_a_time():
+    log, sleep = FakeLog(), Slept()
+    for _ in range(12):
+        log.bury(b"x" * 800_000)
+    await collect(redriving(log, rate=100, sleep=sleep).run())
+    assert sleep == [0.05, 0.05], "five records of four megabytes, and the rate still holds"
+
+
 async def test_the_limit_counts_what_is_sent_alone():
     log = FakeLog()
     log.bury(topic="t.approved")
