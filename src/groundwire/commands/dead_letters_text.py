@@ -13,16 +13,17 @@ from rich.cells import set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from groundwire.client.render import heading, row
 from groundwire.client.text import columns, cut, visible, visible_json
 from groundwire.dead_letters.ledger import Redriven
 from groundwire.dead_letters.letters import Letter
 from groundwire.dead_letters.rules import Outcome, Step
 from groundwire.messages.base import format_time, from_milliseconds
-from groundwire.messages.topics import TopicName
 
-_LETTER, _STATE = 12, 30
-"""Widths in cells of the columns before those of `tail`."""
+_COLUMNS: Final = (
+    *(("letter", 10), ("error", 19), ("attempts", 8), ("state", 36)),
+    *(("came from", 32), ("time", 24), ("key", 22), ("message", 200)),
+)
+"""Headings and widths in cells: what matters most fits a narrow terminal."""
 
 _WORDS: Final = {
     Outcome.REDRIVE: "would be redriven",
@@ -64,19 +65,35 @@ class LetterPrinter:
 
     def _row(self, letter: Letter, state: str) -> None:
         if not self._headed:
-            self._line("letter", "state", heading(TopicName.DEAD_LETTER))
+            self._line([heading for heading, _ in _COLUMNS], "bold")
             self._headed = True
-        self._line(str(letter.place), state, row(letter.record, TopicName.DEAD_LETTER))
+        fields = _fields(letter)
+        names = ("letter", "error", "attempts", "came from", "at", "key", "message")
+        cells = [fields[name] for name in names]
+        self._line([*cells[:3], state, *cells[3:]], "")
 
-    def _line(self, place: str, state: str, rest: Text) -> None:
-        cells = [
-            set_cell_size(cut(text, width), width) for text, width in ((place, _LETTER), (state, _STATE))
+    def _line(self, cells: list[str], style: str) -> None:
+        fitted = [
+            set_cell_size(cut(cell, width), width) for cell, (_, width) in zip(cells, _COLUMNS, strict=True)
         ]
-        line = Text("  ".join([*cells, ""]), style=rest.style).append_text(rest)
+        line = Text("  ".join(fitted).rstrip(), style=style)
         if self._console.is_terminal:
             self._console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
         else:
             self._console.print(line, soft_wrap=True)
+
+
+def _fields(letter: Letter) -> dict[str, str]:
+    failed, record = letter.failed, letter.record
+    return {
+        "letter": str(letter.place),
+        "at": format_time(from_milliseconds(record.timestamp)),
+        "error": failed.code,
+        "message": failed.message,
+        "attempts": "?" if letter.attempts is None else str(letter.attempts),
+        "came from": f"{failed.topic}[{failed.partition}]@{failed.offset}",
+        "key": _text(record.key),
+    }
 
 
 def letter_json(letter: Letter, redriven: Redriven | None) -> dict[str, Any]:
@@ -111,16 +128,10 @@ def content_json(letter: Letter, *, value: bool) -> dict[str, Any]:
 def content_lines(letter: Letter, redriven: Redriven | None, *, value: bool) -> list[str]:
     """Return everything about a letter as lines for a person; the value only where asked for."""
     failed, record = letter.failed, letter.record
-    size = "no value" if record.value is None else f"{len(record.value)} bytes"
     rows = [
-        ("letter", f"{letter.place} of {record.topic}"),
-        ("at", format_time(from_milliseconds(record.timestamp))),
-        ("error", f"{failed.code}: {failed.message}"),
-        ("attempts", "?" if letter.attempts is None else str(letter.attempts)),
-        ("came from", f"{failed.topic}[{failed.partition}]@{failed.offset}"),
-        ("key", "none" if record.key is None else _text(record.key)),
+        *_fields(letter).items(),
         ("owner", "not certain" if failed.tenant_id is None else f"{failed.tenant_id}:{failed.user_id}"),
-        ("size", size),
+        ("size", "no value" if record.value is None else f"{len(record.value)} bytes"),
         ("redriven", _redriven(redriven)),
         *((f"header {visible(name)}", _text(data)) for name, data in letter.headers),
     ]

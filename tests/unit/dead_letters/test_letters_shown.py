@@ -147,9 +147,9 @@ def test_a_table_has_a_line_for_each_letter_with_what_became_of_it(capsys):
     printer.letter(buried(key=HOSTILE.encode()), None)
     printer.letter(buried(), REDRIVEN)
     heading, first, second = capsys.readouterr().out.splitlines()
-    assert heading.split()[:4] == ["letter", "state", "time", "error"]
-    assert first.split()[:3] == ["0@0", "open", "2026-01-01T00:00:01Z"]
-    assert second.split()[:4] == ["0@0", "redriven", "t.claims[1]@5", "2026-01-01T00:00:01Z"]
+    assert heading.split()[:4] == ["letter", "error", "attempts", "state"]
+    assert first.split()[:5] == ["0@0", "worker_crash", "1", "open", "t.claims[2]@7"]
+    assert second.split()[:5] == ["0@0", "worker_crash", "1", "redriven", "t.claims[1]@5"]
     assert "\x1b" not in first
 
 
