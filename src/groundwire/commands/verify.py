@@ -4,32 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator
+from contextlib import aclosing
+from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from tempfile import TemporaryDirectory
 
 import click
 
+from groundwire.client.tail import Start
 from groundwire.client.text import visible
-from groundwire.commands.options import reporting
+from groundwire.commands.options import TimeParam, quiet_kafka, reporting
+from groundwire.commands.replay_progress import Progress
 from groundwire.errors import UsageError
 from groundwire.logs import configure_logs
 from groundwire.policies import PolicyStore
+from groundwire.policy import load_policy
 from groundwire.replay.files import FileRecords, decision_lines
-from groundwire.replay.verify import Finding, Status, Verifier
-from groundwire.settings import load_settings
+from groundwire.replay.rate import Rate
+from groundwire.replay.reading import Reader
+from groundwire.replay.run import Known
+from groundwire.replay.topics import Placed, verify_topics
+from groundwire.replay.verify import Status, Verifier
+from groundwire.settings import Settings, load_settings
 
 _DIFFERS, _UNDECIDED = 1, 3
 _SHOWN = 10
-
-
-class Placed(NamedTuple):
-    """A finding, and where its decision stands."""
-
-    where: str
-    finding: Finding
 
 
 @click.command()
@@ -42,16 +45,30 @@ class Placed(NamedTuple):
     show_envvar=True,
     help="Folder of effective policies, `<sha256>.json`.",
 )
+@click.option("--from-topics", is_flag=True, help="Verify what stands on the topics, instead of files.")
+@click.option("--since", type=TimeParam(), help="With --from-topics: decisions published from a time on.")
+@click.option(
+    "--rate", type=click.FloatRange(min=0, min_open=True), help="With --from-topics: records a second."
+)
 @click.option("--replay", "replay_name", help="Name that the decisions carry in `replay`.  [default: none]")
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def verify(
-    *, decisions: Path | None, records: Path | None, policies: Path | None, replay_name: str | None, form: str
+    *,
+    decisions: Path | None,
+    records: Path | None,
+    policies: Path | None,
+    from_topics: bool,
+    since: datetime | None,
+    rate: float | None,
+    replay_name: str | None,
+    form: str,
 ) -> None:
     """Derive decisions again from their records, policies and facts, and compare.
 
-    Needs neither network nor state. It shows that a decision follows from its facts, not that the facts were true.
-    Decisions that differ, or cannot be derived here, are named with the fields at fault; the counts go to standard
-    error.
+    Decisions and records come from files, or from the topics of a deployment, whose brokers and prefix stand in
+    the environment; nothing else is asked. It shows that a decision follows from its facts, not that the facts
+    were true. Decisions that differ, or cannot be derived here, are named with the fields at fault; the counts go
+    to standard error.
 
     Exit status: 0 when all are equal, 1 when some differ, 2 for wrong usage, 3 when a record or policy is missing
     or another engine decided.
@@ -61,11 +78,28 @@ def verify(
     with reporting():
         settings = load_settings()
         configure_logs(settings.log_format, settings.log_level)
+        if from_topics:
+            if decisions or records or replay_name:
+                raise UsageError("--from-topics goes without --decisions, --records and --replay")
+            quiet_kafka()
+            sys.exit(asyncio.run(_verify_topics(settings, policies, since or "earliest", rate, form)))
         if decisions is None or records is None or policies is None:
-            raise UsageError("--decisions, --records and --policies are needed")
+            raise UsageError("--decisions, --records and --policies are needed, or --from-topics")
         if not policies.is_dir():
             raise UsageError(f"--policies: {policies} is no folder")
         sys.exit(asyncio.run(_verify_files(decisions, records, policies, replay_name, form)))
+
+
+async def _verify_topics(
+    settings: Settings, folder: Path | None, since: Start, rate: float | None, form: str
+) -> int:
+    in_force = load_policy(settings.policy_file, os.environ)
+    policies = Known([in_force], PolicyStore(folder, None))
+    with Progress() as progress, TemporaryDirectory(prefix="groundwire-verify-") as scratch:
+        reader = Reader(settings.brokers, settings.topic_prefix, Rate(rate), progress.show)
+        findings = verify_topics(reader, settings.topic_prefix, since, policies, Path(scratch))
+        async with aclosing(findings):
+            return await _tell(findings, form)
 
 
 async def _verify_files(decisions: Path, records: Path, policies: Path, replay: str | None, form: str) -> int:

@@ -133,7 +133,7 @@ class Reader:
             if b'"refused_action"' in (record.value or b"") or b'"review_action"' in (record.value or b""):
                 job.spool.add_end(header(record.headers, "ce_id") or "")
         else:
-            job.spool.add_decision(record.value or b"", inside=chosen, everything=everything)
+            job.spool.add_decision(record, inside=chosen, everything=everything)
 
     async def _fetch(self, job: Job, places: Iterable[Place]) -> None:
         """Read single records that decisions rest on; those that retention has taken are left out."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
-from groundwire.messages.base import from_milliseconds
+from groundwire.messages.base import format_time, from_milliseconds
 from groundwire.messages.decisions import Decision, Origin
-from groundwire.messages.headers import TRACEPARENT
+from groundwire.messages.headers import TRACEPARENT, header
 from groundwire.messages.identity import Subject
 from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.topics import TopicName, record_key
 from groundwire.replay.inputs import DecidedAgain, subject_of
 from groundwire.replay.notes import Notes, hash_key
 
@@ -26,12 +28,13 @@ CREATE INDEX IF NOT EXISTS by_hash ON records (sha);
 CREATE INDEX IF NOT EXISTS by_turn ON records (turn, topic, part, at) WHERE turn IS NOT NULL;
 CREATE INDEX IF NOT EXISTS by_place ON records (topic, part, at) WHERE turn IS NOT NULL;
 CREATE TABLE IF NOT EXISTS decisions (
-  topic TEXT, part INTEGER, at INTEGER, revision INTEGER, id TEXT, value BLOB, inside INTEGER,
+  topic TEXT, part INTEGER, at INTEGER, revision INTEGER, id TEXT, value BLOB, inside INTEGER, published TEXT,
   UNIQUE (topic, part, at, revision, id)
 );
 CREATE INDEX IF NOT EXISTS by_id ON decisions (id);
 CREATE TABLE IF NOT EXISTS subjects (subject BLOB PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS unlike (id TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS odd (place TEXT PRIMARY KEY, id TEXT, fields TEXT) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS ended (name TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
@@ -100,31 +103,41 @@ class Spool:
         return self._turns[key]
 
     def add_decision(
-        self, value: bytes, *, inside: Mapping[tuple[str, int], Stretch], everything: bool
+        self, published: InboundRecord, *, inside: Mapping[tuple[str, int], Stretch], everything: bool
     ) -> None:
         """Keep a decision of a record that is replayed; of others only that there is one, or `everything`."""
+        value = published.value or b""
         try:
             decision = Decision.model_validate_json(value)
         except ValidationError:
+            self._note_odd(published, None, ["$"])
             return
+        fields = misplaced(published, decision)
+        if fields:
+            self._note_odd(published, decision.decision_id, fields)
         origin = decision.origin
         stretch = inside.get((origin.topic or "", origin.partition))
         within = stretch is not None and stretch.start <= origin.offset < stretch.end
         self._database.execute("INSERT OR IGNORE INTO subjects VALUES (?)", (subject_of(decision).digest,))
-        if not (within or everything or decision.subject_origin):
-            return
-        self._notes.note_decision(value)
-        place = origin.topic or "", origin.partition, origin.offset
-        row = *place, decision.revision, decision.decision_id, value, within
-        cursor = self._database.execute("INSERT OR IGNORE INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?)", row)
-        if not cursor.rowcount:
-            self._note_unlike(decision.decision_id, place, value)
+        if within or everything or decision.subject_origin:
+            self._notes.note_decision(value)
+            self._keep(published, decision, within=within)
 
-    def _note_unlike(self, name: str, place: tuple[str, int, int], value: bytes) -> None:
-        """Note a decision that comes again with other bytes."""
+    def _keep(self, published: InboundRecord, decision: Decision, *, within: bool) -> None:
+        place, name = _place(decision.origin), decision.decision_id
+        row = *place, decision.revision, name, published.value, within, where(published)
+        insert = "INSERT OR IGNORE INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        if self._database.execute(insert, row).rowcount:
+            return
         query = "SELECT 1 FROM decisions WHERE topic = ? AND part = ? AND at = ? AND id = ? AND value = ?"
-        if not self._database.execute(query, (*place, name, value)).fetchone():
+        if not self._database.execute(query, (*place, name, published.value)).fetchone():
+            self._note_odd(published, name, ["$"])
             self._database.execute("INSERT OR IGNORE INTO unlike VALUES (?)", (name,))
+
+    def _note_odd(self, published: InboundRecord, name: str | None, fields: Sequence[str]) -> None:
+        """Note what is wrong with a published record, whatever can be derived."""
+        row = where(published), name, json.dumps(list(fields))
+        self._database.execute("INSERT OR IGNORE INTO odd VALUES (?, ?, ?)", row)
 
     def add_end(self, name: str) -> None:
         """Note that a record ended without a decision: its place as text, or the id of its audit event."""
@@ -190,6 +203,15 @@ class Spool:
         rows = self._database.execute(query, (record.topic, record.partition, record.offset))
         return [value for (value,) in rows]
 
+    def every(self) -> Iterator[tuple[str, bytes]]:
+        """Yield every decision that was kept, and where it was published."""
+        yield from self._database.execute("SELECT published, value FROM decisions ORDER BY rowid")
+
+    def odd(self) -> Iterator[tuple[str, str | None, list[str]]]:
+        """Yield published records with which something is wrong: where each stands, its id, and what."""
+        for place, name, fields in self._database.execute("SELECT place, id, fields FROM odd ORDER BY place"):
+            yield place, name, json.loads(fields)
+
     def is_unlike(self, name: str) -> bool:
         """Say whether a decision was published with different bytes."""
         return self._database.execute("SELECT 1 FROM unlike WHERE id = ?", (name,)).fetchone() is not None
@@ -238,3 +260,23 @@ class Spool:
 
 def _place(origin: Origin) -> Place:
     return Place(origin.topic or "", origin.partition, origin.offset)
+
+
+def where(record: InboundRecord) -> str:
+    """Return a record's place as text."""
+    return f"{record.topic}/{record.partition}@{record.offset}"
+
+
+def misplaced(published: InboundRecord, decision: Decision) -> list[str]:
+    """Return what of a published record does not fit the decision in it: its topic, key, or an event's header."""
+    headers = {
+        "ce_id": decision.decision_id,
+        "ce_time": format_time(decision.decided_at),
+        "ce_subject": decision.subject_id,
+    }
+    wrong = [f"header {name}" for name, text in headers.items() if header(published.headers, name) != text]
+    if published.key != record_key(decision.tenant_id, decision.user_id):
+        wrong.append("key")
+    if not (published.topic or "").endswith(TopicName.of(decision.verdict)):
+        wrong.append("topic")
+    return wrong

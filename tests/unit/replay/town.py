@@ -16,8 +16,10 @@ from groundwire.gate.resolvers import Resolver
 from groundwire.gate.results import Acted, DeadLetter, Decided, Provisional, Refused, Result
 from groundwire.gate.reviews import ReviewGate
 from groundwire.messages.decisions import Decision, Verdict
+from groundwire.messages.headers import decision_headers
 from groundwire.messages.identity import event_id, expire_id
 from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.topics import record_key
 from groundwire.policies import PolicyStore
 from groundwire.policy import Hedges, Limits, Policy, Verification
 from groundwire.replay.job import Job
@@ -284,8 +286,11 @@ class Town(World):
         job.begin()
         for record in self.log:
             job.spool.add_record(record, inside=start <= record.offset < end)
-        for decision in self.published.values():
-            job.spool.add_decision(decision.to_bytes(), inside=inside, everything=True)
+        for number, decision in enumerate(self.published.values()):
+            headers, key = decision_headers(decision, ()), record_key(decision.tenant_id, decision.user_id)
+            topic = f"groundwire.{decision.verdict}"
+            published = InboundRecord(topic, 0, number, 0, key, decision.to_bytes(), headers)
+            job.spool.add_decision(published, inside=inside, everything=True)
         for name in self.ends:
             job.spool.add_end(name)
         job.commit()

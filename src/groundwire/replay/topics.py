@@ -1,0 +1,66 @@
+"""Verifying what stands on the topics of a deployment: each decision, and the record that carries it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+from typing import NamedTuple
+
+from groundwire.client.tail import Start
+from groundwire.gate.claims import Policies
+from groundwire.messages.decisions import Decision
+from groundwire.messages.topics import TopicName
+from groundwire.replay.job import Job, Order
+from groundwire.replay.reading import INPUTS, Reader
+from groundwire.replay.spool import Spool
+from groundwire.replay.verify import Finding, Status, Verifier
+
+_DECISIONS = (TopicName.APPROVED, TopicName.REVIEW, TopicName.BLOCKED)
+
+
+class Placed(NamedTuple):
+    """A finding, and where its decision stands."""
+
+    where: str
+    finding: Finding
+
+
+async def verify_topics(
+    reader: Reader, prefix: str, since: Start, policies: Policies, folder: Path
+) -> AsyncGenerator[Placed, None]:
+    """Verify the decisions that stand on their topics from a place on; yields one finding for each.
+
+    Args:
+        reader: reads the topics; inputs from their beginnings, as what a decision rests on may be old.
+        prefix: of the topics' names.
+        since: where to begin on the topics with decisions.
+        policies: by which was decided.
+        folder: for what is read meanwhile.
+
+    Raises:
+        UsageError: a topic does not exist.
+        BrokerUnavailable: the broker does not answer.
+    """
+    topics = [prefix + name for name in INPUTS]
+    order = Order("verify", topics, "earliest", "latest", policy=None, simulate=False, output=None)
+    with Job(folder / "verify", order) as job:
+        outputs = await reader.plan([prefix + name for name in _DECISIONS], since, "latest")
+        inside = await reader.plan(order.topics, "earliest", "latest")
+        await reader.read(job, inside, outputs, everything=True)
+        for where, name, fields in job.spool.odd():
+            yield Placed(where, Finding(Status.DIFFERS, name, tuple(fields), "the record does not fit"))
+        verifier = Verifier(job.spool, policies, exactly=True)
+        for where, value in job.spool.every():
+            yield Placed(where, _stands(job.spool, value, await verifier.verify(value)))
+
+
+def _stands(spool: Spool, value: bytes, finding: Finding) -> Finding:
+    """Look whether records stand where an otherwise equal decision says."""
+    if finding.status is not Status.EQUAL:
+        return finding
+    decision = Decision.model_validate_json(value)
+    origins = {"$.origin": decision.origin, "$.subject_origin": decision.subject_origin}
+    wrong = tuple(path for path, origin in origins.items() if origin and not spool.stands(origin))
+    if not wrong:
+        return finding
+    return Finding(Status.DIFFERS, finding.decision_id, wrong, "no such record stands there")
