@@ -25,6 +25,7 @@ _MODULES = {"agents": "agents.__main__", "topics": "topics.__main__"}
 def commands(text: str) -> Iterator[list[str]]:
     """Yield the words of each simple command of a shell script, without assignments and redirections."""
     script = _HERE_DOCUMENT.sub(r"\2", text).replace("\\\n", " ")
+    script = re.sub(r"<\w[\w ]*>[\w.]*", "PLACEHOLDER", script)  # `<sha256>.json`: neither is redirected
     lines = script.splitlines()
     typed = [line[2:] for line in lines if line.startswith("$ ")]  # beside it stands what is printed
     for line in typed or lines:
@@ -101,7 +102,7 @@ def _click(command: click.Command, arguments: list[str], path: str = "") -> str 
     if {"--help", "--version"} & set(arguments[:1]):
         return None
     if isinstance(command, click.Group):
-        if not arguments:
+        if not arguments or _PLACEHOLDER.fullmatch(arguments[0]):
             return None
         inner = command.get_command(context, arguments[0])
         path = f"{path} {arguments[0]}".strip()

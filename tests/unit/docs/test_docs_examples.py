@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -23,6 +24,7 @@ PYTHON = [page for page in PAGES if any(block.language == "python" for block in 
 OTHERS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "examples" / "README.md"]
 ALL = [block for page in [*PAGES, *OTHERS] for block in blocks(page)]
 SHELL = [block for block in ALL if block.language in {"sh", "bash", "console"}]
+SPAN = re.compile(r"(?<!`)`((?:\.venv/bin/)?(?:groundwire|make|python -m) [^`]+)`(?!`)")
 PARSERS = {"json": json.loads, "toml": tomllib.loads}
 DATA = [block for block in ALL if block.language in PARSERS and not block.mark.startswith("part")]
 RUN = [page for page in PAGES if any(block.language == "sh" and block.runs for block in BLOCKS[page])]
@@ -103,6 +105,14 @@ def test_every_command_of_a_page_is_one_that_its_program_takes(block: Block) -> 
 def test_data_on_a_page_can_be_read(block: Block) -> None:
     """What is a part of a file, or leaves something out, says so before it: `part`."""
     PARSERS[block.language](block.text)
+
+
+@pytest.mark.parametrize("page", [*PAGES, *OTHERS], ids=name)
+def test_a_command_within_a_sentence_exists_with_the_options_that_it_is_given(page: Path) -> None:
+    """What it needs beside them may be left out there."""
+    for span in SPAN.findall(re.sub(r"(?ms)^```.*?^```$", "", page.read_text("utf-8"))):
+        found = [problem(words) for words in commands(span.replace("\n", " "))]
+        assert [one for one in found if one and "issing" not in one] == [], span
 
 
 def test_what_needs_no_service_is_run() -> None:
