@@ -123,7 +123,11 @@ def findings_of(recorded: Decision, reading: Reading) -> dict[str, Finding]:
 def attestation_of(facts: Facts) -> dict[str, Any] | None:
     """Return the fact of the signature."""
     found = facts.attestation
-    return None if found is None else {"key_id": found["key_id"], "state": AttestationState(found["state"])}
+    if found is None:
+        return None
+    if found.get("state") not in set(AttestationState):
+        raise Mismatch("$.facts.attestation", "there is no such state")
+    return {"key_id": found.get("key_id"), "state": found["state"]}
 
 
 def relevance_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Sequence
 from typing import Final
@@ -15,6 +16,7 @@ from groundwire.messages.decode import decode_review_decision
 from groundwire.messages.identity import Subject
 from groundwire.replay.inputs import DecidedAgain, subject_of
 
+_SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS edits (subject BLOB, revision INTEGER, content TEXT);
 CREATE TABLE IF NOT EXISTS again (subject BLOB, revision INTEGER, sha TEXT, clock TEXT);
@@ -77,8 +79,5 @@ class Notes:
 
 
 def hash_key(sha256: str) -> bytes:
-    """Return the key of a hash; one that is no hash finds nothing."""
-    try:
-        return bytes.fromhex(sha256)
-    except ValueError:
-        return b""
+    """Return the key of a hash; one that is not written as hashes are finds nothing."""
+    return bytes.fromhex(sha256) if _SHA256.fullmatch(sha256) else b""

@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS decisions (
 CREATE INDEX IF NOT EXISTS by_id ON decisions (id);
 CREATE TABLE IF NOT EXISTS subjects (subject BLOB PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS unlike (id TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS odd (place TEXT PRIMARY KEY, id TEXT, fields TEXT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS odd (place TEXT, id TEXT, fields TEXT, UNIQUE (place, fields));
 CREATE TABLE IF NOT EXISTS ended (name TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
@@ -209,7 +209,9 @@ class Spool:
 
     def odd(self) -> Iterator[tuple[str, str | None, list[str]]]:
         """Yield published records with which something is wrong: where each stands, its id, and what."""
-        for place, name, fields in self._database.execute("SELECT place, id, fields FROM odd ORDER BY place"):
+        for place, name, fields in self._database.execute(
+            "SELECT place, id, fields FROM odd ORDER BY place, fields"
+        ):
             yield place, name, json.loads(fields)
 
     def is_unlike(self, name: str) -> bool:
