@@ -8,8 +8,6 @@ import os
 import re
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +19,16 @@ from deploy.embedded import MissingServiceError
 from deploy.embedded.process import free_port
 from deploy.grafana.panels import ROWS
 from tests.stream.harness import ROOT, Deployment, Worker, good, until
+from tests.stream.sealed import sealed
 from tests.stream.site import Site
 from tests.stream.test_responses import response
 from tests.stream.test_reviews import Office
-from tests.stream.watching import Prometheus, selectors, watching
+from tests.stream.watching import Programs, Prometheus, selectors, watching
 
 pytestmark = [
     pytest.mark.stream,
     pytest.mark.slow,
+    pytest.mark.timeout(400),
     pytest.mark.skipif(
         os.environ.get("GROUNDWIRE_TEST_BROKER", "embedded") != "embedded", reason="once is enough"
     ),
@@ -46,7 +46,19 @@ RULES = [
     for rule in group["rules"]
     for selector in selectors(rule["expr"])
 ]
+GROUNDWIRE = "from groundwire.cli import main; main()"
 SERVICES: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+
+
+@pytest.fixture
+def programs() -> Programs:
+    """Prometheus and the exporter; without them skip, but fail in CI."""
+    try:
+        return Programs.find()
+    except MissingServiceError as missing:
+        if os.environ.get("CI") == "true":
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
 
 
 class Load:
@@ -79,22 +91,16 @@ class Load:
                     await self._office.act("approve", seen)
 
 
-@asynccontextmanager
-async def console(deployment: Deployment) -> AsyncIterator[Worker]:
-    """The console, started as docker-compose.yml starts it."""
-    name, *arguments = SERVICES["console"]["command"]
-    assert name == "groundwire"
+def start(deployment: Deployment, service: str, **more: str) -> Worker:
+    """Start a service of docker-compose.yml by its own command, sealed as its container is."""
+    program, *arguments = SERVICES[service]["command"]
+    own = {"python": [sys.executable], "groundwire": [sys.executable, "-c", GROUNDWIRE]}[program]
     port = free_port()
-    environment = deployment.settings(
-        GROUNDWIRE_CONSOLE_KEY="console",
-        GROUNDWIRE_CONSOLE_PORT=str(free_port()),
-        GROUNDWIRE_METRICS_PORT=str(port),
-    )
-    command = [sys.executable, "-c", "from groundwire.cli import main; main()", *arguments]
-    worker = Worker(command, environment, deployment.folder / "console.log", port)
-    worker.environment = environment  # type: ignore[attr-defined]
+    environment = deployment.settings(GROUNDWIRE_METRICS_PORT=str(port), **more)
+    command, environment = sealed([*own, *arguments], environment, deployment.folder / f"tmp-{service}")
+    worker = Worker(command, environment, deployment.folder / f"{service}.log", port)
     deployment.workers.append(worker)
-    yield worker
+    return worker
 
 
 async def healthy(command: list[str], port: int) -> bool:
@@ -125,35 +131,32 @@ async def missing(prometheus: Prometheus, load: Load, seconds: float) -> list[st
 
 
 async def test_every_panel_and_every_rule_has_data_under_load_and_health_checks_tell_who_lives(
-    deployment: Deployment, site: Site, tmp_path: Path
+    programs: Programs, deployment: Deployment, site: Site, tmp_path: Path
 ):
     office = Office(deployment, tmp_path)
     deployment.environment |= site.settings
-    workers = await deployment.start_workers(*ROLES)
+    workers = [start(deployment, role) for role in ROLES]
+    for worker in workers:
+        await worker.ready()
+    port = str(free_port())
+    desk = start(deployment, "console", GROUNDWIRE_CONSOLE_KEY="console", GROUNDWIRE_CONSOLE_PORT=port)
     targets = {role: worker.port for role, worker in zip(ROLES, workers, strict=True)}
     load = Load(deployment, office, site)
-    try:
-        async with (
-            console(deployment) as desk,
-            watching(tmp_path, {**targets, "console": desk.port}, deployment.redis.url) as prometheus,
-        ):
-            assert await missing(prometheus, load, 120) == []
-            groups = (await prometheus.ask("rules"))["groups"]
-            rules = [rule for group in groups for rule in group["rules"]]
-            assert {rule["name"]: rule.get("lastError") for rule in rules if rule["health"] != "ok"} == {}
-            assert await prometheus.values("count(up == 1)") == [len(targets) + 3]
+    everybody = {**targets, "console": desk.port}
+    async with watching(programs, tmp_path, everybody, deployment.redis.url) as prometheus:
+        assert await missing(prometheus, load, 120) == []
+        behind = "max(max_over_time({}{{role='deferred'}}[10m])) > 0"  # it waits for a page that never comes
+        for metric in ("groundwire_lag_records", "groundwire_commit_age_seconds"):
+            assert await prometheus.values(behind.format(metric)), metric
+        groups = (await prometheus.ask("rules"))["groups"]
+        rules = [rule for group in groups for rule in group["rules"]]
+        assert {rule["name"]: rule.get("lastError") for rule in rules if rule["health"] != "ok"} == {}
+        assert await prometheus.values("count(up == 1)") == [len(targets) + 3]
 
-            port = desk.environment["GROUNDWIRE_CONSOLE_PORT"]  # type: ignore[attr-defined]
-            of_console = [
-                part.replace("8700", port) for part in SERVICES["console"]["healthcheck"]["test"][1:]
-            ]
-            assert all([await healthy(image_check(), worker.port) for worker in workers])
-            assert await healthy(of_console, desk.port)
-            assert await asyncio.gather(workers[0].stop(), desk.stop()) == [0, 0]
-            assert not await healthy(image_check(), workers[0].port)
-            assert not await healthy(of_console, desk.port)
-            await until(lambda: not workers[0].alive, 5, lambda: "the worker is gone")
-    except MissingServiceError as exc:
-        if os.environ.get("CI") == "true":
-            pytest.fail(str(exc))
-        pytest.skip(str(exc))
+        of_console = [part.replace("8700", port) for part in SERVICES["console"]["healthcheck"]["test"][1:]]
+        assert all([await healthy(image_check(), worker.port) for worker in workers])
+        assert await healthy(of_console, desk.port)
+        assert await asyncio.gather(workers[0].stop(), desk.stop()) == [0, 0]
+        assert not await healthy(image_check(), workers[0].port)
+        assert not await healthy(of_console, desk.port)
+        await until(lambda: not workers[0].alive, 5, lambda: "the worker is gone")

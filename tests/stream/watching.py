@@ -10,7 +10,7 @@ import urllib.request
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 
 import yaml
 
@@ -59,15 +59,24 @@ def selectors(expression: str) -> list[str]:
     return _SELECTOR.findall(expression)
 
 
-@asynccontextmanager
-async def watching(folder: Path, targets: Mapping[str, int], redis_url: str) -> AsyncIterator[Prometheus]:
-    """Run Prometheus with the rules of the repository, every second, over metrics ports by role.
+class Programs(NamedTuple):
+    """Where what watches is installed."""
 
-    Raises:
-        MissingServiceError: Debian's packages prometheus and prometheus-redis-exporter are not installed.
-    """
-    program = find_program("prometheus", "Debian's package prometheus")
-    exporter = find_program("prometheus-redis-exporter", "Debian's package prometheus-redis-exporter")
+    prometheus: str
+    redis_exporter: str
+
+    @classmethod
+    def find(cls) -> Self:
+        """Look on the PATH. Raises: MissingServiceError."""
+        names = ("prometheus", "prometheus-redis-exporter")
+        return cls(*(find_program(name, f"Debian's package {name}") for name in names))
+
+
+@asynccontextmanager
+async def watching(
+    programs: Programs, folder: Path, targets: Mapping[str, int], redis_url: str
+) -> AsyncIterator[Prometheus]:
+    """Run Prometheus with the rules of the repository, every second, over metrics ports by role."""
     port, redis_port = free_port(), free_port()
     kafka = await asyncio.start_server(_say_lag, HOST, 0)
     exporters = {"redis": redis_port, "kafka": kafka.sockets[0].getsockname()[1]}
@@ -76,13 +85,13 @@ async def watching(folder: Path, targets: Mapping[str, int], redis_url: str) -> 
     servers = [
         ServerProcess(
             "redis exporter",
-            [exporter, f"-redis.addr={redis_url}", f"-web.listen-address={HOST}:{redis_port}"],
+            [programs.redis_exporter, f"-redis.addr={redis_url}", f"-web.listen-address={HOST}:{redis_port}"],
             folder / "redis-exporter.log",
         ),
         ServerProcess(
             "prometheus",
             [
-                program,
+                programs.prometheus,
                 f"--config.file={config}",
                 f"--storage.tsdb.path={folder / 'prometheus'}",
                 f"--web.listen-address={HOST}:{port}",

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
@@ -51,6 +57,61 @@ def test_only_the_last_stage_runs_and_it_does_so_as_an_ordinary_user():
 
 def test_no_instruction_holds_a_secret():
     assert not re.search(r"(SECRET|PASSWORD|TOKEN)\s*=", DOCKERFILE.read_text(), re.IGNORECASE)
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what the image holds of this project, and nothing else: copied, built and installed as there."""
+    folder = tmp_path_factory.mktemp("image")
+    for line in instructions("COPY"):
+        if "--from=" not in line:
+            *sources, target = line.split()
+            for source in sources:
+                into = (
+                    folder / target / (Path(source).name if len(sources) > 1 or target.endswith("/") else "")
+                )
+                copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
+                into.parent.mkdir(parents=True, exist_ok=True)
+                copy(ROOT / source, into if copy is shutil.copytree else folder / target)
+    command = [
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "--target",
+        "wheel",
+        "--directory",
+        folder / "wheels",
+    ]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    (wheel,) = (folder / "wheels").iterdir()
+    shutil.unpack_archive(wheel, folder / "site-packages", "zip")
+    shutil.rmtree(folder / "src")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["-m", "agents", "claims", "--help"],
+        ["-m", "topics", "declare", "--help"],
+        ["-c", "from groundwire.cli import main; main()", "console", "--help"],
+        ["-c", "import agents.wiring, groundwire.commands.console"],
+    ],
+)
+def test_everything_starts_from_what_the_image_holds(image: Path, command: list[str]):
+    environment = {**os.environ, "PYTHONPATH": str(image / "site-packages"), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, *command], cwd=image, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_image_holds_every_file_that_the_code_reads(image: Path):
+    built = {path.relative_to(image / "site-packages") for path in (image / "site-packages").rglob("*.*")}
+    for pattern in ("*.lua", "*.sql", "*.html", "*.css", "*.js"):
+        for path in (ROOT / "src" / "groundwire").rglob(pattern):
+            assert path.relative_to(ROOT / "src") in built
 
 
 def test_start_command_and_health_check_are_lists_that_no_shell_reads():
