@@ -6,11 +6,12 @@ import base64
 import json
 import sys
 from collections import Counter
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import click
 from rich.cells import set_cell_size
 from rich.console import Console
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
 from groundwire.client.text import columns, cut, visible, visible_json
@@ -94,6 +95,41 @@ def _fields(letter: Letter) -> dict[str, str]:
         "came from": f"{failed.topic}[{failed.partition}]@{failed.offset}",
         "key": _text(record.key),
     }
+
+
+class Reading:
+    """Says on a terminal how many records are read, until letters are printed there."""
+
+    def __init__(self) -> None:
+        console = Console(stderr=True, highlight=False)
+        self._progress = Progress(
+            TextColumn("{task.completed} records read"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            redirect_stdout=False,  # what is printed may go to a file
+            redirect_stderr=False,
+            disable=not console.is_terminal,
+        )
+        self._task = self._progress.add_task("read", total=None)
+
+    def __enter__(self) -> Self:
+        """Begin to show."""
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Take it away."""
+        self._progress.stop()
+
+    def advance(self) -> None:
+        """Count a record that was read."""
+        self._progress.advance(self._task)
+
+    def printing(self) -> None:
+        """Make room: what is printed shows by itself how far things are."""
+        if sys.stdout.isatty():
+            self._progress.stop()
 
 
 def letter_json(letter: Letter, redriven: Redriven | None) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Final, NamedTuple
@@ -108,11 +108,20 @@ class Selection:
     start: Start = "earliest"
     end: int | datetime | None = None
     partition: int | None = None
-    codes: Collection[str] = ()
+    codes: AbstractSet[str] = frozenset()
     topic: str | None = None
     tenant: str | None = None
     key: bytes | None = None
-    places: Collection[Place] = ()
+    places: AbstractSet[Place] = frozenset()
+
+    def narrowed(self) -> Selection:
+        """Read no more of the topic than where the named letters stand, unless a start or an end is given."""
+        if not self.places or self.start != "earliest" or self.end is not None:
+            return self
+        partitions = {place.partition for place in self.places}
+        offsets = [place.offset for place in self.places]
+        only = partitions.pop() if len(partitions) == 1 and self.partition is None else self.partition
+        return replace(self, start=min(offsets), end=max(offsets) + 1, partition=only)
 
     def __contains__(self, letter: Letter) -> bool:
         """Tell whether a letter is meant."""

@@ -90,6 +90,12 @@ def test_with_yes_letters_are_sent_once_and_the_summary_counts_them(log):
     assert json.loads(log.topics[AUDIT][0].value)["actor"] == "ann"
 
 
+def test_a_named_letter_that_is_not_there_is_told_of(log):
+    result = run("redrive", "0@0", "0@7", "--yes")
+    assert (result.exit_code, "0@7" in result.stderr, "0@0" in result.stderr) == (1, True, False)
+    assert len(log.topics[CLAIMS]) == 1
+
+
 def test_filters_that_mean_no_letter_are_no_error(log):
     result = run("redrive", "--tenant", "globex", "--yes")
     assert (result.exit_code, result.stdout) == (0, "no letter is meant\n")

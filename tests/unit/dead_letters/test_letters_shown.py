@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from groundwire.cli import main
-from groundwire.commands import dead_letters as command
+from groundwire.commands.dead_letters_options import PlaceParam
 from groundwire.commands.dead_letters_text import LetterPrinter, content_json, content_lines, letter_json
 from groundwire.dead_letters.ledger import Redriven, Stands
 from groundwire.dead_letters.letters import Place, Selection, read_letter
@@ -72,17 +72,27 @@ def test_a_letter_whose_tenant_is_not_certain_is_no_tenants(key, value):
     assert letter_json(letter, None)["tenant_id"] is None
 
 
+def test_no_more_is_read_than_where_the_named_letters_stand():
+    one = Selection(places={Place(2, 17)}).narrowed()
+    assert (one.start, one.end, one.partition) == (17, 18, 2)
+    two = Selection(places={Place(2, 17), Place(0, 3)}).narrowed()
+    assert (two.start, two.end, two.partition) == (3, 18, None)
+    given = Selection(start=5, places={Place(2, 17)})
+    assert given.narrowed() == given
+    assert Selection().narrowed() == Selection()
+
+
 # the command's words
 
 
 @pytest.mark.parametrize("text", ["", "1", "@", "1@", "@1", "a@1", "1@2@3", "-1@2", "1@1" + "0" * 18, "²@1"])
 def test_what_names_no_place_is_refused_with_an_example(text):
     with pytest.raises(click.BadParameter, match="2@17"):
-        command.PlaceParam().convert(text, None, None)
+        PlaceParam().convert(text, None, None)
 
 
 def test_a_place_is_written_as_it_is_read():
-    assert str(command.PlaceParam().convert("2@17", None, None)) == "2@17"
+    assert str(PlaceParam().convert("2@17", None, None)) == "2@17"
 
 
 @pytest.mark.parametrize("text", ["earliest", "latest", "yesterday", "2026-01-01"])
