@@ -51,9 +51,8 @@ def test_a_page_of_records_that_is_out_of_date_fails_the_check(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "records.md"
-    assert main(["check", str(file)]) == 1
     assert main(["write", str(file)]) == 0
-    assert main(["check", str(file)]) == 0
+    assert file.read_bytes() == (DOCS / "records.md").read_bytes()
     file.write_text(file.read_text().replace("30 days", "31 days"))
     assert main(["check", str(file)]) == 1
     assert "make generate" in capsys.readouterr().err
