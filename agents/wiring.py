@@ -28,7 +28,7 @@ from groundwire import metrics
 from groundwire.attestation import Keys
 from groundwire.client.tail import Span, follow
 from groundwire.corpus import CorpusIndex
-from groundwire.errors import StateUnavailable, UsageError
+from groundwire.errors import StateUnavailable, UsageError, naming
 from groundwire.gate.dedup import dedup_scheme
 from groundwire.gate.gate import Gate
 from groundwire.gate.resolvers import Resolver
@@ -77,7 +77,8 @@ def build_worker(name: str, settings: Settings) -> Worker:
     """
     policy = load_policy(settings.policy_file, os.environ)
     use_hash_key(settings.hash_key)
-    keys = WatchedKeys(settings.keys_file) if settings.keys_file else Keys.empty()
+    with naming("GROUNDWIRE_KEYS_FILE"):
+        keys = WatchedKeys(settings.keys_file) if settings.keys_file else Keys.empty()
     state = RedisState(connect(settings.redis_url), settings.topic_prefix, scheme=dedup_scheme(policy))
     policies = PolicyStore(settings.policies_dir, state)
     verifier = build_verifier(settings)

@@ -23,6 +23,7 @@ from demo.ledger import Ledger
 from demo.report import JsonReport, TableReport, progress
 from deploy.embedded import MissingServiceError, ServiceError
 from groundwire.attestation import Keys
+from groundwire.commands.options import DAY, FiniteRange
 from groundwire.errors import GroundwireError
 
 Report = TableReport | JsonReport
@@ -32,7 +33,7 @@ Report = TableReport | JsonReport
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 @click.option(
     *("--deadline", "seconds"),
-    type=click.FloatRange(min=1),
+    type=FiniteRange(min=1, max=DAY),
     default=75.0,
     show_default=True,
     help="Seconds after which the demo gives up.",

@@ -15,7 +15,8 @@ GroundwireError
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from enum import StrEnum
 
@@ -78,6 +79,15 @@ class CorpusUnusable(StateError):
 
 class BrokerUnavailable(GroundwireError):
     """The broker did not acknowledge what was published in time."""
+
+
+@contextmanager
+def naming(setting: str) -> Iterator[None]:
+    """Put the name of a setting before what is wrong with the thing that it names. Raises: UsageError."""
+    try:
+        yield
+    except UsageError as exc:
+        raise UsageError(f"{setting}: {exc}") from exc
 
 
 def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:

@@ -130,6 +130,10 @@ def test_the_group_lists_its_commands() -> None:
         (["list", "--reviewer", "ann", "--timeout", "inf"], "--timeout"),
         (["approve", "x", "--reviewer", "ann", "--wait", "nan"], "--wait': 'nan'"),
         (["approve", "x", "--reviewer", "ann", "--key", "desk"], "GROUNDWIRE_KEYS_FILE"),
+        (
+            ["approve", "x", "--reviewer", "ann", "--key", "desk", "--keys-file", "/dev/null"],
+            "GROUNDWIRE_REVIEWER_KEY",
+        ),
         (["list", "--reviewer", "ann", "--brokers", ":x"], "host:port"),
         (["list", "--reviewer", "ann", "--keys-file", "/no/such/file"], "/no/such/file"),
         (["list", "--reviewer", "ann", "--brokers", "127.0.0.1:1", "--timeout", "0.2"], "127.0.0.1:1"),

@@ -15,12 +15,13 @@ from typing import BinaryIO, Final
 import click
 
 from groundwire.check import Checker, LineError
+from groundwire.commands.options import TimeParam
 from groundwire.commands.show import DecisionPrinter
 from groundwire.errors import UsageError
 from groundwire.gate.dedup import dedup_scheme
 from groundwire.gate.responses import policy_advice
 from groundwire.logs import configure_logs
-from groundwire.messages.base import from_milliseconds, parse_time, to_milliseconds
+from groundwire.messages.base import from_milliseconds, to_milliseconds
 from groundwire.messages.decisions import Decision
 from groundwire.policy import Policy, load_policy
 from groundwire.settings import load_settings
@@ -31,16 +32,6 @@ _SHOWN: Final = 200
 """Characters of an answer that a line of a table has room for."""
 
 
-class _Moment(click.ParamType):
-    name = "time"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        try:
-            return parse_time(value)
-        except ValueError as exc:
-            self.fail(str(exc), param, ctx)
-
-
 @click.command()
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option("--adr-dir", type=click.Path(path_type=Path), help="Folder of ADR files.")
@@ -49,7 +40,7 @@ class _Moment(click.ParamType):
 @click.option(
     "--policy", "policy_file", type=click.Path(path_type=Path), help="Policy file, TOML or effective JSON."
 )
-@click.option("--now", type=_Moment(), help="Clock of every record, RFC 3339.  [default: the start]")
+@click.option("--now", type=TimeParam(), help="Clock of every record, RFC 3339.  [default: the start]")
 @click.option("--format", "form", type=click.Choice(["json", "table"]), default="json", show_default=True)
 def check(
     file: BinaryIO,

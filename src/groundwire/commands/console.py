@@ -17,7 +17,7 @@ from groundwire.console.gauges import ReviewGauges, serve_gauges
 from groundwire.console.locks import RedisLocks
 from groundwire.console.serving import make_server, serve
 from groundwire.console.settings import ConsoleSettings, load_console_settings
-from groundwire.errors import UsageError
+from groundwire.errors import UsageError, naming
 from groundwire.logs import configure_logs
 from groundwire.policy import load_policy
 from groundwire.review.actions import Actions, Signer
@@ -80,8 +80,10 @@ class _Console:
                 "GROUNDWIRE_CONSOLE_KEY is not set: the id of a key with the role reviewer, made by"
                 " `groundwire keys new console --role reviewer --tenant TENANT`"
             )
-        keys = Keys.load(settings.keys_file)
-        return cls(settings, own, keys, Signer(keys, own.key))
+        with naming("GROUNDWIRE_KEYS_FILE"):
+            keys = Keys.load(settings.keys_file)
+        with naming("GROUNDWIRE_CONSOLE_KEY"):
+            return cls(settings, own, keys, Signer(keys, own.key))
 
     async def run(self, who: Person | None) -> None:
         settings = self.settings

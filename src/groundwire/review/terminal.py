@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Final
 
 from groundwire.attestation import Keys
-from groundwire.errors import StateError, UsageError
+from groundwire.errors import StateError, UsageError, naming
 from groundwire.messages.reviews import ReviewDecision
 from groundwire.review.actions import Actions, Signer
 from groundwire.review.board import Board
@@ -66,7 +66,8 @@ class Desk:
             raise UsageError("no key to sign with: give --key or set GROUNDWIRE_REVIEWER_KEY")
         if self.keys is None:
             raise UsageError(f"no keys file to find the key {self.key_id!r} in: {_GIVE_KEYS_FILE}")
-        return Signer(self.keys, self.key_id)
+        with naming("--key (GROUNDWIRE_REVIEWER_KEY)"):
+            return Signer(self.keys, self.key_id)
 
     @property
     def warnings(self) -> list[str]:

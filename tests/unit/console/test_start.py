@@ -35,9 +35,13 @@ def keys_file(tmp_path: Path) -> Path:
     ("environment", "said"),
     [
         ({}, "GROUNDWIRE_CONSOLE_KEY is not set"),
-        ({"GROUNDWIRE_CONSOLE_KEY": "other"}, "no key 'other'"),
+        ({"GROUNDWIRE_CONSOLE_KEY": "other"}, "GROUNDWIRE_CONSOLE_KEY: no key 'other'"),
         ({"GROUNDWIRE_CONSOLE_KEY": "docs"}, "role reviewer"),
         ({"GROUNDWIRE_KEYS_FILE": ""}, "GROUNDWIRE_KEYS_FILE is not set"),
+        (
+            {"GROUNDWIRE_KEYS_FILE": "/nowhere/keys.toml"},
+            "GROUNDWIRE_KEYS_FILE: keys file /nowhere/keys.toml",
+        ),
         ({"GROUNDWIRE_CONSOLE_PORT": "8o00"}, "GROUNDWIRE_CONSOLE_PORT"),
         ({"GROUNDWIRE_CONSOLE_PORT": "8o00"}, "'8o00'"),
         ({"GROUNDWIRE_CONSOLE_HOST": "192.0.2.1"}, "GROUNDWIRE_CONSOLE_PUBLIC_URL"),
