@@ -159,6 +159,8 @@ def redrive(
     finally:
         text = render.summary(counts) + ("" if yes else "; --yes does it")
         click.echo(text, err=where.layout == "json")
+    if stopped or limit:
+        missing.clear()  # it was not looked for to the end
     for place in sorted(missing):
         click.echo(f"there is no dead letter at {place} that the filters mean", err=True)
     if stopped:

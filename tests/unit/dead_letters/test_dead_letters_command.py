@@ -94,6 +94,8 @@ def test_a_named_letter_that_is_not_there_is_told_of(log):
     result = run("redrive", "0@0", "0@7", "--yes")
     assert (result.exit_code, "0@7" in result.stderr, "0@0" in result.stderr) == (1, True, False)
     assert len(log.topics[CLAIMS]) == 1
+    limited = run("redrive", "0@1", "0@7", "--max-attempts", "9", "--limit", "1", "--yes")
+    assert (limited.exit_code, limited.stderr) == (0, ""), "it was not looked for"
 
 
 def test_filters_that_mean_no_letter_are_no_error(log):
