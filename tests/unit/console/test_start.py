@@ -39,7 +39,7 @@ def keys_file(tmp_path: Path) -> Path:
         ({"GROUNDWIRE_CONSOLE_KEY": "docs"}, "role reviewer"),
         ({"GROUNDWIRE_KEYS_FILE": ""}, "GROUNDWIRE_KEYS_FILE is not set"),
         (
-            {"GROUNDWIRE_KEYS_FILE": "/nowhere/keys.toml"},
+            {"GROUNDWIRE_KEYS_FILE": "/nowhere/keys.toml", "GROUNDWIRE_CONSOLE_KEY": "x"},
             "GROUNDWIRE_KEYS_FILE: keys file /nowhere/keys.toml",
         ),
         ({"GROUNDWIRE_CONSOLE_PORT": "8o00"}, "GROUNDWIRE_CONSOLE_PORT"),
