@@ -7,12 +7,12 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from groundwire.review.board import Board
 from tests.browser.items import board_of, put, waiting
@@ -20,6 +20,10 @@ from tests.browser.reader import Complaints, Reader
 from tests.browser.site import Running, filled_board, running
 
 T = TypeVar("T")
+
+PATIENCE = 120_000
+"""Milliseconds until a browser gives up on something that must come: how fast a machine is decides nothing."""
+expect.set_options(timeout=PATIENCE)
 
 MISSING = "there is no chromium here; on Debian: apt-get install chromium"
 
@@ -85,20 +89,81 @@ def consoles(chromium: Browser) -> Iterator[Consoles]:
     found.stop_all()
 
 
+class Window:
+    """A browser window that goes from one test to the next; what a test left in it is taken out."""
+
+    def __init__(self, browser: Browser, **options: Any) -> None:
+        self._options = options
+        self._context = browser.new_context(**options)
+        self._context.set_default_timeout(PATIENCE)
+        self._page = self._context.new_page()
+        self._complaints = Complaints()
+        self._complaints.watch(self._page)
+
+    def open(self, console: Running) -> Reader:
+        """Return somebody who looks at a console."""
+        self._complaints.begin(console.url)
+        return Reader(self._page, console, self._complaints)
+
+    def clear(self) -> None:
+        """Close what was opened beside it, and forget who was signed in."""
+        for page in self._context.pages:
+            if page is not self._page:
+                page.close()
+        self._page.goto("about:blank")
+        self._page.unroute_all(behavior="ignoreErrors")
+        motion = self._options.get("reduced_motion", "null")
+        self._page.emulate_media(color_scheme="null", reduced_motion=motion)
+        self._context.clear_cookies()
+
+    def close(self) -> None:
+        self._context.close()
+
+
+class Windows:
+    """Windows that stay open for a module: to open one takes longer than most tests."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._free: dict[str, list[Window]] = {}
+        self._used: list[tuple[str, Window]] = []
+
+    def take(self, **options: Any) -> Window:
+        """Return a window with these options that nobody looks at."""
+        kind = repr(sorted(options.items()))
+        free = self._free.setdefault(kind, [])
+        self._used.append((kind, free.pop() if free else Window(self._browser, **options)))
+        return self._used[-1][1]
+
+    def give_back(self) -> None:
+        """End a test."""
+        while self._used:
+            kind, window = self._used.pop()
+            window.clear()
+            self._free[kind].append(window)
+
+    def close(self) -> None:
+        for window in (one for several in self._free.values() for one in several):
+            window.close()
+
+
+@pytest.fixture(scope="module")
+def windows(chromium: Browser) -> Iterator[Windows]:
+    """The windows of a module's tests."""
+    found = Windows(chromium)
+    yield found
+    found.close()
+
+
 @pytest.fixture
-def people(chromium: Browser) -> Iterator[Callable[..., Reader]]:
+def people(windows: Windows) -> Iterator[Callable[..., Reader]]:
     """Return people at browsers of their own; each has signed in unless a link of None is given."""
-    with ExitStack() as stack:
 
-        def arrive(console: Running, link: str | None = "", **options: Any) -> Reader:
-            context = chromium.new_context(**options)
-            stack.callback(context.close)
-            page = context.new_page()
-            complaints = Complaints(console.url)
-            complaints.watch(page)
-            reader = Reader(page, console, complaints)
-            if link is not None:
-                reader.sign_in(link or console.link)
-            return reader
+    def arrive(console: Running, link: str | None = "", **options: Any) -> Reader:
+        reader = windows.take(**options).open(console)
+        if link is not None:
+            reader.arrive(link or console.link)
+        return reader
 
-        yield arrive
+    yield arrive
+    windows.give_back()

@@ -34,7 +34,7 @@ from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
 from groundwire.review.board import Board
 from groundwire.review.outcomes import Outcome, outcome_of
-from groundwire.review.people import Permissions, Person
+from groundwire.review.people import Permissions, Person, Scope
 from groundwire.review.records import TopicRecord
 from groundwire.verify import CitationVerifier, Sources
 
@@ -292,6 +292,19 @@ class RecordingReviews:
         )
 
 
+@dataclass
+class Clock:
+    """The time of day, put forward by tests where people wait."""
+
+    ahead: timedelta = timedelta()
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + self.ahead
+
+    def forward(self, **spans: float) -> None:
+        self.ahead += timedelta(**spans)
+
+
 @dataclass(frozen=True)
 class Running:
     """A console that runs: where, how to sign in once, and what stands behind it."""
@@ -301,6 +314,16 @@ class Running:
     board: Board
     reviews: RecordingReviews
     site: Site
+    clock: Clock
+
+    @property
+    def scope(self) -> Scope:
+        """What the lead sees."""
+        return self.site.permissions.scope(LEAD)
+
+    def release(self) -> None:
+        """Let the seconds pass in which what is held can be undone."""
+        self.clock.forward(seconds=self.site.settings.undo_seconds + 1)
 
     def invite(self, person: Person) -> str:
         """Return a link by which one more person signs in once."""
@@ -318,12 +341,16 @@ def running(
     with socket.create_server(("127.0.0.1", port)) as listening:
         port = listening.getsockname()[1]
         given = ConsoleSettings(port=port, **settings)
-        app, secret = create_app(given, Parts(board, Permissions(keys), reviews), person)
+        clock = Clock()
+        parts = Parts(board, Permissions(keys), reviews, clock=clock)
+        app, secret = create_app(given, parts, person)
         server = make_server(app)
         thread = threading.Thread(target=lambda: asyncio.run(serve(server, app, listening)))
         thread.start()
         try:
-            yield Running(given.origin, f"{given.origin}/signin#{secret}", board, reviews, app.state.site)
+            yield Running(
+                given.origin, f"{given.origin}/signin#{secret}", board, reviews, app.state.site, clock
+            )
         finally:
             server.should_exit = True
             thread.join(15)

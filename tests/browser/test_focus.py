@@ -29,7 +29,7 @@ def test_after_an_action_the_title_of_the_next_item_has_the_focus(consoles, peop
     reader.go("Enter")
     reader.go("a")
     assert reader.focused == "title"
-    reader.go("r", "Enter")
+    reader.go("r", "1", "Enter")
     assert reader.focused == "title"
     reader.go("u")
     assert reader.focused == "title"
@@ -51,8 +51,12 @@ def test_a_form_that_opens_takes_the_focus_and_escape_gives_it_back(consoles, pe
     reader.go("Enter")
     reader.press("r")
     assert reader.focused == "reason"
-    assert reader.page.evaluate("document.activeElement.checked")
+    expect(reader.page.locator("#reject input:checked")).to_have_count(0)
+    reader.press("Enter")
+    expect(reader.page.get_by_role("alert")).to_have_text("Choose a reason first.")
+    assert reader.focused == "reason"
     reader.press("3")
+    expect(reader.page.get_by_role("alert")).to_have_count(0)
     assert reader.page.evaluate("document.activeElement.value") == "not_verifiable"
     reader.press("Escape")
     expect(reader.page.locator("#reject > summary")).to_be_focused()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from playwright.sync_api import expect
 
 from tests.browser.items import HOSTILE, hostile_board
+from tests.browser.reader import eventually
 
 NARROW = {"width": 400, "height": 800}
 
@@ -15,6 +16,11 @@ def fits(page) -> bool:
         "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
     )
     return found
+
+
+def refused(reader) -> list[str]:
+    """Return what the browser refused to run."""
+    return [text for text in reader.complaints.errors if "Content Security Policy" in text]
 
 
 def test_the_list_shows_hostile_texts_as_text_and_stays_as_wide_as_the_window(consoles, people) -> None:
@@ -78,7 +84,7 @@ def test_what_cannot_be_seen_in_a_text_is_named_and_what_turns_it_ends_with_it(c
 
 def test_no_page_scrolls_sideways_on_a_telephone(consoles, people) -> None:
     reader = people(consoles.start_full(audit_share=1.0), viewport=NARROW)
-    for path in ("/", "/responses", "/blocked", "/dead-letters", "/learning", "/sample"):
+    for path in ("/", "/responses", "/approved", "/blocked", "/dead-letters", "/learning", "/sample"):
         reader.open(path)
         assert fits(reader.page), path
     reader.press("?")
@@ -92,6 +98,6 @@ def test_the_browser_itself_would_refuse_a_script_that_got_into_a_page(consoles,
         "document.body.insertAdjacentHTML('beforeend', '<img src=x onerror=\"window.ran = 1\">');"
         "const s = document.createElement('script'); s.textContent = 'window.ran = 2'; document.body.append(s)"
     )
-    reader.page.wait_for_timeout(300)
+    # what a page says is heard while it is asked for something
+    eventually(lambda: reader.page.evaluate("1") and len(refused(reader)) == 2)
     assert reader.page.evaluate("window.ran ?? null") is None
-    assert any("Content Security Policy" in text for text in reader.complaints.errors)

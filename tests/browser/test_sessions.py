@@ -4,23 +4,32 @@ from __future__ import annotations
 
 from playwright.sync_api import expect
 
+from tests.browser.reader import eventually
+from tests.browser.site import LEAD
+
 TYPED = "Corrected, at length and with care."
 
 
-def _typed(reader) -> None:
+def _typed(reader) -> str:
+    """Type an edit of an item; return its address."""
     reader.open("/?kind=claim")
     reader.go("Enter")
     reader.press("e", "Control+a")
     reader.page.keyboard.type(TYPED)
+    return reader.page.url
 
 
-def _comes_back(reader) -> None:
-    """Go back, and find what was typed."""
-    reader.page.go_back()
+def _is_back(reader) -> None:
+    """See that what was typed stands in the form again, and send it."""
     expect(reader.page.locator("#content")).to_have_value(TYPED)
+    expect(reader.page.locator("#content")).to_be_focused()
+    reader.go("Control+Enter")
+    reader.said("Edited and approved")
 
 
-def test_who_signed_out_in_another_tab_is_told_so_and_nothing_is_published(consoles, people) -> None:
+def test_who_signed_out_in_another_tab_is_told_so_and_has_what_was_typed_after_signing_in_again(
+    consoles, people
+) -> None:
     console = consoles.start(undo_seconds=60)
     reader = people(console)
     _typed(reader)
@@ -30,12 +39,17 @@ def test_who_signed_out_in_another_tab_is_told_so_and_nothing_is_published(conso
     other.wait_for_url(f"{console.url}/signin")
     reader.go("Control+Enter")
     expect(reader.page.get_by_role("heading")).to_have_text("Not signed in")
+    expect(reader.page.get_by_label("The text you wrote")).to_have_value(TYPED)
     expect(reader.page.get_by_role("link", name="Sign in")).to_be_visible()
-    consoles.stop(console)
     assert console.reviews.sent == []
+    reader.page.goto(console.invite(LEAD))
+    reader.page.wait_for_url(f"{console.url}/items/**")
+    _is_back(reader)
+    consoles.stop(console)
+    assert [one.content for one in console.reviews.sent] == [TYPED]
 
 
-def test_a_form_of_an_older_session_is_refused_with_a_reason_and_what_was_typed_is_kept(
+def test_a_form_of_an_older_session_is_refused_with_a_reason_and_what_was_typed_is_back_on_the_item_s_page(
     consoles, people
 ) -> None:
     console = consoles.start(undo_seconds=60)
@@ -44,23 +58,103 @@ def test_a_form_of_an_older_session_is_refused_with_a_reason_and_what_was_typed_
     reader.page.locator("#edit [name=csrf]").evaluate("field => { field.value = 'of another session' }")
     reader.go("Control+Enter")
     expect(reader.page.get_by_role("heading")).to_have_text("Refused")
-    expect(reader.page.locator("main")).to_contain_text("reload it")
-    _comes_back(reader)
-    consoles.stop(console)
+    expect(reader.page.get_by_label("The text you wrote")).to_have_value(TYPED)
     assert console.reviews.sent == []
+    reader.page.get_by_role("link", name="Open it again").click()
+    _is_back(reader)
+    consoles.stop(console)
+    assert [one.content for one in console.reviews.sent] == [TYPED]
+
+
+def test_a_page_that_is_left_keeps_what_was_typed_on_it_and_j_k_and_q_do_not_leave_an_open_form(
+    consoles, people
+) -> None:
+    console = consoles.start()
+    reader = people(console)
+    address = _typed(reader)
+    reader.page.locator("#title").focus()
+    reader.press("j", "k", "q", "u")
+    assert reader.page.url == address
+    expect(reader.page.locator("#content")).to_have_value(TYPED)
+    reader.go("Escape", "j")
+    assert reader.page.url != address
+    reader.open(address.removeprefix(console.url))
+    expect(reader.page.locator("#edit > summary")).to_contain_text("unsent text")
+    expect(reader.page.locator("#content")).to_have_value(TYPED)
+    reader.press("e")
+    reader.page.get_by_role("button", name="Discard it").click()
+    expect(reader.page.locator("#content")).not_to_have_value(TYPED)
+    reader.page.reload()
+    expect(reader.page.locator(".unsent")).to_have_count(0)
+
+
+def test_a_refused_edit_is_given_back_with_the_reason_whether_the_console_refused_it_or_the_gate(
+    consoles, people
+) -> None:
+    console = consoles.start(undo_seconds=60)
+    console.reviews.refuse.append("unreadable")
+    reader = people(console)
+    address = _typed(reader)
+    reader.page.keyboard.type(" I think so.")
+    reader.go("Control+Enter")
+    expect(reader.page.get_by_role("alert")).to_contain_text("speculates and cannot be approved")
+    expect(reader.page.get_by_role("alert")).to_contain_text("“I think”")
+    expect(reader.page.locator("#content")).to_be_focused()
+    reader.press("Control+End")
+    for _ in " I think so.":
+        reader.press("Backspace")
+    reader.go("Control+Enter")
+    reader.said("Edited and approved")
+    console.release()
+    refused = reader.page.locator(".outcome.refused")
+    expect(refused).to_contain_text("could not be read")
+    refused.get_by_role("link").click()
+    expect(reader.page.get_by_role("alert")).to_contain_text("Refused by the gate.")
+    assert reader.page.url.startswith(address.partition("?")[0])
+    expect(refused).to_have_count(0)
+    _is_back(reader)
+
+
+def test_nothing_that_was_typed_stays_in_the_tab_once_it_is_published_or_its_writer_signs_out(
+    consoles, people
+) -> None:
+    kept = "Object.keys(sessionStorage).filter(name => sessionStorage.getItem(name).includes('Corrected')).length"
+    console = consoles.start(undo_seconds=60)
+    reader = people(console)
+    _typed(reader)
+    assert reader.page.evaluate(kept) == 1
+    reader.go("Control+Enter")
+    reader.said("Edited and approved")
+    console.release()
+    expect(reader.page.locator(".outcome.held")).to_have_count(0)
+    eventually(lambda: reader.page.evaluate(kept) == 0)
+    _typed(reader)
+    assert reader.page.evaluate(kept) == 1
+    reader.page.get_by_role("button", name="Sign out").click()
+    reader.page.wait_for_url(f"{console.url}/signin")
+    assert reader.page.evaluate(kept) == 0
 
 
 def test_a_session_that_ends_leads_to_the_sign_in_page_and_its_actions_go_nowhere(consoles, people) -> None:
-    console = consoles.start(session_hours=0.002)
+    console = consoles.start(session_hours=1)
     reader = people(console)
     reader.go("Enter")
-    reader.page.wait_for_timeout(8_000)
+    console.clock.forward(hours=1)
     reader.go("a")
     expect(reader.page.get_by_role("heading")).to_have_text("Not signed in")
     reader.open("/")
     assert reader.page.url == f"{console.url}/signin"
     consoles.stop(console)
     assert console.reviews.sent == []
+
+
+def test_after_signing_in_one_lands_on_the_page_that_was_asked_for(consoles, people) -> None:
+    console = consoles.start()
+    reader = people(console, None)
+    reader.open("/learning?days=7")
+    assert reader.page.url == f"{console.url}/signin"
+    reader.page.goto(console.link)
+    reader.page.wait_for_url(f"{console.url}/learning?days=7")
 
 
 def test_a_sign_in_link_works_once_and_says_so_the_second_time(consoles, people) -> None:

@@ -22,25 +22,31 @@ def test_the_second_reviewer_sees_who_looks_at_an_item_on_its_page_and_in_the_li
 
 
 def test_who_acts_second_is_told_who_was_first_and_then_what_changed(consoles, people) -> None:
-    console = consoles.start(undo_seconds=3)
+    console = consoles.start(undo_seconds=60)
     lead, owner, late = people(console), people(console, console.invite(OWNER)), people(console, None)
-    late.sign_in(console.invite(OWNER))
+    late.arrive(console.invite(OWNER))
     lead.go("Enter")
     for reader in (owner, late):
         reader.open(f"/items/{lead.item}")
-    subject = lead.subject
+    subject, item = lead.subject, lead.item
     lead.go("a")
-    owner.go("r", "Enter")
+    owner.go("r", "1", "Enter")
     problem = owner.page.get_by_role("alert")
     expect(problem).to_contain_text("An action is on its way. lead@acme.example was first.")
     assert owner.focused == "problem"
-    lead.page.locator(".outcome.applied").wait_for()
-    late.go("r", "Enter")
+    console.release()
+    eventually(lambda: console.board.item(console.scope, item).current.revision == 2)
+    late.go("r", "1", "Enter")
     problem = late.page.get_by_role("alert")
     expect(problem).to_contain_text("It changed meanwhile.")
     expect(problem.locator("del").first).to_be_visible()
     expect(problem).to_contain_text("approved")
     assert late.focused == "problem"
+    assert late.page.url.startswith(f"{console.url}/items/")
+    assert "/actions" not in late.page.url
+    late.page.reload()
+    expect(problem).to_contain_text("It changed meanwhile.")
+    expect(problem).to_contain_text("UTC")
     consoles.stop(console)
     sent = [(one.subject_id, one.action, one.reviewer) for one in console.reviews.sent]
     assert sent == [(subject, "approve", "lead@acme.example")]
@@ -61,12 +67,12 @@ def test_an_action_the_gate_refuses_is_told_and_the_item_can_be_decided_again(co
 
 
 def test_what_one_decided_leaves_the_list_of_the_other_without_moving_it(consoles, people) -> None:
-    console = consoles.start(undo_seconds=1)
+    console = consoles.start(undo_seconds=0)
     lead, owner = people(console), people(console, console.invite(OWNER))
     first = lead.ids()[0]
     below = owner.page.locator("#list > .item").nth(3)
     before = below.bounding_box()
     lead.go("Enter")
-    lead.go("r", "Enter")
+    lead.go("r", "1", "Enter")
     expect(owner.page.locator(f'[data-id="{first}"]')).to_contain_class("gone")
     assert below.bounding_box() == before

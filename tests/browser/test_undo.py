@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from playwright.sync_api import expect
+
 from tests.browser.reader import eventually
 
 
@@ -28,12 +30,42 @@ def test_what_is_undone_in_time_is_never_published_and_what_is_done_again_is_pub
 def test_after_the_seconds_an_action_is_published_and_the_page_says_so_without_being_reloaded(
     consoles, people
 ) -> None:
-    console = consoles.start(undo_seconds=1)
+    console = consoles.start(undo_seconds=60)
     reader = people(console)
     reader.go("Enter")
     subject = reader.subject
     reader.go("a")
-    assert reader.page.locator(".outcome.held").count() == 1
-    reader.page.locator(".outcome.applied").wait_for()
-    assert reader.page.locator(".outcome form").count() == 0
+    expect(reader.page.locator(".outcome.held .left")).to_contain_text("can be undone for")
+    assert console.reviews.sent == []
+    console.release()
+    expect(reader.page.locator(".outcome.held")).to_have_count(0)
+    expect(reader.page.locator(".outcome form")).to_have_count(0)
     eventually(lambda: [one.subject_id for one in console.reviews.sent] == [subject])
+    reader.press("u")
+    reader.said("Too late to undo")
+    consoles.stop(console)
+    assert [one.subject_id for one in console.reviews.sent] == [subject]
+
+
+def test_what_is_held_is_dimmed_with_its_seconds_and_not_struck_out(consoles, people) -> None:
+    reader = people(consoles.start(undo_seconds=60))
+    first = reader.ids()[0]
+    reader.go("Enter")
+    reader.go("r", "1", "Enter")
+    reader.open("/")
+    row = reader.page.locator(f'[data-id="{first}"]')
+    expect(row).to_contain_text("rejected by lead@acme.example; can be undone for")
+    expect(row.locator(".excerpt")).to_have_css("text-decoration-line", "none")
+    before = int(row.locator(".left").inner_text().split()[-2])
+    eventually(lambda: int(row.locator(".left").inner_text().split()[-2]) < before)
+
+
+def test_who_signs_out_is_told_that_what_is_held_is_published(consoles, people) -> None:
+    console = consoles.start(undo_seconds=60)
+    reader = people(console)
+    reader.go("Enter")
+    reader.go("a")
+    reader.page.get_by_role("button", name="Sign out").click()
+    expect(reader.page.get_by_role("status")).to_contain_text("1 action, is published all the same")
+    consoles.stop(console)
+    assert len(console.reviews.sent) == 1

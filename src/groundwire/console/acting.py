@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import uuid
 from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlencode
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from groundwire.console.call import Answer, Call
-from groundwire.console.desk import Busy, Full, Order
+from groundwire.console.desk import Busy, Full
 from groundwire.console.evidence import text_of
-from groundwire.console.item import allowed, describe, find
+from groundwire.console.item import describe, find
+from groundwire.console.kept import typed
+from groundwire.console.orders import Order
 from groundwire.console.progress import shown, shown_actions
-from groundwire.console.queue import Blank, subject_of, view_of
+from groundwire.console.rows import subject_of
+from groundwire.console.standing import Problem, conflict, is_current, problem, speculation
+from groundwire.console.views import Blank, view_of, with_query
 from groundwire.errors import UsageError
-from groundwire.messages.base import format_time
 from groundwire.messages.reviews import Action
 from groundwire.review.actions import RejectReason, Target, review_decision
 from groundwire.review.model import Item
 
 _NO_ACTION: Final = "There is no such action of yours."
+_READABLE: Final = {"reason": "Choose a reason first."}
+"""What is told at a form of a field at fault, where programs are told more."""
 
 
 def _whole(value: object) -> object:
@@ -61,37 +67,45 @@ class ActionFields(BaseModel):
 
 
 async def act(call: Call) -> Answer:
-    """Take an action in; it is published once it cannot be undone any more."""
-    fields = call.fields(ActionFields)
+    """Take an action in; it is published once it cannot be undone any more.
+
+    A browser gets back what was typed, with the reason, where the action is not taken.
+    """
     item = find(call, call.request.path_params["decision_id"])
-    problem = conflict(call, item, fields.action, fields.revision)
-    if problem is None:
+    try:
+        return await _act(call, item, call.fields(ActionFields))
+    except HTTPException as exc:
+        if not call.page:
+            raise
+        told = problem("Nothing was done.", _READABLE.get(exc.detail.partition(":")[0], exc.detail))
+        return await _given_back(call, item, told, exc.status_code)
+
+
+async def _act(call: Call, item: Item, fields: ActionFields) -> Answer:
+    against, status = conflict(call, item, fields.action, fields.revision), 409
+    if against is None and fields.action == "edit" and fields.content is not None:
+        against, status = speculation(fields.content, call.site.policy), 422
+    if against is None:
         return await _take(call, item, fields)
-    newest = (
-        item
-        if item.current.decision_id == item.decision["decision_id"]
-        else find(call, item.current.decision_id)
-    )
-    data = {"error": "conflict", **await describe(call, newest, problem)}
-    return Answer(data, "item.html", 409)
+    newest = item if is_current(item) else find(call, item.current.decision_id)
+    return await _given_back(call, newest, against, status, fields.revision)
 
 
-def conflict(call: Call, item: Item, action: Action, revision: int) -> dict[str, Any] | None:
-    """Return what stands against an action: another revision, another action on its way, nothing to decide."""
-    row = item.current
-    if row.decision_id != item.decision["decision_id"] or row.revision != revision:
-        return {
-            "title": "It changed meanwhile.",
-            "text": "This is how it stands now.",
-            "changes": _changes(item, revision),
-        }
-    entry = call.site.desk.on(row.decision_id)
-    if entry is not None:
-        who = entry.order.person.name
-        return {"title": "An action is on its way.", "text": f"{who} was first.", "changes": []}
-    if action not in allowed(item, None):
-        return {"title": "That cannot be done with it.", "text": "See how it stands.", "changes": []}
-    return None
+async def _given_back(
+    call: Call, item: Item, against: Problem, status: int, seen: int | None = None
+) -> Answer:
+    """Return an item's page with what was typed for it; `seen` is the revision that the person saw.
+
+    The page is told an address at which it can be looked at again.
+    """
+    draft = typed(call.sent)
+    data = await describe(call, item, against, draft)
+    told = {"do": draft["action"]} if draft["action"] in data["allowed"] else {}
+    if seen is not None and seen != item.current.revision:
+        told["seen"] = str(seen)
+    query = "&".join(part for part in (urlencode(told), data["query_text"]) if part)
+    address = with_query(f"/items/{data['id']}", query)
+    return Answer({"error": against["code"], **data, "address": address}, "item.html", status)
 
 
 def order(call: Call, item: Item, action: Action, **given: Any) -> Order:  # noqa: ANN401
@@ -116,7 +130,18 @@ async def undo(call: Call) -> Answer:
     if not undone:
         raise HTTPException(409, "It is published already and cannot be undone.")
     one = len(undone) == 1
-    return Answer(shown(undone), location=f"/items/{entry.order.decision_id}" if one else "/")
+    location = f"/items/{entry.order.decision_id}" if one else "/"
+    return Answer(shown(undone, call.site.clock()), location=location)
+
+
+async def dismiss(call: Call) -> Answer:
+    """Say that one has read what became of an action."""
+    person, action_id = call.identity.person, call.request.path_params["action_id"]
+    entry = call.site.desk.find(person, action_id)
+    if entry is None:
+        raise HTTPException(404, _NO_ACTION)
+    call.site.desk.dismiss(person, action_id)
+    return Answer(shown([entry], call.site.clock()), location=f"/items/{entry.order.decision_id}")
 
 
 async def show(call: Call) -> Answer:
@@ -124,7 +149,7 @@ async def show(call: Call) -> Answer:
     entry = call.site.desk.find(call.identity.person, call.request.path_params["action_id"])
     if entry is None:
         raise HTTPException(404, _NO_ACTION)
-    return Answer(shown([entry]))
+    return Answer(shown([entry], call.site.clock()))
 
 
 async def mine(call: Call) -> Answer:
@@ -151,26 +176,11 @@ async def _take(call: Call, item: Item, fields: ActionFields) -> Answer:
     put(call, [given])
     await call.site.locks.release(subject_of(item.current), call.identity.person.name)
     entry = call.site.desk.find(call.identity.person, given.action_id)
-    query = view_of(call).encoded()
-    after = f"?{query}" if query else ""
-    location = f"/items/{fields.next}{after}" if fields.next else f"/{after}"
-    return Answer(shown([entry] if entry else []), status=202, location=location)
+    location = with_query(f"/items/{fields.next}" if fields.next else "/", view_of(call).encoded())
+    data = shown([entry] if entry else [], call.site.clock())
+    return Answer(data, status=202, location=location)
 
 
 def _as_sent(text: str | None) -> str | None:
     """Return a text as a browser's form sends it back when nobody touched it."""
     return None if text is None else text.replace("\r\n", "\n").replace("\r", "\n")
-
-
-def _changes(item: Item, revision: int) -> list[dict[str, str]]:
-    row = item.current
-    before = next((step for step in item.history if step.revision == revision), None)
-    latest = next((step for step in item.history if step.revision == row.revision), None)
-    changes = [{"what": "revision", "was": str(revision), "now": str(row.revision)}]
-    if before is not None:
-        changes.append({"what": "verdict", "was": str(before.verdict), "now": str(row.verdict)})
-        changes.append({"what": "reason", "was": before.reason_code, "now": row.reason_code})
-    if latest is not None:
-        who = latest.reviewer or "the gate"
-        changes.append({"what": "decided", "was": "", "now": f"by {who}, {format_time(latest.decided_at)}"})
-    return changes

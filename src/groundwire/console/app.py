@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from importlib.resources import files
 from typing import Any, Final
 
 from starlette.applications import Starlette
@@ -19,15 +18,16 @@ from starlette.middleware.sessions import SessionMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount
-from starlette.staticfiles import StaticFiles
 
-from groundwire.console.desk import Desk, Order, Reviews
+from groundwire.console.assets import Assets
+from groundwire.console.desk import Desk, Reviews
 from groundwire.console.guard import Guard
 from groundwire.console.identity import Authenticator, TokenReader
 from groundwire.console.live import Live
 from groundwire.console.locks import Locks, MemoryLocks
 from groundwire.console.onetime import OneTimeLinks
 from groundwire.console.openid import OpenId
+from groundwire.console.orders import Order
 from groundwire.console.origins import Origins
 from groundwire.console.rates import Rates
 from groundwire.console.render import page
@@ -36,7 +36,7 @@ from groundwire.console.sessions import Sessions
 from groundwire.console.settings import ConsoleSettings
 from groundwire.console.site import Site
 from groundwire.errors import UsageError
-from groundwire.policy import Limits
+from groundwire.policy import Limits, Policy
 from groundwire.review.board import Board
 from groundwire.review.people import Permissions, Person
 
@@ -78,6 +78,7 @@ class Parts:
 
     Attributes:
         reviews: signs and publishes what people decide.
+        policy: the gate's; under it an edited text is read before it is held.
         tokens: the API tokens, or None: none are taken.
         stale_since: since when the board may be out of date.
         caught_up: whether the board shows all that there was when the console started.
@@ -88,6 +89,7 @@ class Parts:
     permissions: Permissions
     reviews: Reviews
     limits: Limits = field(default_factory=Limits)
+    policy: Policy = field(default_factory=Policy)
     tokens: TokenReader | None = None
     locks: Locks | None = None
     stale_since: Callable[[], datetime | None] = never_stale
@@ -111,7 +113,7 @@ def create_app(
     app = Starlette(
         routes=[
             *routes(site),
-            Mount("/static", _Static(directory=str(files("groundwire.console") / "static")), name="public"),
+            Mount("/static", Assets(), name="public"),
         ],
         middleware=[
             Middleware(Guard, settings=settings, addresses=Rates(settings.rate_address, parts.monotonic)),
@@ -151,6 +153,7 @@ def _site(settings: ConsoleSettings, parts: Parts, links: OneTimeLinks) -> Site:
         board=board,
         permissions=parts.permissions,
         limits=parts.limits,
+        policy=parts.policy,
         desk=desk,
         locks=parts.locks or MemoryLocks(timedelta(seconds=settings.lock_seconds), clock),
         live=Live(lambda: (board.version, desk.version, parts.stale_since(), parts.caught_up())),
@@ -180,15 +183,6 @@ class _Stands:
             return False
         item = self._board.item(self._permissions.scope(order.person), order.decision_id)
         return item is not None and item.current.revision == record.expected_revision
-
-
-class _Static(StaticFiles):
-    """Files that a browser may keep, and asks about before it uses them."""
-
-    def file_response(self, *args: Any, **kwargs: Any) -> Response:  # noqa: ANN401 - its base's
-        response = super().file_response(*args, **kwargs)
-        response.headers["cache-control"] = "no-cache"
-        return response
 
 
 class _Errors:

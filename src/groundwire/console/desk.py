@@ -9,42 +9,22 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Final, Protocol
 
 import structlog
 
+from groundwire.console.orders import OPEN, Entry, Order, State
 from groundwire.messages.reviews import ReviewDecision
 from groundwire.review.outcomes import Outcome
 from groundwire.review.people import Person
 
 logger = structlog.get_logger(__name__)
 
-SHOWN: Final = timedelta(seconds=10)
-"""How long it is shown to whom it belongs that an action was done, or undone."""
-SHOWN_TROUBLE: Final = timedelta(seconds=60)
-"""The same of one that was not done."""
 ANSWER_SECONDS: Final = 300.0
 """How long an answer of the gate is waited for before the item may be acted on again."""
 _MOST: Final = 20_000
-
-
-class State(StrEnum):
-    """Where an action stands."""
-
-    HELD = "held"
-    SENT = "sent"
-    APPLIED = "applied"
-    REFUSED = "refused"
-    STALE = "stale"
-    UNDONE = "undone"
-    FAILED = "failed"
-    UNANSWERED = "unanswered"
-
-
-_OPEN: Final = frozenset({State.HELD, State.SENT})
 
 
 class Reviews(Protocol):
@@ -55,32 +35,6 @@ class Reviews(Protocol):
 
     async def outcome(self, decision: ReviewDecision, timeout: float) -> Outcome | None:  # noqa: ASYNC109 - its name there
         """Wait for what becomes of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What a person wants done with one item; `batch` names what was asked for at once."""
-
-    person: Person
-    decision_id: str
-    record: ReviewDecision
-    batch: str | None = None
-
-    @property
-    def action_id(self) -> str:
-        """The id of the action."""
-        return self.record.action_id
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """An order and where it stands; `outcome` is what the gate answered."""
-
-    order: Order
-    state: State
-    changed: datetime
-    due: datetime
-    outcome: Outcome | None = None
 
 
 class Busy(Exception):
@@ -161,13 +115,30 @@ class Desk:
         return [
             entry
             for entry in reversed(self._entries.values())
-            if entry.order.person.name == person.name and _is_shown(entry, now)
+            if entry.order.person.name == person.name and entry.is_shown(now)
         ]
 
     def find(self, person: Person, action_id: str) -> Entry | None:
         """Return a person's action, None where there is none."""
         entry = self._entries.get(action_id)
         return entry if entry is not None and entry.order.person.name == person.name else None
+
+    def last(self, person: Person, decision_id: str) -> Entry | None:
+        """Return what a person last did with an item, whatever became of it."""
+        theirs = (
+            entry for entry in reversed(self._entries.values()) if entry.order.person.name == person.name
+        )
+        return next((entry for entry in theirs if entry.order.decision_id == decision_id), None)
+
+    def dismiss(self, person: Person, action_id: str) -> None:
+        """Tell a person no more of an action of theirs that is over, nor of those of its batch that ended alike."""
+        asked = self.find(person, action_id)
+        if asked is None or asked.state in OPEN:
+            return
+        batch, state = asked.order.batch, asked.state
+        alike = [entry for entry in self.of(person) if entry.order.batch == batch and entry.state is state]
+        for entry in [asked] if batch is None else alike:
+            self._entries[entry.order.action_id] = replace(entry, read=True)
 
     def release(self, *, everything: bool = False) -> None:
         """Begin to send what is due; `everything`: what is held, due or not."""
@@ -222,7 +193,7 @@ class Desk:
     def _set(self, entry: Entry) -> Entry:
         order = entry.order
         self._entries[order.action_id] = entry
-        if entry.state in _OPEN:
+        if entry.state in OPEN:
             self._open[order.decision_id] = order.action_id
         elif self._open.get(order.decision_id) == order.action_id:
             del self._open[order.decision_id]
@@ -235,10 +206,5 @@ class Desk:
         for action_id, entry in list(self._entries.items()):
             if len(self._entries) + count <= _MOST:
                 break
-            if entry.state not in _OPEN:
+            if entry.state not in OPEN:
                 del self._entries[action_id]
-
-
-def _is_shown(entry: Entry, now: datetime) -> bool:
-    done = entry.state in (State.APPLIED, State.UNDONE)
-    return entry.state in _OPEN or now - entry.changed <= (SHOWN if done else SHOWN_TROUBLE)

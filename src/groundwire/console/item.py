@@ -9,12 +9,14 @@ from starlette.exceptions import HTTPException
 
 from groundwire.console import evidence
 from groundwire.console.call import Answer, Call
-from groundwire.console.desk import Entry
-from groundwire.console.queue import doing, neighbours, subject_of, view_of
+from groundwire.console.kept import unfinished
+from groundwire.console.queue import neighbours
+from groundwire.console.rows import subject_of, undo_left
+from groundwire.console.standing import Problem, allowed, changed, is_current, why_not
+from groundwire.console.views import view_of, with_query
 from groundwire.console.worddiff import word_diff
 from groundwire.console.words import NONE
 from groundwire.messages.base import format_time
-from groundwire.messages.decisions import Kind, Verdict
 from groundwire.review.actions import RejectReason
 from groundwire.review.model import Item, Nearest, SourceRecord
 
@@ -33,7 +35,11 @@ def find(call: Call, decision_id: str) -> Item:
 async def show(call: Call) -> Answer:
     """One item; to open its page is to say that one looks at it."""
     item = find(call, call.request.path_params["decision_id"])
-    return Answer(await describe(call, item), "item.html")
+    draft, problem = unfinished(call, item)
+    seen = call.request.query_params.get("seen", "")
+    if seen.isascii() and seen.isdigit() and seen != str(item.current.revision) and len(seen) < 10:
+        problem = changed(item, int(seen))
+    return Answer(await describe(call, item, problem, draft), "item.html")
 
 
 async def lock(call: Call) -> Answer:
@@ -44,20 +50,24 @@ async def lock(call: Call) -> Answer:
     return Answer({"reviewing": holder}, location=f"/items/{item.current.decision_id}")
 
 
-async def describe(call: Call, item: Item, problem: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return all that is told of an item; `problem` is why an action on it was not taken."""
+async def describe(
+    call: Call, item: Item, problem: Problem | None = None, draft: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return all that is told of an item.
+
+    Args:
+        call: who asks.
+        item: of which.
+        problem: why an action on it was not taken.
+        draft: what the person typed for it that was not taken, by field.
+    """
     decision, row = item.decision, item.current
-    view = view_of(call)
-    reviewing = await _reviewing(call, item)
-    beside = await neighbours(call, view, row.decision_id)
     text = evidence.text_of(decision)
-    query = view.encoded()
-    entry = call.site.desk.on(row.decision_id)
     return {
         "id": decision["decision_id"],
         "revision": decision["revision"],
         **{name: decision[name] for name in _COPIED},
-        "risk": row.risk.level,
+        "risk": row.risk.level if item.pending else None,
         "age_seconds": max(0, round((call.site.clock() - row.since).total_seconds())),
         **evidence.marked(decision, text),
         "content": text or "",
@@ -69,26 +79,45 @@ async def describe(call: Call, item: Item, problem: Mapping[str, Any] | None = N
         "source": _source(decision, item.source_record),
         "history": _history(item),
         "places": _places(item),
-        "allowed": [] if call.identity.person.read_only else allowed(item, entry),
-        "why_not": "You may look, and not decide."
-        if call.identity.person.read_only
-        else _why_not(item, entry),
-        "newer": None if _is_current(item) else row.decision_id,
-        "follows": decision["conflicting_memory_id"]
-        if decision["reason_code"] == "pending_duplicate"
-        else None,
+        **_deciding(call, item),
+        **await _around(call, item),
+        "problem": problem,
+        "draft": draft,
+        "address": None,
+    }
+
+
+def _deciding(call: Call, item: Item) -> dict[str, Any]:
+    """Return what may be done, or why nothing may."""
+    row, read_only = item.current, call.identity.person.read_only
+    entry = call.site.desk.on(row.decision_id)
+    follows = item.decision["reason_code"] == "pending_duplicate"
+    return {
+        "allowed": [] if read_only else allowed(item, entry),
+        "why_not": "You may look, and not decide." if read_only else why_not(item, entry),
+        "newer": None if is_current(item) else row.decision_id,
+        "follows": item.decision["conflicting_memory_id"] if follows else None,
         "reasons": [str(reason) for reason in RejectReason],
         "opened": call.request.query_params.get("do", ""),
         "undo_seconds": round(call.site.settings.undo_seconds),
-        "reviewing": reviewing,
+        "undo_left": undo_left(entry, call.site.clock()),
         "lock_url": f"/api/items/{row.decision_id}/lock" if item.pending else "",
         "lock_seconds": round(call.site.settings.lock_seconds),
+    }
+
+
+async def _around(call: Call, item: Item) -> dict[str, Any]:
+    """Return who looks at it, and where one goes from here."""
+    view = view_of(call)
+    beside = await neighbours(call, view, item.current.decision_id)
+    query = view.encoded()
+    return {
+        "reviewing": await _reviewing(call, item),
         "previous": beside.before,
         "next": beside.after,
         "then": beside.then,
-        "query": f"?{query}" if query else "",
+        "query": with_query("", query),
         "query_text": query,
-        "problem": problem,
     }
 
 
@@ -103,33 +132,6 @@ _COPIED: Final = (
     "memory_type",
     "decided_at",
 )
-
-
-def allowed(item: Item, entry: Entry | None) -> list[str]:
-    """Return what a person may do with an item now."""
-    if entry is not None or not _is_current(item):
-        return []
-    if item.pending:
-        return ["approve", "reject", *(["edit"] if item.current.kind == Kind.CLAIM else [])]
-    if item.current.verdict == Verdict.APPROVED and item.current.kind == Kind.CLAIM:
-        return ["retract"]
-    return []
-
-
-def _is_current(item: Item) -> bool:
-    return bool(item.current.decision_id == item.decision["decision_id"])
-
-
-def _why_not(item: Item, entry: Entry | None) -> str | None:
-    if entry is not None:
-        return f"This was {doing(entry)}."
-    if not _is_current(item):
-        return f"This is revision {item.decision['revision']}; it was decided again since."
-    if item.decision["reason_code"] == "pending_duplicate":
-        return "It follows another item that waits: decide that one."
-    if not allowed(item, entry):
-        return "There is nothing to decide here."
-    return None
 
 
 async def _reviewing(call: Call, item: Item) -> str | None:

@@ -1,26 +1,64 @@
-"""What can only be looked at here: responses in review, what is blocked, dead letters."""
+"""What is over: approved and blocked, responses in review, dead letters."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Final
 
 from starlette.exceptions import HTTPException
 
 from groundwire.console.call import Answer, Call
+from groundwire.console.rows import glance
 from groundwire.console.words import NONE
 from groundwire.messages.base import format_time
 from groundwire.messages.topics import TopicName
-from groundwire.review.model import DeadLetter, Page, Row
+from groundwire.review.model import DeadLetter, Page
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    """A page of what left on a topic and is not pending; `about` says what that is."""
+
+    topic: TopicName
+    title: str
+    about: str
+    nothing: str
+
+
+_RESPONSES: Final = _List(
+    TopicName.REVIEW,
+    "Responses in review",
+    "Answers of assistants that a check found doubtful. The policy leaves what to do with them to the program that"
+    " asked, so nobody decides them here; responses that wait for a person stand in the queue.",
+    "No response is in review.",
+)
+_APPROVED: Final = _List(
+    TopicName.APPROVED,
+    "Approved",
+    "What the gate or a person approved, newest first. Open a claim to retract it.",
+    "Nothing was approved lately.",
+)
+_BLOCKED: Final = _List(
+    TopicName.BLOCKED,
+    "Blocked",
+    "What the gate or a person turned down, newest first.",
+    "Nothing was blocked lately.",
+)
 
 
 async def responses(call: Call) -> Answer:
     """Responses that are in review and final."""
-    return _rows(call, TopicName.REVIEW, "Responses in review", "No response is in review.")
+    return _rows(call, _RESPONSES)
+
+
+async def approved(call: Call) -> Answer:
+    """What the gate or a person approved: here a retraction finds its item."""
+    return _rows(call, _APPROVED)
 
 
 async def blocked(call: Call) -> Answer:
     """What the gate or a person blocked."""
-    return _rows(call, TopicName.BLOCKED, "Blocked", "Nothing was blocked lately.")
+    return _rows(call, _BLOCKED)
 
 
 async def dead_letters(call: Call) -> Answer:
@@ -33,38 +71,21 @@ async def dead_letters(call: Call) -> Answer:
     return Answer(data, "dead_letters.html")
 
 
-def _rows(
-    call: Call, topic: Literal[TopicName.BLOCKED, TopicName.REVIEW], title: str, nothing: str
-) -> Answer:
+def _rows(call: Call, shown: _List) -> Answer:
     try:
-        page = call.site.board.looked_up(call.scope, topic, cursor=_cursor(call))
+        page = call.site.board.looked_up(call.scope, shown.topic, cursor=_cursor(call))  # type: ignore[arg-type] # approved is looked up as the others are
     except ValueError as exc:
         raise HTTPException(400, str(exc)) from None
-    rows = [_row(call, row) for row in page.rows]
-    return Answer({"rows": rows, **_turns(call, page), "title": title, "nothing": nothing}, "rows.html")
-
-
-def _row(call: Call, row: Row) -> dict[str, Any]:
-    return {
-        "id": row.decision_id,
-        "tenant_id": row.tenant_id,
-        "user_id": row.user_id,
-        "kind": str(row.kind),
-        "subject_id": row.subject_id,
-        "verdict": str(row.verdict),
-        "reason_code": row.reason_code,
-        "source": row.source,
-        "excerpt": row.excerpt,
-        "decided_at": format_time(row.since),
-        "age_seconds": max(0, round((call.site.clock() - row.since).total_seconds())),
-    }
+    rows = [{**glance(call, row), "verdict": str(row.verdict)} for row in page.rows]
+    told = {"title": shown.title, "about": shown.about, "nothing": shown.nothing}
+    return Answer({"rows": rows, **_turns(call, page), **told}, "rows.html")
 
 
 def _letter(letter: DeadLetter) -> dict[str, Any]:
     return {
         "code": letter.code,
         "message": letter.message,
-        "place": f"{letter.topic or NONE} {letter.partition} {letter.offset}",
+        "place": f"{letter.topic or NONE}, partition {letter.partition}, offset {letter.offset}",
         "tenant_id": letter.tenant_id,
         "user_id": letter.user_id,
         "at": format_time(letter.at),

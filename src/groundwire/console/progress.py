@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from itertools import groupby
 from typing import Any, Final
 
-from groundwire.console.desk import Entry, State
+from groundwire.console.orders import Entry, State
+from groundwire.console.rows import undo_left
 from groundwire.console.site import Site
 from groundwire.messages.base import format_time
 from groundwire.review.people import Person
@@ -33,11 +35,11 @@ def shown_actions(site: Site, person: Person) -> list[dict[str, Any]]:
     """Return a person's last actions, newest first."""
     entries = site.desk.of(person)
     groups = groupby(entries, key=lambda entry: (entry.order.batch or entry.order.action_id, entry.state))
-    return [shown(list(group)) for _, group in groups][:5]
+    return [shown(list(group), site.clock()) for _, group in groups][:5]
 
 
-def shown(entries: Sequence[Entry]) -> dict[str, Any]:
-    """Return what is told of an action, or of the actions of one batch that stand alike."""
+def shown(entries: Sequence[Entry], now: datetime) -> dict[str, Any]:
+    """Return what is told at a time of an action, or of the actions of one batch that stand alike."""
     first = entries[0]
     order, record, outcome = first.order, first.order.record, first.outcome
     return {
@@ -51,5 +53,6 @@ def shown(entries: Sequence[Entry]) -> dict[str, Any]:
         "outcome": outcome.code if outcome else None,
         "sentence": outcome.sentence if outcome else None,
         "text": _SAID[first.state].format(done=_DONE[record.action]),
+        "undo_left": undo_left(first, now),
         "undo_until": format_time(first.due) if first.state is State.HELD else None,
     }

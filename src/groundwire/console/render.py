@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from groundwire.console import words
+from groundwire.console.assets import VERSION
 from groundwire.console.identity import Identity
 from groundwire.console.progress import shown_actions
 from groundwire.console.sessions import csrf_token
@@ -20,6 +21,7 @@ from groundwire.messages.base import format_time
 PAGES: Final = (
     ("/", "Queue"),
     ("/responses", "Responses"),
+    ("/approved", "Approved"),
     ("/blocked", "Blocked"),
     ("/dead-letters", "Dead letters"),
     ("/learning", "Learning"),
@@ -40,6 +42,7 @@ _environment.globals.update(
     duration=words.duration,
     share=words.share,
     moment=words.moment,
+    assets=f"/static/{VERSION}",
 )
 
 

@@ -15,9 +15,10 @@ from starlette.routing import Route
 from groundwire.console import acting, bulk, item, learning, looking, queue
 from groundwire.console.call import Answer, Call, Handler, read_form, read_json
 from groundwire.console.identity import Identity
+from groundwire.console.kept import ended
 from groundwire.console.listing import listing
 from groundwire.console.render import page
-from groundwire.console.sessions import csrf_holds
+from groundwire.console.sessions import csrf_holds, remember_place
 from groundwire.console.signin import SignIn
 from groundwire.console.site import Site
 
@@ -51,8 +52,10 @@ PLACES: Final = (
     Place("GET", "/actions", acting.mine, page=False),
     Place("GET", "/actions/{action_id:uuid}", acting.show, page=False),
     Place("POST", "/actions/{action_id:uuid}/undo", acting.undo, decides=True),
+    Place("POST", "/actions/{action_id:uuid}/dismiss", acting.dismiss, decides=True),
     Place("POST", "/bulk", bulk.act, decides=True, takes=bulk.BulkFields),
     Place("GET", "/responses", looking.responses),
+    Place("GET", "/approved", looking.approved),
     Place("GET", "/blocked", looking.blocked),
     Place("GET", "/dead-letters", looking.dead_letters),
     Place("GET", "/learning", learning.show),
@@ -96,14 +99,16 @@ def _api(path: str) -> str:
 def _page(site: Site, place: Place) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         identity = _known(site, request)
-        if identity is None:
-            if place.method == "GET":
-                return RedirectResponse("/signin", 303)
-            raise HTTPException(401)
-        _may(identity, place)
+        if identity is None and place.method == "GET":
+            remember_place(request.session, request.url.path, request.url.query)
+            return RedirectResponse("/signin", 303)
         sent = await read_form(request) if place.method == "POST" else {}
+        if identity is None:
+            return ended(site, request, None, sent, 401)
+        _may(identity, place)
         token = sent.pop("csrf", "")
-        _own_page(request, identity, token if isinstance(token, str) else "")
+        if not _is_own_page(request, identity, token if isinstance(token, str) else ""):
+            return ended(site, request, identity, sent, 403)
         answer = await place.handler(Call(request, site, identity, _plain(request, sent), page=True))
         if answer.location is not None:
             return RedirectResponse(answer.location, 303)
@@ -116,7 +121,8 @@ def _twin(site: Site, place: Place) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         identity = _required(site, request)
         _may(identity, place)
-        _own_page(request, identity, request.headers.get("x-csrf-token", ""))
+        if not _is_own_page(request, identity, request.headers.get("x-csrf-token", "")):
+            raise HTTPException(403, "The token of the page is missing, or of an earlier session.")
         sent = await read_json(request) if place.method == "POST" else {}
         answer: Answer = await place.handler(Call(request, site, identity, _plain(request, sent), page=False))
         return JSONResponse(dict(answer.data), answer.status)
@@ -177,12 +183,9 @@ def _may(identity: Identity, place: Place) -> None:
         raise HTTPException(403, "You may look, and not decide.")
 
 
-def _own_page(request: Request, identity: Identity, token: str) -> None:
-    """Refuse a write that a browser was made to send by another site's page. Raises: HTTPException 403."""
-    if request.method == "POST" and identity.ambient and not csrf_holds(request.session, token):
-        raise HTTPException(
-            403, "The page was open for too long, or the request came from elsewhere: reload it."
-        )
+def _is_own_page(request: Request, identity: Identity, token: str) -> bool:
+    """Say whether a write is one that a browser was not made to send by another site's page."""
+    return request.method != "POST" or not identity.ambient or csrf_holds(request.session, token)
 
 
 def _plain(request: Request, sent: dict[str, object]) -> dict[str, object]:

@@ -22,6 +22,9 @@ _MOST: Final = 20_000
 MAX_SEARCH: Final = 200
 """Characters of a search that a session holds."""
 
+_MAX_PLACE: Final = 500
+"""Characters of the page that was asked for; all of a session has to fit into a cookie."""
+
 
 class Sessions:
     """Begins, reads and ends sessions.
@@ -67,6 +70,18 @@ class Sessions:
         self._ended[session["sid"]] = session.get("until", now)
         while self._ended and (len(self._ended) > _MOST or next(iter(self._ended.values())) <= now):
             self._ended.popitem(last=False)
+
+
+def remember_place(session: Session, path: str, query: str = "") -> None:
+    """Keep the page that was asked for, to go there after signing in: a path of this console and codes."""
+    place = f"{path}?{query}" if query else path
+    session["asked"] = place if len(place) <= _MAX_PLACE else path
+
+
+def place_asked_for(session: Session) -> str:
+    """Return where to go after signing in, and forget it; never an address elsewhere."""
+    place = str(session.pop("asked", "/"))
+    return place if place.startswith("/") and not place.startswith(("//", "/\\")) else "/"
 
 
 def csrf_token(session: Session) -> str:

@@ -15,7 +15,7 @@ from groundwire.console.openid import OpenId
 from groundwire.console.rates import Rates
 from groundwire.console.sessions import Sessions
 from groundwire.console.settings import ConsoleSettings
-from groundwire.policy import Limits
+from groundwire.policy import Limits, Policy
 from groundwire.review.board import Board
 from groundwire.review.people import Permissions
 
@@ -25,6 +25,7 @@ class Site:
     """The parts of a console.
 
     Attributes:
+        policy: under which an edited text is read before it is held; the gate reads it again under its own.
         stale_since: since when the topics have not been heard of, None while they are.
         caught_up: whether the board shows all that there was at the start.
         identities: how often one person may ask.
@@ -36,6 +37,7 @@ class Site:
     board: Board
     permissions: Permissions
     limits: Limits
+    policy: Policy
     desk: Desk
     locks: Locks
     live: Live

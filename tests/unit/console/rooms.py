@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 
 from groundwire.attestation import Keys
 from groundwire.console.app import Parts, create_app
-from groundwire.console.desk import Entry, State
+from groundwire.console.orders import Entry, State
 from groundwire.console.settings import ConsoleSettings
 from groundwire.console.site import Site
 from groundwire.messages.audit import AuditEvent

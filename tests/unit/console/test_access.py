@@ -29,6 +29,7 @@ OPEN_TO_READERS: dict[str, Any] = {
     "/": None,
     "/queue/search": {"search": "water"},
     "/responses": None,
+    "/approved": None,
     "/blocked": None,
     "/dead-letters": None,
     "/learning": None,
@@ -37,6 +38,7 @@ OPEN_TO_READERS: dict[str, Any] = {
     "/api/queue/search": {"search": "water"},
     "/api/actions": None,
     "/api/responses": None,
+    "/api/approved": None,
     "/api/blocked": None,
     "/api/dead-letters": None,
     "/api/learning": None,
@@ -54,8 +56,10 @@ OF_AN_ITEM: dict[str, Any] = {
     "/api/sample/{decision_id:uuid}": {"opinion": "approve"},
 }
 OF_AN_ACTION: dict[str, Any] = {
+    "/actions/{action_id:uuid}/dismiss": {},
     "/actions/{action_id:uuid}/undo": {},
     "/api/actions/{action_id:uuid}": None,
+    "/api/actions/{action_id:uuid}/dismiss": {},
     "/api/actions/{action_id:uuid}/undo": {},
 }
 OF_SEVERAL: dict[str, Any] = {"/bulk": {"action": "approve", "ids": f"{NOBODYS}:1"}, "/api/bulk": BULK}

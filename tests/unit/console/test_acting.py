@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from groundwire.console.desk import State
+from groundwire.console.orders import State
 from tests.unit.console.rooms import LEAD, NOBODYS, Room, approved, csrf, make_decision, make_room
 
 APPROVE = {"action": "approve", "revision": 1}

@@ -20,7 +20,7 @@ from groundwire.messages.audit import AuditEvent
 from tests.unit.console.rooms import NOW, Room, approved, blocked, csrf, make_decision, make_room
 
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7 }}{% raw %}</textarea>&lt;"
-PAGES = ["/", "/responses", "/blocked", "/learning", "/sample", "/dead-letters"]
+PAGES = ["/", "/responses", "/approved", "/blocked", "/learning", "/sample", "/dead-letters"]
 
 odd = st.sampled_from("<>&\"' \n\u202e\u200b\U0001f600e\u0301")
 texts = st.text(alphabet=st.one_of(st.characters(codec="utf-8"), odd), max_size=60)
@@ -335,7 +335,7 @@ async def test_the_blind_sample_is_off_by_default() -> None:
 
 
 def test_numbers_and_codes_read_as_words() -> None:
-    assert label("citation_unverified") == "citation unverified"
+    assert label("citation_unverified") == "citation not verified"
     assert number(12_345) == "12\u202f345"
     assert [age(seconds) for seconds in (3, 60, 7_300, 200_000)] == [
         "just now",

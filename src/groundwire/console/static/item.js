@@ -1,0 +1,85 @@
+/* One item: its forms, its lock, and an address that can be reloaded. */
+import { $, all, page, post } from "./dom.js";
+
+const item = $("#item");
+
+/* What an action came to is told at the address of the action; to reload is to look at the item. */
+if (item?.dataset.address) history.replaceState(null, "", item.dataset.address);
+
+export function open(name) {
+  const part = $(`#${name}`);
+  if (!part) return false;
+  part.open = true;
+  $("textarea[name=content], input[type=radio]:checked, input[type=radio]", part).focus();
+  return true;
+}
+
+export const openForm = () => $("#actions details[open]");
+
+export function close(part) {
+  part.open = false;
+  $("summary", part).focus();
+}
+
+export function onItem(key, submit) {
+  if (key === "a") return submit($("#approve"));
+  if (key === "r") return open("reject") || open("retract");
+  if (key === "e") return open("edit");
+  const link = { j: "#next", k: "#previous" }[key];
+  if (link && $(link)) return $(link).click(), true;
+  if (link) return (location.href = $("#to-queue").href), true;
+  return false;
+}
+
+/* A reason is chosen by its number; none is chosen before somebody chose it. */
+export function choose(key) {
+  const group = document.activeElement.closest("fieldset") || $("details[open] fieldset") || $("#main fieldset");
+  const choice = group && all("input[type=radio]", group)[Number(key) - 1];
+  if (!choice) return false;
+  choice.click();
+  choice.focus();
+  return true;
+}
+document.addEventListener(
+  "invalid",
+  (event) => {
+    if (event.target.name !== "reason") return;
+    event.preventDefault();
+    const group = event.target.closest("fieldset");
+    if ($(".missing", group)) return;
+    const said = document.createElement("p");
+    said.className = "missing";
+    said.setAttribute("role", "alert");
+    group.append(said);
+    said.textContent = "Choose a reason first.";
+    $("input", group).focus();
+  },
+  true,
+);
+document.addEventListener("change", (event) => {
+  if (event.target.name === "reason") $(".missing", event.target.closest("fieldset"))?.remove();
+});
+
+document.addEventListener(
+  "toggle",
+  (event) => {
+    const form = event.target;
+    const inside = form.contains(document.activeElement) && !document.activeElement.matches("summary");
+    if (form.open && form.matches("#actions details") && !inside) open(form.id);
+  },
+  true,
+);
+
+/* The lock is renewed while the page is open and looked at. */
+if (item?.dataset.lock) {
+  setInterval(() => {
+    if (!document.hidden) post(item.dataset.lock, {}).catch(() => {});
+  }, (Number(item.dataset.lockSeconds) * 1000) / 3);
+}
+
+export function focusItem() {
+  const form = openForm();
+  if (form) open(form.id);
+  else if ($("#problem")) $("#problem").focus();
+  else $("#title").focus({ preventScroll: page === "item" });
+}

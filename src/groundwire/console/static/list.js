@@ -1,0 +1,75 @@
+/* The list: one item has the focus; j and k move it; what is selected is acted on together. */
+import { $, all, page } from "./dom.js";
+
+const KEPT = "groundwire.at";
+export const rows = () => all("#list > .item");
+const opener = (row) => $(".open", row);
+const current = () => document.activeElement.closest?.("#list > .item");
+const chosen = () => all("#list input:checked").length;
+
+export function move(step) {
+  const list = rows();
+  if (!list.length) return;
+  const at = list.indexOf(current());
+  const next = list[at < 0 ? (step > 0 ? 0 : list.length - 1) : Math.min(list.length - 1, Math.max(0, at + step))];
+  opener(next).focus();
+  next.scrollIntoView({ block: "nearest" });
+}
+
+function remember() {
+  const row = current();
+  if (row && page === "queue") sessionStorage.setItem(KEPT, String(rows().indexOf(row)));
+}
+
+export function focusList() {
+  const list = rows();
+  if (!list.length) return;
+  const at = Math.min(Number(sessionStorage.getItem(KEPT)) || 0, list.length - 1);
+  const free = (row) => !row.classList.contains("doing");
+  const row = list.slice(at).find(free) || list.find(free) || list[at];
+  opener(row).focus({ preventScroll: row === list[0] });
+}
+
+const seenWhole = (row) => {
+  const excerpt = $(".excerpt", row);
+  return row.dataset.whole === "true" && excerpt.scrollHeight <= excerpt.clientHeight + 1;
+};
+
+function approve(row) {
+  const form = $("#quick");
+  const [id, revision] = $("input", row).value.split(":");
+  form.action = `/items/${id}/actions`;
+  form.elements.revision.value = revision;
+  form.requestSubmit();
+}
+
+export function onList(key) {
+  const together = { a: "approve", r: "reject" }[key];
+  if (together && chosen()) return $(`#bulk button[value=${together}]`).click(), true;
+  const row = current();
+  if (!row || row.classList.contains("doing") || row.classList.contains("gone")) return false;
+  remember();
+  const target = opener(row).href;
+  const opened = { r: "reject", e: "edit" }[key];
+  if (key === "a" && page === "queue" && seenWhole(row)) approve(row);
+  else if (opened) location.href = `${target}${target.includes("?") ? "&" : "?"}do=${opened}`;
+  else if (key === "x") $("input", row)?.click();
+  else opener(row).click();
+  return true;
+}
+
+document.addEventListener("click", (event) => {
+  if (event.target.closest("#list .open")) remember();
+});
+
+/* There is room for the filters beside a wide list. */
+if ($("#filters") && matchMedia("(min-width: 60rem)").matches) $("#filters").open = true;
+
+const bar = $("#bulk-bar");
+function count() {
+  if (!bar) return;
+  $("#selected-count").textContent = String(chosen());
+  bar.classList.toggle("none", chosen() === 0);
+}
+document.addEventListener("change", count);
+count();
