@@ -56,6 +56,14 @@ def test_whatever_is_waited_for_can_come_true(services: dict[str, Any]) -> None:
                 assert services[name]["healthcheck"]["test"], name
 
 
+def test_whatever_only_ends_is_waited_for_by_something_that_stays(services: dict[str, Any]) -> None:
+    """`docker compose up --wait` takes the end of any other container for a failure."""
+    staying = [service for service in services.values() if service["restart"] != "no"]
+    for name, service in services.items():
+        if service["restart"] == "no":
+            assert any(name in other.get("depends_on", {}) for other in staying), name
+
+
 def test_every_variable_is_a_setting_and_has_a_value_that_is_taken(
     services: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
