@@ -35,9 +35,10 @@ def absent_words(row: Row) -> float:
 
 
 def verifier(row: Row) -> float:
-    """Ask the deterministic verifier; the question counts as given."""
+    """Ask the deterministic verifier; the question counts as given, and what claims nothing rests on nothing."""
     evidence = (*row.evidence, row.question) if row.question else row.evidence
-    return 1 - check_answer(row.answer, evidence).support
+    check = check_answer(row.answer, evidence)
+    return 1 - check.support if check.claims else 1.0
 
 
 METHODS: Final[dict[str, Method]] = {

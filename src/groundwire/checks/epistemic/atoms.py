@@ -14,14 +14,16 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from groundwire.checks.claim_sentences import is_claim, is_refusal, says_nothing
-from groundwire.checks.epistemic.words import PRONOUNS, SPEAKER
+from groundwire.checks.epistemic.words import INTERJECTIONS, LIGHT, PRONOUNS, SPEAKER
 from groundwire.checks.values_statements import Statement
 from groundwire.checks.values_tokens import Token
 
 WORD: Final = 1.0
 NAME: Final = 2.0
+LITTLE: Final = 0.25
 VALUE: Final = 2.0
-"""What a word, a name and a value weigh: an invented name or number is worse than another word for the same thing."""
+"""What a word, a name, a word of `LIGHT` and a value weigh: an invented name or number is worse than another word
+for the same thing."""
 
 _LEAST: Final = 3  # content words of a clause that stands on its own
 _UNITS: Final = 64  # words of a claim that are looked at
@@ -66,16 +68,17 @@ class Atom:
     first: bool = True
 
 
-def atoms(answer: str, said: Iterable[Statement]) -> Iterator[Atom]:
+def atoms(answer: str, said: Iterable[Statement], *, declared: bool = False) -> Iterator[Atom]:
     """Yield the atomic claims of an answer, in text order.
 
     Args:
         answer: the text whose statements are given.
         said: its statements, from `groundwire.checks.values_statements.statements`.
+        declared: the text was given as a claim: whatever says anything is one.
     """
     for statement in said:
         text = _TAG.sub(" ", answer[statement.start : statement.end])
-        if not _is_claim(text):
+        if not (_is_claim(text) or (declared and not says_nothing(text))):
             continue
         for place, tokens in enumerate(_clauses(statement.tokens)):
             if atom := _atom(tokens, statement, first=place == 0):
@@ -118,20 +121,32 @@ def _atom(tokens: list[Token], statement: Statement, *, first: bool) -> Atom | N
             break
         if token.value and not token.value.implied:
             units.append(Unit(token.value.keys, VALUE, token.start, token.end, token.text, value=True))
-        elif token.stems and not token.mark:
+        elif token.stems and not token.mark and token.text not in INTERJECTIONS:
             # a capital at the start of a sentence says nothing
             named = token.written[:1].isupper() and (place > 0 or not first)
-            weight = (NAME if named else WORD) / len(token.stems)
             units += [
-                Unit(frozenset((stem,)), weight, token.start, token.end, token.text, name=named)
+                Unit(
+                    frozenset((stem,)),
+                    _weight(stem, named=named) / len(token.stems),
+                    token.start,
+                    token.end,
+                    token.text,
+                    name=named,
+                )
                 for stem in token.stems
             ]
-        elif not token.mark:
+        elif not token.mark and not token.stems:
             function.append(token.text)
     words = [token for token in tokens if not token.mark]
-    if not units and not function:
+    if not units and not any(word in SPEAKER for word in function):
         return None
     start, end = statement.span((words or tokens)[0].start, tokens[-1].end)
     speaker = sum(word in SPEAKER for word in function)
     pronouns = sum(word in PRONOUNS for word in function)
     return Atom(start, end, units, function, statement, speaker, pronouns, first)
+
+
+def _weight(stem: str, *, named: bool) -> float:
+    if stem in LIGHT:
+        return LITTLE
+    return NAME if named else WORD

@@ -32,6 +32,7 @@ _NEGATION: Final = 1.5  # a denial that no passage makes
 _OPPOSED: Final = 3.0  # the evidence says the opposite; this and what follows costs as much in a long claim
 _DIFFERS: Final = 1.0  # the evidence gives another value
 _STRONGER: Final = 1.0  # "all" where the evidence says "some"
+_SHARE: Final = 0.5  # the share of the claim that no passage holds
 _NOTHING: Final = 1.0  # none of the words stands in the evidence
 _TOLERATED: Final = 1.0  # cost, so divided, at which support is ENOUGH
 _NEAR: Final = 0.6  # of a claim, that a sentence must hold to be about the same thing
@@ -56,12 +57,14 @@ class Score:
         cost: the same before it is squeezed into that range: 0 is full support.
         verdict: what the evidence makes of the claim.
         missing: places of units that no passage binds.
+        held: share of the claim's weight that passages hold, 0..1, wherever it stands.
     """
 
     support: float
     cost: float
     verdict: Verdict
     missing: tuple[int, ...]
+    held: float
 
 
 def support_of(cost: float) -> float:
@@ -91,6 +94,8 @@ def score(
     stronger = _is_stronger(atom, window) and alignment.covered >= _NEAR
     denied = sum(fault.kind == "negation" and fault.why != OPPOSITE for fault in faults)
     weight = sum(unit.weight for unit in atom.units)
+    held = sum(unit.weight for unit, share in zip(atom.units, bound, strict=True) if share)
+    held = held / weight if weight else 0.0
     cost = sum(_lack(unit, share) for unit, share in zip(atom.units, bound, strict=True))
     cost += sum(
         _SPEAKER if word in SPEAKER else _FUNCTION for word in atom.function if word not in evidence.words
@@ -98,12 +103,11 @@ def score(
     cost = (cost + _PRONOUN * atom.pronouns + _NEGATION * denied) / sqrt(max(1.0, weight))
     differs = any(fault.why == SOURCES_DIFFER for fault in faults)
     cost += _OPPOSED * opposed + _STRONGER * stronger + _DIFFERS * differs
-    cost += _NOTHING * (not any(bound))
+    cost += _SHARE * (1 - held) + _NOTHING * (not any(bound))
     support = support_of(cost)
     missing = tuple(place for place, share in enumerate(bound) if not share)
-    held = sum(unit.weight for unit, share in zip(atom.units, bound, strict=True) if share)
-    verdict = _verdict(support, held / weight if weight else 0, bool(opposed or differs), stronger=stronger)
-    return Score(support, cost, verdict, missing)
+    verdict = _verdict(support, held, conflict=bool(opposed or differs), stronger=stronger)
+    return Score(support, cost, verdict, missing, held)
 
 
 def _lack(unit: Unit, share: float) -> float:
@@ -113,7 +117,7 @@ def _lack(unit: Unit, share: float) -> float:
     return unit.weight + (_NO_VALUE if unit.value else _NO_NAME if unit.name else 0)
 
 
-def _verdict(support: float, held: float, conflict: bool, *, stronger: bool) -> Verdict:  # noqa: FBT001 - private
+def _verdict(support: float, held: float, *, conflict: bool, stronger: bool) -> Verdict:
     if support >= ENOUGH:
         return Verdict.SUPPORTED
     if conflict:

@@ -13,10 +13,11 @@ from typing import Final
 
 from groundwire.checks.epistemic.align import Alignment, align
 from groundwire.checks.epistemic.atoms import Atom, atoms
+from groundwire.checks.epistemic.conflicts import conflicts
 from groundwire.checks.epistemic.evidence import Evidence
 from groundwire.checks.epistemic.score import Score, Verdict, score, support_of
-from groundwire.checks.values import UnsupportedValue, _judged, _unraised
-from groundwire.checks.values_statements import Statement, statements
+from groundwire.checks.values import UnsupportedValue, _unraised
+from groundwire.checks.values_statements import statements
 
 JUDGED: Final = 1_000
 """Claims of an answer that are looked at; the others are counted, and supported by nothing."""
@@ -43,6 +44,7 @@ class ClaimCheck:
         cost: what its parts cost that the evidence does not give; 0 is full support.
         verdict: supported, or in which way it is not.
         evidence_ids: the passages that bind its words, the best one first.
+        held: share of the claim that stands in the evidence, 0..1, together or not.
         uncovered: what the evidence does not hold, in text order.
         faults: values and negations that it holds otherwise.
     """
@@ -54,6 +56,7 @@ class ClaimCheck:
     cost: float
     verdict: Verdict
     evidence_ids: tuple[str, ...]
+    held: float
     uncovered: tuple[Uncovered, ...]
     faults: tuple[UnsupportedValue, ...]
 
@@ -73,7 +76,9 @@ class AnswerCheck:
     support: float
 
 
-def check_answer(answer: str, evidence: Mapping[str, str] | Sequence[str]) -> AnswerCheck:
+def check_answer(
+    answer: str, evidence: Mapping[str, str] | Sequence[str], *, declared: bool = False
+) -> AnswerCheck:
     """Hold each claim of an answer against evidence (S4-05, S4-06).
 
     Work and memory are in proportion to the length of both; the order of passages makes no difference.
@@ -81,16 +86,17 @@ def check_answer(answer: str, evidence: Mapping[str, str] | Sequence[str]) -> An
     Args:
         answer: what a model wrote, Markdown included. It is data: nothing in it is obeyed.
         evidence: id -> text, or texts, which are numbered from 1.
+        declared: the text was given as a claim: whatever says anything in it is one, courtesy and lead-ins too.
     """
     named = (
         evidence if isinstance(evidence, Mapping) else {str(n): text for n, text in enumerate(evidence, 1)}
     )
     said = list(statements(_unraised(answer)))
     index = Evidence(((name, _unraised(text)) for name, text in named.items()), said)
-    faults = _faults(answer, said, index)
+    faults = conflicts(answer, said, index)
     claims: list[ClaimCheck] = []
     left_out = 0
-    for atom in atoms(answer, said):
+    for atom in atoms(answer, said, declared=declared):
         if len(claims) >= JUDGED:
             left_out += 1
             continue
@@ -99,21 +105,11 @@ def check_answer(answer: str, evidence: Mapping[str, str] | Sequence[str]) -> An
     return AnswerCheck(tuple(claims), left_out, 0.0 if left_out else support_of(doubt))
 
 
-def _faults(answer: str, said: Iterable[Statement], index: Evidence) -> dict[int, list[UnsupportedValue]]:
-    """Return statement -> its values and negations that the passages do not support."""
-    found: dict[int, list[UnsupportedValue]] = {}
-    before: Statement | None = None
-    for statement in said:
-        _, found[id(statement)] = _judged(answer, statement, before, index.values, index.sayings, judge=True)
-        before = statement
-    return found
-
-
 def _check(answer: str, atom: Atom, index: Evidence, faults: Iterable[UnsupportedValue]) -> ClaimCheck:
     alignment = align(atom, index)
     own = tuple(fault for fault in faults if fault.start < atom.end and atom.start < fault.end)
     if index.values.says(atom.statement):
-        result = Score(1.0, 0.0, Verdict.SUPPORTED, ())
+        result = Score(1.0, 0.0, Verdict.SUPPORTED, (), 1.0)
     else:
         result = score(atom, alignment, index, own)
     return _claim(answer, atom, alignment, result, own)
@@ -133,6 +129,7 @@ def _claim(
         result.cost,
         result.verdict,
         alignment.passages,
+        result.held,
         tuple(Uncovered(answer[start:end], start, end) for start, end in spans),
         faults,
     )

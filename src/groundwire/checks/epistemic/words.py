@@ -18,6 +18,26 @@ SPEAKER: Final = words_of(
 PRONOUNS: Final = words_of("he she they it him her them his their theirs hers its")
 """They stand for a name that the claim does not say."""
 
+INTERJECTIONS: Final = words_of(
+    "yes yeah yea yep no nope ok okay oh ah aha wow hmm haha lol well sure right indeed hi hello hey thanks thank "
+    "please sorry absolutely certainly exactly definitely"
+)
+"""Courtesy and assent: nothing that evidence could hold."""
+LIGHT: Final = frozenset(
+    map(
+        stem,
+        words_of(
+            "based according passage passages provided provide provides context contexts document documents source "
+            "sources text texts article articles excerpt snippet information info details mentioned mention mentions "
+            "stated state states described listed summary summarize conclusion question answer response additionally "
+            "furthermore moreover therefore thus hence finally lastly firstly secondly overall example examples "
+            "instance including includes include following follow various different important note noted specific "
+            "specifically particular particularly essentially basically actually namely such"
+        ),
+    )
+)
+"""Stems of words by which an answer speaks of itself and its sources, or that say little in any sentence."""
+
 STRONG: Final = words_of(
     "all every each always only never none no must entirely completely fully exclusively solely everyone everybody "
     "everything guaranteed guarantees certainly definitely proves proven proved any whenever"

@@ -1,0 +1,60 @@
+"""What decides in epistemic verification (S4-26..S4-36)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from groundwire.epistemic.scale import PRIOR
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class VerificationConfig(BaseModel):
+    """Epistemic verification: thresholds, what becomes of failures, and when a model is asked.
+
+    Deterministic checks see every claim; `mode`, limits, skip rules and the cache govern model calls alone.
+
+    Attributes:
+        enabled: off, `verify_response` hands the answer back as it is.
+        support_threshold: a claim with less support is flagged.
+        dependence_threshold: a claim whose measured dependence is less is flagged.
+        gap_threshold_bits: a gap above it is critical.
+        on_failure: `flag` annotates, `retry` asks for another answer, `ask` leaves it to a person.
+        max_retries: other answers asked for at most.
+        verification_model: name that is passed to the client.
+        max_claims_per_response: claims of a response that a model is asked about.
+        parallel_verification: ask about claims at the same time; results keep their order.
+        mode: `full` asks about all claims, `sample` about a share, `critical_only` about those with uncertainty
+            markers, numbers, citations or negations.
+        sample_rate: that share.
+        sample_seed: picks which; the same claims for the same seed (C-61).
+        evidence_scrubbing: also ask without the evidence, to measure dependence.
+        prior_support: support without evidence where it is not measured.
+        model_may_clear: a model may raise support too; off, it can only lower it.
+        timeout_seconds: for one model call.
+        input_price: US dollars for a million tokens sent.
+        output_price: the same for tokens received.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+
+    enabled: bool = True
+    support_threshold: Share = 0.7
+    dependence_threshold: Share = 0.3
+    gap_threshold_bits: Annotated[float, Field(ge=0, le=100)] = 2.0
+    on_failure: Literal["flag", "retry", "ask"] = "flag"
+    max_retries: Annotated[int, Field(ge=0, le=10)] = 2
+    verification_model: Annotated[str, Field(min_length=1, max_length=200)] = "haiku"
+    max_claims_per_response: Annotated[int, Field(ge=0, le=100)] = 10
+    parallel_verification: bool = True
+    mode: Literal["full", "sample", "critical_only"] = "sample"
+    sample_rate: Share = 0.3
+    sample_seed: Annotated[str, Field(max_length=200)] = ""
+    evidence_scrubbing: bool = True
+    prior_support: Share = PRIOR
+    model_may_clear: bool = False
+    timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 10.0
+    input_price: Annotated[float, Field(ge=0)] = 0.25
+    output_price: Annotated[float, Field(ge=0)] = 1.25

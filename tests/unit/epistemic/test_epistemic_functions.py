@@ -1,0 +1,293 @@
+"""The four functions and the report: rules alone, and with a model that is counted."""
+
+import asyncio
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from groundwire.epistemic import (
+    ClaimVerification,
+    VerificationConfig,
+    audit_reasoning,
+    detect_hallucinations,
+    evidence_dependence,
+    evidence_gap_bits,
+    gap_band,
+    verify_claim,
+)
+from groundwire.epistemic.prompts import parse_score, support_prompt
+from groundwire.epistemic.report import build_report
+from groundwire.epistemic.sampling import is_critical_text, is_sampled
+
+FULL = VerificationConfig(mode="full")
+CONTEXT = {
+    "retries": "The gateway retries failed requests 3 times and waits 30 seconds between attempts.",
+    "cache": "Tokens are not stored on disk. The cache of the gateway is located in Dublin.",
+}
+RESPONSE = (
+    "The gateway retries failed requests 3 times. It waits 30 seconds between attempts. "
+    "Tokens are stored on disk. The cache is located in Dublin."
+)
+
+
+class Stub:
+    """Answers by rule, and remembers what it was asked."""
+
+    def __init__(self, reply="1.0 stated", prior="0.1 unknown"):
+        self.reply, self.prior = reply, prior
+        self.prompts = []
+
+    async def complete(self, prompt, *, model):
+        self.prompts.append((prompt, model))
+        reply = self.reply if '"evidence"' in prompt else self.prior
+        if isinstance(reply, Exception):
+            raise reply
+        return reply(prompt) if callable(reply) else reply
+
+
+def claim(support=0.9, bits=-1.0, reason=None, **other):
+    given = {"claim_id": "c", "claim_text": "one two", "evidence_ids": [], "evidence_support": support}
+    given |= {"evidence_dependence": 1.0, "consistency_score": 1.0, "confidence_justified": True}
+    given |= {"evidence_gap_bits": bits, "is_flagged": reason is not None, "flag_reason": reason}
+    return ClaimVerification(**(given | other))
+
+
+@pytest.mark.parametrize(
+    ("p1", "p0", "bits"), [(0.99, 0.02, -0.43), (0.7, 0.02, 2.0), (0.01, 0.9, 3.23), (0.95, 0.02, 0.0)]
+)
+def test_a_gap_is_required_less_observed_bits_signed_by_direction(p1, p0, bits):
+    assert evidence_gap_bits(p1, p0) == pytest.approx(bits, abs=0.005)
+
+
+@given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
+def test_more_support_never_means_a_larger_gap(one, other, prior):
+    low, high = sorted((one, other))
+    assert evidence_gap_bits(high, prior) <= evidence_gap_bits(low, prior)
+
+
+@pytest.mark.parametrize("bad", [-0.1, 1.1, float("nan"), True])
+def test_a_probability_out_of_range_is_refused_by_name(bad):
+    with pytest.raises(ValueError, match="p1"):
+        evidence_gap_bits(bad)
+
+
+@pytest.mark.parametrize(
+    ("bits", "band"),
+    [(-0.01, "supported"), (0, "minor"), (2, "minor"), (2.01, "suspicious"), (10, "suspicious"),
+     (10.01, "likely_hallucination")],
+)  # fmt: skip
+def test_bands_of_gaps_have_fixed_edges(bits, band):
+    assert gap_band(bits) == band
+
+
+@pytest.mark.parametrize("name", ["evidence_support", "evidence_dependence", "consistency_score"])
+@pytest.mark.parametrize("bad", [-0.01, 1.01, float("nan")])
+def test_a_score_out_of_range_is_refused(name, bad):
+    with pytest.raises(ValidationError, match=name):
+        claim(**{name: bad})
+
+
+def test_a_claim_is_flagged_below_the_support_threshold_and_not_at_it():
+    text, evidence = "The gateway retries requests twice.", "The gateway retries failed requests."
+    support = verify_claim(text, evidence).evidence_support
+    at, above = (VerificationConfig(support_threshold=value) for value in (support, min(1, support + 0.01)))
+    assert not verify_claim(text, evidence, config=at).is_flagged
+    assert verify_claim(text, evidence, config=above).is_flagged
+
+
+def test_a_claim_that_says_nothing_or_has_no_evidence_is_not_supported():
+    assert verify_claim("", "text").flag_reason == "unsupported"
+    assert verify_claim("Retries are on.", []).flag_reason == "unsupported"
+
+
+def test_evidence_as_a_list_gives_the_ids_that_bind_the_claim():
+    found = verify_claim("The cache is located in Dublin.", list(CONTEXT.values()))
+    assert (found.evidence_ids, found.is_flagged) == (["2"], False)
+
+
+def test_each_step_of_reasoning_is_held_against_what_it_cites_alone():
+    steps = [
+        {"claim": "The cache is located in Dublin.", "cites": ["cache"]},
+        {"claim": "The cache is located in Dublin.", "cites": ["retries"]},
+        {"claim": "The cache is located in Dublin.", "cites": ["cache", "nowhere"]},
+        {"claim": "The cache is located in Dublin.", "cites": []},
+    ]
+    stub = Stub()
+    found = audit_reasoning(steps, CONTEXT, client=stub, config=FULL)
+    assert [step.flag_reason for step in found][0::2] == [None, "phantom_citation"]
+    assert found[1].is_flagged
+    assert found[3].flag_reason == "unsupported"
+    assert [step.evidence_ids for step in found] == [step["cites"] for step in steps]
+    assert (
+        len(stub.prompts) == 3
+    )  # twice with evidence, once without; neither phantom nor uncited is asked about
+
+
+@pytest.mark.parametrize("step", ["text", {"cites": []}, {"claim": 5}, {"claim": "a", "cites": "b"}])
+def test_a_step_of_another_shape_is_refused_with_its_number(step):
+    with pytest.raises(ValueError, match="step 2"):
+        audit_reasoning([{"claim": "a", "cites": []}, step], {})
+
+
+def test_a_report_counts_claims_and_names_gaps():
+    report = detect_hallucinations(RESPONSE, CONTEXT)
+    assert report.total_claims == 4
+    assert [gap.gap_type for gap in report.gaps] == ["contradicted"]
+    assert report.gaps[0].claim_text == "Tokens are stored on disk."
+    assert report.max_gap_bits == report.gaps[0].gap_bits > 2
+    assert report.has_critical_gaps
+    assert not report.should_retry
+    assert "Tokens are stored on disk." in report.retry_guidance
+
+
+def test_overall_confidence_is_the_mean_support_weighted_by_words():
+    claims = [claim(0.9, claim_text="one two three"), claim(0.5, claim_text="one")]
+    assert build_report("r", claims, FULL).overall_confidence == pytest.approx((3 * 0.9 + 0.5) / 4)
+
+
+@pytest.mark.parametrize(
+    ("bits", "reason", "critical"),
+    [(2.0, "unsupported", False), (2.01, "unsupported", True), (9.0, "evidence_independent", False)],
+)
+def test_a_gap_is_critical_above_the_threshold_and_never_for_independence_alone(bits, reason, critical):
+    report = build_report("r", [claim(0.1, bits, reason)], VerificationConfig(on_failure="retry"))
+    assert report.has_critical_gaps is report.should_retry is critical
+
+
+@given(st.text(max_size=200), st.dictionaries(st.text(max_size=5), st.text(max_size=80), max_size=3))
+def test_whatever_is_said_counts_add_up_and_scores_stay_in_range(response, context):
+    report = detect_hallucinations(response, context)
+    assert report.verified_claims + report.flagged_claims + report.unverified_claims == report.total_claims
+    assert 0 <= report.overall_confidence <= 1
+    assert len(report.gaps) == report.flagged_claims
+
+
+def test_a_model_lowers_a_verdict_and_raises_it_only_where_configured():
+    doubtful = Stub("0.2 not stated")
+    assert verify_claim(CONTEXT["retries"], CONTEXT["retries"], client=doubtful).evidence_support == 0.2
+    sure = Stub("0.99 stated")
+    false = "The gateway sleeps."
+    assert verify_claim(false, CONTEXT["retries"], client=sure).is_flagged
+    clearing = VerificationConfig(model_may_clear=True)
+    assert not verify_claim(false, CONTEXT["retries"], client=sure, config=clearing).is_flagged
+
+
+def test_independence_of_the_evidence_is_measured_and_flagged_below_its_threshold():
+    text = CONTEXT["retries"]
+    same = verify_claim(text, text, client=Stub("0.9", "0.7"))
+    assert (same.evidence_dependence, same.flag_reason) == (pytest.approx(0.2), "evidence_independent")
+    assert verify_claim(text, text, client=Stub("0.9", "0.6")).flag_reason is None
+    assert same.prior_support == 0.7
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [("certainly", "verifier_unparseable"), ("1.7", "verifier_unparseable"), (OSError(), "verifier_unavailable"),
+     (lambda _: None, "verifier_unavailable")],
+)  # fmt: skip
+def test_a_model_that_fails_is_no_pass_and_no_exception(reply, reason):
+    found = verify_claim(CONTEXT["retries"], CONTEXT["retries"], client=Stub(reply))
+    assert (found.flag_reason, found.method) == (reason, "deterministic")
+
+
+def test_a_model_that_does_not_answer_in_time_is_unavailable():
+    class Slow:
+        async def complete(self, prompt, *, model):  # noqa: ARG002 - the port names its arguments
+            await asyncio.Event().wait()
+
+    config = VerificationConfig(timeout_seconds=0.01)
+    found = verify_claim(CONTEXT["retries"], CONTEXT["retries"], client=Slow(), config=config)
+    assert found.flag_reason == "verifier_unavailable"
+
+
+async def test_the_functions_may_be_called_inside_a_running_loop():
+    assert verify_claim("a b", "a b", client=Stub("0.3")).evidence_support <= 0.3
+
+
+def test_the_same_claim_and_evidence_are_asked_about_once():
+    stub = Stub()
+    first = detect_hallucinations(RESPONSE, CONTEXT, client=stub, config=FULL)
+    asked = len(stub.prompts)
+    second = detect_hallucinations(RESPONSE, CONTEXT, client=stub, config=FULL)
+    assert (asked, len(stub.prompts)) == (8, 8)
+    assert second.claims == first.claims
+    assert (second.cost_usd, all(call.cached for call in second.calls)) == (0, True)
+
+
+@pytest.mark.parametrize("config", [FULL, VerificationConfig(mode="full", parallel_verification=False)])
+def test_cost_and_tokens_are_the_sums_of_the_calls(config):
+    report = detect_hallucinations(RESPONSE, CONTEXT, client=Stub(), config=config)
+    assert [call.claim_id for call in report.calls[::2]] == [found.claim_id for found in report.claims]
+    assert report.input_tokens == sum(call.input_tokens for call in report.calls) > 0
+    assert report.cost_usd == pytest.approx((report.input_tokens * 0.25 + report.output_tokens * 1.25) / 1e6)
+
+
+def test_beyond_the_limit_claims_have_their_deterministic_result_only():
+    config = VerificationConfig(mode="full", max_claims_per_response=3)
+    report = detect_hallucinations(RESPONSE, CONTEXT, client=Stub(), config=config)
+    assert [found.method for found in report.claims] == ["model", "model", "model", "deterministic"]
+    assert (report.model_claims, report.model_truncated, report.total_claims) == (3, 1, 4)
+
+
+@pytest.mark.parametrize(("length", "asked"), [(99, 0), (100, 2)])
+def test_no_model_is_asked_about_a_response_of_fewer_than_a_hundred_characters(length, asked):
+    stub = Stub()
+    response = "The gateway retries failed requests " + "very " * 20
+    detect_hallucinations(response[: length - 1] + ".", CONTEXT, client=stub, config=FULL)
+    assert len(stub.prompts) == asked
+
+
+def test_no_model_is_asked_without_evidence():
+    stub = Stub()
+    assert detect_hallucinations(RESPONSE, {}, client=stub, config=FULL).flagged_claims == 4
+    assert stub.prompts == []
+
+
+def test_the_sample_is_about_its_share_and_always_the_same():
+    ids = [f"r{number}#1" for number in range(10_000)]
+    share = [is_sampled(name, 0.3) for name in ids]
+    assert 0.27 <= sum(share) / len(ids) <= 0.33
+    assert share == [is_sampled(name, 0.3) for name in ids] != [is_sampled(name, 0.3, "seed") for name in ids]
+
+
+@pytest.mark.parametrize(
+    "text", ["It may retry.", "It takes 3 s.", "It retries [source:1].", "It never retries."]
+)
+def test_critical_only_asks_about_markers_numbers_citations_and_negations(text):
+    assert is_critical_text(text)
+    assert not is_critical_text("The gateway retries.")
+
+
+@pytest.mark.parametrize(
+    ("reply", "score"),
+    [("0.85 because", 0.85), ("1", 1.0), ("1.0.", 1.0), ("Score: 0.3, since", 0.3), ("0", 0.0), ("1. It is", None),
+     ("85%", None), ("1.01", None), ("-0.5", None), ("0.8e3", None), ("NaN", None), ("about 0.9", None), ("", None),
+     (None, None), ("0.5/1", None)],
+)  # fmt: skip
+def test_a_reply_counts_where_it_begins_with_a_number_from_0_to_1(reply, score):
+    assert parse_score(reply) == score
+
+
+@given(st.text(max_size=60), st.text(max_size=60))
+def test_text_of_a_claim_cannot_leave_its_place_in_a_prompt(text, evidence):
+    head = support_prompt("", {}).rsplit("\n", 1)[0]
+    prompt = support_prompt(text, {"a": evidence})
+    assert prompt.startswith(head)
+    assert prompt[len(head) + 1 :].count("\n") == 0
+
+
+def test_dependence_is_what_the_evidence_adds_to_the_question():
+    question = "Where is the cache of the gateway?"
+    assert evidence_dependence(question, "It is located in Dublin.", CONTEXT["cache"]) == 1
+    assert evidence_dependence(question, "It is on the moon.", CONTEXT["cache"]) == 0
+    assert evidence_dependence(question, "The cache of the gateway.", CONTEXT["cache"]) == 0
+
+
+def test_dependence_with_a_model_is_one_less_the_similarity_of_its_answers():
+    question, answer = "Where is it?", "It is located in Dublin."
+    assert evidence_dependence(question, answer, "text", client=Stub(prior=answer)) == 0
+    assert evidence_dependence(question, answer, "text", client=Stub(prior="Nobody can tell.")) == 1
+    with pytest.raises(RuntimeError):
+        evidence_dependence(question, answer, "text", client=Stub(prior=OSError()))
