@@ -26,7 +26,7 @@ from agents.publisher import Publisher
 from agents.start import advice, await_broker, require
 from agents.wiring import Worker, build_worker
 from groundwire import metrics
-from groundwire.errors import SchemeMismatch, StateError, UsageError
+from groundwire.errors import SchemeMismatch, StateError, UsageError, binding
 from groundwire.logs import configure_logs
 from groundwire.settings import Settings, load_settings
 from groundwire.version import __version__
@@ -151,10 +151,12 @@ def _work(role: str) -> None:
             log.warning(event, advice=sentence)
         loop.run_until_complete(await_broker(settings.brokers))
         loop.run_until_complete(_prepare(worker))
+        host, port = settings.metrics_host, settings.metrics_port
+        with binding("GROUNDWIRE_METRICS_HOST, GROUNDWIRE_METRICS_PORT", host, port):
+            serve_health(host, port, worker.pauses)
     except (UsageError, SchemeMismatch) as exc:
         click.echo(f"error: {exc}", err=True)
         sys.exit(2)
-    serve_health(settings.metrics_host, settings.metrics_port, worker.pauses)
     _announce(worker, role)
     _tell(worker, settings)
     Process(worker, settings, loop).execute_from_commandline()

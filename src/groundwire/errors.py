@@ -90,6 +90,15 @@ def naming(setting: str) -> Iterator[None]:
         raise UsageError(f"{setting}: {exc}") from exc
 
 
+@contextmanager
+def binding(settings: str, host: str, port: int) -> Iterator[None]:
+    """Say by which settings an address was chosen that cannot be bound. Raises: UsageError."""
+    try:
+        yield
+    except OSError as exc:
+        raise UsageError(f"{settings}: {host}:{port} cannot be bound: {exc.strerror or exc}") from exc
+
+
 def did_you_mean(name: str, known: Iterable[str], prefix: str = "") -> str:
     """Return the end of a message about an unknown name, `; did you mean ...?`; empty where nothing is near.
 

@@ -17,7 +17,7 @@ from groundwire.console.gauges import ReviewGauges, serve_gauges
 from groundwire.console.locks import RedisLocks
 from groundwire.console.serving import make_server, serve
 from groundwire.console.settings import ConsoleSettings, load_console_settings
-from groundwire.errors import UsageError, naming
+from groundwire.errors import UsageError, binding, naming
 from groundwire.logs import configure_logs
 from groundwire.policy import load_policy
 from groundwire.review.actions import Actions, Signer
@@ -102,7 +102,9 @@ class _Console:
                 limits=limits,
                 ttl=timedelta(days=settings.review_ttl),
             )
-            serve_gauges(gauges, settings.metrics_host, settings.metrics_port)
+            host, port = settings.metrics_host, settings.metrics_port
+            with binding("GROUNDWIRE_METRICS_HOST, GROUNDWIRE_METRICS_PORT", host, port):
+                serve_gauges(gauges, host, port)
             try:
                 async with Actions(settings.brokers, settings.topic_prefix, self.signer) as actions:
                     parts = Parts(
@@ -138,9 +140,5 @@ async def _serve(
 
 def _listening(own: ConsoleSettings) -> socket.socket:
     family = socket.AF_INET6 if ":" in own.host else socket.AF_INET
-    try:
+    with binding("GROUNDWIRE_CONSOLE_HOST, GROUNDWIRE_CONSOLE_PORT", own.host, own.port):
         return socket.create_server((own.host, own.port), family=family)
-    except OSError as exc:
-        raise UsageError(
-            f"GROUNDWIRE_CONSOLE_HOST, GROUNDWIRE_CONSOLE_PORT: {own.host}:{own.port} cannot be bound: {exc.strerror}"
-        ) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,18 @@ def test_a_console_that_nobody_could_sign_in_to_does_not_start(keys_file: Path) 
 
     assert result.exit_code == 2
     assert "no way to sign in" in result.output
+
+
+@pytest.mark.parametrize("name", ["GROUNDWIRE_CONSOLE_PORT", "GROUNDWIRE_METRICS_PORT"])
+def test_a_port_that_is_taken_is_told_with_its_setting(keys_file: Path, name: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        given = {"GROUNDWIRE_KEYS_FILE": str(keys_file), "GROUNDWIRE_CONSOLE_KEY": "console"}
+        result = CliRunner().invoke(console, LINK, env={**given, "GROUNDWIRE_CONSOLE_PORT": "0", name: port})
+
+    assert result.exit_code == 2
+    assert name in result.stderr
+    assert f"127.0.0.1:{port} cannot be bound" in result.stderr
 
 
 def test_a_link_needs_to_know_whom_it_signs_in() -> None:
