@@ -23,8 +23,8 @@ CREATE TABLE IF NOT EXISTS again (subject BLOB, revision INTEGER, sha TEXT, cloc
 CREATE INDEX IF NOT EXISTS edits_of ON edits (subject, revision);
 CREATE INDEX IF NOT EXISTS again_of ON again (subject, revision);
 """
-FIRST_ONLY: Final = b'"subject_origin":null'
-"""Stands in every decision, as the gate writes it, that rests on its first record alone."""
+_FIRST: Final = re.compile(rb'\{"decision_id":"[0-9a-f-]{36}","revision":[01],')
+"""Begins every decision, as the gate writes it, that rests on its first record alone."""
 
 
 class Notes:
@@ -40,7 +40,7 @@ class Notes:
 
     def note_record(self, value: bytes) -> None:
         """Take in a record: what is no edit is skipped."""
-        if b'"edit"' not in value:
+        if b'"edit"' not in value and b"\\u" not in value:  # which may spell it otherwise
             return
         try:
             review = decode_review_decision(value)
@@ -53,7 +53,7 @@ class Notes:
 
     def note_decision(self, value: bytes) -> None:
         """Take in a decision: what rests on its first record alone is skipped."""
-        if FIRST_ONLY in value:
+        if _FIRST.match(value):
             return
         try:
             decision = Decision.model_validate_json(value)

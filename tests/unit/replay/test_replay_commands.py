@@ -1,0 +1,197 @@
+"""`groundwire verify` and `groundwire replay` as commands: what they print, refuse and end with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from groundwire.cli import main
+from groundwire.errors import UsageError
+from groundwire.messages.decisions import Decision
+from groundwire.policy import Policy
+from groundwire.replay.job import Job, Order
+from groundwire.replay.rate import Rate
+from groundwire.replay.report import as_html, as_table
+from groundwire.replay.run import Replayed, Status, Summary
+from groundwire.replay.writers import FileWriter, replay_topic
+from tests.unit.replay.town import Town, town
+
+ORDER = Order("n", [], "earliest", "latest", None, simulate=False, output=None)
+
+
+@pytest.fixture
+def place(tmp_path) -> Town:
+    return asyncio.run(life(tmp_path))
+
+
+async def life(tmp_path: Path) -> Town:
+    place = town(tmp_path)
+    place.policy = Policy(version="of the test")
+    await place.policies.put(place.policy)
+    await place.send(*(place.claim(f"c{n}", f"Service {n} keeps {n} <b>sessions</b>") for n in range(3)))
+    place.write(tmp_path)
+    return place
+
+
+def run(*arguments: object) -> tuple[int, str, str]:
+    result = CliRunner().invoke(main, [str(argument) for argument in arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+def verify(folder: Path, *more: object) -> tuple[int, str, str]:
+    files = {name: folder / f"{name}.jsonl" for name in ("decisions", "records")}
+    options = [part for name, path in files.items() for part in (f"--{name}", path)]
+    return run("verify", *options, "--policies", folder / "policies", *more)
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def test_all_equal_is_0_and_silent_but_for_the_counts(place, tmp_path):
+    assert verify(tmp_path) == (0, "", "3 equal, 0 differs, 0 other engine, 0 missing\n")
+
+
+def test_a_difference_is_1_and_names_decision_line_and_field(place, tmp_path):
+    edit(tmp_path / "decisions.jsonl", '"approved":false', '"approved":true')
+    status, out, _ = verify(tmp_path)
+    name = next(iter(place.published))
+    assert (status, out.split()) == (1, ["line", "1", name, "differs", "$.approved"])
+    _, out, _ = verify(tmp_path, "--format", "json")
+    assert json.loads(out) == {
+        "where": "line 1",
+        "decision_id": name,
+        "status": "differs",
+        "fields": ["$.approved"],
+        "detail": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda folder: edit(folder / "records.jsonl", "Service 1", "Service 9"), "record"),
+        (lambda folder: next((folder / "policies").iterdir()).unlink(), "policy"),
+        (lambda folder: edit(folder / "decisions.jsonl", '"engine":"', '"engine":"9.'), "engine 9."),
+    ],
+)
+def test_a_missing_record_or_policy_or_another_engine_is_3(place, tmp_path, spoil, said):
+    spoil(tmp_path)
+    status, out, err = verify(tmp_path)
+    assert status == 3
+    assert said in out
+    assert "0 differs" in err
+
+
+def test_a_policy_that_is_not_what_its_name_says_is_a_missing_one(place, tmp_path):
+    path = tmp_path / "policies" / f"{place.policy.sha256}.json"
+    edit(path, "of the test", "of another")
+    assert verify(tmp_path)[0] == 3
+
+
+def test_a_line_that_is_no_decision_differs_and_lines_may_end_as_windows_ends_them(place, tmp_path):
+    for name in ("decisions", "records"):
+        path = tmp_path / f"{name}.jsonl"
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n") + b"\n")
+    assert verify(tmp_path)[0] == 0
+    with (tmp_path / "decisions.jsonl").open("a") as file:
+        file.write('{"decision_id": "x"}\n')
+    status, out, _ = verify(tmp_path)
+    assert status == 1
+    assert out.startswith("line 5  ?  differs  $.revision")
+
+
+def test_a_replayed_decision_verifies_under_the_name_of_its_replay_only(place, tmp_path):
+    path = tmp_path / "decisions.jsonl"
+    path.write_text(path.read_text().replace('"replay":null', '"replay":"july"'))
+    assert verify(tmp_path, "--replay", "july")[0] == 0
+    status, out, _ = verify(tmp_path)
+    assert status == 1
+    assert "$.replay" in out
+
+
+def test_wrong_usage_is_2_and_says_what_to_do(place, tmp_path):
+    assert run("verify")[0] == 2
+    assert run("verify", "--from-topics", "--records", tmp_path / "records.jsonl")[0] == 2
+    status, _, err = verify(tmp_path, "--records", tmp_path / "nowhere")
+    assert (status, "nowhere" in err) == (2, True)
+    for given in ("approved", "groundwire.approved", "replay.", "replay.a b", "replay.approved", "xreplay.a"):
+        status, _, err = run("replay", "--output-topic", given)
+        assert (status, "--output-topic" in err) == (2, True), given
+    assert run("replay", "--from", "yesterday")[0] == 2
+    assert run("replay", "--output", tmp_path / "o", "--output-topic", "replay.a")[0] == 2
+    assert run("replay", "--topic", "approved")[0] == 2
+
+
+def test_a_replay_writes_to_topics_of_its_own_behind_the_prefix():
+    assert replay_topic("replay.july", "groundwire.") == "groundwire.replay.july"
+    assert replay_topic("groundwire.replay.july", "groundwire.") == "groundwire.replay.july"
+    assert replay_topic("replay.july", "") == "replay.july"
+    with pytest.raises(UsageError):
+        replay_topic("replay.review-decisions", "")
+
+
+def test_a_job_goes_on_with_its_own_order_only(tmp_path):
+    Job(tmp_path / "job", ORDER).close()
+    Job(tmp_path / "job", ORDER).close()
+    with pytest.raises(UsageError, match="another replay"):
+        Job(tmp_path / "job", Order("other", [], "earliest", "latest", None, simulate=False, output=None))
+    (tmp_path / "text").write_text("no database" * 100)
+    with pytest.raises(UsageError, match="no job file"):
+        Job(tmp_path / "text", ORDER)
+
+
+async def test_an_output_that_became_shorter_is_not_gone_on_with(tmp_path):
+    (tmp_path / "out").write_bytes(b"short")
+    writer = FileWriter(tmp_path / "out")
+    with pytest.raises(UsageError, match="shorter"):
+        await writer.resume(100)
+    writer.close()
+
+
+async def test_a_rate_is_kept_in_the_mean_and_without_one_nothing_waits():
+    now, waited = [0.0], []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        now[0] += seconds
+
+    rate = Rate(100, clock=lambda: now[0], sleep=sleep)
+    for _ in range(3):
+        await rate.after(50)
+    now[0] += 10
+    await rate.after(50)
+    free = Rate(None, clock=lambda: now[0], sleep=sleep)
+    await free.after(10_000)
+    assert waited == [0.5, 0.5, 0.5, 0.0, 0.0]
+
+
+async def test_the_page_escapes_whatever_a_decision_holds_and_the_table_shows_no_text_of_claims(
+    place, tmp_path
+):
+    before = next(iter(place.published.values()))
+    evil = Decision.model_validate_json(
+        before.to_bytes().replace(b'"subject_id":"c0"', b'"subject_id":"<script>"')
+    )
+    with Job(tmp_path / "job", ORDER) as job:
+        summary = Summary()
+        for after in (evil, None):
+            status = Status.DIFFERS if after else Status.MISSING
+            summary.add(Replayed(status, before, after, ("$.subject_id",)))
+            values = before.to_bytes(), after.to_bytes() if after else None
+            job.add_change(summary.changes, *values, ["$.subject_id"])
+        page = "".join(as_html(job, "<name>", summary))
+        table = "\n".join(as_table(job, summary))
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+    assert "&lt;b&gt;sessions&lt;/b&gt;" in page
+    assert "<name>" not in page
+    assert "sessions" not in table
+    assert "review ungrounded -> nothing" in table
