@@ -27,7 +27,8 @@ This page is generated from the classes that read the configuration: `make gener
 ## Settings
 
 Where things are and how a process behaves. Workers, `python -m topics` and the `groundwire` command read them from the
-environment; an empty variable counts as one that is not set.
+environment; an empty variable counts as one that is not set. A variable that begins with `GROUNDWIRE_` and that nothing
+reads is told of at the start, with the nearest name that something does.
 
 """
 _CONSOLE: Final = """
