@@ -66,7 +66,7 @@ def problem(words: Sequence[str]) -> str | None:
         return next((f"make has no target {word}" for word in named if word not in targets), None)
     if program.startswith("python") and arguments[:1] == ["-m"]:
         return _module(arguments[1], arguments[2:])
-    if program.startswith("python") and arguments and arguments[0].endswith(".py"):
+    if program.startswith("python") and re.match(r"[\w/]+(\.py)?$", "".join(arguments[:1])):
         return _script(arguments[0], arguments[1:])
     return None
 
@@ -79,7 +79,7 @@ def _module(module: str, arguments: list[str]) -> str | None:
 
 
 def _script(path: str, arguments: Sequence[str]) -> str | None:
-    """Let an example parse its arguments, and stop it there."""
+    """Let a program, a file or a folder with a main module, parse its arguments, and stop it there."""
     if not (ROOT / path).exists():
         return f"there is no file {path}"
     parse = argparse.ArgumentParser.parse_args

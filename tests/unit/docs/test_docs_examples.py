@@ -136,6 +136,8 @@ def test_what_needs_no_service_is_run() -> None:
         ("python -m agents gate &", "gate"),
         ("python -m topics delete", "delete"),
         ("python examples/producer.py --usr ann text", "refuses"),
+        ("python examples/approved_table --databse m", "refuses"),
+        ("python examples/nothing", "no file"),
     ],
 )
 def test_a_command_that_its_program_would_refuse_is_found(command: str, part: str) -> None:
