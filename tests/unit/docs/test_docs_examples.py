@@ -28,8 +28,8 @@ SPAN = re.compile(r"(?<!`)`((?:\.venv/bin/)?(?:groundwire|make|python -m) [^`]+)
 PARSERS = {"json": json.loads, "toml": tomllib.loads}
 DATA = [block for block in ALL if block.language in PARSERS and not block.mark.startswith("part")]
 RUN = [page for page in PAGES if any(block.language == "sh" and block.runs for block in BLOCKS[page])]
-OFFLINE = {"check", "verify"}
-"""Subcommands that need no service: a block with nothing else is run, or says why it cannot be."""
+OFFLINE = {"check"}
+"""Subcommands that never need a service: a block with nothing else is run, or says why it cannot be."""
 
 
 @pytest.fixture
