@@ -12,6 +12,8 @@ from starlette.routing import Route
 from groundwire.console.routes import PLACES
 from tests.unit.console.rooms import Room, make_decision, make_room
 
+PAGE = (Path(__file__).resolve().parents[3] / "docs/review.md").read_text()
+
 
 @pytest.fixture
 def room() -> Room:
@@ -39,8 +41,7 @@ async def test_the_list_has_every_path_for_programs_with_its_method_and_what_it_
     own = {("GET", "/api/"), ("GET", "/api/live")}
     assert {(one["method"], one["path"]) for one in found} == expected - own
     assert all(one["does"] for one in found)
-    page = (Path(__file__).resolve().parents[3] / "docs/review.md").read_text()
-    assert set(re.findall(r"`(GET|POST) (/api/\S*)`", page)) == expected, "and so has the page"
+    assert set(re.findall(r"`(GET|POST) (/api/\S*)`", PAGE)) == expected, "and so has the page"
 
 
 async def test_a_body_in_the_list_is_what_its_path_takes(room: Room) -> None:
