@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.stream.harness import ROOT, Deployment, good
+from tests.stream.harness import ROOT, Deployment, good, until
 from tests.stream.test_reviews import Office
 
 pytestmark = pytest.mark.stream
@@ -20,16 +20,20 @@ CHUNK = {"chunk_id": "1", "file": "a.py", "content": "x is 5", "start_line": 1, 
 
 async def groundwire(deployment: Deployment, *arguments: str, **more: str) -> tuple[int, str, str]:
     """Run a command with the deployment's settings: status, standard output and error."""
+    process = await start(deployment, *arguments, **more)
+    out, err = await process.communicate()
+    return process.returncode or 0, out.decode(), err.decode()
+
+
+async def start(deployment: Deployment, *arguments: str, **more: str) -> asyncio.subprocess.Process:
     script = "from groundwire.cli import main; main()"
-    process = await asyncio.create_subprocess_exec(
+    return await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", script, *arguments),
         cwd=ROOT,
         env=deployment.settings(**more),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    out, err = await process.communicate()
-    return process.returncode or 0, out.decode(), err.decode()
 
 
 def values(path: Path) -> list[dict[str, Any]]:
@@ -91,31 +95,49 @@ async def test_what_workers_published_verifies_and_a_replay_beside_them_gives_th
             assert before.pop("replay") is None
             assert decision == before
 
-        # another policy: a diff, and nothing on a live topic
-        strict = tmp_path / "strict.toml"
-        strict.write_text('trusted_sources = ["documentation"]\n')
-        status, out, err = await groundwire(
-            deployment,
-            *("replay", "--to", "200", "--topic", "claims", "--policy", str(strict)),
-            *("--output-topic", "replay.strict", "--format", "json"),
-        )
-        assert status == 0, err
-        diff = json.loads(out)
-        held = {change["before"]["subject_id"] for change in diff["changed"]}
-        trusted = {
-            seen.json["subject_id"]
-            for seen in deployment.first_decisions().values()
-            if seen.json["reason_code"] == "trusted_source"
-            and seen.json["source"] == "user"
-            and seen.json["origin"]["offset"] < 200
-        }
-        assert held == trusted
-        assert held
-        status, _, err = await groundwire(deployment, "replay", "--output-topic", "approved")
-        assert status == 2
-        assert "replay.<name>" in err
-        ends = await deployment.ends("replay.strict")
-        assert sum(ends.values()) == sum(row["count"] for row in diff["reasons"])
+        await interrupted(deployment, tmp_path, output)
+        await under_another_policy(deployment, tmp_path)
+
+
+async def interrupted(deployment: Deployment, folder: Path, output: Path) -> None:
+    """Kill a replay and let it go on."""
+    parts, job = folder / "parts.jsonl", folder / "job"
+    arguments = ("replay", "--to", "60", "--output", str(parts), "--job", str(job))
+    process = await start(deployment, *arguments, "--rate", "500")
+    await until(parts.exists, 60, lambda: "a replay decides")
+    process.kill()
+    await process.communicate()
+    status, _, err = await groundwire(deployment, *arguments)
+    assert status == 0, err
+    assert values(parts) == [decision for decision in values(output) if decision["origin"]["offset"] < 60]
+
+
+async def under_another_policy(deployment: Deployment, folder: Path) -> None:
+    """See what becomes of claims of users who are not trusted any more; and nothing on a live topic."""
+    strict = folder / "strict.toml"
+    strict.write_text('trusted_sources = ["documentation"]\n')
+    status, out, err = await groundwire(
+        deployment,
+        *("replay", "--to", "200", "--topic", "claims", "--policy", str(strict)),
+        *("--output-topic", "replay.strict", "--format", "json"),
+    )
+    assert status == 0, err
+    diff = json.loads(out)
+    held = {change["before"]["subject_id"] for change in diff["changed"]}
+    trusted = {
+        seen.json["subject_id"]
+        for seen in deployment.first_decisions().values()
+        if seen.json["reason_code"] == "trusted_source"
+        and seen.json["source"] == "user"
+        and seen.json["origin"]["offset"] < 200
+    }
+    assert held == trusted
+    assert held
+    status, _, err = await groundwire(deployment, "replay", "--output-topic", "approved")
+    assert status == 2
+    assert "replay.<name>" in err
+    ends = await deployment.ends("replay.strict")
+    assert sum(ends.values()) == sum(row["count"] for row in diff["reasons"])
 
 
 async def trickle(deployment: Deployment) -> None:

@@ -87,7 +87,7 @@ def review(recorded: Decision, inputs: Inputs, action: ReviewDecision, policy: P
     reading = UNREAD if facts.error else read(claim.content, policy)
     given = Facts(
         clock=facts.clock,
-        dedup=_carried(facts.dedup, policy),
+        dedup=_compared_by_people(facts.dedup, action, policy),
         parents=_parents(claim, facts),
         place=Place.NOT_NEEDED,
         attestation=attestation_of(facts),
@@ -175,14 +175,15 @@ def _well_formed(matches: Sequence[DedupMatch]) -> list[DedupMatch]:
     return sorted(possible, key=lambda match: -match.inter / match.union)
 
 
-def _carried(dedup: DedupFacts | None, policy: Policy) -> DedupFacts:
-    """Return the comparison that a person's decision names: it may be that of an earlier revision."""
+def _compared_by_people(dedup: DedupFacts | None, action: ReviewDecision, policy: Policy) -> DedupFacts:
+    """Return the comparison that a person's decision names: of an approval; else that of the revision before."""
     found = dedup or DedupFacts(status="disabled", scheme="", matches=[])
     if found.status not in {"ok", "failed", "disabled"}:
         raise Mismatch("$.facts.dedup.status", "there is no such status")
-    return found.model_copy(
-        update={"scheme": dedup_scheme(policy), "matches": _well_formed(found.matches)},
-    )
+    if action.action in {"approve", "edit"}:
+        return _compared(found, policy, broken=found.status == "failed")
+    update = {"scheme": dedup_scheme(policy), "matches": _well_formed(found.matches)}
+    return found.model_copy(update=update)
 
 
 def _parents(claim: Claim, facts: Facts) -> list[ParentFact]:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import aclosing
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from groundwire.client.kafka import consumer, unavailable
-from groundwire.client.tail import Span, Start, follow, offsets_at
+from groundwire.client.tail import Start, offsets_at
 from groundwire.errors import UsageError
 from groundwire.messages.headers import header
 from groundwire.messages.inbound import InboundRecord
@@ -31,6 +30,7 @@ OUTPUTS: Final = (
 
 _PATIENCE: Final = 30.0
 _PAGE: Final = 500
+_POLL_MS: Final = 500
 _DEAD: Final = "__connect.errors."
 
 Report = Callable[[str, int, int], None]
@@ -87,34 +87,50 @@ class Reader:
 
         total = sum(stretch.end - job.spool.next_of(stretch) for stretch in (*inside, *outputs))
         done = 0
-        for stretches, keep in ((inside, keep_record), (outputs, keep_outcome)):
-            for stretch in stretches:
-                async for count in self._read(job, stretch, keep):
-                    done += count
-                    self._report("read", done, total)
-        await self._fetch(job, job.spool.missing_places())
+        async with consumer(self._brokers, _PATIENCE) as client:
+            for stretches, keep in ((inside, keep_record), (outputs, keep_outcome)):
+                for stretch in stretches:
+                    async for count in self._read(client, job, stretch, keep):
+                        done += count
+                        self._report("read", done, total)
+            await self._fetch(client, job, job.spool.missing_places())
 
     async def _read(
-        self, job: Job, stretch: Stretch, keep: Callable[[InboundRecord], None]
+        self, client: AIOKafkaConsumer, job: Job, stretch: Stretch, keep: Callable[[InboundRecord], None]
     ) -> AsyncIterator[int]:
         """Read a stretch page by page; yields how many offsets each page took."""
         at = job.spool.next_of(stretch)
-        page: list[InboundRecord] = []
+        partition = TopicPartition(stretch.topic, stretch.partition)
         if at < stretch.end:
-            span = Span(at, partition=stretch.partition, until_end=True)
-            async with aclosing(follow(self._brokers, stretch.topic, span, _PATIENCE)) as records:
-                async for record in records:
-                    if record.offset >= stretch.end:
-                        break
-                    page.append(record)
-                    if len(page) == _PAGE:
-                        _store(job, stretch, page, keep, page[-1].offset + 1)
-                        yield page[-1].offset + 1 - at
-                        at = page[-1].offset + 1
-                        await self._rate.after(len(page))
-                        page = []
-        _store(job, stretch, page, keep, stretch.end)
-        yield max(stretch.end - at, 0)
+            client.assign([partition])
+            client.seek(partition, at)
+        while at < stretch.end:
+            page = await self._page(client, partition, stretch.end)
+            reached = min(await client.position(partition), stretch.end)
+            job.begin()
+            for record in page:
+                if record.offset < stretch.end:
+                    keep(record)
+            job.spool.read_to(stretch, reached)
+            job.commit()
+            yield reached - at
+            at = reached
+            await self._rate.after(len(page))
+
+    async def _page(
+        self, client: AIOKafkaConsumer, partition: TopicPartition, end: int
+    ) -> list[InboundRecord]:
+        try:
+            async with asyncio.timeout(_PATIENCE):
+                page: Sequence[Any] = ()
+                while (
+                    not page and await client.position(partition) < end
+                ):  # which retention may have overtaken
+                    fetched = await client.getmany(partition, timeout_ms=_POLL_MS, max_records=_PAGE)
+                    page = fetched.get(partition, ())
+        except (KafkaError, TimeoutError) as exc:
+            raise unavailable(self._brokers, _PATIENCE, f"bring the rest of {partition.topic}") from exc
+        return [_inbound(record) for record in page]
 
     def _keep_outcome(
         self,
@@ -135,40 +151,26 @@ class Reader:
         else:
             job.spool.add_decision(record, inside=chosen, everything=everything)
 
-    async def _fetch(self, job: Job, places: Iterable[Place]) -> None:
+    async def _fetch(self, client: AIOKafkaConsumer, job: Job, places: Sequence[Place]) -> None:
         """Read single records that decisions rest on; those that retention has taken are left out."""
-        wanted = list(places)
-        if not wanted:
-            return
-        async with consumer(self._brokers, _PATIENCE) as client:
-            known = {
-                TopicPartition(topic, number)
-                for topic in {place.topic for place in wanted}
-                for number in await _partitions(client, topic)
-            }
-            job.begin()
-            for number, place in enumerate(wanted, 1):
-                record = await _one(client, place) if TopicPartition(*place[:2]) in known else None
-                if record is not None:
-                    job.spool.add_record(record, inside=False)
-                self._report("fetched", number, len(wanted))
-                await self._rate.after(1)
-            job.commit()
+        known = {
+            TopicPartition(topic, number)
+            for topic in {place.topic for place in places}
+            for number in await _partitions(client, topic)
+        }
+        job.begin()
+        for number, place in enumerate(places, 1):
+            record = await _one(client, place) if TopicPartition(*place[:2]) in known else None
+            if record is not None:
+                job.spool.add_record(record, inside=False)
+            self._report("fetched", number, len(places))
+            await self._rate.after(1)
+        job.commit()
 
 
 def place_name(topic: str, partition: str, offset: str) -> str:
     """Return the name of a place among what ended without a decision."""
     return f"{topic}/{partition}/{offset}"
-
-
-def _store(
-    job: Job, stretch: Stretch, page: Sequence[InboundRecord], keep: Callable[[InboundRecord], None], end: int
-) -> None:
-    job.begin()
-    for record in page:
-        keep(record)
-    job.spool.read_to(stretch, end)
-    job.commit()
 
 
 async def _partitions(client: AIOKafkaConsumer, topic: str) -> list[int]:
@@ -199,8 +201,10 @@ async def _one(client: AIOKafkaConsumer, place: Place) -> InboundRecord | None:
             record = await client.getone(partition)
     except (KafkaError, TimeoutError):
         return None
-    if record.offset != place.offset:
-        return None
+    return _inbound(record) if record.offset == place.offset else None
+
+
+def _inbound(record: Any) -> InboundRecord:  # noqa: ANN401 - aiokafka's record, which is not typed
     return InboundRecord(
         record.topic,
         record.partition,
