@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from agents.outputs import Output
 from agents.pauses import Pauses
 from agents.publisher import ProducerBroken, Publisher
+from groundwire.client.unasked import unasked
 from groundwire.errors import BrokerUnavailable, StateError, UsageError
 from groundwire.gate.reviews import GATE
 from groundwire.messages.decisions import Decision, Place
@@ -88,11 +89,12 @@ class Expiry:
         while True:
             try:
                 self._waiting = []
-                async with aclosing(self._read()) as records:
-                    async for record in records:
-                        entry = waiting(record)
-                        if entry is not None:
-                            heapq.heappush(self._waiting, entry)
+                with unasked("reviews cannot be read"):
+                    async with aclosing(self._read()) as records:
+                        async for record in records:
+                            entry = waiting(record)
+                            if entry is not None:
+                                heapq.heappush(self._waiting, entry)
             except (BrokerUnavailable, UsageError) as exc:
                 log.warning("review.unreadable", error=str(exc))
             await asyncio.sleep(_RETRY)

@@ -10,6 +10,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from groundwire.client.tail import Span, Start, follow
+from groundwire.client.unasked import unasked
 from groundwire.errors import BrokerUnavailable, StateUnavailable, UsageError
 from groundwire.gate.drafts import Wanted
 from groundwire.messages.decisions import Decision, Verdict
@@ -50,13 +51,15 @@ class Published:
         found: dict[str, Decision] = {}
         try:
             span = Span(start, until_end=True)
-            async with aclosing(follow(self._settings.brokers, topic, span, _PATIENCE)) as records:
-                async for record in records:
-                    decision = _decision(record.value) if header(record.headers, "ce_id") in ids else None
-                    if decision is not None and decision.decision_id in ids:
-                        found[decision.decision_id] = decision
-                        if found.keys() == ids:
-                            break
+            read = follow(self._settings.brokers, topic, span, _PATIENCE)
+            with unasked("the topic cannot be read"):
+                async with aclosing(read) as records:
+                    async for record in records:
+                        decision = _decision(record.value) if header(record.headers, "ce_id") in ids else None
+                        if decision is not None and decision.decision_id in ids:
+                            found[decision.decision_id] = decision
+                            if found.keys() == ids:
+                                break
         except (BrokerUnavailable, UsageError) as exc:
             raise StateUnavailable(f"a published decision cannot be looked up: {exc}") from exc
         return found

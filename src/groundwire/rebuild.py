@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from groundwire.checks.citations import CitationDetector
 from groundwire.client.tail import Span, Start, follow
+from groundwire.client.unasked import unasked
 from groundwire.decide.claims import Finding
 from groundwire.gate.closings import Closings
 from groundwire.gate.dedup import dedup_query
@@ -147,9 +148,11 @@ async def published(
     """
     for topic in topics:
         name = settings.topic_prefix + topic
-        async for record in follow(settings.brokers, name, Span(start, until_end=True), _PATIENCE):
-            if record.value is not None:
-                yield record.value
+        read = follow(settings.brokers, name, Span(start, until_end=True), _PATIENCE)
+        with unasked(f"{name} cannot be read"):
+            async for record in read:
+                if record.value is not None:
+                    yield record.value
 
 
 async def stored_outcomes(

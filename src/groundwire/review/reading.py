@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -12,6 +12,7 @@ from aiokafka.errors import KafkaError
 
 from groundwire.client.kafka import consumer, unavailable
 from groundwire.client.tail import Start, offsets_at
+from groundwire.client.unasked import unasked
 from groundwire.errors import BrokerUnavailable, UsageError
 from groundwire.messages.topics import TopicName
 from groundwire.review.records import TopicRecord
@@ -49,10 +50,8 @@ class Reader:
 
     async def batch(self, milliseconds: int = 500) -> list[TopicRecord]:
         """Return up to 500 records, none if nothing comes for so long. Raises: BrokerUnavailable."""
-        try:
+        with _outages("topics cannot be read"):
             fetched = await self._client.getmany(timeout_ms=milliseconds, max_records=BATCH)
-        except KafkaError as exc:  # not an outage, which the client waits out
-            raise BrokerUnavailable(f"topics cannot be read: {type(exc).__name__}") from exc
         found = []
         for partition, records in fetched.items():
             found += [_record(record, self._names[partition.topic]) for record in records]
@@ -60,9 +59,11 @@ class Reader:
         return found
 
     async def caught_up(self) -> bool:
-        """Say whether everything was read that was there when reading began."""
+        """Say whether everything was read that was there when reading began. Raises: BrokerUnavailable."""
         for partition, end in list(self._short.items()):
-            if await self._client.position(partition) >= end:
+            with _outages("where reading stands is not known"):
+                position = await self._client.position(partition)
+            if position >= end:
                 del self._short[partition]
         return not self._short
 
@@ -72,11 +73,19 @@ class Reader:
         Raises:
             BrokerUnavailable: it does not answer.
         """
-        try:
+        with _outages("the broker does not answer"):
             async with asyncio.timeout(self._seconds):
                 await self._client.end_offsets(list(self._client.assignment()))
-        except (KafkaError, OSError, TimeoutError) as exc:
-            raise BrokerUnavailable("the broker does not answer") from exc
+
+
+@contextmanager
+def _outages(what: str) -> Iterator[None]:
+    """Tell of whatever the client gives up with. Raises: BrokerUnavailable."""
+    try:
+        with unasked(what):
+            yield
+    except (KafkaError, OSError, TimeoutError) as exc:
+        raise BrokerUnavailable(f"{what}: {type(exc).__name__}") from exc
 
 
 @asynccontextmanager
@@ -103,14 +112,33 @@ async def reading(
         BrokerUnavailable: the broker does not answer within `seconds`.
     """
     names = {f"{prefix}{topic}": topic for topic in starts}
-    async with consumer(brokers, seconds) as client:
-        try:
+    finished = False
+    try:
+        with unasked("topics cannot be read"):
+            async with consumer(brokers, seconds) as client:
+                ends, begin = await _open(client, brokers, names, starts, seconds, positions or {})
+                yield Reader(client, names, ends, begin, seconds)
+                finished = True
+    except BrokerUnavailable:
+        if not finished:  # else only closing went wrong, and nobody reads any more
+            raise
+
+
+async def _open(
+    client: AIOKafkaConsumer,
+    brokers: str,
+    names: Mapping[str, TopicName],
+    starts: Mapping[TopicName, Start],
+    seconds: float,
+    positions: Positions,
+) -> tuple[Positions, Positions]:
+    try:
+        with _outages("topics cannot be opened"):
             async with asyncio.timeout(seconds):
                 named = {name: starts[topic] for name, topic in names.items()}
-                ends, begin = await _assign(client, named, positions or {})
-        except (KafkaError, OSError, TimeoutError) as exc:
-            raise unavailable(brokers, seconds, "say where the topics begin and end") from exc
-        yield Reader(client, names, ends, begin, seconds)
+                return await _assign(client, named, positions)
+    except BrokerUnavailable as exc:
+        raise unavailable(brokers, seconds, "say where the topics begin and end") from exc
 
 
 async def _assign(
