@@ -16,7 +16,8 @@ import click
 
 from groundwire.client.kafka import producer
 from groundwire.client.tail import Start
-from groundwire.commands.options import quiet_kafka, reporting
+from groundwire.client.text import visible, visible_json
+from groundwire.commands.options import format_option, quiet_kafka, reporting
 from groundwire.commands.replay_progress import Progress
 from groundwire.errors import UsageError
 from groundwire.gate.dedup import dedup_scheme
@@ -68,7 +69,7 @@ class Options:
     job: Path
     rate: float | None
     facts_from: str
-    form: str
+    layout: str
     html: Path | None
 
 
@@ -111,7 +112,7 @@ class Options:
     show_default=True,
     help="Where output topics are read from: nothing that bears on the records was published before.",
 )
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@format_option
 @click.option(
     "--html", type=click.Path(dir_okay=False, path_type=Path), help="File for the report as a page."
 )
@@ -129,7 +130,7 @@ def replay(  # noqa: PLR0913 - click hands over one argument for each option
     job: Path | None,
     rate: float | None,
     facts_from: str,
-    form: str,
+    layout: str,
     html: Path | None,
 ) -> None:
     """Decide a stretch of the log again, from the recorded facts, beside the workers.
@@ -171,7 +172,7 @@ def replay(  # noqa: PLR0913 - click hands over one argument for each option
             job=job or Path(folder) / "job",
             rate=rate,
             facts_from=facts_from,
-            form=form,
+            layout=layout,
             html=html,
         )
         sys.exit(asyncio.run(_replay(settings, options)))
@@ -243,12 +244,13 @@ def _tell(job: Job, options: Options, summary: Summary) -> None:
     if options.html is not None:
         with options.html.open("w", encoding="utf-8") as page:
             page.writelines(as_html(job, name, summary))
-    if options.form == "json":
+    if options.layout == "json":
         for part in as_json(job, name, summary):
-            click.echo(part, nl=False)
+            click.echo(visible_json(part.rstrip("\n")), nl=False)
+        click.echo()
     else:
         for line in as_table(job, summary):
-            click.echo(line)
+            click.echo(visible(line))
 
 
 def _status(summary: Summary, task: Task) -> int:

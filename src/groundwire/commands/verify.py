@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 import click
 
 from groundwire.client.tail import Start
-from groundwire.client.text import visible
-from groundwire.commands.options import TimeParam, quiet_kafka, reporting
+from groundwire.client.text import visible, visible_json
+from groundwire.commands.options import TimeParam, format_option, quiet_kafka, reporting
 from groundwire.commands.replay_progress import Progress
 from groundwire.errors import UsageError
 from groundwire.logs import configure_logs
@@ -51,7 +51,7 @@ _SHOWN = 10
     "--rate", type=click.FloatRange(min=0, min_open=True), help="With --from-topics: records a second."
 )
 @click.option("--replay", "replay_name", help="Name that the decisions carry in `replay`.  [default: none]")
-@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@format_option
 def verify(
     *,
     decisions: Path | None,
@@ -61,7 +61,7 @@ def verify(
     since: datetime | None,
     rate: float | None,
     replay_name: str | None,
-    form: str,
+    layout: str,
 ) -> None:
     """Derive decisions again from their records, policies and facts, and compare.
 
@@ -82,16 +82,16 @@ def verify(
             if decisions or records or replay_name:
                 raise UsageError("--from-topics goes without --decisions, --records and --replay")
             quiet_kafka()
-            sys.exit(asyncio.run(_verify_topics(settings, policies, since or "earliest", rate, form)))
+            sys.exit(asyncio.run(_verify_topics(settings, policies, since or "earliest", rate, layout)))
         if decisions is None or records is None or policies is None:
             raise UsageError("--decisions, --records and --policies are needed, or --from-topics")
         if not policies.is_dir():
             raise UsageError(f"--policies: {policies} is no folder")
-        sys.exit(asyncio.run(_verify_files(decisions, records, policies, replay_name, form)))
+        sys.exit(asyncio.run(_verify_files(decisions, records, policies, replay_name, layout)))
 
 
 async def _verify_topics(
-    settings: Settings, folder: Path | None, since: Start, rate: float | None, form: str
+    settings: Settings, folder: Path | None, since: Start, rate: float | None, layout: str
 ) -> int:
     in_force = load_policy(settings.policy_file, os.environ)
     policies = Known([in_force], PolicyStore(folder, None))
@@ -99,10 +99,12 @@ async def _verify_topics(
         reader = Reader(settings.brokers, settings.topic_prefix, Rate(rate), progress.show)
         findings = verify_topics(reader, settings.topic_prefix, since, policies, Path(scratch))
         async with aclosing(findings):
-            return await _tell(findings, form)
+            return await _tell(findings, layout)
 
 
-async def _verify_files(decisions: Path, records: Path, policies: Path, replay: str | None, form: str) -> int:
+async def _verify_files(
+    decisions: Path, records: Path, policies: Path, replay: str | None, layout: str
+) -> int:
     with FileRecords(records, decisions) as found:
         verifier = Verifier(found, PolicyStore(policies, None), replay=replay)
 
@@ -110,25 +112,25 @@ async def _verify_files(decisions: Path, records: Path, policies: Path, replay: 
             for number, value in decision_lines(decisions):
                 yield Placed(f"line {number}", await verifier.verify(value))
 
-        return await _tell(findings(), form)
+        return await _tell(findings(), layout)
 
 
-async def _tell(findings: AsyncIterator[Placed], form: str) -> int:
+async def _tell(findings: AsyncIterator[Placed], layout: str) -> int:
     """Print what is not equal, and the counts; return the exit status."""
     counts: Counter[Status] = Counter()
     async for placed in findings:
         counts[placed.finding.status] += 1
         if placed.finding.status is not Status.EQUAL:
-            click.echo(_line(placed, form))
+            click.echo(_line(placed, layout))
     click.echo(", ".join(f"{counts[status]} {status.value.replace('_', ' ')}" for status in Status), err=True)
     if counts[Status.DIFFERS]:
         return _DIFFERS
     return _UNDECIDED if counts[Status.OTHER_ENGINE] + counts[Status.MISSING] else 0
 
 
-def _line(placed: Placed, form: str) -> str:
+def _line(placed: Placed, layout: str) -> str:
     finding = placed.finding
-    if form == "json":
+    if layout == "json":
         fields = {
             "where": placed.where,
             "decision_id": finding.decision_id,
@@ -136,7 +138,7 @@ def _line(placed: Placed, form: str) -> str:
             "fields": finding.paths,
             "detail": finding.detail or None,
         }
-        return json.dumps(fields, ensure_ascii=False)
+        return visible_json(json.dumps(fields, ensure_ascii=False))
     shown = " ".join(finding.paths[:_SHOWN]) + (" ..." if len(finding.paths) > _SHOWN else "")
     parts = [placed.where, finding.decision_id or "?", finding.status.value, shown, finding.detail]
     return visible("  ".join(part for part in parts if part))

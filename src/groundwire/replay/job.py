@@ -60,13 +60,14 @@ class Job:
 
     def __init__(self, path: Path, order: Order) -> None:
         try:
+            path.touch(mode=0o600)  # it holds what people said
             self._database = sqlite3.connect(path, isolation_level=None)
             self._database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = NORMAL")
             self._database.executescript(_SCHEMA)
             self.spool = Spool(self._database)
-        except sqlite3.Error as exc:
+        except (sqlite3.Error, OSError) as exc:
             raise UsageError(f"--job: {path} is no job file: {exc}") from None
         plain = json.dumps(asdict(order))
         known = self.known("order")

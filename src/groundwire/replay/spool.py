@@ -17,6 +17,7 @@ from groundwire.messages.inbound import InboundRecord
 from groundwire.messages.topics import TopicName, record_key
 from groundwire.replay.inputs import DecidedAgain, subject_of
 from groundwire.replay.notes import Notes, hash_key
+from groundwire.version import __version__
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS read_to (topic TEXT, part INTEGER, next INTEGER, PRIMARY KEY (topic, part)) WITHOUT ROWID;
@@ -130,7 +131,10 @@ class Spool:
         if self._database.execute(insert, row).rowcount:
             return
         query = "SELECT 1 FROM decisions WHERE topic = ? AND part = ? AND at = ? AND id = ? AND value = ?"
-        if not self._database.execute(query, (*place, name, published.value)).fetchone():
+        same = self._database.execute(query, (*place, name, published.value)).fetchone()
+        if (
+            not same and decision.engine == __version__
+        ):  # what another one decided, a later one may write otherwise
             self._note_odd(published, name, ["$"])
             self._database.execute("INSERT OR IGNORE INTO unlike VALUES (?)", (name,))
 
