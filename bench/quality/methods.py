@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from bench.quality.data import Row
+from groundwire.checks.epistemic.score import ENOUGH
 from groundwire.checks.epistemic.verify import check_answer
 from groundwire.checks.tokens import tokenize
 from groundwire.checks.values_words import lexeme
@@ -35,10 +36,10 @@ def absent_words(row: Row) -> float:
 
 
 def verifier(row: Row) -> float:
-    """Ask the deterministic verifier; the question counts as given, and what claims nothing rests on nothing."""
+    """Ask the deterministic verifier; the question counts as given, and what claims nothing is just good enough."""
     evidence = (*row.evidence, row.question) if row.question else row.evidence
     check = check_answer(row.answer, evidence)
-    return 1 - check.support if check.claims else 1.0
+    return 1 - (check.support if check.claims else ENOUGH)
 
 
 METHODS: Final[dict[str, Method]] = {

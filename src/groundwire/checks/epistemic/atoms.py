@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from groundwire.checks.claim_sentences import is_claim, is_refusal, says_nothing
+from groundwire.checks.epistemic.synonyms import SAME
 from groundwire.checks.epistemic.words import INTERJECTIONS, LIGHT, PRONOUNS, SPEAKER
 from groundwire.checks.values_statements import Statement
 from groundwire.checks.values_tokens import Token
@@ -38,7 +39,7 @@ class Unit(NamedTuple):
     weight: float
     start: int
     end: int
-    text: str
+    stem: str = ""
     value: bool = False
     name: bool = False
 
@@ -120,21 +121,11 @@ def _atom(tokens: list[Token], statement: Statement, *, first: bool) -> Atom | N
         if len(units) >= _UNITS:
             break
         if token.value and not token.value.implied:
-            units.append(Unit(token.value.keys, VALUE, token.start, token.end, token.text, value=True))
-        elif token.stems and not token.mark and token.text not in INTERJECTIONS:
+            units.append(Unit(token.value.keys, VALUE, token.start, token.end, value=True))
+        elif token.stems and not token.mark and token.text not in INTERJECTIONS and token.text != "s":
             # a capital at the start of a sentence says nothing
             named = token.written[:1].isupper() and (place > 0 or not first)
-            units += [
-                Unit(
-                    frozenset((stem,)),
-                    _weight(stem, named=named) / len(token.stems),
-                    token.start,
-                    token.end,
-                    token.text,
-                    name=named,
-                )
-                for stem in token.stems
-            ]
+            units += _word_units(token, named=named)
         elif not token.mark and not token.stems:
             function.append(token.text)
     words = [token for token in tokens if not token.mark]
@@ -144,6 +135,21 @@ def _atom(tokens: list[Token], statement: Statement, *, first: bool) -> Atom | N
     speaker = sum(word in SPEAKER for word in function)
     pronouns = sum(word in PRONOUNS for word in function)
     return Atom(start, end, units, function, statement, speaker, pronouns, first)
+
+
+def _word_units(token: Token, *, named: bool) -> list[Unit]:
+    parts = len(token.stems)
+    return [
+        Unit(
+            SAME.get(stem) or frozenset((stem,)),
+            _weight(stem, named=named) / parts,
+            token.start,
+            token.end,
+            stem,
+            name=named,
+        )
+        for stem in token.stems
+    ]
 
 
 def _weight(stem: str, *, named: bool) -> float:

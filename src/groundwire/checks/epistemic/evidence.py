@@ -7,14 +7,21 @@ answer asks about is kept; size and work are in proportion to the length of both
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Final, NamedTuple
 
+from groundwire.checks.epistemic.synonyms import SAME
 from groundwire.checks.epistemic.words import KEPT
+from groundwire.checks.negations import negations
 from groundwire.checks.values_index import ValueIndex, Wanted
 from groundwire.checks.values_negation import ClauseIndex, clauses
 from groundwire.checks.values_statements import Statement, statements
 
 _KEPT: Final = 1_024  # sentences per word; what is beyond supports nothing
+
+
+def _denies(statement: Statement) -> bool:
+    return bool(negations([token.text for token in statement.tokens]))
 
 
 class Sentence(NamedTuple):
@@ -53,20 +60,32 @@ class Evidence:
         self.words: set[str] = set()
         self.postings: dict[str, list[int]] = {}
         self.values = ValueIndex(Wanted(said))
-        self.sayings = ClauseIndex(clause for statement in said for clause in clauses(statement))
-        self._wanted = {stem for statement in said for token in statement.tokens for stem in token.stems}
+        self._wanted = {
+            same
+            for statement in said
+            for token in statement.tokens
+            for stem in token.stems
+            for same in SAME.get(stem, (stem,))
+        }
         self._wanted |= {
             key for statement in said for token in statement.tokens if token.value for key in token.value.keys
         }
-        for passage, text in sorted(passages, key=lambda pair: (pair[1], pair[0])):
-            follows = False
-            for statement in statements(text):
-                self._add(passage, statement, follows=follows)
-                follows = True
+        given = [
+            (passage, [*statements(text)])
+            for passage, text in sorted(passages, key=lambda pair: (pair[1], pair[0]))
+        ]
+        # where nobody denies anything, there is no polarity to compare
+        self._denies = any(map(_denies, chain(said, *(found for _, found in given))))
+        asked = (clause for statement in said for clause in clauses(statement)) if self._denies else ()
+        self.sayings = ClauseIndex(asked)
+        for passage, found in given:
+            for place, statement in enumerate(found):
+                self._add(passage, statement, follows=place > 0)
 
     def _add(self, passage: str, statement: Statement, *, follows: bool) -> None:
         self.values.add(statement)
-        self.sayings.add(statement)
+        if self._denies:
+            self.sayings.add(statement)
         found: dict[str, int] = {}
         markers: set[str] = set()
         passive = False

@@ -113,7 +113,8 @@ def score(
 def _lack(unit: Unit, share: float) -> float:
     """Return what a unit costs that is bound as firmly as `share` says."""
     if share:
-        return unit.weight * (1 - sqrt(share))
+        # the fourth root: a claim drawn from two sentences keeps most of its credit
+        return unit.weight * (1 - sqrt(sqrt(share)))
     return unit.weight + (_NO_VALUE if unit.value else _NO_NAME if unit.name else 0)
 
 
@@ -143,7 +144,7 @@ def _rest(atom: Atom) -> float:
 def _opposed(atom: Atom, window: Sequence[Sentence]) -> int:
     """Count the words of a claim whose opposite stands in the window in their place."""
     said = {key for sentence in window for key in (*sentence.markers, *sentence.place)}
-    words = [next(iter(unit.keys)) for unit in atom.units if not unit.value]
+    words = [unit.stem for unit in atom.units if not unit.value]
     own = {*words, *atom.function}
     return sum(
         word not in said and not OPPOSITES[word].isdisjoint(said - own) for word in own if word in OPPOSITES
