@@ -61,9 +61,10 @@ def decide(recorded: Decision, value: bytes, claim: Claim, policy: Policy) -> De
         relevance=relevance_of(facts, reading, findings, policy),
         error=facts.error,
     )
-    if ClaimCase(claim, reading, policy, given, findings).standing().tier != IngestionTier.FLAG_REVIEW:
-        given = given.model_copy(update={"place": Place.NOT_NEEDED})
     case = ClaimCase(claim, reading, policy, given, findings)
+    if given.place != Place.NOT_NEEDED and case.standing().tier != IngestionTier.FLAG_REVIEW:
+        unasked = given.model_copy(update={"place": Place.NOT_NEEDED})
+        case = ClaimCase(claim, reading, policy, unasked, findings)
     frame = envelope(
         recorded,
         origin_of(recorded, value),

@@ -56,12 +56,14 @@ class Replayed:
         before: as it was recorded; None where there is none.
         after: as it was derived; None where it could not be.
         fields: JSON paths that differ; where nothing could be derived, why.
+        value: the derived decision as it is written, with the replay's name.
     """
 
     status: Status
     before: Decision | None = None
     after: Decision | None = None
     fields: tuple[str, ...] = ()
+    value: bytes | None = None
 
 
 class Writer(Protocol):
@@ -70,8 +72,8 @@ class Writer(Protocol):
     async def resume(self, written: int) -> None:
         """Begin, or go on behind the first `written` bytes or records."""
 
-    async def write(self, record: InboundRecord, decision: Decision) -> None:
-        """Write a decision that a record brought."""
+    async def write(self, record: InboundRecord, decision: Decision, value: bytes) -> None:
+        """Write a decision that a record brought; `value` is what is written of it."""
 
     async def flush(self) -> int:
         """Make sure that everything is there for good; return how much it is."""
@@ -166,12 +168,12 @@ class Replayer:
 
     async def _take(self, record: InboundRecord, replayed: Replayed) -> None:
         self._summary.add(replayed)
-        before, after = replayed.before, replayed.after
+        before, after, value = replayed.before, replayed.after, replayed.value
         if replayed.status in {Status.DIFFERS, Status.MISSING}:
-            old, new = before.to_bytes() if before else None, after.to_bytes() if after else None
-            self._job.add_change(self._summary.changes, old, new, replayed.fields)
-        if after is not None:
-            await self._writer.write(record, after)
+            old = before.to_bytes() if before else None
+            self._job.add_change(self._summary.changes, old, value, replayed.fields)
+        if after is not None and value is not None:
+            await self._writer.write(record, after, value)
 
     async def _replay(self, record: InboundRecord) -> list[Replayed]:
         values = self._job.spool.decisions_of(record)
@@ -194,9 +196,10 @@ class Replayer:
             return Replayed(Status.DIFFERS, decision, None, ("$.facts",))
         if after is None:
             return Replayed(Status.FACTS_MISSING, decision)
-        fields = self._fields(value, decision, after)
-        marked = after.model_copy(update={"replay": self._task.name})
-        return Replayed(Status.DIFFERS if fields else Status.EQUAL, decision, marked, fields)
+        derived = after.to_bytes()
+        fields = self._fields(value, derived, decision, after)
+        status = Status.DIFFERS if fields else Status.EQUAL
+        return Replayed(status, decision, after, fields, marked(derived, self._task.name))
 
     async def _derive(self, record: InboundRecord, decision: Decision) -> Decision | None:
         if (record.sha256, record.origin.timestamp) != (decision.origin.sha256, decision.origin.timestamp):
@@ -209,7 +212,7 @@ class Replayer:
             raise Missing(f"policy {name[:64]}")
         return rederive(decision, gather(decision, self._job.spool), policy)
 
-    def _fields(self, value: bytes, decision: Decision, after: Decision) -> tuple[str, ...]:
+    def _fields(self, value: bytes, derived: bytes, decision: Decision, after: Decision) -> tuple[str, ...]:
         """Return what differs: of tier and reason, or of all that the gate published."""
         if not self._task.by_bytes:
             pairs = (
@@ -218,7 +221,6 @@ class Replayer:
             return tuple(f"$.{name}" for name, old, new in pairs if old != new)
         if self._job.spool.is_unlike(decision.decision_id):
             return ("$",)  # published twice, with other bytes
-        derived = after.to_bytes()
         if derived == value:
             return ()
         paths = differences(json.loads(value), json.loads(derived))
@@ -243,6 +245,18 @@ class Replayer:
             return Status.REPEAT
         refused = self._job.spool.has_ended(event_id("refused_action", action_id))
         return Status.REFUSED if refused else Status.FACTS_MISSING
+
+
+def marked(value: bytes, name: str) -> bytes:
+    """Return a decision with the name of its replay, which is the last of its fields.
+
+    Raises:
+        ValueError: it is none that was just derived.
+    """
+    before, none, rest = value.rpartition(b"null}")
+    if not before.endswith(b'"replay":') or not none or rest:
+        raise ValueError("replay is not the last field")
+    return before + json.dumps(name).encode() + b"}"
 
 
 class Summary:

@@ -81,7 +81,7 @@ class Nowhere:
     async def resume(self, written: int) -> None:
         """Begin."""
 
-    async def write(self, record: InboundRecord, decision: Decision) -> None:
+    async def write(self, record: InboundRecord, decision: Decision, value: bytes) -> None:
         """Leave a decision out."""
 
     async def flush(self) -> int:
@@ -111,9 +111,9 @@ class FileWriter:
         self._file.truncate(written)
         self._file.seek(written)
 
-    async def write(self, record: InboundRecord, decision: Decision) -> None:  # noqa: ARG002 - as Writer
+    async def write(self, record: InboundRecord, decision: Decision, value: bytes) -> None:  # noqa: ARG002 - as Writer
         """Write a line."""
-        self._file.write(decision.to_bytes() + b"\n")
+        self._file.write(value + b"\n")
 
     async def flush(self) -> int:
         """Bring everything to the disk; return its bytes."""
@@ -147,13 +147,11 @@ class TopicWriter:
         """Go on counting."""
         self._written = written
 
-    async def write(self, record: InboundRecord, decision: Decision) -> None:
+    async def write(self, record: InboundRecord, decision: Decision, value: bytes) -> None:
         """Hand a decision to the producer."""
         key = record_key(decision.tenant_id, decision.user_id)
         headers = decision_headers(decision, record.headers)
-        self._sent.append(
-            await self._producer.send(self._topic, decision.to_bytes(), key=key, headers=headers)
-        )
+        self._sent.append(await self._producer.send(self._topic, value, key=key, headers=headers))
         self._written += 1
 
     async def flush(self) -> int:

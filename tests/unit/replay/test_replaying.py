@@ -45,12 +45,12 @@ async def run(job: Job, output: Path, task: Task, *, stop_at: int = -1, report=l
     class Writer(FileWriter):
         count = 0
 
-        async def write(self, record: InboundRecord, decision: Decision) -> None:
+        async def write(self, record: InboundRecord, decision: Decision, value: bytes) -> None:
             self.count += 1
             if self.count == stop_at:
                 self._file.write(b"half a li")
                 raise Interrupted
-            await super().write(record, decision)
+            await super().write(record, decision, value)
 
     writer = Writer(output)
     try:
