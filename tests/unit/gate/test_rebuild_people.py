@@ -172,7 +172,7 @@ async def test_a_response_that_a_person_rejected_is_not_asked_about_again(topics
 
 async def test_the_event_of_what_blocked_holds_no_text(office, topics):
     (before,) = await office.decide(office.claim("a", CITING, metadata={"note": "private remark"}))
-    await act(office, topics, "reject", before, reason="Because I say so")
+    await act(office, topics, "reject", before, reason="outdated", note="Because I say so")
     (event,) = [value for value in topics[TopicName.AUDIT] if b"review_action" in value]
     assert b"retries" not in event
     assert b"private" not in event
