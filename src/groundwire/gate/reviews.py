@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from time import monotonic
 from typing import Final
 
 from groundwire.attestation import Keys
 from groundwire.decide.people import is_code
 from groundwire.errors import RecordError
 from groundwire.gate.claims import Policies
-from groundwire.gate.drafts import ClaimDrafts, Draft, Find, PreparedReview, ResponseDrafts, Wanted
+from groundwire.gate.drafts import ClaimDrafts, Draft, Find, PreparedReview, ResponseDrafts
+from groundwire.gate.finder import Finder
 from groundwire.gate.results import Acted, DeadLetter, Refused, Result
 from groundwire.messages.decisions import Decision, Kind
 from groundwire.messages.decode import decode_review_decision
@@ -34,10 +33,6 @@ from groundwire.state.model import (
 
 GATE: Final = "groundwire"
 """The reviewer of what expires."""
-
-_REMEMBERED: Final = 500
-_LONG: Final = 10.0
-"""Seconds after which a search that found nothing is not made again for the same batch: its answers would grow old."""
 
 Entry = PreparedReview | DeadLetter
 
@@ -190,49 +185,6 @@ class ReviewGate:
 
     def _desk(self, entry: PreparedReview) -> ClaimDrafts | ResponseDrafts:
         return self._claims if entry.subject.kind is Kind.CLAIM else self._responses
-
-
-class Finder:
-    """Looks published decisions up, and remembers the latest: a batch that is settled again asks again.
-
-    What was derived a moment ago counts as published: nothing that rests on it is published before it is.
-
-    Args:
-        find: looks them up.
-        clock: seconds, of which only differences count.
-    """
-
-    def __init__(self, find: Find, *, clock: Callable[[], float] = monotonic) -> None:
-        self._find = find
-        self._clock = clock
-        self._known: OrderedDict[str, Decision] = OrderedDict()
-        self._missed: frozenset[str] = frozenset()
-
-    async def __call__(self, wanted: Sequence[Wanted]) -> dict[str, Decision]:
-        """Return by id those that stand on their topics. Raises: StateUnavailable."""
-        missed, self._missed = self._missed, frozenset()
-        missing = [
-            one for one in wanted if one.decision_id not in self._known and one.decision_id not in missed
-        ]
-        if missing:
-            await self._look_up(missing)
-        return {
-            one.decision_id: self._known[one.decision_id] for one in wanted if one.decision_id in self._known
-        }
-
-    async def _look_up(self, missing: Sequence[Wanted]) -> None:
-        begun = self._clock()
-        found = await self._find(missing)
-        for decision in found.values():
-            self.remember(decision)
-        if self._clock() - begun >= _LONG:
-            self._missed = frozenset(one.decision_id for one in missing) - found.keys()
-
-    def remember(self, decision: Decision) -> None:
-        """Keep a decision for a while."""
-        self._known[decision.decision_id] = decision
-        while len(self._known) > _REMEMBERED:
-            self._known.popitem(last=False)
 
 
 def expiry_of(review: ReviewDecision) -> str:

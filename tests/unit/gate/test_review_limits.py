@@ -10,8 +10,8 @@ import pytest
 
 from agents.outputs import outputs
 from groundwire.gate.drafts import Wanted
+from groundwire.gate.finder import Finder
 from groundwire.gate.results import Result
-from groundwire.gate.reviews import Finder
 from groundwire.messages.decisions import Decision, Verdict
 from groundwire.messages.headers import header
 from groundwire.messages.identity import event_id
