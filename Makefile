@@ -58,14 +58,18 @@ lint: .venv/dev-$(KEY) ## style, types, layers, published schemas and generated 
 	@PYTHONPATH=. $(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m groundwire.schemas check schemas
 	@$(BIN)/python -m groundwire.configuration check docs/configuration.md
+	@$(BIN)/python -m topics.records_page check docs/records.md
+	@$(BIN)/python -m deploy.grafana check
 
 format: .venv/dev-$(KEY) ## put the code into its one layout
 	@$(BIN)/ruff check --fix-only --quiet
 	@$(BIN)/ruff format
 
-generate: .venv/dev-$(KEY) ## write what is generated: schemas/ and docs/configuration.md
+generate: .venv/dev-$(KEY) ## write what is generated: schemas/, two pages of docs/, the dashboard
 	@$(BIN)/python -m groundwire.schemas write schemas
 	@$(BIN)/python -m groundwire.configuration write docs/configuration.md
+	@$(BIN)/python -m topics.records_page write docs/records.md
+	@$(BIN)/python -m deploy.grafana write
 
 .PHONY: docs
 docs: .venv/dev-$(KEY) ## build the documentation as a site; a broken link fails

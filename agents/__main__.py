@@ -23,7 +23,7 @@ from agents.announcer import Announcer
 from agents.app import quiet_faust
 from agents.health import serve_health
 from agents.publisher import Publisher
-from agents.start import advice, await_broker, require
+from agents.start import advice, await_broker
 from agents.wiring import Worker, build_worker
 from groundwire import metrics
 from groundwire.errors import SchemeMismatch, StateError, UsageError, binding
@@ -128,8 +128,9 @@ def reviews() -> None:
     """Carry out what people decide: approve, edit, reject and retract, as they come on review-decisions.
 
     Needs GROUNDWIRE_KEYS_FILE: the keys that review decisions are signed with, made by `groundwire keys new NAME
-    --tenant TENANT --role reviewer`, and the reviewers who are delegated. With GROUNDWIRE_REVIEW_KEY, the id of a key
-    of its own, it lets expire what nobody reviewed within GROUNDWIRE_REVIEW_TTL days; without, nothing expires.
+    --tenant TENANT --role reviewer`, and the reviewers who are delegated; without, every decision is refused. With
+    GROUNDWIRE_REVIEW_KEY, the id of a key of its own, it lets expire what nobody reviewed within GROUNDWIRE_REVIEW_TTL
+    days; without, nothing expires.
 
     Example: GROUNDWIRE_KEYS_FILE=keys.toml GROUNDWIRE_REVIEW_KEY=gate python -m agents reviews
     """
@@ -142,7 +143,6 @@ def _work(role: str) -> None:
         settings = load_settings()
         configure_logs(settings.log_format, settings.log_level)
         quiet_faust()
-        require(role, settings)
         uvloop.install()
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)

@@ -1,4 +1,4 @@
-"""What is looked at before a worker starts: what it cannot do without, and what an operator should be told."""
+"""What is looked at before a worker starts: whether its broker is there, and what an operator should be told."""
 
 from __future__ import annotations
 
@@ -19,19 +19,6 @@ BROKER_SECONDS: Final = 10.0
 """How long a broker that is starting too is waited for; afterwards whoever started the worker starts it again."""
 
 
-def require(role: str, settings: Settings) -> None:
-    """Refuse to start a worker that could do nothing but refuse.
-
-    Raises:
-        UsageError: the role carries out what people decide, and there is no keys file to check signatures with.
-    """
-    if role == "reviews" and settings.keys_file is None:
-        raise UsageError(
-            "GROUNDWIRE_KEYS_FILE is not set, and without keys every review decision would be refused:"
-            " `groundwire keys new console --tenant TENANT --role reviewer --file keys.toml` makes one"
-        )
-
-
 def advice(role: str, policy: Policy, settings: Settings) -> Iterator[tuple[str, str]]:
     """Yield (event, sentence) for what is configured, but hardly as it was meant."""
     for sentence in unknown_variables(os.environ):
@@ -39,6 +26,12 @@ def advice(role: str, policy: Policy, settings: Settings) -> Iterator[tuple[str,
     for sentence in policy_advice(policy):
         yield "policy.advice", sentence
     if role == "reviews":
+        if settings.keys_file is None:
+            make = "groundwire keys new console --tenant TENANT --role reviewer --file keys.toml"
+            sentence = (
+                f"GROUNDWIRE_KEYS_FILE is not set: every review decision is refused; `{make}` makes one"
+            )
+            yield "review.no_keys", sentence
         return
     if policy.attestation == "hmac" and settings.keys_file is None:
         yield (

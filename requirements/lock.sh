@@ -1,6 +1,7 @@
 #!/bin/sh
 # Writes the locks anew: every package that is installed, with the hashes of its files, for Python 3.11 and later.
-# worker.txt is what an image holds, demo.txt what `make demo` installs, dev.txt everything.
+# worker.txt is what an image holds, demo.txt what `make demo` installs, dev.txt what development needs, and
+# manifests.txt large tools that only CI has. UPGRADE= keeps the versions that are locked.
 set -eu
 cd "$(dirname "$0")/.."
 tools=$(mktemp -d)
@@ -10,9 +11,12 @@ trap 'rm -rf "$tools"' EXIT
 
 # without annotations and headers: neither the index nor the command of the day belongs into a lock
 compile() {
-    "$tools/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes --upgrade \
+    "$tools/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes ${UPGRADE---upgrade} \
         --no-annotate --no-header --extra worker "$@" pyproject.toml
 }
-compile --extra console --group dev --output-file requirements/dev.txt
+compile --extra console --extra tracing --group dev --output-file requirements/dev.txt
 compile --extra console --group demo --constraints requirements/dev.txt --output-file requirements/demo.txt
-compile --extra console --constraints requirements/dev.txt --output-file requirements/worker.txt
+compile --extra console --extra tracing --constraints requirements/dev.txt --output-file requirements/worker.txt
+"$tools/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes ${UPGRADE---upgrade} \
+    --no-annotate --no-header --group manifests --constraints requirements/dev.txt \
+    --output-file requirements/manifests.txt

@@ -109,7 +109,16 @@ async def _stop(client: Client) -> None:
         async with asyncio.timeout(_STOP_SECONDS):
             await client.stop()
     except (KafkaError, OSError):
-        if isinstance(
-            client, AIOKafkaProducer
-        ):  # it would wait for a frozen broker for ever: cut its sockets
-            await client.client.close()
+        await _cut(client)
+    except asyncio.CancelledError:
+        await _cut(client)
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        # else it is aiokafka's own, of the fetches that it cancels: nobody asked this task to end
+
+
+async def _cut(client: Client) -> None:
+    """Close the sockets that a stop which did not end has left: it would wait for a frozen broker for ever."""
+    connections = client.client if isinstance(client, AIOKafkaProducer) else client._client  # noqa: SLF001 - no other way
+    await connections.close()

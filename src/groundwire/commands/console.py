@@ -28,6 +28,7 @@ from groundwire.review.standings import LiveStandings
 from groundwire.review.tokens import LiveTokens
 from groundwire.settings import Settings, load_settings
 from groundwire.state.server import connect
+from groundwire.watched_keys import WatchedKeys
 
 
 @click.command(name="console")
@@ -81,7 +82,7 @@ class _Console:
                 " `groundwire keys new console --role reviewer --tenant TENANT`"
             )
         with naming("GROUNDWIRE_KEYS_FILE"):
-            keys = Keys.load(settings.keys_file)
+            keys = WatchedKeys.load(settings.keys_file)
         with naming("GROUNDWIRE_CONSOLE_KEY"):
             return cls(settings, own, keys, Signer(keys, own.key))
 

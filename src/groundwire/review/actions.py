@@ -124,8 +124,7 @@ class Signer:
 
     def __init__(self, keys: Keys, key_id: str) -> None:
         keys.sign(key_id, b"")  # an unknown key is told before anything is sent
-        self._key = dict(keys)[key_id]
-        if "reviewer" not in self._key.roles:
+        if "reviewer" not in dict(keys)[key_id].roles:
             raise UsageError(
                 f"the key {key_id!r} has not the role reviewer; `groundwire keys new --role reviewer`"
             )
@@ -133,8 +132,9 @@ class Signer:
         self._key_id = key_id
 
     def covers(self, tenant_id: str) -> bool:
-        """Say whether the key may sign for a tenant."""
-        return tenant_id in self._key.tenants
+        """Say whether the key may sign for a tenant now: a keys file may have changed."""
+        key = dict(self._keys).get(self._key_id)
+        return key is not None and "reviewer" in key.roles and tenant_id in key.tenants
 
     def headers(self, value: bytes) -> list[tuple[str, bytes]]:
         """Return the headers of a record with this value."""

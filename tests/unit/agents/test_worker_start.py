@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from agents.__main__ import main
-from agents.start import advice, await_broker, require
+from agents.start import advice, await_broker
 from agents.wiring import ROLES
 from groundwire.errors import UsageError
 from groundwire.policy import Policy
@@ -34,15 +34,12 @@ def test_every_role_explains_itself_with_an_example(role: str) -> None:
     assert main.commands[role].help != main.help
 
 
-def test_reviews_do_not_start_without_a_keys_file_and_say_in_a_sentence_how_to_make_one() -> None:
-    refused = CliRunner().invoke(main, ["reviews"])
-    assert refused.exit_code == 2
-    (line,) = refused.stderr.splitlines()
-    assert "GROUNDWIRE_KEYS_FILE" in line
-    assert "groundwire keys new" in line
-    for role in set(ROLES) - {"reviews"}:
-        require(role, Settings())
-    require("reviews", Settings(keys_file=Path("keys.toml")))
+def test_reviews_without_a_keys_file_are_told_that_they_can_only_refuse_and_how_to_make_one() -> None:
+    ((event, sentence),) = advice("reviews", Policy(), Settings())
+    assert event == "review.no_keys"
+    assert "GROUNDWIRE_KEYS_FILE" in sentence
+    assert "groundwire keys new" in sentence
+    assert events("reviews", keys_file=Path("keys.toml")) == []
 
 
 async def test_a_broker_that_is_away_is_told_once_and_its_client_is_not_heard(
@@ -61,7 +58,7 @@ def test_attestation_without_keys_is_told_to_those_who_check_it() -> None:
         assert "attestation.no_keys" in events(role, strict)
         assert "attestation.no_keys" not in events(role, strict, keys_file=Path("keys.toml"))
         assert "attestation.no_keys" not in events(role)
-    assert events("reviews", strict) == []
+    assert events("reviews", strict) == ["review.no_keys"]
 
 
 @pytest.mark.parametrize("role", ["claims", "deferred"])
@@ -73,7 +70,7 @@ def test_without_folder_and_repository_it_is_told_once_that_what_they_hold_will_
 
 def test_a_misspelt_setting_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.environ", {"GROUNDWIRE_REDIS_ULR": "x", "GROUNDWIRE_REDIS_URL": "redis://x"})
-    told = list(advice("reviews", Policy(), Settings(redis_url="redis://x")))
+    told = list(advice("responses", Policy(), Settings(redis_url="redis://x")))
     assert told == [
         (
             "setting.unknown",
