@@ -119,6 +119,25 @@ async def test_a_replay_that_is_interrupted_at_any_record_and_goes_on_gives_the_
     assert actual == expected
 
 
+async def test_a_replay_goes_on_where_it_stopped_and_replaces_what_stood_in_its_output(tmp_path, monkeypatch):
+    monkeypatch.setattr("groundwire.replay.run.PAGE", 2)
+    place = town(tmp_path)
+    await place.send(*(place.claim(f"c{n}", f"Service {n} keeps {n} sessions") for n in range(10)))
+    policies = Known([place.policy], PolicyStore(None, None))
+    (tmp_path / "out").write_bytes(b"older\n" * 10_000)
+    reports: list[tuple[str, int, int]] = []
+    with Job(tmp_path / "job", ORDER) as job:
+        place.spool(job)
+        with pytest.raises(Interrupted):
+            await run(job, tmp_path / "out", Task("again", policies), stop_at=6)
+    with Job(tmp_path / "job", ORDER) as job:
+        await run(job, tmp_path / "out", Task("again", policies), report=lambda *how: reports.append(how))
+    assert reports == [("replayed", done, 10) for done in (6, 8, 10)]
+    assert [json.loads(line)["subject_id"] for line in lines(tmp_path / "out")] == [
+        f"c{n}" for n in range(10)
+    ]
+
+
 def near_copy(text: str, changes: int) -> str:
     words = text.split()
     return " ".join([*words[changes:], *(f"other{n}" for n in range(changes))])
