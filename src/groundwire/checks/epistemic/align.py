@@ -8,12 +8,14 @@ Binding can only grow when evidence is added.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from groundwire.checks.epistemic.atoms import Atom, Unit
 from groundwire.checks.epistemic.evidence import Evidence
 
-_LOOKED: Final = 8_192  # places of words that are looked at per claim, those of the rarest words first
+_LOOKED: Final = 1_024  # places of words that are looked at per claim, those of the rarest words first
+_CANDIDATES: Final = 256  # sentences in which a word is looked for beyond that
 _TWO: Final = 0.9  # of what one sentence counts that holds the same
 
 
@@ -44,18 +46,26 @@ def align(atom: Atom, evidence: Evidence) -> Alignment:
     bound = [0.0] * len(units)
     holder = [-1] * len(units)
     best = (0.0, 0.0, 1, -1)  # share, of which the sentence alone, minus its number, the other sentence
-    for number, mask in masks.items():
-        alone = _weight(mask, weights)
-        windows = [(mask, alone, -1)]
-        for other in (number - 1, number + 1):
-            if other in masks and evidence.sentences[max(number, other)].follows:
-                both = mask | masks[other]
-                windows.append((both, _TWO * _weight(both, weights), other))
-        for held, share, other in windows:
+    shares: dict[int, float] = {}
+    seen: set[tuple[int, int, bool]] = set()
+    for number in sorted(masks):
+        mask = masks[number]
+        for other in (-1, number - 1, number + 1):
+            if other >= 0 and not (other in masks and evidence.sentences[max(number, other)].follows):
+                continue
+            held = mask | masks[other] if other >= 0 else mask
+            if (mask, held, other < 0) in seen:  # the first one that holds the same counts
+                continue
+            seen.add((mask, held, other < 0))
+            alone, share = (_share(which, weights, shares) for which in (mask, held))
+            share *= _TWO if other >= 0 else 1
             best = max(best, (share, alone, -number, other), key=lambda found: found[:3])
-            for place in _places(mask & held):
+            for place in _places(mask):
                 if share > bound[place]:
                     bound[place], holder[place] = share, number
+    for place, unit in enumerate(units):  # it stands somewhere, far from all the rest
+        if not bound[place] and not unit.keys.isdisjoint(evidence.postings):
+            bound[place] = weights[place]
     passages = dict.fromkeys(evidence.sentences[number].passage for number in _first(-best[2], holder))
     return Alignment(bound, -best[2] if masks else -1, best[3], best[0], tuple(passages))
 
@@ -70,16 +80,20 @@ def _masks(units: Sequence[Unit], evidence: Evidence) -> dict[int, int]:
     ]
     for place, lists in sorted(found, key=lambda pair: sum(map(len, pair[1]))):
         looked += sum(map(len, lists))
-        if looked > _LOOKED and masks:
-            break
-        for entries in lists:
-            for number in entries:
+        if looked <= _LOOKED or not masks:
+            for number in chain.from_iterable(lists):
                 masks[number] = masks.get(number, 0) | 1 << place
+            continue
+        for number in islice(masks, _CANDIDATES):  # a common word is looked for where the rarer ones stand
+            if not units[place].keys.isdisjoint(evidence.sentences[number].place):
+                masks[number] |= 1 << place
     return masks
 
 
-def _weight(mask: int, weights: Sequence[float]) -> float:
-    return sum(weights[place] for place in _places(mask))
+def _share(mask: int, weights: Sequence[float], known: dict[int, float]) -> float:
+    if mask not in known:
+        known[mask] = sum(weights[place] for place in _places(mask))
+    return known[mask]
 
 
 def _places(mask: int) -> list[int]:

@@ -17,7 +17,7 @@ from groundwire.checks.values_index import ValueIndex, Wanted
 from groundwire.checks.values_negation import ClauseIndex, clauses
 from groundwire.checks.values_statements import Statement, statements
 
-_KEPT: Final = 1_024  # sentences per word; what is beyond supports nothing
+_KEPT: Final = 256  # sentences per word; what is beyond supports nothing
 
 
 def _denies(statement: Statement) -> bool:

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from groundwire.checks.epistemic.score import ENOUGH, Verdict, support_of
 from groundwire.checks.epistemic.verify import check_answer
+from tests.unit.checks.growth import assert_linear
 
 EVIDENCE = (
     "The gateway retries failed requests 3 times. It waits 30 seconds between attempts.",
@@ -134,6 +135,19 @@ def test_denying_a_claim_never_raises_its_support_where_nothing_denies_it(claim,
     evidence = [text for text in extra if " not " not in text] + [claim]
     denied = f"It is not true that {claim[0].lower()}{claim[1:]}"
     assert check_answer(denied, evidence).support <= check_answer(claim, evidence).support
+
+
+@pytest.mark.parametrize(
+    "unit", ["alpha beta. ", "It retries 3 times in Berlin. ", "not never no. ", "a; b\n\n"]
+)
+def test_time_grows_with_the_length_of_answer_and_evidence_whatever_they_hold(unit):
+    assert_linear(lambda text: check_answer(text, [text, text.upper()]), unit, up_to=100_000)
+
+
+def test_a_common_word_is_bound_where_the_rare_ones_stand_in_long_evidence_too():
+    filler = [f"The gateway retries failed requests, says page{number}." for number in range(2_000)]
+    claim = "The gateway retries failed requests at the Dublin site."
+    assert check_answer(claim, [*filler, claim.replace("at the", "on the")]).claims[0].support >= ENOUGH
 
 
 @given(st.floats(0, 1e6), st.floats(0, 1e6))
