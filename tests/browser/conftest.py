@@ -66,7 +66,7 @@ class Consoles:
 
     def start_full(self, **settings: Any) -> Running:
         """Start one that has something on each of its pages: blocked claims and dead letters too."""
-        board = _elsewhere(lambda: asyncio.run(filled_board(60, datetime.now(UTC))))
+        board = _elsewhere(lambda: asyncio.run(filled_board(24, datetime.now(UTC))))
         put(board, *waiting(8))
         return self.start(board=board, **settings)
 

@@ -1,0 +1,188 @@
+"""What is found where: how much of the queue a list shows, what was approved, what several at once come to."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import pytest
+
+from groundwire.console.assets import VERSION
+from groundwire.console.sessions import place_asked_for, remember_place
+from tests.unit.console.rooms import ANA, LEAD, Room, approved, blocked, csrf, make_decision, make_room
+
+
+@pytest.fixture
+def room() -> Room:
+    return make_room()
+
+
+def said(page: str) -> str:
+    """Return the words of a page."""
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+
+async def test_a_search_says_how_much_of_the_queue_it_shows_and_how_to_be_rid_of_it(room: Room) -> None:
+    room.add(*(make_decision(f"c-{number}", f"Water {number}.") for number in range(3)))
+    room.add(make_decision("c-9", "Fire."))
+    async with room.browser() as client:
+        token = await csrf(client)
+        pages = []
+        for text in ("water", "nothing", ""):
+            await client.post("/queue/search", data={"csrf": token, "search": text})
+            pages.append((await client.get("/")).text)
+        filtered = (await client.get("/?memory_type=fact")).text
+        cleared = await client.get("/?all=1")
+
+    found, none, all_of_it = pages
+    assert "3 of 4 search: water Clear" in said(found)
+    assert "0 of 4 search: nothing Clear" in said(none)
+    assert "Queue 4" in said(none)
+    assert "Nothing here matches." in none
+    assert "Nothing waits" not in none
+    assert 'id="matches"' not in all_of_it + cleared.text
+    assert "4 of 4 1 filter Clear" in said(filtered)
+
+
+async def test_what_was_approved_has_a_page_from_which_it_can_be_retracted(room: Room) -> None:
+    known, pending, _ = room.add(approved("c-1"), make_decision("c-2"), blocked("c-3"))
+    async with room.client("lead-token") as client:
+        rows = (await client.get("/api/approved")).json()["rows"]
+        page = (await client.get("/approved")).text
+        item = (await client.get(f"/api/items/{known}")).json()
+        opened = (await client.get(f"/items/{known}?do=reject")).text
+
+    assert [row["id"] for row in rows] == [known]
+    assert f'href="/items/{known}"' in page
+    assert pending not in page
+    assert item["allowed"] == ["retract"]
+    assert '<details id="retract" open>' in opened
+
+
+@pytest.mark.parametrize("path", ["/responses", "/approved", "/blocked"])
+async def test_a_list_says_what_it_shows_and_names_each_item_and_its_reason(room: Room, path: str) -> None:
+    response = {"kind": "response", "evidence": None, "facts": {"clock": "2026-01-31T12:00:00Z"}}
+    room.add(
+        make_decision("answer-1", **response, reason_code="critical_gap"), approved("c-1"), blocked("c-2")
+    )
+    subject = {"/responses": "answer-1", "/approved": "c-1", "/blocked": "c-2"}[path]
+    async with room.client("lead-token") as client:
+        page = (await client.get(path)).text
+
+    assert subject in said(page)
+    assert re.search(r'class="note about">\w+', page)
+    if path == "/responses":
+        assert 'title="critical_gap">critical statement unsupported' in page
+
+
+async def test_only_what_waits_has_a_risk(room: Room) -> None:
+    ids = room.add(make_decision("c-1"), approved("c-2"), blocked("c-3"))
+    async with room.client("lead-token") as client:
+        found = [(await client.get(f"/api/items/{one}")).json()["risk"] for one in ids]
+        pages = [(await client.get(f"/items/{one}")).text for one in ids]
+
+    assert found == ["low", None, None]
+    assert [" risk</span>" in page for page in pages] == [True, False, False]
+
+
+async def test_before_several_are_approved_they_are_listed_and_those_shown_in_part_left_out(
+    room: Room,
+) -> None:
+    texts = {"short": "Water is wet.", "long": "word " * 60, "odd": "a\u200bb"}
+    ids = room.add(*(make_decision(name, text) for name, text in texts.items()))
+    async with room.browser() as client:
+        form = {"csrf": await csrf(client), "action": "approve", "ids": [f"{one}:1" for one in ids]}
+        asked = await client.post("/bulk", data=form)
+        assert room.held == []
+        done = await client.post("/bulk", data={**form, "ids": f"{ids[0]}:1", "sure": "yes"})
+    async with room.client("ana-token") as client:
+        sent = {"action": "approve", "ids": [{"id": one, "revision": 1} for one in ids[1:]]}
+        refused = (await client.post("/api/bulk", json=sent)).json()["results"]
+
+    assert asked.status_code == 409
+    assert "Approve 1 item" in said(asked.text)
+    assert "short ana Water is wet." in said(asked.text)
+    assert asked.text.count('name="ids"') == 1
+    assert [one["state"] for one in refused] == ["partly_shown", "partly_shown"]
+    assert done.headers["location"] == "/"
+    assert [entry.order.record.subject_id for entry in room.held] == ["short"]
+
+
+async def test_what_the_list_shows_in_part_can_be_rejected_with_others(room: Room) -> None:
+    ids = room.add(make_decision("long", "word " * 60), make_decision("c-1"))
+    async with room.client("lead-token") as client:
+        reject = {"action": "reject", "reason": "other", "ids": [{"id": one, "revision": 1} for one in ids]}
+        assert (await client.post("/api/bulk", json=reject)).status_code == 202
+
+
+async def test_what_is_held_tells_for_how_many_seconds_it_can_be_undone(room: Room) -> None:
+    (decision_id,) = room.add(make_decision("c-1"))
+    async with room.client("lead-token") as client:
+        approve = {"action": "approve", "revision": 1}
+        await client.post(f"/api/items/{decision_id}/actions", json=approve)
+        left = []
+        for seconds in (0, 1.5, 3):
+            room.clock.forward(seconds=seconds)
+            (row,) = (await client.get("/api/queue")).json()["items"]
+            left.append(row["undo_left"])
+        page = (await client.get("/")).text
+
+    assert left == [5, 4, 1]
+    assert "approved by lead; can be undone for 1 s" in said(page)
+
+
+async def test_whoever_signs_out_is_told_what_happens_with_what_is_held(room: Room) -> None:
+    (decision_id,) = room.add(make_decision("c-1"))
+    async with room.browser() as client:
+        token = await csrf(client)
+        form = {"csrf": token, "action": "approve", "revision": "1"}
+        await client.post(f"/items/{decision_id}/actions", data=form)
+        await client.post("/signout", data={"csrf": token})
+        first, second = [(await client.get("/signin")).text for _ in range(2)]
+    await room.released()
+
+    assert "1 action, is published all the same" in said(first)
+    assert "published all the same" not in second
+    assert len(room.recorder.sent) == 1
+
+
+@pytest.mark.parametrize("path", ["/approved", "/?kind=claim&sort=oldest", "/learning?days=7"])
+async def test_after_signing_in_one_lands_on_the_page_that_was_asked_for(room: Room, path: str) -> None:
+    async with room.client() as client:
+        await client.get(path)
+        form = {"csrf": await csrf(client, "/signin"), "secret": room.site.links.issue(LEAD)}
+        assert (await client.post("/signin/link", data=form)).headers["location"] == path
+        form = {"csrf": await csrf(client, "/signin"), "secret": room.site.links.issue(ANA)}
+        assert (await client.post("/signin/link", data=form)).headers["location"] == "/"
+
+
+@pytest.mark.parametrize(
+    "path", ["//evil.example", "/\\evil.example", "https://evil.example", "javascript:alert(1)", ""]
+)
+def test_after_signing_in_one_never_lands_elsewhere(path: str) -> None:
+    session: dict[str, object] = {}
+    remember_place(session, path)
+
+    assert place_asked_for(session) == "/"
+    assert session == {}
+
+
+def test_what_was_asked_for_fits_into_a_cookie() -> None:
+    session: dict[str, object] = {}
+    remember_place(session, "/", "user=" + "x" * 5_000)
+
+    assert place_asked_for(session) == "/"
+
+
+async def test_files_are_kept_by_browsers_under_the_address_of_their_version_alone(room: Room) -> None:
+    async with room.client() as client:
+        page = (await client.get("/signin")).text
+        kept = await client.get(f"/static/{VERSION}/drafts.js")
+        asked_about = await client.get("/static/drafts.js")
+        other = await client.get("/static/000000000000/drafts.js")
+
+    assert f'src="/static/{VERSION}/console.js"' in page
+    assert "immutable" in kept.headers["cache-control"]
+    assert asked_about.headers["cache-control"] == "no-cache"
+    assert kept.text == asked_about.text
+    assert other.status_code == 404
