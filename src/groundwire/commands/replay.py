@@ -29,9 +29,10 @@ from groundwire.replay.job import Job, Order
 from groundwire.replay.rate import Rate
 from groundwire.replay.reading import INPUTS, OUTPUTS, Reader
 from groundwire.replay.report import as_html, as_json, as_table
-from groundwire.replay.run import Known, Replayer, Status, Summary, Task, Writer
+from groundwire.replay.run import Known, Replayer, Task, Writer
 from groundwire.replay.simulate import Simulation
 from groundwire.replay.spool import Stretch
+from groundwire.replay.summary import Status, Summary
 from groundwire.replay.writers import (
     FileWriter,
     Nowhere,

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from groundwire.errors import UsageError
 from groundwire.replay.job import Job
-from groundwire.replay.run import Summary
+from groundwire.replay.summary import Summary
 
 _SHOWN: Final = 5
 """Fields that a line of the table names."""

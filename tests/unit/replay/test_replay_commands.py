@@ -16,7 +16,7 @@ from groundwire.policy import Policy
 from groundwire.replay.job import Job, Order
 from groundwire.replay.rate import Rate
 from groundwire.replay.report import as_html, as_table
-from groundwire.replay.run import Replayed, Status, Summary
+from groundwire.replay.summary import Replayed, Status, Summary
 from groundwire.replay.writers import FileWriter, replay_topic
 from tests.unit.replay.town import Town, town
 

@@ -20,8 +20,9 @@ from groundwire.rebuild import stored_outcome
 from groundwire.replay.job import Job, Order
 from groundwire.replay.rate import Rate
 from groundwire.replay.report import as_html, as_json, as_table
-from groundwire.replay.run import Known, Replayer, Summary, Task
+from groundwire.replay.run import Known, Replayer, Task
 from groundwire.replay.simulate import Simulation
+from groundwire.replay.summary import Summary
 from groundwire.replay.writers import FileWriter
 from groundwire.state.memory import MemoryState
 from tests.unit.gate.world import TOPIC, claim_bytes
