@@ -88,7 +88,7 @@ def review(recorded: Decision, inputs: Inputs, action: ReviewDecision, policy: P
     reading = UNREAD if facts.error else read(claim.content, policy)
     given = Facts(
         clock=facts.clock,
-        dedup=_compared_by_people(facts.dedup, action, policy),
+        dedup=_compared_by_people(facts.dedup, policy, anew=_is_compared(claim, action, facts)),
         parents=_parents(claim, facts),
         place=Place.NOT_NEEDED,
         attestation=attestation_of(facts),
@@ -176,12 +176,18 @@ def _well_formed(matches: Sequence[DedupMatch]) -> list[DedupMatch]:
     return sorted(possible, key=lambda match: -match.inter / match.union)
 
 
-def _compared_by_people(dedup: DedupFacts | None, action: ReviewDecision, policy: Policy) -> DedupFacts:
-    """Return the comparison that a person's decision names: of an approval; else that of the revision before."""
+def _is_compared(claim: Claim, action: ReviewDecision, facts: Facts) -> bool:
+    """Say whether an action had the text compared: an approval, unless the claim no longer holds."""
+    expired = claim.validity_horizon is not None and claim.validity_horizon <= facts.clock
+    return action.action in {"approve", "edit"} and not expired
+
+
+def _compared_by_people(dedup: DedupFacts | None, policy: Policy, *, anew: bool) -> DedupFacts:
+    """Return the comparison that a person's decision names: made `anew`, or that of the revision before."""
     found = dedup or DedupFacts(status="disabled", scheme="", matches=[])
     if found.status not in {"ok", "failed", "disabled"}:
         raise Mismatch("$.facts.dedup.status", "there is no such status")
-    if action.action in {"approve", "edit"}:
+    if anew:
         return _compared(found, policy, broken=found.status == "failed")
     update = {"scheme": dedup_scheme(policy), "matches": _well_formed(found.matches)}
     return found.model_copy(update=update)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from groundwire.messages.decisions import Decision
@@ -76,6 +76,7 @@ def result(job: Job, summary: Summary, output: Path) -> tuple[bytes, str, str, s
 
 @settings(max_examples=8)
 @given(seed=SEEDS)
+@example(seed=943)  # an approval that came too late, after a change of what is compared
 async def test_under_the_policies_that_decided_every_byte_is_the_same_but_for_the_name_of_the_replay(
     seed, tmp_path_factory
 ):
