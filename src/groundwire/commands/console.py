@@ -94,13 +94,13 @@ class _Console:
             standings, redis = LiveStandings.of(settings), connect(settings.redis_url)
             feed = Feed(board, standings, brokers=settings.brokers, prefix=settings.topic_prefix)
             tenants = {tenant for _, key in self.keys for tenant in key.tenants}
-            limits = load_policy(settings.policy_file, os.environ).limits
+            policy = load_policy(settings.policy_file, os.environ)
             gauges = ReviewGauges(
                 board,
                 tenants,
                 lambda: feed.stale_since,
                 lambda: datetime.now(UTC),
-                limits=limits,
+                limits=policy.limits,
                 ttl=timedelta(days=settings.review_ttl),
             )
             host, port = settings.metrics_host, settings.metrics_port
@@ -112,7 +112,8 @@ class _Console:
                         board=board,
                         permissions=Permissions(self.keys),
                         reviews=actions,
-                        limits=limits,
+                        limits=policy.limits,
+                        policy=policy,
                         tokens=LiveTokens(settings.tokens_file) if settings.tokens_file else None,
                         locks=RedisLocks(redis, settings.topic_prefix, timedelta(seconds=own.lock_seconds)),
                         stale_since=lambda: feed.stale_since,

@@ -12,14 +12,14 @@ from groundwire.console.rows import glance
 from groundwire.console.words import NONE
 from groundwire.messages.base import format_time
 from groundwire.messages.topics import TopicName
-from groundwire.review.model import DeadLetter, Page
+from groundwire.review.model import DeadLetter, LookedUp, Page
 
 
 @dataclass(frozen=True, slots=True)
 class _List:
     """A page of what left on a topic and is not pending; `about` says what that is."""
 
-    topic: TopicName
+    topic: LookedUp
     title: str
     about: str
     nothing: str
@@ -73,7 +73,7 @@ async def dead_letters(call: Call) -> Answer:
 
 def _rows(call: Call, shown: _List) -> Answer:
     try:
-        page = call.site.board.looked_up(call.scope, shown.topic, cursor=_cursor(call))  # type: ignore[arg-type] # approved is looked up as the others are
+        page = call.site.board.looked_up(call.scope, shown.topic, cursor=_cursor(call))
     except ValueError as exc:
         raise HTTPException(400, str(exc)) from None
     rows = [{**glance(call, row), "verdict": str(row.verdict)} for row in page.rows]

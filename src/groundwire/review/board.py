@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import Kind
@@ -26,6 +26,7 @@ from groundwire.review.model import (
     Counts,
     DeadLetter,
     Item,
+    LookedUp,
     Opinion,
     Page,
     Query,
@@ -133,11 +134,11 @@ class Board:
     def looked_up(
         self,
         scope: Scope,
-        topic: Literal[TopicName.BLOCKED, TopicName.REVIEW],
+        topic: LookedUp,
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page[Row]:
-        """Return a page of what can only be looked at, newest first: what is blocked, or responses in review.
+        """Return a page of what waits for nobody, newest first: approved, blocked, or responses in review.
 
         Raises:
             ValueError: of limit or cursor.

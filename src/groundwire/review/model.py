@@ -8,10 +8,12 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Generic, Literal, TypeVar
 
 from groundwire.messages.decisions import Kind, Verdict
+from groundwire.messages.topics import TopicName
 from groundwire.review.risk import Risk
 
 Sort = Literal["risk", "oldest", "newest"]
 Opinion = Literal["approve", "reject"]
+LookedUp = Literal[TopicName.APPROVED, TopicName.BLOCKED, TopicName.REVIEW]
 T = TypeVar("T")
 
 MAX_PAGE: Final = 200
