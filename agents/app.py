@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 
+from faust.auth import Credentials, SASLCredentials, SSLCredentials
+
 from agents.batches import BatchApp, check_versions
+from groundwire.security import KafkaSecurity, kafka_security
 from groundwire.settings import Settings
 
 MAX_RECORDS = {"claims": 500, "deferred": 100, "responses": 50, "reviews": 100}
@@ -15,7 +18,8 @@ def build_app(role: str, settings: Settings) -> BatchApp:
     """Build the app for one role; each role is a consumer group of its own.
 
     Raises:
-        UsageError: Faust is not the version that Groundwire's batches were written for.
+        UsageError: Faust is not the version that Groundwire's batches were written for, or a file of
+            GROUNDWIRE_KAFKA_... cannot be read.
     """
     check_versions()
     broker = ";".join(f"kafka://{address}" for address in settings.bootstrap)
@@ -23,6 +27,7 @@ def build_app(role: str, settings: Settings) -> BatchApp:
     return BatchApp(
         settings.group_prefix + role,
         broker=broker,
+        broker_credentials=_credentials(kafka_security()),
         store="memory://",
         processing_guarantee="at_least_once",  # exactly_once swallows errors; decisions are idempotent instead
         topic_allow_declare=False,
@@ -48,6 +53,18 @@ def build_app(role: str, settings: Settings) -> BatchApp:
         stream_wait_empty=True,  # else SIGTERM commits what is not finished
         stream_buffer_maxsize=1024,
     )
+
+
+def _credentials(security: KafkaSecurity) -> Credentials | None:
+    """Say to Faust how the brokers are spoken to."""
+    if security.sasl_username is not None:
+        return SASLCredentials(
+            username=security.sasl_username,
+            password=security.password(),
+            ssl_context=security.context(),
+            mechanism=security.sasl_mechanism,
+        )
+    return SSLCredentials(context=security.context()) if security.encrypted else None
 
 
 def quiet_faust() -> None:

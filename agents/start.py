@@ -13,6 +13,7 @@ from groundwire.environment import unknown_variables
 from groundwire.errors import BrokerUnavailable, UsageError
 from groundwire.gate.responses import policy_advice
 from groundwire.policy import Policy
+from groundwire.security import kafka_security
 from groundwire.settings import Settings
 
 BROKER_SECONDS: Final = 10.0
@@ -57,7 +58,8 @@ async def await_broker(brokers: str, seconds: float = BROKER_SECONDS) -> None:
                 pass
     except BrokerUnavailable:
         raise UsageError(
-            f"GROUNDWIRE_BROKERS: no broker at {brokers} answered within {seconds:g} s; is it up?"
+            f"GROUNDWIRE_BROKERS: no broker at {brokers} answered within {seconds:g} s;"
+            f" is it up, and GROUNDWIRE_BROKERS{kafka_security().variables} right?"
         ) from None
 
 

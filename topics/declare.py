@@ -12,6 +12,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, TopicAlreadyExistsError, for_code
 
 from groundwire.errors import BrokerUnavailable, UsageError
+from groundwire.security import kafka_security
 from groundwire.settings import Settings
 from topics.catalog import CATALOG
 
@@ -114,7 +115,9 @@ async def _compare_configs(admin: AIOKafkaAdminClient, names: list[str], prefix:
 
 
 async def _connect(settings: Settings) -> AIOKafkaAdminClient:
-    admin = AIOKafkaAdminClient(bootstrap_servers=settings.bootstrap, client_id="groundwire-topics")
+    admin = AIOKafkaAdminClient(
+        bootstrap_servers=settings.bootstrap, client_id="groundwire-topics", **kafka_security().options()
+    )
     try:
         async with asyncio.timeout(_WAIT):
             await admin.start()

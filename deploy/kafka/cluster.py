@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NoReturn, Self
 
 from deploy.embedded.process import HOST, MissingServiceError, ServiceError, free_port
 from deploy.kafka.jars import find_java, jars_folder
-from deploy.kafka.node import KafkaNode
+from deploy.kafka.node import KafkaNode, Security
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,6 +35,7 @@ class KafkaCluster:
     Args:
         nodes: 1 or 3.
         directory: where data and logs go; None: a temporary folder that `stop` removes.
+        security: how clients have to speak to it; None: in the clear.
 
     Raises:
         ValueError: another number of nodes.
@@ -42,7 +43,9 @@ class KafkaCluster:
         ServiceError: from `start`, with the end of the node's log.
     """
 
-    def __init__(self, nodes: int = 1, directory: Path | None = None) -> None:
+    def __init__(
+        self, nodes: int = 1, directory: Path | None = None, security: Security | None = None
+    ) -> None:
         if nodes not in {1, 3}:
             raise ValueError(f"nodes: {nodes}, must be 1 or 3")
         java, jars = find_java(), jars_folder()
@@ -51,7 +54,7 @@ class KafkaCluster:
         ports = [(free_port(), free_port()) for _ in range(nodes)]
         self._ports = [client for client, _ in ports]
         self.nodes = [
-            KafkaNode(number, ports, self.directory / f"node-{number}", java, jars)
+            KafkaNode(number, ports, self.directory / f"node-{number}", java, jars, security)
             for number in range(1, nodes + 1)
         ]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from deploy.embedded.process import HOST, ServerProcess, ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 #: Any id in Kafka's form (a UUID in base 64); all nodes of a cluster share it.
 _CLUSTER_ID = "Z3JvdW5kd2lyZS10ZXN0cw"
@@ -19,13 +19,16 @@ _FORMAT_SECONDS = 60.0
 _MEMORY = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 
-def settings(node: int, ports: Sequence[tuple[int, int]], data: Path) -> dict[str, str]:
+def settings(
+    node: int, ports: Sequence[tuple[int, int]], data: Path, listener: str = "PLAINTEXT"
+) -> dict[str, str]:
     """Return a node's settings: quick where Kafka is patient, and like production where it matters.
 
     Args:
         node: its id, from 1.
         ports: of each node, the port for clients and the one for controllers.
         data: the folder for its records.
+        listener: the security protocol that clients and nodes speak.
     """
     copies = min(3, len(ports))
     client, controller = ports[node - 1]
@@ -34,7 +37,9 @@ def settings(node: int, ports: Sequence[tuple[int, int]], data: Path) -> dict[st
         "process.roles": "broker,controller",
         "node.id": str(node),
         "controller.quorum.voters": voters,
-        "listeners": f"PLAINTEXT://{HOST}:{client},CONTROLLER://{HOST}:{controller}",
+        "listeners": f"{listener}://{HOST}:{client},CONTROLLER://{HOST}:{controller}",
+        "listener.security.protocol.map": f"{listener}:{listener},CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": listener,
         "controller.listener.names": "CONTROLLER",
         "log.dirs": str(data),
         "auto.create.topics.enable": "false",
@@ -56,6 +61,21 @@ def settings(node: int, ports: Sequence[tuple[int, int]], data: Path) -> dict[st
     }
 
 
+@dataclass(frozen=True, slots=True)
+class Security:
+    """How clients have to speak to the nodes.
+
+    Attributes:
+        protocol: `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`.
+        settings: what Kafka needs for it: key stores, mechanisms, users.
+        users: name and password of each that may use SCRAM-SHA-512; written where the data are formatted.
+    """
+
+    protocol: str
+    settings: Mapping[str, str]
+    users: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class KafkaNode:
     """A node whose data, settings and log are in a folder of its own.
@@ -66,6 +86,7 @@ class KafkaNode:
         folder: where everything of it goes.
         java: path of the Java program.
         jars: folder with the jars of Kafka.
+        security: None: clients speak in the clear.
     """
 
     number: int
@@ -73,6 +94,7 @@ class KafkaNode:
     folder: Path
     java: str
     jars: Path
+    security: Security | None = None
     server: ServerProcess = field(init=False)
 
     def __post_init__(self) -> None:
@@ -102,12 +124,15 @@ class KafkaNode:
         if (self.folder / "data" / "meta.properties").exists():
             return
         self.folder.mkdir(parents=True, exist_ok=True)
-        lines = [
-            f"{name}={value}"
-            for name, value in settings(self.number, self.ports, self.folder / "data").items()
-        ]
-        self._properties.write_text("\n".join(lines) + "\n")
         arguments = ["format", "--cluster-id", _CLUSTER_ID, "--config", str(self._properties)]
+        if self.security is None:
+            chosen = settings(self.number, self.ports, self.folder / "data")
+        else:
+            chosen = settings(self.number, self.ports, self.folder / "data", self.security.protocol)
+            chosen |= self.security.settings
+            for name, password in self.security.users.items():
+                arguments += ["--add-scram", f"SCRAM-SHA-512=[name={name},password={password}]"]
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in chosen.items()))
         formatted = subprocess.run(  # noqa: S603 - the command is built here
             [self.java, *_MEMORY, *self._classpath(), "kafka.tools.StorageTool", *arguments],
             capture_output=True,

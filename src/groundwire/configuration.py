@@ -18,6 +18,8 @@ from pydantic.fields import FieldInfo
 
 from groundwire.console.settings import ConsoleSettings
 from groundwire.policy import ENV_PREFIX, Hedges, Limits, Policy, Verification
+from groundwire.security import PREFIX as KAFKA
+from groundwire.security import KafkaSecurity
 from groundwire.settings import Settings
 
 _TOP: Final = """# Configuration
@@ -29,6 +31,12 @@ This page is generated from the classes that read the configuration: `make gener
 Where things are and how a process behaves. Workers, `python -m topics` and the `groundwire` command read them from the
 environment; an empty variable counts as one that is not set. A variable that begins with `GROUNDWIRE_` and that nothing
 reads is told of at the start, with the nearest name that something does.
+
+"""
+_KAFKA: Final = """
+## Kafka, encrypted and authenticated
+
+How the brokers are spoken to, by workers, `python -m topics` and the `groundwire` command alike.
 
 """
 _CONSOLE: Final = """
@@ -69,11 +77,17 @@ def page() -> str:
         (f"{ENV_PREFIX}CONSOLE_{name.upper()}", field, field.description or "")
         for name, field in ConsoleSettings.model_fields.items()
     ]
+    kafka = [
+        (f"{KAFKA}{name.upper()}", field, field.description or "")
+        for name, field in KafkaSecurity.model_fields.items()
+    ]
     texts = _attributes(Policy)
     keys = [(name, field, texts[name]) for name, field in Policy.model_fields.items() if name in texts]
     parts = [
         _TOP,
         *_table("variable", settings),
+        _KAFKA,
+        *_table("variable", kafka),
         _CONSOLE,
         *_table("variable", console),
         _POLICY,

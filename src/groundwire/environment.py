@@ -34,8 +34,11 @@ def known_variables() -> frozenset[str]:
     # here, so that a command whose environment holds none of ours does not wait for these
     from groundwire.console.settings import ConsoleSettings  # noqa: PLC0415 - see above
     from groundwire.policy import policy_variables  # noqa: PLC0415 - see above
+    from groundwire.security import PREFIX as KAFKA  # noqa: PLC0415 - see above
+    from groundwire.security import KafkaSecurity  # noqa: PLC0415 - see above
     from groundwire.settings import Settings  # noqa: PLC0415 - see above
 
     settings = [f"{PREFIX}{name.upper()}" for name in Settings.model_fields]
     console = [f"{PREFIX}CONSOLE_{name.upper()}" for name in ConsoleSettings.model_fields]
-    return _OF_COMMANDS.union(settings, console, policy_variables())
+    kafka = [f"{KAFKA}{name.upper()}" for name in KafkaSecurity.model_fields]
+    return _OF_COMMANDS.union(settings, console, kafka, policy_variables())

@@ -15,7 +15,7 @@ from tests.services.redis_servers import start_redis
 T = TypeVar("T")
 
 
-def _or_skip(start: Callable[[], T]) -> T:
+def or_skip(start: Callable[[], T]) -> T:
     """Skip where a service is not installed; in CI, where it must be, fail."""
     try:
         return start()
@@ -28,7 +28,7 @@ def _or_skip(start: Callable[[], T]) -> T:
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
     """The broker; a test that stops it starts it again."""
-    service = _or_skip(start_broker)
+    service = or_skip(start_broker)
     yield service
     service.close()
 
@@ -36,6 +36,6 @@ def broker() -> Iterator[Broker]:
 @pytest.fixture(scope="session")
 def redis_server() -> Iterator[RedisServer]:
     """The Redis server; a test that stops it starts it again."""
-    server = _or_skip(start_redis)
+    server = or_skip(start_redis)
     yield server
     server.close()

@@ -12,6 +12,7 @@ from aiokafka.conn import collect_hosts
 from aiokafka.errors import KafkaError
 
 from groundwire.errors import BrokerUnavailable, UsageError
+from groundwire.security import kafka_security
 
 Client = TypeVar("Client", AIOKafkaConsumer, AIOKafkaProducer)
 
@@ -30,7 +31,7 @@ def unavailable(brokers: str, seconds: float, what: str) -> BrokerUnavailable:
     """Return the error for a broker that did not do `what` in time."""
     return BrokerUnavailable(
         f"{brokers} did not {what} within {seconds:g} s;"
-        " is the broker up and GROUNDWIRE_BROKERS (--brokers) right?"
+        f" is the broker up and GROUNDWIRE_BROKERS (--brokers){kafka_security().variables} right?"
     )
 
 
@@ -40,6 +41,7 @@ async def producer(brokers: str, seconds: float) -> AsyncIterator[AIOKafkaProduc
     client = await _start(
         lambda: AIOKafkaProducer(
             bootstrap_servers=brokers,
+            **kafka_security().options(),
             enable_idempotence=True,  # which takes acks=all
             max_request_size=MAX_RECORD_BYTES,
             request_timeout_ms=int(seconds * 1000),
@@ -59,6 +61,7 @@ async def consumer(brokers: str, seconds: float) -> AsyncIterator[AIOKafkaConsum
     client = await _start(
         lambda: AIOKafkaConsumer(
             bootstrap_servers=brokers,
+            **kafka_security().options(),
             group_id=None,
             enable_auto_commit=False,
             auto_offset_reset="earliest",  # only when retention overtakes the reader

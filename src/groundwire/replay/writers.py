@@ -18,6 +18,7 @@ from groundwire.messages.decisions import Decision
 from groundwire.messages.headers import decision_headers
 from groundwire.messages.inbound import InboundRecord
 from groundwire.messages.topics import TopicName, record_key
+from groundwire.security import kafka_security
 from groundwire.settings import Settings
 
 REPLAY: Final = "replay."
@@ -61,7 +62,9 @@ async def create_topic(settings: Settings, topic: str) -> None:
     Raises:
         BrokerUnavailable: no broker answers.
     """
-    admin = AIOKafkaAdminClient(bootstrap_servers=settings.bootstrap, client_id="groundwire-replay")
+    admin = AIOKafkaAdminClient(
+        bootstrap_servers=settings.bootstrap, client_id="groundwire-replay", **kafka_security().options()
+    )
     try:
         async with asyncio.timeout(_PATIENCE):
             await admin.start()

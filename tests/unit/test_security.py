@@ -1,0 +1,116 @@
+"""How Kafka is spoken to is told whole, and what is wrong with it by the name of its variable."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import pytest
+import trustme
+
+from agents.app import build_app
+from groundwire.errors import UsageError
+from groundwire.security import KafkaSecurity, kafka_security
+from groundwire.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("os.environ", {})
+    kafka_security.cache_clear()
+    yield
+    kafka_security.cache_clear()
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    made = authority.issue_cert("client@groundwire.example")
+    made.private_key_pem.write_to_path(tmp_path / "client.key")
+    made.cert_chain_pems[0].write_to_path(tmp_path / "client.pem")
+    (tmp_path / "password").write_text("  s p a c e s  \n")
+    (tmp_path / "empty").write_text("\n")
+    return tmp_path
+
+
+def environment(monkeypatch: pytest.MonkeyPatch, **values: object) -> None:
+    monkeypatch.setattr(
+        "os.environ", {f"GROUNDWIRE_KAFKA_{name}": str(value) for name, value in values.items()}
+    )
+
+
+def test_without_settings_the_brokers_are_spoken_to_in_the_clear() -> None:
+    assert kafka_security().options() == {}
+    assert build_app("claims", Settings()).conf.broker_credentials is None
+
+
+def test_clients_and_workers_are_given_the_same(monkeypatch, files: Path) -> None:
+    environment(
+        monkeypatch,
+        SECURITY="sasl_ssl",
+        CA_FILE=files / "ca.pem",
+        CERT_FILE=files / "client.pem",
+        KEY_FILE=files / "client.key",
+        SASL_USERNAME="gate",
+        SASL_PASSWORD_FILE=files / "password",
+        SASL_MECHANISM="SCRAM-SHA-256",
+    )
+    options = kafka_security().options()
+    context = options.pop("ssl_context")
+    assert options == {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "SCRAM-SHA-256",
+        "sasl_plain_username": "gate",
+        "sasl_plain_password": "  s p a c e s  ",
+    }
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+    told = build_app("claims", Settings()).conf.broker_credentials
+    assert (told.protocol.value, told.mechanism.value, told.username, told.password) == tuple(
+        options.values()
+    )
+    assert told.ssl_context.verify_mode is ssl.CERT_REQUIRED
+
+
+def test_with_tls_alone_there_is_no_user(monkeypatch) -> None:
+    environment(monkeypatch, SECURITY="ssl")
+    assert set(kafka_security().options()) == {"security_protocol", "ssl_context"}
+    assert build_app("claims", Settings()).conf.broker_credentials.protocol.value == "SSL"
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"SECURITY": "tls"}, "GROUNDWIRE_KAFKA_SECURITY"),
+        ({"SECURITY": "sasl_ssl"}, "GROUNDWIRE_KAFKA_SASL_USERNAME"),
+        ({"SECURITY": "sasl_ssl", "SASL_USERNAME": "gate"}, "GROUNDWIRE_KAFKA_SASL_PASSWORD_FILE"),
+        ({"SASL_USERNAME": "gate"}, "GROUNDWIRE_KAFKA_SECURITY=sasl_ssl"),
+        ({"CA_FILE": "ca.pem"}, "GROUNDWIRE_KAFKA_SECURITY=ssl"),
+        ({"SECURITY": "ssl", "CERT_FILE": "client.pem"}, "GROUNDWIRE_KAFKA_KEY_FILE"),
+        ({"SECURITY": "ssl", "SASL_MECHANISM": "GSSAPI"}, "GROUNDWIRE_KAFKA_SASL_MECHANISM"),
+        ({"SECURITY": "ssl", "CA_FILE": "absent.pem"}, "GROUNDWIRE_KAFKA_CA_FILE"),
+        ({"SECURITY": "ssl", "CA_FILE": "password"}, "GROUNDWIRE_KAFKA_CA_FILE"),
+        ({"SECURITY": "ssl", "CERT_FILE": "client.pem", "KEY_FILE": "ca.pem"}, "GROUNDWIRE_KAFKA_KEY_FILE"),
+        (
+            {"SECURITY": "sasl_ssl", "SASL_USERNAME": "gate", "SASL_PASSWORD_FILE": "absent"},
+            "GROUNDWIRE_KAFKA_SASL_PASSWORD_FILE",
+        ),
+        (
+            {"SECURITY": "sasl_ssl", "SASL_USERNAME": "gate", "SASL_PASSWORD_FILE": "empty"},
+            "GROUNDWIRE_KAFKA_SASL_PASSWORD_FILE",
+        ),
+    ],
+)
+def test_what_is_wrong_is_named_before_a_connection_is_made(
+    monkeypatch, files: Path, values, named: str
+) -> None:
+    monkeypatch.chdir(files)
+    environment(monkeypatch, **values)
+    with pytest.raises(UsageError) as told:
+        kafka_security().options()
+    assert named in str(told.value)
+
+
+def test_nothing_that_is_printed_of_it_is_a_secret(files: Path) -> None:
+    made = KafkaSecurity(security="sasl_ssl", sasl_username="gate", sasl_password_file=files / "password")
+    assert "s p a c e s" not in repr(made)
