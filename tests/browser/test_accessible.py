@@ -114,6 +114,7 @@ PAGES: Final[dict[str, Go]] = {
     "blocked list": _at("/blocked"),
     "dead letters": _at("/dead-letters"),
     "learning": _at("/learning"),
+    "operations": _at("/operations"),
     "blind sample": _at("/sample"),
     "bulk confirmation": _bulk,
     "help": _help,

@@ -95,13 +95,14 @@ class _Console:
             feed = Feed(board, standings, brokers=settings.brokers, prefix=settings.topic_prefix)
             tenants = {tenant for _, key in self.keys for tenant in key.tenants}
             policy = load_policy(settings.policy_file, os.environ)
+            review_ttl = timedelta(days=settings.review_ttl)
             gauges = ReviewGauges(
                 board,
                 tenants,
                 lambda: feed.stale_since,
                 lambda: datetime.now(UTC),
                 limits=policy.limits,
-                ttl=timedelta(days=settings.review_ttl),
+                ttl=review_ttl,
             )
             host, port = settings.metrics_host, settings.metrics_port
             with binding("GROUNDWIRE_METRICS_HOST, GROUNDWIRE_METRICS_PORT", host, port):
@@ -118,6 +119,7 @@ class _Console:
                         locks=RedisLocks(redis, settings.topic_prefix, timedelta(seconds=own.lock_seconds)),
                         stale_since=lambda: feed.stale_since,
                         caught_up=lambda: feed.caught_up,
+                        review_ttl=review_ttl,
                     )
                     await _serve(own, parts, feed, listening, who)
             finally:

@@ -32,6 +32,7 @@ from groundwire.console.origins import Origins
 from groundwire.console.rates import Rates
 from groundwire.console.render import page
 from groundwire.console.routes import routes
+from groundwire.console.scraping import Scraper
 from groundwire.console.sessions import Sessions
 from groundwire.console.settings import ConsoleSettings
 from groundwire.console.site import Site
@@ -82,6 +83,7 @@ class Parts:
         tokens: the API tokens, or None: none are taken.
         stale_since: since when the board may be out of date.
         caught_up: whether the board shows all that there was when the console started.
+        review_ttl: after which an item expires, where the reviews agent has a key to say so.
         monotonic: seconds, for limits.
     """
 
@@ -94,6 +96,7 @@ class Parts:
     locks: Locks | None = None
     stale_since: Callable[[], datetime | None] = never_stale
     caught_up: Callable[[], bool] = always_caught_up
+    review_ttl: timedelta = timedelta(days=60)
     clock: Callable[[], datetime] = utc_now
     monotonic: Callable[[], float] = time.monotonic
 
@@ -167,6 +170,8 @@ def _site(settings: ConsoleSettings, parts: Parts, links: OneTimeLinks) -> Site:
         identities=Rates(settings.rate_identity, parts.monotonic),
         attempts=Rates(settings.rate_signin, parts.monotonic),
         has_tokens=parts.tokens is not None,
+        scraper=Scraper(settings.targets, clock),
+        review_ttl=parts.review_ttl,
     )
 
 
@@ -224,12 +229,15 @@ def _lifespan(site: Site) -> Callable[[Starlette], Any]:
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        ticking = asyncio.create_task(tick())
+        tasks = [asyncio.create_task(tick())]
+        if site.settings.targets:
+            tasks.append(asyncio.create_task(site.scraper.run()))
         try:
             yield
         finally:
-            ticking.cancel()
-            await asyncio.wait([ticking])
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
             await site.live.close()
             await site.desk.close()
 

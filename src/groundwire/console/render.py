@@ -10,7 +10,7 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from groundwire.console import words
+from groundwire.console import lines, words
 from groundwire.console.assets import VERSION
 from groundwire.console.identity import Identity
 from groundwire.console.progress import shown_actions
@@ -26,6 +26,8 @@ PAGES: Final = (
     ("/dead-letters", "Dead letters"),
     ("/learning", "Learning"),
 )
+_OPERATIONS: Final = ("/operations", "Operations")
+"""Only for people who see everything of a tenant."""
 _TOKEN: Final = Markup('<input type="hidden" name="csrf" value="{}">')
 
 _environment = Environment(
@@ -41,6 +43,10 @@ _environment.globals.update(
     age=words.age,
     duration=words.duration,
     share=words.share,
+    amount=words.amount,
+    waits_for=words.waits_for,
+    path=lines.path,
+    highest=lines.highest,
     moment=words.moment,
     assets=f"/static/{VERSION}",
 )
@@ -57,12 +63,13 @@ def page(
     """Return a page: the frame for this person, and a handler's data."""
     csrf = csrf_token(request.session)
     stale = site.stale_since() if identity else None
+    operates = identity is not None and bool(site.permissions.scope(identity.person).whole)
     frame = {
         "person": {"name": identity.person.name} if identity else None,
         "way": identity.way if identity else None,
         "csrf": csrf,
         "token": lambda: _TOKEN.format(csrf),
-        "pages": PAGES,
+        "pages": (*PAGES, _OPERATIONS) if operates else PAGES,
         "here": getattr(request.scope.get("route"), "path", ""),
         "stale_since": format_time(stale) if stale else None,
         "reading": identity is not None and not site.caught_up(),

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from groundwire.console import acting, bulk, item, learning, looking, queue
+from groundwire.console import acting, bulk, item, learning, looking, operations, queue
 from groundwire.console.call import Answer, Call, Handler, read_form, read_json
 from groundwire.console.identity import Identity
 from groundwire.console.kept import ended
@@ -61,6 +61,7 @@ PLACES: Final = (
     Place("GET", "/learning", learning.show),
     Place("GET", "/sample", learning.sample),
     Place("POST", "/sample/{decision_id:uuid}", learning.judge, decides=True, takes=learning.OpinionFields),
+    Place("GET", "/operations", operations.show),
 )
 """What needs somebody signed in. Item ids are looked up within what they may see."""
 

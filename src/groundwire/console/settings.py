@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Final
@@ -14,6 +15,30 @@ from groundwire.settings import setting_error
 
 Network = IPv4Network | IPv6Network
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a worker, or several under one name, answer for their metrics."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        """Return it as it is written in the setting."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @classmethod
+    def parse(cls, word: str) -> Target:
+        """Read `host:port`. Raises: ValueError."""
+        try:
+            parts = urlsplit(f"//{word}")
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host = port = None
+        if not host or not port or parts.netloc != word or "@" in word:
+            raise ValueError("must be host:port, several separated by commas, for example claims:9100")
+        return cls(host, port)
 
 
 class ConsoleSettings(BaseSettings):
@@ -72,6 +97,15 @@ class ConsoleSettings(BaseSettings):
     audit_share: Annotated[float, Field(ge=0, le=1)] = Field(
         0, description="Share of approved and blocked items that are shown blind for a second judgement."
     )
+    workers: str = Field(
+        "",
+        description="Metrics ports of all workers, `claims:9100,...`, for the page for operators; a name with several"
+        " addresses is all of them.",
+    )
+    replay_jobs: Path | None = Field(
+        None, description="Folder with the files that `groundwire replay --job` keeps, for the same page."
+    )
+
     rate_identity: Annotated[int, Field(ge=1)] = Field(600, description="Requests a minute of one person.")
     rate_address: Annotated[int, Field(ge=1)] = Field(1200, description="Requests a minute of one address.")
     rate_signin: Annotated[int, Field(ge=1)] = Field(
@@ -105,6 +139,13 @@ class ConsoleSettings(BaseSettings):
     def _are_networks(cls, value: str) -> str:
         for network in words(value):
             ip_network(network)
+        return value
+
+    @field_validator("workers")
+    @classmethod
+    def _are_targets(cls, value: str) -> str:
+        for word in words(value):
+            Target.parse(word)
         return value
 
     @model_validator(mode="after")
@@ -154,6 +195,11 @@ class ConsoleSettings(BaseSettings):
     def proxies(self) -> tuple[Network, ...]:
         """`proxy_addresses` as networks."""
         return tuple(ip_network(network) for network in words(self.proxy_addresses))
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """`workers`, each once."""
+        return tuple(dict.fromkeys(Target.parse(word) for word in words(self.workers)))
 
 
 def words(value: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from groundwire.console.desk import Desk
 from groundwire.console.identity import Authenticator
@@ -13,6 +13,7 @@ from groundwire.console.locks import Locks
 from groundwire.console.onetime import OneTimeLinks
 from groundwire.console.openid import OpenId
 from groundwire.console.rates import Rates
+from groundwire.console.scraping import Scraper
 from groundwire.console.sessions import Sessions
 from groundwire.console.settings import ConsoleSettings
 from groundwire.policy import Limits, Policy
@@ -31,6 +32,8 @@ class Site:
         identities: how often one person may ask.
         attempts: how often one address may try to sign in.
         has_tokens: whether API tokens are taken.
+        scraper: what workers answered when they were asked for their metrics.
+        review_ttl: after which an item expires, where the reviews agent has a key to say so.
     """
 
     settings: ConsoleSettings
@@ -51,3 +54,5 @@ class Site:
     identities: Rates
     attempts: Rates
     has_tokens: bool
+    scraper: Scraper
+    review_ttl: timedelta

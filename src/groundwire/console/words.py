@@ -80,6 +80,14 @@ _CHECKS: Final = {
     "values_supported": "values stand in the sources",
     "values_unsupported": "values not in the sources",
 }
+_WAITS: Final = {
+    "state": "Redis gives no answer, or one that cannot be used. Records stay in Kafka, and the lag grows.",
+    "state_lost": "State was lost and is being rebuilt from the topics. Records stay in Kafka until it is there again.",
+    "broker": "Kafka does not acknowledge what is published. Nothing is lost; the lag grows.",
+    "dead_letters": "A hundred records in a row could not be decided: see what is wrong with policy, keys or producers,"
+    " then restart the worker.",
+    "internal": "An error of Groundwire's own, tried again every five seconds: its place stands in the worker's log.",
+}
 _LABELS: Final = {
     **_CHECKS,
     **_REASONS,
@@ -121,6 +129,20 @@ def label(code: object) -> str:
         return NONE
     text = str(code)
     return _LABELS.get(text, text.replace("_", " "))
+
+
+def waits_for(dependency: str) -> str:
+    """Return what it means that a worker waits for something, as a sentence or two."""
+    return _WAITS.get(dependency, "It waits for something that this console does not know.")
+
+
+def amount(value: float | None) -> str:
+    """Return a rate or a level, which may be less than one."""
+    if value is None:
+        return "not measured"
+    if 0 < value < 0.01:
+        return "under 0.01"
+    return f"{value:.2g}" if value < 10 else number(round(value))
 
 
 def number(value: int | None) -> str:

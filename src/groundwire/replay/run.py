@@ -123,7 +123,12 @@ class Replayer:
                 self._summary.records += 1
                 after = mark
             written = await self._writer.flush()
-            plain = {"after": after, "written": written, "summary": self._summary.as_json()}
+            plain = {
+                "after": after,
+                "written": written,
+                "summary": self._summary.as_json(),
+                "total": total,  # for who looks at the file meanwhile
+            }
             self._job.note(progress=json.dumps(plain))
             self._job.commit()
             self._report("replayed", self._summary.records, total)

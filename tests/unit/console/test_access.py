@@ -46,6 +46,7 @@ OPEN_TO_READERS: dict[str, Any] = {
     "/api/live": None,
     "/api/": None,
 }
+OF_DELEGATES: dict[str, Any] = {"/operations": None, "/api/operations": None}
 OF_AN_ITEM: dict[str, Any] = {
     "/items/{decision_id:uuid}": None,
     "/items/{decision_id:uuid}/actions": ITEM,
@@ -63,7 +64,7 @@ OF_AN_ACTION: dict[str, Any] = {
     "/api/actions/{action_id:uuid}/undo": {},
 }
 OF_SEVERAL: dict[str, Any] = {"/bulk": {"action": "approve", "ids": f"{NOBODYS}:1"}, "/api/bulk": BULK}
-SIGNED_IN = {**OPEN_TO_READERS, **OF_AN_ITEM, **OF_AN_ACTION, **OF_SEVERAL}
+SIGNED_IN = {**OPEN_TO_READERS, **OF_DELEGATES, **OF_AN_ITEM, **OF_AN_ACTION, **OF_SEVERAL}
 DECIDING = {
     path: sent for path, sent in {**OF_AN_ITEM, **OF_AN_ACTION, **OF_SEVERAL}.items() if sent is not None
 }

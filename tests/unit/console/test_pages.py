@@ -20,7 +20,7 @@ from groundwire.messages.audit import AuditEvent
 from tests.unit.console.rooms import NOW, Room, approved, blocked, csrf, make_decision, make_room
 
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7 }}{% raw %}</textarea>&lt;"
-PAGES = ["/", "/responses", "/approved", "/blocked", "/learning", "/sample", "/dead-letters"]
+PAGES = ["/", "/responses", "/approved", "/blocked", "/learning", "/sample", "/dead-letters", "/operations"]
 
 odd = st.sampled_from("<>&\"' \n\u202e\u200b\U0001f600e\u0301")
 texts = st.text(alphabet=st.one_of(st.characters(codec="utf-8"), odd), max_size=60)
