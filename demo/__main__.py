@@ -81,7 +81,7 @@ def _run(report: Report, started: float, deadline: float, *, console: bool) -> L
                 for difference in _differences(ledger):
                     progress(f"DIFFERENT: {difference}")
                 if console:
-                    serve_console(environment, folder)
+                    serve_console(environment, folder, running.metrics)
                 else:
                     progress(
                         "`make demo-console` runs it again and lets you decide what waits, in your browser"

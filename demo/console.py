@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -21,12 +21,13 @@ _ROOT: Final = Path(__file__).resolve().parents[1]
 _STOP_SECONDS: Final = 15.0
 
 
-def serve_console(environment: Mapping[str, str], folder: Path) -> None:
+def serve_console(environment: Mapping[str, str], folder: Path, workers: Sequence[str]) -> None:
     """Serve the console until it is interrupted, and say how to get in: a link, a token, and what to export.
 
     Args:
         environment: that of the workers.
         folder: of this run; the file with the token is made there.
+        workers: where each answers for its metrics, `host:port`.
 
     Raises:
         ServiceError: it failed.
@@ -37,6 +38,7 @@ def serve_console(environment: Mapping[str, str], folder: Path) -> None:
         "GROUNDWIRE_TOKENS_FILE": str(tokens),
         "GROUNDWIRE_CONSOLE_KEY": CONSOLE_KEY,
         "GROUNDWIRE_CONSOLE_PORT": "0",
+        "GROUNDWIRE_CONSOLE_WORKERS": ",".join(workers),
         # no line for each request: the link would scroll away
         "GROUNDWIRE_LOG_LEVEL": "warning",
         "GROUNDWIRE_LOG_FORMAT": "console",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from deploy.embedded import EmbeddedBroker, EmbeddedRedis
-from deploy.embedded.process import ServerProcess, ServiceError, tail
+from deploy.embedded.process import HOST, ServerProcess, ServiceError, free_port, tail
 from groundwire.settings import Settings
 from topics.declare import declare
 
@@ -28,12 +28,14 @@ class Services:
 
     Attributes:
         logs: file of each process's log, by name.
+        metrics: where each worker answers for its metrics, `host:port`.
     """
 
     broker: EmbeddedBroker
     redis: EmbeddedRedis
     workers: list[ServerProcess]
     logs: dict[str, Path]
+    metrics: list[str]
 
     def ended(self) -> str | None:
         """Return the name of a worker that is not there any more, if there is one."""
@@ -85,15 +87,16 @@ def workers(
     Raises:
         ServiceError: a worker ended or was not ready in time; the message holds the end of its log.
     """
+    ports = {role: free_port() for role in ROLES}
     started = [
         ServerProcess(
             f"worker {role}",
             [sys.executable, "-m", "agents", role],
             folder / f"worker-{role}.log",
-            environment,
+            {**environment, "GROUNDWIRE_METRICS_PORT": str(port)},
             _ROOT,
         )
-        for role in ROLES
+        for role, port in ports.items()
     ]
     logs = {worker.name: worker.log for worker in started}
     logs |= {"broker": broker.directory / "broker.log", "redis": redis.directory / "redis.log"}
@@ -103,7 +106,7 @@ def workers(
                 worker.start()
             for worker in started:
                 worker.wait_until(lambda log=worker.log: _ready(log), _READY_SECONDS)  # type: ignore[misc] # bound early
-            yield Services(broker, redis, started, logs)
+            yield Services(broker, redis, started, logs, [f"{HOST}:{port}" for port in ports.values()])
         finally:
             list(pool.map(lambda worker: worker.stop(_STOP_SECONDS), started))
 

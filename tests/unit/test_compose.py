@@ -47,6 +47,12 @@ def test_every_worker_role_runs_and_waits_for_topics_keys_and_state(services: di
     assert all(services[role]["command"] == ["python", "-m", "agents", role] for role in ROLES)
 
 
+def test_the_console_asks_every_worker_at_its_metrics_port(services: dict[str, Any]) -> None:
+    settings = ConsoleSettings(workers=services["console"]["environment"]["GROUNDWIRE_CONSOLE_WORKERS"])
+    port = int(re.search(r"GROUNDWIRE_METRICS_PORT=(\d+)", (ROOT / "deploy/Dockerfile").read_text())[1])  # type: ignore[index]
+    assert {(target.host, target.port) for target in settings.targets} == {(role, port) for role in ROLES}
+
+
 def test_whatever_is_waited_for_can_come_true(services: dict[str, Any]) -> None:
     for service in services.values():
         for name, how in service.get("depends_on", {}).items():

@@ -34,7 +34,7 @@ class Answering(StrEnum):
     ANSWERS = "answers"
     SILENT = "silent"
     UNREADABLE = "unreadable"
-    UNKNOWN = "unknown"
+    UNRESOLVED = "unresolved"
     """Its name resolves to no address."""
 
 
@@ -157,7 +157,7 @@ class Scraper:
         except (OSError, TimeoutError, UnicodeError):
             addresses = []
         if not addresses:
-            return [Seen(str(target), "", Answering.UNKNOWN, self._clock())]
+            return [Seen(str(target), "", Answering.UNRESOLVED, self._clock())]
         return await asyncio.gather(*(self._one(target, address) for address in addresses))
 
     async def _one(self, target: Target, address: str) -> Seen:

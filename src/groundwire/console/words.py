@@ -120,6 +120,9 @@ _LABELS: Final = {
     "conflict": "changed meanwhile, or has an action on its way",
     "partly_shown": "the list shows only a part of it: open it to approve it",
     "held": "taken",
+    "silent": "no answer",
+    "unreadable": "not a worker's answer",
+    "unresolved": "no such name",
 }
 
 

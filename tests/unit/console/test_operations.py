@@ -171,7 +171,7 @@ async def test_a_name_with_several_addresses_is_all_of_them_and_one_that_is_gone
     assert len((await told(room))["workers"]) == 2
     network.answers = {}
     await look(room)
-    assert [one["state"] for one in (await told(room))["workers"]] == ["unknown", "unknown"]
+    assert [one["state"] for one in (await told(room))["workers"]] == ["unresolved", "unresolved"]
 
 
 async def test_a_worker_that_waits_is_told_of_in_plain_words_before_everything_else() -> None:

@@ -8,11 +8,11 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 class Worker:
     """Stands for a worker of a role, whose records come from a topic of that name or of another."""
 
-    def __init__(self, role: str, topic: str | None = None) -> None:
+    def __init__(self, role: str, topic: str | None = None, started: float = 0.0) -> None:
         self.role, self.topic = role, topic or role
-        self.restart()
+        self.restart(started)
 
-    def restart(self, started: float = 0.0) -> None:
+    def restart(self, started: float) -> None:
         registry = self.registry = CollectorRegistry()
         self.records = Histogram("groundwire_batch_records", "", ["input"], registry=registry)
         self.decisions = Counter(

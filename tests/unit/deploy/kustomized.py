@@ -31,6 +31,7 @@ _KEYS = {
 _SELECTORS = {
     "Deployment": (("spec", "selector", "matchLabels"), ("spec", "template", "metadata", "labels")),
     "PodDisruptionBudget": (("spec", "selector", "matchLabels"),),
+    "Service": (("spec", "selector"),),
 }
 
 

@@ -101,6 +101,25 @@ def test_a_selector_finds_the_pods_of_its_own_role_and_no_others(manifests: list
             assert [pod for pod, has in labels.items() if wanted.items() <= has.items()] == [name]
 
 
+def test_the_console_finds_every_worker_also_one_that_is_not_ready_and_is_let_through_to_it(
+    manifests: list[Manifest],
+):
+    console = next(container(pod) for name, pod in pods(manifests) if name == "groundwire-console")
+    value = next(v["value"] for v in console["env"] if v["name"] == "GROUNDWIRE_CONSOLE_WORKERS")
+    services = {m["metadata"]["name"]: m["spec"] for m in manifests if m["kind"] == "Service"}
+    targets = ConsoleSettings(workers=value).targets
+    assert {target.host for target in targets} == {f"groundwire-{role}" for role in ROLES}
+    for target in targets:
+        spec = services[target.host]
+        assert (spec["clusterIP"], spec["publishNotReadyAddresses"]) == ("None", True)
+        assert [(one["port"], one["targetPort"]) for one in spec["ports"]] == [(target.port, "metrics")]
+    policies = {m["metadata"]["name"]: m["spec"] for m in manifests if m["kind"] == "NetworkPolicy"}
+    own = policies["groundwire-console"]["podSelector"]
+    assert {"podSelector": own} in policies["groundwire"]["ingress"][0]["from"]
+    workers = {"podSelector": policies["groundwire"]["podSelector"]}
+    assert {"to": [workers], "ports": [{"port": "metrics"}]} in policies["groundwire-console"]["egress"]
+
+
 def test_probes_look_at_progress_and_readiness_at_assignment(manifests: list[Manifest]):
     for name, pod in pods(manifests):
         found = container(pod)
