@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any, Final
 
@@ -37,6 +38,21 @@ def violations(reader: Reader) -> list[str]:
             for node in one["nodes"]
         ]
     return problems
+
+
+@contextmanager
+def _worker() -> Iterator[str]:
+    """Serve the metrics of a worker that waits for something."""
+    worker = Worker("claims", started=time.time() - 600)
+    worker.work(600)
+    worker.paused.labels("state").set(1)
+    server, thread = start_http_server(0, "127.0.0.1", worker.registry)
+    try:
+        yield f"127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def _item(kind: str) -> Go:
@@ -136,20 +152,16 @@ PAGES: Final[dict[str, Go]] = {
 
 @pytest.mark.slow
 def test_axe_finds_no_violation_of_wcag_2_2_aa_on_any_page_in_light_and_in_dark(consoles, people) -> None:
-    worker = Worker("claims", started=time.time() - 600)
-    worker.work(600)
-    worker.paused.labels("state").set(1)
-    server, _ = start_http_server(0, "127.0.0.1", worker.registry)
-    workers = f"127.0.0.1:{server.server_port},127.0.0.1:1"  # nobody answers at the second
-    console = consoles.start_full(audit_share=1.0, undo_seconds=60, workers=workers)
-    reader = people(console, None)
-    reader.open("/signin")
-    found = {"sign-in": violations(reader)}
-    reader.sign_in(console.link)
-    for name, go in PAGES.items():
-        go(reader)
-        found[name] = violations(reader)
-    server.shutdown()
+    with _worker() as address:
+        workers = f"{address},127.0.0.1:1"  # nobody answers at the second
+        console = consoles.start_full(audit_share=1.0, undo_seconds=60, workers=workers)
+        reader = people(console, None)
+        reader.open("/signin")
+        found = {"sign-in": violations(reader)}
+        reader.sign_in(console.link)
+        for name, go in PAGES.items():
+            go(reader)
+            found[name] = violations(reader)
     assert {name: problems for name, problems in found.items() if problems} == {}
 
 

@@ -103,7 +103,8 @@ class ConsoleSettings(BaseSettings):
         " addresses is all of them.",
     )
     replay_jobs: Path | None = Field(
-        None, description="Folder with the files that `groundwire replay --job FILE` keeps, for the same page."
+        None,
+        description="Folder with the files that `groundwire replay --job FILE` keeps, for the same page.",
     )
 
     rate_identity: Annotated[int, Field(ge=1)] = Field(600, description="Requests a minute of one person.")

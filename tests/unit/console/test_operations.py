@@ -12,6 +12,7 @@ import pytest
 
 from groundwire.console import scraping
 from groundwire.console.scraping import Scraper
+from groundwire.console.series import MOST_WORKERS
 from groundwire.console.settings import Target
 from groundwire.console.site import Site
 from groundwire.replay.job import Job, Order
@@ -174,6 +175,15 @@ async def test_a_name_with_several_addresses_is_all_of_them_and_one_that_is_gone
     assert [one["state"] for one in (await told(room))["workers"]] == ["unresolved", "unresolved"]
 
 
+async def test_pods_that_come_and_go_for_weeks_do_not_use_up_the_places_of_those_that_are_there() -> None:
+    network = Network()
+    room = room_with(network, "claims:9100")
+    for number in range(MOST_WORKERS + 5):
+        network.answers = {f"claims_{number}": Worker("claims")}
+        await look(room)
+    assert named((await told(room))["lags"], "claims")["now"] == 0
+
+
 async def test_a_worker_that_waits_is_told_of_in_plain_words_before_everything_else() -> None:
     worker = Worker("reviews", "review-decisions")
     worker.paused.labels("state").set(1)
@@ -275,11 +285,11 @@ async def test_a_folder_of_replays_that_cannot_be_read_is_said_so_and_none_is_no
         assert "GROUNDWIRE_CONSOLE_REPLAY_JOBS" in (await client.get("/operations")).text
 
 
-@pytest.mark.parametrize("answer", [b"x" * 2_000_000, b""])
-async def test_what_a_port_sends_is_read_to_a_limit_and_a_real_one_is_read(answer: bytes) -> None:
+@pytest.mark.parametrize(("more", "state"), [(0, "answers"), (2_000_000, "unreadable")])
+async def test_what_a_port_sends_is_read_up_to_a_limit(more: int, state: str) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        body = answer or Worker("claims").answer().encode()
+        body = Worker("claims").answer().encode() + b"#" * more
         writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n" + body)
         writer.close()
 
@@ -289,7 +299,7 @@ async def test_what_a_port_sends_is_read_to_a_limit_and_a_real_one_is_read(answe
     async with server:
         await scraper.look(1)
     (seen,) = scraper.workers
-    assert seen.state == ("unreadable" if answer else "answers")
+    assert seen.state == state
 
 
 async def test_a_port_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
