@@ -28,7 +28,7 @@ MOST_BYTES: Final = 1_000_000
 """Of an answer; a worker's has some 50,000."""
 _AT_ONCE: Final = 10
 _TLS: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Trusts nobody, for metrics ports speak plain HTTP; made once, where a client would read all certificates each time."""
+"""Trusts nobody, for metrics ports speak plain HTTP; made once: a client would read all certificates."""
 
 
 class Answering(StrEnum):
