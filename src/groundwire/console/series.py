@@ -108,16 +108,17 @@ class History:
 
     def rates(self, key: Key) -> list[float | None]:
         """Return how much was counted a second in each minute of the hour, oldest first."""
-        return list(self._points(key, EVERY))
+        return [_mean(minute, EVERY) for minute in self._minutes(key)]
 
     def levels(self, key: Key) -> list[float | None]:
-        """Return a gauge in each minute of the hour, oldest first."""
-        return list(self._points(key, 1))
+        """Return the greatest value of a gauge in each minute of the hour, oldest first."""
+        known = ([value for value in minute if not math.isnan(value)] for minute in self._minutes(key))
+        return [max(values, default=None) for values in known]
 
-    def _points(self, key: Key, divisor: int) -> Iterator[float | None]:
+    def _minutes(self, key: Key) -> Iterator[list[float]]:
         values = self._values(key)
         for start in range(0, SIZE, POINT):
-            yield _mean(values[start : start + POINT], divisor)
+            yield values[start : start + POINT]
 
     def _values(self, key: Key) -> list[float]:
         ring = self._rings.get(key)

@@ -135,6 +135,15 @@ def test_what_is_older_than_an_hour_is_forgotten() -> None:
     assert set(history.levels(LAG)) == {None}
 
 
+def test_a_level_of_a_minute_is_its_worst_so_that_the_present_one_is_never_above_the_line() -> None:
+    history = History()
+    for tick, lag in enumerate((5, 90, 20)):
+        history.advance(tick)
+        history.take("one", reading(0, lag=lag))
+    assert history.latest(LAG) == 20
+    assert history.levels(LAG)[-1] == 90
+
+
 def test_a_second_answer_in_one_tick_changes_nothing() -> None:
     history = History()
     history.take("one", reading(0, lag=4, commit_age=2))
