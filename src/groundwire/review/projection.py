@@ -25,7 +25,9 @@ from groundwire.review.risk import risk_of
 from groundwire.review.search import searchable
 from groundwire.review.sql import statement
 
-_VERSION: Final = 1  # of what is derived from Decisions: the risk goes by failed checks, too
+_VERSION: Final = (
+    2  # of what is derived from Decisions: the risk by all failed checks; excerpts tell that they are cut
+)
 _FAST: Final = 1  # zlib's level: half the size at a tenth of the time of the best one
 
 _ITEM: Final = """
@@ -84,7 +86,12 @@ def upgrade(connection: sqlite3.Connection) -> None:
     )
     for item, value in placed.fetchall():
         decision = Decision.model_validate_json(decision_json(value))
-        connection.execute("UPDATE items SET risk = ? WHERE id = ?", (_rank(decision), item))
+        changed = (_rank(decision), in_one_line(text_of(decision)), item)
+        connection.execute("UPDATE items SET risk = ?, excerpt = ? WHERE id = ?", changed)
+    for number, value in connection.execute("SELECT id, value FROM decisions").fetchall():
+        decision = Decision.model_validate_json(decision_json(value))
+        changed = (in_one_line(text_of(decision)), number)
+        connection.execute("UPDATE decisions SET excerpt = ? WHERE id = ?", changed)
     connection.execute(statement("PRAGMA user_version =", str(_VERSION)))
 
 
