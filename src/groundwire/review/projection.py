@@ -86,12 +86,12 @@ def upgrade(connection: sqlite3.Connection) -> None:
     )
     for item, value in placed.fetchall():
         decision = Decision.model_validate_json(decision_json(value))
-        changed = (_rank(decision), in_one_line(text_of(decision)), item)
-        connection.execute("UPDATE items SET risk = ?, excerpt = ? WHERE id = ?", changed)
+        risk, excerpt = _rank(decision), in_one_line(text_of(decision))
+        connection.execute("UPDATE items SET risk = ?, excerpt = ? WHERE id = ?", (risk, excerpt, item))
     for number, value in connection.execute("SELECT id, value FROM decisions").fetchall():
         decision = Decision.model_validate_json(decision_json(value))
-        changed = (in_one_line(text_of(decision)), number)
-        connection.execute("UPDATE decisions SET excerpt = ? WHERE id = ?", changed)
+        excerpt = in_one_line(text_of(decision))
+        connection.execute("UPDATE decisions SET excerpt = ? WHERE id = ?", (excerpt, number))
     connection.execute(statement("PRAGMA user_version =", str(_VERSION)))
 
 
