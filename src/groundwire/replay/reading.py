@@ -16,8 +16,9 @@ from groundwire.messages.headers import header
 from groundwire.messages.inbound import InboundRecord
 from groundwire.messages.topics import TopicName
 from groundwire.replay.job import Job
+from groundwire.replay.published import Place
 from groundwire.replay.rate import Rate
-from groundwire.replay.spool import Place, Stretch
+from groundwire.replay.spool import Stretch
 
 INPUTS: Final = (TopicName.CLAIMS, TopicName.LLM_RESPONSES, TopicName.REVIEW_DECISIONS)
 """Topics whose records are decided."""
