@@ -48,7 +48,7 @@ def list_letters(where: Where, selection: Selection, *, only_open: bool) -> None
         history = await history_of(log, selection, where.prefix)
         async with aclosing(selected(log, selection)) as letters:
             async for letter in letters:
-                redriven = history.redriven.get(letter.id)
+                redriven = history.redriven_of(letter)
                 if not (only_open and redriven):
                     reading.printing()
                     printer.letter(letter, redriven)
@@ -73,7 +73,7 @@ def show(where: Where, place: Place, *, value: bool) -> None:
         async with aclosing(selected(log, selection)) as letters:
             async for letter in letters:
                 history = await history_of(log, selection, where.prefix)
-                return letter, history.redriven.get(letter.id)
+                return letter, history.redriven_of(letter)
         return None
 
     found = _run(where, read)
