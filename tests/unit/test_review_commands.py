@@ -124,6 +124,7 @@ def test_the_group_lists_its_commands() -> None:
         (["reject", "x", "--reviewer", "ann"], "--reason"),
         (["reject", "x", "--reviewer", "ann", "--reason", "because"], "incorrect"),
         (["edit", "x", "--reviewer", "ann"], "--content"),
+        (["edit", "x", "--reviewer", "ann", "--content", " \u200b"], "blank"),
         (["list", "--reviewer", "ann", "--limit", "201"], "--limit"),
         (["list", "--reviewer", "ann", "--min-age", "soon"], "--min-age"),
         (["list", "--reviewer", "ann", "--days", "nan"], "--days': 'nan'"),
@@ -240,6 +241,34 @@ def test_an_item_shows_what_bears_on_it() -> None:
         "refused  reject by mallory: unauthorized",
     ):
         assert expected in text, expected
+
+
+def test_a_memory_that_was_retracted_since_is_not_told_as_approved() -> None:
+    then = decision("m", verdict="approved", reason_code="trusted_source")
+    still = item(near("a", "Text."), then)
+    since = item(near("a", "Text."), then, reviewed("m", "retract"))
+    assert "m (approved, similarity 0.80" in printed(print_item, still)
+    assert "m (approved then; retracted since, similarity 0.80" in printed(print_item, since)
+
+
+def test_an_item_names_what_it_rests_on_and_what_rests_on_it_as_they_stand_now() -> None:
+    made = board(
+        decision("m", verdict="approved", reason_code="trusted_source"),
+        reviewed("m", "retract"),
+        decision("a", derived_from=["m", "gone"]),
+        decision("b", verdict="approved", reason_code="trusted_source", derived_from=["m"]),
+        decision("c", verdict="blocked", reason_code="ungrounded", derived_from=["m"]),
+        decision("o", verdict="approved", reason_code="trusted_source", derived_from=["m"], user="other"),
+    )
+    child = made.item(ADMIN, decision("a").decision_id)
+    parent = made.item(ADMIN, decision("m").decision_id)
+    resting = made.resting(ADMIN, parent.current)
+    assert [(one.name, one.state) for one in child.parents] == [("m", "retracted"), ("gone", "")]
+    assert [(one.name, one.state) for one in resting] == [("b", "approved")]
+    assert "m (retracted)" in printed(print_item, child)
+    assert "gone (not at hand)" in printed(print_item, child)
+    assert "b (approved)" in printed(print_item, parent, resting)
+    assert json.loads(item_json(parent, resting))["resting"][0]["name"] == "b"
 
 
 def test_a_superseded_item_says_by_what() -> None:

@@ -12,8 +12,9 @@ import click
 from groundwire.commands import review_text as render
 from groundwire.commands.options import DAY, Failure, FiniteRange
 from groundwire.commands.review_desk import desk_options, echo_json, look_around, screen
+from groundwire.errors import UsageError
 from groundwire.messages.reviews import Action
-from groundwire.review.actions import RejectReason, Target, review_decision
+from groundwire.review.actions import BLANK, RejectReason, Target, is_blank, review_decision
 from groundwire.review.model import Item
 from groundwire.review.terminal import Desk, act
 
@@ -88,6 +89,8 @@ def edit(desk: Desk, name: str, layout: str, wait: float, content: str, note: st
     --reviewer ann@acme.example --key desk --keys-file keys.toml
     """
     text = click.get_text_stream("stdin").read().removesuffix("\n") if content == "-" else content
+    if is_blank(text):
+        raise UsageError(f"content: {BLANK}")
     _act(desk, [name], _Act("edit", layout, wait, note=note, content=text))
 
 

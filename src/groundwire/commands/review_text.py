@@ -16,7 +16,7 @@ from rich.text import Text
 from groundwire.client.text import cut, visible
 from groundwire.console.worddiff import word_diff
 from groundwire.messages.base import format_time
-from groundwire.review.model import Item, Nearest, Page, Row
+from groundwire.review.model import Item, Nearest, Page, Related, Row
 from groundwire.review.outcomes import Outcome
 
 _WIDTHS: Final = {
@@ -49,9 +49,9 @@ def row_json(row: Row) -> str:
     return _dump({**asdict(row), "risk": asdict(row.risk)})
 
 
-def item_json(item: Item) -> str:
-    """Return an item as one line of JSON."""
-    return _dump(asdict(item))
+def item_json(item: Item, resting: Sequence[Related] = ()) -> str:
+    """Return an item, and what rests on it, as one line of JSON."""
+    return _dump({**asdict(item), "resting": [asdict(one) for one in resting]})
 
 
 def outcome_json(decision_id: str, action_id: str, outcome: Outcome | None) -> str:
@@ -86,8 +86,11 @@ def _cells(row: Row, now: datetime) -> list[str]:
     return [row.risk.level, row.reason_code, age(now - row.since), *named]
 
 
-def print_item(console: Console, item: Item) -> None:
-    """Print an item with all that bears on it; nothing in it reaches the terminal but as text."""
+def print_item(console: Console, item: Item, resting: Sequence[Related] = ()) -> None:
+    """Print an item with all that bears on it; nothing in it reaches the terminal but as text.
+
+    `resting`: the approved claims that rest on it.
+    """
     decision = item.decision
     for name, value in _facts(item):
         console.print(Text.assemble((f"{name:<10}", "bold"), visible(value)), soft_wrap=True)
@@ -97,6 +100,8 @@ def print_item(console: Console, item: Item) -> None:
     _section(console, "checks", list(_checks(decision)))
     if item.nearest is not None:
         _section(console, "nearest memory", _nearest(item.nearest, _claim(decision)))
+    _section(console, "what it rests on", [_related(one) for one in item.parents])
+    _section(console, "what rests on it", [_related(one) for one in resting])
     record = item.source_record
     so_far = (
         f"{record.approved} approved ({record.human_approved} by people), {record.blocked} blocked"
@@ -206,7 +211,7 @@ def _checks(decision: Mapping[str, Any]) -> Iterator[Text]:
 
 def _nearest(nearest: Nearest, claim: str) -> list[Text]:
     differs = "" if nearest.difference == "none" else f", differs in {nearest.difference}"
-    head = f"{nearest.subject_id} ({nearest.match_class}, similarity {nearest.similarity:.2f}{differs})"
+    head = f"{nearest.subject_id} ({nearest.since}, similarity {nearest.similarity:.2f}{differs})"
     if nearest.text is None:
         return [Text(visible(head)), Text("its text is not at hand", style="dim")]
     diff = Text()
@@ -214,6 +219,13 @@ def _nearest(nearest: Nearest, claim: str) -> list[Text]:
         style, before, after = _CHANGES[change.operation]
         diff.append(f"{before}{_safe(change.text)}{after}", style=style)
     return [Text(visible(head)), diff]
+
+
+def _related(related: Related) -> Text:
+    if related.decision_id is None:
+        return Text(visible(f"{related.name} (not at hand)"))
+    excerpt = cut(related.excerpt, _TEXT_CELLS)
+    return Text(visible(f"{related.name} ({related.state})  {related.decision_id}  {excerpt}"))
 
 
 def _history(item: Item) -> Iterator[Text]:

@@ -14,6 +14,7 @@ from groundwire.messages.base import format_time
 from groundwire.messages.decisions import Kind, Verdict
 from groundwire.messages.reviews import Action
 from groundwire.policy import Policy
+from groundwire.review.actions import BLANK, is_blank
 from groundwire.review.model import Item
 from groundwire.review.outcomes import SENTENCES
 
@@ -79,10 +80,13 @@ def changed(item: Item, revision: int) -> Problem:
 
 
 def speculation(content: str, policy: Policy) -> Problem | None:
-    """Return what the gate will say against an edited text, None where it says nothing (S0-78, C-02).
+    """Return what stands against an edited text, None where nothing does: it is blank, or speculates (S0-78, C-02).
 
     The gate has the last word: it reads the text again under the policy that decides then.
     """
+    if is_blank(content):
+        text = f"{BLANK.capitalize()}; write what should be remembered, or reject it."
+        return problem("This text cannot be approved.", text, code="blank")
     try:
         found = read(content, policy)
     except Exception:  # noqa: BLE001 - the gate refuses what it cannot read, whatever the reason

@@ -46,6 +46,21 @@ async def test_an_edit_that_speculates_is_refused_before_it_is_held_and_given_ba
     assert room.held == []
 
 
+@pytest.mark.parametrize("content", ["   ", "\u200b\u2060", "\n\u3164"])
+async def test_an_edit_that_shows_nothing_is_refused_at_once_to_people_and_programs(
+    room: Room, content: str
+) -> None:
+    (decision_id,) = room.add(make_decision("c-1"))
+    page = await send(room, decision_id, content=content)
+    async with room.client("lead-token") as client:
+        edit = {"action": "edit", "revision": 1, "content": content}
+        twin = await client.post(f"/api/items/{decision_id}/actions", json=edit)
+
+    assert (page.status_code, twin.status_code, twin.json()["error"]) == (422, 422, "blank")
+    assert "The edited text is blank" in page.text
+    assert room.held == []
+
+
 async def test_programs_get_the_same_refusal_by_its_code(room: Room) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
     async with room.client("lead-token") as client:
