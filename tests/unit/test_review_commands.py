@@ -18,6 +18,7 @@ from rich.console import Console
 from groundwire.cli import main
 from groundwire.commands.review import AgeParam, review
 from groundwire.commands.review_text import (
+    Beside,
     age,
     item_json,
     outcome_json,
@@ -28,9 +29,10 @@ from groundwire.commands.review_text import (
 )
 from groundwire.errors import UsageError
 from groundwire.keys_file import new_key
+from groundwire.policy import Policy
 from groundwire.review.board import Board
 from groundwire.review.model import Item, Query
-from groundwire.review.outcomes import SENTENCES, Outcome
+from groundwire.review.outcomes import SENTENCES, Outcome, speculating
 from groundwire.review.terminal import Desk
 from tests.unit.review.world import ADMIN, NOW, audit, decision, records, reviewed
 
@@ -97,6 +99,38 @@ def test_what_became_of_an_action_is_told_in_words_of_a_terminal(code) -> None:
         words = shlex.split(line)
         assert words[:2] == ["next", "groundwire"]
         assert CliRunner().invoke(main, [*words[2:4], "--help"]).exit_code == 0
+
+
+@pytest.mark.parametrize("code", ["unknown", "not_pending"])
+def test_of_a_response_that_waits_for_nobody_the_truth_and_a_command_that_finds_it_are_told(code) -> None:
+    response = decision("r", kind="response")
+    made = board(response)
+    row = made.item(ADMIN, response.decision_id).current
+    outcome = Outcome("i", applied=False, code=code, revision=1, verdict=None, decision_id=None)
+    text = printed(print_outcome, row, outcome)
+    assert "waits for nobody; look at where it stands." in text
+    assert "There is no such item" not in text
+    assert text.splitlines()[1].split() == ["next", "groundwire", "review", "show", response.decision_id]
+
+
+def test_the_refusal_of_a_speculating_edit_quotes_the_words_and_how_to_send_another_text() -> None:
+    (row,) = board(decision("a")).pending(ADMIN, Query()).rows
+    outcome = Outcome(
+        "i", applied=False, code="personal_speculation", revision=1, verdict=None, decision_id=None
+    )
+    text = printed(print_outcome, row, outcome, Beside(said=speculating("I think it is wet.", Policy())))
+    assert "It says “I think”." in text
+    assert "groundwire review edit a --tenant acme --user ann --content -" in text
+
+
+def test_the_outcome_of_a_retraction_names_what_rests_on_it() -> None:
+    heir = decision("b", verdict="approved", reason_code="trusted_source", derived_from=["m"])
+    made = board(decision("m", verdict="approved", reason_code="trusted_source"), heir)
+    row = made.item(ADMIN, decision("m").decision_id).current
+    outcome = Outcome("i", applied=True, code="retracted", revision=2, verdict="blocked", decision_id=None)
+    beside = Beside(affected=made.resting(ADMIN, row))
+    assert f"rests on it  b (approved)  {heir.decision_id}" in printed(print_outcome, row, outcome, beside)
+    assert json.loads(outcome_json(row, "i", outcome, beside))["affected"][0]["name"] == "b"
 
 
 async def test_without_a_keys_file_a_reviewer_is_told_why_they_may_see_nothing() -> None:
@@ -307,7 +341,10 @@ def test_json_is_one_line_that_holds_everything() -> None:
     outcome = Outcome(
         "i", applied=True, code="human_approved", revision=2, verdict="approved", decision_id="d2"
     )
-    told = json.loads(outcome_json("d1", "i", outcome))
-    assert (told["item"], told["decision_id"], told["applied"], told["revision"]) == ("d1", "d2", True, 2)
-    assert json.loads(outcome_json("d1", "i", None)) == {"applied": None, "item": "d1", "action_id": "i"}
+    row = found.current
+    told = json.loads(outcome_json(row, "i", outcome))
+    assert (told["item"], told["decision_id"], told["applied"]) == (row.decision_id, "d2", True)
+    assert told["revision"] == 2
+    unheard = {"applied": None, "item": row.decision_id, "action_id": "i"}
+    assert json.loads(outcome_json(row, "i", None)) == unheard
     assert "\n" not in item_json(found)

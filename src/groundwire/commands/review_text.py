@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from rich.text import Text
 from groundwire.client.text import cut, visible
 from groundwire.console.worddiff import word_diff
 from groundwire.messages.base import format_time
+from groundwire.messages.decisions import Kind
 from groundwire.review.model import Item, Nearest, Page, Related, Row
 from groundwire.review.outcomes import Outcome
 
@@ -31,9 +32,12 @@ _WIDTHS: Final = {
 """Most cells of a column; one that needs fewer gets fewer."""
 _SETTLED: Final = {
     *("human_approved", "human_rejected", "review_expired", "expired", "duplicate"),
-    *("unauthorized", "reserved", "personal_speculation", "not_editable", "unreadable", "action_id_reused"),
+    *("unauthorized", "reserved", "not_editable", "action_id_reused"),
 }
 """Codes whose sentence has said everything."""
+_REWORDED: Final = {"personal_speculation", "unreadable"}
+"""Codes after which another text may be sent."""
+_WAITS_FOR_NOBODY: Final = "This response waits for nobody; look at where it stands."
 _TEXT_CELLS: Final = 200  # where no terminal sets the limit
 _LEVELS: Final = {"high": "red", "medium": "yellow", "low": "default"}
 _VERDICTS: Final = {"approved": "green", "review": "yellow", "blocked": "red"}
@@ -42,6 +46,22 @@ _CHANGES: Final = {
     "delete": ("red strike", "[-", "-]"),
     "equal": ("", "", ""),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What is told with an outcome.
+
+    Attributes:
+        said: quotes what the gate objects to in an edited text.
+        affected: the approved claims that rest on what was retracted.
+    """
+
+    said: str = ""
+    affected: Sequence[Related] = ()
+
+
+NOTHING: Final = Beside()
 
 
 def row_json(row: Row) -> str:
@@ -54,10 +74,11 @@ def item_json(item: Item, resting: Sequence[Related] = ()) -> str:
     return _dump({**asdict(item), "resting": [asdict(one) for one in resting]})
 
 
-def outcome_json(decision_id: str, action_id: str, outcome: Outcome | None) -> str:
+def outcome_json(row: Row, action_id: str, outcome: Outcome | None, beside: Beside = NOTHING) -> str:
     """Return what became of an action as one line of JSON; `applied` null where nothing was heard."""
-    heard = asdict(outcome) | {"sentence": outcome.sentence} if outcome else {"applied": None}
-    return _dump({**heard, "item": decision_id, "action_id": action_id})
+    heard = asdict(outcome) | {"sentence": _sentence(row, outcome, beside)} if outcome else {"applied": None}
+    told = {"affected": [asdict(one) for one in beside.affected]} if beside.affected else {}
+    return _dump({**heard, **told, "item": row.decision_id, "action_id": action_id})
 
 
 def print_page(console: Console, page: Page[Row], now: datetime) -> None:
@@ -111,8 +132,8 @@ def print_item(console: Console, item: Item, resting: Sequence[Related] = ()) ->
     _section(console, "history", list(_history(item)))
 
 
-def print_outcome(console: Console, row: Row, outcome: Outcome | None) -> None:
-    """Print what became of an action on an item in one line, and what to run next in a second one."""
+def print_outcome(console: Console, row: Row, outcome: Outcome | None, beside: Beside = NOTHING) -> None:
+    """Print what became of an action on an item in one line, what it affects, and what to run next."""
     name, decision_id = row.subject_id, row.decision_id
     if outcome is None:
         console.print(Text(f"sent       {visible(name)}"), soft_wrap=True)
@@ -120,24 +141,35 @@ def print_outcome(console: Console, row: Row, outcome: Outcome | None) -> None:
     word, style = ("applied", "green") if outcome.applied else ("refused", "red")
     revision = "" if outcome.revision is None else f"revision {outcome.revision}: "
     line = Text.assemble((f"{word:<11}", style), f"{visible(name)}  {decision_id}  ")
-    console.print(
-        line.append(f"{revision}{visible(outcome.code)}. {visible(outcome.sentence)}"), soft_wrap=True
-    )
+    sentence = _sentence(row, outcome, beside)
+    console.print(line.append(f"{revision}{visible(outcome.code)}. {visible(sentence)}"), soft_wrap=True)
+    for one in beside.affected:
+        console.print(Text(f"{'rests on it':<13}").append_text(_related(one)), soft_wrap=True)
     following = _next(row, outcome)
     if following:
         console.print(Text(f"{'next':<11}{visible(following)}"), soft_wrap=True)
 
 
+def _sentence(row: Row, outcome: Outcome, beside: Beside) -> str:
+    if row.kind == Kind.RESPONSE and outcome.code in ("unknown", "not_pending"):
+        return _WAITS_FOR_NOBODY
+    return " ".join(part for part in (outcome.sentence, beside.said) if part)
+
+
 def _next(row: Row, outcome: Outcome) -> str | None:
-    """Return the command that tells more, where there is something to look at."""
+    """Return the command that goes on from here, where there is something to look at or to send again."""
     if outcome.code in _SETTLED:
         return None
+    if row.kind == Kind.RESPONSE and outcome.code != "unattested":
+        return f"groundwire review show {row.decision_id}"  # a response has no claim id to be found by
     if outcome.code == "unknown":
         return "groundwire review list"
     if outcome.code == "unattested":
         return "groundwire keys list"
-    names = [row.subject_id, "--tenant", row.tenant_id, "--user", row.user_id]
-    return f"groundwire review show {shlex.join(names)}"
+    names = shlex.join([row.subject_id, "--tenant", row.tenant_id, "--user", row.user_id])
+    if outcome.code in _REWORDED:
+        return f"groundwire review edit {names} --content -"
+    return f"groundwire review show {names}"
 
 
 def age(span: timedelta) -> str:
