@@ -9,7 +9,7 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from groundwire.client.kafka import consumer, unavailable
+from groundwire.client.kafka import consumer, inbound, partitions_of, unavailable
 from groundwire.client.tail import Start, offsets_at
 from groundwire.errors import UsageError
 from groundwire.messages.headers import header
@@ -131,7 +131,7 @@ class Reader:
                     page = fetched.get(partition, ())
         except (KafkaError, TimeoutError) as exc:
             raise unavailable(self._brokers, _PATIENCE, f"bring the rest of {partition.topic}") from exc
-        return [_inbound(record) for record in page]
+        return [inbound(record) for record in page]
 
     def _keep_outcome(
         self,
@@ -172,7 +172,8 @@ class Reader:
             for topic in sorted({place.topic for place in places}):
                 async with asyncio.timeout(_PATIENCE):
                     partitions = [
-                        TopicPartition(topic, number) for number in await _partitions(client, topic)
+                        TopicPartition(topic, number)
+                        for number in (await partitions_of(client, topic))[topic]
                     ]
                     if not partitions:  # it may be anybody's word that there is such a topic
                         continue
@@ -198,28 +199,10 @@ def place_name(topic: str, partition: str, offset: str) -> str:
     return f"{topic}/{partition}/{offset}"
 
 
-async def _partitions(client: AIOKafkaConsumer, topic: str) -> list[int]:
-    # the public topics() keeps to itself how many partitions they have; asking for one topic may create it
-    cluster = await client._client.fetch_all_metadata()  # noqa: SLF001
-    return sorted(cluster.partitions_for_topic(topic) or ())
-
-
 async def _plan(client: AIOKafkaConsumer, topic: str, start: Start, end: Start) -> list[Stretch]:
-    partitions = [TopicPartition(topic, number) for number in await _partitions(client, topic)]
+    partitions = [TopicPartition(topic, number) for number in (await partitions_of(client, topic))[topic]]
     if not partitions:
         raise UsageError(f"there is no topic {topic}: `python -m topics declare` creates it")
     ends = await client.end_offsets(partitions)
     first, last = await offsets_at(client, start, ends), await offsets_at(client, end, ends)
     return [Stretch(topic, each.partition, first[each], max(first[each], last[each])) for each in partitions]
-
-
-def _inbound(record: Any) -> InboundRecord:  # noqa: ANN401 - aiokafka's record, which is not typed
-    return InboundRecord(
-        record.topic,
-        record.partition,
-        record.offset,
-        record.timestamp,
-        record.key,
-        record.value,
-        tuple(record.headers),
-    )
