@@ -206,6 +206,7 @@ def _announce(worker: Worker, role: str) -> None:
                 metrics.WAITING.set(await worker.state.waiting_count())
             except StateError:
                 continue
+            worker.pipeline.state_answered()
 
 
 def _tell(worker: Worker, settings: Settings) -> None:

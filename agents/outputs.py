@@ -17,6 +17,7 @@ from groundwire.messages.base import format_time, from_milliseconds, to_millisec
 from groundwire.messages.decisions import Decision, Kind, Place, Verdict
 from groundwire.messages.headers import (
     ATTEMPTS,
+    ATTESTATION,
     dead_letter_headers,
     decision_headers,
     deferred_headers,
@@ -29,6 +30,9 @@ from groundwire.messages.reviews import Retraction
 from groundwire.messages.topics import TopicName, record_key
 
 ACTOR = "groundwire"
+
+_SHORT = 300
+"""Bytes of a header that cannot be what made a record too large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,8 @@ def followers(results: Sequence[Result]) -> list[Output]:
 def unpublishable(output: Output, why: str) -> Output:
     """Return the dead letter of a record whose result the broker will never take.
 
-    The record's own headers are left out: they may be what is too large. The count of its failures goes on.
+    The record's own headers are left out: they may be what is too large. The count of its failures goes on, and so
+    does its signature, without which it could not be decided again.
     """
     error = RecordError(ErrorCode.UNPUBLISHABLE, f"the record for {output.topic} cannot be published: {why}")
     return _dead_letter(output.cause, error, with_headers=False)
@@ -147,7 +152,12 @@ def _deferred(record: InboundRecord) -> Output:
 
 
 def _dead_letter(record: InboundRecord, error: RecordError, *, with_headers: bool = True) -> Output:
-    incoming = [(key, value) for key, value in record.headers if with_headers or key == ATTEMPTS]
+    kept = (ATTEMPTS, ATTESTATION)
+    incoming = [
+        (key, value)
+        for key, value in record.headers
+        if with_headers or (key in kept and len(value) <= _SHORT)
+    ]
     headers = dead_letter_headers(error, record.topic or "", record.partition, record.offset, incoming)
     return Output(TopicName.DEAD_LETTER, record.key, record.value, headers, record)
 

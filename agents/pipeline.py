@@ -112,6 +112,12 @@ class Pipeline:
             raise
         guard.leave()
 
+    def state_answered(self) -> None:
+        """Note that state answers, where no batch is under way that would find out: it is waited for no longer."""
+        if not self._pauses.under_way:
+            self._state_lost_at = None
+            self._pauses.end("state")
+
     async def _insist(
         self, records: Sequence[InboundRecord], crashes: int, tenure: Tenure, guard: CrashGuard
     ) -> None:

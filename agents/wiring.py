@@ -63,6 +63,7 @@ class Worker:
     state: RedisState
     verifier: CitationVerifier
     recovery: Recovery
+    pipeline: Pipeline
     lanes: Lanes
     pauses: Pauses
     expiry: Expiry | None
@@ -107,7 +108,7 @@ def build_worker(name: str, settings: Settings) -> Worker:
     pipeline = Pipeline(role, desk, state, publisher, recovery, reassertion, pauses, tracing=tracing)
     lanes = Lanes(pipeline.settle, pauses)
     ROLES[name].declare(app, settings, lanes)
-    return Worker(app, policy, policies, state, verifier, recovery, lanes, pauses, expiry, tracing)
+    return Worker(app, policy, policies, state, verifier, recovery, pipeline, lanes, pauses, expiry, tracing)
 
 
 def build_verifier(settings: Settings) -> CitationVerifier:

@@ -33,7 +33,8 @@ _Seen = tuple[int, int, int, int] | None
 class WatchedKeys(Keys):
     """The keys of a file, read again whenever it changes (C-28, C-34).
 
-    A change is seen by time, size and inode, so also where the file is replaced or a link to it moved. A file that
+    A change is seen by time, size and inode, so also where the file is replaced or a link to it moved; it is taken once
+    the file has stood still for a second, for half a file may be one with fewer keys. A file that
     cannot be read, or is none, changes nothing: it is logged and counted, once, and the last good one holds.
 
     Args:
@@ -49,6 +50,7 @@ class WatchedKeys(Keys):
         self._clock = clock
         self._looked = clock()
         self._seen = _look(path)  # before it is read: what changes in between is read again
+        self._glimpsed = self._seen
         self._good = Keys.load(path)
 
     @classmethod
@@ -93,8 +95,9 @@ class WatchedKeys(Keys):
         return self._good
 
     def _look_again(self) -> None:
-        seen = _look(self._path)
-        if seen == self._seen:
+        seen, before = _look(self._path), self._glimpsed
+        self._glimpsed = seen
+        if seen == self._seen or not (seen == before or _stands_still(seen)):
             return
         self._seen = seen
         try:
@@ -105,6 +108,11 @@ class WatchedKeys(Keys):
         else:
             RELOADS.labels("taken").inc()
             log.info("keys.taken", keys=len(list(self._good)))
+
+
+def _stands_still(seen: _Seen) -> bool:
+    """Say whether nobody has written for a while: whoever writes in place may be in the middle."""
+    return seen is None or time.time_ns() - seen[0] >= EVERY * 1e9
 
 
 def _look(path: Path) -> _Seen:

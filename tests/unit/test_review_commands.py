@@ -18,6 +18,7 @@ from rich.console import Console
 from groundwire.cli import main
 from groundwire.commands.review import AgeParam, review
 from groundwire.commands.review_text import (
+    Beside,
     age,
     item_json,
     outcome_json,
@@ -28,9 +29,10 @@ from groundwire.commands.review_text import (
 )
 from groundwire.errors import UsageError
 from groundwire.keys_file import new_key
+from groundwire.policy import Policy
 from groundwire.review.board import Board
 from groundwire.review.model import Item, Query
-from groundwire.review.outcomes import SENTENCES, Outcome
+from groundwire.review.outcomes import SENTENCES, Outcome, speculating
 from groundwire.review.terminal import Desk
 from tests.unit.review.world import ADMIN, NOW, audit, decision, records, reviewed
 
@@ -99,6 +101,38 @@ def test_what_became_of_an_action_is_told_in_words_of_a_terminal(code) -> None:
         assert CliRunner().invoke(main, [*words[2:4], "--help"]).exit_code == 0
 
 
+@pytest.mark.parametrize("code", ["unknown", "not_pending"])
+def test_of_a_response_that_waits_for_nobody_the_truth_and_a_command_that_finds_it_are_told(code) -> None:
+    response = decision("r", kind="response")
+    made = board(response)
+    row = made.item(ADMIN, response.decision_id).current
+    outcome = Outcome("i", applied=False, code=code, revision=1, verdict=None, decision_id=None)
+    text = printed(print_outcome, row, outcome)
+    assert "waits for nobody; look at where it stands." in text
+    assert "There is no such item" not in text
+    assert text.splitlines()[1].split() == ["next", "groundwire", "review", "show", response.decision_id]
+
+
+def test_the_refusal_of_a_speculating_edit_quotes_the_words_and_how_to_send_another_text() -> None:
+    (row,) = board(decision("a")).pending(ADMIN, Query()).rows
+    outcome = Outcome(
+        "i", applied=False, code="personal_speculation", revision=1, verdict=None, decision_id=None
+    )
+    text = printed(print_outcome, row, outcome, Beside(said=speculating("I think it is wet.", Policy())))
+    assert "It says “I think”." in text
+    assert "groundwire review edit a --tenant acme --user ann --content -" in text
+
+
+def test_the_outcome_of_a_retraction_names_what_rests_on_it() -> None:
+    heir = decision("b", verdict="approved", reason_code="trusted_source", derived_from=["m"])
+    made = board(decision("m", verdict="approved", reason_code="trusted_source"), heir)
+    row = made.item(ADMIN, decision("m").decision_id).current
+    outcome = Outcome("i", applied=True, code="retracted", revision=2, verdict="blocked", decision_id=None)
+    beside = Beside(affected=made.resting(ADMIN, row))
+    assert f"rests on it  b (approved)  {heir.decision_id}" in printed(print_outcome, row, outcome, beside)
+    assert json.loads(outcome_json(row, "i", outcome, beside))["affected"][0]["name"] == "b"
+
+
 async def test_without_a_keys_file_a_reviewer_is_told_why_they_may_see_nothing() -> None:
     desk = Desk("ann", None, None, None, "desk", "127.0.0.1:1", "x.", timedelta(days=7), 1.0)
     (warning,) = desk.warnings
@@ -124,6 +158,7 @@ def test_the_group_lists_its_commands() -> None:
         (["reject", "x", "--reviewer", "ann"], "--reason"),
         (["reject", "x", "--reviewer", "ann", "--reason", "because"], "incorrect"),
         (["edit", "x", "--reviewer", "ann"], "--content"),
+        (["edit", "x", "--reviewer", "ann", "--content", " \u200b"], "blank"),
         (["list", "--reviewer", "ann", "--limit", "201"], "--limit"),
         (["list", "--reviewer", "ann", "--min-age", "soon"], "--min-age"),
         (["list", "--reviewer", "ann", "--days", "nan"], "--days': 'nan'"),
@@ -242,6 +277,34 @@ def test_an_item_shows_what_bears_on_it() -> None:
         assert expected in text, expected
 
 
+def test_a_memory_that_was_retracted_since_is_not_told_as_approved() -> None:
+    then = decision("m", verdict="approved", reason_code="trusted_source")
+    still = item(near("a", "Text."), then)
+    since = item(near("a", "Text."), then, reviewed("m", "retract"))
+    assert "m (approved, similarity 0.80" in printed(print_item, still)
+    assert "m (approved then; retracted since, similarity 0.80" in printed(print_item, since)
+
+
+def test_an_item_names_what_it_rests_on_and_what_rests_on_it_as_they_stand_now() -> None:
+    made = board(
+        decision("m", verdict="approved", reason_code="trusted_source"),
+        reviewed("m", "retract"),
+        decision("a", derived_from=["m", "gone"]),
+        decision("b", verdict="approved", reason_code="trusted_source", derived_from=["m"]),
+        decision("c", verdict="blocked", reason_code="ungrounded", derived_from=["m"]),
+        decision("o", verdict="approved", reason_code="trusted_source", derived_from=["m"], user="other"),
+    )
+    child = made.item(ADMIN, decision("a").decision_id)
+    parent = made.item(ADMIN, decision("m").decision_id)
+    resting = made.resting(ADMIN, parent.current)
+    assert [(one.name, one.state) for one in child.parents] == [("m", "retracted"), ("gone", "")]
+    assert [(one.name, one.state) for one in resting] == [("b", "approved")]
+    assert "m (retracted)" in printed(print_item, child)
+    assert "gone (not at hand)" in printed(print_item, child)
+    assert "b (approved)" in printed(print_item, parent, resting)
+    assert json.loads(item_json(parent, resting))["resting"][0]["name"] == "b"
+
+
 def test_a_superseded_item_says_by_what() -> None:
     text = printed(
         print_item, item(decision("a"), reviewed("a", "reject", reviewer="bob", reason="outdated"))
@@ -278,7 +341,10 @@ def test_json_is_one_line_that_holds_everything() -> None:
     outcome = Outcome(
         "i", applied=True, code="human_approved", revision=2, verdict="approved", decision_id="d2"
     )
-    told = json.loads(outcome_json("d1", "i", outcome))
-    assert (told["item"], told["decision_id"], told["applied"], told["revision"]) == ("d1", "d2", True, 2)
-    assert json.loads(outcome_json("d1", "i", None)) == {"applied": None, "item": "d1", "action_id": "i"}
+    row = found.current
+    told = json.loads(outcome_json(row, "i", outcome))
+    assert (told["item"], told["decision_id"], told["applied"]) == (row.decision_id, "d2", True)
+    assert told["revision"] == 2
+    unheard = {"applied": None, "item": row.decision_id, "action_id": "i"}
+    assert json.loads(outcome_json(row, "i", None)) == unheard
     assert "\n" not in item_json(found)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -30,13 +32,19 @@ class Watch:
 
     def write(self, text: str) -> None:
         self.path.write_text(text)
+        self.stand_still()
         self.time.now += EVERY
+
+    def stand_still(self) -> None:
+        """Let it have been written a minute ago."""
+        os.utime(self.path, (time.time() - 60,) * 2)
 
     def replace(self, text: str) -> None:
         """As `groundwire keys` does, and a mounted secret: another file takes its place."""
         draft = self.path.with_name("draft")
         draft.write_text(text)
         draft.replace(self.path)
+        self.stand_still()
         self.time.now += EVERY
 
 
@@ -91,6 +99,19 @@ def test_a_file_that_is_none_changes_nothing_is_told_of_once_and_forgotten_once_
     watch.write(ONE)
     assert not watch.keys.delegated("default", "lead")
     assert (reloads("refused"), reloads("taken")) == (before[0] + 1, before[1] + 1)
+
+
+def test_a_file_that_is_being_written_counts_once_it_stands_still(watch: Watch) -> None:
+    for half in (KEYS[: KEYS.index("[keys")], KEYS[: KEYS.index("[keys") + 3], ""):
+        watch.path.write_text(half)
+        watch.time.now += EVERY
+        assert watch.keys.delegated("default", "lead")
+        assert "console" in watch.keys
+    watch.path.write_text(ONE)
+    watch.time.now += EVERY
+    assert "console" in watch.keys
+    watch.time.now += EVERY  # looked at again, and nothing was written since
+    assert "console" not in watch.keys
 
 
 def test_the_file_is_looked_at_once_a_second_and_read_only_where_it_changed(

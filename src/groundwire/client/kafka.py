@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.conn import collect_hosts
 from aiokafka.errors import KafkaError
 
 from groundwire.errors import BrokerUnavailable, UsageError
+from groundwire.messages.inbound import InboundRecord
 from groundwire.security import kafka_security
 
 Client = TypeVar("Client", AIOKafkaConsumer, AIOKafkaProducer)
@@ -74,6 +75,26 @@ async def consumer(brokers: str, seconds: float) -> AsyncIterator[AIOKafkaConsum
         yield client
     finally:
         await _stop(client)
+
+
+async def partitions_of(client: AIOKafkaConsumer, *topics: str) -> dict[str, list[int]]:
+    """Return the numbers of topics' partitions, in order; of a topic that there is not, none. It creates none."""
+    # the public topics() keeps to itself how many partitions they have; asking for one topic may create it
+    cluster = await client._client.fetch_all_metadata()  # noqa: SLF001
+    return {topic: sorted(cluster.partitions_for_topic(topic) or ()) for topic in topics}
+
+
+def inbound(record: Any) -> InboundRecord:  # noqa: ANN401 - aiokafka's record, which is not typed
+    """Return a record as the gate takes it."""
+    return InboundRecord(
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        timestamp=record.timestamp,
+        key=record.key,
+        value=record.value,
+        headers=tuple(record.headers),
+    )
 
 
 async def _start(make: Callable[[], Client], brokers: str, seconds: float) -> Client:

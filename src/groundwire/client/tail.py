@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from groundwire.client.kafka import consumer, unavailable
+from groundwire.client.kafka import consumer, inbound, partitions_of, unavailable
 from groundwire.errors import BrokerUnavailable, UsageError
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.inbound import InboundRecord
@@ -70,9 +70,7 @@ async def follow(brokers: str, topic: str, span: Span, seconds: float) -> AsyncG
 
 async def _assign(client: AIOKafkaConsumer, topic: str, span: Span) -> dict[TopicPartition, int]:
     """Seek to the start on every partition that is read; return where each one ends now."""
-    # the public topics() keeps to itself how many partitions they have; asking for one topic may create it
-    cluster = await client._client.fetch_all_metadata()  # noqa: SLF001
-    numbers = sorted(cluster.partitions_for_topic(topic) or ())
+    numbers = (await partitions_of(client, topic))[topic]
     if not numbers:
         raise UsageError(f"there is no topic {topic}: `python -m topics declare` creates it")
     if span.partition is not None and span.partition not in numbers:
@@ -114,7 +112,7 @@ async def _records(
         for partition, records in fetched.items():
             for record in records:
                 if ends is None or record.offset < ends[partition]:
-                    yield _inbound(record)
+                    yield inbound(record)
         if fetched:
             came = loop.time()
         elif ends is not None and loop.time() - came > seconds:
@@ -123,15 +121,3 @@ async def _records(
 
 async def _short_of_end(client: AIOKafkaConsumer, ends: dict[TopicPartition, int]) -> bool:
     return any([await client.position(partition) < end for partition, end in ends.items()])
-
-
-def _inbound(record: Any) -> InboundRecord:  # noqa: ANN401 - aiokafka's record, which is not typed
-    return InboundRecord(
-        topic=record.topic,
-        partition=record.partition,
-        offset=record.offset,
-        timestamp=record.timestamp,
-        key=record.key,
-        value=record.value,
-        headers=tuple(record.headers),
-    )

@@ -14,6 +14,7 @@ import click
 from groundwire.commands import dead_letters_text as render
 from groundwire.commands.dead_letters_options import PlaceParam, Where, letters_argument, located, selecting
 from groundwire.commands.dead_letters_text import Reading
+from groundwire.commands.options import FiniteRange
 from groundwire.dead_letters.kafka import KafkaLog, kafka_log
 from groundwire.dead_letters.ledger import Redriven
 from groundwire.dead_letters.letters import Letter, Place, Selection
@@ -47,7 +48,7 @@ def list_letters(where: Where, selection: Selection, *, only_open: bool) -> None
         history = await history_of(log, selection, where.prefix)
         async with aclosing(selected(log, selection)) as letters:
             async for letter in letters:
-                redriven = history.redriven.get(letter.id)
+                redriven = history.redriven_of(letter)
                 if not (only_open and redriven):
                     reading.printing()
                     printer.letter(letter, redriven)
@@ -72,7 +73,7 @@ def show(where: Where, place: Place, *, value: bool) -> None:
         async with aclosing(selected(log, selection)) as letters:
             async for letter in letters:
                 history = await history_of(log, selection, where.prefix)
-                return letter, history.redriven.get(letter.id)
+                return letter, history.redriven_of(letter)
         return None
 
     found = _run(where, read)
@@ -100,7 +101,7 @@ def show(where: Where, place: Place, *, value: bool) -> None:
 )
 @click.option(
     "--rate",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     default=50.0,
     show_default=True,
     metavar="N",

@@ -17,7 +17,7 @@ import click
 from groundwire.client.kafka import producer
 from groundwire.client.tail import Start
 from groundwire.client.text import visible, visible_json
-from groundwire.commands.options import format_option, quiet_kafka, reporting
+from groundwire.commands.options import FiniteRange, format_option, quiet_kafka, reporting
 from groundwire.commands.replay_progress import Progress
 from groundwire.errors import UsageError
 from groundwire.gate.dedup import dedup_scheme
@@ -105,7 +105,7 @@ class Options:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Keeps what was read and done; with the file of an interrupted replay it goes on.",
 )
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Records a second at most.")
+@click.option("--rate", type=FiniteRange(min=0, min_open=True), help="Records a second at most.")
 @click.option(
     "--facts-from",
     type=_Place(),

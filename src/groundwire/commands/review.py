@@ -86,11 +86,13 @@ def show(desk: Desk, layout: str, name: str) -> None:
     Example: groundwire review show claim-17 --tenant acme --user bob --reviewer ann@acme.example --key desk
     --keys-file keys.toml
     """
-    item = look_around(desk).find(desk, name)
+    found = look_around(desk)
+    item = found.find(desk, name)
+    resting = found.resting(desk, item)
     if layout == "json":
-        echo_json(render.item_json(item))
+        echo_json(render.item_json(item, resting))
     else:
-        render.print_item(screen(), item)
+        render.print_item(screen(), item, resting)
 
 
 for _command in (approve, reject, edit, retract):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -12,10 +13,14 @@ import click
 from groundwire.commands import review_text as render
 from groundwire.commands.options import DAY, Failure, FiniteRange
 from groundwire.commands.review_desk import desk_options, echo_json, look_around, screen
+from groundwire.errors import UsageError
 from groundwire.messages.reviews import Action
-from groundwire.review.actions import RejectReason, Target, review_decision
+from groundwire.policy import Policy, load_policy
+from groundwire.review.actions import BLANK, RejectReason, Target, is_blank, review_decision
 from groundwire.review.model import Item
-from groundwire.review.terminal import Desk, act
+from groundwire.review.outcomes import Outcome, speculating
+from groundwire.review.terminal import Desk, Look, act
+from groundwire.settings import load_settings
 
 _REASONS: Final = click.Choice([str(reason) for reason in RejectReason])
 _note: Final = click.option("--note", metavar="TEXT", help="Why, in your own words, for the record.")
@@ -88,6 +93,8 @@ def edit(desk: Desk, name: str, layout: str, wait: float, content: str, note: st
     --reviewer ann@acme.example --key desk --keys-file keys.toml
     """
     text = click.get_text_stream("stdin").read().removesuffix("\n") if content == "-" else content
+    if is_blank(text):
+        raise UsageError(f"content: {BLANK}")
     _act(desk, [name], _Act("edit", layout, wait, note=note, content=text))
 
 
@@ -126,10 +133,11 @@ def _act(desk: Desk, names: Sequence[str], what: _Act) -> None:
     outcomes = asyncio.run(act(desk, decisions, what.wait))
     console = screen()
     for item, decision, outcome in zip(items, decisions, outcomes, strict=True):
+        beside = _beside(desk, found, item, what, outcome)
         if what.layout == "json":
-            echo_json(render.outcome_json(item.current.decision_id, decision.action_id, outcome))
+            echo_json(render.outcome_json(item.current, decision.action_id, outcome, beside))
         else:
-            render.print_outcome(console, item.current, outcome)
+            render.print_outcome(console, item.current, outcome, beside)
     if any(outcome is not None and not outcome.applied for outcome in outcomes):
         raise SystemExit(1)
     if what.wait and None in outcomes:
@@ -137,6 +145,25 @@ def _act(desk: Desk, names: Sequence[str], what: _Act) -> None:
             f"nothing was heard of {outcomes.count(None)} within {what.wait:g} s; what was sent is carried out once"
             " `python -m agents reviews` runs"
         )
+
+
+def _beside(desk: Desk, found: Look, item: Item, what: _Act, outcome: Outcome | None) -> render.Beside:
+    """Return what is told with an outcome: the words of an edit that speculates, what rests on what was retracted."""
+    if outcome is None:
+        return render.NOTHING
+    if what.action == "retract" and outcome.applied:
+        return render.Beside(affected=found.resting(desk, item))
+    if outcome.code == "personal_speculation" and what.content is not None:
+        return render.Beside(said=speculating(what.content, _policy()))
+    return render.NOTHING
+
+
+def _policy() -> Policy:
+    """Return the policy that is set here; the defaults where it cannot be read: the gate decided by its own."""
+    try:
+        return load_policy(load_settings().policy_file, os.environ)
+    except UsageError:
+        return Policy()
 
 
 def _target(item: Item) -> Target:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -16,7 +16,8 @@ from rich.text import Text
 from groundwire.client.text import cut, visible
 from groundwire.console.worddiff import word_diff
 from groundwire.messages.base import format_time
-from groundwire.review.model import Item, Nearest, Page, Row
+from groundwire.messages.decisions import Kind
+from groundwire.review.model import Item, Nearest, Page, Related, Row
 from groundwire.review.outcomes import Outcome
 
 _WIDTHS: Final = {
@@ -31,9 +32,12 @@ _WIDTHS: Final = {
 """Most cells of a column; one that needs fewer gets fewer."""
 _SETTLED: Final = {
     *("human_approved", "human_rejected", "review_expired", "expired", "duplicate"),
-    *("unauthorized", "reserved", "personal_speculation", "not_editable", "unreadable", "action_id_reused"),
+    *("unauthorized", "reserved", "not_editable", "action_id_reused"),
 }
 """Codes whose sentence has said everything."""
+_REWORDED: Final = {"personal_speculation", "unreadable"}
+"""Codes after which another text may be sent."""
+_WAITS_FOR_NOBODY: Final = "This response waits for nobody; look at where it stands."
 _TEXT_CELLS: Final = 200  # where no terminal sets the limit
 _LEVELS: Final = {"high": "red", "medium": "yellow", "low": "default"}
 _VERDICTS: Final = {"approved": "green", "review": "yellow", "blocked": "red"}
@@ -44,20 +48,37 @@ _CHANGES: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What is told with an outcome.
+
+    Attributes:
+        said: quotes what the gate objects to in an edited text.
+        affected: the approved claims that rest on what was retracted.
+    """
+
+    said: str = ""
+    affected: Sequence[Related] = ()
+
+
+NOTHING: Final = Beside()
+
+
 def row_json(row: Row) -> str:
     """Return a row as one line of JSON."""
     return _dump({**asdict(row), "risk": asdict(row.risk)})
 
 
-def item_json(item: Item) -> str:
-    """Return an item as one line of JSON."""
-    return _dump(asdict(item))
+def item_json(item: Item, resting: Sequence[Related] = ()) -> str:
+    """Return an item, and what rests on it, as one line of JSON."""
+    return _dump({**asdict(item), "resting": [asdict(one) for one in resting]})
 
 
-def outcome_json(decision_id: str, action_id: str, outcome: Outcome | None) -> str:
+def outcome_json(row: Row, action_id: str, outcome: Outcome | None, beside: Beside = NOTHING) -> str:
     """Return what became of an action as one line of JSON; `applied` null where nothing was heard."""
-    heard = asdict(outcome) | {"sentence": outcome.sentence} if outcome else {"applied": None}
-    return _dump({**heard, "item": decision_id, "action_id": action_id})
+    heard = asdict(outcome) | {"sentence": _sentence(row, outcome, beside)} if outcome else {"applied": None}
+    told = {"affected": [asdict(one) for one in beside.affected]} if beside.affected else {}
+    return _dump({**heard, **told, "item": row.decision_id, "action_id": action_id})
 
 
 def print_page(console: Console, page: Page[Row], now: datetime) -> None:
@@ -86,8 +107,11 @@ def _cells(row: Row, now: datetime) -> list[str]:
     return [row.risk.level, row.reason_code, age(now - row.since), *named]
 
 
-def print_item(console: Console, item: Item) -> None:
-    """Print an item with all that bears on it; nothing in it reaches the terminal but as text."""
+def print_item(console: Console, item: Item, resting: Sequence[Related] = ()) -> None:
+    """Print an item with all that bears on it; nothing in it reaches the terminal but as text.
+
+    `resting`: the approved claims that rest on it.
+    """
     decision = item.decision
     for name, value in _facts(item):
         console.print(Text.assemble((f"{name:<10}", "bold"), visible(value)), soft_wrap=True)
@@ -97,6 +121,8 @@ def print_item(console: Console, item: Item) -> None:
     _section(console, "checks", list(_checks(decision)))
     if item.nearest is not None:
         _section(console, "nearest memory", _nearest(item.nearest, _claim(decision)))
+    _section(console, "what it rests on", [_related(one) for one in item.parents])
+    _section(console, "what rests on it", [_related(one) for one in resting])
     record = item.source_record
     so_far = (
         f"{record.approved} approved ({record.human_approved} by people), {record.blocked} blocked"
@@ -106,8 +132,8 @@ def print_item(console: Console, item: Item) -> None:
     _section(console, "history", list(_history(item)))
 
 
-def print_outcome(console: Console, row: Row, outcome: Outcome | None) -> None:
-    """Print what became of an action on an item in one line, and what to run next in a second one."""
+def print_outcome(console: Console, row: Row, outcome: Outcome | None, beside: Beside = NOTHING) -> None:
+    """Print what became of an action on an item in one line, what it affects, and what to run next."""
     name, decision_id = row.subject_id, row.decision_id
     if outcome is None:
         console.print(Text(f"sent       {visible(name)}"), soft_wrap=True)
@@ -115,24 +141,35 @@ def print_outcome(console: Console, row: Row, outcome: Outcome | None) -> None:
     word, style = ("applied", "green") if outcome.applied else ("refused", "red")
     revision = "" if outcome.revision is None else f"revision {outcome.revision}: "
     line = Text.assemble((f"{word:<11}", style), f"{visible(name)}  {decision_id}  ")
-    console.print(
-        line.append(f"{revision}{visible(outcome.code)}. {visible(outcome.sentence)}"), soft_wrap=True
-    )
+    sentence = _sentence(row, outcome, beside)
+    console.print(line.append(f"{revision}{visible(outcome.code)}. {visible(sentence)}"), soft_wrap=True)
+    for one in beside.affected:
+        console.print(Text(f"{'rests on it':<13}").append_text(_related(one)), soft_wrap=True)
     following = _next(row, outcome)
     if following:
         console.print(Text(f"{'next':<11}{visible(following)}"), soft_wrap=True)
 
 
+def _sentence(row: Row, outcome: Outcome, beside: Beside) -> str:
+    if row.kind == Kind.RESPONSE and outcome.code in ("unknown", "not_pending"):
+        return _WAITS_FOR_NOBODY
+    return " ".join(part for part in (outcome.sentence, beside.said) if part)
+
+
 def _next(row: Row, outcome: Outcome) -> str | None:
-    """Return the command that tells more, where there is something to look at."""
+    """Return the command that goes on from here, where there is something to look at or to send again."""
     if outcome.code in _SETTLED:
         return None
+    if row.kind == Kind.RESPONSE and outcome.code != "unattested":
+        return f"groundwire review show {row.decision_id}"  # a response has no claim id to be found by
     if outcome.code == "unknown":
         return "groundwire review list"
     if outcome.code == "unattested":
         return "groundwire keys list"
-    names = [row.subject_id, "--tenant", row.tenant_id, "--user", row.user_id]
-    return f"groundwire review show {shlex.join(names)}"
+    names = shlex.join([row.subject_id, "--tenant", row.tenant_id, "--user", row.user_id])
+    if outcome.code in _REWORDED:
+        return f"groundwire review edit {names} --content -"
+    return f"groundwire review show {names}"
 
 
 def age(span: timedelta) -> str:
@@ -206,7 +243,7 @@ def _checks(decision: Mapping[str, Any]) -> Iterator[Text]:
 
 def _nearest(nearest: Nearest, claim: str) -> list[Text]:
     differs = "" if nearest.difference == "none" else f", differs in {nearest.difference}"
-    head = f"{nearest.subject_id} ({nearest.match_class}, similarity {nearest.similarity:.2f}{differs})"
+    head = f"{nearest.subject_id} ({nearest.since}, similarity {nearest.similarity:.2f}{differs})"
     if nearest.text is None:
         return [Text(visible(head)), Text("its text is not at hand", style="dim")]
     diff = Text()
@@ -214,6 +251,13 @@ def _nearest(nearest: Nearest, claim: str) -> list[Text]:
         style, before, after = _CHANGES[change.operation]
         diff.append(f"{before}{_safe(change.text)}{after}", style=style)
     return [Text(visible(head)), diff]
+
+
+def _related(related: Related) -> Text:
+    if related.decision_id is None:
+        return Text(visible(f"{related.name} (not at hand)"))
+    excerpt = cut(related.excerpt, _TEXT_CELLS)
+    return Text(visible(f"{related.name} ({related.state})  {related.decision_id}  {excerpt}"))
 
 
 def _history(item: Item) -> Iterator[Text]:

@@ -17,18 +17,18 @@ import click
 
 from groundwire.client.tail import Start
 from groundwire.client.text import visible, visible_json
-from groundwire.commands.options import TimeParam, format_option, quiet_kafka, reporting
+from groundwire.commands.options import FiniteRange, TimeParam, format_option, quiet_kafka, reporting
 from groundwire.commands.replay_progress import Progress
 from groundwire.errors import UsageError
 from groundwire.logs import configure_logs
 from groundwire.policies import PolicyStore
 from groundwire.policy import load_policy
-from groundwire.replay.files import FileRecords, decision_lines
+from groundwire.replay.files import FileRecords, verify_files
 from groundwire.replay.rate import Rate
 from groundwire.replay.reading import Reader
 from groundwire.replay.run import Known
-from groundwire.replay.topics import Placed, verify_topics
-from groundwire.replay.verify import Status, Verifier
+from groundwire.replay.topics import verify_topics
+from groundwire.replay.verify import Placed, Status, Verifier
 from groundwire.settings import Settings, load_settings
 
 _DIFFERS, _UNDECIDED = 1, 3
@@ -47,9 +47,7 @@ _SHOWN = 10
 )
 @click.option("--from-topics", is_flag=True, help="Verify what stands on the topics, instead of files.")
 @click.option("--since", type=TimeParam(), help="With --from-topics: decisions published from a time on.")
-@click.option(
-    "--rate", type=click.FloatRange(min=0, min_open=True), help="With --from-topics: records a second."
-)
+@click.option("--rate", type=FiniteRange(min=0, min_open=True), help="With --from-topics: records a second.")
 @click.option("--replay", "replay_name", help="Name that the decisions carry in `replay`.  [default: none]")
 @format_option
 def verify(
@@ -107,12 +105,8 @@ async def _verify_files(
 ) -> int:
     with FileRecords(records, decisions) as found:
         verifier = Verifier(found, PolicyStore(policies, None), replay=replay)
-
-        async def findings() -> AsyncIterator[Placed]:
-            for number, value in decision_lines(decisions):
-                yield Placed(f"line {number}", await verifier.verify(value))
-
-        return await _tell(findings(), layout)
+        async with aclosing(verify_files(found, verifier, decisions)) as findings:
+            return await _tell(findings, layout)
 
 
 async def _tell(findings: AsyncIterator[Placed], layout: str) -> int:

@@ -17,8 +17,9 @@ from groundwire.console.views import view_of, with_query
 from groundwire.console.worddiff import word_diff
 from groundwire.console.words import NONE
 from groundwire.messages.base import format_time
+from groundwire.messages.decisions import Verdict
 from groundwire.review.actions import RejectReason
-from groundwire.review.model import Item, Nearest, SourceRecord
+from groundwire.review.model import Item, Nearest, Related, SourceRecord
 
 _POLICY_DIGITS: Final = 12
 NO_ITEM: Final = "There is no such item, or it is not yours to see."
@@ -76,6 +77,8 @@ async def describe(
         "warnings": evidence.warnings(decision),
         "report": evidence.report(decision),
         "near": _near(item.nearest, text),
+        "rests_on": [_related(one) for one in item.parents],
+        "resting": _resting(call, item),
         "source": _source(decision, item.source_record),
         "history": _history(item),
         "places": _places(item),
@@ -155,12 +158,29 @@ def _near(nearest: Nearest | None, text: str | None) -> dict[str, Any] | None:
     return {
         "id": nearest.decision_id,
         "subject_id": nearest.subject_id,
-        "state": nearest.match_class,
+        "state": nearest.state,
+        "since": nearest.since,
         "similarity": f"{nearest.similarity:.0%}",
         "difference": nearest.difference if nearest.difference != "none" else None,
         "verdict": str(nearest.verdict) if nearest.verdict else nearest.match_class,
         "changes": changes,
     }
+
+
+def _related(related: Related) -> dict[str, Any]:
+    return {
+        "name": related.name,
+        "id": related.decision_id,
+        "state": related.state or None,
+        "excerpt": related.excerpt,
+    }
+
+
+def _resting(call: Call, item: Item) -> list[dict[str, Any]]:
+    """Return the approved claims that rest on what is approved, or was until it was retracted."""
+    if item.current.verdict != Verdict.APPROVED and item.current.reason_code != "retracted":
+        return []
+    return [_related(one) for one in call.site.board.resting(call.scope, item.current)]
 
 
 def _source(decision: Mapping[str, Any], record: SourceRecord) -> dict[str, Any] | None:

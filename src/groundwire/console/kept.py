@@ -55,14 +55,20 @@ def ended(
 ) -> Response:
     """Return the page for a form that nobody signed in sent, or that an earlier session's page sent.
 
-    The page asked for after signing in is the one that the form stood on.
+    The page asked for after signing in is the one that the form stood on. What was typed is given back to the
+    console's own pages only: in nobody else's words does it speak.
     """
-    said, back = typed(sent), _place(request, sent)
+    said, back = typed(sent if _is_own(request) else {}), _place(request, sent)
     if identity is None:
         remember_place(request.session, back)
     title, text = _ENDED[status]
     data = {"title": title, "text": text, "back": back, "typed": said}
     return page(site, request, identity, "ended.html", data, status)
+
+
+def _is_own(request: Request) -> bool:
+    """Say whether a browser vouches that a page of the console sent the form; `Origins` has refused other origins."""
+    return request.headers.get("sec-fetch-site") == "same-origin" or "origin" in request.headers
 
 
 def _place(request: Request, sent: Mapping[str, Any]) -> str:

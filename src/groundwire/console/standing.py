@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from groundwire.checks.hedges import HedgeAction
 from groundwire.console.call import Call
 from groundwire.console.orders import Entry
 from groundwire.console.rows import doing
 from groundwire.console.words import label, moment
-from groundwire.decide.reading import read
 from groundwire.messages.base import format_time
 from groundwire.messages.decisions import Kind, Verdict
 from groundwire.messages.reviews import Action
 from groundwire.policy import Policy
+from groundwire.review.actions import BLANK, is_blank
 from groundwire.review.model import Item
-from groundwire.review.outcomes import SENTENCES
+from groundwire.review.outcomes import SENTENCES, speculating
 
 Problem = dict[str, Any]
 """Why an action was not taken, as the item's page tells it: title, text, changes."""
@@ -79,19 +78,20 @@ def changed(item: Item, revision: int) -> Problem:
 
 
 def speculation(content: str, policy: Policy) -> Problem | None:
-    """Return what the gate will say against an edited text, None where it says nothing (S0-78, C-02).
+    """Return what stands against an edited text, None where nothing does: it is blank, or speculates (S0-78, C-02).
 
     The gate has the last word: it reads the text again under the policy that decides then.
     """
+    if is_blank(content):
+        text = f"{BLANK.capitalize()}; write what should be remembered, or reject it."
+        return problem("This text cannot be approved.", text, code="blank")
     try:
-        found = read(content, policy)
+        said = speculating(content, policy)
     except Exception:  # noqa: BLE001 - the gate refuses what it cannot read, whatever the reason
         return problem("This text cannot be approved.", SENTENCES["unreadable"], code="unreadable")
-    if found.action is not HedgeAction.BLOCK:
+    if not said:
         return None
-    words = dict.fromkeys(hedge.text for hedge in found.hedges if hedge.action is HedgeAction.BLOCK)
-    said = ", ".join(f"“{word}”" for word in words)
-    text = f"{SENTENCES['personal_speculation']} It says {said}."
+    text = f"{SENTENCES['personal_speculation']} {said}"
     return problem("This text cannot be approved.", text, code="personal_speculation")
 
 

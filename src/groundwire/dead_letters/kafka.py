@@ -46,6 +46,7 @@ class KafkaLog:
         self._seconds = seconds
         self._sender = sender
         self._on_read = on_read
+        self._watching: asyncio.Task[None] | None = None
 
     def letters(self, start: Start, partition: int | None) -> AsyncGenerator[InboundRecord, None]:
         """Yield the records of the dead-letter topic. Raises: UsageError, BrokerUnavailable."""
@@ -85,10 +86,11 @@ class KafkaLog:
                     failed = read_letter(record).failed
                     found.add(Stands(failed.topic, failed.partition or 0, failed.offset or 0))
 
-        watching = asyncio.create_task(watch())
+        self._watching = watching = asyncio.create_task(watch())
         try:
             yield found
         finally:
+            self._watching = None
             watching.cancel()
             with suppress(asyncio.CancelledError, BrokerUnavailable):  # nobody sends any more
                 await watching
@@ -101,6 +103,8 @@ class KafkaLog:
         """
         if self._sender is None:
             raise AssertionError("a dry run sends nothing")
+        if self._watching and self._watching.done():  # without it nothing tells how many fail again
+            raise BrokerUnavailable("the dead-letter topic cannot be followed any more; go on with a new run")
         try:
             async with asyncio.timeout(self._seconds):
                 futures: list[asyncio.Future[Any]] = [

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
-from groundwire.dead_letters.letters import Letter
+from groundwire.dead_letters.letters import Failure, Letter
 from groundwire.messages.audit import AuditEvent
 from groundwire.messages.base import format_time
 from groundwire.messages.headers import event_headers
@@ -65,15 +65,30 @@ class Outgoing(NamedTuple):
 
 @dataclass(slots=True)
 class History:
-    """What was redriven, by the letter's id.
+    """What was redriven, by the letter's id, and by its failure: of two letters of one failure, one is enough.
 
     Attributes:
         redriven: letters whose record was acknowledged.
         begun: those that were about to be sent, and of which no more is known.
     """
 
-    redriven: dict[str, Redriven] = field(default_factory=dict)
-    begun: dict[str, Begun] = field(default_factory=dict)
+    redriven: dict[str | Failure, Redriven] = field(default_factory=dict)
+    begun: dict[str | Failure, Begun] = field(default_factory=dict)
+
+    def redriven_of(self, letter: Letter) -> Redriven | None:
+        """Return when and to where a letter was sent back, or another letter of the same failure."""
+        found = self.redriven.get(letter.id)
+        return found or (self.redriven.get(letter.failure) if letter.failure else None)
+
+    def begun_of(self, letter: Letter) -> Begun | None:
+        """Return when a letter was about to be sent, or another letter of the same failure."""
+        found = self.begun.get(letter.id)
+        return found or (self.begun.get(letter.failure) if letter.failure else None)
+
+    def remember(self, letter: Letter, redriven: Redriven) -> None:
+        """Note that a letter was sent back."""
+        if letter.failure:
+            self.redriven.setdefault(letter.failure, redriven)
 
     def add(self, record: InboundRecord) -> None:
         """Take in a record of the audit topic."""
@@ -86,12 +101,27 @@ class History:
         letter = event.detail.get("letter")
         if event.type != "dead_letter" or not isinstance(letter, str):
             return
+        names: list[str | Failure] = [letter, *_failure(event.detail)]
         match event.detail:
             case {"action": "redriven", "stands": {"topic": str(t), "partition": int(p), "offset": int(o)}}:
-                self.redriven.setdefault(letter, Redriven(event.at, event.actor, Stands(t, p, o)))
-                self.begun.pop(letter, None)
-            case {"action": "redrive", "origin": {"topic": str(topic)}} if letter not in self.redriven:
-                self.begun.setdefault(letter, Begun(event.at, event.actor, topic))
+                for name in names:
+                    self.redriven.setdefault(name, Redriven(event.at, event.actor, Stands(t, p, o)))
+                    self.begun.pop(name, None)
+            case {"action": "redrive", "origin": {"topic": str(topic)}}:
+                for name in names:
+                    if name not in self.redriven:
+                        self.begun.setdefault(name, Begun(event.at, event.actor, topic))
+
+
+def _failure(detail: dict[str, Any]) -> list[Failure]:
+    """Return the failure that an event names, if it does."""
+    match detail:
+        case {
+            "origin": {"topic": str(topic), "partition": int(partition), "offset": int(offset)},
+            "attempts": int(attempts),
+        }:
+            return [Failure(topic, partition, offset, attempts)]
+    return []
 
 
 async def read_history(audit: AsyncIterator[InboundRecord]) -> History:

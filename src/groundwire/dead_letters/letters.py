@@ -34,6 +34,15 @@ class Place(NamedTuple):
         return f"{self.partition}@{self.offset}"
 
 
+class Failure(NamedTuple):
+    """What is the same in two letters of one failure: a worker that dies at the wrong moment writes it twice."""
+
+    topic: str
+    partition: int
+    offset: int
+    attempts: int
+
+
 @dataclass(frozen=True)
 class Letter:
     """A dead letter.
@@ -61,6 +70,14 @@ class Letter:
         """How often the record has failed, 1 or more; None where the letter does not say."""
         text = header(self.record.headers, ATTEMPTS)
         return int(text) if text and text.isascii() and text.isdigit() and len(text) < 7 else None
+
+    @property
+    def failure(self) -> Failure | None:
+        """The failure that it is of: where the record stood, and how often it had failed; None if it does not say."""
+        failed, attempts = self.failed, self.attempts
+        if failed.partition is None or failed.offset is None or attempts is None:
+            return None
+        return Failure(failed.topic, failed.partition, failed.offset, attempts)
 
     @property
     def headers(self) -> list[tuple[str, bytes]]:

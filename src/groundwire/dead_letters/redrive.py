@@ -22,7 +22,7 @@ from groundwire.dead_letters.ledger import (
     audit_record,
     read_history,
 )
-from groundwire.dead_letters.letters import Letter, Selection, read_letter
+from groundwire.dead_letters.letters import Failure, Letter, Selection, read_letter
 from groundwire.dead_letters.rules import Outcome, Rules, Step, Why
 from groundwire.messages.base import from_milliseconds
 from groundwire.messages.headers import ATTEMPTS, header
@@ -131,19 +131,24 @@ class Redrive:
 
     async def _judged(self, history: History, unnoted: Unnoted) -> AsyncGenerator[Step, None]:
         count = 0
+        sending: set[Failure | None] = set()
         async with aclosing(selected(self._log, self._selection)) as letters:
             async for letter in letters:
                 step = self._judge(letter, history, unnoted)
+                if step.outcome == Outcome.REDRIVE and letter.failure in sending:
+                    step = Step(letter, Outcome.SKIPPED, Why.ALREADY_REDRIVEN)
                 yield step
-                count += step.outcome == Outcome.REDRIVE
+                if step.outcome == Outcome.REDRIVE:
+                    sending.add(letter.failure)
+                    count += 1
                 if count == self._rules.limit:
                     return
 
     def _judge(self, letter: Letter, history: History, unnoted: Unnoted) -> Step:
-        done = history.redriven.get(letter.id)
-        begun = history.begun.get(letter.id)
-        if begun and (places := unnoted.get(_marks(letter.failed.topic, letter.record))):
+        done, begun = history.redriven_of(letter), history.begun_of(letter)
+        if begun and not done and (places := unnoted.get(_marks(letter.failed.topic, letter.record))):
             done = Redriven(begun.at, begun.actor, places.pop())
+            history.remember(letter, done)
         if done:
             return Step(letter, Outcome.SKIPPED, Why.ALREADY_REDRIVEN, done)
         why = self._rules.why_not(letter)

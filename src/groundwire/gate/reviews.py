@@ -8,7 +8,7 @@ from typing import Final
 
 from groundwire.attestation import Keys
 from groundwire.decide.people import is_code
-from groundwire.errors import RecordError
+from groundwire.errors import RecordError, StateError
 from groundwire.gate.claims import Policies
 from groundwire.gate.drafts import ClaimDrafts, Draft, Find, PreparedReview, ResponseDrafts
 from groundwire.gate.finder import Finder
@@ -71,6 +71,7 @@ class ReviewGate:
 
     async def prepare(self, records: Sequence[InboundRecord], *, ask_network: bool = False) -> list[Entry]:  # noqa: ARG002 - as the Gate
         """Decode a batch and look at who signed it; state is not asked yet."""
+        self._find.begin()
         return [self._read(record) for record in records]
 
     async def settle(self, batch: Sequence[Entry], *, deferred: bool = False) -> list[Result]:  # noqa: ARG002 - as the Gate
@@ -87,8 +88,12 @@ class ReviewGate:
                 results[number] = entry
             else:
                 possible.append((number, entry))
-        for portion in _portions(possible):
-            results.update(await self._carry_out(portion))
+        try:
+            for portion in _portions(possible):
+                results.update(await self._carry_out(portion))
+        except StateError:
+            self._find.begin()  # until state answers again, what was not there may have been published
+            raise
         return [results[number] for number in range(len(batch))]
 
     def provisional(self, batch: Sequence[Entry]) -> list[Result]:

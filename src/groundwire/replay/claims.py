@@ -82,7 +82,7 @@ def review(recorded: Decision, inputs: Inputs, action: ReviewDecision, policy: P
     first = inputs.first
     if not isinstance(first, Claim) or recorded.subject_origin is None:
         raise Mismatch("$.subject_origin", "no claim stands there")
-    claim = _as_decided(recorded, first, inputs, action)
+    claim = _as_decided(first, inputs, action)
     edited = claim is not first
     facts = recorded.facts
     reading = UNREAD if facts.error else read(claim.content, policy)
@@ -203,12 +203,8 @@ def _parents(claim: Claim, facts: Facts) -> list[ParentFact]:
     return [ParentFact(id=name, state=state) for name, state in zip(claim.derived_from, states, strict=True)]
 
 
-def _as_decided(recorded: Decision, first: Claim, inputs: Inputs, action: ReviewDecision) -> Claim:
+def _as_decided(first: Claim, inputs: Inputs, action: ReviewDecision) -> Claim:
     """Return the claim with the text that was decided: by this action, or by an edit before it."""
     if action.content is not None:
         return first.model_copy(update={"content": action.content})
-    if not inputs.edits:
-        return first
-    shown = recorded.evidence.claim if recorded.evidence else ""
-    text = shown if shown in inputs.edits else inputs.edits[0]
-    return first.model_copy(update={"content": text})
+    return first if inputs.edit is None else first.model_copy(update={"content": inputs.edit})

@@ -7,12 +7,13 @@ records stood and when it was decided. What of the facts follows from record and
 from __future__ import annotations
 
 from groundwire.messages.claims import Claim
-from groundwire.messages.decisions import Decision
+from groundwire.messages.decisions import Decision, Kind
+from groundwire.messages.identity import Subject
 from groundwire.messages.responses import LlmResponse
 from groundwire.messages.reviews import ReviewDecision
 from groundwire.policy import Policy
 from groundwire.replay import claims, responses
-from groundwire.replay.inputs import Inputs, Mismatch
+from groundwire.replay.inputs import Inputs, Mismatch, named
 
 
 def rederive(recorded: Decision, inputs: Inputs, policy: Policy) -> Decision:
@@ -41,10 +42,7 @@ def _reviewed(recorded: Decision, inputs: Inputs, review: ReviewDecision, policy
     first = inputs.first
     if first is None:
         raise Mismatch("$.subject_origin", "a person decided, so the first record is named")
-    name = first.response_id if isinstance(first, LlmResponse) else first.claim_id
-    kind = "response" if isinstance(first, LlmResponse) else "claim"
-    about = (first.tenant_id, first.user_id, kind, name)
-    if about != (review.tenant_id, review.user_id, review.kind, review.subject_id):
+    if named(first) != Subject(review.tenant_id, review.user_id, Kind(review.kind), review.subject_id):
         raise Mismatch("$.subject_origin.sha256", "the first record is not what the person decided about")
     if isinstance(first, LlmResponse):
         return responses.review(recorded, inputs, review, policy)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -11,12 +11,15 @@ from typing import BinaryIO, Final, Self
 
 from groundwire.errors import UsageError
 from groundwire.messages.base import sha256_hex
+from groundwire.messages.decisions import Decision
 from groundwire.replay.notes import Notes, hash_key
+from groundwire.replay.verify import Finding, Placed, Status, Verifier
 
 _CACHE_KIB: Final = 65_536
 _BATCH: Final = 5_000
 _SCHEMA: Final = """
 CREATE TABLE records (sha BLOB PRIMARY KEY, at INTEGER, size INTEGER) WITHOUT ROWID;
+CREATE TABLE decided (id TEXT PRIMARY KEY, sha BLOB) WITHOUT ROWID;
 """
 
 
@@ -25,7 +28,7 @@ class FileRecords:
 
     Args:
         records: one input value a line, unchanged bytes.
-        decisions: one Decision a line; those decided on a later record than their first are noted.
+        decisions: one Decision a line; what brought revisions from 2 on about is noted.
 
     Raises:
         UsageError: a file cannot be read.
@@ -37,9 +40,10 @@ class FileRecords:
         try:
             self._index.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
             self._index.execute("PRAGMA journal_mode = OFF")
+            self._index.execute("PRAGMA synchronous = OFF")  # nobody reads it after a crash
             self._index.executescript(_SCHEMA)
             self._notes = Notes(self._index)
-            self.edits, self.decided_again = self._notes.edits, self._notes.decided_again
+            self.revision = self._notes.revision
             self._records = _open(records)
             self._note_records()
             self._note_decisions(decisions)
@@ -74,6 +78,14 @@ class FileRecords:
         self._records.seek(row[0])
         return self._records.read(row[1])
 
+    def is_first(self, value: bytes) -> bool:
+        """Say whether a decision is the first that was asked about under its id, or the same; as values, not bytes."""
+        decision = Decision.model_validate_json(value)
+        row = decision.decision_id, hash_key(sha256_hex(decision.to_bytes()))
+        self._index.execute("INSERT OR IGNORE INTO decided VALUES (?, ?)", row)
+        query = "SELECT 1 FROM decided WHERE id = ? AND sha = ?"
+        return self._index.execute(query, row).fetchone() is not None
+
     def _note_records(self) -> None:
         rows: list[tuple[bytes, int, int]] = []
         self._index.execute("BEGIN")
@@ -82,7 +94,6 @@ class FileRecords:
             ended, value = line.removesuffix(b"\n"), line.rstrip(b"\r\n")
             rows += [(hash_key(sha256_hex(each)), at, len(each)) for each in {ended, value} if each]
             at += len(line)
-            self._notes.note_record(value)
             if len(rows) >= _BATCH:
                 self._insert(rows)
                 rows = []
@@ -96,6 +107,25 @@ class FileRecords:
         with _open(path) as file:
             for line in file:
                 self._notes.note_decision(line)
+
+
+async def verify_files(found: FileRecords, verifier: Verifier, path: Path) -> AsyncGenerator[Placed, None]:
+    """Verify the decisions of a file; yields one finding for each.
+
+    Args:
+        found: what the decisions rest on.
+        verifier: derives them again from that.
+        path: of the decisions.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    for number, value in decision_lines(path):
+        finding = await verifier.verify(value)
+        if finding.status is Status.EQUAL and not found.is_first(value):
+            detail = "another decision stands under this id"
+            finding = Finding(Status.DIFFERS, finding.decision_id, ("$",), detail)
+        yield Placed(f"line {number}", finding)
 
 
 def decision_lines(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 from groundwire.messages.claims import Claim
-from groundwire.messages.decisions import Decision
+from groundwire.messages.decisions import Decision, Kind
 from groundwire.messages.decode import parse_json, validate
-from groundwire.messages.identity import Subject
+from groundwire.messages.identity import Subject, fingerprint
 from groundwire.messages.responses import LlmResponse
 from groundwire.messages.reviews import ReviewDecision
+from groundwire.replay.frame import revision_of
 
 Record = Claim | LlmResponse | ReviewDecision
 
@@ -33,11 +33,12 @@ class Mismatch(Exception):
         self.path = path
 
 
-class DecidedAgain(NamedTuple):
-    """A claim that was refused or joined, and decided on a later record: that record's hash and time."""
+class Revision(NamedTuple):
+    """What brought a revision from 2 on about: hash and time of its record, and whether people decided."""
 
     sha256: str
     clock: datetime
+    by_people: bool
 
 
 class Records(Protocol):
@@ -47,12 +48,8 @@ class Records(Protocol):
         """Return the value with this hash, or None."""
         ...
 
-    def edits(self, subject: Subject, revision: int) -> Sequence[str]:
-        """Return the texts by which reviewers wanted to replace that of a subject at a revision."""
-        ...
-
-    def decided_again(self, subject: Subject, revision: int) -> DecidedAgain | None:
-        """Return the latest revision from 2 to `revision` that the gate itself decided, where it is known."""
+    def revision(self, subject: Subject, number: int) -> Revision | None:
+        """Return what a decision at hand says of a revision from 2 on, or None."""
         ...
 
 
@@ -65,19 +62,26 @@ class Inputs:
         record: the same, read.
         first: of what a person decided, the record that they decided.
         again: the later record that was decided in the place of the first, where there is one.
-        edits: texts that reviewers gave the subject before this action.
+        edit: text that a reviewer gave the subject before this action, where one did.
     """
 
     value: bytes
     record: Record
     first: Claim | LlmResponse | None = None
     again: tuple[Claim, datetime] | None = None
-    edits: Sequence[str] = ()
+    edit: str | None = None
 
 
 def subject_of(decision: Decision) -> Subject:
     """Return the identity of what was decided."""
     return Subject(decision.tenant_id, decision.user_id, decision.kind, decision.subject_id)
+
+
+def named(record: Claim | LlmResponse) -> Subject:
+    """Return the identity of what a record brings to be decided."""
+    if isinstance(record, LlmResponse):
+        return Subject(record.tenant_id, record.user_id, Kind.RESPONSE, record.response_id)
+    return Subject(record.tenant_id, record.user_id, Kind.CLAIM, record.claim_id)
 
 
 def read_record(value: bytes) -> Record:
@@ -99,17 +103,25 @@ def gather(decision: Decision, records: Records) -> Inputs:
         raise Missing(f"record {decision.origin.sha256} (origin)")
     record = read_record(value)
     if not isinstance(record, ReviewDecision):
+        if decision.revision > 1 and revision_of(decision, subject_of(decision)) == decision.revision:
+            _check_first(decision, record, records)
         return Inputs(value, record)
     if decision.subject_origin is None:
         raise Mismatch("$.subject_origin", "a person decided, so the first record is named")
     first = _first(decision.subject_origin.sha256, records)
-    subject = subject_of(decision)
-    edits: Sequence[str] = ()
-    if record.action == "retract" and (decision.facts.review or {}).get("edited"):
-        edits = records.edits(subject, record.expected_revision - 1)
-        if not edits:
-            raise Missing(f"record of the edit of revision {record.expected_revision - 1}")
-    return Inputs(value, record, first, _again(subject, record, records), edits)
+    if isinstance(first, LlmResponse):  # which nobody edits, and of which a later record changes nothing
+        return Inputs(value, record, first)
+    again, edit = _between(subject_of(decision), record.expected_revision, records)
+    return Inputs(value, record, first, again, edit)
+
+
+def _check_first(decision: Decision, record: Claim | LlmResponse, records: Records) -> None:
+    """Look whether a subject that the gate decided again began with the record that the decision names."""
+    if decision.subject_origin is None:
+        raise Mismatch("$.subject_origin", "the gate decided again, so the first record is named")
+    first = _first(decision.subject_origin.sha256, records)
+    if named(first) != named(record) or fingerprint(first) != fingerprint(record):
+        raise Mismatch("$.subject_origin.sha256", "the first record is not of what was decided")
 
 
 def _first(sha256: str, records: Records) -> Claim | LlmResponse:
@@ -124,11 +136,26 @@ def _first(sha256: str, records: Records) -> Claim | LlmResponse:
     return first
 
 
-def _again(subject: Subject, review: ReviewDecision, records: Records) -> tuple[Claim, datetime] | None:
-    found = records.decided_again(subject, review.expected_revision)
-    value = records.value(found.sha256) if found else None
-    again = read_record(value) if value is not None else None
-    return (again, found.clock) if found and isinstance(again, Claim) else None
+def _between(
+    subject: Subject, number: int, records: Records
+) -> tuple[tuple[Claim, datetime] | None, str | None]:
+    """Return what stands between a claim's first record and a revision: the record decided again, and an edit."""
+    edit = None
+    while number > 1:
+        found = records.revision(subject, number)
+        if found is None:
+            raise Missing(f"decision of revision {number}")
+        value = records.value(found.sha256)
+        if value is None:
+            kind = "approval or edit" if found.by_people else "claim"
+            raise Missing(f"record {found.sha256[:64]} ({kind} of revision {number})")
+        record = read_record(value)
+        if isinstance(record, Claim):
+            return (record, found.clock), edit
+        if isinstance(record, ReviewDecision) and edit is None:
+            edit = record.content
+        number -= 1
+    return None, edit
 
 
 def _model(parsed: Any) -> type[Record]:  # noqa: ANN401 - any JSON value

@@ -9,15 +9,16 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from groundwire.client.kafka import consumer, unavailable
+from groundwire.client.kafka import consumer, inbound, partitions_of, unavailable
 from groundwire.client.tail import Start, offsets_at
 from groundwire.errors import UsageError
 from groundwire.messages.headers import header
 from groundwire.messages.inbound import InboundRecord
 from groundwire.messages.topics import TopicName
 from groundwire.replay.job import Job
+from groundwire.replay.published import Place
 from groundwire.replay.rate import Rate
-from groundwire.replay.spool import Place, Stretch
+from groundwire.replay.spool import Stretch
 
 INPUTS: Final = (TopicName.CLAIMS, TopicName.LLM_RESPONSES, TopicName.REVIEW_DECISIONS)
 """Topics whose records are decided."""
@@ -118,7 +119,7 @@ class Reader:
             await self._rate.after(len(page))
 
     async def _page(
-        self, client: AIOKafkaConsumer, partition: TopicPartition, end: int
+        self, client: AIOKafkaConsumer, partition: TopicPartition, end: int, most: int = _PAGE
     ) -> list[InboundRecord]:
         try:
             async with asyncio.timeout(_PATIENCE):
@@ -126,11 +127,11 @@ class Reader:
                 while (
                     not page and await client.position(partition) < end
                 ):  # which retention may have overtaken
-                    fetched = await client.getmany(partition, timeout_ms=_POLL_MS, max_records=_PAGE)
+                    fetched = await client.getmany(partition, timeout_ms=_POLL_MS, max_records=most)
                     page = fetched.get(partition, ())
         except (KafkaError, TimeoutError) as exc:
             raise unavailable(self._brokers, _PATIENCE, f"bring the rest of {partition.topic}") from exc
-        return [_inbound(record) for record in page]
+        return [inbound(record) for record in page]
 
     def _keep_outcome(
         self,
@@ -153,19 +154,44 @@ class Reader:
 
     async def _fetch(self, client: AIOKafkaConsumer, job: Job, places: Sequence[Place]) -> None:
         """Read single records that decisions rest on; those that retention has taken are left out."""
-        known = {
-            TopicPartition(topic, number)
-            for topic in {place.topic for place in places}
-            for number in await _partitions(client, topic)
-        }
-        job.begin()
-        for number, place in enumerate(places, 1):
-            record = await _one(client, place) if TopicPartition(*place[:2]) in known else None
-            if record is not None:
-                job.spool.add_record(record, inside=False)
-            self._report("fetched", number, len(places))
-            await self._rate.after(1)
-        job.commit()
+        stand = await self._standing(client, places)
+        for first in range(0, len(stand), _PAGE):
+            page = stand[first : first + _PAGE]
+            found = [await self._one(client, place) for place in page]
+            job.begin()
+            for record in found:
+                if record is not None:
+                    job.spool.add_record(record, inside=False)
+            job.commit()
+            self._report("fetched", first + len(page), len(stand))
+
+    async def _standing(self, client: AIOKafkaConsumer, places: Sequence[Place]) -> list[Place]:
+        """Return the places that topics have: from where retention has left them to their ends."""
+        known: dict[TopicPartition, range] = {}
+        try:
+            for topic in sorted({place.topic for place in places}):
+                async with asyncio.timeout(_PATIENCE):
+                    partitions = [
+                        TopicPartition(topic, number)
+                        for number in (await partitions_of(client, topic))[topic]
+                    ]
+                    if not partitions:  # it may be anybody's word that there is such a topic
+                        continue
+                    beginnings = await client.beginning_offsets(partitions)
+                    ends = await client.end_offsets(partitions)
+                known |= {each: range(beginnings[each], ends[each]) for each in partitions}
+        except (KafkaError, TimeoutError) as exc:
+            raise unavailable(self._brokers, _PATIENCE, "say where the topics begin and end") from exc
+        return [place for place in places if place.offset in known.get(TopicPartition(*place[:2]), range(0))]
+
+    async def _one(self, client: AIOKafkaConsumer, place: Place) -> InboundRecord | None:
+        """Read a single record; None where the topic turns out to have none there."""
+        await self._rate.after(1)
+        partition = TopicPartition(place.topic, place.partition)
+        client.assign([partition])
+        client.seek(partition, place.offset)
+        page = await self._page(client, partition, place.offset + 1, most=1)
+        return next((record for record in page if record.offset == place.offset), None)
 
 
 def place_name(topic: str, partition: str, offset: str) -> str:
@@ -173,44 +199,10 @@ def place_name(topic: str, partition: str, offset: str) -> str:
     return f"{topic}/{partition}/{offset}"
 
 
-async def _partitions(client: AIOKafkaConsumer, topic: str) -> list[int]:
-    # the public topics() keeps to itself how many partitions they have; asking for one topic may create it
-    cluster = await client._client.fetch_all_metadata()  # noqa: SLF001
-    return sorted(cluster.partitions_for_topic(topic) or ())
-
-
 async def _plan(client: AIOKafkaConsumer, topic: str, start: Start, end: Start) -> list[Stretch]:
-    partitions = [TopicPartition(topic, number) for number in await _partitions(client, topic)]
+    partitions = [TopicPartition(topic, number) for number in (await partitions_of(client, topic))[topic]]
     if not partitions:
         raise UsageError(f"there is no topic {topic}: `python -m topics declare` creates it")
     ends = await client.end_offsets(partitions)
     first, last = await offsets_at(client, start, ends), await offsets_at(client, end, ends)
     return [Stretch(topic, each.partition, first[each], max(first[each], last[each])) for each in partitions]
-
-
-async def _one(client: AIOKafkaConsumer, place: Place) -> InboundRecord | None:
-    partition = TopicPartition(place.topic, place.partition)
-    client.assign([partition])
-    beginnings = await client.beginning_offsets([partition])
-    ends = await client.end_offsets([partition])
-    if not beginnings[partition] <= place.offset < ends[partition]:
-        return None
-    client.seek(partition, place.offset)
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            record = await client.getone(partition)
-    except (KafkaError, TimeoutError):
-        return None
-    return _inbound(record) if record.offset == place.offset else None
-
-
-def _inbound(record: Any) -> InboundRecord:  # noqa: ANN401 - aiokafka's record, which is not typed
-    return InboundRecord(
-        record.topic,
-        record.partition,
-        record.offset,
-        record.timestamp,
-        record.key,
-        record.value,
-        tuple(record.headers),
-    )

@@ -203,17 +203,20 @@ class Replayer:
             return Status.DEAD_LETTER
         try:
             if (record.topic or "").endswith(TopicName.REVIEW_DECISIONS):
-                return self._without_revision(decode_review_decision(record.value).action_id)
+                return self._without_revision(record, decode_review_decision(record.value).action_id)
             decode_record(record)
             return Status.REPEAT if self._job.spool.is_decided(subject_of(record)) else Status.FACTS_MISSING
         except RecordError:
             return Status.DEAD_LETTER
 
-    def _without_revision(self, action_id: str) -> Status:
-        if self._job.spool.has_ended(event_id("review_action", action_id)):
+    def _without_revision(self, record: InboundRecord, action_id: str) -> Status:
+        """Say it of an action; a refusal that stands is told of by the action's id, any other by its record."""
+        has_ended = self._job.spool.has_ended
+        if has_ended(event_id("refused_action", record.origin.model_dump(mode="json"))):
+            return Status.REFUSED
+        if has_ended(event_id("review_action", action_id)):
             return Status.REPEAT
-        refused = self._job.spool.has_ended(event_id("refused_action", action_id))
-        return Status.REFUSED if refused else Status.FACTS_MISSING
+        return Status.REFUSED if has_ended(event_id("refused_action", action_id)) else Status.FACTS_MISSING
 
 
 def marked(value: bytes, name: str) -> bytes:

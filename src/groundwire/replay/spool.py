@@ -9,15 +9,14 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
-from groundwire.messages.base import format_time, from_milliseconds
+from groundwire.messages.base import from_milliseconds
 from groundwire.messages.decisions import Decision, Origin
-from groundwire.messages.headers import TRACEPARENT, header
+from groundwire.messages.headers import TRACEPARENT
 from groundwire.messages.identity import Subject
 from groundwire.messages.inbound import InboundRecord
-from groundwire.messages.topics import TopicName, record_key
-from groundwire.replay.inputs import DecidedAgain, subject_of
+from groundwire.replay.inputs import Revision, subject_of
 from groundwire.replay.notes import Notes, hash_key
-from groundwire.version import __version__
+from groundwire.replay.published import Place, misplaced, unlike, where
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS read_to (topic TEXT, part INTEGER, next INTEGER, PRIMARY KEY (topic, part)) WITHOUT ROWID;
@@ -33,6 +32,7 @@ CREATE TABLE IF NOT EXISTS decisions (
   UNIQUE (topic, part, at, revision, id)
 );
 CREATE INDEX IF NOT EXISTS by_id ON decisions (id);
+CREATE TABLE IF NOT EXISTS variants (value BLOB PRIMARY KEY, published TEXT);
 CREATE TABLE IF NOT EXISTS subjects (subject BLOB PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS unlike (id TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS odd (place TEXT, id TEXT, fields TEXT, UNIQUE (place, fields));
@@ -47,14 +47,6 @@ class Stretch(NamedTuple):
     partition: int
     start: int
     end: int
-
-
-class Place(NamedTuple):
-    """Where a record stands."""
-
-    topic: str
-    partition: int
-    offset: int
 
 
 class Spool:
@@ -91,7 +83,6 @@ class Spool:
             self._turn(record) if inside else None,
         )
         self._database.execute("INSERT OR IGNORE INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-        self._notes.note_record(record.value or b"")
 
     def _turn(self, record: InboundRecord) -> int:
         """Return when it is a record's turn: at its time, but never before those that stand before it."""
@@ -125,18 +116,21 @@ class Spool:
             self._keep(published, decision, within=within)
 
     def _keep(self, published: InboundRecord, decision: Decision, *, within: bool) -> None:
-        place, name = _place(decision.origin), decision.decision_id
-        row = *place, decision.revision, name, published.value, within, where(published)
-        insert = "INSERT OR IGNORE INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-        if self._database.execute(insert, row).rowcount:
+        name, at = decision.decision_id, where(published)
+        again = "UPDATE decisions SET published = ? WHERE id = ? AND value = ?"
+        if self._database.execute(again, (at, name, published.value)).rowcount:
             return
-        query = "SELECT 1 FROM decisions WHERE topic = ? AND part = ? AND at = ? AND id = ? AND value = ?"
-        same = self._database.execute(query, (*place, name, published.value)).fetchone()
-        if (
-            not same and decision.engine == __version__
-        ):  # what another one decided, a later one may write otherwise
-            self._note_odd(published, name, ["$"])
+        query = "SELECT value FROM decisions WHERE id = ? ORDER BY rowid LIMIT 1"
+        kept = self._database.execute(query, (name,)).fetchone()
+        fields = unlike(Decision.model_validate_json(kept[0]), decision) if kept else []
+        if fields:
+            self._note_odd(published, name, fields)
             self._database.execute("INSERT OR IGNORE INTO unlike VALUES (?)", (name,))
+        row = *_place(decision.origin), decision.revision, name, published.value, within, at
+        insert = "INSERT OR IGNORE INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        if not self._database.execute(insert, row).rowcount and not fields:
+            variant = "INSERT OR REPLACE INTO variants VALUES (?, ?)"
+            self._database.execute(variant, (published.value, at))
 
     def _note_odd(self, published: InboundRecord, name: str | None, fields: Sequence[str]) -> None:
         """Note what is wrong with a published record, whatever can be derived."""
@@ -208,8 +202,9 @@ class Spool:
         return [value for (value,) in rows]
 
     def every(self) -> Iterator[tuple[str, bytes]]:
-        """Yield every decision that was kept, and where it was published."""
+        """Yield every decision that was kept, in each way that it was written, and where that stands last."""
         yield from self._database.execute("SELECT published, value FROM decisions ORDER BY rowid")
+        yield from self._database.execute("SELECT published, value FROM variants ORDER BY rowid")
 
     def odd(self) -> Iterator[tuple[str, str | None, list[str]]]:
         """Yield published records with which something is wrong: where each stands, its id, and what."""
@@ -246,13 +241,9 @@ class Spool:
         ).fetchone()
         return row[0] if row else None
 
-    def edits(self, subject: Subject, revision: int) -> Sequence[str]:
-        """Return the texts by which reviewers wanted to replace that of a subject at a revision."""
-        return self._notes.edits(subject, revision)
-
-    def decided_again(self, subject: Subject, revision: int) -> DecidedAgain | None:
-        """Return the latest revision from 2 to `revision` that the gate itself decided, where it is known."""
-        return self._notes.decided_again(subject, revision)
+    def revision(self, subject: Subject, number: int) -> Revision | None:
+        """Return what a decision at hand says of a revision from 2 on, or None."""
+        return self._notes.revision(subject, number)
 
     def stands(self, origin: Origin) -> bool:
         """Say whether a record stands where a decision says, with that time and those bytes."""
@@ -266,23 +257,3 @@ class Spool:
 
 def _place(origin: Origin) -> Place:
     return Place(origin.topic or "", origin.partition, origin.offset)
-
-
-def where(record: InboundRecord) -> str:
-    """Return a record's place as text."""
-    return f"{record.topic}/{record.partition}@{record.offset}"
-
-
-def misplaced(published: InboundRecord, decision: Decision) -> list[str]:
-    """Return what of a published record does not fit the decision in it: its topic, key, or an event's header."""
-    headers = {
-        "ce_id": decision.decision_id,
-        "ce_time": format_time(decision.decided_at),
-        "ce_subject": decision.subject_id,
-    }
-    wrong = [f"header {name}" for name, text in headers.items() if header(published.headers, name) != text]
-    if published.key != record_key(decision.tenant_id, decision.user_id):
-        wrong.append("key")
-    if not (published.topic or "").endswith(TopicName.of(decision.verdict)):
-        wrong.append("topic")
-    return wrong

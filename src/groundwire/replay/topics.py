@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from groundwire.client.tail import Start
 from groundwire.gate.claims import Policies
 from groundwire.messages.decisions import Decision
 from groundwire.messages.topics import TopicName
 from groundwire.replay.job import Job, Order
+from groundwire.replay.published import place_of
 from groundwire.replay.reading import INPUTS, Reader
 from groundwire.replay.spool import Spool
-from groundwire.replay.verify import Finding, Status, Verifier
+from groundwire.replay.verify import Finding, Placed, Status, Verifier
 
 _DECISIONS = (TopicName.APPROVED, TopicName.REVIEW, TopicName.BLOCKED)
-
-
-class Placed(NamedTuple):
-    """A finding, and where its decision stands."""
-
-    where: str
-    finding: Finding
 
 
 async def verify_topics(
@@ -31,9 +24,9 @@ async def verify_topics(
     """Verify the decisions that stand on their topics from a place on; yields one finding for each.
 
     Args:
-        reader: reads the topics; inputs from their beginnings, as what a decision rests on may be old.
+        reader: reads the topics from their beginnings, as what a decision rests on may be old.
         prefix: of the topics' names.
-        since: where to begin on the topics with decisions.
+        since: where to begin to verify, on the topics with decisions.
         policies: by which was decided.
         folder: for what is read meanwhile.
 
@@ -44,14 +37,26 @@ async def verify_topics(
     topics = [prefix + name for name in INPUTS]
     order = Order("verify", topics, "earliest", "latest", policy=None, simulate=False, output=None)
     with Job(folder / "verify", order) as job:
-        outputs = await reader.plan([prefix + name for name in _DECISIONS], since, "latest")
+        published = [prefix + name for name in _DECISIONS]
+        outputs = await reader.plan(published, "earliest", "latest")
+        asked = {
+            (each.topic, each.partition): each.start for each in await reader.plan(published, since, "latest")
+        }
         inside = await reader.plan(order.topics, "earliest", "latest")
         await reader.read(job, inside, outputs, everything=True)
         for where, name, fields in job.spool.odd():
-            yield Placed(where, Finding(Status.DIFFERS, name, tuple(fields), "the record does not fit"))
+            if _is_asked(where, asked):
+                yield Placed(where, Finding(Status.DIFFERS, name, tuple(fields), "the record does not fit"))
         verifier = Verifier(job.spool, policies, exactly=True)
         for where, value in job.spool.every():
-            yield Placed(where, _stands(job.spool, value, await verifier.verify(value)))
+            if _is_asked(where, asked):
+                yield Placed(where, _stands(job.spool, value, await verifier.verify(value)))
+
+
+def _is_asked(where: str, asked: Mapping[tuple[str, int], int]) -> bool:
+    """Say whether a published record stands where it is to be verified."""
+    topic, partition, offset = place_of(where)
+    return offset >= asked.get((topic, partition), 0)
 
 
 def _stands(spool: Spool, value: bytes, finding: Finding) -> Finding:

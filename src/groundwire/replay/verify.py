@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
@@ -50,6 +50,13 @@ class Finding:
     decision_id: str | None
     paths: tuple[str, ...] = ()
     detail: str = ""
+
+
+class Placed(NamedTuple):
+    """A finding, and where its decision stands."""
+
+    where: str
+    finding: Finding
 
 
 class Verifier:

@@ -6,6 +6,7 @@ Nothing is changed here: the reviews agent alone changes entries, and checks sig
 from __future__ import annotations
 
 import asyncio
+import unicodedata
 import uuid
 from collections import OrderedDict
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -19,6 +20,7 @@ from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from pydantic import ValidationError
 
 from groundwire.attestation import Keys
+from groundwire.checks.text import tidy
 from groundwire.client.kafka import producer, unavailable
 from groundwire.client.tail import Start
 from groundwire.errors import BrokerUnavailable, UsageError
@@ -34,6 +36,12 @@ from groundwire.review.records import TopicRecord, read_action
 _REMEMBERED: Final = 10_000
 """Actions whose outcome is kept for who asks late."""
 _RETRY_SECONDS: Final = 1.0
+_UNSEEN: Final = "CZ"
+"""Categories of Unicode that have no form: control, format and unassigned characters, and separators."""
+_BLANK_PATTERN: Final = "\u2800"
+
+BLANK: Final = "the edited text is blank"
+"""Why a text that shows nothing is not approved."""
 
 
 class RejectReason(StrEnum):
@@ -62,6 +70,13 @@ class Target:
     def of(cls, row: Row) -> Self:
         """Return the target that a row shows."""
         return cls(row.tenant_id, row.user_id, row.kind, row.subject_id, row.revision)
+
+
+def is_blank(text: str) -> bool:
+    """Say whether a text shows nothing: white space and characters without a form are all of it."""
+    return not any(
+        unicodedata.category(char)[0] not in _UNSEEN and char != _BLANK_PATTERN for char in tidy(text)
+    )
 
 
 def review_decision(
@@ -94,6 +109,8 @@ def review_decision(
         raise UsageError(f"reason: needed to reject; one of {', '.join(RejectReason)}")
     if reason is not None and reason not in list(RejectReason):
         raise UsageError(f"reason: must be one of {', '.join(RejectReason)}")
+    if content is not None and is_blank(content):
+        raise UsageError(f"content: {BLANK}")
     given = {"reason": reason, "note": note or None, "content": content}
     try:
         return ReviewDecision(

@@ -19,7 +19,7 @@ from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import Kind
 from groundwire.messages.identity import Subject
 from groundwire.messages.topics import TopicName
-from groundwire.review import agreement, items, projection, search
+from groundwire.review import agreement, items, projection, resting, search
 from groundwire.review.model import (
     Agreement,
     Backlog,
@@ -30,6 +30,7 @@ from groundwire.review.model import (
     Opinion,
     Page,
     Query,
+    Related,
     Revealed,
     Row,
     Sampled,
@@ -165,6 +166,11 @@ class Board:
         """Return a Decision with all that bears on it; None where there is none that the person sees (S0-132)."""
         with self._reading() as connection:
             return items.item(connection, scope, decision_id)
+
+    def resting(self, scope: Scope, row: Row) -> list[Related]:
+        """Return the approved claims that rest on an item, as far as the board holds them; at most 1,000, by id."""
+        with self._reading() as connection:
+            return resting.children(connection, scope, row)
 
     def find(self, scope: Scope, tenant_id: str, user_id: str, subject_id: str) -> str | None:
         """Return the decision id of a claim's highest revision, or None."""

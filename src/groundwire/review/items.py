@@ -23,6 +23,7 @@ from groundwire.review.model import (
 from groundwire.review.people import Scope
 from groundwire.review.projection import decision_json
 from groundwire.review.queries import COLUMNS, WIDTH, as_row, make_cursor, read_cursor, seen
+from groundwire.review.resting import parents
 from groundwire.review.sql import Where, bindable, statement
 
 _MOST_ATTEMPTS: Final = 100
@@ -58,6 +59,7 @@ def item(connection: sqlite3.Connection, scope: Scope, decision_id: str) -> Item
         history=_history(connection, number),
         attempts=_attempts(connection, number),
         nearest=_nearest(connection, scope, decision),
+        parents=parents(connection, scope, decision),
         source_record=_source_record(connection, scope, decision["tenant_id"], decision["source"]),
     )
 
@@ -171,13 +173,14 @@ def _nearest(connection: sqlite3.Connection, scope: Scope, decision: Mapping[str
     held = find(connection, scope, owner)
     if held is None:
         return nearest
-    value, topic = connection.execute(
-        "SELECT decisions.value, decisions.topic FROM items JOIN decisions ON decisions.id = items.current"
+    value, topic, reason = connection.execute(
+        "SELECT decisions.value, decisions.topic, decisions.reason_code"
+        " FROM items JOIN decisions ON decisions.id = items.current"
         " WHERE items.tenant_id = ? AND items.user_id = ? AND items.subject_id = ? AND items.kind = 'claim'",
         [bindable(part) for part in owner],
     ).fetchone()
     text = (json.loads(decision_json(value)).get("evidence") or {}).get("claim")
-    return Nearest(*_plain(nearest), decision_id=held, verdict=Verdict(topic), text=text)
+    return Nearest(*_plain(nearest), decision_id=held, verdict=Verdict(topic), text=text, reason_code=reason)
 
 
 def _plain(nearest: Nearest) -> tuple[str, str, str, float]:

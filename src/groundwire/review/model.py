@@ -122,15 +122,42 @@ class Attempt:
     outcome: str
 
 
+_BLOCKED: Final = {"retracted": "retracted", "human_rejected": "rejected"}
+
+
+def state_of(verdict: Verdict, reason_code: str) -> str:
+    """Return how something stands in one word: approved, pending, rejected, retracted or blocked."""
+    if verdict == Verdict.BLOCKED:
+        return _BLOCKED.get(reason_code, "blocked")
+    return "approved" if verdict == Verdict.APPROVED else "pending"
+
+
+@dataclass(frozen=True, slots=True)
+class Related:
+    """What an item rests on, or what rests on it.
+
+    Attributes:
+        name: as `derived_from` has it: a claim id, or `response:` and its id.
+        decision_id: of its highest revision; None where the board has none that the person sees.
+        state: how that stands; empty where there is none.
+        excerpt: of its text.
+    """
+
+    name: str
+    decision_id: str | None = None
+    state: str = ""
+    excerpt: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Nearest:
     """The memory that a claim is nearest to.
 
     Attributes:
         difference: none, negation, number, unit or order.
-        match_class: approved, pending or rejected.
+        match_class: approved, pending or rejected: how it stood when the claim was compared with it.
         similarity: 0 to 1.
-        decision_id: of the memory, where the board holds it, with its verdict and text.
+        decision_id: of the memory as it stands now, where the board holds it, with its verdict, text and reason code.
     """
 
     subject_id: str
@@ -140,6 +167,18 @@ class Nearest:
     decision_id: str | None = None
     verdict: Verdict | None = None
     text: str | None = None
+    reason_code: str = ""
+
+    @property
+    def state(self) -> str:
+        """How it stands now, as far as the board knows."""
+        return self.match_class if self.verdict is None else state_of(self.verdict, self.reason_code)
+
+    @property
+    def since(self) -> str:
+        """How it stood then and stands now; one word where nothing changed."""
+        same = self.state == self.match_class
+        return self.state if same else f"{self.match_class} then; {self.state} since"
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +202,7 @@ class Item:
         topic: without the prefix; with partition and offset where that Decision stands.
         history: all revisions, lowest first.
         attempts: actions that the audit tells of, oldest first.
+        parents: what the Decision asked for rests on, as it stands now.
     """
 
     current: Row
@@ -176,6 +216,7 @@ class Item:
     attempts: Sequence[Attempt]
     nearest: Nearest | None
     source_record: SourceRecord
+    parents: Sequence[Related] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from groundwire.checks.hedges import HedgeAction
+from groundwire.decide.reading import read
 from groundwire.messages.audit import AuditEvent
+from groundwire.policy import Policy
 
 _APPLIED: Final = {
     "human_approved": "Approved: the memory is published.",
@@ -19,7 +22,7 @@ _APPLIED: Final = {
 _REFUSED: Final = {
     "stale": "The item has another revision by now; look at what changed and decide again.",
     "unknown": "There is no such item, or it was forgotten; look at the queue again.",
-    "not_pending": "It waits for nobody any more; look at what became of it.",
+    "not_pending": "It waits for nobody; look at where it stands.",
     "not_approved": "Only what is approved can be retracted; look at where it stands.",
     "waiting": "The gate is still checking it; try again when it is in the queue.",
     "action_id_reused": "This action id stands for another action already; act again with a new one.",
@@ -34,6 +37,15 @@ _REFUSED: Final = {
 }
 
 SENTENCES: Final = {**_APPLIED, **_REFUSED}
+
+
+def speculating(content: str, policy: Policy) -> str:
+    """Return a sentence that quotes the words for which a policy blocks a text, empty where it does not (C-02)."""
+    found = read(content, policy)
+    if found.action is not HedgeAction.BLOCK:
+        return ""
+    words = dict.fromkeys(hedge.text for hedge in found.hedges if hedge.action is HedgeAction.BLOCK)
+    return f"It says {', '.join(f'“{word}”' for word in words)}."
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,9 @@ from groundwire.review.risk import risk_of
 from groundwire.review.search import searchable
 from groundwire.review.sql import statement
 
-_VERSION: Final = 1  # of what is derived from Decisions: the risk goes by failed checks, too
+_VERSION: Final = (
+    2  # of what is derived from Decisions: the risk by all failed checks; excerpts tell that they are cut
+)
 _FAST: Final = 1  # zlib's level: half the size at a tenth of the time of the best one
 
 _ITEM: Final = """
@@ -84,7 +86,12 @@ def upgrade(connection: sqlite3.Connection) -> None:
     )
     for item, value in placed.fetchall():
         decision = Decision.model_validate_json(decision_json(value))
-        connection.execute("UPDATE items SET risk = ? WHERE id = ?", (_rank(decision), item))
+        risk, excerpt = _rank(decision), in_one_line(text_of(decision))
+        connection.execute("UPDATE items SET risk = ?, excerpt = ? WHERE id = ?", (risk, excerpt, item))
+    for number, value in connection.execute("SELECT id, value FROM decisions").fetchall():
+        decision = Decision.model_validate_json(decision_json(value))
+        excerpt = in_one_line(text_of(decision))
+        connection.execute("UPDATE decisions SET excerpt = ? WHERE id = ?", (excerpt, number))
     connection.execute(statement("PRAGMA user_version =", str(_VERSION)))
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from groundwire.client.kafka import consumer, unavailable
+from groundwire.client.kafka import consumer, partitions_of, unavailable
 from groundwire.client.tail import Start, offsets_at
 from groundwire.client.unasked import unasked
 from groundwire.errors import BrokerUnavailable, UsageError
@@ -145,9 +145,7 @@ async def _assign(
     client: AIOKafkaConsumer, starts: Mapping[str, Start], before: Positions
 ) -> tuple[Positions, Positions]:
     """Seek to where reading begins; return where the partitions end now, and where it begins."""
-    # asking for one topic by its name may create it: see `groundwire.client.tail`
-    cluster = await client._client.fetch_all_metadata()  # noqa: SLF001
-    partitions = {name: cluster.partitions_for_topic(name) or () for name in starts}
+    partitions = await partitions_of(client, *starts)
     missing = next((name for name, numbers in partitions.items() if not numbers), None)
     if missing is not None:
         raise UsageError(f"there is no topic {missing}: `python -m topics declare` creates it")

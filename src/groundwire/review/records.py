@@ -19,6 +19,8 @@ _DECISIONS: Final = {TopicName.REVIEW, TopicName.APPROVED, TopicName.BLOCKED}
 _ACTIONS: Final = {"review_action", "refused_action"}
 _FAILURE: Final = "__connect.errors."
 _EXCERPT: Final = 200  # characters
+_READ: Final = 4 * _EXCERPT
+"""Characters of a text that are looked at for its excerpt: spaces and line breaks may be most of them."""
 _DIGITS: Final = 18  # of a number that SQLite holds
 
 
@@ -85,7 +87,7 @@ def read_dead_letter(record: TopicRecord) -> Failed | None:
         offset=_number(header(record.headers, f"{_FAILURE}offset")),
         tenant_id=tenant,
         user_id=user,
-        excerpt=in_one_line((record.value or b"")[: 4 * _EXCERPT].decode("utf-8", "replace")),
+        excerpt=in_one_line((record.value or b"")[: 4 * (_READ + 1)].decode("utf-8", "replace")),
     )
 
 
@@ -95,9 +97,10 @@ def text_of(decision: Decision) -> str:
 
 
 def in_one_line(text: str) -> str:
-    """Return the beginning of a text without line breaks, at most 200 characters."""
-    line = " ".join(text[: 4 * _EXCERPT].split())
-    return line if len(line) <= _EXCERPT else line[: _EXCERPT - 1] + "…"
+    """Return the beginning of a text without line breaks, at most 200 characters; "…" ends what is not all of it."""
+    line = " ".join(text[:_READ].split())
+    whole = len(text) <= _READ and len(line) <= _EXCERPT
+    return line if whole else line[: _EXCERPT - 1] + "…"
 
 
 def review_fact(decision: Decision, name: str) -> str | None:

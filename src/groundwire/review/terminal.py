@@ -10,11 +10,12 @@ from typing import Final
 
 from groundwire.attestation import Keys
 from groundwire.errors import StateError, UsageError, naming
+from groundwire.messages.decisions import Verdict
 from groundwire.messages.reviews import ReviewDecision
 from groundwire.review.actions import Actions, Signer
 from groundwire.review.board import Board
 from groundwire.review.feed import Feed, fill
-from groundwire.review.model import Item
+from groundwire.review.model import Item, Related
 from groundwire.review.outcomes import Outcome
 from groundwire.review.people import Permissions, Person, Scope
 from groundwire.review.standings import LiveStandings
@@ -103,6 +104,11 @@ class Look:
             f"there is no item {name!r} that {desk.reviewer!r} may see: give the decision id, or a claim id with"
             " --tenant and --user; --days reads further back"
         )
+
+    def resting(self, desk: Desk, item: Item) -> list[Related]:
+        """Return the approved claims that rest on what is approved, or was until it was retracted."""
+        rests = item.current.verdict == Verdict.APPROVED or item.current.reason_code == "retracted"
+        return self.board.resting(desk.scope, item.current) if rests else []
 
 
 async def look(desk: Desk) -> Look:

@@ -183,6 +183,25 @@ async def test_past_the_grace_claims_are_decided_provisionally(bench: Bench):
     assert bench.pauses.current == {"state"}
 
 
+async def test_after_an_outage_a_worker_without_records_waits_for_state_no_longer_and_the_next_has_its_grace(
+    bench: Bench,
+):
+    bench.slow = 6.0
+    bench.state_errors = [StateUnavailable("away")] * 3
+    await bench.run(record())
+    assert isinstance(bench.published[0][0], Provisional)
+    bench.pauses.starts()
+    bench.pipeline.state_answered()
+    assert bench.pauses.current == {"state"}, "a batch that is under way finds out for itself"
+    bench.pauses.under_way = 0
+    bench.pipeline.state_answered()
+    assert not bench.pauses.current
+    bench.now += 100
+    bench.state_errors = [StateUnavailable("away"), None]
+    await bench.run(record(1))
+    assert isinstance(bench.published[1][0], Decided)
+
+
 async def test_every_outage_has_a_grace_of_its_own(bench: Bench):
     bench.slow = 6.0
     bench.state_errors = [StateUnavailable("away"), None, StateUnavailable("away"), None]

@@ -46,6 +46,21 @@ async def test_an_edit_that_speculates_is_refused_before_it_is_held_and_given_ba
     assert room.held == []
 
 
+@pytest.mark.parametrize("content", ["   ", "\u200b\u2060", "\n\u3164"])
+async def test_an_edit_that_shows_nothing_is_refused_at_once_to_people_and_programs(
+    room: Room, content: str
+) -> None:
+    (decision_id,) = room.add(make_decision("c-1"))
+    page = await send(room, decision_id, content=content)
+    async with room.client("lead-token") as client:
+        edit = {"action": "edit", "revision": 1, "content": content}
+        twin = await client.post(f"/api/items/{decision_id}/actions", json=edit)
+
+    assert (page.status_code, twin.status_code, twin.json()["error"]) == (422, 422, "blank")
+    assert "The edited text is blank" in page.text
+    assert room.held == []
+
+
 async def test_programs_get_the_same_refusal_by_its_code(room: Room) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
     async with room.client("lead-token") as client:
@@ -177,7 +192,11 @@ async def test_the_page_of_a_session_that_is_over_shows_what_was_typed_and_signi
         }
         if ended:
             room.clock.forward(hours=9)
-        answer = await client.post(f"/items/{decision_id}/actions", data={**form, "query": "kind=claim"})
+        answer = await client.post(
+            f"/items/{decision_id}/actions",
+            data={**form, "query": "kind=claim"},
+            headers={"sec-fetch-site": "same-origin"},
+        )
         if ended:
             secret = room.site.links.issue(LEAD)
             token = await csrf(client, "/signin")
@@ -204,3 +223,24 @@ async def test_a_reason_is_chosen_by_nobody_but_the_reviewer(room: Room) -> None
     assert again.status_code == 400
     assert "Choose a reason first." in again.text
     assert area(again.text, "bulk-note") == "A note."
+
+
+@pytest.mark.parametrize(
+    ("headers", "back"),
+    [
+        ({}, False),
+        ({"sec-fetch-site": "none"}, False),
+        ({"sec-fetch-site": "cross-site"}, False),
+        ({"origin": "https://elsewhere.example"}, False),
+        ({"sec-fetch-site": "same-origin", "origin": "null"}, True),
+    ],
+)
+async def test_the_page_of_a_session_that_is_over_speaks_in_nobody_elses_words(
+    room: Room, headers: dict[str, str], *, back: bool
+) -> None:
+    (decision_id,) = room.add(make_decision("c-1"))
+    async with room.client() as client:
+        form = {"action": "edit", "revision": "1", "content": TYPED, "note": "A note."}
+        answer = await client.post(f"/items/{decision_id}/actions", data=form, headers=headers)
+    assert answer.status_code in {401, 403}
+    assert ("Typed at length" in answer.text, "A note." in answer.text) == (back, back)

@@ -17,6 +17,7 @@ from groundwire.console.marks import Mark, quote_marks, segments
 from groundwire.console.worddiff import word_diff
 from groundwire.console.words import age, label, number, share
 from groundwire.messages.audit import AuditEvent
+from groundwire.messages.base import format_time
 from tests.unit.console.rooms import NOW, Room, approved, blocked, csrf, make_decision, make_room
 
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7 }}{% raw %}</textarea>&lt;"
@@ -273,6 +274,48 @@ async def test_the_twin_of_a_page_tells_what_it_tells(room: Room) -> None:
     assert "90%" in page
     assert "came in on" in page
     assert json.dumps(twin)
+
+
+async def test_an_item_names_what_it_rests_on_and_what_rests_on_it(room: Room) -> None:
+    child, _, _ = room.add(
+        make_decision("child", derived_from=["base", "gone"]),
+        approved("other", derived_from=["base"], user_id="ben"),
+        approved("heir", derived_from=["base"]),
+    )
+    (base,) = room.add(approved("base", content="What all rests on."))
+    async with room.client("lead-token") as client:
+        before = (await client.get(f"/api/items/{base}")).json()
+        (now,) = room.add(blocked("base", "What all rests on.", revision=2, reason_code="retracted"))
+        after, rests = [(await client.get(f"/api/items/{one}")).json() for one in (now, child)]
+    async with room.browser() as client:
+        page = (await client.get(f"/items/{child}")).text
+        told = (await client.get(f"/items/{now}")).text
+
+    assert [one["name"] for one in before["resting"]] == ["heir"]
+    assert after["resting"] == before["resting"]
+    assert [(one["name"], one["state"]) for one in rests["rests_on"]] == [
+        ("base", "retracted"),
+        ("gone", None),
+    ]
+    assert rests["rests_on"][0]["excerpt"] == "What all rests on."
+    assert f'href="/items/{now}"' in page
+    assert "1 approved claim rests on it; nothing is withdrawn with it." in told
+
+
+async def test_the_nearest_memory_is_told_as_it_stands_now(room: Room) -> None:
+    match = {"subject_id": "m", "inter": 2, "union": 4, "difference": "none", "class": "approved"}
+    facts = {
+        "clock": format_time(NOW),
+        "place": "free",
+        "dedup": {"status": "ok", "scheme": "s", "matches": [match]},
+    }
+    near, _ = room.add(make_decision("near", facts=facts), approved("m"))
+    async with room.browser() as client:
+        before = (await client.get(f"/items/{near}")).text
+        room.add(blocked("m", revision=2, reason_code="retracted"))
+        after = (await client.get(f"/items/{near}")).text
+
+    assert ("retracted" in before, "approved then; retracted since" in after) == (False, True)
 
 
 async def test_the_queue_filters_orders_and_pages_by_codes(room: Room) -> None:

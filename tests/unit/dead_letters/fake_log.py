@@ -52,9 +52,10 @@ class FakeLog:
         topic=CLAIMS,
         code=ErrorCode.WORKER_CRASH,
         headers=(),
-        offset=7,
+        offset=None,
     ):
-        """Put a dead letter as the gate writes it."""
+        """Put a dead letter as the gate writes it; of a record of its own, unless it is said where that stood."""
+        offset = len(self.topics[DEAD]) + 7 if offset is None else offset
         return self.put(
             DEAD, key, value, dead_letter_headers(RecordError(code, "why"), topic, 2, offset, headers)
         )

@@ -46,6 +46,13 @@ def test_a_redriven_record_that_fails_again_has_failed_once_more(fails, before):
     assert read_letter(again).failed.offset == 12, "it names where it failed last"
 
 
+def test_what_cannot_be_published_keeps_the_signature_without_which_it_could_not_be_decided_again():
+    record = InboundRecord("t.claims", 0, 0, 1, b"k", b"v", [("gw-attestation", b"console:abc"), ("x", b"1")])
+    headers = dict(refused(record).headers)
+    assert headers["gw-attestation"] == b"console:abc"
+    assert "x" not in headers
+
+
 def test_a_count_that_fills_a_record_is_not_repeated_in_its_dead_letter():
     record = InboundRecord("t.claims", 0, 0, 1, b"k", b"v", [("gw-attempts", b"9" * 1_000_000)])
     headers = dict(refused(record).headers)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundwire.dead_letters.letters import Selection
+from groundwire.dead_letters.letters import Place, Selection
 from groundwire.dead_letters.redrive import Redrive
 from groundwire.dead_letters.rules import Outcome, Rules, Why
 from groundwire.errors import ErrorCode
@@ -126,6 +126,40 @@ async def test_a_record_that_fails_again_and_again_is_sent_until_it_has_failed_o
     last = await collect(redriving(log, max_attempts=most).run())
     assert outcomes(last)[-1] == (Outcome.REFUSED, Why.TOO_MANY_ATTEMPTS)
     assert set(outcomes(last)[:-1]) <= {(Outcome.SKIPPED, Why.ALREADY_REDRIVEN)}
+
+
+@pytest.mark.parametrize("rate", [1, 50])
+async def test_of_two_letters_of_one_failure_one_is_sent_whichever_run_finds_the_other(rate):
+    log = FakeLog()
+    log.bury(offset=7)
+    log.bury(offset=7)
+    assert [step.outcome async for step in redriving(log, rate=rate).plan()] == ["redrive", "skipped"]
+    first = await collect(redriving(log, rate=rate).run())
+    assert Counter(outcomes(first)) == {
+        (Outcome.REDRIVEN, None): 1,
+        (Outcome.SKIPPED, Why.ALREADY_REDRIVEN): 1,
+    }
+    log.bury(offset=7)
+    log.bury(offset=7, headers=[("gw-attempts", b"1")])
+    log.bury(offset=8)
+    later = await collect(redriving(log, rate=rate).run())
+    again = (Outcome.SKIPPED, Why.ALREADY_REDRIVEN)
+    assert Counter(outcomes(later)) == {again: 3, (Outcome.REDRIVEN, None): 2}
+    assert len(log.topics[CLAIMS]) == 3
+
+
+@pytest.mark.parametrize("crash_after", [1, 2])
+async def test_after_a_crash_too_two_letters_of_one_failure_send_one_record(crash_after):
+    log = FakeLog()
+    log.bury(offset=7)
+    log.bury(offset=7)
+    log.crash_after = crash_after
+    with pytest.raises(CrashError):
+        await collect(redriving(log).run())
+    log.crash_after = None
+    await collect(redriving(log, Selection(places=frozenset({Place(0, 1)}))).run())
+    await collect(redriving(log).run())
+    assert len(log.topics[CLAIMS]) == 1
 
 
 async def test_what_fails_while_a_run_goes_on_is_left_to_the_next_one():
@@ -255,7 +289,7 @@ async def test_a_letter_of_an_earlier_topic_at_the_same_place_is_another_letter(
     log.bury(b"one")
     await collect(redriving(log).run())
     log.topics[DEAD].clear()  # deleted and declared again: offsets begin anew
-    log.bury(b"one")
+    log.bury(b"one", offset=12)
     assert outcomes(await collect(redriving(log).plan())) == [(Outcome.REDRIVE, None)]
 
 

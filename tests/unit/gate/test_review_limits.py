@@ -171,22 +171,24 @@ async def test_a_text_for_a_reason_of_an_unsigned_record_stands_in_no_event(offi
 # Searches
 
 
-class Slow:
-    """A search that finds nothing, and takes its time."""
+class Search:
+    """A search that finds nothing; what it is asked for is counted."""
 
-    def __init__(self, seconds: float) -> None:
-        self.now, self.calls, self._seconds = 0.0, 0, seconds
+    def __init__(self) -> None:
+        self.asked: list[str] = []
 
     async def __call__(self, wanted: Sequence[Wanted]) -> dict[str, Decision]:
-        self.calls += len(wanted)
-        self.now += self._seconds
+        self.asked += [one.decision_id for one in wanted]
         return {}
 
 
-@pytest.mark.parametrize(("seconds", "calls"), [(31.0, 2), (1.0, 3)])
-async def test_a_long_search_in_vain_is_not_made_again_for_the_batch_that_waits_for_it(seconds, calls):
-    search = Slow(seconds)
-    find = Finder(search, clock=lambda: search.now)
-    for _ in range(3):
+async def test_a_search_in_vain_is_made_once_for_a_batch_however_often_it_is_settled_and_again_for_the_next():
+    search = Search()
+    find = Finder(search)
+    for _ in range(3):  # in two portions, each asking for its own
         assert await find([Wanted(Verdict.APPROVED, "gone", None)]) == {}
-    assert search.calls == calls
+        assert await find([Wanted(Verdict.APPROVED, "lost", None)]) == {}
+    assert search.asked == ["gone", "lost"]
+    find.begin()
+    assert await find([Wanted(Verdict.APPROVED, "gone", None)]) == {}
+    assert search.asked == ["gone", "lost", "gone"]

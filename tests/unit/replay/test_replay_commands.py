@@ -134,8 +134,17 @@ def test_a_replay_writes_to_topics_of_its_own_behind_the_prefix():
     assert replay_topic("replay.july", "groundwire.") == "groundwire.replay.july"
     assert replay_topic("groundwire.replay.july", "groundwire.") == "groundwire.replay.july"
     assert replay_topic("replay.july", "") == "replay.july"
-    with pytest.raises(UsageError):
-        replay_topic("replay.review-decisions", "")
+    assert replay_topic("replay.claims.july", "") == "replay.claims.july"
+    for given in ("replay.review-decisions", "replay.eu.approved", "replay.a.b.claims"):
+        with pytest.raises(UsageError, match="live topic"):
+            replay_topic(given, "")
+
+
+@pytest.mark.parametrize("given", ["nan", "inf", "-inf", "0", "-1"])
+def test_a_rate_that_is_no_number_above_zero_is_wrong_usage(given):
+    for command in (["verify", "--from-topics"], ["replay"], ["dead-letters", "redrive"]):
+        status, _, err = run(*command, "--rate", given)
+        assert (status, "--rate" in err) == (2, True), command
 
 
 def test_a_job_goes_on_with_its_own_order_only(tmp_path):

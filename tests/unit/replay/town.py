@@ -10,16 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from agents.outputs import outputs
 from groundwire.attestation import Keys
 from groundwire.gate.drafts import Wanted
 from groundwire.gate.resolvers import Resolver
-from groundwire.gate.results import Acted, DeadLetter, Decided, Provisional, Refused, Result
+from groundwire.gate.results import Acted, DeadLetter, Decided, Provisional, Result
 from groundwire.gate.reviews import ReviewGate
 from groundwire.messages.decisions import Decision, Verdict
 from groundwire.messages.headers import decision_headers
-from groundwire.messages.identity import event_id, expire_id
+from groundwire.messages.identity import expire_id
 from groundwire.messages.inbound import InboundRecord
-from groundwire.messages.topics import record_key
+from groundwire.messages.topics import TopicName, record_key
 from groundwire.policies import PolicyStore
 from groundwire.policy import Hedges, Limits, Policy, Verification
 from groundwire.replay.job import Job
@@ -155,9 +156,8 @@ class Town(World):
             if isinstance(result, DeadLetter):
                 at = result.record
                 self.ends.append(place_name(at.topic, str(at.partition), str(at.offset)))
-            if isinstance(result, Acted | Refused):
-                kind = "review_action" if isinstance(result, Acted) else "refused_action"
-                self.ends.append(event_id(kind, result.review.action_id))
+        events = [output for output in outputs(results) if output.topic == TopicName.AUDIT]
+        self.ends += [dict(event.headers)["ce_id"].decode() for event in events if b"_action" in event.value]
 
     def action(self, action: str, decision: Decision, **fields: Any) -> InboundRecord:
         expires = action == "expire"

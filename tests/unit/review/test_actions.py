@@ -68,6 +68,15 @@ def test_what_the_gate_would_refuse_is_refused_here_by_name(action, fields, name
         review_decision(TARGET, action, "ann", **fields)
 
 
+@pytest.mark.parametrize(
+    "content", [" ", "\n\t", "\u200b", "\u2800\u3164 \ufeff", "\u00a0\u2003\u00ad", "\x01\U000e0041"]
+)
+def test_a_text_that_shows_nothing_is_not_approved(content) -> None:
+    with pytest.raises(UsageError, match=r"^content: the edited text is blank"):
+        review_decision(TARGET, "edit", "ann", content=content)
+    assert review_decision(TARGET, "edit", "ann", content=f"{content}.").content == f"{content}."
+
+
 def test_a_provisional_decision_cannot_be_decided() -> None:
     with pytest.raises(UsageError, match="expected_revision"):
         review_decision(Target("acme", "ann", Kind.CLAIM, "c1", 0), "approve", "ann")
