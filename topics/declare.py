@@ -61,14 +61,17 @@ async def declare(settings: Settings) -> list[str]:
                 "this broker cannot create topics on request; create them with its own tools, then `topics check`"
             ) from None
         errors: Any = response.topic_errors if response else ()  # type: ignore[attr-defined] # built by name
+        there = set()  # made by somebody else meanwhile
         for topic, code, *detail in errors:
-            if code and not issubclass(for_code(code), TopicAlreadyExistsError):
+            if code and issubclass(for_code(code), TopicAlreadyExistsError):
+                there.add(topic)
+            elif code:
                 reason = detail[0] if detail and detail[0] else for_code(code).__name__
                 raise UsageError(f"topic {topic}: {reason}")
         await _until_known(admin, {topic.name for topic in new})
     finally:
         await admin.close()
-    return [str(spec.name) for spec in missing]
+    return [str(spec.name) for spec in missing if settings.topic_prefix + spec.name not in there]
 
 
 async def check(settings: Settings) -> list[Finding]:

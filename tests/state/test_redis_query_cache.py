@@ -83,7 +83,7 @@ async def test_the_server_itself_lets_an_entry_go(cache, redis, prefix, monkeypa
 
 async def test_processes_share_what_they_keep_and_deployments_share_nothing(cache, redis_server, prefix):
     await cache.set("k", response(), scope="x")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         other = RedisQueryCache(redis_server.url, prefix)
         stranger = RedisQueryCache(redis_server.url, f"{prefix}other.")
         try:
@@ -239,7 +239,7 @@ async def test_dropping_a_scope_comes_to_an_end_whatever_the_index_has_lost(
     for number in range(3):
         await cache.set(f"k{number}", response(), scope="x")
     await redis.delete(f"{prefix}qc:scopes")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         assert await cache.invalidate_scope("x") == 3
 
 
@@ -294,7 +294,7 @@ async def test_a_server_that_hangs_is_waited_for_no_longer_than_patience_whateve
         cache = RedisQueryCache(client, prefix, patience=0.2)
         await cache.set("k", response())
         server.pause()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await cache.get("k") is None
             assert await cache.set("k", response()) is False
         server.resume()

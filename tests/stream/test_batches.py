@@ -97,7 +97,7 @@ async def test_a_fetch_is_one_event_that_holds_its_records_in_order(member: Memb
             member.settle(*member.events)
             await asyncio.sleep(0.01)
 
-    await asyncio.wait_for(settle_all(), 10)
+    await asyncio.wait_for(settle_all(), 60)
     assert member.offsets == list(range(300))
     assert len(member.events) < 150
     record = member.events[0].value[0]

@@ -81,7 +81,7 @@ async def test_a_log_reader_that_went_away_does_not_keep_a_worker_alive(deployme
     )
     try:
         assert process.stderr
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(160):
             while b"ready" not in await process.stderr.readline():
                 pass
             process.stderr._transport.close()  # type: ignore[attr-defined]

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.stream
 TOPICS = ("review", "approved", "blocked", "audit", "dead-letter", "review-decisions")
 PARTITIONS = 2
 QUICK = Pace(poll=0.05, check=0.1, retry=0.1, answer=5)
-SECONDS = 30.0
+SECONDS = 120.0
 
 
 @pytest.fixture
