@@ -64,22 +64,25 @@ def exports(environment: Mapping[str, str]) -> list[str]:
         "GROUNDWIRE_TOPIC_PREFIX": PREFIX,
         "GROUNDWIRE_REVIEWER": REVIEWER,
         "GROUNDWIRE_REVIEWER_KEY": CONSOLE_KEY,
+        "GROUNDWIRE_CONSOLE_KEY": CONSOLE_KEY,
     }
     return [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
 
 
 def invitation(link: str, lines: list[str], token: str) -> str:
     """Return what a person reads: the link, and what to paste into another terminal."""
-    command = Path(sys.executable).with_name("groundwire")
-    groundwire = shlex.quote(str(command)) if command.exists() else "groundwire"
+    commands = Path(sys.executable).parent
+    path = [f'export PATH={shlex.quote(str(commands))}:"$PATH"'] if (commands / "groundwire").exists() else []
     origin = link.partition("/signin#")[0]
     return "\n".join(
         [
             f"\nThe console; this link signs you in as {REVIEWER}, once, within ten minutes:\n\n  {link}\n",
             "The same by command and by HTTP: paste this into another terminal.\n",
+            *path,
             *lines,
-            f"{groundwire} review list",
-            f"curl -H 'Authorization: Bearer {token}' {origin}/api/queue",
+            f"token={shlex.quote(token)} console={shlex.quote(origin)}",
+            "groundwire review list",
+            'curl -H "Authorization: Bearer $token" "$console/api/queue"',
             "\nCtrl-C stops everything.",
         ]
     )

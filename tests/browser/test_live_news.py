@@ -6,8 +6,10 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import expect
 
+from groundwire.console.rows import subject_of
+from groundwire.review.people import Scope
 from tests.browser.items import more, put
-from tests.browser.site import OWNER
+from tests.browser.site import LEAD, OWNER
 
 SECRET = "a secret that outlives a console, 32 characters"
 
@@ -77,3 +79,52 @@ def test_what_comes_to_an_empty_list_does_not_stand_above_the_word_that_nothing_
     put(console.board, *more(0, 4))
     expect(reader.page.locator("#news")).to_have_text("4 new: show")
     expect(reader.page.locator("main")).not_to_contain_text("Nothing waits")
+
+
+def test_an_open_item_that_was_decided_elsewhere_says_so_and_keeps_what_is_typed(consoles, people) -> None:
+    console = consoles.start(8)
+    reader, other = people(console), people(console, console.invite(LEAD))
+    address = f"/items/{reader.ids()[0]}"
+    reader.open(address)
+    page = reader.page
+    moved = page.locator("#moved")
+    page.locator("#edit > summary").click()
+    page.locator("#content").fill("Typed at length.")
+    expect(moved).to_be_hidden()
+    other.open(address)
+    other.press("a")
+    expect(moved).to_be_visible()
+    expect(page.locator("#content")).to_have_value("Typed at length.")
+    moved.get_by_role("link").click()
+    page.wait_for_load_state()
+    assert "seen=1" in page.url
+
+
+def test_changing_the_filter_by_reason_raises_no_error(consoles, people) -> None:
+    console = consoles.start(8)
+    reader = people(console)
+    if not reader.page.locator("#filter-reason").is_visible():
+        reader.page.locator("#filters > summary").click()
+    reader.page.locator("#filter-reason").select_option(index=1)
+    reader.page.locator("#filter-reason").select_option(index=0)
+    reader.complaints.none()
+
+
+def test_a_row_that_was_decided_waits_for_the_gate_no_more(consoles, people) -> None:
+    console = consoles.start(8)
+    reader = people(console)
+    first = reader.ids()[0]
+    row = reader.page.locator(f"#list > .item[data-id='{first}']")
+    row.locator(".meta").evaluate(
+        """meta => {
+          const said = document.createElement("span");
+          said.className = "doing-text";
+          said.dataset.text = "approved by ana; waiting for the gate false";
+          said.textContent = "approved by ana; waiting for the gate";
+          meta.append(said);
+        }"""
+    )
+    item = console.board.item(Scope("lead@acme.example", frozenset({"acme"}), frozenset()), first)
+    console.board.settle({subject_of(item.current): None})
+    expect(row).to_contain_class("gone")
+    expect(row.locator(".doing-text")).to_have_text("approved by ana")

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -91,12 +92,16 @@ def test_whoever_has_the_console_of_the_demo_gets_what_commands_and_the_api_need
     given = dict(shlex.split(line.removeprefix("export "))[0].split("=", 1) for line in lines)
     options = {name for command in (review.commands["list"], token.commands["list"]) for p in command.params
                if (name := p.envvar)}  # fmt: skip
-    assert set(given) == {*options, "GROUNDWIRE_REDIS_URL"}
+    assert set(given) == {*options, "GROUNDWIRE_REDIS_URL", "GROUNDWIRE_CONSOLE_KEY"}
+    assert given["GROUNDWIRE_CONSOLE_KEY"] == given["GROUNDWIRE_REVIEWER_KEY"]
     assert {name: settings[name] for name in settings if name in given}.items() <= given.items()
     text = invitation("http://127.0.0.1:5/signin#secret", lines, "gwt_x")
     assert "\n".join(lines) in text
-    assert "groundwire review list\n" in text
-    assert "curl -H 'Authorization: Bearer gwt_x' http://127.0.0.1:5/api/queue\n" in text
+    assert "\ngroundwire review list\n" in text
+    assert "\ntoken=gwt_x console=http://127.0.0.1:5\n" in text
+    assert '\ncurl -H "Authorization: Bearer $token" "$console/api/queue"\n' in text
+    command = Path(sys.executable).with_name("groundwire")
+    assert (f'export PATH={shlex.quote(str(command.parent))}:"$PATH"\n' in text) is command.exists()
     assert text.count("secret") == 1
 
 

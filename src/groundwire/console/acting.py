@@ -18,7 +18,7 @@ from groundwire.console.orders import Order
 from groundwire.console.progress import shown, shown_actions
 from groundwire.console.rows import subject_of
 from groundwire.console.standing import Problem, conflict, is_current, problem, speculation
-from groundwire.console.views import Blank, view_of, with_query
+from groundwire.console.views import Blank, came_from, view_of, with_query
 from groundwire.errors import UsageError
 from groundwire.messages.reviews import Action
 from groundwire.review.actions import RejectReason, Target, review_decision
@@ -100,12 +100,13 @@ async def _given_back(
     """
     draft = typed(call.sent)
     data = await describe(call, item, against, draft)
-    told = {"do": draft["action"]} if draft["action"] in data["allowed"] else {}
+    opened = {"do": draft["action"]} if draft["action"] in data["allowed"] else {}
     if seen is not None and seen != item.current.revision:
-        told["seen"] = str(seen)
-    query = "&".join(part for part in (urlencode(told), data["query_text"]) if part)
+        opened["seen"] = str(seen)
+    query = "&".join(part for part in (urlencode(opened), data["query_text"]) if part)
     address = with_query(f"/items/{data['id']}", query)
-    return Answer({"error": against["code"], **data, "address": address}, "item.html", status)
+    told = {"error": against["code"], "message": f"{against['title']} {against['text']}"}
+    return Answer({**told, **data, "address": address}, "item.html", status)
 
 
 def order(call: Call, item: Item, action: Action, **given: Any) -> Order:  # noqa: ANN401
@@ -176,9 +177,17 @@ async def _take(call: Call, item: Item, fields: ActionFields) -> Answer:
     put(call, [given])
     await call.site.locks.release(subject_of(item.current), call.identity.person.name)
     entry = call.site.desk.find(call.identity.person, given.action_id)
-    location = with_query(f"/items/{fields.next}" if fields.next else "/", view_of(call).encoded())
+    location = _after(call, fields)
     data = shown([entry] if entry else [], call.site.clock())
     return Answer(data, status=202, location=location)
+
+
+def _after(call: Call, fields: ActionFields) -> str:
+    """Return where a browser goes: back to the list that the item was opened from, else on in the queue."""
+    listed = came_from(call) or ("approved" if fields.action == "retract" else None)
+    if listed is not None:
+        return f"/{listed}"
+    return with_query(f"/items/{fields.next}" if fields.next else "/", view_of(call).encoded())
 
 
 def _as_sent(text: str | None) -> str | None:

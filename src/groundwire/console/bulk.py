@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from starlette.exceptions import HTTPException
 
 from groundwire.console.acting import Note, Number, Reason, order, put
 from groundwire.console.call import Answer, Call
@@ -82,6 +83,8 @@ async def act(call: Call) -> Answer:
     """Take the actions in; what cannot be done is told item by item."""
     fields = call.fields(BulkFields)
     looked = [_look(call, fields, one) for one in {one.id: one for one in fields.ids}.values()]
+    if not call.page and fields.action == "reject" and fields.reason is None:
+        raise HTTPException(400, f"reason: needed to reject; one of {', '.join(RejectReason)}")
     problem = _missing(call, fields, len(looked))
     if problem is not None:
         data = _question(call, fields, looked, problem)
@@ -134,6 +137,7 @@ def _question(call: Call, fields: BulkFields, looked: list[_Looked], problem: st
     ready = [one for one in looked if not one.state]
     return {
         "error": "confirmation_required",
+        "message": f"confirm: {problem}",
         "problem": problem if fields.answered else None,
         "action": fields.action,
         "count": len(ready),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from typing import Final
 
@@ -12,7 +12,7 @@ import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from groundwire.console.rates import Rates
@@ -76,19 +76,21 @@ class Guard:
         finally:
             outgoing.log(scope)
 
-    def _refusal(self, scope: Scope) -> PlainTextResponse | None:
+    def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         if scope["path"] != _PROBE and (len(hosts) != 1 or hosts[0].lower() not in self._hosts):
-            return PlainTextResponse("this is not the console's address\n", 421)
+            return refused(scope, 421, "this is not the console's address")
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdigit()) or len(length) > 12 or int(length) > MAX_BODY:
-            return _too_large()
+            return refused(scope, 413, f"a request may have {MAX_BODY} bytes")
         address = peer(scope)
         if among(address, self._proxies):  # it speaks for everybody; people are counted one by one
             return None
         wait = self._addresses.take(address)
-        return too_many(wait) if wait else None
+        if not wait:
+            return None
+        return refused(scope, 429, "too many requests", {"retry-after": str(max(1, round(wait)))})
 
 
 class _Outgoing:
@@ -153,13 +155,11 @@ def _fault() -> JSONResponse:
     return JSONResponse({"error": "That did not work", "message": "The console has a fault."}, 500)
 
 
-def _too_large() -> PlainTextResponse:
-    return PlainTextResponse(f"a request may have {MAX_BODY} bytes\n", 413)
-
-
-def too_many(wait: float) -> PlainTextResponse:
-    """Return the answer to a caller who asks too often; `wait` in seconds."""
-    return PlainTextResponse("too many requests\n", 429, headers={"retry-after": str(max(1, round(wait)))})
+def refused(scope: Scope, status: int, why: str, headers: Mapping[str, str] | None = None) -> Response:
+    """Return the answer to what no route sees: a line of text, and JSON under `/api`."""
+    if scope["path"].startswith("/api/"):
+        return JSONResponse({"error": "Refused", "message": why}, status, headers)
+    return PlainTextResponse(f"{why}\n", status, headers)
 
 
 def peer(scope: Scope | HTTPConnection) -> str:

@@ -7,19 +7,17 @@ from typing import Any, Final
 
 from starlette.exceptions import HTTPException
 
-from groundwire.console import evidence
+from groundwire.console import evidence, relatives
 from groundwire.console.call import Answer, Call
 from groundwire.console.kept import unfinished
 from groundwire.console.queue import neighbours
 from groundwire.console.rows import subject_of, undo_left
 from groundwire.console.standing import Problem, allowed, changed, is_current, why_not
-from groundwire.console.views import view_of, with_query
-from groundwire.console.worddiff import word_diff
+from groundwire.console.views import LISTS, came_from, view_of, with_query
 from groundwire.console.words import NONE
 from groundwire.messages.base import format_time
-from groundwire.messages.decisions import Verdict
 from groundwire.review.actions import RejectReason
-from groundwire.review.model import Item, Nearest, Related, SourceRecord
+from groundwire.review.model import Item, SourceRecord
 
 _POLICY_DIGITS: Final = 12
 NO_ITEM: Final = "There is no such item, or it is not yours to see."
@@ -41,6 +39,12 @@ async def show(call: Call) -> Answer:
     if seen.isascii() and seen.isdigit() and seen != str(item.current.revision) and len(seen) < 10:
         problem = changed(item, int(seen))
     return Answer(await describe(call, item, problem, draft), "item.html")
+
+
+async def standing(call: Call) -> Answer:
+    """Whether an item is what it was; `standing` changes with its revision, its state and what is on its way."""
+    item = find(call, call.request.path_params["decision_id"])
+    return Answer({"id": item.current.decision_id, "standing": _standing(call, item)})
 
 
 async def lock(call: Call) -> Answer:
@@ -76,9 +80,9 @@ async def describe(
         "citations": evidence.citations(decision),
         "warnings": evidence.warnings(decision),
         "report": evidence.report(decision),
-        "near": _near(item.nearest, text),
-        "rests_on": [_related(one) for one in item.parents],
-        "resting": _resting(call, item),
+        "near": relatives.near(item.nearest, text),
+        "rests_on": [relatives.told(one) for one in item.parents],
+        "resting": relatives.resting(call, item),
         "source": _source(decision, item.source_record),
         "history": _history(item),
         "places": _places(item),
@@ -90,6 +94,12 @@ async def describe(
     }
 
 
+def _standing(call: Call, item: Item) -> str:
+    state = "pending" if item.pending else str(item.current.verdict)
+    way = "acted on" if call.site.desk.on(item.current.decision_id) else "free"
+    return f"{item.current.decision_id} {state} {way}"
+
+
 def _deciding(call: Call, item: Item) -> dict[str, Any]:
     """Return what may be done, or why nothing may."""
     row, read_only = item.current, call.identity.person.read_only
@@ -98,6 +108,7 @@ def _deciding(call: Call, item: Item) -> dict[str, Any]:
     return {
         "allowed": [] if read_only else allowed(item, entry),
         "why_not": "You may look, and not decide." if read_only else why_not(item, entry),
+        "standing": _standing(call, item),
         "newer": None if is_current(item) else row.decision_id,
         "follows": item.decision["conflicting_memory_id"] if follows else None,
         "reasons": [str(reason) for reason in RejectReason],
@@ -110,15 +121,29 @@ def _deciding(call: Call, item: Item) -> dict[str, Any]:
 
 
 async def _around(call: Call, item: Item) -> dict[str, Any]:
-    """Return who looks at it, and where one goes from here."""
+    """Return who looks at it, and where one goes from here: on in the queue, or back to the list one came from."""
+    listed = came_from(call)
+    if listed is not None:
+        query = f"from={listed}"
+        beside = {
+            "previous": None,
+            "next": None,
+            "then": None,
+            "back": f"/{listed}",
+            "back_title": LISTS[listed],
+        }
+        turns = {"query": with_query("", query), "query_text": query}
+        return {"reviewing": await _reviewing(call, item), **beside, **turns}
     view = view_of(call)
-    beside = await neighbours(call, view, item.current.decision_id)
+    near = await neighbours(call, view, item.current.decision_id)
     query = view.encoded()
     return {
         "reviewing": await _reviewing(call, item),
-        "previous": beside.before,
-        "next": beside.after,
-        "then": beside.then,
+        "previous": near.before,
+        "next": near.after,
+        "then": near.then,
+        "back": with_query("/", query),
+        "back_title": "Queue",
         "query": with_query("", query),
         "query_text": query,
     }
@@ -145,42 +170,6 @@ async def _reviewing(call: Call, item: Item) -> str | None:
         return await call.site.locks.claim(subject, me)
     holder = (await call.site.locks.holders([subject]))[0]
     return holder if holder != me else None
-
-
-def _near(nearest: Nearest | None, text: str | None) -> dict[str, Any] | None:
-    if nearest is None:
-        return None
-    changes = None
-    if nearest.text is not None and text is not None:
-        changes = [
-            {"operation": change.operation, "text": change.text} for change in word_diff(nearest.text, text)
-        ]
-    return {
-        "id": nearest.decision_id,
-        "subject_id": nearest.subject_id,
-        "state": nearest.state,
-        "since": nearest.since,
-        "similarity": f"{nearest.similarity:.0%}",
-        "difference": nearest.difference if nearest.difference != "none" else None,
-        "verdict": str(nearest.verdict) if nearest.verdict else nearest.match_class,
-        "changes": changes,
-    }
-
-
-def _related(related: Related) -> dict[str, Any]:
-    return {
-        "name": related.name,
-        "id": related.decision_id,
-        "state": related.state or None,
-        "excerpt": related.excerpt,
-    }
-
-
-def _resting(call: Call, item: Item) -> list[dict[str, Any]]:
-    """Return the approved claims that rest on what is approved, or was until it was retracted."""
-    if item.current.verdict != Verdict.APPROVED and item.current.reason_code != "retracted":
-        return []
-    return [_related(one) for one in call.site.board.resting(call.scope, item.current)]
 
 
 def _source(decision: Mapping[str, Any], record: SourceRecord) -> dict[str, Any] | None:

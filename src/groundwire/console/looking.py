@@ -77,7 +77,8 @@ def _rows(call: Call, shown: _List) -> Answer:
     except ValueError as exc:
         raise HTTPException(400, str(exc)) from None
     rows = [{**glance(call, row), "verdict": str(row.verdict)} for row in page.rows]
-    told = {"title": shown.title, "about": shown.about, "nothing": shown.nothing}
+    listed = call.request.url.path.rpartition("/")[2]
+    told = {"listed": listed, "title": shown.title, "about": shown.about, "nothing": shown.nothing}
     return Answer({"rows": rows, **_turns(call, page), **told}, "rows.html")
 
 

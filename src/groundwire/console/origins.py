@@ -6,8 +6,9 @@ from collections.abc import Collection
 from typing import Final
 
 from starlette.datastructures import Headers
-from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from groundwire.console.guard import refused
 
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -26,7 +27,7 @@ class Origins:
             and scope["method"] not in _READS
             and self._is_foreign(Headers(scope=scope))
         ):
-            await PlainTextResponse("the request comes from another site\n", 403)(scope, receive, send)
+            await refused(scope, 403, "the request comes from another site")(scope, receive, send)
             return
         await self._app(scope, receive, send)
 

@@ -47,6 +47,7 @@ PLACES: Final = (
     Place("GET", "/", queue.show),
     Place("POST", "/queue/search", queue.search, takes=queue.SearchFields),
     Place("GET", "/items/{decision_id:uuid}", item.show),
+    Place("GET", "/items/{decision_id:uuid}/standing", item.standing, page=False),
     Place("POST", "/items/{decision_id:uuid}/lock", item.lock, page=False, decides=True),
     Place("POST", "/items/{decision_id:uuid}/actions", acting.act, decides=True, takes=acting.ActionFields),
     Place("GET", "/actions", acting.mine, page=False),

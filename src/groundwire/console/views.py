@@ -26,7 +26,9 @@ SORTS: Final = (("risk", "highest risk first"), ("oldest", "oldest first"), ("ne
 _REASONS: Final = sorted(
     (code for code in ReasonCode if risk_of(code).rank), key=lambda code: risk_of(code).rank
 )
-_NOT_FILTERS: Final = frozenset({"all", "do", "seen"})
+_NOT_FILTERS: Final = frozenset({"all", "do", "seen", "from"})
+LISTS: Final = {"approved": "Approved", "blocked": "Blocked", "responses": "Responses"}
+"""Lists beside the queue from which an item is opened, with their titles."""
 _TYPES: Final = ("fact", "preference", "decision")
 
 
@@ -88,6 +90,15 @@ def view_of(call: Call) -> View:
         return view_from(str(call.sent.get("query", "")))
     found = call.request.query_params.items()
     return _view({name: value for name, value in found if name not in _NOT_FILTERS})
+
+
+def came_from(call: Call) -> str | None:
+    """Return the list of `LISTS` from which an item was opened, None: the queue, or a link."""
+    if call.request.method == "POST":
+        sent = dict(parse_qsl(str(call.sent.get("query", "")))).get("from", "")
+    else:
+        sent = call.request.query_params.get("from", "")
+    return sent if sent in LISTS else None
 
 
 def view_from(query: str) -> View:

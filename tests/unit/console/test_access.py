@@ -52,6 +52,7 @@ OF_AN_ITEM: dict[str, Any] = {
     "/items/{decision_id:uuid}/actions": ITEM,
     "/sample/{decision_id:uuid}": {"opinion": "approve"},
     "/api/items/{decision_id:uuid}": None,
+    "/api/items/{decision_id:uuid}/standing": None,
     "/api/items/{decision_id:uuid}/lock": {},
     "/api/items/{decision_id:uuid}/actions": ITEM,
     "/api/sample/{decision_id:uuid}": {"opinion": "approve"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from starlette.routing import Route
 
 from groundwire.console.routes import PLACES
-from tests.unit.console.rooms import Room, make_decision, make_room
+from tests.unit.console.rooms import Room, approved, make_decision, make_room
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/review.md").read_text()
 
@@ -118,6 +119,34 @@ async def test_who_is_not_let_in_learns_why(room: Room, header: str | None, told
     assert told in answer.json()["message"]
     assert answer.headers["www-authenticate"] == "Bearer"
     assert (header or "x ").split()[1] not in answer.text if header else True
+
+
+async def test_every_refusal_says_what_it_is_and_why_in_words(room: Room) -> None:
+    old, pending = room.add(make_decision("c-1"), make_decision("c-2"))
+    room.add(approved("c-1", revision=2, reason_code="human_approved"))
+    ids = [{"id": pending, "revision": 1}]
+    edit = {"action": "edit", "revision": 1, "content": "I think it is wet."}
+    many = [{"id": str(uuid.uuid4()), "revision": 1} for _ in range(21)]
+    asked = [
+        ("bulk", {"action": "reject", "ids": ids}, 400, "reason: "),
+        ("bulk", {"action": "approve", "ids": many}, 409, "confirm: "),
+        (f"items/{old}/actions", {"action": "approve", "revision": 1}, 409, "It changed meanwhile."),
+        (f"items/{pending}/actions", edit, 422, "“I think”"),
+        (f"items/{pending}/actions", {"action": "reject", "revision": 1}, 400, "reason: "),
+        ("none", {}, 404, "no such"),
+    ]
+    async with room.client("lead-token") as client:
+        answers = [await client.post(f"/api/{path}", json=sent) for path, sent, _, _ in asked]
+        foreign = await client.post("/api/bulk", json={}, headers={"sec-fetch-site": "cross-site"})
+        large = await client.post("/api/bulk", content=b"x" * 3_000_000)
+
+    for (path, _, status, said), answer in zip(asked, answers, strict=True):
+        assert (path, answer.status_code) == (path, status)
+        assert answer.json()["error"]
+        assert said in answer.json()["message"]
+    for answer, status in ((foreign, 403), (large, 413)):
+        assert answer.status_code == status
+        assert set(answer.json()) == {"error", "message"}
 
 
 async def test_a_search_by_token_can_be_turned_page_by_page(room: Room) -> None:

@@ -53,7 +53,7 @@ async def test_what_was_approved_has_a_page_from_which_it_can_be_retracted(room:
         opened = (await client.get(f"/items/{known}?do=reject")).text
 
     assert [row["id"] for row in rows] == [known]
-    assert f'href="/items/{known}"' in page
+    assert f'href="/items/{known}?from=approved"' in page
     assert pending not in page
     assert item["allowed"] == ["retract"]
     assert '<details id="retract" open>' in opened

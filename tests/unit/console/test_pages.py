@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import re
 from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import urlsplit
@@ -52,6 +53,13 @@ def read(page: str, wanted: str) -> Text:
     parser = Text(wanted)
     parser.feed(page)
     return parser
+
+
+def read_value(page: str, name: str) -> str:
+    """Return the value of a form's hidden field."""
+    found = re.search(rf'name="{name}" value="([^"]*)"', page)
+    assert found is not None
+    return html.unescape(found[1])
 
 
 @pytest.fixture
@@ -300,6 +308,41 @@ async def test_an_item_names_what_it_rests_on_and_what_rests_on_it(room: Room) -
     assert rests["rests_on"][0]["excerpt"] == "What all rests on."
     assert f'href="/items/{now}"' in page
     assert "1 approved claim rests on it; nothing is withdrawn with it." in told
+
+
+async def test_from_a_list_one_goes_back_to_it_and_not_on_in_the_queue(room: Room) -> None:
+    _, held, other = room.add(make_decision("risky"), approved("held"), approved("other"))
+    async with room.browser() as client:
+        listed = (await client.get("/approved")).text
+        page = (await client.get(f"/items/{held}?from=approved")).text
+        form = {"csrf": await csrf(client), "action": "retract", "revision": "1", "reason": "outdated"}
+        sent = {**form, "next": read_value(page, "next"), "query": read_value(page, "query")}
+        answer = await client.post(f"/items/{held}/actions", data=sent)
+        plain = await client.post(f"/items/{other}/actions", data=form)
+        queued = (await client.get(f"/items/{held}?from=//evil.example&kind=claim")).text
+
+    assert f'href="/items/{held}?from=approved"' in listed
+    assert '<a id="to-queue" href="/approved">Approved</a>' in page
+    assert 'id="next"' not in page
+    assert (answer.headers["location"], plain.headers["location"]) == ("/approved", "/approved")
+    assert '<a id="to-queue" href="/?kind=claim">Queue</a>' in queued
+
+
+async def test_the_standing_of_an_item_changes_when_it_was_decided_elsewhere_or_is_acted_on(
+    room: Room,
+) -> None:
+    (item,) = room.add(make_decision("c-1"))
+    async with room.client("lead-token") as client, room.client("eve-token") as stranger:
+        first, again = [(await client.get(f"/api/items/{item}")).json()["standing"] for _ in range(2)]
+        await client.post(f"/api/items/{item}/actions", json={"action": "approve", "revision": 1})
+        acted = (await client.get(f"/api/items/{item}/standing")).json()
+        (now,) = room.add(approved("c-1", revision=2, reason_code="human_approved"))
+        decided = (await client.get(f"/api/items/{item}/standing")).json()
+        assert (await stranger.get(f"/api/items/{item}/standing")).status_code == 404
+
+    assert first == again
+    assert len({first, acted["standing"], decided["standing"]}) == 3
+    assert decided["id"] == now
 
 
 async def test_the_nearest_memory_is_told_as_it_stands_now(room: Room) -> None:

@@ -2,6 +2,7 @@
 import { $, all, page, post } from "./dom.js";
 
 const item = $("#item");
+const REASON = "fieldset input[name=reason]"; // the filters have a reason too, to choose from a list
 
 /* What an action came to is told at the address of the action; to reload is to look at the item. */
 if (item?.dataset.address) history.replaceState(null, "", item.dataset.address);
@@ -43,7 +44,7 @@ export function choose(key) {
 document.addEventListener(
   "invalid",
   (event) => {
-    if (event.target.name !== "reason") return;
+    if (!event.target.matches(REASON)) return;
     event.preventDefault();
     const group = event.target.closest("fieldset");
     if ($(".missing", group)) return;
@@ -57,7 +58,7 @@ document.addEventListener(
   true,
 );
 document.addEventListener("change", (event) => {
-  if (event.target.name === "reason") $(".missing", event.target.closest("fieldset"))?.remove();
+  if (event.target.matches(REASON)) $(".missing", event.target.closest("fieldset"))?.remove();
 });
 
 document.addEventListener(

@@ -6,6 +6,7 @@ import { rows } from "./list.js";
 
 const outcomes = $("#outcomes");
 const SHOWN = 8000;
+const WAITING = "; waiting for the gate";
 
 /* The seconds in which something can be undone, counted here: clocks may differ. */
 function countFrom(shown) {
@@ -76,6 +77,13 @@ function drawDoing(row, item) {
   if (held) made.append(left(item.undo_left));
   $(".meta", row).append(made);
 }
+/* What is not in the queue any more waits for nobody. */
+function settle(row) {
+  const shown = $(".doing-text", row);
+  if (!shown?.dataset.text.includes(WAITING)) return;
+  shown.dataset.text = shown.dataset.text.replace(WAITING, "");
+  shown.textContent = shown.textContent.replace(WAITING, "");
+}
 function drawGauge(gauge) {
   const drawn = all("[data-gauge]").find((one) => one.dataset.gauge === gauge.name);
   if (!drawn) return;
@@ -94,6 +102,7 @@ async function refreshQueue() {
     const item = there.get(row.dataset.id);
     if (item) drawDoing(row, item);
     else if (!cursor && queue.items.length < 50) row.classList.add("gone");
+    if (!item) settle(row);
   }
   $("#total").textContent = number(queue.waiting);
   if ($("#matches")) $("#matching").textContent = number(queue.total);
@@ -104,6 +113,15 @@ async function refreshQueue() {
   queue.gauges.forEach(drawGauge);
 }
 
+/* Somebody reads the item, or writes: it is told that it moved, and nothing on the page is. */
+async function refreshItem(moved) {
+  const answer = await fetch(moved.dataset.url);
+  if (!answer.ok) return;
+  const now = await answer.json();
+  $("a", moved).href = `/items/${now.id}?${moved.dataset.seen}`;
+  moved.hidden = now.standing === moved.dataset.standing;
+}
+
 let asking = false;
 let again = false;
 async function refresh() {
@@ -111,6 +129,7 @@ async function refresh() {
   asking = true;
   try {
     if (page === "queue") await refreshQueue();
+    if ($("#moved")) await refreshItem($("#moved"));
     await refreshOutcomes();
   } catch {
     /* the next event asks again */
