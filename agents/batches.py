@@ -24,8 +24,8 @@ import faust
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
+from groundwire.client.kafka import inbound
 from groundwire.errors import UsageError
-from groundwire.messages.inbound import InboundRecord
 
 VERSIONS: Final = {"faust-streaming": "0.15.3", "mode-streaming": "0.7.1", "aiokafka": "0.14.0"}
 
@@ -91,7 +91,7 @@ class BatchConsumer(driver.Consumer):
             if self.should_stop or not assignment.active:
                 return
             message: Any = self._to_message(tp, fetched[-1])
-            message.value = [as_inbound(record) for record in fetched]
+            message.value = [inbound(record) for record in fetched]
             message.time_in = time.monotonic()
             self._under_way[tp].append(message)
             yield tp, message
@@ -243,16 +243,3 @@ class BatchApp(faust.App):
 
     def _new_producer_transport(self) -> Any:  # noqa: ANN401
         return BatchTransport(self.conf.broker_producer, self)
-
-
-def as_inbound(record: Any) -> InboundRecord:  # noqa: ANN401 - aiokafka's ConsumerRecord
-    """Take over a record as aiokafka read it."""
-    return InboundRecord(
-        topic=record.topic,
-        partition=record.partition,
-        offset=record.offset,
-        timestamp=record.timestamp,
-        key=record.key,
-        value=record.value,
-        headers=tuple(record.headers),
-    )

@@ -5,7 +5,6 @@ python -m topics.records_page write|check docs/records.md
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from groundwire.asyncapi import CHANNELS
+from groundwire.configuration import write_or_check
 from groundwire.decide.tree import stand
 from groundwire.errors import ErrorCode
 from groundwire.messages.decisions import ReasonCode
@@ -192,17 +192,7 @@ def _sentence(code: ReasonCode) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write or check the page; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m topics.records_page", description=__doc__)
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("action", choices=["write", "check"])
-    parser.add_argument("file", type=Path, metavar="FILE")
-    given = parser.parse_args(arguments)
-    if given.action == "write":
-        given.file.write_text(page(), encoding="utf-8", newline="\n")
-    elif not given.file.exists() or given.file.read_text(encoding="utf-8") != page():
-        sys.stderr.write(f"{given.file} is not what the models say: make generate\n")
-        return 1
-    return 0
+    return write_or_check("python -m topics.records_page", __doc__ or "", page, arguments)
 
 
 if __name__ == "__main__":

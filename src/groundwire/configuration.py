@@ -9,7 +9,7 @@ import argparse
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -156,9 +156,16 @@ def _attributes(model: type) -> dict[str, str]:
     return {key: _ROW.sub("", text[0].upper() + text[1:]) for key, text in found.items()}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Write or check the page; return the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m groundwire.configuration", description=__doc__)
+def write_or_check(prog: str, about: str, page: Callable[[], str], arguments: Sequence[str] | None) -> int:
+    """Write a generated page, or compare the file with it; return the exit status.
+
+    Args:
+        prog: what is run, for its help.
+        about: its help.
+        page: makes the page.
+        arguments: `write` or `check`, and the file; None: those of the process.
+    """
+    parser = argparse.ArgumentParser(prog=prog, description=about)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("action", choices=["write", "check"])
     parser.add_argument("file", type=Path, metavar="FILE")
@@ -169,6 +176,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{given.file} is not what the classes say: make generate\n")
         return 1
     return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write or check the page; return the exit status."""
+    return write_or_check("python -m groundwire.configuration", __doc__ or "", page, arguments)
 
 
 if __name__ == "__main__":

@@ -150,9 +150,10 @@ async def published(
         name = settings.topic_prefix + topic
         read = follow(settings.brokers, name, Span(start, until_end=True), _PATIENCE)
         with unasked(f"{name} cannot be read"):
-            async for record in read:
-                if record.value is not None:
-                    yield record.value
+            async with aclosing(read) as records:  # who stops in between leaves no client open
+                async for record in records:
+                    if record.value is not None:
+                        yield record.value
 
 
 async def stored_outcomes(

@@ -11,6 +11,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.conn import collect_hosts
 from aiokafka.errors import KafkaError
 
+from groundwire.client.unasked import asked_to_end
 from groundwire.errors import BrokerUnavailable, UsageError
 from groundwire.messages.inbound import InboundRecord
 from groundwire.security import kafka_security
@@ -136,10 +137,9 @@ async def _stop(client: Client) -> None:
         await _cut(client)
     except asyncio.CancelledError:
         await _cut(client)
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
+        if asked_to_end():
             raise
-        # else it is aiokafka's own, of the fetches that it cancels: nobody asked this task to end
+        # else it is aiokafka's own, of the fetches that it cancels
 
 
 async def _cut(client: Client) -> None:

@@ -23,16 +23,17 @@ def unasked(what: str) -> Iterator[None]:
     Raises:
         BrokerUnavailable: in the place of a cancellation that this task was not asked for.
     """
-    if _asked_to_end():
+    if asked_to_end():
         raise asyncio.CancelledError
     try:
         yield
     except asyncio.CancelledError as exc:
-        if _asked_to_end():
+        if asked_to_end():
             raise
         raise BrokerUnavailable(f"{what}: the connection to the broker was lost") from exc
 
 
-def _asked_to_end() -> bool:
+def asked_to_end() -> bool:
+    """Say whether somebody has cancelled the task that runs."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0

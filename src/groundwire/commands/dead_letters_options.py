@@ -13,7 +13,14 @@ import click
 
 from groundwire.client.produce import INPUT_TOPICS
 from groundwire.client.tail import Start
-from groundwire.commands.options import brokers_option, prefix_option, quiet_kafka, reporting, timeout_option
+from groundwire.commands.options import (
+    brokers_option,
+    format_option,
+    prefix_option,
+    quiet_kafka,
+    reporting,
+    timeout_option,
+)
 from groundwire.commands.tail import StartParam
 from groundwire.dead_letters.letters import Place, Selection
 from groundwire.errors import ErrorCode
@@ -63,14 +70,7 @@ class Where:
 
 
 _WHERE: Final = (
-    click.option(
-        "--format",
-        "layout",
-        type=click.Choice(["table", "json"]),
-        default="table",
-        show_default=True,
-        help="Output.",
-    ),
+    format_option,
     brokers_option,
     prefix_option,
     timeout_option,
