@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FrameType, TracebackType
 
-_START_SECONDS = 90.0
+_START_SECONDS = 240.0
 
 
 class KafkaCluster:

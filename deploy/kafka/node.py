@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #: Any id in Kafka's form (a UUID in base 64); all nodes of a cluster share it.
 _CLUSTER_ID = "Z3JvdW5kd2lyZS10ZXN0cw"
 _STARTED = "Kafka Server started"
-_FORMAT_SECONDS = 60.0
+_FORMAT_SECONDS = 240.0
 _MEMORY = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -18,8 +18,8 @@ from deploy.kafka.cluster import KafkaCluster
 #: Which broker tests run on: embedded (default), kafka (one node) or kafka3 (three).
 BROKER_VARIABLE = "GROUNDWIRE_TEST_BROKER"
 
-_VISIBLE_SECONDS = 20.0
-_READY_SECONDS = 60.0
+_VISIBLE_SECONDS = 120.0
+_READY_SECONDS = 240.0
 
 
 class Broker(Protocol):
@@ -82,6 +82,7 @@ class _Kafka:
 
     def start(self) -> None:
         self.cluster.start()
+        in_a_thread(until_led(self.bootstrap))
 
     def close(self) -> None:
         self.cluster.stop()
@@ -109,7 +110,7 @@ async def until_ready(bootstrap: str, nodes: int) -> None:
     """Wait until all nodes of a broker serve clients: on a busy machine one may be away for some seconds.
 
     Raises:
-        TimeoutError: they do not, a minute later.
+        TimeoutError: they do not, minutes later.
     """
     async with asyncio.timeout(_READY_SECONDS):
         while await _serving(bootstrap) < nodes:  # noqa: ASYNC110 - the cluster tells nobody
@@ -130,9 +131,35 @@ async def _serving(bootstrap: str) -> int:
 
 def create_topics(bootstrap: str, names: Mapping[str, int], replication: int) -> None:
     """Create topics through the protocol and wait until all their partitions have a leader."""
-    # in a thread of its own: the caller may be a coroutine, whose loop cannot run another
+    in_a_thread(_create(bootstrap, names, replication))
+
+
+def in_a_thread(doing: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine in a thread of its own: the caller may be one, whose loop cannot run another."""
     with ThreadPoolExecutor(max_workers=1) as thread:
-        thread.submit(lambda: asyncio.run(_create(bootstrap, names, replication))).result()
+        thread.submit(asyncio.run, doing).result()
+
+
+async def until_led(bootstrap: str) -> None:
+    """Wait until every partition has a leader: nodes that are up again elect them one after the other.
+
+    Raises:
+        TimeoutError: some have none, minutes later.
+    """
+    async with asyncio.timeout(_READY_SECONDS):
+        while not await _led(bootstrap):  # noqa: ASYNC110 - the cluster tells nobody
+            await asyncio.sleep(0.2)
+
+
+async def _led(bootstrap: str) -> bool:
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    try:
+        await admin.start()
+        return all(map(_has_leaders, await admin.describe_topics()))
+    except KafkaError:
+        return False
+    finally:
+        await admin.close()
 
 
 async def _create(bootstrap: str, names: Mapping[str, int], replication: int) -> None:

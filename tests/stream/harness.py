@@ -174,7 +174,7 @@ class Deployment:
             )
         )
         self.producer = AIOKafkaProducer(
-            bootstrap_servers=self.broker.bootstrap, enable_idempotence=True, request_timeout_ms=90_000
+            bootstrap_servers=self.broker.bootstrap, enable_idempotence=True, request_timeout_ms=300_000
         )
         await self.producer.start()
         self._consumer = AIOKafkaConsumer(bootstrap_servers=self.broker.bootstrap, group_id=None)
@@ -361,11 +361,12 @@ def good(number: int, **fields: object) -> dict[str, object]:
 
 
 async def until(true: Callable[[], bool], seconds: float, what: Callable[[], str]) -> None:
-    """Wait until something holds; `seconds` is ample on a quiet machine. Raises: AssertionError saying what did not."""
+    """Wait until something holds; `seconds` is ample on a quiet machine. Raises: TimeoutError saying what did not."""
     seconds *= PATIENCE
     end = time.monotonic() + seconds
     while not true():
-        assert time.monotonic() < end, f"not within {seconds:g} s: {what()}"
+        if time.monotonic() > end:
+            raise TimeoutError(f"not within {seconds:g} s: {what()}")
         await asyncio.sleep(0.05)
 
 

@@ -30,6 +30,7 @@ pytestmark = pytest.mark.stream
 
 ROOT = Path(__file__).resolve().parents[2]
 T0 = 1_700_000_000_000
+_OUTAGE_MS = 300_000  # how long a producer keeps what it cannot send: three nodes may take a minute
 
 
 @pytest.fixture
@@ -43,7 +44,11 @@ def topic(broker: Broker) -> str:
 @asynccontextmanager
 async def producing(broker: Broker, **settings: object) -> AsyncIterator[AIOKafkaProducer]:
     producer = AIOKafkaProducer(
-        bootstrap_servers=broker.bootstrap, enable_idempotence=True, acks="all", **settings
+        bootstrap_servers=broker.bootstrap,
+        enable_idempotence=True,
+        acks="all",
+        request_timeout_ms=_OUTAGE_MS,
+        **settings,
     )
     await producer.start()
     try:
@@ -61,7 +66,7 @@ async def consuming(broker: Broker, *topics: str, **settings: object) -> AsyncIt
         enable_auto_commit=False,
         **{"heartbeat_interval_ms": 200, "session_timeout_ms": 6_000, **settings},
     )
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(300):
         await consumer.start()
     try:
         yield consumer
@@ -69,7 +74,7 @@ async def consuming(broker: Broker, *topics: str, **settings: object) -> AsyncIt
         await consumer.stop()
 
 
-async def until(condition: Callable[[], bool], seconds: float = 120) -> float:
+async def until(condition: Callable[[], bool], seconds: float = 300) -> float:
     """Wait for a condition and return how many seconds it took."""
     begun = time.monotonic()
     async with asyncio.timeout(seconds):
@@ -206,9 +211,9 @@ async def test_records_and_committed_offsets_survive_a_stop_of_the_broker(broker
         await asyncio.sleep(0.5)
         assert not sent.done()
         await asyncio.to_thread(broker.start)
-        assert (await asyncio.wait_for(sent, 120)).offset == 1
-        assert (await asyncio.wait_for(consumer.getone(), 120)).value == b"while down"
-        async with asyncio.timeout(120):  # the group's coordinator reads its log first
+        assert (await asyncio.wait_for(sent, 300)).offset == 1
+        assert (await asyncio.wait_for(consumer.getone(), 300)).value == b"while down"
+        async with asyncio.timeout(300):  # the group's coordinator reads its log first
             while await consumer.committed(partition) != 1:  # noqa: ASYNC110 - nothing tells when it has
                 await asyncio.sleep(0.1)
 
