@@ -18,7 +18,7 @@ KEY := $(firstword $(shell (cat pyproject.toml requirements/*.txt; echo "$(CURDI
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-console up down test test-kafka lint format generate lock clean
+.PHONY: help setup demo demo-console up down test test-kafka lint format generate lock licences sbom audit clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name text; do printf '%-12s %s\n' "$$name" "$$text"; done
@@ -60,6 +60,7 @@ lint: .venv/dev-$(KEY) ## style, types, layers, published schemas and generated 
 	@$(BIN)/python -m groundwire.configuration check docs/configuration.md
 	@$(BIN)/python -m topics.records_page check docs/records.md
 	@$(BIN)/python -m deploy.grafana check
+	@$(BIN)/python -m deploy.licences >/dev/null
 
 format: .venv/dev-$(KEY) ## put the code into its one layout
 	@$(BIN)/ruff check --fix-only --quiet
@@ -75,6 +76,22 @@ generate: .venv/dev-$(KEY) ## write what is generated: schemas/, two pages of do
 docs: .venv/dev-$(KEY) ## build the documentation as a site; a broken link fails
 	@$(BIN)/properdocs build --strict --config-file properdocs.yml
 	@echo "open .cache/docs/index.html"
+
+licences: .venv/dev-$(KEY) ## the licence of each package that workers install; one that puts duties on users fails
+	@$(BIN)/python -m deploy.licences
+
+.venv/manifests-$(KEY): .venv/dev-$(KEY)
+	@$(INSTALL) --only-binary :all: --require-hashes -r requirements/manifests.txt
+	@touch $@
+
+sbom: .venv/manifests-$(KEY) ## what workers are made of, as CycloneDX, in .cache/sbom.json
+	@mkdir -p .cache
+	@$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --output-file .cache/sbom.json \
+		requirements/worker.txt
+
+audit: .venv/manifests-$(KEY) ## ask the OSV database for known weaknesses of what is locked; needs the internet
+	@$(BIN)/pip-audit --vulnerability-service osv --disable-pip --require-hashes --progress-spinner off \
+		--requirement requirements/worker.txt
 
 lock: ## write requirements/ anew from pyproject.toml
 	@sh requirements/lock.sh
