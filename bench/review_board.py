@@ -3,7 +3,8 @@
     .venv/bin/python bench/review_board.py --pending 10000
 
 One run in one process, processor time of each call. Beside it, in the same run, stands the plain way: a list of
-decoded Decisions, filtered and sorted for each page. Memory is the growth of the process.
+decoded Decisions, filtered and sorted for each page, and looked through for what rests on a claim. Memory is the growth
+of the process.
 """
 
 from __future__ import annotations
@@ -50,6 +51,8 @@ WORDS = [
 ]
 REASONS = ("ungrounded", "technical_hedge", "citation_unverified", "conflicting_near_duplicate")
 LEAD = Scope("lead", frozenset({"acme"}), frozenset({"globex"}))
+_APPROVED = 20_000
+_PARENTS = 100
 OWNER = Scope("u7", frozenset(), frozenset({"acme"}))
 
 
@@ -92,14 +95,50 @@ def main() -> None:
         theirs = _times(
             lambda scope=scope, query=query: _scan(plain, scope, query), max(3, given.calls // 20)
         )
-        print(
-            f"{name:<22}{_part(ours, 0.5):>9.2f}{_part(ours, 0.95):>9.2f}{_part(theirs, 0.5):>11.2f}"
-            f"{_part(theirs, 0.5) / _part(ours, 0.5):>6.0f}x"
-        )
+        _line(name, ours, theirs)
+    _resting(board, given.calls)
     opened = _times(lambda: board.item(LEAD, rng.choice(ids)), given.calls)
     counted = _times(lambda: board.counts(LEAD), given.calls)
     for name, found in (("one item", opened), ("gauges", counted)):
         print(f"{name:<22}{_part(found, 0.5):>9.2f}{_part(found, 0.95):>9.2f}")
+
+
+def _resting(board: Board, calls: int) -> None:
+    """Print how long it takes to name what rests on one of 20,000 approved claims of an owner."""
+    rng = random.Random(8)
+    records = [_approved(rng, number) for number in range(_APPROVED)]
+    board.add(records)
+    plain = [Decision.model_validate_json(record.value or b"") for record in records]
+    rows = [found.current for one in plain[:_PARENTS] if (found := board.item(LEAD, one.decision_id))]
+    ours = _times(lambda: board.resting(LEAD, rng.choice(rows)), calls)
+    theirs = _times(
+        lambda row=rows[0]: [one for one in plain if row.subject_id in (one.derived_from or ())],
+        max(3, calls // 20),
+    )
+    _line("what rests on one", ours, theirs)
+
+
+def _approved(rng: random.Random, number: int) -> TopicRecord:
+    """Return an approval of one owner; each rests on one of the first hundred."""
+    decision = _decision(rng, number, NOW - timedelta(days=1)) | {
+        "subject_id": f"held-{number}",
+        "tenant_id": "acme",
+        "user_id": "owner",
+        "derived_from": [f"held-{number % _PARENTS}"] if number >= _PARENTS else [],
+        "tier": "tier_1",
+        "verdict": "approved",
+        "approved": True,
+        "reason_code": "trusted_source",
+    }
+    value = json.dumps(decision, ensure_ascii=False).encode()
+    return TopicRecord(TopicName.APPROVED, 0, number, to_milliseconds(NOW), b"acme:owner", value)
+
+
+def _line(name: str, ours: Sequence[float], theirs: Sequence[float]) -> None:
+    print(
+        f"{name:<22}{_part(ours, 0.5):>9.2f}{_part(ours, 0.95):>9.2f}{_part(theirs, 0.5):>11.2f}"
+        f"{_part(theirs, 0.5) / _part(ours, 0.5):>6.0f}x"
+    )
 
 
 def _scan(decisions: Sequence[Decision], scope: Scope, query: Query) -> list[Decision]:

@@ -32,7 +32,7 @@ from tests.unit.review.world import ADMIN, audit, decision, record, reviewed
 
 pytestmark = pytest.mark.stream
 
-TOPICS = ("review", "approved", "blocked", "audit", "dead-letter", "review-decisions")
+TOPICS = ("review", "approved", "blocked", "retractions", "audit", "dead-letter", "review-decisions")
 PARTITIONS = 2
 QUICK = Pace(poll=0.05, check=0.1, retry=0.1, answer=5)
 SECONDS = 120.0

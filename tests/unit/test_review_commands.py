@@ -6,6 +6,8 @@ import io
 import json
 import re
 import shlex
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 import click
@@ -29,12 +31,15 @@ from groundwire.commands.review_text import (
 )
 from groundwire.errors import UsageError
 from groundwire.keys_file import new_key
+from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
+from groundwire.review import terminal
 from groundwire.review.board import Board
 from groundwire.review.model import Item, Query
 from groundwire.review.outcomes import SENTENCES, Outcome, speculating
-from groundwire.review.terminal import Desk
-from tests.unit.review.world import ADMIN, NOW, audit, decision, records, reviewed
+from groundwire.review.records import TopicRecord
+from groundwire.review.terminal import Desk, Look
+from tests.unit.review.world import ADMIN, NOW, audit, decision, records, retraction, reviewed
 
 HOSTILE = "\x1b[31mred\x07\x9b2J\u202eback [bold]x[/bold]:smile:\ttab"
 COMMANDS = ["list", "show", "approve", "reject", "edit", "retract"]
@@ -131,6 +136,37 @@ def test_the_outcome_of_a_retraction_names_what_rests_on_it() -> None:
     beside = Beside(affected=made.resting(ADMIN, row))
     assert f"rests on it  b (approved)  {heir.decision_id}" in printed(print_outcome, row, outcome, beside)
     assert json.loads(outcome_json(row, "i", outcome, beside))["affected"][0]["name"] == "b"
+
+
+async def test_after_a_retraction_its_record_is_waited_for_and_names_what_the_topics_do_not_reach(
+    monkeypatch,
+) -> None:
+    made = board(decision("m", verdict="approved"), reviewed("m", "retract"))
+    row = made.item(ADMIN, decision("m").decision_id).current
+    batches = [[], [retraction("other", "x")], [retraction("m", "old")]]
+
+    class Reader:
+        async def batch(self) -> list[TopicRecord]:
+            return batches.pop(0)
+
+    @asynccontextmanager
+    async def reading(brokers, prefix, starts, seconds) -> AsyncIterator[Reader]:
+        assert list(starts) == [TopicName.RETRACTIONS]
+        yield Reader()
+
+    monkeypatch.setattr(terminal, "reading", reading)
+    desk = Desk("admin", "acme", None, None, None, "b:1", "x.", timedelta(days=7), 60)
+    outcomes = [
+        None,
+        Outcome("i", applied=False, code="stale", revision=2, verdict=None, decision_id=None),
+        Outcome(
+            "j", applied=True, code="retracted", revision=2, verdict="blocked", decision_id=row.decision_id
+        ),
+    ]
+    await Look(made).hear(desk, outcomes)
+    assert [one.name for one in made.resting(ADMIN, row).rows] == ["old"]
+    assert not batches
+    await Look(made).hear(desk, outcomes[:2])
 
 
 async def test_without_a_keys_file_a_reviewer_is_told_why_they_may_see_nothing() -> None:
@@ -298,7 +334,7 @@ def test_an_item_names_what_it_rests_on_and_what_rests_on_it_as_they_stand_now()
     parent = made.item(ADMIN, decision("m").decision_id)
     resting = made.resting(ADMIN, parent.current)
     assert [(one.name, one.state) for one in child.parents] == [("m", "retracted"), ("gone", "")]
-    assert [(one.name, one.state) for one in resting] == [("b", "approved")]
+    assert [(one.name, one.state) for one in resting.rows] == [("b", "approved")]
     assert "m (retracted)" in printed(print_item, child)
     assert "gone (not at hand)" in printed(print_item, child)
     assert "b (approved)" in printed(print_item, parent, resting)

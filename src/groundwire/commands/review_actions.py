@@ -14,7 +14,7 @@ from groundwire.commands import review_text as render
 from groundwire.commands.options import DAY, Failure, FiniteRange
 from groundwire.commands.review_desk import desk_options, echo_json, look_around, screen
 from groundwire.errors import UsageError
-from groundwire.messages.reviews import Action
+from groundwire.messages.reviews import Action, ReviewDecision
 from groundwire.policy import Policy, load_policy
 from groundwire.review.actions import BLANK, RejectReason, Target, is_blank, review_decision
 from groundwire.review.model import Item
@@ -130,7 +130,7 @@ def _act(desk: Desk, names: Sequence[str], what: _Act) -> None:
         )
         for item in items
     ]
-    outcomes = asyncio.run(act(desk, decisions, what.wait))
+    outcomes = asyncio.run(_carried_out(desk, found, decisions, what))
     console = screen()
     for item, decision, outcome in zip(items, decisions, outcomes, strict=True):
         beside = _beside(desk, found, item, what, outcome)
@@ -145,6 +145,15 @@ def _act(desk: Desk, names: Sequence[str], what: _Act) -> None:
             f"nothing was heard of {outcomes.count(None)} within {what.wait:g} s; what was sent is carried out once"
             " `python -m agents reviews` runs"
         )
+
+
+async def _carried_out(
+    desk: Desk, found: Look, decisions: Sequence[ReviewDecision], what: _Act
+) -> list[Outcome | None]:
+    outcomes = await act(desk, decisions, what.wait)
+    if what.action == "retract":
+        await found.hear(desk, outcomes)
+    return outcomes
 
 
 def _beside(desk: Desk, found: Look, item: Item, what: _Act, outcome: Outcome | None) -> render.Beside:

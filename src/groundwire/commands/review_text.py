@@ -48,6 +48,10 @@ _CHANGES: Final = {
 }
 
 
+NONE: Final[Page[Related]] = Page((), 0, None)
+"""Nothing rests on it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Beside:
     """What is told with an outcome.
@@ -58,7 +62,7 @@ class Beside:
     """
 
     said: str = ""
-    affected: Sequence[Related] = ()
+    affected: Page[Related] = NONE
 
 
 NOTHING: Final = Beside()
@@ -69,15 +73,15 @@ def row_json(row: Row) -> str:
     return _dump({**asdict(row), "risk": asdict(row.risk)})
 
 
-def item_json(item: Item, resting: Sequence[Related] = ()) -> str:
+def item_json(item: Item, resting: Page[Related] = NONE) -> str:
     """Return an item, and what rests on it, as one line of JSON."""
-    return _dump({**asdict(item), "resting": [asdict(one) for one in resting]})
+    return _dump({**asdict(item), **_told("resting", resting)})
 
 
 def outcome_json(row: Row, action_id: str, outcome: Outcome | None, beside: Beside = NOTHING) -> str:
     """Return what became of an action as one line of JSON; `applied` null where nothing was heard."""
     heard = asdict(outcome) | {"sentence": _sentence(row, outcome, beside)} if outcome else {"applied": None}
-    told = {"affected": [asdict(one) for one in beside.affected]} if beside.affected else {}
+    told = _told("affected", beside.affected) if beside.affected.rows else {}
     return _dump({**heard, **told, "item": row.decision_id, "action_id": action_id})
 
 
@@ -107,7 +111,7 @@ def _cells(row: Row, now: datetime) -> list[str]:
     return [row.risk.level, row.reason_code, age(now - row.since), *named]
 
 
-def print_item(console: Console, item: Item, resting: Sequence[Related] = ()) -> None:
+def print_item(console: Console, item: Item, resting: Page[Related] = NONE) -> None:
     """Print an item with all that bears on it; nothing in it reaches the terminal but as text.
 
     `resting`: the approved claims that rest on it.
@@ -122,7 +126,7 @@ def print_item(console: Console, item: Item, resting: Sequence[Related] = ()) ->
     if item.nearest is not None:
         _section(console, "nearest memory", _nearest(item.nearest, _claim(decision)))
     _section(console, "what it rests on", [_related(one) for one in item.parents])
-    _section(console, "what rests on it", [_related(one) for one in resting])
+    _section(console, "what rests on it", list(_resting(resting)))
     record = item.source_record
     so_far = (
         f"{record.approved} approved ({record.human_approved} by people), {record.blocked} blocked"
@@ -143,8 +147,8 @@ def print_outcome(console: Console, row: Row, outcome: Outcome | None, beside: B
     line = Text.assemble((f"{word:<11}", style), f"{visible(name)}  {decision_id}  ")
     sentence = _sentence(row, outcome, beside)
     console.print(line.append(f"{revision}{visible(outcome.code)}. {visible(sentence)}"), soft_wrap=True)
-    for one in beside.affected:
-        console.print(Text(f"{'rests on it':<13}").append_text(_related(one)), soft_wrap=True)
+    for one in _resting(beside.affected):
+        console.print(Text(f"{'rests on it':<13}").append_text(one), soft_wrap=True)
     following = _next(row, outcome)
     if following:
         console.print(Text(f"{'next':<11}{visible(following)}"), soft_wrap=True)
@@ -253,9 +257,21 @@ def _nearest(nearest: Nearest, claim: str) -> list[Text]:
     return [Text(visible(head)), diff]
 
 
+def _told(name: str, resting: Page[Related]) -> dict[str, object]:
+    return {name: [asdict(one) for one in resting.rows], f"{name}_total": resting.total}
+
+
+def _resting(resting: Page[Related]) -> Iterator[Text]:
+    """Yield what rests on something, one line each, and how many more there are."""
+    yield from map(_related, resting.rows)
+    more = resting.total - len(resting.rows)
+    if more:
+        yield Text(f"and {more} more")
+
+
 def _related(related: Related) -> Text:
     if related.decision_id is None:
-        return Text(visible(f"{related.name} (not at hand)"))
+        return Text(visible(f"{related.name} ({related.state or 'not at hand'})"))
     excerpt = cut(related.excerpt, _TEXT_CELLS)
     return Text(visible(f"{related.name} ({related.state})  {related.decision_id}  {excerpt}"))
 

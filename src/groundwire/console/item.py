@@ -82,7 +82,7 @@ async def describe(
         "report": evidence.report(decision),
         "near": relatives.near(item.nearest, text),
         "rests_on": [relatives.told(one) for one in item.parents],
-        "resting": relatives.resting(call, item),
+        **relatives.resting(call, item),
         "source": _source(decision, item.source_record),
         "history": _history(item),
         "places": _places(item),

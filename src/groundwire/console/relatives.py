@@ -6,7 +6,6 @@ from typing import Any
 
 from groundwire.console.call import Call
 from groundwire.console.worddiff import word_diff
-from groundwire.messages.decisions import Verdict
 from groundwire.review.model import Item, Nearest, Related
 
 
@@ -31,11 +30,10 @@ def near(nearest: Nearest | None, text: str | None) -> dict[str, Any] | None:
     }
 
 
-def resting(call: Call, item: Item) -> list[dict[str, Any]]:
-    """Return the approved claims that rest on what is approved, or was until it was retracted."""
-    if item.current.verdict != Verdict.APPROVED and item.current.reason_code != "retracted":
-        return []
-    return [told(one) for one in call.site.board.resting(call.scope, item.current)]
+def resting(call: Call, item: Item) -> dict[str, Any]:
+    """Return the approved claims that rest on an item, and how many they are."""
+    page = call.site.board.resting(call.scope, item.current)
+    return {"resting": [told(one) for one in page.rows], "resting_total": page.total}
 
 
 def told(related: Related) -> dict[str, Any]:

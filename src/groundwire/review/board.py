@@ -167,8 +167,11 @@ class Board:
         with self._reading() as connection:
             return items.item(connection, scope, decision_id)
 
-    def resting(self, scope: Scope, row: Row) -> list[Related]:
-        """Return the approved claims that rest on an item, as far as the board holds them; at most 1,000, by id."""
+    def resting(self, scope: Scope, row: Row) -> Page[Related]:
+        """Return the approved claims that rest on what is approved or retracted, by id; `total` counts all.
+
+        At most 1,000: those that the board holds, and of what was retracted those that its Retraction names.
+        """
         with self._reading() as connection:
             return resting.children(connection, scope, row)
 

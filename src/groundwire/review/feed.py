@@ -31,7 +31,13 @@ _PORTION: Final = 1_000
 _FULL_ROUND: Final = 60
 """Each so many rounds state is asked about what was dropped, too."""
 _FORGET: Final = timedelta(hours=1)
-_RECENT: Final = (TopicName.APPROVED, TopicName.BLOCKED, TopicName.AUDIT, TopicName.DEAD_LETTER)
+_RECENT: Final = (
+    TopicName.APPROVED,
+    TopicName.BLOCKED,
+    TopicName.RETRACTIONS,
+    TopicName.AUDIT,
+    TopicName.DEAD_LETTER,
+)
 
 _NOBODY: Final = Subject("-", "-", Kind.CLAIM, "-")
 """Asked about where nothing is pending: so that state's absence or loss does not go unseen."""
@@ -85,7 +91,7 @@ class Feed:
         state: asked what is pending; None: the topics are believed.
         brokers: `host:port,...`.
         prefix: before every topic's name.
-        window: how far back approved, blocked, audit and dead letters are read, and kept.
+        window: how far back all topics but `review` are read, and kept.
         pace: how often it does what.
     """
 
@@ -244,7 +250,7 @@ async def fill(board: Board, brokers: str, prefix: str, window: timedelta, secon
         board: what is filled.
         brokers: `host:port,...`.
         prefix: before every topic's name.
-        window: how far back approved, blocked, audit and dead letters are read.
+        window: how far back all topics but `review` are read.
         seconds: how long the broker may take to answer.
 
     Raises:

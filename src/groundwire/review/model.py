@@ -139,7 +139,7 @@ class Related:
     Attributes:
         name: as `derived_from` has it: a claim id, or `response:` and its id.
         decision_id: of its highest revision; None where the board has none that the person sees.
-        state: how that stands; empty where there is none.
+        state: how that stands; empty where nothing tells.
         excerpt: of its text.
     """
 

@@ -10,6 +10,7 @@ from groundwire.messages.audit import AuditEvent
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import Decision, Place
 from groundwire.messages.topics import TopicName
+from groundwire.review import resting
 from groundwire.review.records import (
     Failed,
     TopicRecord,
@@ -18,6 +19,7 @@ from groundwire.review.records import (
     read_action,
     read_dead_letter,
     read_decision,
+    read_retraction,
     review_fact,
     text_of,
 )
@@ -25,9 +27,9 @@ from groundwire.review.risk import risk_of
 from groundwire.review.search import searchable
 from groundwire.review.sql import statement
 
-_VERSION: Final = (
-    2  # of what is derived from Decisions: the risk by all failed checks; excerpts tell that they are cut
-)
+_VERSION: Final = 3
+"""Of what is derived from Decisions: 2, the risk by all failed checks, excerpts tell that they are cut; 3, what rests
+on what."""
 _FAST: Final = 1  # zlib's level: half the size at a tenth of the time of the best one
 
 _ITEM: Final = """
@@ -92,6 +94,12 @@ def upgrade(connection: sqlite3.Connection) -> None:
         decision = Decision.model_validate_json(decision_json(value))
         excerpt = in_one_line(text_of(decision))
         connection.execute("UPDATE decisions SET excerpt = ? WHERE id = ?", (excerpt, number))
+    approved = connection.execute(
+        "SELECT decisions.value FROM items JOIN decisions ON decisions.id = items.current"
+        " WHERE items.topic = 'approved'"
+    )
+    for (value,) in approved.fetchall():
+        resting.follow(connection, Decision.model_validate_json(decision_json(value)))
     connection.execute(statement("PRAGMA user_version =", str(_VERSION)))
 
 
@@ -101,6 +109,10 @@ def write(connection: sqlite3.Connection, record: TopicRecord) -> None:
         event = read_action(record)
         if event is not None:
             _write_action(connection, event)
+    elif record.topic is TopicName.RETRACTIONS:
+        retraction = read_retraction(record)
+        if retraction is not None:
+            resting.follow_retraction(connection, retraction)
     elif record.topic is TopicName.DEAD_LETTER:
         failed = read_dead_letter(record)
         if failed is not None:
@@ -119,9 +131,10 @@ def settle(connection: sqlite3.Connection, item: int, dropped: int) -> None:
 
 def forget(connection: sqlite3.Connection, before_ms: int) -> None:
     """Drop what is older and not pending."""
-    old = "SELECT id FROM items WHERE pending = 0 AND since_ms < ?"
-    connection.execute(statement("DELETE FROM decisions WHERE item IN (", old, ")"), (before_ms,))
-    connection.execute("DELETE FROM items WHERE pending = 0 AND since_ms < ?", (before_ms,))
+    old = "FROM items WHERE pending = 0 AND since_ms < ?"
+    connection.execute(statement("DELETE FROM decisions WHERE item IN (SELECT id", old, ")"), (before_ms,))
+    resting.forget(connection, before_ms)
+    connection.execute(statement("DELETE", old), (before_ms,))
     connection.execute("DELETE FROM actions WHERE at_ms < ?", (before_ms,))
     connection.execute("DELETE FROM dead_letters WHERE at_ms < ?", (before_ms,))
 
@@ -168,6 +181,7 @@ def _choose_current(connection: sqlite3.Connection, item: int, written: Decision
     row = connection.execute(_HIGHEST, (item,)).fetchone()
     highest = _read(connection, row[0], row[2], written)
     connection.execute(_CURRENT, (*row, _rank(highest), item))
+    resting.follow(connection, highest)
     _queue(connection, item, changed=highest)
 
 

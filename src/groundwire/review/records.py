@@ -13,6 +13,7 @@ from groundwire.client.produce import address_anyhow
 from groundwire.messages.audit import AuditEvent
 from groundwire.messages.decisions import Decision, Kind
 from groundwire.messages.headers import header
+from groundwire.messages.reviews import Retraction
 from groundwire.messages.topics import TopicName
 
 _DECISIONS: Final = {TopicName.REVIEW, TopicName.APPROVED, TopicName.BLOCKED}
@@ -72,6 +73,16 @@ def read_action(record: TopicRecord) -> AuditEvent | None:
     except ValidationError:
         return None
     return event if event.type in _ACTIONS and isinstance(event.detail.get("action_id"), str) else None
+
+
+def read_retraction(record: TopicRecord) -> Retraction | None:
+    """Return the Retraction of a record, None where it is none."""
+    if record.topic is not TopicName.RETRACTIONS or record.value is None:
+        return None
+    try:
+        return Retraction.model_validate_json(record.value)
+    except ValidationError:
+        return None
 
 
 def read_dead_letter(record: TopicRecord) -> Failed | None:

@@ -55,6 +55,28 @@ CREATE INDEX IF NOT EXISTS decisions_by_id ON decisions (decision_id);
 CREATE INDEX IF NOT EXISTS decisions_of_people ON decisions (decided_ms) WHERE action IS NOT NULL;
 CREATE INDEX IF NOT EXISTS decisions_by_lot ON decisions (lot) WHERE lot IS NOT NULL;
 
+-- What each approved claim rests on: a row for each name in its `derived_from`.
+CREATE TABLE IF NOT EXISTS rests (
+    tenant_id TEXT NOT NULL,
+    user_id TEXT NOT NULL,
+    name TEXT NOT NULL,                  -- of what it rests on
+    claim TEXT NOT NULL,                 -- which claim
+    PRIMARY KEY (tenant_id, user_id, name, claim)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS rests_by_claim ON rests (tenant_id, user_id, claim);
+
+-- What rested on an item when it was retracted, as its Retraction tells: claims that the board may not hold.
+CREATE TABLE IF NOT EXISTS retractions (
+    tenant_id TEXT NOT NULL,
+    user_id TEXT NOT NULL,
+    name TEXT NOT NULL,                  -- of what was retracted
+    at_ms INTEGER NOT NULL,
+    claims TEXT NOT NULL,                -- JSON, a list of claim ids
+    more INTEGER NOT NULL,               -- claims beside those that are named
+    PRIMARY KEY (tenant_id, user_id, name)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS retractions_by_time ON retractions (at_ms);
+
 CREATE TABLE IF NOT EXISTS actions (
     tenant_id TEXT NOT NULL,
     event_id TEXT NOT NULL,

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from groundwire.attestation import Keys
-from groundwire.errors import StateError, UsageError, naming
-from groundwire.messages.decisions import Verdict
+from groundwire.client.tail import Start
+from groundwire.errors import BrokerUnavailable, StateError, UsageError, naming
 from groundwire.messages.reviews import ReviewDecision
+from groundwire.messages.topics import TopicName
 from groundwire.review.actions import Actions, Signer
 from groundwire.review.board import Board
 from groundwire.review.feed import Feed, fill
-from groundwire.review.model import Item, Related
+from groundwire.review.model import Item, Page, Related
 from groundwire.review.outcomes import Outcome
 from groundwire.review.people import Permissions, Person, Scope
+from groundwire.review.reading import reading
+from groundwire.review.records import read_retraction
 from groundwire.review.standings import LiveStandings
 from groundwire.settings import load_settings
 
+_JUST_NOW: Final = timedelta(hours=1)
+"""How far back a Retraction is looked for that was published a moment ago: clocks differ."""
 _GIVE_KEYS_FILE: Final = "give --keys-file or set GROUNDWIRE_KEYS_FILE"
 _NO_KEYS_FILE: Final = (
     "no keys file is configured, so that nobody is delegated and only what {reviewer!r} owns in the tenant {tenant!r}"
@@ -105,10 +111,25 @@ class Look:
             " --tenant and --user; --days reads further back"
         )
 
-    def resting(self, desk: Desk, item: Item) -> list[Related]:
+    def resting(self, desk: Desk, item: Item) -> Page[Related]:
         """Return the approved claims that rest on what is approved, or was until it was retracted."""
-        rests = item.current.verdict == Verdict.APPROVED or item.current.reason_code == "retracted"
-        return self.board.resting(desk.scope, item.current) if rests else []
+        return self.board.resting(desk.scope, item.current)
+
+    async def hear(self, desk: Desk, outcomes: Iterable[Outcome | None]) -> None:
+        """Read the Retractions that applied outcomes brought about; one that is not there in time is left out."""
+        missing = {one.decision_id for one in outcomes if one is not None and one.applied}
+        if not missing:
+            return
+        starts: dict[TopicName, Start] = {TopicName.RETRACTIONS: datetime.now(UTC) - _JUST_NOW}
+        with suppress(TimeoutError, BrokerUnavailable):
+            async with (
+                asyncio.timeout(desk.seconds),
+                reading(desk.brokers, desk.prefix, starts, desk.seconds) as reader,
+            ):
+                while missing:
+                    records = await reader.batch()
+                    self.board.add(records)
+                    missing -= {told.decision_id for told in map(read_retraction, records) if told}
 
 
 async def look(desk: Desk) -> Look:

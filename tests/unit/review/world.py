@@ -130,6 +130,25 @@ def audit(name="c1", action="approve", *, applied=True, tenant="acme", user="ann
     return TopicRecord(TopicName.AUDIT, 0, offset, to_milliseconds(NOW), tenant.encode(), value)
 
 
+def retraction(name, *affected, more=0, tenant="acme", user="ann", kind="claim", age=30):
+    """The record of a Retraction."""
+    subject = Subject(tenant, user, kind, name)
+    value = {
+        "decision_id": decision_id(subject, 2),
+        "supersedes": decision_id(subject, 1),
+        "kind": kind,
+        "subject_id": name,
+        "tenant_id": tenant,
+        "user_id": user,
+        "reason": None,
+        "actor": "admin",
+        "at": (NOW - timedelta(minutes=age)).isoformat(),
+        "affected": list(affected),
+        "truncated": {"affected": more} if more else None,
+    }
+    return TopicRecord(TopicName.RETRACTIONS, 0, 0, to_milliseconds(NOW), b"", json.dumps(value).encode())
+
+
 def dead_letter(key, value, offset=0, error=None):
     """The record of a dead letter."""
     headers = dead_letter_headers(error, "groundwire.claims", 3, 41, ()) if error else []
