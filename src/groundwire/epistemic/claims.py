@@ -41,11 +41,13 @@ class Draft(NamedTuple):
 
 
 class Opinion(NamedTuple):
-    """What a model said of a claim: `fault` where it said nothing that counts."""
+    """What a model said of a claim: `fault` where an answer of it does not count."""
 
     support: float | None = None
     prior: float | None = None
     fault: str = ""
+    verdict: Verdict | None = None
+    reason: str = ""
 
 
 def draft(claim_id: str, claim: ClaimCheck) -> Draft:
@@ -138,10 +140,18 @@ def _reason(
     if found.phantom:
         return "phantom_citation"
     if support < config.support_threshold:
-        return found.verdict.value if found.verdict is not Verdict.SUPPORTED else Verdict.PARTIAL.value
+        return _verdict(found, config, opinion).value
     if opinion is not None and opinion.fault:
         return opinion.fault
     return "evidence_independent" if measured and dependence < config.dependence_threshold else None
+
+
+def _verdict(found: Draft, config: VerificationConfig, opinion: Opinion | None) -> Verdict:
+    """Return what is wrong: as the rules say, or as the model does where the rules found nothing."""
+    said = opinion.verdict if opinion else None
+    if said and said is not Verdict.SUPPORTED and found.support >= config.support_threshold:
+        return said
+    return found.verdict if found.verdict is not Verdict.SUPPORTED else Verdict.PARTIAL
 
 
 def gap_of(claim: ClaimVerification) -> EpistemicGap | None:

@@ -33,7 +33,15 @@ class VerificationConfig(BaseModel):
         evidence_scrubbing: also ask without the evidence, to measure dependence.
         prior_support: support without evidence where it is not measured.
         model_may_clear: a model may raise support too; off, it can only lower it.
-        timeout_seconds: for one model call.
+        samples: answers to each question, of which the mean counts: what they agree on, where a model gives no
+            log-probabilities.
+        timeout_seconds: for one model call, repeated requests included.
+        max_output_tokens: of one answer.
+        budget_seconds: for all model calls of a response.
+        budget_tokens: sent and received, of all model calls of a response; a question that may not fit is not asked.
+        budget_usd: the same in US dollars.
+        budget_tokens_per_minute: of all responses that one client verifies within a minute.
+        budget_usd_per_minute: the same in US dollars.
         input_price: US dollars for a million tokens sent.
         output_price: the same for tokens received.
     """
@@ -55,6 +63,13 @@ class VerificationConfig(BaseModel):
     evidence_scrubbing: bool = True
     prior_support: Share = PRIOR
     model_may_clear: bool = False
+    samples: Annotated[int, Field(ge=1, le=20)] = 1
     timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 10.0
+    max_output_tokens: Annotated[int, Field(ge=1, le=100_000)] = 300
+    budget_seconds: Annotated[float, Field(gt=0, le=3_600)] = 30.0
+    budget_tokens: Annotated[int, Field(ge=0, le=1_000_000_000)] = 200_000
+    budget_usd: Annotated[float, Field(ge=0, le=1_000_000)] = 1.0
+    budget_tokens_per_minute: Annotated[int, Field(ge=0, le=1_000_000_000)] = 2_000_000
+    budget_usd_per_minute: Annotated[float, Field(ge=0, le=1_000_000)] = 10.0
     input_price: Annotated[float, Field(ge=0)] = 0.25
     output_price: Annotated[float, Field(ge=0)] = 1.25

@@ -7,13 +7,15 @@ from typing import Any
 
 from groundwire.checks.epistemic.similarity import similarity
 from groundwire.checks.epistemic.verify import check_answer
+from groundwire.epistemic.asking import ask
 from groundwire.epistemic.claims import Draft, settle, whole
 from groundwire.epistemic.config import VerificationConfig
 from groundwire.epistemic.engine import ask_plan, plan_response, settle_plan
-from groundwire.epistemic.model import Client, ask, run
+from groundwire.epistemic.model import Client
 from groundwire.epistemic.opinions import Asked, opinions
 from groundwire.epistemic.prompts import answer_prompt
 from groundwire.epistemic.report import response_id_of
+from groundwire.epistemic.running import run
 from groundwire.epistemic.sampling import chosen
 from groundwire.epistemic.scale import TARGET
 from groundwire.epistemic.types import ClaimVerification, HallucinationReport
@@ -129,12 +131,13 @@ def evidence_dependence(
     Raises:
         TypeError: an argument is no text.
         RuntimeError: the model gave no answer: what was not measured is no number.
+        ModelFault: the question is too long for one.
     """
     config = config or _DEFAULTS
     _require_texts(question=question, answer=answer, evidence=evidence)
     if client is not None:
         name = response_id_of(answer)
-        reply = run(ask(client, answer_prompt(question), config, claim_id=name, kind="answer"))
+        reply = run(ask(client, answer_prompt(question), config, claim_id=name))
         if reply.text is None:
             raise RuntimeError("the verification model gave no answer")
         return 1 - similarity(answer, reply.text)

@@ -1,34 +1,40 @@
-"""Asks a model: bounded in time, cached, counted; and runs its coroutines for plain functions.
+"""The port to a language model: the least that a client is, and what one that knows more gives beside the text.
 
-A client is any object with `async complete(prompt, *, model) -> str`. Whatever it does wrong (an exception, no answer
-in time, something other than text) is an unavailable verifier for that claim, never a pass and never an exception.
+A client is any object with `async complete(prompt, *, model) -> str`. A `Model` also counts tokens, gives
+log-probabilities where its service offers them, keeps to a time limit, and says why there is no answer.
 """
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import threading
-from collections import OrderedDict
-from collections.abc import Coroutine, MutableMapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal, Protocol, TypeVar
-from weakref import WeakKeyDictionary
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
-from groundwire.epistemic.config import VerificationConfig
-from groundwire.epistemic.prompts import parse_score
-from groundwire.epistemic.types import ModelCall
+from groundwire.errors import GroundwireError
 
-_T = TypeVar("_T")
-_CACHED: Final = 1_024  # replies per client
-_CHARACTERS: Final = 4  # of a token, about; where the client does not count
-_MILLION: Final = 1_000_000
-
-logger = logging.getLogger(__name__)
+Fault = Literal[
+    "timeout",
+    "unreachable",
+    "rate_limited",
+    "server_error",
+    "unauthorized",
+    "rejected",
+    "refused",
+    "truncated",
+    "malformed",
+    "paused",
+    "busy",
+    "over_budget",
+    "too_long",
+    "unparseable",
+    "failed",
+]
+"""Why a question has no answer that counts. `failed` is whatever a client of another make raised."""
 
 
 class Client(Protocol):
-    """What verification asks of a language model."""
+    """What verification asks of a language model, at the least."""
 
     async def complete(self, prompt: str, *, model: str) -> str:
         """Return the model's reply to a prompt."""
@@ -36,94 +42,93 @@ class Client(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """What came back: `text` is None where the verifier was unavailable."""
+class Request:
+    """A question to a `Model`.
 
-    text: str | None
-    call: ModelCall
-
-
-_caches: MutableMapping[Client, OrderedDict[tuple[str, str], str]] = WeakKeyDictionary()
-_lock = threading.Lock()
-
-
-def run(coroutine: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine to its end in an event loop of its own, on a thread of its own.
-
-    So a plain function may ask a model wherever it is called, inside a running loop too.
+    Attributes:
+        prompt: what the user says.
+        model: name of the model.
+        system: what the operator says.
+        max_tokens: of the answer.
+        temperature: 0.0 for the likeliest answer, 1.0 for a sample.
+        timeout: seconds for all of it, repeated requests included.
     """
-    outcome: list[_T] = []
-    failure: list[BaseException] = []
 
-    def work() -> None:
-        try:
-            outcome.append(asyncio.run(coroutine))
-        except BaseException as exc:  # noqa: BLE001 - raised again where the caller waits
-            failure.append(exc)
-
-    thread = threading.Thread(target=work, name="groundwire-verifier", daemon=True)
-    thread.start()
-    thread.join()
-    if failure:
-        raise failure[0]
-    return outcome[0]
+    prompt: str = field(repr=False)
+    model: str
+    system: str = field(default="", repr=False)
+    max_tokens: int = 300
+    temperature: float = 0.0
+    timeout: float = 30.0
 
 
-async def ask(
-    client: Client,
-    prompt: str,
-    config: VerificationConfig,
-    *,
-    claim_id: str,
-    kind: Literal["support", "prior", "answer"],
-) -> Reply:
-    """Put a question to a model, or take the reply to the same question from the cache (S4-46, S4-47)."""
-    key = (config.verification_model, prompt)
-    cached = _remembered(client, key)
-    if cached is not None:
-        call = ModelCall(
-            claim_id=claim_id, kind=kind, cached=True, input_tokens=0, output_tokens=0, cost_usd=0
-        )
-        return Reply(cached, call)
-    text: str | None = None
-    try:
-        async with asyncio.timeout(config.timeout_seconds):
-            given = await client.complete(prompt, model=config.verification_model)
-        text = given if isinstance(given, str) else None
-    except Exception as exc:  # noqa: BLE001 - any failure is an unavailable verifier
-        logger.warning("verification model failed: %s", type(exc).__name__)
-    if text is not None and (kind == "answer" or parse_score(text) is not None):
-        _remember(client, key, text)
-    sent, received = _tokens(prompt), _tokens(text or "")
-    cost = (sent * config.input_price + received * config.output_price) / _MILLION
-    call = ModelCall(
-        claim_id=claim_id, kind=kind, cached=False, input_tokens=sent, output_tokens=received, cost_usd=cost
-    )
-    return Reply(text, call)
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token of an answer: its natural log-probability, and those of what might have stood there instead."""
+
+    text: str
+    logprob: float
+    others: Mapping[str, float]
 
 
-def _tokens(text: str) -> int:
-    return -(-len(text) // _CHARACTERS)
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a `Model` answered.
+
+    Attributes:
+        text: all of it.
+        input_tokens: as the service counted; None where it did not.
+        output_tokens: the same.
+        tokens: those of the text in order, where the service offers log-probabilities; else none.
+        requests: that it took, failed ones included.
+    """
+
+    text: str = field(repr=False)
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    tokens: tuple[Token, ...] = field(default=(), repr=False)
+    requests: int = 1
 
 
-def _remembered(client: Client, key: tuple[str, str]) -> str | None:
-    with _lock:
-        try:
-            replies = _caches.get(client)
-        except TypeError:  # no weak references, or no hash: nothing is kept for it
-            return None
-        if replies is None or key not in replies:
-            return None
-        replies.move_to_end(key)
-        return replies[key]
+class ModelFault(GroundwireError):
+    """A model gave no answer that counts.
+
+    Neither prompt, nor answer, nor key is part of it.
+
+    Attributes:
+        code: why.
+        requests: that were made.
+        input_tokens: that the service counted all the same; None where nobody knows.
+        output_tokens: the same.
+    """
+
+    def __init__(
+        self,
+        code: Fault,
+        detail: str = "",
+        *,
+        requests: int = 0,
+        input_tokens: int | None = 0,
+        output_tokens: int | None = 0,
+    ) -> None:
+        super().__init__(f"{code}: {detail}" if detail else code)
+        self.code: Fault = code
+        self.requests = requests
+        self.input_tokens = input_tokens
+        self.output_tokens = output_tokens
 
 
-def _remember(client: Client, key: tuple[str, str], text: str) -> None:
-    with _lock:
-        try:
-            replies = _caches.setdefault(client, OrderedDict())
-        except TypeError:
-            return
-        replies[key] = text
-        if len(replies) > _CACHED:
-            replies.popitem(last=False)
+class Model(ABC):
+    """A client that says more than text; usable wherever a `Client` is."""
+
+    @abstractmethod
+    async def answer(self, request: Request) -> Answer:
+        """Return the model's answer.
+
+        Raises:
+            ModelFault: there is none that counts.
+        """
+
+    async def complete(self, prompt: str, *, model: str) -> str:
+        """Return the model's reply to a prompt. Raises: ModelFault."""
+        return (await self.answer(Request(prompt, model))).text

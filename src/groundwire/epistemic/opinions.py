@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
+from groundwire.epistemic.asking import Reply, ask
+from groundwire.epistemic.budget import Purse
 from groundwire.epistemic.claims import UNAVAILABLE, UNPARSEABLE, Draft, Opinion
 from groundwire.epistemic.config import VerificationConfig
-from groundwire.epistemic.model import Client, Reply, ask
-from groundwire.epistemic.prompts import parse_score, prior_prompt, support_prompt
+from groundwire.epistemic.facts import Asked
+from groundwire.epistemic.model import Client, ModelFault
+from groundwire.epistemic.prompts import Prompt, prior_prompt, support_prompt
+from groundwire.epistemic.replies import Judgement, together
 from groundwire.epistemic.types import ModelCall
 
+__all__ = ["Asked", "opinions"]
+
 _T = TypeVar("_T")
-
-
-class Asked(NamedTuple):
-    """What a model said of a claim, and what that cost."""
-
-    opinion: Opinion
-    calls: tuple[ModelCall, ...]
+_CUT_SHORT: Final = frozenset({"unparseable", "truncated"})
 
 
 async def opinions(
@@ -28,29 +28,56 @@ async def opinions(
     """Return claim id -> what a model said of it, in the order of the claims (S4-34).
 
     Args:
-        drafts: the claims to ask about.
+        drafts: the claims of one response to ask about.
         evidence: for each, id -> text.
         client: the model.
-        config: model, time limit, whether to ask at the same time.
+        config: model, limits, whether to ask at the same time.
     """
-    jobs = [_opinion(draft, texts, client, config) for draft, texts in zip(drafts, evidence, strict=True)]
+    purse = Purse(config)
+    jobs = [
+        _opinion(draft, texts, client, config, purse) for draft, texts in zip(drafts, evidence, strict=True)
+    ]
     found = await _all(jobs, config)
     return {draft.claim_id: asked for draft, asked in zip(drafts, found, strict=True)}
 
 
 async def _opinion(
-    draft: Draft, evidence: Mapping[str, str], client: Client, config: VerificationConfig
+    draft: Draft, evidence: Mapping[str, str], client: Client, config: VerificationConfig, purse: Purse
 ) -> Asked:
+    try:
+        prompts = [support_prompt(draft.text, evidence)]
+        if config.evidence_scrubbing:
+            prompts.append(prior_prompt(draft.text))
+    except ModelFault as fault:
+        none = ModelCall(claim_id=draft.claim_id, kind="support", requests=0, fault=fault.code)
+        return Asked(Opinion(fault=UNAVAILABLE), (none,))
     jobs = [
-        ask(client, support_prompt(draft.text, evidence), config, claim_id=draft.claim_id, kind="support")
+        ask(client, prompt, config, claim_id=draft.claim_id, purse=purse, sample=sample)
+        for prompt in prompts
+        for sample in range(config.samples)
     ]
-    if config.evidence_scrubbing:
-        jobs.append(ask(client, prior_prompt(draft.text), config, claim_id=draft.claim_id, kind="prior"))
     replies = await _all(jobs, config)
-    scores = [parse_score(reply.text) for reply in replies]
-    support, prior = scores[0], scores[1] if len(scores) > 1 else None
-    fault = next((_fault(reply) for reply, score in zip(replies, scores, strict=True) if score is None), "")
-    return Asked(Opinion(support, prior, fault), tuple(reply.call for reply in replies))
+    support = _agreed(replies[: config.samples])
+    prior = _agreed(replies[config.samples :])
+    return Asked(_read(draft, prompts[0], support, prior, replies), tuple(reply.call for reply in replies))
+
+
+def _agreed(replies: Sequence[Reply]) -> Judgement | None:
+    """Return what several answers to a question say together; those that do not count say nothing."""
+    judgements = [reply.judgement for reply in replies if reply.judgement is not None]
+    return together(judgements) if judgements else None
+
+
+def _read(
+    draft: Draft, prompt: Prompt, said: Judgement | None, prior: Judgement | None, replies: Sequence[Reply]
+) -> Opinion:
+    fault = next((_fault(reply) for reply in replies if reply.call.fault is not None), "")
+    before = prior.support if prior else None
+    if said is None:
+        return Opinion(None, before, fault)
+    # one that has not seen all of the evidence can only lower a verdict
+    support = min(said.support, draft.support) if prompt.is_cut else said.support
+    return Opinion(support, before, fault, said.verdict, said.reason)
 
 
 async def _all(jobs: Sequence[Coroutine[Any, Any, _T]], config: VerificationConfig) -> list[_T]:
@@ -60,4 +87,4 @@ async def _all(jobs: Sequence[Coroutine[Any, Any, _T]], config: VerificationConf
 
 
 def _fault(reply: Reply) -> str:
-    return UNAVAILABLE if reply.text is None else UNPARSEABLE
+    return UNPARSEABLE if reply.call.fault in _CUT_SHORT else UNAVAILABLE

@@ -82,14 +82,27 @@ class EpistemicGap(_Result):
 
 
 class ModelCall(_Result):
-    """One question to a model: what it cost (S4-47). Tokens are the client's, else a fourth of the characters."""
+    """One question to a model: what it cost (S4-47). Tokens are the service's, else a fourth of the bytes.
+
+    Attributes:
+        claim_id: the claim that it was about.
+        kind: with the evidence, without it, or an open question.
+        cached: the reply was known, nothing was asked.
+        input_tokens: sent.
+        output_tokens: received.
+        cost_usd: at the configured prices.
+        requests: that were made for it, failed ones included.
+        fault: why it has no answer that counts: `timeout`, `refused`, `unparseable`, `over_budget`, ...; else None.
+    """
 
     claim_id: str
     kind: Literal["support", "prior", "answer"]
-    cached: bool
-    input_tokens: Count
-    output_tokens: Count
-    cost_usd: Annotated[float, Field(ge=0)]
+    cached: bool = False
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+    cost_usd: Annotated[float, Field(ge=0)] = 0.0
+    requests: Count = 1
+    fault: str | None = None
 
 
 class HallucinationReport(_Result):
