@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from groundwire.checks.claim_sentences import is_claim, is_refusal, says_nothing
 from groundwire.checks.epistemic.synonyms import SAME
-from groundwire.checks.epistemic.words import INTERJECTIONS, LIGHT, PRONOUNS, SPEAKER
+from groundwire.checks.epistemic.words import ASSENT, INTERJECTIONS, LIGHT, PRONOUNS, SPEAKER
 from groundwire.checks.values_statements import Statement
 from groundwire.checks.values_tokens import Token
 
@@ -126,7 +126,7 @@ def _atom(tokens: list[Token], statement: Statement, *, first: bool) -> Atom | N
             # a capital at the start of a sentence says nothing
             named = token.written[:1].isupper() and (place > 0 or not first)
             units += _word_units(token, named=named)
-        elif not token.mark and not token.stems:
+        elif (not token.mark and not token.stems) or token.text in ASSENT:
             function.append(token.text)
     words = [token for token in tokens if not token.mark]
     if not units and not any(word in SPEAKER for word in function):

@@ -23,6 +23,8 @@ INTERJECTIONS: Final = words_of(
     "please sorry absolutely certainly exactly definitely"
 )
 """Courtesy and assent: nothing that evidence could hold."""
+ASSENT: Final = words_of("yes yeah yea yep nope")
+"""They answer a question that the evidence may not answer."""
 LIGHT: Final = frozenset(
     map(
         stem,

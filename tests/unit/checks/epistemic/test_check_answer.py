@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groundwire.checks.epistemic.score import ENOUGH, Verdict, support_of
+from groundwire.checks.epistemic.score import ENOUGH, TOLERATED, Verdict, support_of
 from groundwire.checks.epistemic.verify import check_answer
 from tests.unit.checks.growth import assert_linear
 
@@ -57,6 +57,7 @@ def test_the_same_in_another_form_is_supported(claim):
         "The scheduler decreased the memory limit in March 2021.",
         "The gateway encrypts every payload with a rotating key.",
         "All users may always export their reports.",
+        "The gateway waits 3 seconds between attempts.",
     ],
 )
 def test_what_the_evidence_does_not_say_or_says_otherwise_is_not_supported(claim):
@@ -159,5 +160,23 @@ def test_support_falls_with_cost(one, other):
 
 
 def test_support_at_the_tolerated_cost_is_just_enough():
-    assert support_of(1.0) == pytest.approx(ENOUGH)
+    assert support_of(TOLERATED) == pytest.approx(ENOUGH)
     assert support_of(0) == 1
+
+
+@pytest.mark.parametrize("words", [5, 25])
+def test_an_invented_name_is_flagged_in_a_long_claim_as_in_a_short_one(words):
+    said = " ".join(f"step{number}" for number in range(words))
+    assert only(f"The gateway of Ulm takes {said}.", f"The gateway takes {said}.").support < ENOUGH
+
+
+def test_a_long_claim_whose_words_stand_in_several_sentences_keeps_its_support():
+    evidence = ["The gateway retries failed requests.", "Its scheduler logs every attempt in Dublin."]
+    claim = "The gateway retries failed requests and logs every attempt."
+    assert only(claim, " ".join(evidence)).support >= ENOUGH
+
+
+def test_an_assent_that_the_evidence_does_not_give_costs_a_little():
+    plain = only("The cache is located in Dublin, and no tokens are stored on disk.")
+    assent = only("Yes, the cache is located in Dublin, and no tokens are stored on disk.")
+    assert ENOUGH <= assent.support < plain.support
