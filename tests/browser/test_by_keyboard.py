@@ -216,6 +216,31 @@ def test_what_is_selected_is_acted_on_and_not_the_item_that_has_the_focus(consol
     assert {one.subject_id for one in console.reviews.sent} == {"script", "template"}
 
 
+def test_shift_selects_on_from_item_to_item_and_all_between_two_clicks(consoles, people) -> None:
+    console = consoles.start(items=12)
+    reader = people(console)
+    page, boxes = reader.page, reader.page.locator("#list input")
+
+    def chosen() -> list[int]:
+        return [at for at, box in enumerate(boxes.all()) if box.is_checked()]
+
+    page.locator("#list .open").nth(1).focus()
+    reader.press("Shift+J", "Shift+J", "Shift+J", "Shift+K")
+    assert chosen() == [1, 2, 3]
+    reader.press("j", "j", "Shift+K")
+    assert chosen() == [1, 2, 3, 4, 5]
+    expect(page.locator("#selected-count")).to_have_text("5")
+    boxes.nth(8).click()
+    boxes.nth(6).click(modifiers=["Shift"])
+    assert chosen() == [1, 2, 3, 4, 5, 6, 7, 8]
+    expect(page.locator("#selected-count")).to_have_text("8")
+    boxes.nth(1).click()
+    boxes.nth(8).click(modifiers=["Shift"])
+    assert chosen() == []
+    consoles.stop(console)
+    assert console.reviews.sent == []
+
+
 def test_a_key_held_down_decides_one_item_and_not_the_next_ones_too(consoles, people) -> None:
     console = consoles.start()
     reader = people(console)

@@ -18,7 +18,7 @@ from groundwire.console.orders import Order
 from groundwire.console.progress import shown, shown_actions
 from groundwire.console.rows import subject_of
 from groundwire.console.standing import Problem, conflict, is_current, problem, speculation
-from groundwire.console.views import Blank, came_from, view_of, with_query
+from groundwire.console.views import Blank, Origin, came_from, view_of, with_query
 from groundwire.errors import UsageError
 from groundwire.messages.reviews import Action
 from groundwire.review.actions import RejectReason, Target, review_decision
@@ -184,9 +184,9 @@ async def _take(call: Call, item: Item, fields: ActionFields) -> Answer:
 
 def _after(call: Call, fields: ActionFields) -> str:
     """Return where a browser goes: back to the list that the item was opened from, else on in the queue."""
-    listed = came_from(call) or ("approved" if fields.action == "retract" else None)
+    listed = came_from(call) or (Origin("approved") if fields.action == "retract" else None)
     if listed is not None:
-        return f"/{listed}"
+        return listed.address
     return with_query(f"/items/{fields.next}" if fields.next else "/", view_of(call).encoded())
 
 

@@ -13,7 +13,7 @@ from groundwire.console.kept import unfinished
 from groundwire.console.queue import neighbours
 from groundwire.console.rows import subject_of, undo_left
 from groundwire.console.standing import Problem, allowed, changed, is_current, why_not
-from groundwire.console.views import LISTS, came_from, view_of, with_query
+from groundwire.console.views import came_from, view_of, with_query
 from groundwire.console.words import NONE
 from groundwire.messages.base import format_time
 from groundwire.review.actions import RejectReason
@@ -124,16 +124,16 @@ async def _around(call: Call, item: Item) -> dict[str, Any]:
     """Return who looks at it, and where one goes from here: on in the queue, or back to the list one came from."""
     listed = came_from(call)
     if listed is not None:
-        query = f"from={listed}"
-        beside = {
+        return {
+            "reviewing": await _reviewing(call, item),
             "previous": None,
             "next": None,
             "then": None,
-            "back": f"/{listed}",
-            "back_title": LISTS[listed],
+            "back": listed.address,
+            "back_title": listed.title,
+            "query": with_query("", listed.query),
+            "query_text": listed.query,
         }
-        turns = {"query": with_query("", query), "query_text": query}
-        return {"reviewing": await _reviewing(call, item), **beside, **turns}
     view = view_of(call)
     near = await neighbours(call, view, item.current.decision_id)
     query = view.encoded()

@@ -15,7 +15,7 @@ from groundwire.console.render import page
 from groundwire.console.sessions import remember_place
 from groundwire.console.site import Site
 from groundwire.console.standing import Problem, problem
-from groundwire.console.views import view_from, with_query
+from groundwire.console.views import origin_in, view_from, with_query
 from groundwire.review.model import Item
 
 _TYPED: Final = ("action", "content", "note", "reason")
@@ -78,5 +78,7 @@ def _place(request: Request, sent: Mapping[str, Any]) -> str:
         return "/"
     action = typed(sent)["action"]
     opened = f"do={action}" if action in ("edit", "reject", "retract") else ""
-    filters = view_from(str(sent.get("query", ""))).encoded()
+    query = str(sent.get("query", ""))
+    listed = origin_in(query)
+    filters = listed.query if listed else view_from(query).encoded()
     return with_query(place, "&".join(part for part in (opened, filters) if part))

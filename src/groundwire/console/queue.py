@@ -3,38 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from groundwire.console.call import Answer, Call
 from groundwire.console.rows import queued
-from groundwire.console.sessions import MAX_SEARCH
+from groundwire.console.searching import SearchFields, clear_search, keep_search, search_of
 from groundwire.console.views import SORTS, View, choices, view_from, view_of, with_query
 
 PAGE: Final = 50
 NEIGHBOURS: Final = 200
 
 
-class SearchFields(BaseModel):
-    """A search as it is posted: its text never stands in a URL."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    search: Annotated[str, Field(max_length=MAX_SEARCH)] = ""
-    back: Annotated[str, Field(max_length=2000)] = ""
-
-
-def search_of(call: Call) -> str:
-    """Return what this browser searches for."""
-    return str(call.request.session.get("search", "")) if call.identity.ambient else ""
-
-
 async def show(call: Call) -> Answer:
     """The queue."""
-    if "all" in call.request.query_params:
-        call.request.session.pop("search", None)
+    clear_search(call)
     return Answer(await _queue(call, view_of(call), search_of(call)), "queue.html")
 
 
@@ -44,7 +28,7 @@ async def search(call: Call) -> Answer:
     view = view_from(fields.back)
     if call.identity.ambient:  # a browser begins at the top; its session carries the search on
         view = view.model_copy(update={"cursor": None})
-        call.request.session["search"] = fields.search.strip()
+        keep_search(call, fields.search.strip())
     data = await _queue(call, view, fields.search.strip())
     return Answer(data, location=with_query("/", view.encoded()))
 

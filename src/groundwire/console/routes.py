@@ -18,6 +18,7 @@ from groundwire.console.identity import Identity
 from groundwire.console.kept import ended
 from groundwire.console.listing import listing
 from groundwire.console.render import page
+from groundwire.console.searching import SearchFields
 from groundwire.console.sessions import csrf_holds, remember_place
 from groundwire.console.signin import SignIn
 from groundwire.console.site import Site
@@ -45,7 +46,7 @@ class Place:
 
 PLACES: Final = (
     Place("GET", "/", queue.show),
-    Place("POST", "/queue/search", queue.search, takes=queue.SearchFields),
+    Place("POST", "/queue/search", queue.search, takes=SearchFields),
     Place("GET", "/items/{decision_id:uuid}", item.show),
     Place("GET", "/items/{decision_id:uuid}/standing", item.standing, page=False),
     Place("POST", "/items/{decision_id:uuid}/lock", item.lock, page=False, decides=True),
@@ -56,8 +57,11 @@ PLACES: Final = (
     Place("POST", "/actions/{action_id:uuid}/dismiss", acting.dismiss, decides=True),
     Place("POST", "/bulk", bulk.act, decides=True, takes=bulk.BulkFields),
     Place("GET", "/responses", looking.responses),
+    Place("POST", "/responses/search", looking.search_responses, takes=SearchFields),
     Place("GET", "/approved", looking.approved),
+    Place("POST", "/approved/search", looking.search_approved, takes=SearchFields),
     Place("GET", "/blocked", looking.blocked),
+    Place("POST", "/blocked/search", looking.search_blocked, takes=SearchFields),
     Place("GET", "/dead-letters", looking.dead_letters),
     Place("GET", "/learning", learning.show),
     Place("GET", "/sample", learning.sample),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Annotated, Final, Literal
 from urllib.parse import parse_qsl, urlencode
@@ -29,6 +30,7 @@ _REASONS: Final = sorted(
 _NOT_FILTERS: Final = frozenset({"all", "do", "seen", "from"})
 LISTS: Final = {"approved": "Approved", "blocked": "Blocked", "responses": "Responses"}
 """Lists beside the queue from which an item is opened, with their titles."""
+MAX_CURSOR: Final = 400
 _TYPES: Final = ("fact", "preference", "decision")
 
 
@@ -52,7 +54,7 @@ class View(BaseModel):
     kind: Annotated[Kind | None, Blank] = None
     age: Annotated[Literal["under_1h", "over_1h", "over_1d", "over_7d"] | None, Blank] = None
     sort: Annotated[Literal["risk", "oldest", "newest"], BeforeValidator(lambda v: v or "risk")] = "risk"
-    cursor: Annotated[Annotated[str, Field(max_length=400)] | None, Blank] = None
+    cursor: Annotated[Annotated[str, Field(max_length=MAX_CURSOR)] | None, Blank] = None
 
     def query(self, text: str, limit: int) -> Query:
         """Return what the board is asked."""
@@ -92,13 +94,40 @@ def view_of(call: Call) -> View:
     return _view({name: value for name, value in found if name not in _NOT_FILTERS})
 
 
-def came_from(call: Call) -> str | None:
-    """Return the list of `LISTS` from which an item was opened, None: the queue, or a link."""
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The list of `LISTS` from which an item was opened, at one of its pages."""
+
+    name: str
+    cursor: str = ""
+
+    @property
+    def title(self) -> str:
+        """What the list is called."""
+        return LISTS[self.name]
+
+    @property
+    def address(self) -> str:
+        """Where that page of the list is."""
+        return with_query(f"/{self.name}", urlencode({"cursor": self.cursor}) if self.cursor else "")
+
+    @property
+    def query(self) -> str:
+        """What an item's address says of it."""
+        cursor = {"cursor": self.cursor} if self.cursor else {}
+        return urlencode({"from": self.name, **cursor})
+
+
+def came_from(call: Call) -> Origin | None:
+    """Return the list from which an item was opened, None: the queue, or a link."""
     if call.request.method == "POST":
-        sent = dict(parse_qsl(str(call.sent.get("query", "")))).get("from", "")
-    else:
-        sent = call.request.query_params.get("from", "")
-    return sent if sent in LISTS else None
+        return origin_in(str(call.sent.get("query", "")))
+    return _origin(call.request.query_params)
+
+
+def origin_in(query: str) -> Origin | None:
+    """Return the list that a query names, which a form carries; None where it names none."""
+    return _origin(dict(parse_qsl(query)))
 
 
 def view_from(query: str) -> View:
@@ -124,6 +153,11 @@ def choices(call: Call) -> dict[str, list[str]]:
 def with_query(path: str, query: str) -> str:
     """Return an address; without a query no question mark."""
     return f"{path}?{query}" if query else path
+
+
+def _origin(found: Mapping[str, str]) -> Origin | None:
+    name, cursor = found.get("from", ""), found.get("cursor", "")
+    return Origin(name, cursor if len(cursor) <= MAX_CURSOR else "") if name in LISTS else None
 
 
 def _view(found: Mapping[str, str]) -> View:

@@ -138,8 +138,11 @@ class Board:
         topic: LookedUp,
         limit: int = 50,
         cursor: str | None = None,
+        text: str = "",
     ) -> Page[Row]:
         """Return a page of what waits for nobody, newest first: approved, blocked, or responses in review.
+
+        `text`: words that all stand in the text or id, as in a Query.
 
         Raises:
             ValueError: of limit or cursor.
@@ -147,6 +150,9 @@ class Board:
         where = seen(scope, Where(["items.pending = 0"]).equals("items.topic", str(topic)))
         if topic is TopicName.REVIEW:
             where.equals("items.kind", str(Kind.RESPONSE))
+        found = search.condition(text, fts=self._fts, table=search.OTHERS)
+        if found is not None:
+            where.add(found[0], *found[1])
         return self._page(where, Query(sort="newest", limit=limit, cursor=cursor))
 
     def dead_letters(self, scope: Scope, limit: int = 50, cursor: str | None = None) -> Page[DeadLetter]:

@@ -10,7 +10,7 @@ from groundwire.messages.audit import AuditEvent
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import Decision, Place
 from groundwire.messages.topics import TopicName
-from groundwire.review import resting
+from groundwire.review import resting, search
 from groundwire.review.records import (
     Failed,
     TopicRecord,
@@ -24,12 +24,11 @@ from groundwire.review.records import (
     text_of,
 )
 from groundwire.review.risk import risk_of
-from groundwire.review.search import searchable
 from groundwire.review.sql import statement
 
-_VERSION: Final = 3
+_VERSION: Final = 4
 """Of what is derived from Decisions: 2, the risk by all failed checks, excerpts tell that they are cut; 3, what rests
-on what."""
+on what; 4, texts of what waits for nobody."""
 _FAST: Final = 1  # zlib's level: half the size at a tenth of the time of the best one
 
 _ITEM: Final = """
@@ -82,24 +81,19 @@ def upgrade(connection: sqlite3.Connection) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version >= _VERSION:
         return
-    placed = connection.execute(
-        "SELECT items.id, decisions.value FROM items JOIN decisions ON decisions.id = items.current"
-        " WHERE items.placed = 1"
+    items = connection.execute(
+        "SELECT items.id, items.pending, decisions.value FROM items JOIN decisions ON decisions.id = items.current"
     )
-    for item, value in placed.fetchall():
+    for item, pending, value in items.fetchall():
         decision = Decision.model_validate_json(decision_json(value))
         risk, excerpt = _rank(decision), in_one_line(text_of(decision))
         connection.execute("UPDATE items SET risk = ?, excerpt = ? WHERE id = ?", (risk, excerpt, item))
+        search.put(connection, item, _sought(decision), pending=bool(pending))
+        resting.follow(connection, decision)
     for number, value in connection.execute("SELECT id, value FROM decisions").fetchall():
         decision = Decision.model_validate_json(decision_json(value))
         excerpt = in_one_line(text_of(decision))
         connection.execute("UPDATE decisions SET excerpt = ? WHERE id = ?", (excerpt, number))
-    approved = connection.execute(
-        "SELECT decisions.value FROM items JOIN decisions ON decisions.id = items.current"
-        " WHERE items.topic = 'approved'"
-    )
-    for (value,) in approved.fetchall():
-        resting.follow(connection, Decision.model_validate_json(decision_json(value)))
     connection.execute(statement("PRAGMA user_version =", str(_VERSION)))
 
 
@@ -134,6 +128,8 @@ def forget(connection: sqlite3.Connection, before_ms: int) -> None:
     old = "FROM items WHERE pending = 0 AND since_ms < ?"
     connection.execute(statement("DELETE FROM decisions WHERE item IN (SELECT id", old, ")"), (before_ms,))
     resting.forget(connection, before_ms)
+    for (item,) in connection.execute(statement("SELECT id", old), (before_ms,)).fetchall():
+        search.drop(connection, item)
     connection.execute(statement("DELETE", old), (before_ms,))
     connection.execute("DELETE FROM actions WHERE at_ms < ?", (before_ms,))
     connection.execute("DELETE FROM dead_letters WHERE at_ms < ?", (before_ms,))
@@ -189,11 +185,14 @@ def _rank(decision: Decision) -> int:
     return risk_of(decision.reason_code, decision.checks_failed).rank
 
 
-def _read(
-    connection: sqlite3.Connection, number: int, decision_id: str, written: Decision | None
-) -> Decision:
+def _sought(decision: Decision) -> str:
+    """Return what a search looks through."""
+    return f"{text_of(decision)}\n{decision.subject_id}"
+
+
+def _read(connection: sqlite3.Connection, number: int, decision_id: str, written: Decision) -> Decision:
     """Return a Decision of the board: the one that was just written, or as it was stored."""
-    if written is not None and written.decision_id == decision_id:
+    if written.decision_id == decision_id:
         return written
     (value,) = connection.execute("SELECT value FROM decisions WHERE id = ?", (number,)).fetchone()
     return Decision.model_validate_json(decision_json(value))
@@ -201,17 +200,15 @@ def _read(
 
 def _queue(connection: sqlite3.Connection, item: int, *, changed: Decision | None = None) -> None:
     """Let `pending`, and what is searched, follow from `placed` and `dropped`."""
-    pending, was, current = connection.execute(
-        "SELECT placed AND dropped <> revision, pending, current FROM items WHERE id = ?", (item,)
+    pending, was = connection.execute(
+        "SELECT placed AND dropped <> revision, pending FROM items WHERE id = ?", (item,)
     ).fetchone()
     if pending == was and changed is None:
         return
-    if was:
-        connection.execute("DELETE FROM texts WHERE rowid = ?", (item,))
-    if pending:
-        shown = changed or _read(connection, current, "", None)
-        text = searchable(f"{text_of(shown)}\n{shown.subject_id}")
-        connection.execute("INSERT INTO texts (rowid, text) VALUES (?, ?)", (item, text))
+    if changed is None:
+        search.move(connection, item, pending=bool(pending))
+    else:
+        search.put(connection, item, _sought(changed), pending=bool(pending))
     connection.execute("UPDATE items SET pending = ? WHERE id = ?", (pending, item))
 
 

@@ -8,6 +8,9 @@ from typing import Final
 
 from groundwire.review.sql import statement
 
+PENDING: Final = "texts"
+OTHERS: Final = "texts_of_others"
+"""Of what waits for nobody: a search of the queue does not have to pass over it."""
 _MAX_WORDS: Final = 20
 _MAX_LETTERS: Final = 100
 _WORD: Final = ("L", "N")
@@ -32,12 +35,35 @@ def has_fts5(connection: sqlite3.Connection) -> bool:
 
 
 def create(connection: sqlite3.Connection, *, fts: bool) -> None:
-    """Create the table `texts` of pending items: an index, or where there is no FTS5 plain text."""
-    if fts:
-        options = "text, tokenize='unicode61 remove_diacritics 2'"
-        connection.execute(statement("CREATE VIRTUAL TABLE IF NOT EXISTS texts USING fts5(", options, ")"))
-    else:
-        connection.execute("CREATE TABLE IF NOT EXISTS texts (rowid INTEGER PRIMARY KEY, text TEXT NOT NULL)")
+    """Create the tables of texts: an index each, or where there is no FTS5 plain text."""
+    for table in (PENDING, OTHERS):
+        if fts:
+            options = "USING fts5(text, tokenize='unicode61 remove_diacritics 2')"
+            connection.execute(statement("CREATE VIRTUAL TABLE IF NOT EXISTS", table, options))
+        else:
+            columns = "(rowid INTEGER PRIMARY KEY, text TEXT NOT NULL)"
+            connection.execute(statement("CREATE TABLE IF NOT EXISTS", table, columns))
+
+
+def put(connection: sqlite3.Connection, item: int, text: str, *, pending: bool) -> None:
+    """Let an item be found by a text, and by no other."""
+    drop(connection, item)
+    into = statement("INSERT INTO", PENDING if pending else OTHERS, "(rowid, text) VALUES (?, ?)")
+    connection.execute(into, (item, searchable(text)))
+
+
+def move(connection: sqlite3.Connection, item: int, *, pending: bool) -> None:
+    """Let an item be found among what is pending, or among the others, by the text that it has."""
+    to, of = (PENDING, OTHERS) if pending else (OTHERS, PENDING)
+    copy = statement("INSERT INTO", to, "(rowid, text) SELECT rowid, text FROM", of, "WHERE rowid = ?")
+    connection.execute(copy, (item,))
+    connection.execute(statement("DELETE FROM", of, "WHERE rowid = ?"), (item,))
+
+
+def drop(connection: sqlite3.Connection, item: int) -> None:
+    """Let an item be found no more."""
+    for table in (PENDING, OTHERS):
+        connection.execute(statement("DELETE FROM", table, "WHERE rowid = ?"), (item,))
 
 
 def searchable(text: str) -> str:
@@ -48,7 +74,7 @@ def searchable(text: str) -> str:
     return "".join(_spaced(char) for char in folded)
 
 
-def condition(typed: str, *, fts: bool) -> tuple[str, list[str]] | None:
+def condition(typed: str, *, fts: bool, table: str = PENDING) -> tuple[str, list[str]] | None:
     """Return the SQL condition on `items.id` that finds what a person typed, with its parameters.
 
     Every word is a quoted string to FTS5, so that none of it is an operator. None for blank text; text without
@@ -66,9 +92,10 @@ def condition(typed: str, *, fts: bool) -> tuple[str, list[str]] | None:
         return "0", []
     if fts:
         quoted = [f'"{word.replace(chr(34), " ")}"*' for word in words]
-        return "items.id IN (SELECT rowid FROM texts WHERE texts MATCH ?)", [" ".join(quoted)]
-    each = " AND ".join(["instr(texts.text, ?)"] * len(words))
-    return statement("items.id IN (SELECT rowid FROM texts WHERE", each, ")"), words
+        matching = statement("items.id IN (SELECT rowid FROM", table, "WHERE", table, "MATCH ?)")
+        return matching, [" ".join(quoted)]
+    each = " AND ".join(["instr(text, ?)"] * len(words))
+    return statement("items.id IN (SELECT rowid FROM", table, "WHERE", each, ")"), words
 
 
 def _spaced(char: str) -> str:

@@ -59,6 +59,59 @@ async def test_what_was_approved_has_a_page_from_which_it_can_be_retracted(room:
     assert '<details id="retract" open>' in opened
 
 
+@pytest.mark.parametrize("listed", ["approved", "blocked"])
+async def test_a_list_is_searched_like_the_queue_and_what_is_sought_stands_in_no_address(
+    room: Room, listed: str
+) -> None:
+    made = approved if listed == "approved" else blocked
+    room.add(made("c-1", content="Water is wet."), made("c-2", content="Fire is hot."), make_decision("c-3"))
+    pages = {}
+    async with room.browser() as client:
+        for text in ("WAT", "nothing", ""):
+            form = {"csrf": await csrf(client), "search": text}
+            answer = await client.post(f"/{listed}/search", data=form)
+            assert answer.headers["location"] == f"/{listed}"
+            pages[text] = (await client.get(f"/{listed}")).text
+        await client.post(f"/{listed}/search", data={"csrf": await csrf(client), "search": "fire"})
+        queue = (await client.get("/")).text
+        await client.get("/responses?all=1")
+        held = (await client.get(f"/{listed}")).text
+        cleared = (await client.get(f"/{listed}?all=1")).text
+    async with room.client("lead-token") as client:
+        found = (await client.post(f"/api/{listed}/search", json={"search": "water"})).json()
+
+    assert "1 of 2 search: WAT Clear" in said(pages["WAT"])
+    assert "0 of 2 search: nothing Clear Nothing here matches." in said(pages["nothing"])
+    assert 'id="matches"' not in pages[""] + cleared + queue
+    assert "1 of 2 search: fire Clear" in said(held)
+    assert [row["subject_id"] for row in found["rows"]] == ["c-1"]
+    assert (found["total"], found["in_all"], found["search"]) == (1, 2, "water")
+
+
+async def test_an_item_leads_back_to_the_page_of_the_list_that_it_was_opened_from(room: Room) -> None:
+    room.add(*(approved(f"c-{number:02}") for number in range(60)))
+    async with room.browser() as client:
+        older = re.search(r'rel="next" href="([^"]+)"', (await client.get("/approved")).text)
+        assert older is not None
+        place = html.unescape(older[1])
+        listed = (await client.get(place)).text
+        opened = re.search(r'class="open" href="([^"]+)"', listed)
+        assert opened is not None
+        page = (await client.get(html.unescape(opened[1]))).text
+        query = re.search(r'name="query" value="([^"]*)"', page)
+        assert query is not None
+        form = {"action": "retract", "revision": "1", "query": html.unescape(query[1])}
+        token = await csrf(client)
+        path = html.unescape(opened[1]).partition("?")[0]
+        refused = await client.post(f"{path}/actions", data={**form, "csrf": token})
+        done = await client.post(f"{path}/actions", data={**form, "csrf": token, "reason": "other"})
+
+    assert place.startswith("/approved?cursor=")
+    assert f'<a id="to-queue" href="{place}">Approved</a>' in html.unescape(page)
+    assert f'<a id="to-queue" href="{place}">Approved</a>' in html.unescape(refused.text)
+    assert done.headers["location"] == place
+
+
 @pytest.mark.parametrize("path", ["/responses", "/approved", "/blocked"])
 async def test_a_list_says_what_it_shows_and_names_each_item_and_its_reason(room: Room, path: str) -> None:
     response = {"kind": "response", "evidence": None, "facts": {"clock": "2026-01-31T12:00:00Z"}}

@@ -596,6 +596,37 @@ def test_blocked_items_and_final_responses_can_be_looked_up_newest_first(board) 
         board.looked_up(ADMIN, TopicName.BLOCKED, 0)
 
 
+def test_what_waits_for_nobody_is_searched_apart_from_the_queue_and_by_its_newest_text(board) -> None:
+    def found(text, topic=TopicName.APPROVED):
+        return names(board.looked_up(ADMIN, topic, text=text))
+
+    board.add(
+        records(
+            decision("a", text="Water is wet"),
+            decision("b", text="Water is cold"),
+            decision("c", verdict="approved", text="Water is old", age=200),
+            decision("d", verdict="blocked", text="Water may be green"),
+        )
+    )
+    board.add(
+        records(reviewed("b", "edit", text="Wine is cold"), reviewed("a", "approve", text="Water is wet"))
+    )
+    assert found("wat") == ["a", "c"]
+    assert (found("wine co"), found("b")) == (["b"], ["b"])
+    assert found("water", TopicName.BLOCKED) == ["d"]
+    assert board.pending(ADMIN, Query(text="water")).total == 0
+    board.forget(NOW - timedelta(minutes=100))
+    assert found("water") == ["a"]
+
+
+def test_what_is_dropped_from_the_queue_is_sought_there_no_more_until_it_comes_back(board) -> None:
+    board.add(records(decision("a", text="Water is wet")))
+    subject = Subject("acme", "ann", Kind.CLAIM, "a")
+    for held, count in ((None, 0), (Standing(SubjectState.PENDING, 1), 1), (None, 0)):
+        board.settle({subject: held})
+        assert board.pending(ADMIN, Query(text="water")).total == count
+
+
 # dead letters
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from groundwire.messages.topics import TopicName
 from groundwire.review.board import Board
 from groundwire.review.people import Scope
 from tests.unit.review.world import ADMIN, NOW, decision, record, records, retraction, reviewed
@@ -146,12 +147,15 @@ def test_what_is_forgotten_is_named_no_more() -> None:
     assert named(resting(board, revision=2)) == ([("late", "approved")], 1)
 
 
-def test_a_board_of_an_earlier_version_learns_what_rests_on_what(tmp_path) -> None:
+def test_a_board_of_an_earlier_version_learns_what_rests_on_what_and_what_is_sought(tmp_path) -> None:
     path = str(tmp_path / "board.sqlite")
     board = Board(path, clock=lambda: NOW)
     board.add(records(BASE, approved("heir", "base")))
     with board._writing() as connection:
         connection.execute("DELETE FROM rests")
+        connection.execute("DELETE FROM texts_of_others")
         connection.execute("PRAGMA user_version = 2")
     board.close()
-    assert named(resting(Board(path, clock=lambda: NOW))) == ([("heir", "approved")], 1)
+    board = Board(path, clock=lambda: NOW)
+    assert named(resting(board)) == ([("heir", "approved")], 1)
+    assert board.looked_up(ADMIN, TopicName.APPROVED, text="heir").total == 1

@@ -1,7 +1,7 @@
 /* Keyboard, live news, lock, drafts and undo. Everything else works without it: pages and plain forms. */
 import { $, all, body, page, post, typing } from "./dom.js";
 import "./signin.js";
-import { focusList, move, onList } from "./list.js";
+import { extend, focusList, move, onList } from "./list.js";
 import { choose, close, focusItem, onItem, openForm } from "./item.js";
 import "./drafts.js";
 import { follow, tell } from "./live.js";
@@ -71,6 +71,7 @@ function onKey(key) {
   if (key === "u") return undo();
   if (key === "q") return (location.href = $("#to-queue")?.href || "/"), true;
   if (page === "item") return onItem(key, submit);
+  if (page === "queue" && (key === "J" || key === "K")) return extend(key === "J" ? 1 : -1), true;
   if (key === "j" || key === "k") return move(key === "j" ? 1 : -1), true;
   return "oarex".includes(key) && key.length === 1 && onList(key);
 }
@@ -84,7 +85,7 @@ function onKeydown(event) {
     escape(target);
   } else if (event.ctrlKey || event.metaKey || event.altKey || $("#help").open || typing(target)) {
     return;
-  } else if (event.repeat && key !== "j" && key !== "k") {
+  } else if (event.repeat && !"jkJK".includes(key)) {
     return; // a key held down must not act on the next item too
   } else if (onKey(key)) {
     event.preventDefault();

@@ -7,13 +7,42 @@ const opener = (row) => $(".open", row);
 const current = () => document.activeElement.closest?.("#list > .item");
 const chosen = () => all("#list input:checked").length;
 
+/* From where a range is selected: the item that was last selected, or where one stood. */
+let anchor = null;
+
 export function move(step) {
+  anchor = null;
+  go(step);
+}
+
+function go(step) {
   const list = rows();
   if (!list.length) return;
   const at = list.indexOf(current());
   const next = list[at < 0 ? (step > 0 ? 0 : list.length - 1) : Math.min(list.length - 1, Math.max(0, at + step))];
   opener(next).focus();
   next.scrollIntoView({ block: "nearest" });
+}
+
+/* Select, or let go of, all from one item to another; what has an action on its way stays as it is. */
+function mark(from, to, checked) {
+  const list = rows();
+  const [first, last] = [list.indexOf(from), list.indexOf(to)].sort((a, b) => a - b);
+  for (const row of list.slice(Math.max(0, first), last + 1)) {
+    const box = $("input", row);
+    if (box && !box.disabled) box.checked = checked;
+  }
+  count();
+}
+
+/* Shift with j or k: what is selected reaches from where one began to where one stands now. */
+export function extend(step) {
+  const row = current();
+  if (!row) return go(step);
+  if (!anchor?.isConnected) anchor = row;
+  mark(anchor, row, false);
+  go(step);
+  mark(anchor, current(), true);
 }
 
 function remember() {
@@ -72,4 +101,10 @@ function count() {
   bar.classList.toggle("none", chosen() === 0);
 }
 document.addEventListener("change", count);
+document.addEventListener("click", (event) => {
+  if (!event.target.matches("#list input[type=checkbox]")) return;
+  const row = event.target.closest(".item");
+  if (event.shiftKey && anchor?.isConnected) mark(anchor, row, event.target.checked);
+  else anchor = row;
+});
 count();
