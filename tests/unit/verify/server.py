@@ -11,6 +11,7 @@ class Asked:
     method: str
     path: str
     headers: dict[str, str]
+    body: bytes = b""
 
 
 @dataclass
@@ -52,7 +53,8 @@ class Server:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         method, path, _ = head[0].split(" ")
         headers = {k.lower(): v.strip() for k, _, v in (line.partition(":") for line in head[1:] if line)}
-        asked = Asked(method, path, headers)
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+        asked = Asked(method, path, headers, body)
         self.asked.append(asked)
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)

@@ -1,0 +1,136 @@
+"""Which model is asked, and where: from the environment, prefix `GROUNDWIRE_MODEL_`."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
+
+from groundwire.errors import UsageError
+from groundwire.settings import setting_error
+from groundwire.verify.models.anthropic import AnthropicModel
+from groundwire.verify.models.http import HttpModel, ModelLimits
+from groundwire.verify.models.openai import OpenAIModel
+
+PREFIX: Final = "GROUNDWIRE_MODEL_"
+_URLS: Final = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
+_NAMES: Final = {"openai": {}, "anthropic": {"haiku": "claude-haiku-4-5"}}
+
+
+class ModelSettings(BaseSettings):
+    """How the language model is reached that verifies claims; what it decides stands in the policy."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        extra="ignore",
+        frozen=True,
+        env_ignore_empty=True,
+        hide_input_in_errors=True,
+        protected_namespaces=(),
+    )
+
+    api: Literal["none", "openai", "anthropic"] = Field(
+        "none", description="API that the service speaks; `none`: rules alone verify."
+    )
+    url: str | None = Field(
+        None, description="Base of the API, such as `http://127.0.0.1:8000/v1`; none: that of the company."
+    )
+    key: SecretStr | None = Field(None, description="Key for the service. A file is better.")
+    key_file: Path | None = Field(None, description="File that holds the key and nothing else.")
+    ca_file: Path | None = Field(
+        None, description="PEM file of who vouches for the service; none: whom the system trusts."
+    )
+    names: dict[str, str] = Field(
+        default={}, description="Model names of the policy to those of the service, as JSON."
+    )
+    options: dict[str, Any] = Field(
+        default={}, description="More members of the request's body, as JSON; null leaves one out."
+    )
+    logprobs: bool = Field(
+        default=False, description="`1`: ask for log-probabilities (`openai`, where the service offers them)."
+    )
+    concurrency: Annotated[int, Field(ge=1, le=1_000)] = Field(4, description="Requests in flight at once.")
+    attempts: Annotated[int, Field(ge=1, le=10)] = Field(3, description="Requests for one question at most.")
+    failures: Annotated[int, Field(ge=1, le=1_000)] = Field(
+        5, description="Failures in a row after which the service is left alone."
+    )
+    pause: Annotated[float, Field(gt=0, le=3_600)] = Field(30, description="Seconds that it is left alone.")
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if self.key and self.key_file:
+            raise ValueError(f"{PREFIX}KEY and {PREFIX}KEY_FILE: set one of them")
+        if self.logprobs and self.api != "openai":
+            raise ValueError(f"{PREFIX}LOGPROBS needs {PREFIX}API=openai")
+        return self
+
+    def secret(self) -> str | None:
+        """Return the key; None without one. Raises: UsageError, the file cannot be read or is empty."""
+        if self.key_file is None:
+            return self.key.get_secret_value() if self.key else None
+        try:
+            key = self.key_file.read_text("utf-8").strip()
+        except (OSError, UnicodeDecodeError) as exc:
+            raise UsageError(f"{PREFIX}KEY_FILE: {self.key_file}: {type(exc).__name__}") from None
+        if not key:
+            raise UsageError(f"{PREFIX}KEY_FILE: {self.key_file}: holds no key")
+        return key
+
+    def tls(self) -> ssl.SSLContext | None:
+        """Return whom to trust; None for whom the system does. Raises: UsageError naming the file."""
+        if self.ca_file is None:
+            return None
+        try:
+            return ssl.create_default_context(cafile=self.ca_file)
+        except OSError as exc:
+            raise UsageError(f"{PREFIX}CA_FILE: {self.ca_file}: {type(exc).__name__}") from None
+
+
+def load_model(*, network: bool = True) -> HttpModel | None:
+    """Return the model that the environment names; None where it names none.
+
+    Args:
+        network: whether anything may be asked at all; off, the settings are read, and the result is None.
+
+    Raises:
+        UsageError: names the variable at fault, never its value.
+    """
+    try:
+        settings = ModelSettings()
+    except ValidationError as exc:
+        raise setting_error(ModelSettings, exc) from None
+    except SettingsError as exc:  # no JSON
+        name = next((name for name in ("names", "options") if f'"{name}"' in str(exc)), "names")
+        raise UsageError(f"{PREFIX}{name.upper()}: must be a JSON object") from None
+    if settings.api == "none":
+        return None
+    model = _model(settings)
+    return model if network else None
+
+
+def _model(settings: ModelSettings) -> HttpModel:
+    limits = ModelLimits(
+        concurrency=settings.concurrency,
+        attempts=settings.attempts,
+        failures=settings.failures,
+        pause=settings.pause,
+    )
+    others: dict[str, Any] = {"logprobs": True} if settings.logprobs else {}
+    kind = OpenAIModel if settings.api == "openai" else AnthropicModel
+    names = {**_NAMES[settings.api], **settings.names}
+    try:
+        return kind(
+            settings.url or _URLS[settings.api],
+            settings.secret(),
+            names=names,
+            options=settings.options,
+            limits=limits,
+            tls=settings.tls(),
+            **others,
+        )
+    except ValueError as exc:
+        argument, _, why = str(exc).partition(": ")
+        raise UsageError(f"{PREFIX}{argument.upper()}: {why}") from None
