@@ -1,69 +1,81 @@
-"""Print how well answers are told apart, per set and method: `python -m bench.quality --data DIR`.
+"""Print how well answers are told apart: `python -m bench.quality --data DIR`.
 
-Thresholds are chosen on the rows of `train`; figures are of the split named, `validation` unless told.
+By method, with thresholds chosen on the rows of `train` and figures of the split named; with `--gate`, by the whole
+gate as it is. `--page FILE` writes both into a page instead, between the marks that stand there.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from bench.quality.data import SETS, SPLITS, Row, read_own
+from bench.quality.data import SETS, SPLITS, Row
+from bench.quality.gate import gate_table
 from bench.quality.methods import METHODS
-from bench.quality.metrics import Scored, at_threshold, auroc, best_threshold, interval, recall_at
-
-
-def measure(rows: Sequence[Row], method: str, split: str, draws: int) -> list[str]:
-    """Return the cells of one line of the table."""
-    scored: dict[str, list[Scored]] = {name: [] for name in SPLITS}
-    pairs: dict[str, dict[bool, float]] = {}
-    for row in rows:
-        score = METHODS[method](row)
-        scored[row.split].append(Scored(score, not row.supported, row.group))
-        if row.pair and row.split == split:
-            pairs.setdefault(row.pair, {})[row.supported] = score
-    threshold = best_threshold(scored["train"])
-    figures = {"auroc": auroc, "recall@5%": recall_at, **at_threshold(threshold)}
-    cells = []
-    for figure in figures.values():
-        value, low, high = interval(scored[split], figure, draws=draws)
-        cells.append(f"{value:.3f} [{low:.2f}, {high:.2f}]")
-    ranked = [
-        (pair[False] > pair[True]) + (pair[False] == pair[True]) / 2
-        for pair in pairs.values()
-        if len(pair) > 1
-    ]
-    strict = [pair[False] > pair[True] for pair in pairs.values() if len(pair) > 1]
-    shown = f"{sum(ranked) / len(ranked):.3f} ({sum(strict) / len(strict):.3f} strictly)" if ranked else "-"
-    return [*cells, shown]
+from bench.quality.tables import method_table
+from groundwire.quality.labelled import BadRow, read_labelled
+from groundwire.version import __version__
 
 
 def main() -> None:
-    """Measure every method on every set asked for."""
+    """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="folder of the public sets")
-    parser.add_argument("--file", type=Path, help="own labelled JSON lines")
+    parser.add_argument("--file", type=Path, help="own labelled rows, as `groundwire evaluate` reads them")
     parser.add_argument("--set", action="append", choices=list(SETS), help="only these sets")
     parser.add_argument("--method", action="append", choices=list(METHODS), help="only these methods")
     parser.add_argument("--split", choices=SPLITS, default="validation")
     parser.add_argument("--draws", type=int, default=1000)
+    parser.add_argument("--gate", action="store_true", help="leak, over-block and review of the whole gate")
+    parser.add_argument("--page", type=Path, help="write both tables into this page")
     args = parser.parse_args()
     if not (args.data or args.file):
         parser.error("give --data or --file")
-    print(
-        "| set | rows | method | AUROC | recall at 5 % | macro-F1 | balanced accuracy | pairs ranked right |"
-    )
-    print("|---|---|---|---|---|---|---|---|")
-    sources = {name: SETS[name](args.data) for name in args.set or SETS} if args.data else {}
+    sets = {name: list(SETS[name](args.data)) for name in args.set or SETS} if args.data else {}
     if args.file:
-        sources["own"] = read_own(args.file)
-    for name, source in sources.items():
-        rows = list(source)
-        count = sum(row.split == args.split for row in rows)
-        for method in args.method or METHODS:
-            cells = measure(rows, method, args.split, args.draws)
-            print(f"| {name} | {count} | {method} | {' | '.join(cells)} |", flush=True)
+        sets["own"] = list(_own(args.file))
+    chosen = {name: [row for row in rows if row.split == args.split] for name, rows in sets.items()}
+    if args.page:
+        tables = {
+            "methods": method_table(sets, args.method or list(METHODS), args.split, args.draws),
+            "gate": gate_table(chosen),
+        }
+        command = f"python -m bench.quality --data DIR --split {args.split}"
+        write(args.page, {name: [*_head(name, command), *lines] for name, lines in tables.items()})
+        return
+    lines = (
+        gate_table(chosen)
+        if args.gate
+        else method_table(sets, args.method or list(METHODS), args.split, args.draws)
+    )
+    for line in lines:
+        print(line, flush=True)
+
+
+def write(page: Path, tables: Mapping[str, Sequence[str]]) -> None:
+    """Put tables into a page, each between `<!-- table: NAME -->` and `<!-- end -->`."""
+    text = page.read_text("utf-8")
+    for name, lines in tables.items():
+        mark = re.compile(rf"(<!-- table: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+        text, found = mark.subn(lambda match, lines=lines: "\n".join((match[1], *lines, "", match[2])), text)
+        if found != 1:
+            raise SystemExit(f"{page}: has no place for the table {name}")
+    page.write_text(text, "utf-8")
+
+
+def _head(name: str, command: str) -> Iterator[str]:
+    yield f"Groundwire {__version__}, `{command}{' --gate' if name == 'gate' else ''}`:"
+    yield ""
+
+
+def _own(path: Path) -> Iterator[Row]:
+    suffix = path.suffix.removeprefix(".")
+    for row in read_labelled(path.read_bytes(), suffix if suffix in {"csv", "tsv"} else "jsonl"):
+        if isinstance(row, BadRow):
+            raise SystemExit(f"{path}, line {row.line}: {row.error.message}")
+        yield Row(str(row.line), row.group, row.text, tuple(row.evidence.values()), row.supported)
 
 
 if __name__ == "__main__":

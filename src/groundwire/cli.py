@@ -16,6 +16,7 @@ _COMMANDS: Final = {
     "console": "Serve the review queue to people as a web site.",
     "corpus": "Load what answers are checked against.",
     "dead-letters": "See what could not be decided, and send it again.",
+    "evaluate": "Measure verdicts against labels of your own.",
     "keys": "Make and list the keys that sign records.",
     "produce": "Send records to the gate.",
     "rebuild": "Rebuild state from the topics.",

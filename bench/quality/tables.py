@@ -1,0 +1,50 @@
+"""How well methods tell answers apart, as a table: thresholds are chosen on rows of `train`, figures are of others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from bench.quality.data import SPLITS, Row
+from bench.quality.methods import METHODS
+from groundwire.quality.figures import HEADINGS, Scored, best_threshold, estimates
+
+
+def method_table(
+    sets: Mapping[str, Sequence[Row]], methods: Sequence[str], split: str, draws: int
+) -> Iterator[str]:
+    """Yield the lines of the table."""
+    headings = ("set", "answers", "method", *HEADINGS.values(), "pairs ranked right")
+    yield f"| {' | '.join(headings)} |"
+    yield f"|{'---|' * len(headings)}"
+    for name, rows in sets.items():
+        count = sum(row.split == split for row in rows)
+        for method in methods:
+            yield f"| {name} | {count} | {method} | {' | '.join(_cells(rows, method, split, draws))} |"
+
+
+def _cells(rows: Sequence[Row], method: str, split: str, draws: int) -> list[str]:
+    scored: dict[str, list[Scored]] = {name: [] for name in SPLITS}
+    pairs: dict[str, dict[bool, float]] = {}
+    for row in rows:
+        if row.split not in {"train", split}:
+            continue
+        score = METHODS[method](row)
+        scored[row.split].append(Scored(score, not row.supported, row.group))
+        if row.pair and row.split == split:
+            pairs.setdefault(row.pair, {})[row.supported] = score
+    threshold = best_threshold(scored["train"])
+    measured = [row._replace(flagged=row.score >= threshold) for row in scored[split]]
+    cells = [
+        f"{found.value:.3f} [{found.low:.2f}, {found.high:.2f}]"
+        for found in estimates(measured, draws=draws).values()
+    ]
+    return [*cells, _ranked([pair for pair in pairs.values() if len(pair) > 1])]
+
+
+def _ranked(pairs: Sequence[Mapping[bool, float]]) -> str:
+    """Return the share of pairs whose unsupported half scores higher: ties half, and strictly."""
+    if not pairs:
+        return "-"
+    strict = sum(pair[False] > pair[True] for pair in pairs)
+    even = sum(pair[False] == pair[True] for pair in pairs)
+    return f"{(strict + even / 2) / len(pairs):.3f} ({strict / len(pairs):.3f} strictly)"

@@ -1,0 +1,155 @@
+"""The operating point: chosen for a promise about false alarms, told by what was held out, written with care."""
+
+import tomllib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groundwire.epistemic import evidence_gap_bits
+from groundwire.errors import UsageError
+from groundwire.quality import calibrate as module
+from groundwire.quality.calibrate import calibrate, choose, write_thresholds
+from groundwire.quality.judged import FOLDS, Judged, counted, folds
+
+SUPPORT = st.integers(0, 100).map(lambda number: number / 100)
+
+
+def judged(support, supported, group="g"):
+    return Judged(support, support, 20, declared=True, supported=supported, group=group)
+
+
+ROWS = st.lists(
+    st.builds(judged, SUPPORT, st.booleans(), st.sampled_from("abcdefgh")), min_size=1, max_size=60
+)
+SHARE = st.sampled_from([0.01, 0.05, 0.1, 0.25, 0.5])
+
+
+@given(ROWS, SHARE)
+def test_no_stricter_threshold_keeps_the_promise_about_false_alarms(rows, share):
+    threshold = choose(rows, share)
+    count = counted(rows, threshold)
+    assert count.false_alarms <= share * count.supported + 1e-9
+    for stricter in {row.support + 0.001 for row in rows if row.support >= threshold}:
+        more = counted(rows, stricter)
+        if count.supported:
+            assert more.missed >= count.missed or more.false_alarms > share * more.supported or more == count
+
+
+@given(ROWS, SHARE)
+def test_what_is_told_of_a_threshold_is_what_it_does(rows, share):
+    try:
+        found = calibrate(rows, share)
+    except UsageError:
+        return
+    assert found.chosen_on == counted(rows, found.support_threshold)
+    held = found.held_out
+    assert (held.supported, held.unsupported) == (found.chosen_on.supported, found.chosen_on.unsupported)
+    assert found.gap_threshold_bits == pytest.approx(
+        max(0, evidence_gap_bits(found.support_threshold)), abs=0.002
+    )
+
+
+def test_rows_that_are_held_out_have_no_say_in_the_threshold_that_they_are_measured_with():
+    """One source is unlike the others: what it would need is not what it gets."""
+    rows = [judged(0.9, supported=True, group=f"g{n}") for n in range(40)]
+    rows += [judged(0.2, supported=False, group=f"g{n}") for n in range(40)]
+    rows += [judged(0.5, supported=True, group="other") for _ in range(2)]
+    found = calibrate(rows, 0.05)
+    assert found.chosen_on.false_alarms == 2
+    assert found.held_out.false_alarms == 2
+    strict = calibrate(rows, 0.04)
+    assert strict.chosen_on.false_alarms == 0
+    assert strict.held_out.false_alarms == 2, "without the odd source the others' threshold is higher"
+
+
+def test_a_source_is_held_out_whole_and_each_once():
+    names = [f"g{n}" for n in range(23)]
+    fold = folds(names * 3)
+    assert fold == folds(reversed(names))
+    sizes = [list(fold.values()).count(number) for number in range(FOLDS)]
+    assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "part"),
+    [
+        ([judged(1.0, supported=True, group=str(n)) for n in range(19)], "at least 20"),
+        ([judged(1.0, supported=True, group=str(n)) for n in range(30)], "nothing to detect"),
+        ([judged(1.0, supported=n > 0) for n in range(30)], "group"),
+    ],
+)
+def test_labels_that_cannot_tell_are_refused_with_what_is_missing(rows, part):
+    with pytest.raises(UsageError, match=part):
+        calibrate(rows, 0.05)
+
+
+TEXT = """# ours
+version = "a"  # kept
+
+[limits]
+review_total = 5
+{table}
+[hedges]
+block = ["perhaps",
+         "maybe"]
+"""
+KEYS = {"support_threshold": 0.61, "gap_threshold_bits": 2.5}
+
+
+@pytest.fixture
+def _any_key(monkeypatch):
+    """Take any file for a policy."""
+    monkeypatch.setattr(module, "load_policy", lambda path, _: tomllib.loads(path.read_text()))
+
+
+@pytest.mark.usefixtures("_any_key")
+@pytest.mark.parametrize(
+    "table",
+    [
+        "",
+        "[verification]\nsupport_threshold = 0.7  # the default\n",
+        '[verification]\non_failure = "ask"\n',
+        "verification = {on_failure = 'ask'}\n",
+    ],
+    ids=["none", "other value", "other key", "inline"],
+)
+def test_all_else_in_a_policy_file_stays_as_it_is_comments_and_mode_too(tmp_path, table):
+    head = table if table.startswith("verification") else ""
+    text = head + TEXT.format(table="" if head else table)
+    path = tmp_path / "policy.toml"
+    path.write_text(text)
+    path.chmod(0o640)
+    link = tmp_path / "link.toml"
+    link.symlink_to(path)
+    write_thresholds(link, KEYS)
+    written = path.read_text()
+    before, after = tomllib.loads(text), tomllib.loads(written)
+    assert after == before | {"verification": before.get("verification", {}) | KEYS}
+    kept = [
+        line for line in text.splitlines() if "support_threshold" not in line and not line.startswith("veri")
+    ]
+    assert [line for line in kept if line not in written.splitlines()] == []
+    assert "# the default" in written or "# the default" not in text
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert link.is_symlink()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["link.toml", "policy.toml"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["version = \n", "verification = 3\n", 'versoin = "x"\n', "[verification]\nno_such_key = 1\n"],
+)
+def test_a_file_that_is_no_policy_is_refused_and_left_alone(tmp_path, text):
+    path = tmp_path / "policy.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match="policy"):
+        write_thresholds(path, KEYS)
+    assert path.read_text() == text
+    assert [file.name for file in tmp_path.iterdir()] == ["policy.toml"]
+
+
+def test_a_file_that_is_not_there_is_not_made(tmp_path):
+    with pytest.raises(UsageError, match=r"nowhere\.toml"):
+        write_thresholds(tmp_path / "nowhere.toml", KEYS)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,125 @@
+"""Figures against their definitions, counted out pair by pair."""
+
+import math
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groundwire.quality.figures import (
+    FALSE_ALARMS,
+    Scored,
+    auroc,
+    balanced_accuracy,
+    best_threshold,
+    estimates,
+    macro_f1,
+    recall_at,
+    wilson,
+)
+
+SCORES = st.integers(0, 5).map(float)
+ROWS = st.lists(
+    st.tuples(SCORES, st.booleans(), st.sampled_from("abcdef"), st.booleans(), st.integers(0, 3)),
+    min_size=1,
+    max_size=30,
+)
+
+
+def spread(drawn):
+    """Return the rows in order with their weights, and the same rows each as often as it weighs."""
+    ordered = sorted(drawn)
+    rows = [Scored(*row[:4]) for row in ordered]
+    weights = [row[4] for row in ordered]
+    repeated = [row for row, weight in zip(rows, weights, strict=True) for _ in range(weight)]
+    return rows, weights, repeated
+
+
+@given(ROWS)
+def test_auroc_is_the_share_of_pairs_that_are_ranked_right_with_ties_half(drawn):
+    rows, weights, repeated = spread(drawn)
+    pairs = [
+        (bad.score > good.score) + (bad.score == good.score) / 2
+        for bad, good in product(repeated, repeated)
+        if bad.positive and not good.positive
+    ]
+    found = auroc(rows, weights)
+    assert math.isnan(found) if not pairs else found == pytest.approx(sum(pairs) / len(pairs))
+
+
+@given(ROWS)
+def test_recall_is_that_of_the_loosest_threshold_with_few_enough_false_alarms(drawn):
+    rows, weights, repeated = spread(drawn)
+    bad = [row.score for row in repeated if row.positive]
+    good = [row.score for row in repeated if not row.positive]
+    shares = [
+        sum(score >= cut for score in bad) / len(bad)
+        for cut in [*(row.score for row in repeated), math.inf]
+        if bad and sum(score >= cut for score in good) <= FALSE_ALARMS * len(good)
+    ]
+    found = recall_at(rows, weights)
+    assert math.isnan(found) if not bad else found == pytest.approx(max(shares))
+
+
+@given(ROWS)
+def test_verdicts_are_counted_for_each_class_by_itself(drawn):
+    rows, weights, repeated = spread(drawn)
+    f1, recalls = [], []
+    for kind in (False, True):
+        right = sum(row.positive == kind == row.flagged for row in repeated)
+        said = sum(row.flagged == kind for row in repeated)
+        there = sum(row.positive == kind for row in repeated)
+        f1.append(2 * right / (said + there) if right else 0)
+        recalls.append(right / there if there else 0)
+    assert macro_f1(rows, weights) == pytest.approx(sum(f1) / 2)
+    assert balanced_accuracy(rows, weights) == pytest.approx(sum(recalls) / 2)
+
+
+@given(ROWS)
+def test_no_threshold_has_a_higher_macro_f1_than_the_one_chosen(drawn):
+    rows, _, _ = spread(drawn)
+
+    def at(threshold):
+        flagged = [row._replace(flagged=row.score >= threshold) for row in rows]
+        return macro_f1(flagged, [1] * len(rows))
+
+    assert at(best_threshold(rows)) == max(at(row.score) for row in rows)
+
+
+def test_sources_are_drawn_whole_so_that_rows_of_one_source_tell_no_more_than_one():
+    """Copies of each row, in the group of that row, leave the interval as wide as it was."""
+    rows = [Scored(float(n % 7), n % 3 == 0, str(n), flagged=n % 7 > 2) for n in range(40)]
+    once, copied = estimates(rows, draws=100), estimates([row for row in rows for _ in range(5)], draws=100)
+    alone = [row._replace(group=f"{row.group}-{copy}") for row in rows for copy in range(9)]
+    for name, figure in once.items():
+        assert copied[name] == pytest.approx(figure), name
+        assert figure.low <= figure.value <= figure.high
+        assert figure.low < figure.high
+    narrow, wide = estimates(alone, draws=100)["auroc"], once["auroc"]
+    assert narrow.high - narrow.low < (wide.high - wide.low) / 2
+
+
+def test_intervals_are_the_same_whenever_and_in_whatever_order_they_are_asked_for():
+    rows = [Scored(float(n % 5), n % 2 == 0, str(n % 9), flagged=n % 5 > 1) for n in range(30)]
+    assert estimates(rows, draws=50) == estimates(rows[::-1], draws=50)
+
+
+def test_perfect_verdicts_have_figures_of_one_and_a_coin_has_an_auroc_of_one_half():
+    rows = [Scored(float(n % 2), n % 2 == 1, str(n), flagged=n % 2 == 1) for n in range(40)]
+    assert {figure.value for figure in estimates(rows, draws=20).values()} == {1.0}
+    even = [Scored(1.0, n % 2 == 1, str(n)) for n in range(40)]
+    assert estimates(even, draws=20)["auroc"] == (0.5, 0.5, 0.5)
+
+
+@given(st.integers(0, 50), st.integers(1, 50))
+def test_a_wilson_interval_holds_the_share_and_stays_within_zero_and_one(found, more):
+    share, low, high = wilson(found, found + more)
+    assert 0 <= low <= share <= high <= 1
+    assert low < high
+
+
+def test_wilson_intervals_are_those_of_the_textbook():
+    assert wilson(10, 100) == pytest.approx((0.10, 0.0552, 0.1744), abs=1e-4)
+    assert wilson(0, 20) == pytest.approx((0.0, 0.0, 0.1611), abs=1e-4)
+    assert wilson(0, 0)[1:] == (0.0, 1.0)
