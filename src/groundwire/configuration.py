@@ -17,7 +17,8 @@ from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 
 from groundwire.console.settings import ConsoleSettings
-from groundwire.policy import ENV_PREFIX, Hedges, Limits, Policy, Verification
+from groundwire.epistemic.config import VerificationConfig
+from groundwire.policy import ENV_PREFIX, Hedges, Limits, Policy
 from groundwire.security import PREFIX as KAFKA
 from groundwire.security import KafkaSecurity
 from groundwire.settings import Settings
@@ -63,7 +64,11 @@ _SECTIONS: Final = (
         Limits,
         "Places in the review queue; past them a claim is blocked, `review_queue_full`. Claims of one response.",
     ),
-    ("verification", Verification, "What becomes of responses that do not hold."),
+    (
+        "verification",
+        VerificationConfig,
+        "How claims of a response are held against its evidence. Environment: `GROUNDWIRE_VERIFICATION_<KEY>`.",
+    ),
 )
 
 
@@ -94,7 +99,8 @@ def page() -> str:
         *_table("key", keys),
     ]
     for section, model, text in _SECTIONS:
-        rows = [(name, field, "") for name, field in model.model_fields.items()]
+        meanings = _attributes(model)
+        rows = [(name, field, meanings.get(name, "")) for name, field in model.model_fields.items()]
         parts += [f"\n### `[{section}]`\n\n{text}\n\n", *_table("key", rows)]
     return "".join(parts)
 

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from groundwire.epistemic.config import VerificationConfig
 from groundwire.errors import RecordError, UsageError, did_you_mean
 from groundwire.messages.base import canonical_json, sha256_hex
 from groundwire.messages.decode import parse_json
@@ -41,21 +42,14 @@ class Hedges(_Section):
 
 
 class Limits(_Section):
-    """Places in the review queue (S0-133, S0-134), and how many claims one response may fan out."""
+    """Places in the review queue (S0-133, S0-134), and how many claims one response may fan out (S4-33)."""
 
     review_per_user: Places = 100
     review_per_tenant: Places = 10_000
     review_total: Places = 10_000
-    max_claims_per_response: Annotated[int, Field(ge=0, le=100)] = 20
-
-
-class Verification(_Section):
-    """What becomes of responses that do not hold.
-
-    `on_failure`: `flag` publishes a response in review as final; `ask` gives it a place in the review queue.
-    """
-
-    on_failure: Literal["flag", "ask"] = "flag"
+    max_claims_per_response: Annotated[int, Field(ge=0, le=100)] = (
+        VerificationConfig().max_claims_per_response
+    )
 
 
 class Policy(_Section):
@@ -93,6 +87,7 @@ class Policy(_Section):
         strict_versions: a relation without a version, where the truth has one, is a violation (C-53).
         require_qualifiers: a relation needs every qualifier that the truth has (S3-26).
         check_values: look for numbers, dates, amounts and negations of the answer in the chunks.
+        on_critical: what a critical gap between a claim of a response and its evidence brings: `review` or `block`.
     """
 
     version: Annotated[str, Field(min_length=1, max_length=100)] = "default"
@@ -125,9 +120,10 @@ class Policy(_Section):
     strict_versions: bool = False
     require_qualifiers: bool = False
     check_values: bool = True
+    on_critical: Literal["review", "block"] = "review"
     hedges: Hedges = Hedges()
     limits: Limits = Limits()
-    verification: Verification = Verification()
+    verification: VerificationConfig = Field(default_factory=VerificationConfig)
 
     @cached_property
     def canonical(self) -> bytes:
@@ -141,10 +137,10 @@ class Policy(_Section):
         return sha256_hex(self.canonical)
 
 
-_SECTIONS: Final[Mapping[str, tuple[type[_Section], str]]] = {
+_SECTIONS: Final[Mapping[str, tuple[type[BaseModel], str]]] = {
     "hedges": (Hedges, "HEDGES_"),
     "limits": (Limits, ""),
-    "verification": (Verification, "VERIFICATION_"),
+    "verification": (VerificationConfig, "VERIFICATION_"),
 }
 """Tables of the file: their model, and what stands before their keys in the environment."""
 

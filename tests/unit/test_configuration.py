@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from groundwire.configuration import main, page
-from groundwire.policy import Hedges, Limits, Policy, Verification
+from groundwire.epistemic import VerificationConfig
+from groundwire.policy import Hedges, Limits, Policy
 from groundwire.settings import Settings
 
 
@@ -16,9 +17,9 @@ def test_every_setting_stands_on_the_page_with_its_meaning() -> None:
         assert field.description in page()
 
 
-@pytest.mark.parametrize("model", [Policy, Hedges, Limits, Verification])
+@pytest.mark.parametrize("model", [Policy, Hedges, Limits, VerificationConfig])
 def test_every_key_of_the_policy_stands_on_the_page(
-    model: type[Policy | Hedges | Limits | Verification],
+    model: type[Policy | Hedges | Limits | VerificationConfig],
 ) -> None:
     sections = {"hedges", "limits", "verification"}
     for name in set(model.model_fields) - sections:

@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[2] / "src/groundwire"
 
 ALLOWED = {
     "messages": {"errors", "messages"},
-    "decide": {"checks", "messages", "policy", "decide"},
+    "decide": {"checks", "epistemic", "messages", "policy", "decide"},
     "checks": {"checks", "messages"},
 }
 SERVICES = {"faust", "aiokafka", "redis", "httpx", "structlog", "asyncio"}

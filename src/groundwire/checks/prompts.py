@@ -46,6 +46,11 @@ Answer the query now, with [source:N] behind every claim:
 """
 """The template: five rules, four prohibitions, and the places of the sources and of the query (S2-19)."""
 
+_UNSUPPORTED: Final = """\
+UNSUPPORTED
+An answer before this one made the claims below, which no source holds. Make none of them again: say what the
+sources say instead, or leave it out."""
+
 _MARK_LENGTH = 16  # hexadecimal characters: 64 bits, which no text can be made to foretell
 _NOTICE = (
     "Blocks open with <<<{mark} and close with {mark}>>>, each on a line of its own. What stands between is "
@@ -53,21 +58,30 @@ _NOTICE = (
 )
 
 
-def grounded_prompt(query: str, chunks: Iterable[Chunk | Mapping[str, Any]]) -> str:
+def grounded_prompt(
+    query: str, chunks: Iterable[Chunk | Mapping[str, Any]], *, unsupported: Sequence[str] = ()
+) -> str:
     """Return the prompt for a query; the same query and chunks give the same prompt.
 
     Sources are numbered from 1, in the order of the chunks, each with its file and lines (C-51).
+
+    Args:
+        query: what is asked.
+        chunks: what was retrieved, as records or plain mappings.
+        unsupported: claims of an answer before that its sources do not hold: shown to be left out or mended (S4-39).
 
     Raises:
         pydantic.ValidationError: for a mapping that is no chunk.
     """
     given = [Chunk.model_validate(chunk) for chunk in chunks]
-    mark = _mark([query, *(text for chunk in given for text in (chunk.file, chunk.content))])
+    texts = (text for chunk in given for text in (chunk.file, chunk.content))
+    mark = _mark([query, *unsupported, *texts])
     sources = [_source(number, chunk, mark) for number, chunk in enumerate(given, 1)]
     before, rest = GROUNDED_PROMPT.split("{sources_with_indices}")
     between, after = rest.split("{query}")
     shown = "\n\n".join([_NOTICE.replace("{mark}", mark), *(sources or ["(no sources)"])])
-    return "".join([before, shown, between, _block(query, mark), after])
+    mended = "".join(["\n\n", _UNSUPPORTED, *(f"\n{_block(claim, mark)}" for claim in unsupported)])
+    return "".join([before, shown, between, _block(query, mark), mended if unsupported else "", after])
 
 
 def _mark(texts: Sequence[str]) -> str:

@@ -15,7 +15,12 @@ from groundwire.decide.responses import ResponseCase
 _DETAILS: Final = "details"
 _OPEN = frozenset({"validated", "rejected_by_domain", "hop_evidence", _DETAILS})
 """Parts whose keys come from the record: they are shortened like lists, at any depth."""
-_CODES = frozenset({"type", "reason", "category", "severity", "stage", "mode", "why", "fallback"})
+_CODES = frozenset(
+    {
+        *("type", "reason", "category", "severity", "stage", "mode", "why", "fallback"),
+        *("gap_type", "flag_reason", "method", "kind", "suggested_action"),
+    }
+)
 """Parts that hold words of ours: they are short, and a consumer compares them."""
 _KEY: Final = 40  # characters of a key that stay, however little room there is: our own are shorter
 _NODES: Final = 100
@@ -27,6 +32,7 @@ def report_of(case: ResponseCase) -> dict[str, Any]:
     reading, response = case.reading, case.response
     sources, fields, quotes = found(reading.sources), found(reading.fields), found(reading.quotes)
     entities, relations = found(reading.entities), found(reading.relations)
+    claims = found(reading.claims)
     regeneration = case.regeneration
     return {
         "sources": _sources(sources) if sources else None,
@@ -34,7 +40,7 @@ def report_of(case: ResponseCase) -> dict[str, Any]:
         "quotes": _quotes(quotes) if quotes else None,
         "entities": entities.as_report() if entities else None,
         "relations": relations.as_report(response.hop_results or []) if relations else None,
-        "epistemic": None,
+        "epistemic": claims.as_report() if claims else None,
         "warnings": [warning.as_dict() for warning in case.warnings],
         "validation": _validation(case),
         "confidence": case.confidence,

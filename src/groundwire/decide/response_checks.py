@@ -13,6 +13,7 @@ from groundwire.checks.sources import SourceReport
 from groundwire.checks.stale_index import IndexReport
 from groundwire.checks.values import ValueReport
 from groundwire.decide.checks import Checks, list_place
+from groundwire.decide.response_claims import ClaimReport
 from groundwire.decide.response_reading import Broken, Skipped
 from groundwire.decide.responses import SUFFICIENT, ResponseCase
 
@@ -25,6 +26,7 @@ _PASSED = {
     "entities": "entities_grounded",
     "relations": "relations_preserved",
     "values": "values_supported",
+    "claims": "claims_supported",
 }
 """Check -> what it says where it holds; each is an attribute of the reading."""
 
@@ -42,7 +44,6 @@ def list_response_checks(case: ResponseCase) -> Checks:
             checks.failed.append(f"{name}_unavailable")
         else:
             checks.add(passed, list(_failures(found)))
-    checks.skipped.append(f"claims_skipped: {'disabled' if case.response.verify else 'bypassed'}")
     low = case.confidence < SUFFICIENT
     checks.add("confidence_sufficient", [f"low_confidence: {case.confidence:g}"] if low else [])
     list_place(case.facts.place, checks)
@@ -79,3 +80,8 @@ def _failures(found: object) -> Iterator[str]:  # noqa: C901, PLR0912 - one arm 
         case ValueReport():
             if found.unsupported:
                 yield f"values_unsupported: {len(found.unsupported) + found.left_out}"
+        case ClaimReport():
+            if found.unheld:
+                yield f"flagged_claims: {found.unheld}"
+            if found.critical:
+                yield f"critical_gap: {found.critical}"

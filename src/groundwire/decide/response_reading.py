@@ -17,6 +17,7 @@ from groundwire.checks.sources import SourceReport, verify_sources
 from groundwire.checks.stale_index import IndexReport, check_index
 from groundwire.checks.values import ValueReport, check_values
 from groundwire.checks.versions import VersionConflicts, version_conflicts
+from groundwire.decide.response_claims import ClaimReport, check_claims, evidence_of, is_bypassed
 from groundwire.messages.responses import Chunk, LlmResponse
 from groundwire.policy import Policy
 
@@ -39,6 +40,7 @@ class Broken:
 
 NOT_PROVIDED: Final = Skipped("not_provided")
 DISABLED: Final = Skipped("disabled")
+BYPASSED: Final = Skipped("bypassed")
 
 _T = TypeVar("_T")
 
@@ -61,6 +63,7 @@ class ResponseReading:
     entities: EntityGrounding | Skipped | Broken
     relations: RelationPreservation | Skipped | Broken
     values: ValueReport | Skipped | Broken
+    claims: ClaimReport | Skipped | Broken
 
     @property
     def broken(self) -> Iterator[tuple[str, Broken]]:
@@ -74,12 +77,13 @@ class ResponseReading:
     def grounded_on_something(self) -> bool:
         """Whether any check compared something of the response with what it was given.
 
-        What holds no source, field, tag, quote, entity, relation or value leaves nothing compared, and how
-        fresh the index is says nothing of the answer.
+        What holds no source, field, tag, quote, entity, relation, value or claim leaves nothing compared, and
+        how fresh the index is says nothing of the answer.
         """
         sources, fields, tags = found(self.sources), found(self.fields), found(self.source_tags)
         quotes, values = found(self.quotes), found(self.values)
         entities, relations = found(self.entities), found(self.relations)
+        claims = found(self.claims)
         return any(
             (
                 sources and sources.results,
@@ -89,6 +93,7 @@ class ResponseReading:
                 entities and entities.entity_count,
                 relations and relations.claim_count,
                 values and values.found,
+                claims and claims.found.claims,
             )
         )
 
@@ -122,6 +127,7 @@ def read_response(
         entities=run("entities", lambda: _entities(response, policy, entities)),
         relations=run("relations", lambda: _relations(response, policy, relations)),
         values=run("values", lambda: _values(answer, chunks, policy)),
+        claims=run("claims", lambda: _claims(response, policy)),
     )
 
 
@@ -230,3 +236,14 @@ def _values(answer: str | None, chunks: Sequence[Chunk] | None, policy: Policy) 
     if answer is None or chunks is None:
         return NOT_PROVIDED
     return check_values(answer, [chunk.content for chunk in chunks])
+
+
+def _claims(response: LlmResponse, policy: Policy) -> ClaimReport | Skipped:
+    if is_bypassed(response):
+        return BYPASSED
+    if not policy.verification.enabled:
+        return DISABLED
+    evidence = evidence_of(response)
+    if evidence is None or (response.answer is None and response.steps is None):
+        return NOT_PROVIDED
+    return check_claims(response, evidence, policy.verification)

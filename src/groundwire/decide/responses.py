@@ -115,17 +115,18 @@ class ResponseCase:
 
     def _blocks(self) -> Iterator[Rule]:
         entities, relations = found(self.reading.entities), found(self.reading.relations)
-        quotes = found(self.reading.quotes)
+        quotes, claims = found(self.reading.quotes), found(self.reading.claims)
         strict = self.policy.evidence_quote_fail_on_all_rejected
         yield entities and entities.missing, ReasonCode.ENTITY_GROUNDING_FAILED
         yield relations and relations.violations, ReasonCode.RELATION_PRESERVATION_FAILED
         yield strict and quotes and quotes.failure, ReasonCode.QUOTES_REJECTED
+        yield self.policy.on_critical == "block" and claims and claims.critical, ReasonCode.CRITICAL_GAP
         yield self.confidence < LOW, ReasonCode.LOW_CONFIDENCE
 
     def _reviews(self) -> Iterator[Rule]:
         reading = self.reading
         sources, tags, fields = found(reading.sources), found(reading.source_tags), found(reading.fields)
-        index, quotes = found(reading.index), found(reading.quotes)
+        index, quotes, claims = found(reading.index), found(reading.quotes), found(reading.claims)
         phantom = (sources and sources.phantom_files) or (tags and tags.phantom)
         yield INTERNAL in self.broken, ReasonCode.INTERNAL_ERROR
         yield STATE in self.broken or next(reading.broken, None), ReasonCode.CHECK_UNAVAILABLE
@@ -134,7 +135,7 @@ class ResponseCase:
         yield fields and fields.unverified, ReasonCode.UNVERIFIED_FIELDS
         yield index and index.stale, ReasonCode.STALE_INDEX
         yield quotes and quotes.stats.rejected_count, ReasonCode.QUOTES_REJECTED
-        yield self.warnings, ReasonCode.FLAGGED_CLAIMS
+        yield self.warnings or (claims and claims.unheld), ReasonCode.FLAGGED_CLAIMS
         yield self.confidence < SUFFICIENT, ReasonCode.LOW_CONFIDENCE
         yield not reading.grounded_on_something, ReasonCode.NOTHING_TO_GROUND_ON
 
@@ -160,17 +161,27 @@ class ResponseCase:
 
     @cached_property
     def regeneration(self) -> Regeneration | None:
-        """What to ask the generator for, if anything: below 0.5, an answer in the next lower mode (S2-24).
+        """What to ask the generator for, if anything.
 
-        Nothing where the attempt is not known: a generator that names no true predecessor would be asked for
-        ever. Nothing by a provisional decision either.
+        Below 0.5, an answer in the next lower mode (S2-24); else, where the policy retries, one in the same mode
+        without the claims that a critical gap parts from their evidence (S4-39). Nothing where the attempt is not
+        known: a generator that names no true predecessor would be asked for ever. Nothing by a provisional
+        decision either.
         """
         attempt = self.attempt
-        if self.confidence >= DEGRADED or attempt is None or self._exhausted or STATE in self.broken:
+        if attempt is None or STATE in self.broken or json_size(self.response.query or "") > MAX_QUERY_BYTES:
             return None
-        if json_size(self.response.query or "") > MAX_QUERY_BYTES:
+        if self.confidence >= DEGRADED:
+            return Regeneration(self.mode, attempt + 1, "critical_gap") if self._retries(attempt) else None
+        if self._exhausted:
             return None
         return Regeneration(_MODES[_MODES.index(self.mode) - 1], attempt + 1, "low_confidence")
+
+    def _retries(self, attempt: int) -> bool:
+        """Whether claims that do not hold bring another attempt."""
+        claims = found(self.reading.claims)
+        most = min(LAST_ATTEMPT, self.policy.verification.max_retries)
+        return claims is not None and claims.found.should_retry and attempt < most
 
     @property
     def fallback(self) -> str | None:

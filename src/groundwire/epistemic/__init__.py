@@ -4,27 +4,35 @@
 
 By default rules decide, in this process, without a model and without a network. With a client, a language model is
 asked as well; it can lower a verdict, and raise it only where configured.
+
+Each name is imported when it is first asked for: the gate decides with the rules alone, and loads no client.
 """
 
-from groundwire.epistemic.config import VerificationConfig
-from groundwire.epistemic.functions import (
-    audit_reasoning,
-    detect_hallucinations,
-    evidence_dependence,
-    verify_claim,
-)
-from groundwire.epistemic.model import Client
-from groundwire.epistemic.response import annotate, verify_response
-from groundwire.epistemic.scale import evidence_gap_bits, gap_band
-from groundwire.epistemic.traces import ReasoningTraces
-from groundwire.epistemic.types import (
-    ClaimVerification,
-    EpistemicGap,
-    HallucinationReport,
-    ModelCall,
-    UncoveredWord,
-    VerifiedResponse,
-)
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from groundwire.epistemic.config import VerificationConfig
+    from groundwire.epistemic.functions import (
+        audit_reasoning,
+        detect_hallucinations,
+        evidence_dependence,
+        verify_claim,
+    )
+    from groundwire.epistemic.model import Client
+    from groundwire.epistemic.response import annotate, verify_response
+    from groundwire.epistemic.scale import evidence_gap_bits, gap_band
+    from groundwire.epistemic.traces import ReasoningTraces
+    from groundwire.epistemic.types import (
+        ClaimVerification,
+        EpistemicGap,
+        HallucinationReport,
+        ModelCall,
+        UncoveredWord,
+        VerifiedResponse,
+    )
 
 __all__ = [
     "ClaimVerification",
@@ -45,3 +53,37 @@ __all__ = [
     "verify_claim",
     "verify_response",
 ]
+
+_HOMES = {
+    "ClaimVerification": "types",
+    "Client": "model",
+    "EpistemicGap": "types",
+    "HallucinationReport": "types",
+    "ModelCall": "types",
+    "ReasoningTraces": "traces",
+    "UncoveredWord": "types",
+    "VerificationConfig": "config",
+    "VerifiedResponse": "types",
+    "annotate": "response",
+    "audit_reasoning": "functions",
+    "detect_hallucinations": "functions",
+    "evidence_dependence": "functions",
+    "evidence_gap_bits": "scale",
+    "gap_band": "scale",
+    "verify_claim": "functions",
+    "verify_response": "response",
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
+    """Import a name from its home."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return __all__

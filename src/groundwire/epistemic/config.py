@@ -14,15 +14,19 @@ Share = Annotated[float, Field(ge=0, le=1)]
 class VerificationConfig(BaseModel):
     """Epistemic verification: thresholds, what becomes of failures, and when a model is asked.
 
+    The library's configuration, and the table `[verification]` of the policy: the one source of its defaults (S4-36).
     Deterministic checks see every claim; `mode`, limits, skip rules and the cache govern model calls alone.
 
     Attributes:
-        enabled: off, `verify_response` hands the answer back as it is.
+        enabled: off, nothing is verified: the gate lists `claims_skipped: disabled`, and `verify_response` hands the
+            answer back as it is.
         support_threshold: a claim with less support is flagged.
         dependence_threshold: a claim whose measured dependence is less is flagged.
         gap_threshold_bits: a gap above it is critical.
-        on_failure: `flag` annotates, `retry` asks for another answer, `ask` leaves it to a person.
-        max_retries: other answers asked for at most.
+        on_failure: `flag` says what does not hold: `verify_response` annotates the answer, at the gate it ends in
+            review. `retry` asks for another answer where a gap is critical. `ask` leaves it to a person: at the gate,
+            whatever brings a response to review asks for a place in the queue.
+        max_retries: other answers asked for at most; the gate asks no more than twice.
         verification_model: name that is passed to the client.
         max_claims_per_response: claims of a response that a model is asked about.
         parallel_verification: ask about claims at the same time; results keep their order.

@@ -8,11 +8,12 @@ from typing import Any
 from groundwire.checks.epistemic.similarity import similarity
 from groundwire.checks.epistemic.verify import check_answer
 from groundwire.epistemic.asking import ask
-from groundwire.epistemic.claims import Draft, settle, whole
+from groundwire.epistemic.claims import settle, whole
 from groundwire.epistemic.config import VerificationConfig
-from groundwire.epistemic.engine import ask_plan, plan_response, settle_plan
+from groundwire.epistemic.engine import ask_plan
 from groundwire.epistemic.model import Client
 from groundwire.epistemic.opinions import Asked, opinions
+from groundwire.epistemic.plan import Step, audit_steps, plan_response, settle_plan
 from groundwire.epistemic.prompts import answer_prompt
 from groundwire.epistemic.report import response_id_of
 from groundwire.epistemic.running import run
@@ -93,14 +94,11 @@ def audit_reasoning(
     read = [_step(number, step) for number, step in enumerate(steps, start=1)]
     _require_texts(**{f"source {name!r}": text for name, text in sources.items()})
     name = response_id_of("\0".join(claim for claim, _ in read))
-    drafts: list[Draft] = []
-    evidence: dict[str, dict[str, str]] = {}
-    for number, (claim, cites) in enumerate(read, start=1):
-        cited = {key: sources[key] for key in cites if key in sources}
-        check = check_answer(claim, cited, declared=True)
-        phantom = any(key not in sources for key in cites)
-        drafts.append(whole(f"{name}#{number}", claim, check, cites, phantom=phantom))
-        evidence[drafts[-1].claim_id] = cited
+    drafts = audit_steps(name, read, sources)
+    evidence = {
+        draft.claim_id: {key: sources[key] for key in draft.evidence_ids if key in sources}
+        for draft in drafts
+    }
     due = (
         [draft for draft in chosen(drafts, config)[0] if evidence[draft.claim_id]]
         if client is not None
@@ -184,7 +182,7 @@ def _held(answer: str, *texts: str) -> float:
     return sum(claim.held * len(claim.text) for claim in claims) / size if size else 0.0
 
 
-def _step(number: int, step: object) -> tuple[str, tuple[str, ...]]:
+def _step(number: int, step: object) -> Step:
     if not isinstance(step, Mapping):
         raise ValueError(f"step {number}: must be a mapping, got {type(step).__name__}")  # noqa: TRY004 - as documented
     claim, cites = step.get("claim"), step.get("cites", ())
@@ -196,7 +194,7 @@ def _step(number: int, step: object) -> tuple[str, tuple[str, ...]]:
         or not all(isinstance(key, str) for key in cites)
     ):
         raise ValueError(f"step {number}: cites: must be a list of source ids")
-    return claim, tuple(cites)
+    return Step(claim, tuple(cites))
 
 
 def _require_texts(**given: object) -> None:

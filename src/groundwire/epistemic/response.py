@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from groundwire.epistemic.config import VerificationConfig
-from groundwire.epistemic.engine import LEAST_CHARACTERS, ask_plan, plan_response, settle_plan
+from groundwire.epistemic.engine import ask_plan
 from groundwire.epistemic.model import Client
+from groundwire.epistemic.plan import LEAST_CHARACTERS, is_simple, plan_response, settle_plan
 from groundwire.epistemic.types import ClaimVerification, HallucinationReport, VerifiedResponse
 
 Regenerate = Callable[[str, Sequence[ClaimVerification]], Awaitable[str | None] | str | None]
-BYPASS: Final = "/simple"
-"""A query that begins with it asks for no verification (S4-37)."""
 
 
 class _Checked(NamedTuple):
@@ -92,7 +91,7 @@ def _skipped(
 ) -> str | None:
     if not config.enabled:
         return "disabled"
-    if query.split(maxsplit=1)[:1] == [BYPASS]:
+    if is_simple(query):
         return "bypassed"
     if not answer or not answer.strip():
         return "no_answer"

@@ -24,8 +24,12 @@ from groundwire.checks.values import UnsupportedValue, ValueReport
 from groundwire.checks.versions import VersionConflict, VersionConflicts
 from groundwire.checks.warnings import ReportWarning, WarningType
 from groundwire.decide.response_checks import list_response_checks
+from groundwire.decide.response_claims import ClaimReport
 from groundwire.decide.response_reading import Broken, ResponseReading, Skipped
 from groundwire.decide.responses import INTERNAL, STATE, ResponseCase, broken_checks, list_broken
+from groundwire.epistemic.config import VerificationConfig
+from groundwire.epistemic.report import build_report, is_critical
+from groundwire.epistemic.types import ClaimVerification
 from groundwire.messages.decisions import Facts, Place
 from groundwire.messages.responses import LlmResponse
 from groundwire.policy import Policy
@@ -128,6 +132,32 @@ def values_of(unsupported: int, holding: int, left_out: int) -> ValueReport:
     return ValueReport(found=found, unsupported=listed, warnings=warnings, left_out=left_out)
 
 
+def claim_of(number: int, reason: str | None, bits: float) -> ClaimVerification:
+    return ClaimVerification(
+        claim_id=f"r/claim#{number}",
+        claim_text=f"It has {number} parts.",
+        evidence_ids=["k"],
+        evidence_support=0.4 if reason else 0.9,
+        evidence_dependence=0.5,
+        consistency_score=1.0,
+        confidence_justified=not reason,
+        evidence_gap_bits=bits,
+        is_flagged=reason is not None,
+        flag_reason=reason,
+    )
+
+
+def claims_of(
+    held: int, minor: int, critical: int, unverified: int = 0, *, retry: bool = False
+) -> ClaimReport:
+    """Claims that hold, that want a little, that want much, and that nobody looked at."""
+    config = VerificationConfig(on_failure="retry" if retry else "flag")
+    kinds = [(None, -0.2)] * held + [("partial_support", 1.9)] * minor + [("contradicted", 4.9)] * critical
+    claims = [claim_of(number, *kind) for number, kind in enumerate(kinds, start=1)]
+    report = build_report("r", claims, config, unverified=unverified)
+    return ClaimReport(report, sum(is_critical(gap, config) for gap in report.gaps))
+
+
 def versions_of(documents: list[str]) -> VersionConflicts:
     return VersionConflicts(tuple(VersionConflict(name, ("1", "2")) for name in documents))
 
@@ -142,6 +172,9 @@ RESULTS = {
     "entities": st.builds(entities_of, st.integers(0, 1), counts),
     "relations": st.builds(relations_of, st.integers(0, 1), st.integers(0, 1), counts),
     "values": st.builds(values_of, st.integers(0, 2), counts, counts),
+    "claims": st.builds(
+        claims_of, counts, st.integers(0, 1), st.integers(0, 2), st.integers(0, 1), retry=st.booleans()
+    ),
 }
 not_run = st.sampled_from([Skipped("not_provided"), Skipped("disabled"), Skipped("bypassed")])
 broke = st.builds(Broken, st.sampled_from(["KeyError", "StateUnavailable"]))
@@ -156,6 +189,7 @@ CLEAN = {
     "entities": st.builds(entities_of, st.just(0), counts),
     "relations": st.builds(relations_of, st.just(0), st.just(0), counts),
     "values": st.builds(values_of, st.just(0), counts, st.just(0)),
+    "claims": st.builds(claims_of, counts, st.just(0), st.just(0)),
 }
 _SHARES = ["clean"] * 5 + ["not run"] * 5 + ["any"] * 2
 
@@ -194,7 +228,11 @@ def cases(draw: st.DrawFn, **given_: Any) -> ResponseCase:
         mode=draw(st.sampled_from(["instant", "auto", "thinking"])),
         query=draw(st.sampled_from([None, "How?"])),
     )
-    policy = Policy(evidence_quote_fail_on_all_rejected=draw(st.booleans()))
+    policy = Policy(
+        evidence_quote_fail_on_all_rejected=draw(st.booleans()),
+        on_critical=draw(st.sampled_from(["review", "block"])),
+        verification=VerificationConfig(max_retries=draw(st.integers(0, 4))),
+    )
     facts = Facts(
         clock=NOW,
         place=draw(st.sampled_from(list(Place))),
@@ -254,6 +292,10 @@ def contract(case: ResponseCase, confidence: float) -> tuple[str, str]:  # noqa:
     all_rejected = stats.rejected_count > 0 and stats.validated_count == 0
     if case.policy.evidence_quote_fail_on_all_rejected and all_rejected:
         return "tier_3", "quotes_rejected"
+    claims = r["claims"].found if r["claims"] else None
+    gaps = [gap.gap_bits for gap in claims.gaps] if claims else []
+    if case.policy.on_critical == "block" and any(bits > 2 for bits in gaps):
+        return "tier_3", "critical_gap"
     if confidence < 0.3:
         return "tier_3", "low_confidence"
     if "internal=" in error:
@@ -279,6 +321,7 @@ def contract(case: ResponseCase, confidence: float) -> tuple[str, str]:  # noqa:
         or (r["relations"] and r["relations"].unspecified)
         or (r["values"] and r["values"].unsupported)
         or (r["versions"] and r["versions"].conflicts)
+        or (claims and claims.verified_claims < claims.total_claims)
     ):
         return "tier_2", "flagged_claims"
     if confidence < 0.7:
@@ -299,6 +342,7 @@ def compared(reading: ResponseReading) -> list[str]:
         "entities": len(r["entities"].missing + r["entities"].grounded) if r["entities"] else 0,
         "relations": r["relations"].claim_count if r["relations"] else 0,
         "values": r["values"].found if r["values"] else 0,
+        "claims": len(r["claims"].found.claims) if r["claims"] else 0,
     }
     return [name for name, count in counted.items() if count]
 
@@ -358,6 +402,8 @@ def test_what_is_approved_is_grounded_by_a_check_that_compared_something(case):
     if approved:
         assert compared(case.reading)
         assert not case.warnings
+        claims = ran(case.reading.claims)
+        assert not claims or not (claims.found.flagged_claims or claims.found.unverified_claims)
         assert not list(case.reading.broken)
         assert case.confidence >= 0.7
 
@@ -403,6 +449,8 @@ FAILURES: list[tuple[dict[str, Any], str, str]] = [
     ({"values": values_of(1, 1, 0)}, "flagged_claims", "values_unsupported: 1"),
     ({"relations": relations_of(0, 1, 0)}, "flagged_claims", ""),
     ({"versions": versions_of(["d"])}, "flagged_claims", ""),
+    ({"claims": claims_of(1, 1, 0)}, "flagged_claims", "flagged_claims: 1"),
+    ({"claims": claims_of(1, 0, 0, unverified=2)}, "flagged_claims", "flagged_claims: 2"),
 ]
 
 
@@ -471,6 +519,12 @@ def worse(
     values = r["values"] or values_of(0, 0, 0)
     yield "value", *with_(values=values_of(len(values.unsupported) + 1, values.found, 0))
     yield "versions", *with_(versions=versions_of(["another"]))
+    said_of = r["claims"].found if r["claims"] else claims_of(0, 0, 0).found
+    critical = r["claims"].critical if r["claims"] else 0
+    minor = len(said_of.gaps) - critical
+    for what, more in (("claim", (1, 0, 0)), ("critical claim", (0, 1, 0)), ("unseen claim", (0, 0, 1))):
+        counted = (minor + more[0], critical + more[1], said_of.unverified_claims + more[2])
+        yield what, *with_(claims=claims_of(said_of.verified_claims, *counted))
     yield "reported", reading, response.model_copy(update={"confidence": response.confidence / 2})
 
 
@@ -563,7 +617,12 @@ def test_what_blocks_or_needs_review_stands_among_the_failed_checks(case):
     failed = {name.partition(":")[0] for name in list_response_checks(case).failed}
     told = {
         "phantom_source": {"phantom_file", "source_tag_phantom"},
-        "flagged_claims": {"source_tags_missing", "quote_polarity", "values_unsupported"},
+        "flagged_claims": {
+            "source_tags_missing",
+            "quote_polarity",
+            "values_unsupported",
+            "flagged_claims",
+        },
         "check_unavailable": {f"{check}_unavailable" for check in TABLE},
     }.get(code, {code})
     silent = code in {"grounded", "nothing_to_ground_on", "internal_error"}
@@ -583,17 +642,50 @@ def test_at_most_one_simpler_mode_is_asked_for_and_never_after_the_second_attemp
     asked, fallback = case.regeneration, case.fallback
     assert not (asked and fallback)
     if case.confidence >= 0.5:
-        assert asked is None
+        assert asked is None or asked.why == "critical_gap"
         assert fallback is None
     elif case.mode == "instant" and STATE not in case.broken:
         assert fallback == "raw_sources"
-    if asked:
+    if asked and asked.why == "low_confidence":
         assert case.attempt is not None
         assert (case.mode, asked.mode) in {("thinking", "auto"), ("auto", "instant")}
         assert 1 <= asked.attempt <= 2
         sent = case.response.mode
         order = ["instant", "auto", "thinking"]
         assert order.index(asked.mode) < order.index(sent)
+
+
+@given(cases())
+def test_another_answer_in_the_same_mode_is_asked_for_where_a_gap_is_critical_and_the_policy_retries(case):
+    """S4-31, S4-39: at most twice, and `max_retries` times."""
+    claims = ran(case.reading.claims)
+    wanted = claims is not None and claims.critical > 0 and claims.found.should_retry
+    attempts = min(2, case.policy.verification.max_retries)
+    known = case.attempt is not None and STATE not in case.broken
+    asked = case.regeneration
+    assert (asked is not None and asked.why == "critical_gap") == (
+        wanted and case.confidence >= 0.5 and known and case.attempt < attempts
+    )
+    if asked and asked.why == "critical_gap":
+        assert asked.mode == case.mode
+        assert asked.attempt == case.attempt + 1 <= attempts
+
+
+def test_a_critical_gap_blocks_only_where_the_policy_says_so_and_before_low_confidence():
+    reading = clean_reading(claims=claims_of(1, 0, 1), quotes=quotes_of(0, 1, 0))
+    response = LlmResponse(response_id="r", user_id="u", answer="Yes.", confidence=0.2)
+    blocking, strict = (
+        Policy(on_critical="block"),
+        Policy(on_critical="block", evidence_quote_fail_on_all_rejected=True),
+    )
+    codes = [
+        ResponseCase(response, reading, policy, Facts(clock=NOW)).standing().code
+        for policy in (Policy(), blocking, strict)
+    ]
+    assert codes == ["low_confidence", "critical_gap", "quotes_rejected"]
+    minor = clean_reading(claims=claims_of(1, 1, 0))
+    case = ResponseCase(response.model_copy(update={"confidence": 1.0}), minor, blocking, Facts(clock=NOW))
+    assert case.standing().code == "flagged_claims"
 
 
 @given(st.dictionaries(st.sampled_from([*CHECKS, INTERNAL, STATE]), st.sampled_from(["KeyError", "E2"])))

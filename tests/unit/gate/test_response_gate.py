@@ -11,13 +11,14 @@ import pytest
 
 from groundwire.decide import response_reading
 from groundwire.decide.fan_out import fan_out
+from groundwire.epistemic import VerificationConfig
 from groundwire.errors import CorpusUnusable, StateUnavailable
 from groundwire.gate.gate import Gate
 from groundwire.gate.resolvers import Resolver
 from groundwire.gate.results import DeadLetter, Decided
 from groundwire.messages.decisions import Decision
 from groundwire.policies import PolicyStore
-from groundwire.policy import Limits, Policy, Verification
+from groundwire.policy import Limits, Policy
 from groundwire.rebuild import stored_outcome
 from groundwire.state.memory import MemoryState
 from tests.unit.gate.world import World, chunk, response_bytes, summary
@@ -122,6 +123,7 @@ async def test_every_check_is_listed_once_passed_failed_or_skipped():
         "fields_verified",
         "source_tags_present",
         "values_supported",
+        "claims_supported",
         "confidence_sufficient",
     ]
     assert decision.checks_failed == []
@@ -131,7 +133,6 @@ async def test_every_check_is_listed_once_passed_failed_or_skipped():
         "quotes_skipped: not_provided",
         "entities_skipped: not_provided",
         "relations_skipped: not_provided",
-        "claims_skipped: disabled",
     ]
     assert decision.evidence is None
     assert decision.facts.dedup is None
@@ -254,7 +255,7 @@ async def test_a_response_in_review_takes_no_place_unless_people_are_asked():
     await decide_exactly({"answer": "Yes."}, world)
     assert await world.state.queue_depth() == 0
     asking = World(
-        policy=Policy(verification=Verification(on_failure="ask"), limits=Limits(review_per_user=1))
+        policy=Policy(verification=VerificationConfig(on_failure="ask"), limits=Limits(review_per_user=1))
     )
     first, second = await asking.decide(asking.response("r1"), asking.response("r2"))
     assert (first.facts.place, summary(first)) == ("free", ("tier_2", "nothing_to_ground_on"))

@@ -20,6 +20,7 @@ from groundwire.decide.report import report_of
 from groundwire.decide.response_checks import list_response_checks
 from groundwire.decide.response_reading import read_response
 from groundwire.decide.responses import ResponseCase
+from groundwire.epistemic import VerificationConfig
 from groundwire.gate.gate import Gate
 from groundwire.gate.resolvers import Resolver
 from groundwire.gate.results import DeadLetter, Decided
@@ -28,7 +29,7 @@ from groundwire.messages.decisions import Decision
 from groundwire.messages.decode import decode_response
 from groundwire.messages.inbound import InboundRecord
 from groundwire.messages.responses import LlmResponse
-from groundwire.policy import Limits, Policy, Verification
+from groundwire.policy import Limits, Policy
 from groundwire.rebuild import stored_outcome
 from groundwire.state.memory import MemoryState
 from tests.unit.checks.growth import assert_linear
@@ -370,7 +371,7 @@ policies = st.builds(
     require_source_tags=st.booleans(),
     strict_versions=st.booleans(),
     require_qualifiers=st.booleans(),
-    verification=st.builds(Verification, on_failure=st.sampled_from(["flag", "ask"])),
+    verification=st.builds(VerificationConfig, on_failure=st.sampled_from(["flag", "ask"])),
     limits=st.builds(Limits, review_per_user=st.integers(0, 2)),
 )
 corpora = st.one_of(

@@ -12,6 +12,7 @@ from typing import Any
 
 from agents.outputs import outputs
 from groundwire.attestation import Keys
+from groundwire.epistemic import VerificationConfig
 from groundwire.gate.drafts import Wanted
 from groundwire.gate.resolvers import Resolver
 from groundwire.gate.results import Acted, DeadLetter, Decided, Provisional, Result
@@ -22,7 +23,7 @@ from groundwire.messages.identity import expire_id
 from groundwire.messages.inbound import InboundRecord
 from groundwire.messages.topics import TopicName, record_key
 from groundwire.policies import PolicyStore
-from groundwire.policy import Hedges, Limits, Policy, Verification
+from groundwire.policy import Hedges, Limits, Policy
 from groundwire.replay.job import Job
 from groundwire.replay.reading import place_name
 from groundwire.replay.spool import Stretch
@@ -58,7 +59,7 @@ REVIEWS = "groundwire.review-decisions"
 POLICIES = (
     Policy(limits=Limits(review_per_user=2)),
     Policy(version="strict", verify_claim_relevance=True, attestation="hmac", dedup_threshold=0.8),
-    Policy(version="asking", verification=Verification(on_failure="ask"), check_values=False),
+    Policy(version="asking", verification=VerificationConfig(on_failure="ask"), check_values=False),
     Policy(version="off", enable_dedup=False, hedges=Hedges(block=("zork",)), require_source_tags=True),
     Policy(dedup_scope="user", dedup_method="partition", dedup_material_difference=False),
 )
