@@ -20,17 +20,18 @@ What exceeds a bound (values kept per passage word, values looked at) supports n
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from groundwire.checks.claim_sentences import is_refusal
 from groundwire.checks.values_index import ValueIndex, Wanted, alike, differ, excluded, similarity
 from groundwire.checks.values_negation import NOT_IN_SOURCES, OPPOSITE, ClauseIndex, clauses
-from groundwire.checks.values_statements import statements
+from groundwire.checks.values_statements import read_statements
 from groundwire.checks.values_units import dimensions
 from groundwire.checks.warnings import ReportWarning, WarningType
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from groundwire.checks.values_statements import Bound, Statement
 
@@ -50,12 +51,6 @@ _MESSAGES: Final = {
 _SHOWN: Final = 80  # characters of a value in a message
 _CASES: Final = frozenset({"date", "version", "ordinal"})
 _BESIDE: Final = 20  # values of a statement that are looked at for what tells it from others
-_RAISED: Final = {
-    ord(char): 0x16A0 + number  # letters without case that no unit is written with
-    for number, char in enumerate(
-        "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u00bc\u00bd\u00be\u2153\u2154\u2155\u215b"
-    )
-}
 _MOST: Final = 0.6  # of the answer's words, that a statement with another value must say to count against it
 
 
@@ -104,19 +99,31 @@ def check_values(answer: str, passages: Sequence[str]) -> ValueReport:
         answer: what the model wrote, Markdown included.
         passages: what it was given; without any, nothing is supported.
     """
+    return check_statements(answer, read_statements(answer), map(read_statements, passages))
+
+
+def check_statements(
+    answer: str, said: Iterable[Statement], passages: Iterable[Iterable[Statement]]
+) -> ValueReport:
+    """Return the same of texts that were read before, by `groundwire.checks.values_statements.read_statements`.
+
+    Args:
+        answer: what the model wrote.
+        said: its statements.
+        passages: the statements of each passage.
+    """
     # a refusal says nothing of what it did not find (S2-21)
-    said = [s for s in statements(_unraised(answer)) if not is_refusal(answer[s.start : s.end])]
+    said = [s for s in said if not is_refusal(answer[s.start : s.end])]
     values = ValueIndex(Wanted(said))
     sayings = ClauseIndex(clause for statement in said for clause in clauses(statement))
-    for passage in passages:
-        for statement in statements(_unraised(passage)):
-            values.add(statement)
-            sayings.add(statement)
+    for statement in chain.from_iterable(passages):
+        values.add(statement)
+        sayings.add(statement)
     found = left_out = 0
     listed: list[UnsupportedValue] = []
     before: Statement | None = None
     for statement in said:
-        told, missing = _judged(answer, statement, before, values, sayings, judge=found < JUDGED)
+        told, missing = judge(answer, statement, before, values, sayings, within=found < JUDGED)
         found += told
         room = LISTED - len(listed)
         listed += missing[:room]
@@ -125,28 +132,35 @@ def check_values(answer: str, passages: Sequence[str]) -> ValueReport:
     return ValueReport(found, tuple(listed), [_warning(value) for value in listed], left_out)
 
 
-def _unraised(text: str) -> str:
-    """Put a letter for each raised digit and fraction: folded, 10\u2079 would be 109, and 1\u00bd be 11/2."""
-    return text if text.isascii() else text.translate(_RAISED)
-
-
-def _judged(
+def judge(
     answer: str,
     statement: Statement,
     before: Statement | None,
     values: ValueIndex,
     sayings: ClauseIndex,
     *,
-    judge: bool,
+    within: bool = True,
 ) -> tuple[int, list[UnsupportedValue]]:
-    """Return the number of values of a statement, and those that are unsupported, in text order."""
+    """Hold the values of one statement against passages.
+
+    Args:
+        answer: the text whose statement it is.
+        statement: what is judged.
+        before: the statement before it, which names what a value without words is about.
+        values: the values of the passages.
+        sayings: their clauses.
+        within: off, nothing is looked up: the answer holds more values than are judged.
+
+    Returns:
+        The number of its values, and those that are unsupported, in text order.
+    """
     verbatim = values.says(statement)
     found = 0
     missing: list[UnsupportedValue] = []
     for value in statement.values:
         if not value.value.implied:
             found += 1
-            why = "" if verbatim else _why(value, before, values) if judge else NOT_IN_SOURCES
+            why = "" if verbatim else _why(value, before, values) if within else NOT_IN_SOURCES
             if why:
                 text = answer[value.start : value.end]
                 missing.append(UnsupportedValue(text, value.value.kind, value.start, value.end, why))
@@ -155,7 +169,7 @@ def _judged(
             ""
             if verbatim
             else sayings.contradicted(clause)
-            if judge
+            if within
             else NOT_IN_SOURCES * bool(clause.polarity)
         )
         found += bool(clause.polarity or why)

@@ -69,8 +69,14 @@ class Clause:
     statement: Statement
 
 
-def clauses(statement: Statement) -> Iterator[Clause]:
-    """Yield the clauses of a statement that say anything."""
+def clauses(statement: Statement) -> Sequence[Clause]:
+    """Return the clauses of a statement that say anything."""
+    if statement.clauses is None:
+        statement.clauses = [*_clauses(statement)]
+    return statement.clauses
+
+
+def _clauses(statement: Statement) -> Iterator[Clause]:
     before = ""
     start = 0
     tokens = statement.tokens

@@ -21,6 +21,8 @@ from groundwire.checks.values_tokens import Token, Value
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from groundwire.checks.values_negation import Clause
+
 _LONGEST: Final = 4_000  # characters of a statement; longer ones are cut at a space
 _SHARED: Final = 64  # words of a statement that count
 _AROUND: Final = 12  # values of a statement, on each side, that compete with one
@@ -36,6 +38,12 @@ _KEY_LINE: Final = re.compile(r"[\"']?[\w.\-/]{1,60}[\"']?\s{0,4}[:=]|[\[\]{}<]"
 _CODE_END: Final = frozenset(";{}[],:")
 _RULE: Final = re.compile(r"[|\s:=+-]+")
 _GAP: Final = re.compile(r"\s|[,;|)}\]](?!\d)")
+_RAISED: Final = {
+    ord(char): 0x16A0 + number  # letters without case that no unit is written with
+    for number, char in enumerate(
+        "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u00bc\u00bd\u00be\u2153\u2154\u2155\u215b"
+    )
+}
 _COLUMN: Final = re.compile(r"(?<!\\)\|")
 
 
@@ -51,6 +59,7 @@ class Statement:
     reading: Reading
     heads: tuple[tuple[str, ...], ...]
     _values: list[Bound] | None = None
+    clauses: list[Clause] | None = None  # once `values_negation.clauses` was asked for them
 
     @property
     def values(self) -> list[Bound]:
@@ -95,6 +104,14 @@ class _Line(NamedTuple):
     text: str
     context: frozenset[str]
     heads: tuple[tuple[str, ...], ...] = ()  # of a table row: the words of each column's heading
+
+
+def read_statements(text: str) -> list[Statement]:
+    """Return the statements of a text with a letter for each raised digit and fraction.
+
+    Folded, 10\u2079 would be 109, and 1\u00bd be 11/2.
+    """
+    return [*statements(text if text.isascii() else text.translate(_RAISED))]
 
 
 def statements(text: str) -> Iterator[Statement]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from groundwire.checks.epistemic.evidence import Evidence
-from groundwire.checks.values import SOURCES_DIFFER, UnsupportedValue, _judged
+from groundwire.checks.values import SOURCES_DIFFER, UnsupportedValue, judge
 from groundwire.checks.values_negation import NOT_IN_SOURCES
 from groundwire.checks.values_statements import Bound, Statement
 
@@ -25,7 +25,7 @@ def conflicts(
     found: dict[int, list[UnsupportedValue]] = {}
     before: Statement | None = None
     for statement in said:
-        _, faults = _judged(answer, statement, before, evidence.values, evidence.sayings, judge=True)
+        _, faults = judge(answer, statement, before, evidence.values, evidence.sayings)
         found[id(statement)] = [_sharpened(fault, statement, evidence) for fault in faults]
         before = statement
     return found

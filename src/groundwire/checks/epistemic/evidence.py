@@ -6,7 +6,7 @@ answer asks about is kept; size and work are in proportion to the length of both
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -15,7 +15,7 @@ from groundwire.checks.epistemic.words import KEPT
 from groundwire.checks.negations import negations
 from groundwire.checks.values_index import ValueIndex, Wanted
 from groundwire.checks.values_negation import ClauseIndex, clauses
-from groundwire.checks.values_statements import Statement, statements
+from groundwire.checks.values_statements import Statement, read_statements
 
 _KEPT: Final = 256  # sentences per word; what is beyond supports nothing
 
@@ -46,14 +46,44 @@ class Sentence(NamedTuple):
     passive: bool
 
 
+class Passage(NamedTuple):
+    """A passage that was read: its id and its statements."""
+
+    name: str
+    said: Sequence[Statement]
+
+
+class Passages(tuple[Passage, ...]):
+    """Passages that were read once, for any number of answers to be held against; made by `read_passages`."""
+
+    __slots__ = ()
+
+
+def read_passages(evidence: Mapping[str, str] | Sequence[str]) -> Passages:
+    """Read evidence.
+
+    Args:
+        evidence: id -> text, or texts, which are numbered from 1.
+    """
+    named = (
+        evidence.items()
+        if isinstance(evidence, Mapping)
+        else [(str(number), text) for number, text in enumerate(evidence, 1)]
+    )
+    return Passages(
+        Passage(name, read_statements(text))
+        for name, text in sorted(named, key=lambda pair: (pair[1], pair[0]))
+    )
+
+
 class Evidence:
     """What the passages say of what an answer asks about."""
 
-    def __init__(self, passages: Iterable[tuple[str, str]], said: list[Statement]) -> None:
-        """Read passages.
+    def __init__(self, passages: Passages, said: list[Statement]) -> None:
+        """Index passages.
 
         Args:
-            passages: pairs of id and text.
+            passages: what `read_passages` made of them.
             said: the statements of the answer.
         """
         self.sentences: list[Sentence] = []
@@ -70,15 +100,11 @@ class Evidence:
         self._wanted |= {
             key for statement in said for token in statement.tokens if token.value for key in token.value.keys
         }
-        given = [
-            (passage, [*statements(text)])
-            for passage, text in sorted(passages, key=lambda pair: (pair[1], pair[0]))
-        ]
         # where nobody denies anything, there is no polarity to compare
-        self._denies = any(map(_denies, chain(said, *(found for _, found in given))))
+        self._denies = any(map(_denies, chain(said, *(passage.said for passage in passages))))
         asked = (clause for statement in said for clause in clauses(statement)) if self._denies else ()
         self.sayings = ClauseIndex(asked)
-        for passage, found in given:
+        for passage, found in passages:
             for place, statement in enumerate(found):
                 self._add(passage, statement, follows=place > 0)
 

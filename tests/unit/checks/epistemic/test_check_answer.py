@@ -1,12 +1,17 @@
 """The deterministic verifier: what it makes of claims, and what never changes it."""
 
+import sys
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from groundwire.checks.epistemic import evidence as evidence_module
+from groundwire.checks.epistemic.evidence import read_passages
 from groundwire.checks.epistemic.score import ENOUGH, TOLERATED, Verdict, support_of
 from groundwire.checks.epistemic.verify import check_answer
-from tests.unit.checks.growth import assert_linear
+from groundwire.checks.values import check_statements, check_values
+from groundwire.checks.values_statements import read_statements
 
 EVIDENCE = (
     "The gateway retries failed requests 3 times. It waits 30 seconds between attempts.",
@@ -138,13 +143,24 @@ def test_denying_a_claim_never_raises_its_support_where_nothing_denies_it(claim,
     assert check_answer(denied, evidence).support <= check_answer(claim, evidence).support
 
 
-@pytest.mark.parametrize("unit", ["It retries 3 times in Berlin. ", "a; b not c\n\n"])
-def test_time_grows_with_the_length_of_answer_and_evidence_whatever_they_hold(unit):
-    def check(text):
-        part = text[: len(text) // 10]
-        check_answer(part, [part, part.upper()])
+@pytest.mark.parametrize("unit", ["It retries 3 times in Berlin. ", "a; b not c\n\n", "no x9 by y or 5 ms, "])
+def test_the_work_grows_with_the_length_of_answer_and_evidence_whatever_they_hold(unit):
+    def work(times):
+        part, calls = unit * times, 0
 
-    assert_linear(check, unit, up_to=100_000)
+        def count(_frame, event, _function):
+            nonlocal calls
+            calls += event in {"call", "c_call"}
+
+        sys.setprofile(count)
+        try:
+            check_answer(part, [part * 4, part.upper()])
+        finally:
+            sys.setprofile(None)
+        return calls
+
+    work(1)  # fills what is remembered of words
+    assert work(120) < 6 * work(30)
 
 
 def test_a_common_word_is_bound_where_the_rare_ones_stand_in_long_evidence_too():
@@ -180,3 +196,20 @@ def test_an_assent_that_the_evidence_does_not_give_costs_a_little():
     plain = only("The cache is located in Dublin, and no tokens are stored on disk.")
     assent = only("Yes, the cache is located in Dublin, and no tokens are stored on disk.")
     assert ENOUGH <= assent.support < plain.support
+
+
+def test_passages_that_were_read_before_are_not_read_again_and_say_the_same(monkeypatch):
+    named = dict(zip("dcba", EVIDENCE, strict=True))
+    claims = [*SENTENCES, "The gateway retries failed requests 5 times.", "Tokens are stored on disk."]
+    expected = [check_answer(claim, named) for claim in claims]
+    passages = read_passages(named)
+    monkeypatch.setattr(evidence_module, "read_statements", lambda _: pytest.fail("read again"))
+    assert [check_answer(claim, passages) for claim in claims] == expected
+
+
+def test_statements_that_were_read_before_serve_the_value_check_and_the_verifier():
+    answer = "The gateway retries requests 5 times. Tokens are stored on disk."
+    passages, said = read_passages(EVIDENCE), read_statements(answer)
+    values = check_statements(answer, said, [passage.said for passage in passages])
+    assert values == check_values(answer, EVIDENCE)
+    assert check_answer(answer, passages, said=said) == check_answer(answer, EVIDENCE)
