@@ -1,0 +1,44 @@
+"""Turns one mutant on; the copy of the source calls it wherever it can be broken.
+
+All mutants stand in one copy, each behind a question: nothing is imported again for the next one, and a run of the
+tests as they are tells which tests come by each.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+active: str | None = None
+reached: set[str] = set()
+
+_LAX = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+_SHIFTED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
+
+
+def on(name: str) -> bool:
+    """Say whether a mutant is on."""
+    reached.add(name)
+    return active == name
+
+
+def test(name: str, value: Any) -> Any:
+    """Return a condition; never or always true where one of its two mutants is on."""
+    if on(f"{name} [never]"):
+        return False
+    return True if on(f"{name} [always]") else value
+
+
+def part(name: str, value: Any, neutral: bool) -> Any:  # noqa: FBT001 - True within `and`, False within `or`
+    """Return one operand of a condition; left out where its mutant is on."""
+    return neutral if on(name) else value
+
+
+def compare(name: str, left: Any, sign: str, right: Any) -> Any:
+    """Compare; the bound itself falls on the other side where the mutant is on."""
+    return _LAX[_SHIFTED[sign] if on(name) else sign](left, right)
+
+
+def limit(name: str, value: Any) -> Any:
+    """Return a number that limits something; a thousand times as much where the mutant is on."""
+    return value * 1_000 + 1_000 if isinstance(value, int | float) and on(name) else value
