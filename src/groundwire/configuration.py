@@ -22,6 +22,8 @@ from groundwire.policy import ENV_PREFIX, Hedges, Limits, Policy
 from groundwire.security import PREFIX as KAFKA
 from groundwire.security import KafkaSecurity
 from groundwire.settings import Settings
+from groundwire.verify.models.settings import PREFIX as MODEL
+from groundwire.verify.models.settings import ModelSettings
 
 _TOP: Final = """# Configuration
 
@@ -44,6 +46,12 @@ _CONSOLE: Final = """
 ## The console
 
 What `groundwire console` reads beside them.
+
+"""
+_MODEL: Final = """
+## The language model
+
+Which one is asked about the claims of a response, beside the rules; see [Asking a language model too](models.md).
 
 """
 _POLICY: Final = """
@@ -86,6 +94,10 @@ def page() -> str:
         (f"{KAFKA}{name.upper()}", field, field.description or "")
         for name, field in KafkaSecurity.model_fields.items()
     ]
+    asked = [
+        (f"{MODEL}{name.upper()}", field, field.description or "")
+        for name, field in ModelSettings.model_fields.items()
+    ]
     texts = _attributes(Policy)
     keys = [(name, field, texts[name]) for name, field in Policy.model_fields.items() if name in texts]
     parts = [
@@ -95,6 +107,8 @@ def page() -> str:
         *_table("variable", kafka),
         _CONSOLE,
         *_table("variable", console),
+        _MODEL,
+        *_table("variable", asked),
         _POLICY,
         *_table("key", keys),
     ]

@@ -37,8 +37,11 @@ def known_variables() -> frozenset[str]:
     from groundwire.security import PREFIX as KAFKA  # noqa: PLC0415 - see above
     from groundwire.security import KafkaSecurity  # noqa: PLC0415 - see above
     from groundwire.settings import Settings  # noqa: PLC0415 - see above
+    from groundwire.verify.models.settings import PREFIX as MODEL  # noqa: PLC0415 - see above
+    from groundwire.verify.models.settings import ModelSettings  # noqa: PLC0415 - see above
 
     settings = [f"{PREFIX}{name.upper()}" for name in Settings.model_fields]
     console = [f"{PREFIX}CONSOLE_{name.upper()}" for name in ConsoleSettings.model_fields]
     kafka = [f"{KAFKA}{name.upper()}" for name in KafkaSecurity.model_fields]
-    return _OF_COMMANDS.union(settings, console, kafka, policy_variables())
+    model = [f"{MODEL}{name.upper()}" for name in ModelSettings.model_fields]
+    return _OF_COMMANDS.union(settings, console, kafka, model, policy_variables())

@@ -131,7 +131,7 @@ def _prompt(
     kind: Kind, instructions: str, data: Mapping[str, object], nonce: str | None, *, is_cut: bool = False
 ) -> Prompt:
     document = json.dumps(data, ensure_ascii=False)
-    nonce = nonce or secrets.token_hex(16)
+    nonce = nonce or secrets.token_hex(8)
     key = sha256(f"{instructions}\0{document}".encode()).hexdigest()
     system = instructions.format(nonce=nonce)
     return Prompt(kind, system, f"DATA {nonce}\n{document}\nEND {nonce}", key, is_cut)
