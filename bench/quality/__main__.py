@@ -58,10 +58,11 @@ def write(page: Path, tables: Mapping[str, Sequence[str]]) -> None:
     """Put tables into a page, each between `<!-- table: NAME -->` and `<!-- end -->`."""
     text = page.read_text("utf-8")
     for name, lines in tables.items():
-        mark = re.compile(rf"(<!-- table: {name} -->\n).*?(<!-- end -->)", re.DOTALL)
-        text, found = mark.subn(lambda match, lines=lines: "\n".join((match[1], *lines, "", match[2])), text)
-        if found != 1:
+        mark = re.compile(rf"(?<=<!-- table: {name} -->\n).*?(?=<!-- end -->)", re.DOTALL)
+        if not mark.search(text):
             raise SystemExit(f"{page}: has no place for the table {name}")
+        written = "\n".join([*lines, "", ""]).replace("\\", r"\\")
+        text = mark.sub(written, text, count=1)
     page.write_text(text, "utf-8")
 
 

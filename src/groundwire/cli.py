@@ -12,6 +12,7 @@ from groundwire.environment import unknown_variables
 from groundwire.version import __version__
 
 _COMMANDS: Final = {
+    "audit": "Hold the claims of answers against their evidence.",
     "check": "Decide claims from a file, without any service.",
     "console": "Serve the review queue to people as a web site.",
     "corpus": "Load what answers are checked against.",

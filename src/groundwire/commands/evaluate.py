@@ -12,7 +12,6 @@ import click
 from groundwire.client.text import visible
 from groundwire.commands.evaluate_text import as_json, calibration_lines, report_lines
 from groundwire.commands.options import FiniteRange, format_option, reporting
-from groundwire.epistemic import VerificationConfig
 from groundwire.errors import UsageError
 from groundwire.policy import load_policy, policy_variables
 from groundwire.quality.calibrate import TABLE, Calibration, calibrate, write_thresholds
@@ -77,10 +76,9 @@ def evaluate(
         if calibrating and policy_file is not None and policy_file.suffix == ".json":
             raise UsageError("--policy: an effective policy is named by its content; give the TOML file")
         policy = load_policy(policy_file or load_settings().policy_file, os.environ)
-        config = VerificationConfig.model_validate(policy.verification.model_dump())
         rows, bad = _read(file, form)
         found = calibrate(rows, max_false_alarms) if calibrating else None
-        measured = measure(rows, config, bad=bad, draws=draws)
+        measured = measure(rows, policy.verification, bad=bad, draws=draws)
         if layout == "json":
             click.echo(as_json(measured, found))
         else:
@@ -93,7 +91,7 @@ def evaluate(
 
 def _read(file: BinaryIO, form: str | None) -> tuple[list[Judged], int]:
     """Read and judge the rows; those that cannot be read are told on standard error, and counted."""
-    suffix = Path(file.name).suffix.removeprefix(".").lower()
+    suffix = Path(str(getattr(file, "name", ""))).suffix.removeprefix(".").lower()
     rows: list[Judged] = []
     bad = 0
     for row in read_labelled(file.read(), form or (suffix if suffix in _FORMS else _FORMS[0])):

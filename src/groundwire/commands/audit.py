@@ -1,0 +1,86 @@
+"""`groundwire audit`: the seed's `/verify` as a command (S4-62)."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+
+from groundwire.check import LineError
+from groundwire.client.text import visible_json
+from groundwire.commands.audit_text import AuditPrinter, places
+from groundwire.commands.options import format_option, reporting
+from groundwire.decide.response_claims import check_claims, evidence_of
+from groundwire.errors import RecordError
+from groundwire.messages.decode import parse_json, validate
+from groundwire.messages.responses import LlmResponse
+from groundwire.policy import load_policy
+from groundwire.settings import load_settings
+
+
+@click.command()
+@click.argument("file", type=click.File("rb"), default="-")
+@click.option(
+    "--policy", "policy_file", type=click.Path(path_type=Path), help="Policy file, TOML or effective JSON."
+)
+@format_option
+def audit(file: BinaryIO, policy_file: Path | None, layout: str) -> None:
+    """Hold each claim of answers, and each step behind them, against the evidence given, without any service.
+
+    FILE has LLM responses, one JSON record a line, or a single JSON document: a response or a list of them. Evidence
+    is `context`, else `chunks`; `response_id` and `user_id` may be left out. For each claim its verdict is printed,
+    with its support, the gap in bits, the evidence, and the words that no evidence holds. Rules decide, no model.
+
+    Exit status: 0 when every record was audited, whatever was found; 1 when some were bad, 2 for wrong usage.
+
+    Example: echo '{"answer":"It retries 5 times.","context":{"a":"It retries 3 times."}}' | groundwire audit
+    """
+    with reporting():
+        policy = load_policy(policy_file or load_settings().policy_file, os.environ)
+    printer = AuditPrinter(sys.stdout)
+    status = 0
+    for number, given in _records(file.read()):
+        try:
+            response = _response(given, number)
+        except RecordError as error:
+            status = 1
+            bad = LineError(number, error)
+            if layout == "json":
+                click.echo(visible_json(json.dumps(bad.as_dict(), ensure_ascii=False)))
+            else:
+                printer.error(bad)
+            continue
+        report = check_claims(response, evidence_of(response) or {}, policy.verification).found
+        if layout == "json":
+            found = {"line": number, "report": report.model_dump(mode="json"), "evidence": places(response)}
+            click.echo(visible_json(json.dumps(found, ensure_ascii=False)))
+        else:
+            printer.report(response, report)
+    if layout != "json":
+        printer.summary()
+    sys.exit(status)
+
+
+def _records(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Yield the records with their numbers from 1; those of lines as bytes, blank ones left out."""
+    try:
+        document = parse_json(data)
+    except RecordError:  # several lines, or something that a line's error will tell
+        for number, line in enumerate(data.split(b"\n"), start=1):
+            if line.strip():
+                yield number, line.rstrip(b"\r")
+    else:
+        yield from enumerate(document if isinstance(document, list) else [document], start=1)
+
+
+def _response(given: object, number: int) -> LlmResponse:
+    """Read a response. Raises: RecordError, as the gate would."""
+    parsed = parse_json(given) if isinstance(given, bytes) else given
+    if isinstance(parsed, dict):
+        parsed = {"response_id": f"record {number}", "user_id": "audit"} | parsed
+    return validate(LlmResponse, parsed)

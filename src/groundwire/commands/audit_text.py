@@ -1,0 +1,125 @@
+"""Verified claims as a person reads them: what is wrong with each, how far, and by which words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from groundwire.check import LineError
+from groundwire.client.text import visible
+from groundwire.epistemic import ClaimVerification, HallucinationReport, gap_band
+from groundwire.messages.responses import LlmResponse
+
+SUPPORTED: Final = "supported"
+_STYLES: Final = {SUPPORTED: "green", "partial_support": "yellow", "over_extrapolation": "yellow"}
+_WRONG: Final = "red"
+_SHOWN: Final = 3  # places of evidence that a line has room for
+
+
+class AuditPrinter:
+    """Prints the claims of one response after the other, and a summary.
+
+    Nothing of a record reaches the terminal but as text; colours appear on a terminal only.
+    """
+
+    def __init__(self, out: TextIO) -> None:
+        self._console = Console(file=out, highlight=False)
+        self._responses = self._claims = self._flagged = self._bad = 0
+
+    def report(self, response: LlmResponse, report: HallucinationReport) -> None:
+        """Print what was found in a response."""
+        self._responses += 1
+        self._claims += report.total_claims
+        self._flagged += report.flagged_claims
+        self._print(Text(_headline(response, report), style="bold"))
+        at = places(response)
+        for claim in report.claims:
+            self._claim(claim, at)
+        self._print(Text())
+
+    def error(self, bad: LineError) -> None:
+        """Print a record that could not be read."""
+        self._bad += 1
+        self._print(
+            Text(f"record {bad.line}: {bad.error.code}: {visible(bad.error.message)}", style="magenta")
+        )
+
+    def summary(self) -> None:
+        """Print how many claims are flagged."""
+        bad = f", {self._bad} bad" if self._bad else ""
+        self._print(Text(f"{self._responses} audited{bad}: {self._claims} claims, {self._flagged} flagged"))
+
+    def _claim(self, claim: ClaimVerification, at: dict[str, str]) -> None:
+        verdict = claim.flag_reason or SUPPORTED
+        style = _STYLES.get(verdict, _WRONG)
+        line = Text(f"  {verdict:<20}", style=style)
+        line.append(
+            f"support {claim.evidence_support:4.2f}  gap {claim.evidence_gap_bits:5.2f} bits, ",
+            style="default",
+        )
+        line.append(f"{gap_band(claim.evidence_gap_bits):<20}", style="default")
+        line.append(visible(_evidence(claim, at)), style="dim")
+        self._print(line)
+        self._print(_marked(claim, style))
+        if claim.uncovered:
+            words = ", ".join(dict.fromkeys(word.text for word in claim.uncovered))
+            self._print(Text(f"    not covered: {visible(words)}", style="dim"))
+
+    def _print(self, line: Text) -> None:
+        self._console.print(line, soft_wrap=not self._console.is_terminal)
+
+
+def places(response: LlmResponse) -> dict[str, str]:
+    """Return id of evidence -> where it stands: file and lines of chunks, else the id."""
+    if response.context is not None:
+        return {name: name for name in response.context}
+    found: dict[str, list[str]] = {}
+    for chunk in response.chunks or ():
+        found.setdefault(chunk.chunk_id, []).append(f"{chunk.file}:{chunk.start_line}-{chunk.end_line}")
+    return {name: ", ".join(places) for name, places in found.items()}
+
+
+def _headline(response: LlmResponse, report: HallucinationReport) -> str:
+    parts = [f"{report.total_claims} claims, {report.flagged_claims} flagged"]
+    if report.unverified_claims:
+        parts.append(f"{report.unverified_claims} not looked at")
+    if report.claims:
+        parts.append(f"support of the whole {report.answer_support:.2f}")
+        parts.append(f"widest gap {report.max_gap_bits:.2f} bits")
+    elif not response.answer:
+        parts.append("no answer")
+    if not (response.context or response.chunks):
+        parts.append("no evidence given")
+    return f"{visible(response.response_id)}: {', '.join(parts)}"
+
+
+def _evidence(claim: ClaimVerification, at: dict[str, str]) -> str:
+    """Say where the evidence of a claim stands; what it cites and is not there says so."""
+    shown = [at.get(name, f"{name} (not there)") for name in claim.evidence_ids[:_SHOWN]]
+    more = len(claim.evidence_ids) - _SHOWN
+    return ", ".join([*shown, *([f"{more} more"] if more > 0 else [])]) or "no evidence"
+
+
+def _marked(claim: ClaimVerification, style: str) -> Text:
+    """Return a claim or step on one line, the words that no evidence holds marked."""
+    text = Text(f"    {claim.claim_id.rpartition('/')[2].replace('#', ' ')}: ")
+    for part, uncovered in _parts(claim):
+        text.append(
+            visible(" ".join(part.split("\n"))), style=f"bold underline {style}" if uncovered else "default"
+        )
+    return text
+
+
+def _parts(claim: ClaimVerification) -> Iterator[tuple[str, bool]]:
+    done = 0
+    for word in claim.uncovered:
+        start, end = word.start - claim.start, word.end - claim.start
+        if start < done:
+            continue
+        yield claim.claim_text[done:start], False
+        yield claim.claim_text[start:end], True
+        done = end
+    yield claim.claim_text[done:], False

@@ -1,0 +1,155 @@
+"""`groundwire audit`: verdicts on the claims of answers, as a person and as a program reads them."""
+
+import io
+import json
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from groundwire.commands.audit import audit
+from groundwire.commands.audit_text import AuditPrinter
+from groundwire.epistemic import detect_hallucinations
+from groundwire.messages.responses import LlmResponse
+
+CHUNK = {
+    "chunk_id": "a",
+    "file": "docs/retries.md",
+    "start_line": 3,
+    "end_line": 9,
+    "content": "It retries 3 times.",
+}
+RECORD = {"answer": "It retries 5 times.", "chunks": [CHUNK]}
+
+
+def run(*arguments, data=b"", status=0):
+    result = CliRunner().invoke(audit, list(arguments), input=data)
+    assert result.exit_code == status, result.output
+    return result.stdout
+
+
+def lines(*records):
+    return b"\n".join(
+        record if isinstance(record, bytes) else json.dumps(record).encode() for record in records
+    )
+
+
+def as_json(*records, status=0):
+    return [
+        json.loads(line) for line in run("--format", "json", data=lines(*records), status=status).splitlines()
+    ]
+
+
+def test_a_claim_is_told_with_verdict_support_gap_evidence_and_the_words_not_covered():
+    shown = run(data=lines(RECORD)).splitlines()
+    assert shown[0].startswith("record 1: 1 claims, 1 flagged")
+    assert shown[1].startswith("  contradicted ")
+    assert "support 0." in shown[1]
+    assert "bits, suspicious" in shown[1]
+    assert shown[1].endswith("docs/retries.md:3-9")
+    assert shown[2:4] == ["    claim 1: It retries 5 times.", "    not covered: 5 times"]
+    assert shown[-1] == "1 audited: 1 claims, 1 flagged"
+
+
+def test_what_a_program_reads_is_the_report_of_the_library_with_the_places_of_the_evidence():
+    (found,) = as_json(RECORD | {"response_id": "r"})
+    expected = detect_hallucinations(RECORD["answer"], {"a": CHUNK["content"]})
+    assert found["line"] == 1
+    assert found["evidence"] == {"a": "docs/retries.md:3-9"}
+    assert found["report"]["response_id"] == "r"
+    (claim,), (same,) = found["report"]["claims"], expected.model_dump(mode="json")["claims"]
+    assert claim | {"claim_id": ""} == same | {"claim_id": ""}
+
+
+def test_the_context_is_the_evidence_where_there_is_one_and_ids_are_its_places():
+    record = RECORD | {"context": {"span-1": "It retries 5 times."}}
+    (found,) = as_json(record)
+    assert found["report"]["flagged_claims"] == 0
+    assert found["evidence"] == {"span-1": "span-1"}
+    assert "span-1\n" in run(data=lines(record))
+
+
+def test_steps_are_audited_and_what_they_cite_in_vain_is_told():
+    shown = run(
+        data=lines(RECORD | {"answer": None, "steps": [{"claim": "It retries 3 times.", "cites": ["b"]}]})
+    )
+    assert "phantom_citation" in shown
+    assert "b (not there)" in shown
+    assert "step 1: It retries 3 times." in shown
+
+
+def test_without_evidence_nothing_is_supported_and_without_an_answer_nothing_is_claimed():
+    bare, silent = as_json({"answer": "It retries 3 times."}, {"answer": None, "chunks": []})
+    assert bare["report"]["flagged_claims"] == 1
+    assert silent["report"]["total_claims"] == 0
+    assert "no evidence given" in run(data=lines({"answer": "It retries 3 times."}))
+
+
+def test_a_file_is_one_record_a_line_or_a_single_document():
+    first, second = RECORD | {"response_id": "one"}, RECORD | {"response_id": "two"}
+    pretty = json.dumps(first, indent=2).encode()
+    for data, expected in (
+        (lines(first, b"", second), [(1, "one"), (3, "two")]),
+        (pretty, [(1, "one")]),
+        (json.dumps([first, second]).encode(), [(1, "one"), (2, "two")]),
+        (b"", []),
+    ):
+        found = [json.loads(line) for line in run("--format", "json", data=data).splitlines()]
+        assert [(one["line"], one["report"]["response_id"]) for one in found] == expected
+
+
+def test_a_record_that_cannot_be_read_is_named_with_its_field_and_the_others_are_audited():
+    bad = RECORD | {"chunks": [CHUNK | {"start_line": "x"}]}
+    found = as_json(b"{", bad, {"answr": "x"}, b"7", RECORD, status=1)
+    fields = [one["error"]["field"] for one in found[:4]]
+    assert fields == [None, "chunks.0.start_line", "answr", None]
+    assert [one["line"] for one in found] == [1, 2, 3, 4, 5]
+    assert found[4]["report"]["flagged_claims"] == 1
+    shown = run(data=lines(bad, RECORD), status=1)
+    assert "record 1: invalid_record: chunks.0.start_line" in shown
+    assert shown.splitlines()[-1] == "1 audited, 1 bad: 1 claims, 1 flagged"
+
+
+def test_thresholds_are_those_of_the_policy(tmp_path):
+    policy = tmp_path / "policy.toml"
+    policy.write_text("[verification]\nsupport_threshold = 0\n")
+    assert "0 flagged" in run("--policy", str(policy), data=lines(RECORD))
+    policy.write_text("[verification]\nsupport_treshold = 0\n")
+    result = CliRunner().invoke(audit, ["--policy", str(policy)], input=lines(RECORD))
+    assert result.exit_code == 2
+    assert "support_threshold" in result.stderr
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def _colours(monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+
+
+@pytest.mark.usefixtures("_colours")
+def test_colours_mark_the_words_that_are_not_covered_and_appear_on_a_terminal_only():
+    response = LlmResponse.model_validate(RECORD | {"response_id": "r", "user_id": "u"})
+    report = detect_hallucinations(RECORD["answer"], {"a": CHUNK["content"]})
+    terminal, file = Terminal(), io.StringIO()
+    for out in (terminal, file):
+        AuditPrinter(out).report(response, report)
+    assert "\x1b[1;4;31m5 times\x1b[0m" in terminal.getvalue()
+    assert "\x1b" not in file.getvalue()
+
+
+@settings(max_examples=50)
+@given(
+    st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=80),
+    st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=20),
+)
+def test_nothing_of_a_record_reaches_a_terminal_but_as_text(answer, name):
+    record = {"answer": answer + " \x1b[2J retries 5 times.", "context": {name: answer}, "response_id": name}
+    shown = run(data=lines(record | {"steps": [{"claim": answer, "cites": [name, name + "x"]}]}))
+    assert all(char.isprintable() or char in "\n " or char.isspace() for char in shown)
+    assert "\x1b" not in shown

@@ -1,0 +1,141 @@
+"""`groundwire evaluate`: verdicts against labels, and thresholds that are written where they were asked for."""
+
+import json
+import tomllib
+
+import pytest
+from click.testing import CliRunner
+
+from groundwire.commands.evaluate import evaluate
+from groundwire.epistemic import VerificationConfig, detect_hallucinations, verify_claim
+from groundwire.policy import load_policy
+from groundwire.quality.judged import WHOLE, judge
+from groundwire.quality.labelled import Labelled
+
+GOOD = {"claim": "It retries 3 times.", "evidence": "It retries 3 times.", "label": "supported"}
+BAD = GOOD | {"claim": "It retries 5 times.", "label": "contradicted"}
+ROWS = [row | {"group": f"g{number}"} for number in range(20) for row in (GOOD, BAD)]
+
+
+def data(*rows):
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def run(*arguments, rows=ROWS, status=0, env=None):
+    result = CliRunner(env=env).invoke(evaluate, ["--draws", "20", *map(str, arguments)], input=data(*rows))
+    assert result.exit_code == status, result.output
+    return result
+
+
+def test_the_verifier_is_told_beside_baselines_that_know_nothing_of_the_evidence():
+    found = json.loads(run("--format", "json").stdout)
+    assert (found["rows"], found["sources"], found["bad_rows"]) == (40, 20, 0)
+    assert list(found["methods"]) == ["all positive", "length", "verifier"]
+    values = {name: figures["auroc"]["value"] for name, figures in found["methods"].items()}
+    assert values == {"all positive": 0.5, "length": 0.5, "verifier": 1.0}
+    assert found["verdicts"]["false_alarms"] == found["verdicts"]["missed"] == 0
+    assert "calibration" not in found
+
+
+def test_what_is_measured_is_what_the_library_says_and_the_threshold_flags():
+    text, evidence = "It retries 3 times. It waits in MongoDB.", {"1": "It retries 3 times."}
+    row = Labelled(1, text, declared=False, evidence=evidence, supported=False, group="g")
+    answer = judge(row)
+    report = detect_hallucinations(text, evidence)
+    flagged = report.flagged_claims > 0
+    assert flagged == (answer.support < VerificationConfig().support_threshold)
+    assert answer.whole == report.answer_support
+    claim = judge(row._replace(declared=True))
+    assert claim.support == verify_claim(text, list(evidence.values())).evidence_support
+    assert judge(row._replace(text="Thanks!")).support == 1.0
+
+
+def test_answers_have_a_line_more_for_doubts_that_add_up():
+    rows = [{"answer": row["claim"], **{k: v for k, v in row.items() if k != "claim"}} for row in ROWS]
+    assert WHOLE in run(rows=rows).stdout
+    assert WHOLE not in run().stdout
+
+
+def test_the_threshold_in_force_is_the_policys(tmp_path):
+    policy = tmp_path / "policy.toml"
+    policy.write_text("[verification]\nsupport_threshold = 0.0\n")
+    assert "at support_threshold = 0: 0 of 20 supported rows flagged" in run("--policy", policy).stdout
+    assert "20 of 20 others missed" in run("--policy", policy).stdout
+
+
+def test_bad_rows_are_named_left_out_and_keep_anything_from_being_written(tmp_path):
+    policy = tmp_path / "policy.toml"
+    policy.write_text("# mine\n")
+    result = run("--calibrate", "--policy", policy, rows=[*ROWS, GOOD | {"label": 1}], status=1)
+    assert "line 41: label: " in result.stderr
+    assert "40 rows" in result.stdout
+    assert "1 bad, left out" in result.stdout
+    assert "nothing is written" in result.stderr
+    assert policy.read_text() == "# mine\n"
+
+
+@pytest.mark.parametrize("rows", [[], [GOOD] * 3, [BAD] * 3])
+def test_labels_of_one_kind_measure_nothing(rows):
+    assert "both are needed" in run(rows=rows, status=2).stderr
+
+
+def test_calibrating_writes_what_it_says_and_the_policy_takes_it(tmp_path):
+    policy = tmp_path / "policy.toml"
+    policy.write_text('# mine\nversion = "v7"  # seven\n')
+    result = run("--calibrate", "--policy", policy, "--format", "json")
+    found = json.loads(result.stdout)["calibration"]
+    assert found["held_out"]["false_alarms"] == found["held_out"]["missed"] == 0
+    written = tomllib.loads(policy.read_text())["verification"]
+    assert written == {key: found[key] for key in ("support_threshold", "gap_threshold_bits")}
+    assert policy.read_text().startswith('# mine\nversion = "v7"  # seven\n')
+    assert f"written to {policy}" in result.stderr
+    assert load_policy(policy, {}).verification.support_threshold == found["support_threshold"]
+
+
+def test_without_a_policy_file_the_lines_to_add_are_printed_and_no_file_changes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = run("--calibrate")
+    assert "chosen: support_threshold = " in result.stdout
+    assert "on sources held out from the choice" in result.stdout
+    lines = result.stderr.partition("add to the policy file:\n")[2]
+    assert set(tomllib.loads(lines)["verification"]) == {"support_threshold", "gap_threshold_bits"}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_policy_file_of_the_environment_is_measured_and_never_written(tmp_path):
+    policy = tmp_path / "policy.toml"
+    policy.write_text("[verification]\nsupport_threshold = 0.5\n")
+    result = run("--calibrate", env={"GROUNDWIRE_POLICY_FILE": str(policy)})
+    assert "at support_threshold = 0.5" in result.stdout
+    assert policy.read_text() == "[verification]\nsupport_threshold = 0.5\n"
+
+
+def test_a_variable_that_overrides_what_is_written_is_warned_of(tmp_path):
+    policy = tmp_path / "policy.toml"
+    policy.write_text("")
+    name = "GROUNDWIRE_VERIFICATION_SUPPORT_THRESHOLD"
+    assert name in run("--calibrate", "--policy", policy, env={name: "0.9"}).stderr
+    assert name not in run("--calibrate", "--policy", policy).stderr
+
+
+def test_without_tomlkit_the_lines_to_add_are_printed(tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "tomlkit", None)
+    policy = tmp_path / "policy.toml"
+    policy.write_text("")
+    result = run("--calibrate", "--policy", policy)
+    assert "tomlkit is not installed" in result.stderr
+    assert "[verification]\nsupport_threshold = " in result.stderr
+    assert policy.read_text() == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["--calibrate", "--max-false-alarms", "0.01"], "at least 100"),
+        (["--calibrate", "--max-false-alarms", "0"], "max-false-alarms"),
+        (["--calibrate", "--policy", "effective.json"], "--policy"),
+        (["--policy", "nowhere.toml"], "nowhere.toml"),
+    ],
+)
+def test_wrong_usage_says_what_to_give_instead(arguments, part):
+    assert part in run(*arguments, status=2).stderr
