@@ -33,6 +33,7 @@ async def deployment(
     async with Deployment(broker, redis_server, tmp_path, **getattr(request, "param", {})) as made:
         yield made
         if request.node.stash.get(_FAILED, True):
+            made.verified = False
             print(made.dump())  # noqa: T201 - pytest shows it with the failure
 
 

@@ -28,6 +28,7 @@ from deploy.embedded import RedisServer
 from deploy.embedded.process import free_port
 from groundwire.settings import Settings
 from tests.services.brokers import Broker, until_ready
+from tests.stream.verified import not_derived
 from topics.declare import declare
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,6 +37,8 @@ OUTPUTS = (
     *("regenerate", "claims"),
 )
 DECISIONS = ("approved", "review", "blocked")
+FULL = os.environ.get("GROUNDWIRE_TEST_LENGTH") == "full"
+"""Whether tests of long stretches take the whole length that is promised, which is minutes, or a part of it."""
 PATIENCE = 4
 """How much slower than a quiet machine a busy one may be before a test gives up."""
 SESSION = 10.0
@@ -149,13 +152,18 @@ class Worker:
 
 @dataclass
 class Deployment:
-    """Topics under a prefix of their own, and who works on them."""
+    """Topics under a prefix of their own, and who works on them.
+
+    Attributes:
+        verified: whether all that stands on the topics is derived again at the end of a test that has passed.
+    """
 
     broker: Broker
     redis: RedisServer
     folder: Path
     partitions: int = 4
     environment: dict[str, str] = field(default_factory=dict)
+    verified: bool = False
     prefix: str = field(default_factory=lambda: f"t{uuid.uuid4().hex[:8]}.")
 
     def __post_init__(self) -> None:
@@ -185,7 +193,7 @@ class Deployment:
         self._watching = asyncio.create_task(self._watch())
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, kind: object, *_: object) -> None:
         for worker in self.workers:
             if worker.alive:
                 worker.process.kill()
@@ -196,6 +204,19 @@ class Deployment:
                 await self._watching
         await self._consumer.stop()
         await self.producer.stop()
+        if kind is None and self.verified:
+            await self.verify()
+
+    async def verify(self) -> None:
+        """Derive again whatever workers have published. Raises: AssertionError naming what does not follow."""
+        _, wrong = await not_derived(self.settings(**self._policies))
+        assert not wrong, f"{len(wrong)} decisions do not follow: {wrong[:5]}"
+
+    @property
+    def _policies(self) -> dict[str, str]:
+        """Where workers keep the policies by which they decide."""
+        name = "GROUNDWIRE_POLICIES_DIR"
+        return {name: self.environment.get(name, str(self.folder / f"{self.prefix}policies"))}
 
     def settings(self, **more: str) -> dict[str, str]:
         """The environment of a process of this deployment."""
@@ -221,7 +242,7 @@ class Deployment:
         port = free_port()
         module = ["agents"] if faulty is None else ["tests.stream.faulty", faulty]
         log = self.folder / f"{self.prefix}{len(self.workers)}-{role}.log"
-        environment = self.settings(GROUNDWIRE_METRICS_PORT=str(port), **more)
+        environment = self.settings(**{**self._policies, "GROUNDWIRE_METRICS_PORT": str(port), **more})
         worker = Worker([sys.executable, "-m", *module, role], environment, log, port)
         self.workers.append(worker)
         return worker
