@@ -11,7 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from groundwire.checks.epistemic.score import Verdict
 from groundwire.epistemic.claims import Opinion
-from groundwire.epistemic.types import Count, ModelCall, Score
+from groundwire.epistemic.config import VerificationConfig
+from groundwire.epistemic.plan import Plan, settle_plan
+from groundwire.epistemic.types import Count, HallucinationReport, ModelCall, Score
 
 
 class Asked(NamedTuple):
@@ -69,3 +71,16 @@ class VerifierFacts(_Fact):
             )
             for one in self.opinions
         }
+
+
+def settle_facts(plan: Plan, facts: VerifierFacts | None, config: VerificationConfig) -> HallucinationReport:
+    """Return the report of a response from what the rules found and what a model said; pure.
+
+    Args:
+        plan: of the response; whether it was made to ask a model does not matter.
+        facts: as recorded; None where no model was asked.
+        config: the one that the facts were made with.
+    """
+    if facts is None:
+        return settle_plan(plan, {}, config)
+    return settle_plan(plan._replace(truncated=facts.truncated), facts.asked(), config)

@@ -12,8 +12,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 from groundwire.errors import UsageError
 from groundwire.settings import setting_error
 from groundwire.verify.models.anthropic import AnthropicModel
-from groundwire.verify.models.http import HttpModel, ModelLimits
+from groundwire.verify.models.http import HttpModel
 from groundwire.verify.models.openai import OpenAIModel
+from groundwire.verify.models.sending import ModelLimits
 
 PREFIX: Final = "GROUNDWIRE_MODEL_"
 _URLS: Final = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
