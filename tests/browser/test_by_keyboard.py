@@ -241,6 +241,31 @@ def test_shift_selects_on_from_item_to_item_and_all_between_two_clicks(consoles,
     assert console.reviews.sent == []
 
 
+def test_a_opens_an_edit_that_was_not_sent_and_approves_nothing(consoles, people) -> None:
+    console = consoles.start()
+    reader = people(console)
+    reader.go("Enter")
+    item = reader.item
+    reader.press("e")
+    reader.page.locator("#content").fill("Typed and not sent.")
+    reader.press("Escape", "a")
+    expect(reader.page.locator("#edit")).to_have_attribute("open", "")
+    expect(reader.page.locator(".outcome.told")).to_contain_text("not sent")
+    reader.open("/")
+    reader.page.locator(f'[data-id="{item}"] .open').focus()
+    reader.go("a")
+    assert reader.item == item
+    expect(reader.page.locator("#edit")).to_have_attribute("open", "")
+    expect(reader.page.locator("#content")).to_have_value("Typed and not sent.")
+    reader.page.locator("#approve button").click()
+    reader.said("Approved")
+    reader.press("u")
+    expect(reader.page.locator("#content")).to_have_value("Typed and not sent.")
+    expect(reader.page.locator("#edit")).to_have_attribute("open", "")
+    consoles.stop(console)
+    assert console.reviews.sent == []
+
+
 def test_a_key_held_down_decides_one_item_and_not_the_next_ones_too(consoles, people) -> None:
     console = consoles.start()
     reader = people(console)

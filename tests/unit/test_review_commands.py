@@ -196,6 +196,7 @@ def test_the_group_lists_its_commands() -> None:
         (["edit", "x", "--reviewer", "ann"], "--content"),
         (["edit", "x", "--reviewer", "ann", "--content", " \u200b"], "blank"),
         (["list", "--reviewer", "ann", "--limit", "201"], "--limit"),
+        (["list", "--reviewer", "ann", "--reason", "nonsense"], "technical_hedge"),
         (["list", "--reviewer", "ann", "--min-age", "soon"], "--min-age"),
         (["list", "--reviewer", "ann", "--days", "nan"], "--days': 'nan'"),
         (["list", "--reviewer", "ann", "--timeout", "inf"], "--timeout"),
@@ -365,6 +366,13 @@ def test_marks_in_any_places_leave_the_text_whole(places, claim) -> None:
         plain.partition(head)[2].partition("\nhedges" if hedges else tail)[0]
         == (unmarked.partition(head)[2].partition(tail)[0])
     )
+
+
+def test_only_what_waits_has_a_risk_in_json() -> None:
+    retracted = item(decision("a", verdict="approved"), reviewed("a", "retract"))
+    waits = item(decision("a"))
+    found = [json.loads(item_json(one))["current"]["risk"] for one in (retracted, waits)]
+    assert (found[0], found[1]["level"]) == (None, "low")
 
 
 def test_json_is_one_line_that_holds_everything() -> None:

@@ -12,6 +12,7 @@ from groundwire.commands.review_actions import approve, edit, reject, retract
 from groundwire.commands.review_desk import desk_options, echo_json, look_around, screen
 from groundwire.messages.decisions import Kind
 from groundwire.review.model import MAX_PAGE, SORTS, Query
+from groundwire.review.risk import WAITING
 from groundwire.review.terminal import Desk
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
@@ -47,7 +48,7 @@ def review() -> None:
 
 
 @review.command(name="list")
-@click.option("--reason", metavar="CODE", help="Only what waits for this reason.")
+@click.option("--reason", type=click.Choice(WAITING), metavar="CODE", help="Only what waits for this reason.")
 @click.option("--source", help="Only what this source produced.")
 @click.option(
     "--memory-type", type=click.Choice(["fact", "preference", "decision"]), help="Only claims of this type."

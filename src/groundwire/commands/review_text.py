@@ -75,7 +75,10 @@ def row_json(row: Row) -> str:
 
 def item_json(item: Item, resting: Page[Related] = NONE) -> str:
     """Return an item, and what rests on it, as one line of JSON."""
-    return _dump({**asdict(item), **_told("resting", resting)})
+    found = asdict(item)
+    if not item.pending:
+        found["current"]["risk"] = None  # nobody has to look at it any more
+    return _dump({**found, **_told("resting", resting)})
 
 
 def outcome_json(row: Row, action_id: str, outcome: Outcome | None, beside: Beside = NOTHING) -> str:

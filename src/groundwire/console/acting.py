@@ -15,7 +15,7 @@ from groundwire.console.evidence import text_of
 from groundwire.console.item import describe, find
 from groundwire.console.kept import typed
 from groundwire.console.orders import Order
-from groundwire.console.progress import shown, shown_actions
+from groundwire.console.progress import last_actions, shown
 from groundwire.console.rows import subject_of
 from groundwire.console.standing import Problem, conflict, is_current, problem, speculation
 from groundwire.console.views import Blank, Origin, came_from, view_of, with_query
@@ -154,8 +154,8 @@ async def show(call: Call) -> Answer:
 
 
 async def mine(call: Call) -> Answer:
-    """A person's last actions."""
-    return Answer({"actions": shown_actions(call.site, call.identity.person)})
+    """A person's last actions since the console started, newest first; `shown`: whether a page still tells of it."""
+    return Answer({"actions": last_actions(call.site, call.identity.person)})
 
 
 def put(call: Call, orders: list[Order]) -> None:

@@ -109,13 +109,13 @@ class Desk:
         action_id = self._open.get(decision_id)
         return self._entries[action_id] if action_id else None
 
-    def of(self, person: Person) -> list[Entry]:
-        """Return a person's last actions that are still of interest, newest first."""
+    def of(self, person: Person, *, over: bool = False) -> list[Entry]:
+        """Return a person's last actions that are still of interest, newest first; `over`: the others too."""
         now = self._clock()
         return [
             entry
             for entry in reversed(self._entries.values())
-            if entry.order.person.name == person.name and entry.is_shown(now)
+            if entry.order.person.name == person.name and (over or entry.is_shown(now))
         ]
 
     def find(self, person: Person, action_id: str) -> Entry | None:

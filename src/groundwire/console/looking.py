@@ -141,6 +141,7 @@ def _rows(call: Call, shown: _List, text: str, cursor: str | None) -> dict[str, 
 
 def _letter(letter: DeadLetter) -> dict[str, Any]:
     return {
+        "name": letter.name,
         "code": letter.code,
         "message": letter.message,
         "place": f"{letter.topic or NONE}, partition {letter.partition}, offset {letter.offset}",

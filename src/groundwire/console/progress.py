@@ -13,6 +13,8 @@ from groundwire.console.site import Site
 from groundwire.messages.base import format_time
 from groundwire.review.people import Person
 
+_ON_A_PAGE: Final = 5
+_LAST: Final = 50
 _DONE: Final = {
     "approve": "Approved",
     "reject": "Rejected",
@@ -32,10 +34,18 @@ _SAID: Final = {
 
 
 def shown_actions(site: Site, person: Person) -> list[dict[str, Any]]:
-    """Return a person's last actions, newest first."""
-    entries = site.desk.of(person)
+    """Return what a page shows of a person's last actions, newest first."""
+    return _together(site, site.desk.of(person))[:_ON_A_PAGE]
+
+
+def last_actions(site: Site, person: Person) -> list[dict[str, Any]]:
+    """Return a person's last actions, newest first, those of which nothing is shown any more too."""
+    return _together(site, site.desk.of(person, over=True))[:_LAST]
+
+
+def _together(site: Site, entries: Sequence[Entry]) -> list[dict[str, Any]]:
     groups = groupby(entries, key=lambda entry: (entry.order.batch or entry.order.action_id, entry.state))
-    return [shown(list(group), site.clock()) for _, group in groups][:5]
+    return [shown(list(group), site.clock()) for _, group in groups]
 
 
 def shown(entries: Sequence[Entry], now: datetime) -> dict[str, Any]:
@@ -52,6 +62,7 @@ def shown(entries: Sequence[Entry], now: datetime) -> dict[str, Any]:
         "state": str(first.state),
         "outcome": outcome.code if outcome else None,
         "sentence": outcome.sentence if outcome else None,
+        "shown": any(entry.is_shown(now) for entry in entries),
         "text": _SAID[first.state].format(done=_DONE[record.action]),
         "undo_left": undo_left(first, now),
         "undo_until": format_time(first.due) if first.state is State.HELD else None,

@@ -34,6 +34,7 @@ class Place:
         page: whether there is a page, or only the twin.
         decides: whether it is refused to who may only look.
         takes: the fields of what is posted, where there are any.
+        asks: the parameters of its query, of which the twin refuses others; None: the handler sees to it.
     """
 
     method: str
@@ -42,12 +43,16 @@ class Place:
     page: bool = True
     decides: bool = False
     takes: type[BaseModel] | None = None
+    asks: tuple[str, ...] | None = ()
 
+
+_TOLD: Final = 20
+"""Parameters of one request that are told one by one."""
 
 PLACES: Final = (
-    Place("GET", "/", queue.show),
+    Place("GET", "/", queue.show, asks=None),
     Place("POST", "/queue/search", queue.search, takes=SearchFields),
-    Place("GET", "/items/{decision_id:uuid}", item.show),
+    Place("GET", "/items/{decision_id:uuid}", item.show, asks=None),
     Place("GET", "/items/{decision_id:uuid}/standing", item.standing, page=False),
     Place("POST", "/items/{decision_id:uuid}/lock", item.lock, page=False, decides=True),
     Place("POST", "/items/{decision_id:uuid}/actions", acting.act, decides=True, takes=acting.ActionFields),
@@ -56,14 +61,14 @@ PLACES: Final = (
     Place("POST", "/actions/{action_id:uuid}/undo", acting.undo, decides=True),
     Place("POST", "/actions/{action_id:uuid}/dismiss", acting.dismiss, decides=True),
     Place("POST", "/bulk", bulk.act, decides=True, takes=bulk.BulkFields),
-    Place("GET", "/responses", looking.responses),
+    Place("GET", "/responses", looking.responses, asks=None),
     Place("POST", "/responses/search", looking.search_responses, takes=SearchFields),
-    Place("GET", "/approved", looking.approved),
+    Place("GET", "/approved", looking.approved, asks=None),
     Place("POST", "/approved/search", looking.search_approved, takes=SearchFields),
-    Place("GET", "/blocked", looking.blocked),
+    Place("GET", "/blocked", looking.blocked, asks=None),
     Place("POST", "/blocked/search", looking.search_blocked, takes=SearchFields),
-    Place("GET", "/dead-letters", looking.dead_letters),
-    Place("GET", "/learning", learning.show),
+    Place("GET", "/dead-letters", looking.dead_letters, asks=None),
+    Place("GET", "/learning", learning.show, asks=("days",)),
     Place("GET", "/sample", learning.sample),
     Place("POST", "/sample/{decision_id:uuid}", learning.judge, decides=True, takes=learning.OpinionFields),
     Place("GET", "/operations", operations.show),
@@ -129,6 +134,7 @@ def _twin(site: Site, place: Place) -> Endpoint:
         _may(identity, place)
         if not _is_own_page(request, identity, request.headers.get("x-csrf-token", "")):
             raise HTTPException(403, "The token of the page is missing, or of an earlier session.")
+        _ask(request, place.asks)
         sent = await read_json(request) if place.method == "POST" else {}
         answer: Answer = await place.handler(Call(request, site, identity, _plain(request, sent), page=False))
         return JSONResponse(dict(answer.data), answer.status)
@@ -187,6 +193,14 @@ def _may(identity: Identity, place: Place) -> None:
     """Refuse deciding to who may only look; which items somebody may decide, the handlers see to."""
     if place.decides and identity.person.read_only:
         raise HTTPException(403, "You may look, and not decide.")
+
+
+def _ask(request: Request, known: tuple[str, ...] | None) -> None:
+    """Refuse a query that asks for what there is not. Raises: HTTPException 400, naming it."""
+    unknown = [] if known is None else [name for name in request.query_params if name not in known]
+    if unknown:
+        told = [f"{name[:100]}: unknown" for name in unknown[:_TOLD]]
+        raise HTTPException(400, "; ".join([*told, f"permitted: {', '.join(known or ()) or 'none'}"]))
 
 
 def _is_own_page(request: Request, identity: Identity, token: str) -> bool:

@@ -15,7 +15,7 @@ from groundwire.console.call import Call, problems
 from groundwire.messages.base import ShortId
 from groundwire.messages.decisions import Kind, ReasonCode
 from groundwire.review.model import Query
-from groundwire.review.risk import risk_of
+from groundwire.review.risk import WAITING
 
 AGES: Final[dict[str, tuple[timedelta | None, timedelta | None]]] = {
     "under_1h": (None, timedelta(hours=1)),
@@ -24,9 +24,6 @@ AGES: Final[dict[str, tuple[timedelta | None, timedelta | None]]] = {
     "over_7d": (timedelta(days=7), None),
 }
 SORTS: Final = (("risk", "highest risk first"), ("oldest", "oldest first"), ("newest", "newest first"))
-_REASONS: Final = sorted(
-    (code for code in ReasonCode if risk_of(code).rank), key=lambda code: risk_of(code).rank
-)
 _NOT_FILTERS: Final = frozenset({"all", "do", "seen", "from"})
 LISTS: Final = {"approved": "Approved", "blocked": "Blocked", "responses": "Responses"}
 """Lists beside the queue from which an item is opened, with their titles."""
@@ -142,7 +139,7 @@ def choices(call: Call) -> dict[str, list[str]]:
     """Return what can be chosen from a list; the other filters take any text."""
     scope = call.scope
     return {
-        "reason": [str(code) for code in _REASONS],
+        "reason": list(WAITING),
         "tenant": sorted(scope.whole | scope.own),
         "memory_type": list(_TYPES),
         "kind": [str(kind) for kind in Kind],

@@ -124,9 +124,10 @@ def dead_letters(
 
 
 def _dead_letter(row: Sequence[Any]) -> DeadLetter:
-    code, message, topic, partition, offset, tenant, user, at_ms, excerpt = row[:9]
+    code, message, topic, partition, offset, tenant, user, at_ms, excerpt, at_partition, at_offset = row
+    name = f"{at_partition}@{at_offset}"
     return DeadLetter(
-        code, message, topic, partition, offset, tenant, user, from_milliseconds(at_ms), excerpt
+        name, code, message, topic, partition, offset, tenant, user, from_milliseconds(at_ms), excerpt
     )
 
 

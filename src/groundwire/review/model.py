@@ -221,8 +221,13 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record that could not be decided; `topic`, `partition`, `offset` say where it failed."""
+    """A record that could not be decided; `topic`, `partition`, `offset` say where it failed.
 
+    Attributes:
+        name: where the letter itself stands, `partition@offset`, as `groundwire dead-letters` names it.
+    """
+
+    name: str
     code: str
     message: str
     topic: str

@@ -57,6 +57,8 @@ _ORDER: Final[tuple[tuple[ReasonCode, Level, str], ...]] = (
     (ReasonCode.AI_SYNTHESIS_HELD, "low", "written by a model; held by policy"),
     (ReasonCode.PENDING_DUPLICATE, "low", "says what another waiting item says"),
 )
+WAITING: Final = tuple(str(code) for code, _, _ in _ORDER)
+"""Reasons for which something waits, in this order."""
 _CHECKS: Final = {
     "citation_missing": ReasonCode.UNGROUNDED,
     "dedup_check_failed": ReasonCode.DEDUP_UNAVAILABLE,

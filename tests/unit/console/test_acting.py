@@ -103,8 +103,13 @@ async def test_the_outcome_is_told_to_whom_it_belongs(
     async with room.client("ana-token") as client:
         assert (await client.get("/api/actions")).json() == {"actions": []}
 
+    room.clock.forward(hours=1)
+    async with room.client("lead-token") as client:
+        (over,) = (await client.get("/api/actions")).json()["actions"]
+
     assert (told["state"], told["outcome"]) == (state, code)
     assert told == listed
+    assert over == {**told, "shown": False}
     assert told["sentence"]
 
 

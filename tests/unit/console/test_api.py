@@ -83,6 +83,22 @@ async def test_all_that_is_missing_unknown_or_wrong_is_named_at_once_with_what_t
     assert told.startswith("search: unknown; colour: unknown; permitted: reason, tenant, user")
 
 
+async def test_a_parameter_that_no_path_knows_is_refused_by_name_on_every_path_that_is_read(
+    room: Room,
+) -> None:
+    (decision_id,) = room.add(make_decision("c-1"))
+    async with room.client("lead-token") as client:
+        for one in await listed(room):
+            if one["method"] == "GET" and "{action_id}" not in one["path"]:
+                path = one["path"].replace("{decision_id}", decision_id)
+                plain = await client.get(path)
+                answer = await client.get(path, params={"colour": "red"})
+                assert (path, plain.status_code, answer.status_code) == (path, 200, 400)
+                assert "colour: unknown" in answer.json()["message"]
+        assert (await client.get("/api/approved", params={"cursor": ""})).status_code == 200
+        assert (await client.get("/api/learning", params={"days": "7"})).status_code == 200
+
+
 async def test_a_thousand_wrong_fields_do_not_make_a_thousand_sentences(room: Room) -> None:
     async with room.client("lead-token") as client:
         answer = await client.post("/api/queue/search", json={f"{n}{'x' * 500}": 1 for n in range(300)})

@@ -128,6 +128,17 @@ async def test_a_list_says_what_it_shows_and_names_each_item_and_its_reason(room
         assert 'title="critical_gap">critical statement unsupported' in page
 
 
+async def test_who_signed_out_reads_how_to_sign_in_again_where_only_a_link_does() -> None:
+    room = make_room(one_time=LEAD)
+    async with room.browser() as client:
+        room.site.links.redeem(room.secret or "")
+        await client.post("/signout", data={"csrf": await csrf(client)})
+        page = said((await client.get("/signin")).text)
+
+    assert "make demo-console" in page
+    assert "groundwire console --one-time-link" in page
+
+
 async def test_only_what_waits_has_a_risk(room: Room) -> None:
     ids = room.add(make_decision("c-1"), approved("c-2"), blocked("c-3"))
     async with room.client("lead-token") as client:

@@ -664,6 +664,15 @@ def test_a_dead_letter_is_seen_by_who_sees_its_keys_whole_tenant_unless_its_valu
     assert board.dead_letters(OWNER).total == 0
 
 
+def test_a_dead_letter_is_named_by_where_it_stands_itself(board) -> None:
+    letter = replace(
+        dead_letter(b"acme:ann", b"{", 17, RecordError(ErrorCode.INVALID_JSON, "no")), partition=2
+    )
+    board.add([letter])
+    (found,) = board.dead_letters(ADMIN).rows
+    assert (found.name, found.partition, found.offset) == ("2@17", 3, 41)
+
+
 def test_dead_letters_come_in_pages_newest_first(board) -> None:
     board.add([dead_letter(b"acme:ann", f"{{{n}".encode(), n) for n in range(5)])
     found, cursor = [], None

@@ -30,6 +30,11 @@ function write(name, draft) {
 }
 const drop = (prefix) => keysOf(prefix).forEach((name) => sessionStorage.removeItem(name));
 
+/* An approval of the text as it is would lose an edit that was not sent: on this page, or on another. */
+export const unsentEdit = () => fields($("#edit") || body).some((one) => one.name === "content" && one.value !== original(one));
+export const unsentEditOf = (id) =>
+  keysOf(ALL).some((name) => name.endsWith(`/${id}`) && read(name).edit?.content !== undefined);
+
 /* The action is published: nothing of it is unsent any more. */
 export function published(id) {
   keysOf(ALL).filter((name) => name.endsWith(`/${id}`)).forEach((name) => sessionStorage.removeItem(name));

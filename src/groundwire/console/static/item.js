@@ -1,5 +1,7 @@
 /* One item: its forms, its lock, and an address that can be reloaded. */
 import { $, all, page, post } from "./dom.js";
+import { unsentEdit } from "./drafts.js";
+import { tell } from "./live.js";
 
 const item = $("#item");
 const REASON = "fieldset input[name=reason]"; // the filters have a reason too, to choose from a list
@@ -15,6 +17,11 @@ export function open(name) {
   return true;
 }
 
+function openUnsent() {
+  tell("Your text is not sent: Ctrl Enter approves it. Discard it, or press the button, to approve the one above.");
+  return open("edit");
+}
+
 export const openForm = () => $("#actions details[open]");
 
 export function close(part) {
@@ -23,6 +30,7 @@ export function close(part) {
 }
 
 export function onItem(key, submit) {
+  if (key === "a" && $("#approve") && unsentEdit()) return openUnsent();
   if (key === "a") return submit($("#approve"));
   if (key === "r") return open("reject") || open("retract");
   if (key === "e") return open("edit");
@@ -81,6 +89,7 @@ if (item?.dataset.lock) {
 export function focusItem() {
   const form = openForm();
   if (form) open(form.id);
+  else if (unsentEdit() && $(`.outcome.undone[data-decision-id="${item.dataset.id}"]`)) open("edit");
   else if ($("#problem")) $("#problem").focus();
   else $("#title").focus({ preventScroll: page === "item" });
 }

@@ -1,5 +1,6 @@
 /* The list: one item has the focus; j and k move it; what is selected is acted on together. */
 import { $, all, page } from "./dom.js";
+import { unsentEditOf } from "./drafts.js";
 
 const KEPT = "groundwire.at";
 export const rows = () => all("#list > .item");
@@ -79,8 +80,9 @@ export function onList(key) {
   if (!row || row.classList.contains("doing") || row.classList.contains("gone")) return false;
   remember();
   const target = opener(row).href;
-  const opened = { r: "reject", e: "edit" }[key];
-  if (key === "a" && page === "queue" && seenWhole(row)) approve(row);
+  const unsent = key === "a" && unsentEditOf(row.dataset.id);
+  const opened = unsent ? "edit" : { r: "reject", e: "edit" }[key];
+  if (!unsent && key === "a" && page === "queue" && seenWhole(row)) approve(row);
   else if (opened) location.href = `${target}${target.includes("?") ? "&" : "?"}do=${opened}`;
   else if (key === "x") $("input", row)?.click();
   else opener(row).click();

@@ -57,7 +57,7 @@ function dismissal(id) {
 async function refreshOutcomes() {
   const answer = await fetch(outcomes.dataset.url);
   if (!answer.ok) return;
-  const { actions } = await answer.json();
+  const actions = (await answer.json()).actions.filter((action) => action.shown);
   const ids = new Set(actions.map((action) => action.action_id));
   all(".outcome[data-action-id]", outcomes).forEach((one) => ids.has(one.dataset.actionId) || one.remove());
   actions.forEach(drawOutcome);
