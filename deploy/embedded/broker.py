@@ -1,6 +1,6 @@
 """A broker in one process that speaks the Kafka protocol on loopback, for the demo and the tests.
 
-    python -m deploy.embedded.broker [--port N] [--topic NAME:PARTITIONS ...]
+    python -m deploy.embedded.broker [--port N] [--advertise N] [--topic NAME:PARTITIONS ...]
 
 It prints `ready 127.0.0.1:PORT`, takes commands as lines on standard input (`down`, `up`,
 `topic NAME PARTITIONS`; each is answered `ok` or `error WHY`) and ends at SIGTERM or at the end of its
@@ -93,10 +93,16 @@ class Connection(asyncio.Protocol):
 
 
 class Broker:
-    """The node behind a listener that can be closed and opened again."""
+    """The node behind a listener that can be closed and opened again.
 
-    def __init__(self, port: int) -> None:
-        self.node = Node(HOST, port)
+    Args:
+        port: where it listens.
+        advertised: the port that clients are told; None: the same. Another one is that of a proxy before it.
+    """
+
+    def __init__(self, port: int, advertised: int | None = None) -> None:
+        self.port = port
+        self.node = Node(HOST, advertised or port)
         self.connections: set[Connection] = set()
         self._server: asyncio.Server | None = None
 
@@ -106,7 +112,7 @@ class Broker:
             for group in self.node.groups.values():
                 group.touch_all()
             loop = asyncio.get_running_loop()
-            self._server = await loop.create_server(lambda: Connection(self), HOST, self.node.port)
+            self._server = await loop.create_server(lambda: Connection(self), HOST, self.port)
 
     async def down(self) -> None:
         """Refuse connections and drop those that are open; what is stored stays."""
@@ -144,9 +150,9 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
-async def serve(port: int, topics: Sequence[tuple[str, int]]) -> None:
+async def serve(port: int, topics: Sequence[tuple[str, int]], advertised: int | None = None) -> None:
     """Run the broker until SIGTERM, SIGINT or the end of standard input."""
-    broker = Broker(port)
+    broker = Broker(port, advertised)
     for name, partitions in topics:
         broker.node.create_topic(name, partitions)
     await broker.up()
@@ -175,11 +181,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m deploy.embedded.broker", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--port", type=int, default=0, help="TCP port on 127.0.0.1 (default: a free one)")
+    parser.add_argument("--advertise", type=int, help="the port that clients are told, where a proxy listens")
     parser.add_argument("--topic", type=_topic, action="append", default=[], metavar="NAME:PARTITIONS")
     chosen = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve(chosen.port or free_port(), chosen.topic))
+        asyncio.run(serve(chosen.port or free_port(), chosen.topic, chosen.advertise))
 
 
 if __name__ == "__main__":

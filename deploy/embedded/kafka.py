@@ -26,6 +26,7 @@ class EmbeddedBroker:
 
     Args:
         directory: where its log goes; None: a temporary folder that `stop` removes.
+        advertised: the port that clients are told, of a proxy before it; None: its own.
 
     Raises:
         ServiceError: from any method, when the broker does not start or does not answer.
@@ -34,14 +35,17 @@ class EmbeddedBroker:
     #: How many copies of a record there are.
     replication = 1
 
-    def __init__(self, directory: Path | None = None) -> None:
+    def __init__(self, directory: Path | None = None, advertised: int | None = None) -> None:
         self._temporary = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix="groundwire-broker-"))
         self.directory.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
         self._server = ServerProcess(
             "embedded broker",
-            [sys.executable, "-m", "deploy.embedded.broker", "--port", str(self.port)],
+            [
+                *(sys.executable, "-m", "deploy.embedded.broker", "--port", str(self.port)),
+                *(() if advertised is None else ("--advertise", str(advertised))),
+            ],
             self.directory / "broker.log",
             folder=_ROOT,  # where `deploy` is found
             keep_input=True,

@@ -1,0 +1,203 @@
+"""One run of a seed: services, workers, load and faults; then everything is mended, read and checked."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.faults.checker import check, compare_state
+from tests.faults.crew import Crew, load_average, logged
+from tests.faults.deployment import LIMITS, POLICY, Watched
+from tests.faults.figures import recoveries, stalls
+from tests.faults.history import History, Violation
+from tests.faults.load import Inputs, Sender
+from tests.faults.nemesis import Nemesis
+from tests.faults.people import Reviewers
+from tests.faults.proxy import Proxy
+from tests.faults.schedule import Fault
+from tests.faults.services import Pages, Services
+from tests.stream.harness import ROOT
+
+SHOULD_NOT_BE = ("Traceback", "batch.failed", "lane.broken", "stopped.at_deadline")
+
+
+@dataclass(frozen=True)
+class Timing:
+    """The settings that decide how long things take, in seconds.
+
+    Attributes:
+        session: until the group gives a silent worker's partitions away.
+        grace: that a claim waits for state before it is decided provisionally.
+        rebuild_wait: that nothing may be in flight before lost state is rebuilt.
+        settle: until a run gives up waiting for the last decision.
+    """
+
+    session: float = 6.0
+    grace: float = 2.0
+    rebuild_wait: float = 4.0
+    settle: float = 300.0
+
+
+DEFAULTS = Timing(session=15.0, grace=10.0, rebuild_wait=60.0, settle=600.0)
+"""What workers do when nobody sets anything."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a run is made of beside its faults."""
+
+    seed: int
+    rate: float
+    timing: Timing
+    folder: Path
+
+
+async def run(services: Services, setup: Setup, faults: Sequence[Fault], seconds: float) -> dict[str, Any]:
+    """Run, check, and return the result as JSON."""
+    setup.folder.mkdir(parents=True, exist_ok=True)
+    pages = Pages()
+    await pages.start()
+    page_proxy = await asyncio.to_thread(services.proxies.before, pages.port)
+    try:
+        return await _run(services, setup, faults, seconds, pages, page_proxy)
+    finally:
+        await pages.stop()
+
+
+async def _run(
+    services: Services,
+    setup: Setup,
+    faults: Sequence[Fault],
+    seconds: float,
+    pages: Pages,
+    page_proxy: Proxy,
+) -> dict[str, Any]:
+    policy = setup.folder / "policy.toml"
+    policy.write_text(POLICY)
+    deployment = Watched(services.broker, services.redis, setup.folder)
+    reviewers = Reviewers(deployment, setup.folder, setup.seed)
+    deployment.environment = _environment(services, setup, policy, page_proxy) | reviewers.settings
+    async with deployment:
+        crew = Crew(deployment)
+        await crew.begin()
+        begun, clock = time.monotonic(), time.time() - time.monotonic()
+        address = f"http://127.0.0.1:{page_proxy.port}"
+        sender = Sender(deployment, Inputs(setup.seed, address), setup.rate)
+        nemesis = Nemesis(services, crew, sender, reviewers, pages, page_proxy)
+        watching = asyncio.create_task(crew.watch())
+        load = [asyncio.create_task(sender.run()), asyncio.create_task(reviewers.run())]
+        await asyncio.gather(asyncio.sleep(seconds), nemesis.run(faults))
+        await asyncio.sleep(setup.timing.session)
+        broken = await _end(load)
+        await sender.finish(setup.timing.settle)
+        mended = time.monotonic()
+        behind = await deployment.idle(setup.timing.settle)
+        settled = time.monotonic() - mended
+        if behind:
+            (setup.folder / "stuck.txt").write_text(await asyncio.to_thread(deployment.dump))
+        broken += await _end([watching])
+        ended = time.monotonic()
+        exits = await crew.stop()
+        history = History(
+            prefix=deployment.prefix,
+            records=await deployment.read_all(),
+            sent=sender.sent,
+            limits=LIMITS,
+            seen_at=deployment.seen_at,
+            acted_at=reviewers.acted_at,
+            forged=frozenset(reviewers.forged),
+            ended=ended,
+            page_stands=lambda url: url.startswith(f"{address}/ok/"),
+        )
+        promises = check(history)
+        standings = await deployment.standings(policy, list(history.subjects))
+        promises["state agrees with the topics"] = list(compare_state(history, standings))
+        promises["decisions follow from their facts"] = await _verified(deployment, setup.folder)
+        promises["everything is worked off"] = [Violation("stuck", what, "not committed") for what in behind]
+    found = recoveries(nemesis.struck, stalls(history, clock), begun)
+    return {
+        "seed": setup.seed,
+        "broker": services.kind,
+        "session": setup.timing.session,
+        "minutes": round(seconds / 60, 2),
+        "faults": [{**asdict(one), "session": setup.timing.session} for one in found],
+        "failed_faults": nemesis.failed,
+        "violations": {
+            promise: [asdict(one) for one in broken_by] for promise, broken_by in promises.items()
+        },
+        "told": _told(history, sender, reviewers) | {"settled": round(settled, 1), "load": load_average()},
+        "workers": {
+            "started": len(deployment.workers),
+            "ended_alone": {str(code): count for code, count in crew.ended.items()},
+            "stopped": {str(code): count for code, count in exits.items()},
+            "logged": logged(deployment, SHOULD_NOT_BE),
+            "tasks_broken": broken,
+        },
+    }
+
+
+def _environment(services: Services, setup: Setup, policy: Path, page_proxy: Proxy) -> dict[str, str]:
+    timing = setup.timing
+    return {
+        "GROUNDWIRE_REDIS_URL": f"redis://127.0.0.1:{services.redis_proxy.port}/0",
+        "GROUNDWIRE_SESSION_TIMEOUT": str(timing.session),
+        "GROUNDWIRE_STATE_GRACE": str(timing.grace),
+        "GROUNDWIRE_REBUILD_WAIT": str(timing.rebuild_wait),
+        "GROUNDWIRE_POLICY_FILE": str(policy),
+        "GROUNDWIRE_POLICIES_DIR": str(setup.folder / "policies"),
+        "GROUNDWIRE_NO_NETWORK": "",
+        "GROUNDWIRE_ALLOW_NETWORKS": "127.0.0.0/8",
+        "GROUNDWIRE_ALLOW_PORTS": str(page_proxy.port),
+    }
+
+
+async def _end(tasks: Sequence[asyncio.Task[None]]) -> list[str]:
+    """Cancel tasks; return what ended any of them before."""
+    broken = [repr(task.exception()) for task in tasks if task.done() and not task.cancelled()]
+    for task in tasks:
+        task.cancel()
+        with suppress(asyncio.CancelledError, Exception):
+            await task
+    return broken
+
+
+async def _verified(deployment: Watched, folder: Path) -> list[Violation]:
+    """Have `groundwire verify` derive every decision again from its record, policy and facts."""
+    command = [
+        *(sys.executable, "-c", "from groundwire.cli import main; main()", "verify", "--from-topics"),
+        *("--policies", str(folder / "policies"), "--format", "json"),
+    ]
+    done = await asyncio.to_thread(
+        lambda: subprocess.run(
+            command, env=deployment.settings(), cwd=ROOT, capture_output=True, text=True, check=False
+        )
+    )
+    lines = [line for line in done.stdout.splitlines() if line.strip()]
+    found = [Violation("derived", "groundwire verify", line[:500]) for line in lines]
+    if done.returncode and not found:
+        found.append(Violation("derived", f"groundwire verify: exit {done.returncode}", done.stderr[-500:]))
+    return found
+
+
+def _told(history: History, sender: Sender, reviewers: Reviewers) -> dict[str, Any]:
+    letters = Counter(each[0].header("gw-error") or "" for each in history.letters.values())
+    reasons = Counter(seen.json["reason_code"] for _, _, seen in history.revisions())
+    return {
+        "inputs": sum(len(history.of(topic)) for topic in ("claims", "llm-responses", "review-decisions")),
+        "acknowledged": len(sender.sent),
+        "actions": len(reviewers.acted_at),
+        "subjects": len(history.subjects),
+        "decisions": len(history.decisions),
+        "provisional": len({s.header("ce_id") for s in history.decisions if s.json["revision"] == 0}),
+        "deferred": len(history.of("deferred")),
+        "reasons": dict(reasons.most_common()),
+        "dead_letters": dict(letters.most_common()),
+    }

@@ -1,0 +1,164 @@
+"""What the checker judges: all records of all topics, what was sent, and when it was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from groundwire.messages.decisions import Kind
+from groundwire.messages.identity import Subject
+from tests.stream.harness import DECISIONS, Seen
+
+Place = tuple[str, int, int]
+"""Topic without its prefix, partition, offset."""
+
+CLAIMS, RESPONSES, REVIEWS = "claims", "llm-responses", "review-decisions"
+TOPICS = (
+    *(CLAIMS, RESPONSES, REVIEWS, "deferred", *DECISIONS),
+    *("retractions", "regenerate", "audit", "dead-letter"),
+)
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A promise that was broken: which, by which record, and how."""
+
+    rule: str
+    record: str
+    detail: str
+
+
+@dataclass(frozen=True)
+class Sent:
+    """An input that the broker acknowledged."""
+
+    place: Place
+    value: bytes | None
+    bad: bool = False
+    """Whether no reader can make a record of it."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Places in the review queue."""
+
+    user: int
+    tenant: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A time in which a subject certainly waited for a person: from when its Decision was read until one acted."""
+
+    subject: Subject
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True)
+class History:
+    """All that a run left behind.
+
+    Attributes:
+        prefix: before every topic's name.
+        records: by topic without its prefix, all of it from the beginning.
+        sent: what the load knows to be acknowledged.
+        seen_at: when a record was read while the run went on, seconds of one clock.
+        acted_at: when each action was sent, of the same clock.
+        forged: ids of actions that were not signed, or not by whom they name.
+        ended: when the run ended.
+        page_stands: whether a cited URL is one that answers 200.
+    """
+
+    prefix: str
+    records: Mapping[str, Sequence[Seen]]
+    sent: Sequence[Sent] = ()
+    limits: Limits = field(default_factory=lambda: Limits(100, 10_000, 10_000))
+    seen_at: Mapping[Place, float] = field(default_factory=dict)
+    acted_at: Mapping[str, float] = field(default_factory=dict)
+    forged: frozenset[str] = frozenset()
+    ended: float = 0.0
+    page_stands: Callable[[str], bool] = lambda _url: False
+
+    def of(self, topic: str) -> Sequence[Seen]:
+        """The records of a topic."""
+        return self.records.get(topic, ())
+
+    @cached_property
+    def decisions(self) -> list[Seen]:
+        """All decisions, repeats and provisional ones too."""
+        return [seen for topic in DECISIONS for seen in self.of(topic)]
+
+    @cached_property
+    def subjects(self) -> dict[Subject, dict[int, Seen]]:
+        """Each subject's decisions by revision, from 1 on; of repeats the first that was read."""
+        found: dict[Subject, dict[int, Seen]] = {}
+        for seen in self.decisions:
+            if seen.json["revision"] > 0:
+                found.setdefault(subject_of(seen.json), {}).setdefault(seen.json["revision"], seen)
+        return found
+
+    @cached_property
+    def letters(self) -> dict[Place, list[Seen]]:
+        """Dead letters by the place of the record that they hold."""
+        found: dict[Place, list[Seen]] = {}
+        for seen in self.of("dead-letter"):
+            topic, partition, offset = (
+                seen.header(f"__connect.errors.{name}") or "" for name in ("topic", "partition", "offset")
+            )
+            found.setdefault((self.short(topic), int(partition), int(offset)), []).append(seen)
+        return found
+
+    @cached_property
+    def audit(self) -> dict[str, list[dict[str, Any]]]:
+        """Audit events by type."""
+        found: dict[str, list[dict[str, Any]]] = {}
+        for seen in self.of("audit"):
+            found.setdefault(seen.json["type"], []).append(seen.json)
+        return found
+
+    def short(self, topic: str) -> str:
+        """A topic's name without the prefix."""
+        return topic.removeprefix(self.prefix)
+
+    def origin(self, decision: Mapping[str, Any]) -> Place:
+        """The place that a decision names as its origin."""
+        origin = decision["origin"]
+        return self.short(origin["topic"]), origin["partition"], origin["offset"]
+
+    def by_people(self, decision: Mapping[str, Any]) -> bool:
+        """Whether a person brought a revision about: what was refused for want of a place may be sent again."""
+        return self.origin(decision)[0] == REVIEWS
+
+    def revisions(self) -> Iterator[tuple[Subject, int, Seen]]:
+        """Every subject's every revision, once."""
+        for subject, by_revision in self.subjects.items():
+            for revision, seen in sorted(by_revision.items()):
+                yield subject, revision, seen
+
+
+def place_of(seen: Seen) -> Place:
+    """Where a record stands."""
+    return seen.topic, seen.partition, seen.offset
+
+
+def subject_of(decision: Mapping[str, Any]) -> Subject:
+    """Who is decided."""
+    return Subject(decision["tenant_id"], decision["user_id"], Kind(decision["kind"]), decision["subject_id"])
+
+
+def name(what: Seen | Place) -> str:
+    """A record as a person finds it."""
+    topic, partition, offset = what if isinstance(what, tuple) else place_of(what)
+    return f"{topic}/{partition}@{offset}"
+
+
+def first_by(items: Iterable[Seen], key: Callable[[Seen], Any]) -> dict[Any, Seen]:
+    """Of items of one key, the first."""
+    found: dict[Any, Seen] = {}
+    for item in items:
+        found.setdefault(key(item), item)
+    return found

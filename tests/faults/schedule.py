@@ -1,0 +1,158 @@
+"""What breaks when: a schedule that follows from a seed, and from nothing else."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+ROLES: Final = {"claims": 2, "responses": 1, "deferred": 1, "reviews": 1}
+"""Workers that run when nothing is broken."""
+SLOTS: Final = tuple(f"{role}-{number}" for role, count in ROLES.items() for number in range(count))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of fault.
+
+    Attributes:
+        holds: what cannot have another fault at the same time: worker, broker, redis, pages, queue.
+        weight: how often it comes, beside the others.
+        seconds: shortest and longest duration, in session timeouts.
+        needs: nodes that the broker must have.
+    """
+
+    holds: str
+    weight: int
+    seconds: tuple[float, float]
+    needs: int = 1
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "kill_worker": Kind("worker", 14, (0.1, 0.8)),
+    "stop_worker": Kind("worker", 8, (0.2, 2.5)),
+    "remove_worker": Kind("worker", 5, (0.1, 0.8)),
+    "add_worker": Kind("extra", 6, (1.5, 4.0)),
+    "skew_worker": Kind("worker", 4, (1.5, 4.0)),
+    "kill_broker": Kind("broker", 4, (0.1, 1.0)),
+    "pause_broker": Kind("broker", 4, (0.2, 1.5)),
+    "move_leaders": Kind("broker", 4, (0.1, 0.5), needs=3),
+    "cut_broker": Kind("broker", 5, (0.0, 0.0)),
+    "close_broker": Kind("broker", 4, (0.1, 1.0)),
+    "freeze_broker": Kind("broker", 4, (0.2, 1.5)),
+    "delay_broker": Kind("broker", 3, (0.5, 2.0)),
+    "throttle_broker": Kind("broker", 3, (0.5, 2.0)),
+    "kill_redis": Kind("redis", 5, (0.1, 1.5)),
+    "pause_redis": Kind("redis", 4, (0.2, 1.5)),
+    "cut_redis": Kind("redis", 5, (0.0, 0.0)),
+    "close_redis": Kind("redis", 4, (0.1, 1.5)),
+    "freeze_redis": Kind("redis", 4, (0.2, 1.5)),
+    "delay_redis": Kind("redis", 3, (0.5, 2.0)),
+    "throttle_redis": Kind("redis", 2, (0.5, 2.0)),
+    "lose_redis": Kind("redis", 2, (0.1, 0.5)),
+    "hang_pages": Kind("pages", 3, (0.5, 2.0)),
+    "break_pages": Kind("pages", 3, (0.5, 2.0)),
+    "close_pages": Kind("pages", 2, (0.5, 2.0)),
+    "fill_queue": Kind("queue", 3, (1.0, 3.0)),
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault: `seconds` from `at`, both counted from the run's start.
+
+    Attributes:
+        target: the worker's slot or role, or the broker's node.
+        amount: how much of it: seconds of delay or skew, bytes a second.
+    """
+
+    number: int
+    at: float
+    kind: str
+    target: str
+    seconds: float
+    amount: float
+
+    def __str__(self) -> str:
+        when, how_long = f"{self.at:7.1f} s", f"{self.seconds:5.1f} s"
+        return f"{self.number:4} {when}  {self.kind:16} {self.target:12} {how_long} {self.amount:g}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a schedule is made for.
+
+    Attributes:
+        seconds: how long faults may begin.
+        every: seconds from one fault to the next, on average.
+        session: the session timeout, in seconds.
+        nodes: of the broker.
+        apart: seconds around `lose_redis` in which nothing else is broken. Lost state is rebuilt once nothing can
+            be in flight (`GROUNDWIRE_REBUILD_WAIT`); where that is set shorter than what can be, runs keep other
+            faults away from it.
+        only: kinds that are wanted; none: all.
+    """
+
+    seconds: float
+    every: float
+    session: float
+    nodes: int = 1
+    apart: float = 0.0
+    only: Collection[str] = ()
+
+
+def schedule(seed: int, plan: Plan) -> list[Fault]:
+    """Return the faults of a seed."""
+    rng = random.Random(f"nemesis {seed}")
+    kinds = {
+        name: kind
+        for name, kind in KINDS.items()
+        if kind.needs <= plan.nodes and (not plan.only or name in plan.only)
+    }
+    faults: list[Fault] = []
+    busy: dict[str, float] = {}
+    at = 0.0
+    while True:
+        at += plan.every * rng.uniform(0.3, 1.7)
+        if at >= plan.seconds:
+            return faults
+        (name,) = rng.choices(list(kinds), [kind.weight for kind in kinds.values()])
+        kind = kinds[name]
+        fault = Fault(
+            len(faults) + 1,
+            round(at, 1),
+            name,
+            _target(rng, name, kind, plan),
+            round(plan.session * rng.uniform(*kind.seconds), 1),
+            _amount(rng, name),
+        )
+        if name == "lose_redis" and plan.apart:
+            at = max([at, *(end + plan.apart / 2 for end in busy.values())])
+            fault = replace(fault, at=round(at, 1))
+        held = f"worker {fault.target}" if kind.holds == "worker" else kind.holds
+        if at >= plan.seconds or busy.get(held, 0.0) > at:
+            continue  # what it would break is broken already
+        faults.append(fault)
+        busy[held] = at + fault.seconds + 1.0
+        if name == "lose_redis":
+            at += fault.seconds + plan.apart
+
+
+def _target(rng: random.Random, name: str, kind: Kind, plan: Plan) -> str:
+    if kind.holds == "worker":
+        return rng.choice(SLOTS)
+    if kind.holds == "extra":
+        return rng.choice(list(ROLES))
+    return str(rng.randrange(plan.nodes)) if kind.holds == "broker" else name.rpartition("_")[2]
+
+
+def _amount(rng: random.Random, name: str) -> float:
+    what = name.split("_", maxsplit=1)[0]
+    if what == "delay":
+        return round(rng.uniform(0.02, 0.4), 2)
+    if what == "throttle":
+        return float(rng.choice((2_000, 10_000, 50_000)))
+    if what == "skew":
+        return float(rng.choice((-3600, -120, -20, 20, 120, 3600)))
+    return 0.0

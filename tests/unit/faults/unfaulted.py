@@ -1,0 +1,174 @@
+"""A run in which nothing breaks: the real gate and reviews in memory, and the topics that they leave behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from agents.outputs import Output, followers, outputs
+from groundwire.attestation import Keys
+from groundwire.epistemic import VerificationConfig
+from groundwire.gate.drafts import Wanted
+from groundwire.gate.results import Result
+from groundwire.gate.reviews import ReviewGate
+from groundwire.messages.decisions import Decision
+from groundwire.messages.identity import Subject
+from groundwire.messages.inbound import InboundRecord
+from groundwire.policy import Limits as PolicyLimits
+from groundwire.policy import Policy
+from groundwire.state.model import Standing
+from tests.faults.history import CLAIMS, REVIEWS, History, Limits, Sent, place_of
+from tests.faults.load import Inputs
+from tests.faults.people import KEYS
+from tests.stream.harness import Seen
+from tests.unit.gate.world import World, verifier
+
+PREFIX = "groundwire."
+LIMITS = Limits(user=3, tenant=8, total=14)
+PAGE = "http://pages.example"
+
+
+@dataclass
+class Run(World):
+    """Decides what a seed brings, one record after the other, and has people act on some of it."""
+
+    policy: Policy = field(
+        default_factory=lambda: Policy(
+            limits=PolicyLimits(
+                review_per_user=LIMITS.user, review_per_tenant=LIMITS.tenant, review_total=LIMITS.total
+            ),
+            verification=VerificationConfig(on_failure="ask"),
+        )
+    )
+    keys: Keys = field(default_factory=lambda: Keys.parse(KEYS.encode(), Path("keys.toml")))
+    records: dict[str, list[Seen]] = field(default_factory=dict)
+    seen_at: dict[Any, float] = field(default_factory=dict)
+    acted_at: dict[str, float] = field(default_factory=dict)
+    sent: list[Sent] = field(default_factory=list)
+    published: dict[str, Decision] = field(default_factory=dict)
+    clock: float = 0.0
+
+    async def feed(self, seed: int, count: int) -> None:
+        """Send inputs of a seed, with people in between."""
+        rng = random.Random(seed)
+        inputs = Inputs(seed, PAGE)
+        for _ in range(count):
+            item = inputs.next()
+            record = self._stand(item.topic, item.key, item.value)
+            self.sent.append(Sent((item.topic, 0, record.offset), item.value, item.bad))
+            await self.gate_decides(record)
+            if rng.random() < 0.3:
+                await self._somebody_acts(rng)
+
+    async def gate_decides(self, record: InboundRecord) -> None:
+        results = await self.results(record)
+        self._publish([*outputs(results), *followers(results)])
+        for output in followers(results):
+            if output.topic == CLAIMS:  # it stands on the topic by now: what is decided is the record there
+                await self.gate_decides(self._inbound(self.records[CLAIMS][-1]))
+
+    async def act(self, action: str, decision: dict[str, Any], *, signed: bool = True, **fields: Any) -> str:
+        """Have the owner act on a decision; return the action's id."""
+        review = {
+            "action_id": str(uuid.UUID(int=len(self.acted_at) + 1)),
+            **{name: decision[name] for name in ("tenant_id", "user_id", "kind", "subject_id")},
+            "expected_revision": decision["revision"],
+            "action": action,
+            "reviewer": decision["user_id"],
+            **({"reason": "incorrect"} if action in {"reject", "retract"} else {}),
+            **fields,
+        }
+        value = json.dumps(review).encode()
+        headers = [("gw-attestation", self.keys.sign("console", value))] if signed else []
+        self.clock += 1
+        self.acted_at[str(review["action_id"])] = self.clock
+        key = f"{review['tenant_id']}:{review['user_id']}".encode()
+        record = self._stand(REVIEWS, key, value, headers)
+        gate = ReviewGate(
+            self.policy,
+            self.policies,
+            self.state,
+            keys=self.keys,
+            find=self._find,
+            own_key=None,
+            now=self.now,
+        )
+        results: Sequence[Result] = await gate.settle(await gate.prepare([record]), deferred=False)
+        self._publish(outputs(results))
+        return str(review["action_id"])
+
+    def history(self) -> History:
+        """What the checker gets to see."""
+        return History(
+            prefix=PREFIX,
+            records={topic: list(records) for topic, records in self.records.items()},
+            sent=list(self.sent),
+            limits=LIMITS,
+            seen_at=dict(self.seen_at),
+            acted_at=dict(self.acted_at),
+            ended=self.clock + 1,
+            page_stands=lambda url: url.startswith(f"{PAGE}/ok/"),
+        )
+
+    async def standings(self) -> dict[Subject, Standing | None]:
+        """What state says of all subjects."""
+        subjects = list(self.history().subjects)
+        return dict(zip(subjects, await self.state.standings(subjects), strict=True))
+
+    async def _somebody_acts(self, rng: random.Random) -> None:
+        topic = rng.choice(("review", "review", "approved"))
+        if not self.records.get(topic):
+            return
+        decision = rng.choice(self.records[topic]).json
+        action = rng.choice(("approve", "reject", "edit")) if topic == "review" else "retract"
+        fields = {"content": "Read by a person, and found right"} if action == "edit" else {}
+        await self.act(action, decision, signed=rng.random() < 0.9, **fields)
+
+    async def _find(self, wanted: Sequence[Wanted]) -> dict[str, Decision]:
+        those = [self.published.get(one.decision_id) for one in wanted]
+        return {d.decision_id: Decision.model_validate_json(d.to_bytes()) for d in those if d is not None}
+
+    def _stand(
+        self, topic: str, key: bytes, value: bytes | None, headers: Sequence[tuple[str, bytes]] = ()
+    ) -> InboundRecord:
+        return self._inbound(self._append(topic, key, value, headers))
+
+    def _inbound(self, seen: Seen) -> InboundRecord:
+        return InboundRecord(
+            PREFIX + seen.topic, 0, seen.offset, seen.timestamp, seen.key, seen.value, seen.headers
+        )
+
+    def _publish(self, those: Sequence[Output]) -> None:
+        for output in those:
+            seen = self._append(output.topic, output.key, output.value, output.headers)
+            if output.topic in {"approved", "review", "blocked"}:
+                self.published[seen.json["decision_id"]] = Decision.model_validate_json(seen.value or b"")
+
+    def _append(
+        self, topic: str, key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes]]
+    ) -> Seen:
+        log = self.records.setdefault(str(topic), [])
+        self.offset += 1
+        self.clock += 1
+        seen = Seen(str(topic), 0, len(log), 1_769_860_800_000 + self.offset, key, value, tuple(headers))
+        log.append(seen)
+        self.seen_at[place_of(seen)] = self.clock
+        return seen
+
+
+async def _run(seed: int, count: int) -> tuple[Run, dict[Subject, Standing | None]]:
+    answers = {f"{PAGE}/ok/{number}": 200 for number in range(1000)}
+    run = Run(verifier=verifier(urls=answers))
+    await run.feed(seed, count)
+    return run, await run.standings()
+
+
+def a_run(seed: int = 1, count: int = 150) -> tuple[Run, dict[Subject, Standing | None]]:
+    """Return a run of a seed, and what state says in the end."""
+    return asyncio.run(_run(seed, count))
