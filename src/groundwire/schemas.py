@@ -3,7 +3,8 @@
     python -m groundwire.schemas write schemas
     python -m groundwire.schemas check schemas
 
-A released file is never changed: a record that changes gets a new version beside the old one.
+A released file is never changed: a record that changes gets a new version beside the old one. What a field means may be
+put in better words; they stand in docs/fields.toml of the project, for docs/records.md too.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,7 +32,10 @@ from groundwire.messages import (
 from groundwire.messages.base import SCHEMA_VERSIONS
 
 Schema = dict[str, Any]
+Texts = Mapping[str, Mapping[str, str]]
 
+FIELDS: Final = Path(__file__).resolve().parents[2] / "docs" / "fields.toml"
+"""Model -> field -> what it means; part of the project, not of the package."""
 VERSION: Final = "1.0"
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _BASE: Final = "https://groundwire.dev/schemas"
@@ -95,14 +100,36 @@ def schema(name: str) -> Schema:
     return result
 
 
+def described(name: str, texts: Texts) -> Schema:
+    """Return the JSON Schema of a record in which every field says what it means.
+
+    Args:
+        name: of the record, as it is published.
+        texts: model -> field -> what it means.
+
+    Raises:
+        ValueError: a field has no words; names it.
+    """
+    result = schema(name)
+    _describe((INPUTS.get(name) or OUTPUTS[name]).__name__, result, texts)
+    for model, definition in result.get("$defs", {}).items():
+        _describe(model, definition, texts)
+    return result
+
+
 def files() -> dict[str, str]:
-    """Return every published file: its path below the folder, and its text."""
-    names = [*INPUTS, *OUTPUTS]
-    texts = {
-        f"{name}/{VERSION}.json": json.dumps(schema(name), indent=2, ensure_ascii=False) + "\n"
-        for name in names
+    """Return every published file: its path below the folder, and its text.
+
+    Raises:
+        ValueError: docs/fields.toml lacks a field; names it.
+        OSError: it cannot be read.
+    """
+    texts = tomllib.loads(FIELDS.read_text("utf-8"))
+    found = {
+        f"{name}/{VERSION}.json": json.dumps(described(name, texts), indent=2, ensure_ascii=False) + "\n"
+        for name in (*INPUTS, *OUTPUTS)
     }
-    return {**texts, "asyncapi.yaml": to_yaml(asyncapi())}
+    return {**found, "asyncapi.yaml": to_yaml(asyncapi())}
 
 
 def stale(folder: Path) -> list[str]:
@@ -129,6 +156,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{given.folder / name} is not what the models say: python -m groundwire.schemas write\n"
         )
     return 1 if found else 0
+
+
+def _describe(model: str, described: Schema, texts: Texts) -> None:
+    meanings = texts.get(model, {})
+    for field, value in described.get("properties", {}).items():
+        if not meanings.get(field):
+            raise ValueError(f"docs/fields.toml: [{model}] does not say what {field} means")
+        value["description"] = meanings[field]
 
 
 def _complete_input(model: type[BaseModel], result: Schema) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import string
+import tomllib
 from pathlib import Path
 
 import jsonschema
@@ -20,7 +21,7 @@ from groundwire.messages.decode import validate
 from groundwire.messages.headers import dead_letter_headers, decision_headers, deferred_headers, event_headers
 from groundwire.messages.inbound import InboundRecord
 from groundwire.messages.topics import TopicName
-from groundwire.schemas import INPUTS, OUTPUTS, files, main, schema
+from groundwire.schemas import INPUTS, OUTPUTS, described, files, main, schema
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ROOT / "schemas"
@@ -53,6 +54,24 @@ def test_every_published_file_is_what_the_models_say(name):
     assert (PUBLISHED / name).read_text(encoding="utf-8") == files()[name], (
         "run: python -m groundwire.schemas write schemas"
     )
+
+
+@pytest.mark.parametrize("name", [*INPUTS, *OUTPUTS])
+def test_every_field_of_a_published_schema_says_what_it_means_in_the_words_of_the_page(name):
+    published = json.loads((PUBLISHED / name / "1.0.json").read_text(encoding="utf-8"))
+    words = tomllib.loads((ROOT / "docs" / "fields.toml").read_text(encoding="utf-8"))
+    parts = {published["title"].split()[0]: published, **published.get("$defs", {})}
+    for model, part in parts.items():
+        told = {field: value.get("description") for field, value in part.get("properties", {}).items()}
+        assert told == words.get(model, {})
+        assert all(told.values())
+
+
+def test_a_field_without_words_is_named():
+    words = tomllib.loads((ROOT / "docs" / "fields.toml").read_text(encoding="utf-8"))
+    del words["Claim"]["source_id"]
+    with pytest.raises(ValueError, match=r"\[Claim\] .*source_id"):
+        described("claim", words)
 
 
 def test_check_names_the_stale_file_and_write_mends_it(tmp_path, capsys):
