@@ -15,6 +15,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
+from bench.quality.edits import edits
+
 SPLITS: Final = ("train", "validation", "test")
 _SHARES: Final = (40, 60)  # of a hundred sources: below the first train, below the second validation
 
@@ -88,6 +90,20 @@ def _halueval(folder: Path) -> Iterator[Row]:
             yield Row(f"{number}-{name}", group, row[name], evidence, supported, row["question"])
 
 
+def _edits(folder: Path) -> Iterator[Row]:
+    passages = {
+        text
+        for read in (*map(_begin, ("wow", "tc", "cmu")), _bump)
+        for row in read(folder)
+        for text in row.evidence
+    }
+    for number, edit in enumerate(edits(passages)):
+        for name, supported in (("quote", True), ("edited", False)):
+            answer = edit.quote if supported else edit.edited
+            key, evidence = f"{number}-{name}", (edit.passage,)
+            yield Row(key, edit.passage, answer, evidence, supported, kind=edit.kind, pair=str(number))
+
+
 SETS: Final[dict[str, Callable[[Path], Iterator[Row]]]] = {
     "begin-wow": _begin("wow"),
     "begin-tc": _begin("tc"),
@@ -95,8 +111,9 @@ SETS: Final[dict[str, Callable[[Path], Iterator[Row]]]] = {
     "wice": _wice,
     "bump": _bump,
     "halueval-qa": _halueval,
+    "edits": _edits,
 }
-"""Public sets by name."""
+"""Public sets by name, and `edits`, seeded edits of sentences of their evidence."""
 
 
 def read_own(path: Path) -> Iterator[Row]:
