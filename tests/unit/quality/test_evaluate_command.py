@@ -9,7 +9,8 @@ from click.testing import CliRunner
 from groundwire.commands.evaluate import evaluate
 from groundwire.epistemic import VerificationConfig, detect_hallucinations, verify_claim
 from groundwire.policy import load_policy
-from groundwire.quality.judged import WHOLE, judge
+from groundwire.quality.figures import Scored
+from groundwire.quality.judged import WHOLE, held_out, judge
 from groundwire.quality.labelled import Labelled
 
 GOOD = {"claim": "It retries 3 times.", "evidence": "It retries 3 times.", "label": "supported"}
@@ -48,6 +49,24 @@ def test_what_is_measured_is_what_the_library_says_and_the_threshold_flags():
     claim = judge(row._replace(declared=True))
     assert claim.support == verify_claim(text, list(evidence.values())).evidence_support
     assert judge(row._replace(text="Thanks!")).support == 1.0
+
+
+def test_an_answer_of_which_a_part_was_not_looked_at_is_supported_by_nothing(monkeypatch):
+    monkeypatch.setattr("groundwire.checks.epistemic.verify.JUDGED", 1)
+    row = Labelled(1, "It retries 3 times. It waits.", declared=False, evidence={}, supported=True, group="g")
+    row = row._replace(evidence={"1": row.text})
+    assert judge(row).support == 0.0
+
+
+def test_baselines_are_measured_with_thresholds_of_other_sources():
+    """What tells one source's rows apart is of no use for the other's."""
+    rows = [
+        Scored(score, positive, group)
+        for group, base in (("a", 0.0), ("b", 10.0))
+        for score, positive in ((base + 1, False), (base + 2, True))
+    ]
+    flagged = {row.score: row.flagged for row in held_out(rows)}
+    assert flagged == {1.0: False, 2.0: False, 11.0: True, 12.0: True}
 
 
 def test_answers_have_a_line_more_for_doubts_that_add_up():
