@@ -46,7 +46,7 @@ def align(atom: Atom, evidence: Evidence) -> Alignment:
     bound = [0.0] * len(units)
     holder = [-1] * len(units)
     best = (0.0, 0.0, 1, -1)  # share, of which the sentence alone, minus its number, the other sentence
-    shares: dict[int, float] = {}
+    known: dict[int, tuple[float, list[int]]] = {}  # share and places of each mask, worked out once
     seen: set[tuple[int, int, bool]] = set()
     for number in sorted(masks):
         mask = masks[number]
@@ -57,10 +57,10 @@ def align(atom: Atom, evidence: Evidence) -> Alignment:
             if (mask, held, other < 0) in seen:  # the first one that holds the same counts
                 continue
             seen.add((mask, held, other < 0))
-            alone, share = (_share(which, weights, shares) for which in (mask, held))
-            share *= _TWO if other >= 0 else 1
+            alone, places = _share(mask, weights, known)
+            share = _TWO * _share(held, weights, known)[0] if other >= 0 else alone
             best = max(best, (share, alone, -number, other), key=lambda found: found[:3])
-            for place in _places(mask):
+            for place in places:
                 if share > bound[place]:
                     bound[place], holder[place] = share, number
     for place, unit in enumerate(units):  # it stands somewhere, far from all the rest
@@ -90,10 +90,14 @@ def _masks(units: Sequence[Unit], evidence: Evidence) -> dict[int, int]:
     return masks
 
 
-def _share(mask: int, weights: Sequence[float], known: dict[int, float]) -> float:
-    if mask not in known:
-        known[mask] = sum(weights[place] for place in _places(mask))
-    return known[mask]
+def _share(
+    mask: int, weights: Sequence[float], known: dict[int, tuple[float, list[int]]]
+) -> tuple[float, list[int]]:
+    found = known.get(mask)
+    if found is None:
+        places = _places(mask)
+        found = known[mask] = (sum([weights[place] for place in places]), places)
+    return found
 
 
 def _places(mask: int) -> list[int]:
