@@ -289,7 +289,13 @@ def test_a_claim_that_is_too_long_is_flagged_without_a_call():
 
 
 async def test_the_same_question_at_the_same_time_is_asked_once():
-    judge, purse = Judge(), Purse(FULL)
+    class Slow(Judge):
+        async def answer(self, request):
+            found = await super().answer(request)
+            await asyncio.sleep(0)  # the others come to ask meanwhile
+            return found
+
+    judge, purse = Slow(), Purse(FULL)
     replies = await asyncio.gather(
         *(ask(judge, support_prompt(TEXT, {}), FULL, claim_id=name, purse=purse) for name in "abc")
     )
@@ -351,6 +357,13 @@ def test_a_ledger_never_holds_more_than_its_limit_and_forgets_after_its_window(s
     assert sum(kept) <= most
     now[0] = 60.0
     assert ledger.reserve(most, 0.0, **limits)
+
+
+def test_a_question_for_which_the_minute_has_no_room_costs_the_response_nothing():
+    config = VerificationConfig(budget_tokens=100, budget_tokens_per_minute=60)
+    purse, minute = Purse(config), Ledger(60)
+    assert purse.reserve(minute, 70, 0.0) is None
+    assert purse.reserve(minute, 60, 0.0)
 
 
 def test_what_a_question_did_not_cost_is_free_again():
