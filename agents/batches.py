@@ -14,6 +14,7 @@ This holds for the versions below. Whoever upgrades them reads `faust/transport/
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import defaultdict, deque
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -21,6 +22,7 @@ from importlib.metadata import version
 from typing import Any, ClassVar, Final
 
 import faust
+from aiokafka import AIOKafkaProducer
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
@@ -208,8 +210,25 @@ class BatchConsumer(driver.Consumer):
         self.app.after_assignment(set(assigned))
 
 
+class PatientProducer(AIOKafkaProducer):
+    """Keeps what it took, however long a partition has no leader.
+
+    aiokafka gives such a batch up after the time of a request. Its sequence numbers are gone with it, and the broker
+    refuses all that follows. How long anybody waits for it is `Publisher`'s to say.
+    """
+
+    def __init__(self, **settings: object) -> None:
+        """Take aiokafka's own settings."""
+        super().__init__(**settings)  # type: ignore[no-untyped-call]  # aiokafka's
+        self._message_accumulator._batch_ttl = math.inf
+
+
 class IdempotentProducer(driver.Producer):
     """Faust offers an idempotent producer only with its transactions; Groundwire needs it without."""
+
+    @property
+    def _producer_type(self) -> type[AIOKafkaProducer]:
+        return PatientProducer
 
     def _settings_extra(self) -> dict[str, Any]:
         return {"acks": "all", "enable_idempotence": True, "linger_ms": 0}

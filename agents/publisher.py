@@ -20,7 +20,7 @@ from groundwire import metrics
 from groundwire.errors import BrokerUnavailable
 
 PATIENCE: Final = 30.0
-"""Seconds after which the producer gives a batch up; it is then asked for and published again."""
+"""Seconds until an acknowledgement counts as missing; all is then published again, and the producer goes on trying."""
 
 _NEVER = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidMessageError)
 """Errors of a record that the broker will never acknowledge."""
