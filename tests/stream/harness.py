@@ -209,11 +209,11 @@ class Deployment:
 
     async def verify(self) -> None:
         """Derive again whatever workers have published. Raises: AssertionError naming what does not follow."""
-        _, wrong = await not_derived(self.settings(**self._policies))
+        _, wrong = await not_derived(self.settings(**self.policies))
         assert not wrong, f"{len(wrong)} decisions do not follow: {wrong[:5]}"
 
     @property
-    def _policies(self) -> dict[str, str]:
+    def policies(self) -> dict[str, str]:
         """Where workers keep the policies by which they decide."""
         name = "GROUNDWIRE_POLICIES_DIR"
         return {name: self.environment.get(name, str(self.folder / f"{self.prefix}policies"))}
@@ -242,7 +242,7 @@ class Deployment:
         port = free_port()
         module = ["agents"] if faulty is None else ["tests.stream.faulty", faulty]
         log = self.folder / f"{self.prefix}{len(self.workers)}-{role}.log"
-        environment = self.settings(**{**self._policies, "GROUNDWIRE_METRICS_PORT": str(port), **more})
+        environment = self.settings(**{**self.policies, "GROUNDWIRE_METRICS_PORT": str(port), **more})
         worker = Worker([sys.executable, "-m", *module, role], environment, log, port)
         self.workers.append(worker)
         return worker
