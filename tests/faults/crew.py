@@ -84,11 +84,11 @@ class Crew:
         await self._swap(slot, 0.0)
 
     async def stop(self) -> Counter[int]:
-        """Ask all to stop; return their exit statuses."""
-        alive = [worker for worker in self._deployment.workers if worker.alive]
-        for worker in alive:
+        """Ask all to stop; return the exit statuses of those that had started."""
+        alive = [(worker, "ready" in worker.text) for worker in self._deployment.workers if worker.alive]
+        for worker, _ in alive:
             worker.process.terminate()
-        return Counter([await worker.ended(60) for worker in alive])
+        return Counter([status for worker, up in alive for status in [await worker.ended(60)] if up])
 
     async def _swap(self, slot: str, clock: float) -> None:
         self._empty.add(slot)
