@@ -35,6 +35,7 @@ _DENIED: Final = 1.0  # a denial that no passage makes
 _OPPOSED: Final = 3.0  # the evidence says the opposite
 _DIFFERS: Final = 1.2  # the evidence gives another value
 _STRONGER: Final = 1.0  # "all" where the evidence says "some"
+_SHARE: Final = 1.5  # the square of the share that no passage holds: half of a short claim is much
 _NOTHING: Final = 1.0  # none of the words stands in the evidence
 TOLERATED: Final = 1.1
 """Cost at which support is `ENOUGH`: where recall and false alarms balance over the sets of `bench/quality`."""
@@ -103,6 +104,7 @@ def score(
     held = held / weight if weight else 0.0
     cost = _parts(atom, bound, evidence) / sqrt(max(1.0, weight))
     cost += _INVENTED * _kinds_missing(atom, bound) + _DENIED * denied
+    cost += _SHARE * (1 - held) ** 2
     cost += _OPPOSED * opposed + _STRONGER * stronger + _DIFFERS * differs + _NOTHING * (not any(bound))
     support = support_of(cost)
     missing = tuple(place for place, share in enumerate(bound) if not share)

@@ -213,3 +213,8 @@ def test_statements_that_were_read_before_serve_the_value_check_and_the_verifier
     values = check_statements(answer, said, [passage.said for passage in passages])
     assert values == check_values(answer, EVIDENCE)
     assert check_answer(answer, passages, said=said) == check_answer(answer, EVIDENCE)
+
+
+@pytest.mark.parametrize("claim", ["The gateway sleeps.", "Failed requests vanish quietly."])
+def test_a_short_claim_that_is_half_invented_is_flagged(claim):
+    assert only(claim).support < ENOUGH
