@@ -250,6 +250,7 @@ def _stored_response(decision: Decision) -> StoredOutcome | None:
         attempt=report.get("attempt"),
         entities=facts.entities,
         relations=facts.relations,
+        verifier=facts.verifier,
         extraction=facts.extraction,
         reply_to=facts.reply_to,
         review=facts.review,

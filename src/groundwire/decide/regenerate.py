@@ -61,5 +61,5 @@ def _sources(response: LlmResponse) -> Sequence[Chunk]:
         return response.chunks
     return [
         Chunk(chunk_id=name, file=name, content=text, start_line=1, end_line=text.count("\n") + 1)
-        for name, text in (evidence_of(response) or {}).items()
+        for name, text in evidence_of(response).items()
     ]

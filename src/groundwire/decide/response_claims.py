@@ -1,23 +1,21 @@
 """Each claim of a response held against what it was given (S4-04, S4-38): evidence, verification, report.
 
 Rules decide here, without a model and without a network: the report follows from record and policy. What a model says
-of claims is asked for before state is, and a fact of the decision then: `check_claims` takes it, and asks nobody.
+of claims is asked for before state is, and a fact of the decision then, `facts.verifier`: nobody is asked here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Literal
 
 from groundwire.epistemic.config import VerificationConfig
-from groundwire.epistemic.plan import Plan, Step, is_simple, plan_response, settle_plan
+from groundwire.epistemic.facts import VerifierFacts, settle_facts
+from groundwire.epistemic.plan import Plan, Step, is_simple, plan_response
 from groundwire.epistemic.report import is_critical
 from groundwire.epistemic.types import ClaimVerification, HallucinationReport
 from groundwire.messages.responses import LlmResponse
-
-if TYPE_CHECKING:  # the gate loads no client
-    from groundwire.epistemic.opinions import Asked
 
 _DIGITS: Final = 4
 
@@ -57,22 +55,30 @@ class ClaimReport:
         return rounded
 
 
-def is_bypassed(response: LlmResponse) -> bool:
-    """Tell whether a response asks for no verification: `verify` is false, or the query begins so (S4-37)."""
-    return not response.verify or is_simple(response.query or "")
+def why_skipped(
+    response: LlmResponse, config: VerificationConfig
+) -> Literal["bypassed", "disabled", "not_provided"] | None:
+    """Return why the claims of a response are not held against anything; None where they are.
+
+    A response bypasses verification where `verify` is false, or its query begins with `/simple` (S4-37).
+    """
+    if not response.verify or is_simple(response.query or ""):
+        return "bypassed"
+    if not config.enabled:
+        return "disabled"
+    given = (response.context, response.chunks), (response.answer, response.steps)
+    return "not_provided" if any(parts == (None, None) for parts in given) else None
 
 
-def evidence_of(response: LlmResponse) -> dict[str, str] | None:
-    """Return what a response has to rest on, id -> text: its context, else its chunks; None without either.
+def evidence_of(response: LlmResponse) -> dict[str, str]:
+    """Return what a response has to rest on, id -> text: its context, else its chunks.
 
-    Chunks of one id are one text. What was retrieved and found empty is evidence too: nothing rests on it.
+    Chunks of one id are one text. Where nothing was retrieved there is no evidence, and nothing rests on it.
     """
     if response.context is not None:
         return response.context
-    if response.chunks is None:
-        return None
     texts: dict[str, list[str]] = {}
-    for chunk in response.chunks:
+    for chunk in response.chunks or ():
         texts.setdefault(chunk.chunk_id, []).append(chunk.content)
     return {name: "\n\n".join(parts) for name, parts in texts.items()}
 
@@ -83,7 +89,12 @@ def plan_claims(
     """Return what the rules find in answer and steps, and, where there is a model, what it is to be asked."""
     steps = [Step(step.claim, step.cites) for step in response.steps or ()]
     return plan_response(
-        response.answer or "", evidence, config, ask=ask, response_id=response.response_id, steps=steps
+        response.answer or "",
+        evidence,
+        config,
+        ask=ask,
+        response_id=response.response_id,
+        steps=steps,
     )
 
 
@@ -91,7 +102,7 @@ def check_claims(
     response: LlmResponse,
     evidence: Mapping[str, str],
     config: VerificationConfig,
-    asked: Mapping[str, Asked] | None = None,
+    verifier: Mapping[str, Any] | None = None,
 ) -> ClaimReport:
     """Hold the claims of a response, and the steps behind it, against its evidence.
 
@@ -99,9 +110,13 @@ def check_claims(
         response: the record.
         evidence: from `evidence_of`.
         config: thresholds.
-        asked: id of a claim -> what a model said of it, as `facts.verifier` has it; None where none was asked.
+        verifier: `facts.verifier`: what a model said, as JSON; None where none was asked.
+
+    Raises:
+        ValueError: `verifier` is not what a verifier says.
     """
-    report = settle_plan(plan_claims(response, evidence, config), asked or {}, config)
+    facts = VerifierFacts.model_validate(verifier) if verifier is not None else None
+    report = settle_facts(plan_claims(response, evidence, config), facts, config)
     return ClaimReport(report, sum(is_critical(gap, config) for gap in report.gaps))
 
 

@@ -17,7 +17,7 @@ from groundwire.checks.sources import SourceReport, verify_sources
 from groundwire.checks.stale_index import IndexReport, check_index
 from groundwire.checks.values import ValueReport, check_values
 from groundwire.checks.versions import VersionConflicts, version_conflicts
-from groundwire.decide.response_claims import ClaimReport, check_claims, evidence_of, is_bypassed
+from groundwire.decide.response_claims import ClaimReport, check_claims, evidence_of, why_skipped
 from groundwire.messages.responses import Chunk, LlmResponse
 from groundwire.policy import Policy
 
@@ -40,7 +40,6 @@ class Broken:
 
 NOT_PROVIDED: Final = Skipped("not_provided")
 DISABLED: Final = Skipped("disabled")
-BYPASSED: Final = Skipped("bypassed")
 
 _T = TypeVar("_T")
 
@@ -104,6 +103,7 @@ def read_response(
     *,
     entities: Mapping[str, Any] | None = None,
     relations: Sequence[Mapping[str, Any]] | None = None,
+    verifier: Mapping[str, Any] | None = None,
     broken: Mapping[str, str] | None = None,
 ) -> ResponseReading:
     """Run every check on a response; pure, linear in its size.
@@ -113,6 +113,7 @@ def read_response(
         policy: what is switched on, and how strictly.
         entities: a resolver's index, for a response that carries none.
         relations: a resolver's ground truth, for a response that carries none.
+        verifier: what a model said of the claims, as `facts.verifier` has it.
         broken: checks that are known to have broken when the response was first read, with the error's class.
     """
     run = partial(_run, broken or {})
@@ -127,7 +128,7 @@ def read_response(
         entities=run("entities", lambda: _entities(response, policy, entities)),
         relations=run("relations", lambda: _relations(response, policy, relations)),
         values=run("values", lambda: _values(answer, chunks, policy)),
-        claims=run("claims", lambda: _claims(response, policy)),
+        claims=run("claims", lambda: _claims(response, policy, verifier)),
     )
 
 
@@ -238,12 +239,9 @@ def _values(answer: str | None, chunks: Sequence[Chunk] | None, policy: Policy) 
     return check_values(answer, [chunk.content for chunk in chunks])
 
 
-def _claims(response: LlmResponse, policy: Policy) -> ClaimReport | Skipped:
-    if is_bypassed(response):
-        return BYPASSED
-    if not policy.verification.enabled:
-        return DISABLED
-    evidence = evidence_of(response)
-    if evidence is None or (response.answer is None and response.steps is None):
-        return NOT_PROVIDED
-    return check_claims(response, evidence, policy.verification)
+def _claims(
+    response: LlmResponse, policy: Policy, verifier: Mapping[str, Any] | None
+) -> ClaimReport | Skipped:
+    if why := why_skipped(response, policy.verification):
+        return Skipped(why)
+    return check_claims(response, evidence_of(response), policy.verification, verifier)

@@ -84,6 +84,7 @@ class PreparedResponse:
         reading: what the checks found.
         entities: a resolver's entries of the corpus by id, where the response carries no index.
         relations: a resolver's ground truth, where the response carries none.
+        verifier: what a model said of its claims; None where none was asked.
         broken: check -> class of the error that broke it.
         extraction: the claims of its answer, where they are to be fanned out.
         reply_to: of a reply to a RegenerateRequest, what is known of the response that it replaces.
@@ -96,6 +97,7 @@ class PreparedResponse:
     reading: ResponseReading
     entities: dict[str, Any] | None = None
     relations: list[dict[str, Any]] | None = None
+    verifier: dict[str, Any] | None = None
     broken: dict[str, str] = field(default_factory=dict)
     extraction: list[str] | None = None
     reply_to: dict[str, Any] | None = None

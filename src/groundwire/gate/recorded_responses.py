@@ -42,6 +42,7 @@ class ResponsePayload:
     attempt: int | None
     entities: dict[str, Any] | None = None
     relations: list[dict[str, Any]] | None = None
+    verifier: dict[str, Any] | None = None
     extraction: list[str] | None = None
     reply_to: dict[str, Any] | None = None
     error: str | None = None
@@ -60,6 +61,7 @@ class ResponsePayload:
             "n": self.attempt,
             "i": self.entities,
             "r": self.relations,
+            "m": self.verifier,
             "c": self.extraction,
             "o": self.reply_to,
             "x": self.error,
@@ -83,6 +85,7 @@ class ResponsePayload:
             attempt=fields.get("n"),
             entities=fields.get("i"),
             relations=fields.get("r"),
+            verifier=fields.get("m"),
             extraction=fields.get("c"),
             reply_to=fields.get("o"),
             error=fields.get("x"),
@@ -104,6 +107,7 @@ def recorded_case(
         place=outcome.place,
         entities=payload.entities,
         relations=payload.relations,
+        verifier=payload.verifier,
         extraction=payload.extraction,
         reply_to=payload.reply_to,
         review=payload.review,

@@ -77,7 +77,7 @@ class ResponseDesk:
         """Run the checks; those that a resolver answers are run again once it was asked."""
         for entry in responses:
             try:
-                read = partial(read_response, entry.response, self._policy)
+                read = partial(read_response, entry.response, self._policy, verifier=entry.verifier)
                 _take_in(entry, await _aside(entry, read))
                 if entry.response.fan_out and self._fan_out:
                     limit = self._policy.limits.max_claims_per_response
@@ -143,6 +143,7 @@ class ResponseDesk:
             attempt=case.attempt,
             entities=entry.entities,
             relations=entry.relations,
+            verifier=entry.verifier,
             extraction=kept(entry.extraction, standing.tier),
             reply_to=entry.reply_to,
             error=entry.error,
@@ -175,6 +176,7 @@ class ResponseDesk:
                 policy or self._policy,
                 entities=payload.entities,
                 relations=payload.relations,
+                verifier=payload.verifier,
                 broken=broken_checks(payload.error),
             )
             reading = await _aside(entry, read)
@@ -198,6 +200,7 @@ class ResponseDesk:
             clock=entry.clock,
             entities=entry.entities,
             relations=entry.relations,
+            verifier=entry.verifier,
             extraction=entry.extraction,
             reply_to=entry.reply_to,
             error=entry.error,
@@ -277,8 +280,8 @@ def _give_up(entry: PreparedResponse, error: Exception) -> None:
 
 def _found_the_same(entry: PreparedResponse, payload: ResponsePayload) -> bool:
     """Say whether the recorded facts are what this very record found, as they are unless it was sent again."""
-    found = (entry.entities, entry.relations, entry.error)
-    return found == (payload.entities, payload.relations, payload.error)
+    found = (entry.entities, entry.relations, entry.verifier, entry.error)
+    return found == (payload.entities, payload.relations, payload.verifier, payload.error)
 
 
 def kept(extraction: list[str] | None, tier: IngestionTier) -> list[str] | None:

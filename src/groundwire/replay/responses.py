@@ -8,6 +8,7 @@ from typing import Any, Final, get_args
 
 from groundwire.decide.build import build_response_decision
 from groundwire.decide.fan_out import extract
+from groundwire.decide.response_claims import why_skipped
 from groundwire.decide.response_reading import ResponseReading, read_response
 from groundwire.decide.responses import INTERNAL, STATE, ResponseCase, broken_checks, list_broken
 from groundwire.gate.prepared import PreparedResponse
@@ -83,12 +84,16 @@ def _own(
     entities = facts.entities if response.entities is not None and response.corpus_index is None else None
     relations = facts.relations if response.claims is not None and response.relations is None else None
     broken = {check: error for check, error in _broken(facts).items() if check != STATE}
-    reading = read_response(response, policy, entities=entities, relations=relations, broken=broken)
+    verifier = facts.verifier if why_skipped(response, policy.verification) is None else None
+    reading = read_response(
+        response, policy, entities=entities, relations=relations, verifier=verifier, broken=broken
+    )
     given = Facts(
         clock=origin.timestamp,
         place=place,
         entities=entities,
         relations=relations,
+        verifier=verifier,
         reply_to=_reply_to(entry, facts),
         error=list_broken(broken),
     )

@@ -139,7 +139,13 @@ def _as_answered(entry: PreparedResponse, recorded: Decision, policy: Policy) ->
     """Give a response what its resolvers answered then."""
     facts = recorded.facts
     entry.entities, entry.relations, entry.resolved = facts.entities, facts.relations, True
+    entry.verifier = facts.verifier
     entry.broken = broken_checks(facts.error)
     entry.reading = read_response(
-        entry.response, policy, entities=facts.entities, relations=facts.relations, broken=entry.broken
+        entry.response,
+        policy,
+        entities=facts.entities,
+        relations=facts.relations,
+        verifier=facts.verifier,
+        broken=entry.broken,
     )

@@ -167,7 +167,7 @@ async def test_quotes_are_not_checked_where_the_policy_says_so():
     assert "quotes_skipped: disabled" in decision.checks_skipped
 
 
-@pytest.mark.parametrize("check", ["sources", "fields", "quotes", "values", "relations"])
+@pytest.mark.parametrize("check", ["sources", "fields", "quotes", "values", "relations", "claims"])
 async def test_a_check_that_breaks_takes_the_response_to_review_and_no_other_check_along(check):
     with patch.object(response_reading, f"_{check}", side_effect=KeyError("text of the record")):
         decision = await decide()

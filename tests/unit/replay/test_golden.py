@@ -52,7 +52,7 @@ def write(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     with TemporaryDirectory() as scratch:
-        place = town(Path(scratch), 7)
+        place = town(Path(scratch), 8)
         asyncio.run(place.live(12))
         place.write(folder)
         shutil.copytree(Path(scratch) / "policies", folder / "policies")

@@ -61,7 +61,13 @@ POLICIES = (
     Policy(version="strict", verify_claim_relevance=True, attestation="hmac", dedup_threshold=0.8),
     Policy(version="asking", verification=VerificationConfig(on_failure="ask"), check_values=False),
     Policy(version="off", enable_dedup=False, hedges=Hedges(block=("zork",)), require_source_tags=True),
-    Policy(dedup_scope="user", dedup_method="partition", dedup_material_difference=False),
+    Policy(
+        dedup_scope="user",
+        dedup_method="partition",
+        dedup_material_difference=False,
+        on_critical="block",
+        verification=VerificationConfig(gap_threshold_bits=4.5, on_failure="retry"),
+    ),
 )
 
 WORDS = [
@@ -218,6 +224,9 @@ class Town(World):
             "fan_out": True,
             "in_reply_to": draw.choice(["r1", "r5", "nobody"]),
             "metadata": {"k": 1},
+            "context": {"k2": "The index is fast, and holds 5 entries.", "k1": "It takes 5 ms."},
+            "steps": [{"claim": "The index is fast.", "cites": [draw.choice(["k2", "k9"])]}],
+            "verify": draw.random() < 0.9,
         }
         chosen = draw.sample(sorted(offers), draw.randrange(len(offers)))
         answer = draw.choice(
