@@ -57,7 +57,7 @@ async def test_sigterm_while_a_dependency_is_out_of_reach_ends_with_0_within_the
         await asyncio.sleep(1)
         began = time.monotonic()
         assert await asyncio.gather(*(worker.stop(15) for worker in workers)) == [0, 0]
-        assert time.monotonic() - began < 6 + 4, "the deadline, and a busy machine"
+        assert time.monotonic() - began < 40, "the deadline is 6 s; without it they would wait for 45"
     finally:
         if missing == "redis":
             deployment.redis.resume()

@@ -165,7 +165,7 @@ async def test_a_slow_git_is_killed_with_its_children_and_reaped(repo, commit, t
     started = time.monotonic()
     check = (await GitRepository(repo, git=str(program), timeout=0.5).check([commit]))[commit]
     assert (check.state, check.detail) == ("unknown", "timeout after 0.5 s")
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 40, "git would take 60 s"
     assert processes[0][0].returncode is not None
     assert _ended(int((tmp_path / "child").read_text()))
 

@@ -145,7 +145,7 @@ async def test_a_slow_answer_is_unknown_once_the_budget_is_spent(server, urls):
     started = time.monotonic()
     check = await urls.check(server.url("/x"), budget=0.2)
     assert (check.state, check.detail) == ("unknown", "timeout after 0.2 s")
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 25, "the answer would come after 30 s"
 
 
 async def test_the_budget_holds_for_all_redirects_together(server, urls):
@@ -240,7 +240,7 @@ async def test_an_endless_page_is_cut_off(server, urls):
 
 
 async def test_hostile_markup_costs_linear_time(server, urls):
-    server.routes["/x"] = Reply(200, {"Content-Type": "text/html"}, b"<script" * 10_000)
+    server.routes["/x"] = Reply(200, {"Content-Type": "text/html"}, b"<script" * 200_000)
     started = time.monotonic()
     await urls.check(server.url("/x"), want_text=True)
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < 20, "quadratic, it would take minutes"
