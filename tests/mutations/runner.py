@@ -119,7 +119,9 @@ class Runner:
         jobs = {
             name: functools.partial(self._break, name, group) for name, group in coming_by.items() if group
         }
-        self.found.survived |= {name: 0 for name, group in coming_by.items() if not group}
+        for name in (name for name, group in coming_by.items() if not group):
+            self.found.survived[name] = 0
+            self._tell(f"no test comes by: {name}")
         for done, (name, code, said) in enumerate(self._in_forks(jobs), 1):
             if code == _SURVIVED:
                 self.found.survived[name] = len(coming_by[name])

@@ -6,11 +6,14 @@ from typing import Any
 
 import pytest
 
+from groundwire.checks.hedges import HedgeAction
 from groundwire.decide.checks import Checks, list_checks
-from groundwire.decide.claims import ClaimCase, Finding
+from groundwire.decide.claims import ClaimCase, Finding, prejudge
+from groundwire.decide.people import is_code, reviewed
 from groundwire.decide.reading import read
+from groundwire.decide.tree import cap
 from groundwire.messages.claims import Claim
-from groundwire.messages.decisions import CitationState, DedupFacts, DedupMatch, Facts, Place
+from groundwire.messages.decisions import CitationState, DedupFacts, DedupMatch, Facts, Place, ReasonCode
 from groundwire.policy import Policy
 from tests.unit.gate.world import NOW
 
@@ -76,3 +79,85 @@ def test_a_duplicate_without_a_difference_is_no_conflict() -> None:
 def test_a_text_that_could_not_be_read_says_nothing_of_hedges_and_citations() -> None:
     found = judged(f"I think it may be so. {CITED}", error="ValueError")
     assert (found.reading.hedges, found.reading.citations, found.outcome().code) == ((), (), "internal_error")
+
+
+TRUSTED = {"source": "documentation"}
+VERIFIED = {"adr:003": Finding(CitationState.VERIFIED, "", NOW)}
+
+
+def test_a_technical_hedge_that_trust_excuses_is_not_taken_for_speculation_with_a_citation() -> None:
+    policy = Policy(grounded_speculation="review", trusted_technical_hedges="approve")
+    found = judged(f"It may fail. {CITED}", policy=policy, fields=TRUSTED, findings=VERIFIED)
+    assert found.reading.action == HedgeAction.REVIEW
+    assert found.hedge == HedgeAction.CONTINUE
+
+
+@pytest.mark.parametrize(("overrides", "tier"), [(False, "tier_1"), (True, "tier_2")])
+def test_a_citation_that_failed_holds_back_a_trusted_source_only_where_the_policy_says_so(
+    *, overrides: bool, tier: str
+) -> None:
+    policy = Policy(failed_citation_overrides_trust=overrides)
+    assert judged(CITED, policy=policy, fields=TRUSTED).outcome().tier == tier
+
+
+def test_relevance_of_a_citation_that_stands_twice_is_that_of_its_first_place() -> None:
+    relevance = [{"start": 4, "score": 0.9, "relevant": True}]
+    found = judged(f"{CITED}, as ADR-003 says", findings=VERIFIED, relevance=relevance)
+    assert (len(found.verified), found.irrelevant) == (2, [])
+
+
+def test_what_a_person_decided_stands_whatever_the_tree_says() -> None:
+    assert judged(review={"action": "approve"}).outcome().code == "human_approved"
+    assert judged(fields=TRUSTED, review={"action": "reject"}).outcome().code == "human_rejected"
+
+
+@pytest.mark.parametrize(
+    ("action", "expired", "duplicate", "code"),
+    [
+        ("approve", False, False, "human_approved"),
+        ("approve", False, True, "duplicate"),
+        ("approve", True, True, "expired"),
+        ("edit", True, False, "expired"),
+        ("reject", True, True, "human_rejected"),
+        ("expire", False, False, "review_expired"),
+        ("retract", False, True, "retracted"),
+    ],
+)
+def test_after_an_action_only_an_approval_of_what_still_holds_and_is_new_is_approved(
+    *, action: str, expired: bool, duplicate: bool, code: str
+) -> None:
+    found = reviewed(action, expired=expired, duplicate=duplicate)
+    assert found.code == code
+    assert (found.tier == "tier_1") is (code == "human_approved")
+
+
+@pytest.mark.parametrize(("reason", "is_one"), [("not_true", True), ("it is not true", False), ("", False)])
+def test_a_reviewers_reason_is_a_code_and_no_text(*, reason: str, is_one: bool) -> None:
+    assert is_code(reason) is is_one
+
+
+@pytest.mark.parametrize(("place", "joins"), [(Place.NOT_NEEDED, True), (Place.FREE, False)])
+def test_a_claim_joins_a_pending_one_only_where_it_has_no_place_of_its_own(
+    *, place: Place, joins: bool
+) -> None:
+    match = DedupMatch(subject_id="m", inter=9, union=9, difference="none", match_class="pending")  # type: ignore[call-arg, arg-type]
+    found = judged(matches=[match], place=place)
+    assert found.joins is joins
+    assert (found.outcome().code == "pending_duplicate") is joins
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_state_is_told_of_a_cap_where_there_is_one(*, held: bool) -> None:
+    claim = Claim(claim_id="c1", user_id="ada", content=CITED)
+    policy = Policy(auto_approve_ai_synthesis=not held)
+    found = prejudge(
+        claim, read(CITED, policy), policy, VERIFIED, clock=NOW, attestation=None, relevance=None
+    )
+    assert found.capped is held
+
+
+def test_each_cap_has_a_sentence_of_its_own() -> None:
+    assert (
+        cap(ReasonCode.CITATION_UNVERIFIED).reason == "A citation could not be verified - needs verification"
+    )
+    assert cap(ReasonCode.AI_SYNTHESIS_HELD).reason == "AI synthesis is held for review by policy"
