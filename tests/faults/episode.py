@@ -17,7 +17,7 @@ from tests.faults.checker import check, compare_state
 from tests.faults.crew import Crew, load_average, logged
 from tests.faults.deployment import LIMITS, POLICY, Watched
 from tests.faults.figures import recoveries, stalls
-from tests.faults.history import History, Violation
+from tests.faults.history import History, Violation, keep
 from tests.faults.load import Inputs, Sender
 from tests.faults.nemesis import Nemesis
 from tests.faults.people import Reviewers
@@ -122,6 +122,8 @@ async def _run(
         promises["state agrees with the topics"] = list(compare_state(history, standings))
         promises["decisions follow from their facts"] = await _verified(deployment, setup.folder)
         promises["everything is worked off"] = [Violation("stuck", what, "not committed") for what in behind]
+    if any(promises.values()):
+        keep(history, setup.folder / "topics.jsonl")
     found = recoveries(nemesis.struck, stalls(history, clock), begun)
     return {
         "seed": setup.seed,

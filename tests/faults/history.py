@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from groundwire.messages.decisions import Kind
@@ -154,6 +156,21 @@ def name(what: Seen | Place) -> str:
     """A record as a person finds it."""
     topic, partition, offset = what if isinstance(what, tuple) else place_of(what)
     return f"{topic}/{partition}@{offset}"
+
+
+def keep(history: History, path: Path) -> None:
+    """Write all records to a file, one JSON a line, so that a broken promise can be looked into."""
+    with path.open("w") as file:
+        for seen in (seen for records in history.records.values() for seen in records):
+            fields = {
+                "at": name(seen),
+                "timestamp": seen.timestamp,
+                "seen": history.seen_at.get(place_of(seen)),
+                "key": repr(seen.key),
+                "headers": [(key, value.decode(errors="replace")) for key, value in seen.headers],
+                "value": (seen.value or b"").decode(errors="replace"),
+            }
+            file.write(json.dumps(fields) + "\n")
 
 
 def first_by(items: Iterable[Seen], key: Callable[[Seen], Any]) -> dict[Any, Seen]:

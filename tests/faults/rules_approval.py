@@ -10,7 +10,7 @@ from groundwire.messages.decisions import Kind
 from groundwire.messages.decode import decode_review_decision
 from groundwire.messages.identity import Subject
 from groundwire.messages.reviews import ReviewDecision
-from tests.faults.history import CLAIMS, REVIEWS, History, Violation, first_by, name, place_of
+from tests.faults.history import REVIEWS, History, Violation, first_by, name, place_of
 from tests.stream.harness import Seen
 
 MUST_PASS = ("no_speculation", "not_duplicate", "not_previously_rejected")
@@ -133,12 +133,13 @@ def order(history: History) -> Iterator[Violation]:
     once = first_by(history.of("approved"), lambda seen: seen.header("ce_id"))
     for seen in sorted(once.values(), key=lambda seen: (seen.partition, seen.offset)):
         topic, partition, offset = history.origin(seen.json)
-        if topic == CLAIMS and seen.key in waited:
-            continue  # their order is that of `deferred`, and of what people decide
+        if topic != REVIEWS and seen.key in waited:
+            continue  # claims and responses that had to wait are overtaken; what people decide never waits there
         lane = (seen.key, topic, partition)
         before = latest.get(lane)
         if before and offset < before[0]:
-            detail = f"comes after {name(before[1])}, whose record came later"
+            places = f"{topic}/{partition}@{offset} and @{before[0]}"
+            detail = f"comes after {name(before[1])}, whose record came later: {places}"
             yield Violation("order", name(seen), detail)
         else:
             latest[lane] = offset, seen
