@@ -18,7 +18,7 @@ KEY := $(firstword $(shell (cat pyproject.toml requirements/*.txt; echo "$(CURDI
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-console up down test test-kafka lint format generate lock licences sbom audit clean
+.PHONY: help setup demo demo-console up down test test-kafka lint format generate lock licences sbom audit mutants test-faults clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name text; do printf '%-12s %s\n' "$$name" "$$text"; done
@@ -50,6 +50,12 @@ test-kafka: .venv/dev-$(KEY) ## stream and state tests on Apache Kafka and redis
 		test -z "$$missing" || { echo "not installed here: apt-get install$$missing" >&2; exit 1; }
 	@$(ON_KAFKA) GROUNDWIRE_TEST_BROKER=kafka $(BIN)/python -m pytest tests/stream tests/state $(PYTEST_ARGS)
 	@$(ON_KAFKA) GROUNDWIRE_TEST_BROKER=kafka3 $(BIN)/python -m pytest tests/stream -m three_nodes $(PYTEST_ARGS)
+
+test-faults: .venv/dev-$(KEY) ## break workers, broker and Redis under load, and check that nothing is lost (FAULTS="--seed 1 --minutes 2")
+	@$(BIN)/python -m tests.faults $(FAULTS)
+
+mutants: .venv/dev-$(KEY) ## break each check, branch and guard in a copy of the source: a test must notice (ARGS="--only 'guards.*'")
+	@$(BIN)/python -m tests.mutations $(ARGS)
 
 lint: .venv/dev-$(KEY) ## style, types, layers, published schemas and generated pages
 	@$(BIN)/ruff check

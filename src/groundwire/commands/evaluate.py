@@ -110,11 +110,8 @@ def _tell(found: Calibration, policy_file: Path | None, bad: int, *, quiet: bool
             click.echo(line)
     written = False
     if policy_file is not None and not bad:
-        try:
-            write_thresholds(policy_file, found.keys)
-            written = True
-        except ImportError:
-            click.echo("tomlkit is not installed: add the lines yourself", err=True)
+        write_thresholds(policy_file, found.keys)
+        written = True
     lines = [f"{name} = {value}" for name, value in found.keys.items()]
     if written:
         click.echo(visible(f"written to {policy_file}, [{TABLE}]: {', '.join(lines)}"), err=True)

@@ -9,6 +9,9 @@ from math import ceil
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
 from groundwire.epistemic import evidence_gap_bits
 from groundwire.errors import UsageError
 from groundwire.policy import load_policy
@@ -96,11 +99,7 @@ def write_thresholds(path: Path, keys: Mapping[str, float]) -> None:
 
     Raises:
         UsageError: it cannot be read or written, is no TOML file, or would be no policy; then it is left alone.
-        ImportError: tomlkit is not installed.
     """
-    import tomlkit  # noqa: PLC0415 - only who calibrates needs it
-    from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415 - as above
-
     place = path.resolve()  # a link stays one
     try:
         document = tomlkit.parse(place.read_bytes().decode())

@@ -137,16 +137,6 @@ def test_a_variable_that_overrides_what_is_written_is_warned_of(tmp_path):
     assert name not in run("--calibrate", "--policy", policy).stderr
 
 
-def test_without_tomlkit_the_lines_to_add_are_printed(tmp_path, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "tomlkit", None)
-    policy = tmp_path / "policy.toml"
-    policy.write_text("")
-    result = run("--calibrate", "--policy", policy)
-    assert "tomlkit is not installed" in result.stderr
-    assert "[verification]\nsupport_threshold = " in result.stderr
-    assert policy.read_text() == ""
-
-
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
