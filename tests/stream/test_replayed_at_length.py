@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +36,13 @@ DIES = """
 import os
 from groundwire.replay.{module} import {owner}
 done, left = {owner}.{method}, iter(range({times}))
-def dying(*given):
-    return done(*given) if next(left, None) is not None else os._exit(139)
+def dying(*given, **named):
+    return done(*given, **named) if next(left, None) is not None else os._exit(139)
 {owner}.{method} = dying
 """
 READING = DIES.format(module="spool", owner="Spool", method="read_to", times=4)
 """Ends the process while it reads topics: a page is spooled, and not noted."""
-DECIDING = DIES.format(module="job", owner="Job", method="commit", times=RECORDS // 700 + 8)
+DECIDING = DIES.format(module="job", owner="Job", method="note", times=RECORDS // 1_000)
 """Ends it while it decides: what it wrote is in the file, and not noted."""
 
 
@@ -102,7 +103,7 @@ async def replay(deployment: Deployment, *arguments: str, fault: str = "") -> tu
 async def record(deployment: Deployment) -> dict[str, Seen]:
     """Have a worker decide the claims; return its decisions by id."""
     todo = claims(RECORDS)
-    while page := [claim for claim, _ in zip(todo, range(2_000), strict=False)]:
+    while page := list(islice(todo, 2_000)):
         await deployment.produce(page)
     await until(lambda: len(deployment.decisions) >= RECORDS, RECORDS / 50, lambda: "all are decided")
     return {seen.json["decision_id"]: seen for seen in deployment.decisions}
@@ -148,7 +149,9 @@ async def test_a_long_replay_beside_live_traffic_differs_in_nothing_and_another_
         output = tmp_path / "out.jsonl"
         same = (*stretch, "--output", str(output), "--job", str(tmp_path / "job"))
         for fault in (READING, DECIDING):
-            assert (await replay(deployment, *same, fault=fault))[0] == 139
+            status, _, err = await replay(deployment, *same, fault=fault)
+            assert status == 139, err
+        assert 0 < len(output.read_bytes().splitlines()) < RECORDS, "it died amid its decisions"
         status, out, err = await replay(deployment, *same)
         assert status == 0, err
         found = json.loads(out)
