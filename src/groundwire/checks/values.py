@@ -31,9 +31,9 @@ from groundwire.checks.values_units import dimensions
 from groundwire.checks.warnings import ReportWarning, WarningType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from groundwire.checks.values_statements import Bound, Statement
+    from groundwire.checks.values_statements import Bound, Read, Statement
 
 LISTED: Final = 1_000
 """Unsupported values that a report lists; the others are only counted."""
@@ -90,7 +90,7 @@ class ValueReport:
     left_out: int = 0
 
 
-def check_values(answer: str, passages: Sequence[str]) -> ValueReport:
+def check_values(answer: str, passages: Sequence[str], *, read: Read = read_statements) -> ValueReport:
     """Return the values of an answer that its passages do not support (UNSUPPORTED_VALUE).
 
     Work and memory are in proportion to the length of both.
@@ -98,25 +98,13 @@ def check_values(answer: str, passages: Sequence[str]) -> ValueReport:
     Args:
         answer: what the model wrote, Markdown included.
         passages: what it was given; without any, nothing is supported.
-    """
-    return check_statements(answer, read_statements(answer), map(read_statements, passages))
-
-
-def check_statements(
-    answer: str, said: Iterable[Statement], passages: Iterable[Iterable[Statement]]
-) -> ValueReport:
-    """Return the same of texts that were read before, by `groundwire.checks.values_statements.read_statements`.
-
-    Args:
-        answer: what the model wrote.
-        said: its statements.
-        passages: the statements of each passage.
+        read: reads a text's statements; one that remembers serves several checks of the same texts.
     """
     # a refusal says nothing of what it did not find (S2-21)
-    said = [s for s in said if not is_refusal(answer[s.start : s.end])]
+    said = [s for s in read(answer) if not is_refusal(answer[s.start : s.end])]
     values = ValueIndex(Wanted(said))
     sayings = ClauseIndex(clause for statement in said for clause in clauses(statement))
-    for statement in chain.from_iterable(passages):
+    for statement in chain.from_iterable(map(read, passages)):
         values.add(statement)
         sayings.add(statement)
     found = left_out = 0

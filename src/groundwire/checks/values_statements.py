@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -19,7 +20,7 @@ from groundwire.checks.values_scan import scan
 from groundwire.checks.values_tokens import Token, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from groundwire.checks.values_negation import Clause
 
@@ -104,6 +105,10 @@ class _Line(NamedTuple):
     text: str
     context: frozenset[str]
     heads: tuple[tuple[str, ...], ...] = ()  # of a table row: the words of each column's heading
+
+
+Read = Callable[[str], Sequence[Statement]]
+"""Reads a text's statements: `read_statements`, or that with a memory, where several checks read one text."""
 
 
 def read_statements(text: str) -> list[Statement]:

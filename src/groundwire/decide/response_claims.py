@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from groundwire.checks.values_statements import Read
 from groundwire.epistemic.config import VerificationConfig
 from groundwire.epistemic.facts import VerifierFacts, settle_facts
 from groundwire.epistemic.plan import Plan, Step, is_simple, plan_response
@@ -84,7 +85,12 @@ def evidence_of(response: LlmResponse) -> dict[str, str]:
 
 
 def plan_claims(
-    response: LlmResponse, evidence: Mapping[str, str], config: VerificationConfig, *, ask: bool = False
+    response: LlmResponse,
+    evidence: Mapping[str, str],
+    config: VerificationConfig,
+    *,
+    ask: bool = False,
+    read: Read | None = None,
 ) -> Plan:
     """Return what the rules find in answer and steps, and, where there is a model, what it is to be asked."""
     steps = [Step(step.claim, step.cites) for step in response.steps or ()]
@@ -95,6 +101,7 @@ def plan_claims(
         ask=ask,
         response_id=response.response_id,
         steps=steps,
+        read=read,
     )
 
 
@@ -103,6 +110,8 @@ def check_claims(
     evidence: Mapping[str, str],
     config: VerificationConfig,
     verifier: Mapping[str, Any] | None = None,
+    *,
+    read: Read | None = None,
 ) -> ClaimReport:
     """Hold the claims of a response, and the steps behind it, against its evidence.
 
@@ -111,12 +120,13 @@ def check_claims(
         evidence: from `evidence_of`.
         config: thresholds.
         verifier: `facts.verifier`: what a model said, as JSON; None where none was asked.
+        read: reads a text's statements, and remembers them: other checks read the same texts.
 
     Raises:
         ValueError: `verifier` is not what a verifier says.
     """
     facts = VerifierFacts.model_validate(verifier) if verifier is not None else None
-    report = settle_facts(plan_claims(response, evidence, config), facts, config)
+    report = settle_facts(plan_claims(response, evidence, config, read=read), facts, config)
     return ClaimReport(report, sum(is_critical(gap, config) for gap in report.gaps))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from groundwire.checks.entities import EntityGrounding, ground_entities
@@ -16,6 +16,7 @@ from groundwire.checks.source_tags import TagReport, check_tags
 from groundwire.checks.sources import SourceReport, verify_sources
 from groundwire.checks.stale_index import IndexReport, check_index
 from groundwire.checks.values import ValueReport, check_values
+from groundwire.checks.values_statements import Read, read_statements
 from groundwire.checks.versions import VersionConflicts, version_conflicts
 from groundwire.decide.response_claims import ClaimReport, check_claims, evidence_of, why_skipped
 from groundwire.messages.responses import Chunk, LlmResponse
@@ -118,6 +119,7 @@ def read_response(
     """
     run = partial(_run, broken or {})
     chunks, answer = response.chunks, response.answer
+    read = cache(read_statements)  # two checks read the same texts
     return ResponseReading(
         sources=run("sources", lambda: _sources(response)),
         index=run("index", lambda: _index(response)),
@@ -127,8 +129,8 @@ def read_response(
         quotes=run("quotes", lambda: _quotes(response, policy)),
         entities=run("entities", lambda: _entities(response, policy, entities)),
         relations=run("relations", lambda: _relations(response, policy, relations)),
-        values=run("values", lambda: _values(answer, chunks, policy)),
-        claims=run("claims", lambda: _claims(response, policy, verifier)),
+        values=run("values", lambda: _values(answer, chunks, policy, read)),
+        claims=run("claims", lambda: _claims(response, policy, verifier, read)),
     )
 
 
@@ -231,17 +233,19 @@ def _relations(
     )
 
 
-def _values(answer: str | None, chunks: Sequence[Chunk] | None, policy: Policy) -> ValueReport | Skipped:
+def _values(
+    answer: str | None, chunks: Sequence[Chunk] | None, policy: Policy, read: Read
+) -> ValueReport | Skipped:
     if not policy.check_values:
         return DISABLED
     if answer is None or chunks is None:
         return NOT_PROVIDED
-    return check_values(answer, [chunk.content for chunk in chunks])
+    return check_values(answer, [chunk.content for chunk in chunks], read=read)
 
 
 def _claims(
-    response: LlmResponse, policy: Policy, verifier: Mapping[str, Any] | None
+    response: LlmResponse, policy: Policy, verifier: Mapping[str, Any] | None, read: Read
 ) -> ClaimReport | Skipped:
     if why := why_skipped(response, policy.verification):
         return Skipped(why)
-    return check_claims(response, evidence_of(response), policy.verification, verifier)
+    return check_claims(response, evidence_of(response), policy.verification, verifier, read=read)

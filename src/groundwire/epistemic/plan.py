@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from groundwire.checks.epistemic.verify import check_answer
+from groundwire.checks.values_statements import Read, read_statements
 from groundwire.epistemic.claims import Draft, draft, settle, whole
 from groundwire.epistemic.config import VerificationConfig
 from groundwire.epistemic.report import build_report, response_id_of
@@ -57,6 +59,7 @@ def plan_response(
     ask: bool,
     response_id: str | None = None,
     steps: Sequence[Step] = (),
+    read: Read | None = None,
 ) -> Plan:
     """Check a response by the rules, and choose what a model is asked (S4-20, S4-33, S4-35, S4-41).
 
@@ -69,34 +72,40 @@ def plan_response(
             claim that is fanned out. Without one the hash of the text.
         steps: the reasoning behind it, audited too: claims of the report behind those of the text. Those past
             `AUDITED` are not looked at, and supported by nothing.
+        read: reads a text's statements, and remembers them.
     """
-    found = check_answer(response, context)
+    read = read or cache(read_statements)
+    found = check_answer(response, context, read=read)
     name = response_id or response_id_of(response)
     prefix = f"{name}/claim" if response_id else name
     drafts = [draft(f"{prefix}#{number}", claim) for number, claim in enumerate(found.claims, start=1)]
-    read = _readable(steps, context)
-    audited = audit_steps(f"{name}/step", steps[:read], context)
+    within = _readable(steps, context)
+    audited = audit_steps(f"{name}/step", steps[:within], context, read)
     ask = ask and len(response) >= LEAST_CHARACTERS and bool(context)
     # a step that cites nothing is supported by nothing, whatever a model knows
     askable = [*drafts, *(step for step in audited if not context.keys().isdisjoint(step.evidence_ids))]
     due, truncated = chosen(askable, config) if ask else ([], 0)
     evidence = [_of(claim, context) for claim in due]
-    left_out = found.left_out + len(steps) - read
+    left_out = found.left_out + len(steps) - within
     return Plan(name, [*drafts, *audited], found.support, left_out, due, evidence, truncated)
 
 
-def audit_steps(name: str, steps: Sequence[Step], sources: Mapping[str, str]) -> list[Draft]:
+def audit_steps(
+    name: str, steps: Sequence[Step], sources: Mapping[str, str], read: Read | None = None
+) -> list[Draft]:
     """Hold each step of a reasoning against the sources that it cites, and only these (S4-02, S4-24, S4-25).
 
     Args:
         name: what the steps' ids begin with.
         steps: in order.
         sources: id -> text.
+        read: reads a text's statements, and remembers them.
     """
+    read = read or cache(read_statements)
     drafts = []
     for number, (claim, cites) in enumerate(steps, start=1):
         cited = {key: sources[key] for key in cites if key in sources}
-        check = check_answer(claim, cited, declared=True)
+        check = check_answer(claim, cited, declared=True, read=read)
         phantom = any(key not in sources for key in cites)
         drafts.append(whole(f"{name}#{number}", claim, check, cites, phantom=phantom))
     return drafts

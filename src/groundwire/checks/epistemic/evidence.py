@@ -15,7 +15,7 @@ from groundwire.checks.epistemic.words import KEPT
 from groundwire.checks.negations import negations
 from groundwire.checks.values_index import ValueIndex, Wanted
 from groundwire.checks.values_negation import ClauseIndex, clauses
-from groundwire.checks.values_statements import Statement, read_statements
+from groundwire.checks.values_statements import Read, Statement
 
 _KEPT: Final = 256  # sentences per word; what is beyond supports nothing
 
@@ -46,46 +46,21 @@ class Sentence(NamedTuple):
     passive: bool
 
 
-class Passage(NamedTuple):
-    """A passage that was read: its id and its statements."""
-
-    name: str
-    said: Sequence[Statement]
-
-
-class Passages(tuple[Passage, ...]):
-    """Passages that were read once, for any number of answers to be held against; made by `read_passages`."""
-
-    __slots__ = ()
-
-
-def read_passages(evidence: Mapping[str, str] | Sequence[str]) -> Passages:
-    """Read evidence.
-
-    Args:
-        evidence: id -> text, or texts, which are numbered from 1.
-    """
-    named = (
-        evidence.items()
-        if isinstance(evidence, Mapping)
-        else [(str(number), text) for number, text in enumerate(evidence, 1)]
-    )
-    return Passages(
-        Passage(name, read_statements(text))
-        for name, text in sorted(named, key=lambda pair: (pair[1], pair[0]))
-    )
-
-
 class Evidence:
     """What the passages say of what an answer asks about."""
 
-    def __init__(self, passages: Passages, said: list[Statement]) -> None:
+    def __init__(
+        self, texts: Mapping[str, str] | Sequence[str], said: Sequence[Statement], read: Read
+    ) -> None:
         """Index passages.
 
         Args:
-            passages: what `read_passages` made of them.
+            texts: id -> text, or texts, which are numbered from 1.
             said: the statements of the answer.
+            read: reads a text's statements.
         """
+        named = texts if isinstance(texts, Mapping) else {str(n): text for n, text in enumerate(texts, 1)}
+        passages = [(name, read(named[name])) for name in sorted(named, key=lambda name: (named[name], name))]
         self.sentences: list[Sentence] = []
         self.words: set[str] = set()
         self.postings: dict[str, list[int]] = {}
@@ -101,7 +76,7 @@ class Evidence:
             key for statement in said for token in statement.tokens if token.value for key in token.value.keys
         }
         # where nobody denies anything, there is no polarity to compare
-        self._denies = any(map(_denies, chain(said, *(passage.said for passage in passages))))
+        self._denies = any(map(_denies, chain(said, *(found for _, found in passages))))
         asked = (clause for statement in said for clause in clauses(statement)) if self._denies else ()
         self.sayings = ClauseIndex(asked)
         for passage, found in passages:

@@ -16,10 +16,10 @@ from typing import Final
 from groundwire.checks.epistemic.align import Alignment, align
 from groundwire.checks.epistemic.atoms import Atom, atoms
 from groundwire.checks.epistemic.conflicts import conflicts
-from groundwire.checks.epistemic.evidence import Evidence, Passages, read_passages
+from groundwire.checks.epistemic.evidence import Evidence
 from groundwire.checks.epistemic.score import Score, Verdict, score, support_of
 from groundwire.checks.values import UnsupportedValue
-from groundwire.checks.values_statements import Statement, read_statements
+from groundwire.checks.values_statements import Read, read_statements
 
 JUDGED: Final = 1_000
 """Claims of an answer that are looked at; the others are counted, and supported by nothing."""
@@ -80,10 +80,10 @@ class AnswerCheck:
 
 def check_answer(
     answer: str,
-    evidence: Mapping[str, str] | Sequence[str] | Passages,
+    evidence: Mapping[str, str] | Sequence[str],
     *,
     declared: bool = False,
-    said: Sequence[Statement] | None = None,
+    read: Read = read_statements,
 ) -> AnswerCheck:
     """Hold each claim of an answer against evidence (S4-05, S4-06).
 
@@ -91,13 +91,12 @@ def check_answer(
 
     Args:
         answer: what a model wrote, Markdown included. It is data: nothing in it is obeyed.
-        evidence: id -> text, or texts, which are numbered from 1; or what `read_passages` made of either, where
-            several answers are held against the same.
+        evidence: id -> text, or texts, which are numbered from 1.
         declared: the text was given as a claim: whatever says anything in it is one, courtesy and lead-ins too.
-        said: the answer's statements, where `read_statements` was asked for them before.
+        read: reads a text's statements; one that remembers serves several answers held against the same evidence.
     """
-    said = read_statements(answer) if said is None else list(said)
-    index = Evidence(evidence if isinstance(evidence, Passages) else read_passages(evidence), said)
+    said = read(answer)
+    index = Evidence(evidence, said, read)
     faults = conflicts(answer, said, index)
     claims: list[ClaimCheck] = []
     left_out = 0

@@ -1,16 +1,16 @@
 """The deterministic verifier: what it makes of claims, and what never changes it."""
 
 import sys
+from collections import Counter
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groundwire.checks.epistemic import evidence as evidence_module
-from groundwire.checks.epistemic.evidence import read_passages
 from groundwire.checks.epistemic.score import ENOUGH, TOLERATED, Verdict, support_of
 from groundwire.checks.epistemic.verify import check_answer
-from groundwire.checks.values import check_statements, check_values
+from groundwire.checks.values import check_values
 from groundwire.checks.values_statements import read_statements
 
 EVIDENCE = (
@@ -198,21 +198,20 @@ def test_an_assent_that_the_evidence_does_not_give_costs_a_little():
     assert ENOUGH <= assent.support < plain.support
 
 
-def test_passages_that_were_read_before_are_not_read_again_and_say_the_same(monkeypatch):
+def test_one_reading_of_texts_serves_the_value_check_and_the_verifier_and_any_number_of_answers():
+    times = Counter()
+
+    @cache
+    def read(text):
+        times[text] += 1
+        return read_statements(text)
+
     named = dict(zip("dcba", EVIDENCE, strict=True))
-    claims = [*SENTENCES, "The gateway retries failed requests 5 times.", "Tokens are stored on disk."]
-    expected = [check_answer(claim, named) for claim in claims]
-    passages = read_passages(named)
-    monkeypatch.setattr(evidence_module, "read_statements", lambda _: pytest.fail("read again"))
-    assert [check_answer(claim, passages) for claim in claims] == expected
-
-
-def test_statements_that_were_read_before_serve_the_value_check_and_the_verifier():
-    answer = "The gateway retries requests 5 times. Tokens are stored on disk."
-    passages, said = read_passages(EVIDENCE), read_statements(answer)
-    values = check_statements(answer, said, [passage.said for passage in passages])
-    assert values == check_values(answer, EVIDENCE)
-    assert check_answer(answer, passages, said=said) == check_answer(answer, EVIDENCE)
+    answers = [*SENTENCES, "The gateway retries requests 5 times.", "Tokens are stored on disk."]
+    for answer in answers:
+        assert check_answer(answer, named, read=read) == check_answer(answer, named)
+        assert check_values(answer, EVIDENCE, read=read) == check_values(answer, EVIDENCE)
+    assert times == Counter([*EVIDENCE, *answers])
 
 
 @pytest.mark.parametrize("claim", ["The gateway sleeps.", "Failed requests vanish quietly."])
