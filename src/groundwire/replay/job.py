@@ -121,7 +121,11 @@ class Job:
 
     def forget_results(self) -> None:
         """Forget what was found, to begin again."""
-        self._database.executescript("DELETE FROM changes; DELETE FROM simulated")
+        self._database.execute("DELETE FROM changes")
+
+    def forget_simulated(self) -> None:
+        """Forget the decisions of a simulation, which begins anew each time."""
+        self._database.execute("DELETE FROM simulated")
 
     def add_simulated(self, name: str, value: bytes) -> None:
         """Keep a decision of a simulation: people's actions rest on what was published."""

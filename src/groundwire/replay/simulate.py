@@ -49,6 +49,7 @@ class Simulation:
 
     async def load(self, values: Iterable[bytes], policy: Policy) -> None:
         """Take over decisions that were made before: those of a subject in the order of their revisions."""
+        self._job.forget_simulated()
         for value in values:
             stored = stored_outcome(value, policy)
             if stored is not None:

@@ -222,6 +222,21 @@ async def test_a_simulation_decides_as_a_gate_that_had_the_policy_from_that_poin
     }
 
 
+async def test_a_simulation_knows_the_decisions_before_it_that_people_went_back_on(tmp_path):
+    place = town(tmp_path)
+    place.policy = POLICIES[0]
+    (approved,) = await place.send(place.claim("c", "The API returns JSON, see ADR-003", source="user"))
+    assert approved.decision.approved
+    start = place.offset
+    await place.act(place.action("retract", approved.decision, reason="gone"))
+    with Job(tmp_path / "job", replace(ORDER, simulate=True)) as job:
+        stretches = place.spool(job, start + 1)
+        simulation = Simulation(job, task(place).policies, None)
+        await simulation.load(job.spool.earlier(stretches), place.policy)
+        summary = await run(job, tmp_path / "out", replace(task(place), simulate=simulation))
+    assert summary.reasons == {("blocked retracted", "blocked retracted"): 1}
+
+
 async def test_a_record_of_which_nothing_is_known_is_counted_and_never_decided(tmp_path):
     place = town(tmp_path)
     await place.send(place.claim("known", "The API returns JSON", source="user"))
