@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from groundwire.messages.claims import Claim
 from groundwire.messages.decisions import Decision, Kind
@@ -13,6 +13,8 @@ from groundwire.messages.identity import Subject, fingerprint
 from groundwire.messages.responses import LlmResponse
 from groundwire.messages.reviews import ReviewDecision
 from groundwire.replay.frame import revision_of
+
+_END: Final = 2**53
 
 Record = Claim | LlmResponse | ReviewDecision
 
@@ -75,6 +77,15 @@ class Inputs:
 def subject_of(decision: Decision) -> Subject:
     """Return the identity of what was decided."""
     return Subject(decision.tenant_id, decision.user_id, decision.kind, decision.subject_id)
+
+
+def beyond_numbers(decision: Decision) -> list[str]:
+    """Return the fields with numbers that canonical JSON has not (RFC 8785): no revision and no place is such."""
+    numbers = {"$.revision": decision.revision}
+    for name, origin in ("$.origin", decision.origin), ("$.subject_origin", decision.subject_origin):
+        if origin is not None:
+            numbers |= {f"{name}.partition": origin.partition, f"{name}.offset": origin.offset}
+    return [path for path, number in numbers.items() if abs(number) >= _END]
 
 
 def named(record: Claim | LlmResponse) -> Subject:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from groundwire.messages.base import format_time, parse_time
 from groundwire.messages.decisions import Decision
 from groundwire.messages.identity import Subject
-from groundwire.replay.inputs import Revision, subject_of
+from groundwire.replay.inputs import Revision, beyond_numbers, subject_of
 
 _SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _SCHEMA: Final = """
@@ -42,7 +42,7 @@ class Notes:
             decision = Decision.model_validate_json(value)
         except ValidationError:
             return
-        if decision.revision > 1:
+        if decision.revision > 1 and not beyond_numbers(decision):
             row = (
                 *(subject_of(decision).digest, decision.revision, decision.origin.sha256),
                 *(format_time(decision.facts.clock), decision.facts.review is not None),

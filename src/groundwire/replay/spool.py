@@ -14,7 +14,7 @@ from groundwire.messages.decisions import Decision, Origin
 from groundwire.messages.headers import TRACEPARENT
 from groundwire.messages.identity import Subject
 from groundwire.messages.inbound import InboundRecord
-from groundwire.replay.inputs import Revision, subject_of
+from groundwire.replay.inputs import Revision, beyond_numbers, subject_of
 from groundwire.replay.notes import Notes, hash_key
 from groundwire.replay.published import Place, misplaced, unlike, where
 
@@ -104,6 +104,9 @@ class Spool:
         except ValidationError:
             self._note_odd(published, None, ["$"])
             return
+        if beyond := beyond_numbers(decision):
+            self._note_odd(published, decision.decision_id, beyond)
+            return
         fields = misplaced(published, decision)
         if fields:
             self._note_odd(published, decision.decision_id, fields)
@@ -154,14 +157,14 @@ class Spool:
 
     def _between(self, decision: Decision) -> Iterator[Place]:
         """Return the origins of the revisions between a decision and its subject's first record."""
-        name = decision.supersedes
+        later, name = decision.revision, decision.supersedes
         while name is not None:
             row = self._database.execute("SELECT value FROM decisions WHERE id = ?", (name,)).fetchone()
-            if row is None:
+            before = Decision.model_validate_json(row[0]) if row else None
+            if before is None or before.revision >= later:  # a forged one may name itself
                 return
-            before = Decision.model_validate_json(row[0])
             yield _place(before.origin)
-            name = before.supersedes
+            later, name = before.revision, before.supersedes
 
     def _has(self, place: Place) -> bool:
         query = "SELECT 1 FROM records WHERE topic = ? AND part = ? AND at = ?"

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 
 from groundwire.client.tail import Start
 from groundwire.gate.claims import Policies
-from groundwire.messages.decisions import Decision
+from groundwire.messages.decisions import Decision, Origin
 from groundwire.messages.topics import TopicName
 from groundwire.replay.job import Job, Order
 from groundwire.replay.published import place_of
 from groundwire.replay.reading import INPUTS, Reader
-from groundwire.replay.spool import Spool
+from groundwire.replay.spool import Spool, Stretch
 from groundwire.replay.verify import Finding, Placed, Status, Verifier
 
 _DECISIONS = (TopicName.APPROVED, TopicName.REVIEW, TopicName.BLOCKED)
@@ -50,7 +50,7 @@ async def verify_topics(
         verifier = Verifier(job.spool, policies, exactly=True)
         for where, value in job.spool.every():
             if _is_asked(where, asked):
-                yield Placed(where, _stands(job.spool, value, await verifier.verify(value)))
+                yield Placed(where, _stands(job.spool, inside, value, await verifier.verify(value)))
 
 
 def _is_asked(where: str, asked: Mapping[tuple[str, int], int]) -> bool:
@@ -59,13 +59,26 @@ def _is_asked(where: str, asked: Mapping[tuple[str, int], int]) -> bool:
     return offset >= asked.get((topic, partition), 0)
 
 
-def _stands(spool: Spool, value: bytes, finding: Finding) -> Finding:
-    """Look whether records stand where an otherwise equal decision says."""
+def _stands(spool: Spool, inside: Sequence[Stretch], value: bytes, finding: Finding) -> Finding:
+    """Look whether records stand where an otherwise equal decision says.
+
+    The bytes of one that retention has taken may stand elsewhere, sent again: where they first stood is not known.
+    """
     if finding.status is not Status.EQUAL:
         return finding
     decision = Decision.model_validate_json(value)
     origins = {"$.origin": decision.origin, "$.subject_origin": decision.subject_origin}
-    wrong = tuple(path for path, origin in origins.items() if origin and not spool.stands(origin))
+    wrong = {path: origin for path, origin in origins.items() if origin and not spool.stands(origin)}
     if not wrong:
         return finding
-    return Finding(Status.DIFFERS, finding.decision_id, wrong, "no such record stands there")
+    if all(_is_gone(origin, inside) for origin in wrong.values()):
+        name, detail = finding.decision_id, f"record of {', '.join(wrong)}: retention has taken it"
+        return Finding(Status.MISSING, name, detail=detail)
+    paths = tuple(path for path, origin in wrong.items() if not _is_gone(origin, inside))
+    return Finding(Status.DIFFERS, finding.decision_id, paths, "no such record stands there")
+
+
+def _is_gone(origin: Origin, inside: Sequence[Stretch]) -> bool:
+    """Say whether a place lies before where retention has left its partition."""
+    starts = {(stretch.topic, stretch.partition): stretch.start for stretch in inside}
+    return 0 <= origin.offset < starts.get((origin.topic or "", origin.partition), 0)

@@ -20,7 +20,7 @@ from groundwire.messages.decisions import Decision
 from groundwire.policy import Policy
 from groundwire.replay.compare import differences, path_of
 from groundwire.replay.derive import rederive
-from groundwire.replay.inputs import Mismatch, Missing, Records, gather
+from groundwire.replay.inputs import Mismatch, Missing, Records, beyond_numbers, gather
 from groundwire.version import __version__
 
 MAX_PATHS: Final = 100
@@ -86,6 +86,8 @@ class Verifier:
             paths = dict.fromkeys(path_of(error["loc"]) for error in exc.errors(include_input=False))
             return Finding(Status.DIFFERS, None, tuple(islice(paths, MAX_PATHS)), "it is no Decision")
         name = recorded.decision_id[:100]
+        if beyond := beyond_numbers(recorded):
+            return Finding(Status.DIFFERS, name, tuple(beyond), "there is no such number")
         if recorded.engine != __version__:
             detail = f"engine {recorded.engine[:100]}, this is {__version__}"
             return Finding(Status.OTHER_ENGINE, name, detail=detail)

@@ -38,11 +38,13 @@ Published = tuple[str, bytes]
 class Shelf:
     """Reads what is put on it: records of a town, and decisions, each by topic and value."""
 
-    def __init__(self, place: Town, values: Sequence[Published], since: int = 0) -> None:
-        self.place, self.values, self.since = place, values, since
+    def __init__(self, place: Town, values: Sequence[Published], since: int = 0, inputs: int = 0) -> None:
+        self.place, self.values, self.since, self.inputs = place, values, since, inputs
 
     async def plan(self, topics, start, _end):
         first = 0 if start == "earliest" else self.since
+        if topics[0] not in {APPROVED, REVIEW, BLOCKED}:
+            first = self.inputs
         return [Stretch(topic, 0, first, len(self.values)) for topic in topics]
 
     async def read(self, job, _inside, outputs, *, everything):
@@ -58,9 +60,12 @@ class Shelf:
             job.spool.add_decision(published, inside={}, everything=everything)
 
 
-async def on_topics(place: Town, values: Sequence[Published], folder, since: int = 0) -> list[Finding]:
+async def on_topics(
+    place: Town, values: Sequence[Published], folder, since: int = 0, inputs: int = 0
+) -> list[Finding]:
+    """Verify what is published; `inputs` is where retention has left the input topics."""
     await place.policies.put(place.policy)
-    shelf = Shelf(place, values, since)
+    shelf = Shelf(place, values, since, inputs)
     start = since or "earliest"
     (folder / "verify").unlink(missing_ok=True)
     found = verify_topics(shelf, "groundwire.", start, place.policies, folder)
@@ -162,6 +167,44 @@ async def test_the_first_record_of_what_the_gate_decided_again_is_looked_at(tmp_
             *await on_topics(place, [(REVIEW, forged)], tmp_path),
         ):
             assert (finding.status, finding.paths) == (status, paths)
+
+
+async def test_bytes_that_were_sent_again_do_not_stand_for_those_that_retention_has_taken(tmp_path):
+    place = town(tmp_path)
+    value = claim_bytes("c", TEXT, source="user")
+    await place.send(place.record(value))
+    await place.send(place.record(value))
+    (first,) = place.published.values()
+    taken = place.log.pop(0)
+    assert first.origin.offset == taken.offset
+    published = [(APPROVED, first.to_bytes())]
+    for start, status in (taken.offset + 1, Status.MISSING), (taken.offset, Status.DIFFERS):
+        assert statuses(await on_topics(place, published, tmp_path, inputs=start)) == [status]
+
+
+async def test_a_decision_that_says_that_it_superseded_itself_holds_nobody_up(tmp_path):
+    place = town(tmp_path)
+    again = await decided_again(place)
+    forged = otherwise(again, supersedes=again.decision_id)
+    with Job(tmp_path / "job", ORDER) as job:
+        headers, key = decision_headers(again, ()), record_key(again.tenant_id, again.user_id)
+        published = InboundRecord(REVIEW, 0, 0, 0, key, forged, headers)
+        inside = {(again.origin.topic, 0): Stretch(str(again.origin.topic), 0, 0, 1_000)}
+        job.spool.add_decision(published, inside=inside, everything=True)
+        assert len(job.spool.missing_places()) == 1  # the record that the subject began with
+
+
+@pytest.mark.parametrize("number", [2**53, 2**63, -(10**30)])
+async def test_a_revision_that_no_canonical_form_has_is_found_in_a_file_and_on_topics(number, tmp_path):
+    place = town(tmp_path)
+    again = await decided_again(place)
+    forged = otherwise(again, revision=number)
+    for (finding,) in (
+        await in_files(place, [forged], tmp_path),
+        await on_topics(place, [(REVIEW, forged)], tmp_path),
+    ):
+        assert finding.status is Status.DIFFERS
+        assert "$.revision" in finding.paths
 
 
 async def test_a_first_record_of_the_same_subject_with_another_text_is_found(tmp_path):
