@@ -86,17 +86,18 @@ def review(recorded: Decision, inputs: Inputs, action: ReviewDecision, policy: P
     edited = claim is not first
     facts = recorded.facts
     reading = UNREAD if facts.error else read(claim.content, policy)
+    findings = findings_of(recorded, reading)
     given = Facts(
         clock=facts.clock,
         dedup=_compared_by_people(facts.dedup, policy, anew=_is_compared(claim, action, facts)),
         parents=_parents(claim, facts),
         place=Place.NOT_NEEDED,
         attestation=attestation_of(facts),
-        relevance=None if edited else facts.relevance or None,
+        relevance=None if edited else _kept_relevance(facts, reading, findings),
         review=review_fact(recorded, inputs.value, action, edited=edited),
         error=facts.error,
     )
-    case = ClaimCase(claim, reading, policy, given, findings_of(recorded, reading))
+    case = ClaimCase(claim, reading, policy, given, findings)
     deciding, clock = inputs.again or (first, recorded.subject_origin.timestamp)
     frame = envelope(
         recorded,
@@ -138,15 +139,34 @@ def relevance_of(
     if not policy.verify_claim_relevance or facts.error or not reading.citations:
         return None
     scores = {entry["start"]: entry["score"] for entry in facts.relevance or ()}
+    verified = _verified(reading, findings)
+    return [_relevance(start, scores.get(start), policy) for start in verified] or None
+
+
+def _kept_relevance(facts: Facts, reading: Reading, findings: Findings) -> list[dict[str, Any]] | None:
+    """Return what a person's decision keeps of `facts.relevance`: what is relevant, an earlier policy may have said."""
+    known = {entry["start"]: entry for entry in facts.relevance or ()}
+    return [
+        {"start": start, "score": known[start]["score"], "relevant": _was_relevant(known[start])}
+        for start in _verified(reading, findings)
+        if start in known
+    ] or None
+
+
+def _was_relevant(entry: dict[str, Any]) -> bool:
+    return entry["relevant"] is True and entry["score"] is not None
+
+
+def _verified(reading: Reading, findings: Findings) -> list[int]:
+    """Return where the citations stand that were verified, each the first of its label."""
     first: dict[str, Citation] = {}
     for citation in reading.verifiable:
         first.setdefault(citation.label, citation)
-    verified = [
-        citation
+    return [
+        citation.start
         for label, citation in first.items()
         if label in findings and findings[label].state == CitationState.VERIFIED
     ]
-    return [_relevance(citation.start, scores.get(citation.start), policy) for citation in verified] or None
 
 
 def _relevance(start: int, score: float | None, policy: Policy) -> dict[str, Any]:
