@@ -156,7 +156,7 @@ def _dead_letter(record: InboundRecord, error: RecordError, *, with_headers: boo
     incoming = [
         (key, value)
         for key, value in record.headers
-        if with_headers or (key in kept and len(value) <= _SHORT)
+        if with_headers or (key in kept and value is not None and len(value) <= _SHORT)
     ]
     headers = dead_letter_headers(error, record.topic or "", record.partition, record.offset, incoming)
     return Output(TopicName.DEAD_LETTER, record.key, record.value, headers, record)

@@ -57,3 +57,11 @@ def test_a_count_that_fills_a_record_is_not_repeated_in_its_dead_letter():
     record = InboundRecord("t.claims", 0, 0, 1, b"k", b"v", [("gw-attempts", b"9" * 1_000_000)])
     headers = dict(refused(record).headers)
     assert headers["gw-attempts"] == b"1"
+
+
+@pytest.mark.parametrize("name", ["gw-attempts", "gw-attestation"])
+def test_a_header_without_a_value_does_not_keep_a_refused_record_from_its_dead_letter(name):
+    record = InboundRecord("t.claims", 0, 0, 1, b"k", b"v", [(name, None)])
+    headers = refused(record).headers
+    assert dict(headers)["gw-attempts"] == b"1"
+    assert None not in dict(headers).values()
