@@ -94,7 +94,7 @@ class Rules:
         A header's word is not enough for a topic: only this deployment's input topics are written to.
         """
         failed = letter.failed
-        if failed.code not in _CODES or letter.attempts is None:
+        if failed.code not in _CODES or letter.attempts is None or letter.failure is None:
             return Why.NOT_A_DEAD_LETTER
         if failed.topic not in self.topics:
             return Why.NOT_AN_INPUT_TOPIC

@@ -96,6 +96,7 @@ async def test_a_record_goes_to_the_input_topic_that_it_came_from(name):
         [("__connect.errors.topic", b"t.claims"), ("gw-attempts", b"1")],
         [("__connect.errors.topic", b"t.claims"), ("gw-attempts", b"1"), ("gw-error", b"made_up")],
         [("__connect.errors.topic", b"t.claims"), ("gw-attempts", b"-1"), ("gw-error", b"invalid_json")],
+        [("__connect.errors.topic", b"t.claims"), ("gw-attempts", b"1"), ("gw-error", b"invalid_json")],
     ],
 )
 async def test_what_the_gate_did_not_write_is_not_sent(headers):
