@@ -69,7 +69,6 @@ class Options:
     policies: PolicyStore
     job: Path
     rate: float | None
-    facts_from: str
     layout: str
     html: Path | None
 
@@ -164,6 +163,7 @@ def replay(  # noqa: PLR0913 - click hands over one argument for each option
             policy=policy.canonical.decode() if policy else None,
             simulate=simulate,
             output=topic or (str(output.resolve()) if output else None),
+            facts_from=facts_from,
         )
         options = Options(
             order=order,
@@ -172,7 +172,6 @@ def replay(  # noqa: PLR0913 - click hands over one argument for each option
             policies=PolicyStore(policies, None),
             job=job or Path(folder) / "job",
             rate=rate,
-            facts_from=facts_from,
             layout=layout,
             html=html,
         )
@@ -217,7 +216,7 @@ async def _stretches(
         order = options.order
         inside = await reader.plan(order.topics, start_of(order.start), start_of(order.end))
         names = [settings.topic_prefix + name for name in OUTPUTS]
-        outputs = await reader.plan(names, start_of(options.facts_from), "latest")
+        outputs = await reader.plan(names, start_of(order.facts_from), "latest")
         known = json.dumps([inside, outputs])
         job.note(stretches=known)
     inside, outputs = ([Stretch(*each) for each in part] for part in json.loads(known))

@@ -15,6 +15,7 @@ from typing import Final, Self
 
 from groundwire.errors import UsageError
 from groundwire.replay.spool import Spool
+from groundwire.version import __version__
 
 _CACHE_KIB: Final = 65_536
 _SCHEMA: Final = """
@@ -36,6 +37,8 @@ class Order:
         policy: canonical JSON of the policy that decides; None: each decision's own.
         simulate: whether duplicates, parents and places are found anew.
         output: file or topic that decisions go to; None: nowhere.
+        facts_from: as `--facts-from` says it.
+        engine: which derives; another one may decide otherwise, so that it does not go on.
     """
 
     name: str
@@ -45,6 +48,8 @@ class Order:
     policy: str | None
     simulate: bool
     output: str | None
+    facts_from: str = "earliest"
+    engine: str = __version__
 
 
 class Job:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,9 @@ def test_a_job_goes_on_with_its_own_order_only(tmp_path):
     Job(tmp_path / "job", ORDER).close()
     with pytest.raises(UsageError, match="another replay"):
         Job(tmp_path / "job", Order("other", [], "earliest", "latest", None, simulate=False, output=None))
+    for other in replace(ORDER, engine="0.0.9"), replace(ORDER, facts_from="7"):
+        with pytest.raises(UsageError, match="another replay"):
+            Job(tmp_path / "job", other)
     (tmp_path / "text").write_text("no database" * 100)
     with pytest.raises(UsageError, match="no job file"):
         Job(tmp_path / "text", ORDER)
