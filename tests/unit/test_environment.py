@@ -38,6 +38,12 @@ def test_what_others_read_or_kubernetes_sets_is_not_told_of() -> None:
         assert unknown_variables({f"GROUNDWIRE_{name}": "x"}) == []
 
 
+def test_what_a_compose_file_reads_is_not_told_of() -> None:
+    read = re.findall(r"\$\{(GROUNDWIRE_\w+)", (ROOT / "docker-compose.yml").read_text())
+    assert read
+    assert unknown_variables(dict.fromkeys(read, "x")) == []
+
+
 def test_every_variable_that_an_option_reads_is_known() -> None:
     commands = (ROOT / "src/groundwire/commands").glob("*.py")
     read = {name for path in commands for name in re.findall(r'envvar="(\w+)"', path.read_text())}
