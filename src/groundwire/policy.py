@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from groundwire.checks.hedge_lexicon import Lexicon
 from groundwire.epistemic.config import VerificationConfig
 from groundwire.errors import RecordError, UsageError, did_you_mean
 from groundwire.messages.base import canonical_json, sha256_hex
@@ -35,10 +36,17 @@ class _Section(BaseModel):
 
 
 class Hedges(_Section):
-    """Words and phrases that count as hedges beside the built-in lexicon (S0-103)."""
+    """Words and phrases that count as hedges beside the built-in lexicon (S0-103).
+
+    Attributes:
+        block: speculation.
+        review: technical hedges.
+        lexicon: `scientific` adds the hedges of scientific papers to those for review.
+    """
 
     block: Words = ()
     review: Words = ()
+    lexicon: Lexicon = "none"
 
 
 class Limits(_Section):

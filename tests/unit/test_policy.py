@@ -49,7 +49,7 @@ def test_the_defaults_are_the_fast_and_friendly_ones():
         "strict_versions": False,
         "require_qualifiers": False,
         "check_values": True,
-        "hedges": {"block": [], "review": []},
+        "hedges": {"block": [], "review": [], "lexicon": "none"},
         "limits": {
             "review_per_user": 100,
             "review_per_tenant": 10_000,

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from groundwire.checks.citations import Citation, CitationDetector
+from groundwire.checks.hedge_lexicon import Lexicon, hedge_lexicon
 from groundwire.checks.hedges import Hedge, HedgeAction, HedgeDetector
 from groundwire.policy import Policy
 
@@ -37,12 +38,12 @@ UNREAD: Final = Reading((), (), HedgeAction.CONTINUE, ())
 
 def read(content: str, policy: Policy) -> Reading:
     """Read a claim's text; pure, linear in its length."""
-    detector = _detector(policy.hedges.block, policy.hedges.review)
+    detector = _detector(policy.hedges.block, policy.hedges.review, policy.hedges.lexicon)
     result = detector.analyze(content)
     hedges = tuple(detector.find(content)) if result.is_speculative else ()
     return Reading(hedges, tuple(result.hedge_words), result.action, tuple(_citations.detect(content)))
 
 
 @lru_cache(maxsize=64)
-def _detector(block: tuple[str, ...], review: tuple[str, ...]) -> HedgeDetector:
-    return HedgeDetector(block=block, review=review)
+def _detector(block: tuple[str, ...], review: tuple[str, ...], lexicon: Lexicon) -> HedgeDetector:
+    return HedgeDetector(block=block, review=(*review, *hedge_lexicon(lexicon)))

@@ -4,6 +4,8 @@ import pytest
 
 from groundwire.checks.hedge_lexicon import LEXICONS, hedge_lexicon
 from groundwire.checks.hedges import HedgeAction, HedgeDetector
+from groundwire.decide.reading import read
+from groundwire.policy import Policy
 
 SCIENTIFIC = HedgeDetector(review=hedge_lexicon("scientific"))
 HEDGED = [
@@ -48,3 +50,11 @@ def test_no_lexicon_is_empty_and_an_unknown_one_is_named():
     assert hedge_lexicon("none") == ()
     with pytest.raises(ValueError, match="hedge_lexicon must be none or scientific, got 'poetic'"):
         hedge_lexicon("poetic")
+
+
+def test_a_policy_adds_a_lexicon_to_its_own_words_and_only_where_it_names_one():
+    said = "These findings indicate that the kinase binds."
+    assert not read(said, Policy()).hedges
+    policy = Policy.model_validate({"hedges": {"lexicon": "scientific", "review": ["gut feeling"]}})
+    assert read(said, policy).hedges
+    assert read("A gut feeling says so.", policy).hedges
