@@ -42,7 +42,7 @@ def replay_topic(given: str, prefix: str) -> str:
     own = name.removeprefix(REPLAY)
     if not name.startswith(REPLAY) or not _NAME.fullmatch(own):
         raise UsageError(f"--output-topic: {given!r} is not {REPLAY}<name>: a replay writes to no live topic")
-    if own.rpartition(".")[2] in set(TopicName):
+    if own.endswith(tuple(TopicName)):  # a prefix need not end with a dot
         raise UsageError(f"--output-topic: {given!r} may be a live topic of a deployment with another prefix")
     return prefix + name
 

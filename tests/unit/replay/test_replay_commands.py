@@ -136,7 +136,13 @@ def test_a_replay_writes_to_topics_of_its_own_behind_the_prefix():
     assert replay_topic("groundwire.replay.july", "groundwire.") == "groundwire.replay.july"
     assert replay_topic("replay.july", "") == "replay.july"
     assert replay_topic("replay.claims.july", "") == "replay.claims.july"
-    for given in ("replay.review-decisions", "replay.eu.approved", "replay.a.b.claims"):
+    for given in (
+        "replay.review-decisions",
+        "replay.eu.approved",
+        "replay.a.b.claims",
+        "replay.eu-claims",
+        "replay.euaudit",
+    ):
         with pytest.raises(UsageError, match="live topic"):
             replay_topic(given, "")
 
