@@ -7,7 +7,7 @@ from typing import Final
 
 from groundwire.messages.identity import Subject
 from groundwire.state.model import Standing, SubjectState
-from tests.faults import rules_approval, rules_identity, rules_people
+from tests.faults import rules_approval, rules_identity, rules_order, rules_people
 from tests.faults.history import History, Violation, name
 
 Rule = Callable[[History], Iterator[Violation]]
@@ -20,7 +20,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "ids and revisions follow from their subject": rules_identity.identities,
     "nothing is approved without its checks": rules_approval.approvals_are_checked,
     "what says the same is approved once": rules_approval.one_memory,
-    "approvals of a key keep their order": rules_approval.order,
+    "approvals of a key keep their order": rules_order.order,
     "review limits are never exceeded": rules_people.limits_hold,
     "audit is complete": rules_people.audit_is_complete,
 }

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from groundwire.errors import RecordError
+from groundwire.messages.claims import Claim
 from groundwire.messages.decisions import Kind
+from groundwire.messages.decode import decode_claim, decode_response, decode_review_decision
 from groundwire.messages.identity import Subject
+from groundwire.messages.responses import LlmResponse
+from groundwire.messages.reviews import ReviewDecision
 from tests.stream.harness import DECISIONS, Seen
 
 Place = tuple[str, int, int]
@@ -21,6 +27,13 @@ TOPICS = (
     *(CLAIMS, RESPONSES, REVIEWS, "deferred", *DECISIONS),
     *("retractions", "regenerate", "audit", "dead-letter"),
 )
+
+
+_DECODERS: Mapping[str, Callable[[bytes | None], Claim | LlmResponse | ReviewDecision]] = {
+    CLAIMS: decode_claim,
+    RESPONSES: decode_response,
+    REVIEWS: decode_review_decision,
+}
 
 
 @dataclass(frozen=True)
@@ -122,6 +135,33 @@ class History:
             found.setdefault(seen.json["type"], []).append(seen.json)
         return found
 
+    @cached_property
+    def causes(self) -> dict[tuple[str | None, Subject], Place]:
+        """Inputs that can be read, by `traceparent` and subject: claims of a response have that of the response."""
+        found: dict[tuple[str | None, Subject], Place] = {}
+        for topic, decode in _DECODERS.items():
+            for seen in self.of(topic):
+                with suppress(RecordError):
+                    found.setdefault(
+                        (seen.header("traceparent"), subject_in(decode(seen.value))), place_of(seen)
+                    )
+        return found
+
+    def cause(self, seen: Seen) -> Place | None:
+        """The input for which a worker published a decision, be it the decision's origin or a repeat."""
+        return self.causes.get((seen.header("traceparent"), subject_of(seen.json)))
+
+    @cached_property
+    def deferred(self) -> dict[Place, Place]:
+        """Where inputs stand on `deferred`, each for the first time."""
+        found: dict[Place, Place] = {}
+        for seen in self.of("deferred"):
+            topic, partition, offset = (
+                seen.header(f"gw-origin-{part}") or "" for part in ("topic", "partition", "offset")
+            )
+            found.setdefault((self.short(topic), int(partition), int(offset)), place_of(seen))
+        return found
+
     def short(self, topic: str) -> str:
         """A topic's name without the prefix."""
         return topic.removeprefix(self.prefix)
@@ -147,9 +187,24 @@ def place_of(seen: Seen) -> Place:
     return seen.topic, seen.partition, seen.offset
 
 
+def traceparent(sender: int, number: int) -> tuple[str, bytes]:
+    """The header by which all that an input brings can be told from what other inputs of its subject bring."""
+    return "traceparent", f"00-{sender:08x}{number:024x}-{number:016x}-01".encode()
+
+
 def subject_of(decision: Mapping[str, Any]) -> Subject:
     """Who is decided."""
     return Subject(decision["tenant_id"], decision["user_id"], Kind(decision["kind"]), decision["subject_id"])
+
+
+def subject_in(record: Claim | LlmResponse | ReviewDecision) -> Subject:
+    """Whose decision a record asks for."""
+    match record:
+        case Claim():
+            return Subject(record.tenant_id, record.user_id, Kind.CLAIM, record.claim_id)
+        case LlmResponse():
+            return Subject(record.tenant_id, record.user_id, Kind.RESPONSE, record.response_id)
+    return Subject(record.tenant_id, record.user_id, Kind(record.kind), record.subject_id)
 
 
 def name(what: Seen | Place) -> str:
@@ -171,11 +226,3 @@ def keep(history: History, path: Path) -> None:
                 "value": (seen.value or b"").decode(errors="replace"),
             }
             file.write(json.dumps(fields) + "\n")
-
-
-def first_by(items: Iterable[Seen], key: Callable[[Seen], Any]) -> dict[Any, Seen]:
-    """Of items of one key, the first."""
-    found: dict[Any, Seen] = {}
-    for item in items:
-        found.setdefault(key(item), item)
-    return found

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.faults.history import CLAIMS, RESPONSES, Sent
+from tests.faults.history import CLAIMS, RESPONSES, Sent, traceparent
 from tests.stream.harness import Deployment
 from tests.stream.test_conservation import BAD
 from tests.stream.test_responses import response
@@ -193,7 +193,8 @@ class Sender:
     async def _send(self, item: Input) -> None:
         self.total += 1
         # not waited for: a producer whose buffer is full would hold the rest of the load up
-        future = await self._deployment.send(item.value, key=item.key, topic=item.topic)
+        headers = [traceparent(1, self.total)]
+        future = await self._deployment.send(item.value, key=item.key, topic=item.topic, headers=headers)
         self._waiting.append((item, future))
 
     def _collect(self) -> None:

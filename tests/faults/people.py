@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from groundwire.attestation import Keys
-from tests.faults.history import REVIEWS
+from tests.faults.history import REVIEWS, traceparent
 from tests.faults.load import TENANTS
 from tests.stream.harness import Deployment, Seen
 
@@ -55,6 +55,7 @@ class Reviewers:
         self._keys = Keys.load(path)
         self._deployment = deployment
         self._rng = random.Random(f"people {seed}")
+        self._sent = 0
         self._seen = {"review": 0, "approved": 0}
         self._known: set[str] = set()
         self._due: list[tuple[float, str, Seen]] = []
@@ -116,4 +117,7 @@ class Reviewers:
             self.forged.add(review["action_id"])
         key = f"{decision['tenant_id']}:{decision['user_id']}".encode()
         for _ in range(2 if self._rng.random() < RACED else 1):  # the same action may come twice
-            await self._deployment.send(value, key=key, topic=REVIEWS, headers=headers)
+            self._sent += 1
+            await self._deployment.send(
+                value, key=key, topic=REVIEWS, headers=[*headers, traceparent(2, self._sent)]
+            )

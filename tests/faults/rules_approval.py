@@ -1,4 +1,4 @@
-"""Nothing is approved without its checks, twice, or out of order."""
+"""Nothing is approved without its checks, or twice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from groundwire.messages.decisions import Kind
 from groundwire.messages.decode import decode_review_decision
 from groundwire.messages.identity import Subject
 from groundwire.messages.reviews import ReviewDecision
-from tests.faults.history import REVIEWS, History, Violation, first_by, name, place_of
+from tests.faults.history import REVIEWS, History, Violation, name, place_of
 from tests.stream.harness import Seen
 
 MUST_PASS = ("no_speculation", "not_duplicate", "not_previously_rejected")
@@ -124,22 +124,3 @@ def one_memory(history: History) -> Iterator[Violation]:
         other = standing.setdefault(scope, last)
         if other is not last:
             yield Violation("two_memories", name(last), f"says what {name(other)} says")
-
-
-def order(history: History) -> Iterator[Violation]:
-    """What a key's records bring to `approved` comes in their order, but for users with claims that had to wait."""
-    waited = {seen.key for seen in history.of("deferred")}
-    latest: dict[tuple[Any, ...], tuple[int, Seen]] = {}
-    once = first_by(history.of("approved"), lambda seen: seen.header("ce_id"))
-    for seen in sorted(once.values(), key=lambda seen: (seen.partition, seen.offset)):
-        topic, partition, offset = history.origin(seen.json)
-        if topic != REVIEWS and seen.key in waited:
-            continue  # claims and responses that had to wait are overtaken; what people decide never waits there
-        lane = (seen.key, topic, partition)
-        before = latest.get(lane)
-        if before and offset < before[0]:
-            places = f"{topic}/{partition}@{offset} and @{before[0]}"
-            detail = f"comes after {name(before[1])}, whose record came later: {places}"
-            yield Violation("order", name(seen), detail)
-        else:
-            latest[lane] = offset, seen

@@ -6,16 +6,15 @@ from collections.abc import Iterator
 
 from groundwire.errors import RecordError
 from groundwire.messages.claims import Claim
-from groundwire.messages.decisions import Kind
 from groundwire.messages.decode import decode_claim, decode_response
-from groundwire.messages.identity import Subject, decision_id, fingerprint
+from groundwire.messages.identity import decision_id, fingerprint
 from groundwire.messages.responses import LlmResponse
-from tests.faults.history import CLAIMS, RESPONSES, History, Violation, name, place_of
+from tests.faults.history import CLAIMS, RESPONSES, History, Violation, name, place_of, subject_in
 from tests.stream.harness import Seen
 
 ID_HEADERS = ("approved", "review", "blocked", "retractions", "regenerate", "audit")
-OF_WORKERS = {"state_lost", "state_rebuilt", "policy_loaded"}
-"""Audit events of no record: workers that find the same say so under one id, each with its own time."""
+NOTICED = {"state_lost": {"at"}}
+"""Audit events that several workers may tell under one id, and what may differ: when each of them noticed."""
 READABLE_LETTERS = {"claim_id_conflict", "worker_crash"}
 """Why a record that can be read may become a dead letter: another one had its id, or it killed its workers."""
 
@@ -88,11 +87,9 @@ def bytes_stay(history: History) -> Iterator[Violation]:
     first: dict[tuple[str, str], Seen] = {}
     for topic in ID_HEADERS:
         for seen in history.of(topic):
-            if topic == "audit" and seen.json["type"] in OF_WORKERS:
-                continue
             kind = "decision" if topic in {"approved", "review", "blocked"} else topic
             other = first.setdefault((kind, seen.header("ce_id") or ""), seen)
-            if (other.topic, other.key, other.value) != (seen.topic, seen.key, seen.value):
+            if (other.topic, other.key, _told(other)) != (seen.topic, seen.key, _told(seen)):
                 detail = (
                     f"differs from {name(other)} under the id {seen.header('ce_id')}{_fields(other, seen)}"
                 )
@@ -103,6 +100,12 @@ def bytes_stay(history: History) -> Iterator[Violation]:
             original = inputs.get(place, letter)
             if (original.key, original.value) != (letter.key, letter.value):
                 yield Violation("bytes", name(letter), f"is not what stands at {name(place)}")
+
+
+def _told(seen: Seen) -> object:
+    """What a record has to say again: its bytes, but for the time at which a worker noticed what all notice."""
+    own = NOTICED.get(seen.json["type"], set()) if seen.topic == "audit" else set()
+    return {key: value for key, value in seen.json.items() if key not in own} if own else seen.value
 
 
 def _fields(one: Seen, other: Seen) -> str:
@@ -131,10 +134,3 @@ def identities(history: History) -> Iterator[Violation]:
     for seen in history.decisions:
         if seen.json["revision"] == 0 and (seen.json["approved"] or seen.topic == "approved"):
             yield Violation("unchecked", name(seen), "a provisional decision approves")
-
-
-def subject_in(record: Claim | LlmResponse) -> Subject:
-    """Whose decision a record asks for."""
-    if isinstance(record, Claim):
-        return Subject(record.tenant_id, record.user_id, Kind.CLAIM, record.claim_id)
-    return Subject(record.tenant_id, record.user_id, Kind.RESPONSE, record.response_id)

@@ -14,9 +14,11 @@ from tests.faults.proxy import Proxies, Proxy
 
 @asynccontextmanager
 async def echo() -> AsyncIterator[int]:
-    """A server that says what it hears."""
+    """A server that says what it hears, until all of its connections have ended with it."""
+    open_ones: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        open_ones[writer] = asyncio.current_task()
         with suppress(ConnectionError):
             while data := await reader.read(1000):
                 writer.write(data)
@@ -25,6 +27,9 @@ async def echo() -> AsyncIterator[int]:
     server = await asyncio.start_server(serve, HOST, 0)
     yield server.sockets[0].getsockname()[1]
     server.close()
+    for writer in open_ones:
+        writer.transport.abort()
+    await asyncio.gather(*filter(None, open_ones.values()))
 
 
 async def say(proxy: Proxy, words: bytes) -> bytes:

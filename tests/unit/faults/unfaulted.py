@@ -23,7 +23,7 @@ from groundwire.messages.inbound import InboundRecord
 from groundwire.policy import Limits as PolicyLimits
 from groundwire.policy import Policy
 from groundwire.state.model import Standing
-from tests.faults.history import CLAIMS, REVIEWS, History, Limits, Sent, place_of
+from tests.faults.history import CLAIMS, REVIEWS, History, Limits, Sent, place_of, traceparent
 from tests.faults.load import Inputs
 from tests.faults.people import KEYS
 from tests.stream.harness import Seen
@@ -60,7 +60,7 @@ class Run(World):
         inputs = Inputs(seed, PAGE)
         for _ in range(count):
             item = inputs.next()
-            record = self._stand(item.topic, item.key, item.value)
+            record = self.stand(item.topic, item.key, item.value)
             self.sent.append(Sent((item.topic, 0, record.offset), item.value, item.bad))
             await self.gate_decides(record)
             if rng.random() < 0.3:
@@ -68,7 +68,7 @@ class Run(World):
 
     async def gate_decides(self, record: InboundRecord) -> None:
         results = await self.results(record)
-        self._publish([*outputs(results), *followers(results)])
+        self.publish([*outputs(results), *followers(results)])
         for output in followers(results):
             if output.topic == CLAIMS:  # it stands on the topic by now: what is decided is the record there
                 await self.gate_decides(self._inbound(self.records[CLAIMS][-1]))
@@ -89,7 +89,7 @@ class Run(World):
         self.clock += 1
         self.acted_at[str(review["action_id"])] = self.clock
         key = f"{review['tenant_id']}:{review['user_id']}".encode()
-        record = self._stand(REVIEWS, key, value, headers)
+        record = self.stand(REVIEWS, key, value, headers)
         gate = ReviewGate(
             self.policy,
             self.policies,
@@ -100,7 +100,7 @@ class Run(World):
             now=self.now,
         )
         results: Sequence[Result] = await gate.settle(await gate.prepare([record]), deferred=False)
-        self._publish(outputs(results))
+        self.publish(outputs(results))
         return str(review["action_id"])
 
     def history(self) -> History:
@@ -134,9 +134,10 @@ class Run(World):
         those = [self.published.get(one.decision_id) for one in wanted]
         return {d.decision_id: Decision.model_validate_json(d.to_bytes()) for d in those if d is not None}
 
-    def _stand(
+    def stand(
         self, topic: str, key: bytes, value: bytes | None, headers: Sequence[tuple[str, bytes]] = ()
     ) -> InboundRecord:
+        headers = [*headers, traceparent(1, self.offset + 1)]
         return self._inbound(self._append(topic, key, value, headers))
 
     def _inbound(self, seen: Seen) -> InboundRecord:
@@ -144,7 +145,7 @@ class Run(World):
             PREFIX + seen.topic, 0, seen.offset, seen.timestamp, seen.key, seen.value, seen.headers
         )
 
-    def _publish(self, those: Sequence[Output]) -> None:
+    def publish(self, those: Sequence[Output]) -> None:
         for output in those:
             seen = self._append(output.topic, output.key, output.value, output.headers)
             if output.topic in {"approved", "review", "blocked"}:
