@@ -47,7 +47,7 @@ def serve_console(environment: Mapping[str, str], folder: Path, workers: Sequenc
     try:
         link = process.stdout.readline().strip() if process.stdout else ""
         if link:
-            progress(invitation(link, exports({**environment, **own}), token))
+            progress(invitation(link, exports({**environment, **own}), token, folder))
         status = process.wait()
     except KeyboardInterrupt:
         process.terminate()
@@ -59,7 +59,7 @@ def serve_console(environment: Mapping[str, str], folder: Path, workers: Sequenc
 
 def exports(environment: Mapping[str, str]) -> list[str]:
     """Return lines for a shell after which commands work on the demo's data, as its reviewer."""
-    names = ("BROKERS", "REDIS_URL", "KEYS_FILE", "TOKENS_FILE")
+    names = ("BROKERS", "REDIS_URL", "KEYS_FILE", "TOKENS_FILE", "ADR_DIR", "REPO")
     values = {f"GROUNDWIRE_{name}": environment[f"GROUNDWIRE_{name}"] for name in names} | {
         "GROUNDWIRE_TOPIC_PREFIX": PREFIX,
         "GROUNDWIRE_REVIEWER": REVIEWER,
@@ -69,7 +69,7 @@ def exports(environment: Mapping[str, str]) -> list[str]:
     return [f"export {name}={shlex.quote(value)}" for name, value in values.items()]
 
 
-def invitation(link: str, lines: list[str], token: str) -> str:
+def invitation(link: str, lines: list[str], token: str, logs: Path) -> str:
     """Return what a person reads: the link, and what to paste into another terminal."""
     commands = Path(sys.executable).parent
     path = [f'export PATH={shlex.quote(str(commands))}:"$PATH"'] if (commands / "groundwire").exists() else []
@@ -83,7 +83,7 @@ def invitation(link: str, lines: list[str], token: str) -> str:
             f"token={shlex.quote(token)} console={shlex.quote(origin)}",
             "groundwire review list",
             'curl -H "Authorization: Bearer $token" "$console/api/queue"',
-            "\nCtrl-C stops everything.",
+            f"\nLogs of the workers: {logs}/worker-*.log\nCtrl-C stops everything.",
         ]
     )
 

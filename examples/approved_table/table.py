@@ -34,7 +34,8 @@ TABLES = (
 VIEW = """
 VIEW {} memories AS
 SELECT tenant_id, user_id, kind, subject_id, revision, content, confidence, valid_until FROM decisions
-WHERE approved AND NOT EXISTS (SELECT 1 FROM retracted WHERE retracted.decision_id = decisions.decision_id)
+WHERE approved AND kind = 'claim'
+    AND NOT EXISTS (SELECT 1 FROM retracted WHERE retracted.decision_id = decisions.decision_id)
 """
 
 DECIDE = """

@@ -86,16 +86,20 @@ def test_whoever_has_the_console_of_the_demo_gets_what_commands_and_the_api_need
         "GROUNDWIRE_REDIS_URL": "redis://127.0.0.1:2/0",
         "GROUNDWIRE_KEYS_FILE": str(keys),
         "GROUNDWIRE_TOKENS_FILE": str(tmp_path / "tokens.toml"),
+        "GROUNDWIRE_ADR_DIR": str(tmp_path / "adr"),
+        "GROUNDWIRE_REPO": str(tmp_path),
         "PATH": "/bin",
     }
     lines = exports(settings)
     given = dict(shlex.split(line.removeprefix("export "))[0].split("=", 1) for line in lines)
     options = {name for command in (review.commands["list"], token.commands["list"]) for p in command.params
                if (name := p.envvar)}  # fmt: skip
-    assert set(given) == {*options, "GROUNDWIRE_REDIS_URL", "GROUNDWIRE_CONSOLE_KEY"}
+    of_a_worker = {f"GROUNDWIRE_{name}" for name in ("REDIS_URL", "CONSOLE_KEY", "ADR_DIR", "REPO")}
+    assert set(given) == options | of_a_worker
     assert given["GROUNDWIRE_CONSOLE_KEY"] == given["GROUNDWIRE_REVIEWER_KEY"]
     assert {name: settings[name] for name in settings if name in given}.items() <= given.items()
-    text = invitation("http://127.0.0.1:5/signin#secret", lines, "gwt_x")
+    text = invitation("http://127.0.0.1:5/signin#secret", lines, "gwt_x", tmp_path)
+    assert f"{tmp_path}/worker-*.log" in text
     assert "\n".join(lines) in text
     assert "\ngroundwire review list\n" in text
     assert "\ntoken=gwt_x console=http://127.0.0.1:5\n" in text

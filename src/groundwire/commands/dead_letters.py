@@ -43,8 +43,10 @@ def list_letters(where: Where, selection: Selection, *, only_open: bool) -> None
     Example: groundwire dead-letters list --code worker_crash --tenant acme --open --format json
     """
     printer = render.LetterPrinter(where.layout)
+    listed = 0
 
     async def read(log: KafkaLog, reading: Reading) -> None:
+        nonlocal listed
         history = await history_of(log, selection, where.prefix)
         async with aclosing(selected(log, selection)) as letters:
             async for letter in letters:
@@ -52,8 +54,11 @@ def list_letters(where: Where, selection: Selection, *, only_open: bool) -> None
                 if not (only_open and redriven):
                     reading.printing()
                     printer.letter(letter, redriven)
+                    listed += 1
 
     _run(where, read)
+    if not listed:
+        click.echo("there is no dead letter that the filters mean", err=True)
 
 
 @dead_letters.command(name="show")
@@ -158,7 +163,8 @@ def redrive(
     try:
         stopped = _run(where, send, sends=yes)
     finally:
-        text = render.summary(counts) + ("" if yes else "; --yes does it")
+        would = any(outcome == Outcome.REDRIVE for outcome, _ in counts)
+        text = render.summary(counts) + ("; --yes does it" if would else "")
         click.echo(text, err=where.layout == "json")
     if stopped or limit:
         missing.clear()  # it was not looked for to the end

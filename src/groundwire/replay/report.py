@@ -16,7 +16,10 @@ _SHOWN: Final = 5
 
 def as_table(job: Job, summary: Summary) -> Iterator[str]:
     """Yield the lines of a table: counts, then each decision that came out otherwise."""
-    yield f"{summary.records} records replayed"
+    outcomes = sum(summary.statuses.values())
+    yield f"{summary.records} records replayed" + (
+        f", {outcomes} outcomes" if outcomes != summary.records else ""
+    )
     for status, count in sorted(summary.statuses.items()):
         yield f"{count:>9}  {status}"
     if summary.other_engine:
