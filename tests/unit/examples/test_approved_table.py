@@ -154,9 +154,10 @@ def test_the_table_is_what_was_decided_in_whichever_order_and_however_often_it_i
 
 def test_the_table_is_still_there_after_a_restart(tmp_path):
     path = str(tmp_path / "memories.sqlite")
+    claims = [subject for subject in SUBJECTS if subject.kind == Kind.CLAIM]
     for number in (1, 2):
         table = example.Table(path)
-        apply(table, [[decided(SUBJECTS[number], 1, "approved", None)]])
+        apply(table, [[decided(claims[number], 1, "approved", None)]])
         assert len(ask(table)) == number
         table.close()
 

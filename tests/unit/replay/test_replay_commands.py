@@ -128,6 +128,7 @@ def test_wrong_usage_is_2_and_says_what_to_do(place, tmp_path):
         assert (status, "--output-topic" in err) == (2, True), given
     assert run("replay", "--from", "yesterday")[0] == 2
     assert run("replay", "--output", tmp_path / "o", "--output-topic", "replay.a")[0] == 2
+    assert run("replay", "--output", tmp_path / "o", "--job", tmp_path / "o")[0] == 2
     assert run("replay", "--topic", "approved")[0] == 2
 
 
