@@ -151,7 +151,9 @@ def replay(  # noqa: PLR0913 - click hands over one argument for each option
         if output is not None and output_topic is not None:
             raise UsageError("--output and --output-topic: give one of them")
         if output is not None and job is not None and output.resolve() == job.resolve():
-            raise UsageError("--output and --job: two files, one for decisions and one for how far it has come")
+            raise UsageError(
+                "--output and --job: two files, one for decisions and one for how far it has come"
+            )
         topic = replay_topic(output_topic, settings.topic_prefix) if output_topic else None
         policy = load_policy(policy_file, os.environ) if policy_file else None
         if policy is not None:
