@@ -178,10 +178,24 @@ def load_policy(path: Path | None, environment: Mapping[str, str]) -> Policy:
     except RecordError as exc:
         raise UsageError(f"policy {path}: {exc.message}") from None
     except (OSError, ValueError, RecursionError) as exc:
-        raise UsageError(f"policy {path}: {exc}") from None
+        raise UsageError(f"policy {path}: {_unreadable(exc)}") from None
     policy = _policy(values, str(path))
     overridden = _overridden(values, environment)
     return policy if overridden == values else _policy(overridden, f"{path} and the environment", environment)
+
+
+def _unreadable(exc: Exception) -> str:
+    """Say why a file cannot be read, in a sentence."""
+    match exc:
+        case IsADirectoryError():
+            return "cannot be read: it is a folder; give a file"
+        case OSError():
+            return f"cannot be read: {exc.strerror or exc}"
+        case UnicodeDecodeError():
+            return f"is not text in UTF-8, at byte {exc.start}"
+        case RecursionError():
+            return "is nested too deeply"
+    return str(exc)
 
 
 def parse_policy(data: bytes) -> Policy:

@@ -377,3 +377,15 @@ def test_a_wrong_value_of_the_environment_is_told_with_its_variable():
             load_policy(None, environment)
         assert named in str(refused.value)
         assert repr(value) in str(refused.value)
+
+
+def test_a_file_that_cannot_be_read_is_told_in_words_and_with_its_name(tmp_path):
+    bad = tmp_path / "policy.toml"
+    bad.write_bytes(b'version = "\xff"\n')
+    for path, why in ((bad, "is not text in UTF-8, at byte 11"), (tmp_path, "it is a folder; give a file")):
+        with pytest.raises(UsageError, match=why) as caught:
+            load_policy(path, {})
+        assert str(caught.value).startswith(f"policy {path}: ")
+        assert "Errno" not in str(caught.value)
+    with pytest.raises(UsageError, match=r"cannot be read: No such file or directory$"):
+        load_policy(tmp_path / "nowhere.toml", {})

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from typing import Any, Final, NoReturn, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NoReturn, TypeVar, get_args
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
-from groundwire.errors import ErrorCode, RecordError
+from groundwire.errors import ErrorCode, RecordError, did_you_mean
 from groundwire.messages.base import SCHEMA_VERSIONS, InputRecord
 from groundwire.messages.claims import Claim
 from groundwire.messages.responses import (
@@ -57,7 +58,7 @@ def parse_json(value: bytes | None) -> Any:  # noqa: ANN401 - any JSON value is 
     try:
         parsed = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
     except json.JSONDecodeError as exc:
-        _refuse(f"not JSON: {exc.msg} at character {exc.pos}")
+        _refuse(f"not JSON: {exc.msg.removesuffix(' at')} at character {exc.pos}")
     except RecursionError:
         _refuse(f"nested deeper than {MAX_DEPTH} levels")
     except ValueError as exc:  # an integer of thousands of digits, refused by Python itself
@@ -118,7 +119,7 @@ def validate(model: type[Record], parsed: object) -> Record:
     try:
         return model.model_validate(parsed)
     except ValidationError as exc:
-        raise _record_error(exc) from None
+        raise _record_error(model, exc) from None
 
 
 def _decode(model: type[Record], value: bytes | None) -> Record:
@@ -132,17 +133,58 @@ def known_field(path: str | None) -> str | None:
     return ".".join(part if part in _NAMES or part.isdecimal() else "*" for part in path.split("."))
 
 
-def _record_error(exc: ValidationError) -> RecordError:
+def _record_error(model: type[BaseModel], exc: ValidationError) -> RecordError:
     """Tell of the first error; of a misspelt field rather than of the one that is missing because of it."""
     errors = exc.errors(include_url=False, include_input=False, include_context=False)
     first = min(errors, key=lambda error: error["type"] != "extra_forbidden")
-    message = first["msg"].removeprefix("Value error, ")
-    message = _MODEL.sub("", message).replace("valid dictionary", "JSON object")
+    others = [error for error in errors if error is not first]
+    if first["type"] == "extra_forbidden":
+        meant = did_you_mean(str(first["loc"][-1]), _fields_at(model, first["loc"][:-1]))
+        message = "there is no such field" + meant
+        others = [error for error in others if not (meant and _is_missing(error, first["loc"], meant))]
+    else:
+        message = first["msg"].removeprefix("Value error, ")
+        message = _MODEL.sub("", message).replace("valid dictionary", "JSON object")
     field = ".".join(str(part) for part in first["loc"])[:MAX_PATH]
     if not field:  # a rule over several fields names the one at fault itself
         field, _, message = message.partition(": ")
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    return RecordError(ErrorCode.INVALID_RECORD, f"{field}: {message[:1].lower()}{message[1:]}{more}", field)
+    message = f"{field}: {message[:1].lower()}{message[1:]}{_further(others)}"
+    return RecordError(ErrorCode.INVALID_RECORD, message, field)
+
+
+def _further(errors: Sequence[ErrorDetails]) -> str:
+    """Name the fields of the record that are missing as well, and count all else that is wrong."""
+    missing = [
+        str(error["loc"][0]) for error in errors if error["type"] == "missing" and len(error["loc"]) == 1
+    ]
+    told = [f"also missing: {', '.join(missing)}"] if missing else []
+    if len(errors) > len(missing):
+        told.append(f"and {len(errors) - len(missing)} more")
+    return f" ({'; '.join(told)})" if told else ""
+
+
+def _is_missing(error: ErrorDetails, misspelt: tuple[int | str, ...], meant: str) -> bool:
+    """Whether a field is missing because it is the one that was misspelt."""
+    *path, name = error["loc"] or ("",)
+    return error["type"] == "missing" and (*path,) == misspelt[:-1] and meant.endswith(f" {name}?")
+
+
+def _fields_at(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
+    """Return the names of the fields that there are at a path; none where no model of ours stands there."""
+    for part in path:
+        if isinstance(part, str) and part in model.model_fields:
+            inner = next(_models(model.model_fields[part].annotation), None)
+            if inner is None:
+                return []
+            model = inner
+    return list(model.model_fields)
+
+
+def _models(annotation: object) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for argument in get_args(annotation):
+        yield from _models(argument)
 
 
 def _refuse(message: str) -> NoReturn:

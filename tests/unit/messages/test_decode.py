@@ -249,8 +249,45 @@ def test_a_misspelt_field_is_told_rather_than_the_one_that_is_missing_because_of
         decode_response(b'{"response_id": "r", "user_id": "u", "anwser": "x"}')
     assert (caught.value.field, caught.value.message) == (
         "anwser",
-        "anwser: extra inputs are not permitted (and 1 more)",
+        "anwser: there is no such field; did you mean answer?",
     )
+
+
+RESPONSE = {"response_id": "r", "user_id": "u", "answer": None}
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (
+            {"anwser": "x"},
+            "anwser: there is no such field; did you mean answer? (also missing: response_id, user_id)",
+        ),
+        (RESPONSE | {"zzz": 1}, "zzz: there is no such field"),
+        (
+            RESPONSE | {"anwser": 1, "zzz": 1},
+            "anwser: there is no such field; did you mean answer? (and 1 more)",
+        ),
+        (
+            RESPONSE | {"sources": [{"file": "a", "snipet": "x"}]},
+            "sources.0.snipet: there is no such field; did you mean snippet?",
+        ),
+        (
+            RESPONSE | {"sources": [{"fil": "a"}]},
+            "sources.0.fil: there is no such field; did you mean file?",
+        ),
+        ({"user_id": 1}, "response_id: field required (also missing: answer; and 1 more)"),
+    ],
+)
+def test_what_else_is_wrong_is_told_by_the_names_that_there_are(record, message):
+    with pytest.raises(RecordError) as caught:
+        decode_response(json.dumps(record).encode())
+    assert caught.value.message == message
+
+
+def test_a_text_that_does_not_end_is_told_with_where_it_begins():
+    with pytest.raises(RecordError, match=r"^not JSON: Unterminated string starting at character 6$"):
+        decode_response(b'{"a": "b}')
 
 
 def test_a_path_in_a_log_holds_no_name_of_the_senders():
