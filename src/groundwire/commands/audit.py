@@ -12,6 +12,9 @@ from typing import Any, BinaryIO
 import click
 
 from groundwire.check import LineError
+from groundwire.checks.source_tags import check_tags
+from groundwire.checks.sources import verify_sources
+from groundwire.checks.warnings import ReportWarning
 from groundwire.client.text import visible_json
 from groundwire.commands.audit_text import AuditPrinter, places
 from groundwire.commands.options import format_option, reporting
@@ -19,7 +22,7 @@ from groundwire.decide.response_claims import check_claims, evidence_of
 from groundwire.errors import RecordError
 from groundwire.messages.decode import parse_json, validate
 from groundwire.messages.responses import LlmResponse
-from groundwire.policy import load_policy
+from groundwire.policy import Policy, load_policy
 from groundwire.settings import load_settings
 
 
@@ -34,7 +37,8 @@ def audit(file: BinaryIO, policy_file: Path | None, layout: str) -> None:
 
     FILE has LLM responses, one JSON record a line, or a single JSON document: a response or a list of them. Evidence
     is `context`, else `chunks`; `response_id` and `user_id` may be left out. For each claim its verdict is printed,
-    with its support, the gap in bits, the evidence, and the words that no evidence holds. Rules decide, no model.
+    with its support, the gap in bits, the evidence, and the words that no evidence holds. What the gate finds wrong
+    with `sources` and source tags, such as one that counts no chunk, is told too. Rules decide, no model.
 
     Exit status: 0 when every record was audited, whatever was found; 1 when some were bad, 2 for wrong usage.
 
@@ -44,25 +48,29 @@ def audit(file: BinaryIO, policy_file: Path | None, layout: str) -> None:
         policy = load_policy(policy_file or load_settings().policy_file, os.environ)
     printer = AuditPrinter(sys.stdout)
     status = 0
+    records = labelled = 0
     for number, given in _records(file.read()):
+        records += 1
         try:
-            response = _response(given, number)
+            parsed = parse_json(given) if isinstance(given, bytes) else given
+            labelled += _is_labelled(parsed)
+            response = _response(parsed, number)
         except RecordError as error:
             status = 1
             bad = LineError(number, error)
-            if layout == "json":
-                click.echo(visible_json(json.dumps(bad.as_dict(), ensure_ascii=False)))
-            else:
-                printer.error(bad)
+            _echo(bad.as_dict()) if layout == "json" else printer.error(bad)
             continue
         report = check_claims(response, evidence_of(response) or {}, policy.verification).found
+        warnings = _cited_in_vain(response, policy)
         if layout == "json":
             found = {"line": number, "report": report.model_dump(mode="json"), "evidence": places(response)}
-            click.echo(visible_json(json.dumps(found, ensure_ascii=False)))
+            _echo(found | {"warnings": [warning.as_dict() for warning in warnings]})
         else:
-            printer.report(response, report)
+            printer.report(response, report, warnings)
     if layout != "json":
         printer.summary()
+    if records == labelled > 0:
+        click.echo("this looks like labelled rows: groundwire evaluate", err=True)
     sys.exit(status)
 
 
@@ -78,9 +86,28 @@ def _records(data: bytes) -> Iterator[tuple[int, Any]]:
         yield from enumerate(document if isinstance(document, list) else [document], start=1)
 
 
-def _response(given: object, number: int) -> LlmResponse:
+def _echo(found: dict[str, Any]) -> None:
+    click.echo(visible_json(json.dumps(found, ensure_ascii=False)))
+
+
+def _is_labelled(parsed: object) -> bool:
+    """Whether it is a row for `groundwire evaluate` rather than a response."""
+    return isinstance(parsed, dict) and {"claim", "evidence"} <= parsed.keys()
+
+
+def _cited_in_vain(response: LlmResponse, policy: Policy) -> list[ReportWarning]:
+    """Return what the gate finds wrong with the sources of a response, and with the source tags of its answer."""
+    if response.chunks is None:
+        return []
+    warnings = list(verify_sources(response.sources or (), response.chunks).warnings)
+    if response.answer is not None:
+        tags = check_tags(response.answer, len(response.chunks), required=policy.require_source_tags)
+        warnings += tags.warnings
+    return warnings
+
+
+def _response(parsed: object, number: int) -> LlmResponse:
     """Read a response. Raises: RecordError, as the gate would."""
-    parsed = parse_json(given) if isinstance(given, bytes) else given
     if isinstance(parsed, dict):
         parsed = {"response_id": f"record {number}", "user_id": "audit"} | parsed
     return validate(LlmResponse, parsed)

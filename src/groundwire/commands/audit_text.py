@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, TextIO
 
 from rich.console import Console
 from rich.text import Text
 
 from groundwire.check import LineError
+from groundwire.checks.warnings import ReportWarning
 from groundwire.client.text import visible
 from groundwire.epistemic import ClaimVerification, HallucinationReport, gap_band
 from groundwire.messages.responses import LlmResponse
@@ -27,10 +28,12 @@ class AuditPrinter:
 
     def __init__(self, out: TextIO) -> None:
         self._console = Console(file=out, highlight=False)
-        self._responses = self._claims = self._flagged = self._bad = 0
+        self._responses = self._claims = self._flagged = self._bad = self._warned = 0
 
-    def report(self, response: LlmResponse, report: HallucinationReport) -> None:
-        """Print what was found in a response."""
+    def report(
+        self, response: LlmResponse, report: HallucinationReport, warnings: Sequence[ReportWarning] = ()
+    ) -> None:
+        """Print what was found in a response: its claims, then what is wrong with what it cites."""
         self._responses += 1
         self._claims += report.total_claims
         self._flagged += report.flagged_claims
@@ -38,6 +41,10 @@ class AuditPrinter:
         at = places(response)
         for claim in report.claims:
             self._claim(claim, at)
+        self._warned += bool(warnings)
+        for warning in warnings:
+            line = Text(f"  {str(warning.type).lower():<20}", style=_WRONG)
+            self._print(line.append(visible(" ".join(warning.message.split("\n"))), style="default"))
         self._print(Text())
 
     def error(self, bad: LineError) -> None:
@@ -50,7 +57,9 @@ class AuditPrinter:
     def summary(self) -> None:
         """Print how many claims are flagged."""
         bad = f", {self._bad} bad" if self._bad else ""
-        self._print(Text(f"{self._responses} audited{bad}: {self._claims} claims, {self._flagged} flagged"))
+        found = f"{self._claims} claims, {self._flagged} flagged"
+        warned = f"; {self._warned} with a warning about sources" if self._warned else ""
+        self._print(Text(f"{self._responses} audited{bad}: {found}{warned}"))
 
     def _claim(self, claim: ClaimVerification, at: dict[str, str]) -> None:
         verdict = claim.flag_reason or SUPPORTED

@@ -112,6 +112,32 @@ def test_a_record_that_cannot_be_read_is_named_with_its_field_and_the_others_are
     assert shown.splitlines()[-1] == "1 audited, 1 bad: 1 claims, 1 flagged"
 
 
+def test_sources_and_tags_that_are_not_there_are_told_as_the_gate_tells_them():
+    record = RECORD | {"answer": "It retries 3 times [source:7].", "sources": [{"file": "docs/none.md"}]}
+    (found,) = as_json(record)
+    assert [warning["type"] for warning in found["warnings"]] == ["PHANTOM_FILE", "PHANTOM_FILE"]
+    assert found["warnings"][1]["details"] == {"tags": [7], "chunks": 1}
+    shown = run(data=lines(record)).splitlines()
+    assert "  phantom_file        Source tags that count no chunk: [7]" in shown
+    assert shown[-1] == "1 audited: 1 claims, 0 flagged; 1 with a warning about sources"
+    (held,) = as_json(RECORD | {"answer": "It retries 3 times [source:1]."})
+    assert held["warnings"] == []
+
+
+def test_a_policy_that_requires_source_tags_holds_here_too(tmp_path):
+    policy = tmp_path / "policy.toml"
+    policy.write_text("require_source_tags = true\n")
+    assert "  source_tag_missing " in run("--policy", str(policy), data=lines(RECORD))
+
+
+def test_a_file_of_labelled_rows_is_told_what_reads_it():
+    row = {"claim": "It retries.", "evidence": "It retries.", "label": True}
+    for data, told in ((lines(row, row), True), (lines(row, {"answr": 1}), False), (lines(row, b"{"), False)):
+        result = CliRunner().invoke(audit, [], input=data)
+        assert result.exit_code == 1
+        assert ("groundwire evaluate" in result.stderr) is told
+
+
 def test_thresholds_are_those_of_the_policy(tmp_path):
     policy = tmp_path / "policy.toml"
     policy.write_text("[verification]\nsupport_threshold = 0\n")
