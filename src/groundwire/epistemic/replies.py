@@ -19,10 +19,10 @@ _REASON: Final = 300
 _HALF: Final = 0.5
 
 _SCORE: Final = re.compile(
-    r"\s*(?:[Ss]core|[Ss]upport)?\s*[:=]?\s*(0(?:\.\d{1,17})?|1(?:\.0{1,17})?)(?=\.?(?:\s|$)|[,;:])"
+    r"\s*(?:[Ss](?:core|upport)\s*)?(?:[:=]\s*)?(0(?:\.\d{1,17})?|1(?:\.0{1,17})?)(?=\.?(?:\s|$)|[,;:])"
 )
 _LISTED: Final = re.compile(r"\s*1\.\s")  # "1. The evidence ...": an item of a list, no score
-_FENCED: Final = re.compile(r"\s*```(?:json)?\s*\n(.*)\n\s*```\s*", re.DOTALL)
+_FENCED: Final = re.compile(r"\s*```(?:json)?[^\S\n]*\n(.*)\n[^\S\n]*```\s*", re.DOTALL)
 _VERDICT: Final = re.compile(r'"verdict"\s*:\s*"')
 
 
