@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 import click
+from click.core import ParameterSource
 
 from groundwire.client.text import visible
 from groundwire.commands.evaluate_text import as_json, calibration_lines, report_lines
 from groundwire.commands.options import FiniteRange, format_option, reporting
 from groundwire.errors import UsageError
-from groundwire.policy import load_policy, policy_variables
-from groundwire.quality.calibrate import TABLE, Calibration, calibrate, write_thresholds
+from groundwire.policy import Policy, load_policy, policy_variables
+from groundwire.quality.calibrate import TABLE, Calibration, calibrate, check_writable, write_thresholds
 from groundwire.quality.figures import DRAWS
 from groundwire.quality.judged import Judged, judge
 from groundwire.quality.labelled import BadRow, read_labelled
@@ -36,7 +37,10 @@ _FORMS: Final = ("jsonl", "csv", "tsv")
     help="Policy file, whose thresholds are measured.",
 )
 @click.option(
-    "--calibrate", "calibrating", is_flag=True, help="Choose thresholds, and write them to --policy."
+    "--calibrate",
+    "calibrating",
+    is_flag=True,
+    help="Choose thresholds, and write them to --policy, which is made where it is not there.",
 )
 @click.option(
     "--max-false-alarms",
@@ -64,20 +68,20 @@ def evaluate(
     One row a line: {"claim": ..., "evidence": ..., "label": "supported"}, or "answer" for a text that holds several
     claims; "group" names the source that a row comes from. CSV and TSV files name these columns in their first line.
 
-    Intervals are of 95 %, by bootstrap over sources. With --calibrate, the strictest threshold is chosen that flags
-    no more of the supported rows than --max-false-alarms; sources held out tell what is to be expected of it. It is
-    written to the table [verification] of the file that --policy names; without one, the lines to add are printed.
+    Intervals are of 95 %, by bootstrap over sources. With --calibrate, the strictest verdicts are chosen that flag no
+    more of the supported rows than --max-false-alarms, and a threshold that gives them: the one in force where it does,
+    else the middle of those that do. Sources held out tell what is to be expected of it. It is written to the table
+    [verification] of the file that --policy names; without one, the lines to add are printed.
 
     Exit status: 0 when every row was measured, 1 when some were bad (then nothing is written), 2 for wrong usage.
 
     Example: groundwire evaluate labels.jsonl --calibrate --policy policy.toml
     """
     with reporting():
-        if calibrating and policy_file is not None and policy_file.suffix == ".json":
-            raise UsageError("--policy: an effective policy is named by its content; give the TOML file")
-        policy = load_policy(policy_file or load_settings().policy_file, os.environ)
+        policy = _policy(policy_file, calibrating=calibrating)
+        in_force = policy.verification.support_threshold
         rows, bad = _read(file, form)
-        found = calibrate(rows, max_false_alarms) if calibrating else None
+        found = calibrate(rows, max_false_alarms, in_force) if calibrating else None
         measured = measure(rows, policy.verification, bad=bad, draws=draws)
         if layout == "json":
             click.echo(as_json(measured, found))
@@ -85,8 +89,30 @@ def evaluate(
             for line in report_lines(measured):
                 click.echo(line)
         if found is not None:
-            _tell(found, policy_file, bad, quiet=layout == "json")
+            if layout != "json":
+                for line in calibration_lines(found):
+                    click.echo(line)
+            if found.support_threshold < in_force:
+                click.echo(
+                    f"warning: {found.support_threshold:g} is laxer than {in_force:g}, in force", err=True
+                )
+            _write(found, policy_file, bad)
     sys.exit(1 if bad else 0)
+
+
+def _policy(policy_file: Path | None, *, calibrating: bool) -> Policy:
+    """Return the policy that is measured; that thresholds can be written is seen to before. Raises: UsageError."""
+    given = click.get_current_context().get_parameter_source("max_false_alarms")
+    if not calibrating and given is not ParameterSource.DEFAULT:
+        raise UsageError("--max-false-alarms chooses a threshold: give --calibrate as well")
+    if calibrating and policy_file is not None:
+        if policy_file.suffix == ".json":
+            raise UsageError("--policy: an effective policy is named by its content; give the TOML file")
+        check_writable(policy_file)
+        if not policy_file.exists():
+            click.echo(visible(f"{policy_file} is not there yet: the defaults are measured"), err=True)
+            return load_policy(None, os.environ)
+    return load_policy(policy_file or load_settings().policy_file, os.environ)
 
 
 def _read(file: BinaryIO, form: str | None) -> tuple[list[Judged], int]:
@@ -103,18 +129,15 @@ def _read(file: BinaryIO, form: str | None) -> tuple[list[Judged], int]:
     return rows, bad
 
 
-def _tell(found: Calibration, policy_file: Path | None, bad: int, *, quiet: bool) -> None:
-    """Say what was chosen, write it where that was asked for, and say that too."""
-    if not quiet:
-        for line in calibration_lines(found):
-            click.echo(line)
-    written = False
+def _write(found: Calibration, policy_file: Path | None, bad: int) -> None:
+    """Write what was chosen where that was asked for, and say so; else say what to add."""
+    written = None
     if policy_file is not None and not bad:
+        written = "written to" if policy_file.exists() else "written to the new file"
         write_thresholds(policy_file, found.keys)
-        written = True
     lines = [f"{name} = {value}" for name, value in found.keys.items()]
     if written:
-        click.echo(visible(f"written to {policy_file}, [{TABLE}]: {', '.join(lines)}"), err=True)
+        click.echo(visible(f"{written} {policy_file}, [{TABLE}]: {', '.join(lines)}"), err=True)
     else:
         why = "as rows are bad, nothing is written; " if bad else ""
         click.echo(f"{why}add to the policy file:\n[{TABLE}]\n" + "\n".join(lines), err=True)

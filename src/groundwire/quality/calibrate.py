@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Final, NamedTuple
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from groundwire.epistemic import evidence_gap_bits
+from groundwire.epistemic import VerificationConfig, evidence_gap_bits
 from groundwire.errors import UsageError
 from groundwire.policy import load_policy
 from groundwire.quality.judged import Counted, Judged, counted, folds
@@ -20,6 +21,7 @@ from groundwire.quality.judged import Counted, Judged, counted, folds
 TABLE: Final = "verification"
 """The policy's table that the thresholds stand in."""
 
+_DEFAULT: Final = VerificationConfig().support_threshold
 _ROUNDING: Final = 1e-9  # 0.29 of 100 rows are 29, whatever floating point says
 
 
@@ -47,12 +49,13 @@ class Calibration(NamedTuple):
         }
 
 
-def calibrate(rows: Sequence[Judged], max_false_alarms: float) -> Calibration:
+def calibrate(rows: Sequence[Judged], max_false_alarms: float, in_force: float = _DEFAULT) -> Calibration:
     """Choose the strictest threshold that flags at most a share of the supported rows.
 
     Args:
         rows: labelled rows with verdicts.
         max_false_alarms: that share, above 0 and below 1.
+        in_force: the threshold in force, kept where another would give the same verdicts.
 
     Raises:
         UsageError: too few supported rows to tell such a share, none that is not supported, or a single source.
@@ -69,21 +72,22 @@ def calibrate(rows: Sequence[Judged], max_false_alarms: float) -> Calibration:
     fold = folds(row.group for row in rows)
     if len(fold) < 2:
         raise UsageError("all rows are of one source: group: give at least two, so that one can be held out")
-    threshold = choose(rows, max_false_alarms)
+    threshold = choose(rows, max_false_alarms, in_force)
     parts = []
     for number in sorted(set(fold.values())):
         others = [row for row in rows if fold[row.group] != number]
         part = [row for row in rows if fold[row.group] == number]
-        parts.append(counted(part, choose(others, max_false_alarms)))
+        parts.append(counted(part, choose(others, max_false_alarms, in_force)))
     bits = max(0.0, ceil(evidence_gap_bits(threshold) * 1000) / 1000)
     held = Counted(*(sum(column) for column in zip(*parts, strict=True)))
     return Calibration(threshold, bits, counted(rows, threshold), held)
 
 
-def choose(rows: Sequence[Judged], max_false_alarms: float) -> float:
-    """Return the highest threshold of support that flags at most a share of the supported rows.
+def choose(rows: Sequence[Judged], max_false_alarms: float, in_force: float = _DEFAULT) -> float:
+    """Return a threshold of support that flags as much as may be, and at most a share of the supported rows.
 
-    It lies between the supports that rows have, not on one, and has three decimals where there is room for it.
+    Of those with the same verdicts on the rows it is the one in force where that is among them; else the middle, with
+    three decimals where there is room for them.
     """
     good = sorted(row.support for row in rows if row.supported)
     if not good:
@@ -91,26 +95,55 @@ def choose(rows: Sequence[Judged], max_false_alarms: float) -> float:
     top = good[min(int(max_false_alarms * len(good) + _ROUNDING), len(good) - 1)]
     below = max((row.support for row in rows if row.support < top), default=0.0)
     middle = round((below + top) / 2, 3)
-    return middle if below < middle <= top else top
+    found = middle if below < middle <= top else top
+    return in_force if counted(rows, in_force) == counted(rows, found) else found
+
+
+def check_writable(path: Path) -> None:
+    """Raise where thresholds could not be written to a file, before anything is measured; it need not be there yet.
+
+    Raises:
+        UsageError: it is a folder, or its own folder is not there or cannot be written to.
+    """
+    folder = path.resolve().parent
+    try:
+        is_folder = path.is_dir()
+    except OSError as exc:
+        raise UsageError(f"policy {path}: cannot be written in {folder}: {exc.strerror or exc}") from None
+    if is_folder:
+        raise UsageError(f"policy {path}: it is a folder; give a file")
+    if not folder.is_dir():
+        raise UsageError(f"policy {path}: there is no folder {folder}")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"policy {path}: the folder {folder} cannot be written to")
 
 
 def write_thresholds(path: Path, keys: Mapping[str, float]) -> None:
     """Write keys into the table `[verification]` of a policy file; all else in it stays as it is, comments too.
 
+    A file that is not there is made.
+
     Raises:
         UsageError: it cannot be read or written, is no TOML file, or would be no policy; then it is left alone.
     """
+    check_writable(path)
     place = path.resolve()  # a link stays one
+    there = place.exists()
     try:
-        document = tomlkit.parse(place.read_bytes().decode())
+        document = tomlkit.parse(place.read_bytes().decode() if there else "")
         table = document.setdefault(TABLE, tomlkit.table())
         for name, value in keys.items():
             table[name] = value
         with tempfile.TemporaryDirectory(prefix=".groundwire-", dir=place.parent) as folder:
             written = Path(folder) / place.name
             written.write_bytes(tomlkit.dumps(document).encode())
-            shutil.copymode(place, written)
+            if there:
+                shutil.copymode(place, written)
             load_policy(written, {})
             written.replace(place)
-    except (OSError, ValueError, TypeError, TOMLKitError) as exc:
+    except OSError as exc:  # not its own words, which name a file that is not there any more
+        raise UsageError(
+            f"policy {path}: cannot be written in {place.parent}: {exc.strerror or exc}"
+        ) from None
+    except (ValueError, TypeError, TOMLKitError) as exc:
         raise UsageError(f"policy {path}: {exc}") from None

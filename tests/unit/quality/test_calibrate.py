@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from groundwire.epistemic import evidence_gap_bits
 from groundwire.errors import UsageError
+from groundwire.policy import load_policy
 from groundwire.quality import calibrate as module
-from groundwire.quality.calibrate import calibrate, choose, write_thresholds
+from groundwire.quality.calibrate import calibrate, check_writable, choose, write_thresholds
 from groundwire.quality.judged import FOLDS, Judged, counted, folds
 
 SUPPORT = st.integers(0, 100).map(lambda number: number / 100)
@@ -34,6 +35,15 @@ def test_no_stricter_threshold_keeps_the_promise_about_false_alarms(rows, share)
         more = counted(rows, stricter)
         if count.supported:
             assert more.missed >= count.missed or more.false_alarms > share * more.supported or more == count
+
+
+@given(ROWS, SHARE, SUPPORT)
+def test_the_threshold_in_force_is_kept_where_another_would_change_no_verdict(rows, share, in_force):
+    best = counted(rows, choose(rows, share))
+    threshold = choose(rows, share, in_force)
+    if best.supported:
+        assert counted(rows, threshold) == best
+        assert threshold == in_force or counted(rows, in_force) != best
 
 
 @given(ROWS, SHARE)
@@ -149,7 +159,29 @@ def test_a_file_that_is_no_policy_is_refused_and_left_alone(tmp_path, text):
     assert [file.name for file in tmp_path.iterdir()] == ["policy.toml"]
 
 
-def test_a_file_that_is_not_there_is_not_made(tmp_path):
-    with pytest.raises(UsageError, match=r"nowhere\.toml"):
-        write_thresholds(tmp_path / "nowhere.toml", KEYS)
-    assert list(tmp_path.iterdir()) == []
+def test_a_file_that_is_not_there_is_made_and_is_a_policy(tmp_path):
+    path = tmp_path / "new.toml"
+    write_thresholds(path, KEYS)
+    assert tomllib.loads(path.read_text()) == {"verification": KEYS}
+    assert load_policy(path, {}).verification.support_threshold == KEYS["support_threshold"]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_place_that_cannot_be_written_to_is_told_by_its_folder(tmp_path, monkeypatch):
+    missing = tmp_path / "none"
+    with pytest.raises(UsageError, match=f"there is no folder {missing}$"):
+        check_writable(missing / "policy.toml")
+    with pytest.raises(UsageError, match="it is a folder"):
+        check_writable(tmp_path)
+    with pytest.raises(UsageError, match=f"in {tmp_path}: File name too long$"):
+        check_writable(tmp_path / ("n" * 300))
+    monkeypatch.setattr(module.tempfile, "TemporaryDirectory", refuse)
+    with pytest.raises(UsageError, match=f"in {tmp_path}: Permission denied$"):
+        write_thresholds(tmp_path / "policy.toml", KEYS)
+    monkeypatch.setattr(module.os, "access", lambda *_: False)
+    with pytest.raises(UsageError, match=f"the folder {tmp_path} cannot be written to$"):
+        check_writable(tmp_path / "policy.toml")
+
+
+def refuse(**_):
+    raise PermissionError(13, "Permission denied", "/some/.groundwire-x")

@@ -111,6 +111,24 @@ def test_calibrating_writes_what_it_says_and_the_policy_takes_it(tmp_path):
     assert load_policy(policy, {}).verification.support_threshold == found["support_threshold"]
 
 
+def test_a_policy_file_that_is_not_there_is_made_and_keeps_a_default_that_does_as_well(tmp_path):
+    policy = tmp_path / "new.toml"
+    result = run("--calibrate", "--policy", policy)
+    assert f"written to the new file {policy}" in result.stderr
+    assert "laxer" not in result.stderr
+    default = VerificationConfig().support_threshold
+    assert load_policy(policy, {}).verification.support_threshold == default
+
+
+def test_a_threshold_that_is_laxer_than_the_one_in_force_is_warned_of(tmp_path):
+    policy = tmp_path / "policy.toml"
+    policy.write_text("[verification]\nsupport_threshold = 1.0\n")
+    half = GOOD | {"claim": "It retries 3 times in MongoDB.", "group": "h"}
+    result = run("--calibrate", "--policy", policy, rows=[*ROWS, *[half] * 3])
+    assert "is laxer than 1, in force\n" in result.stderr
+    assert load_policy(policy, {}).verification.support_threshold < 1
+
+
 def test_without_a_policy_file_the_lines_to_add_are_printed_and_no_file_changes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = run("--calibrate")
@@ -144,6 +162,8 @@ def test_a_variable_that_overrides_what_is_written_is_warned_of(tmp_path):
         (["--calibrate", "--max-false-alarms", "0"], "max-false-alarms"),
         (["--calibrate", "--policy", "effective.json"], "--policy"),
         (["--policy", "nowhere.toml"], "nowhere.toml"),
+        (["--calibrate", "--policy", "no/where.toml"], "there is no folder"),
+        (["--max-false-alarms", "0.01"], "--calibrate"),
     ],
 )
 def test_wrong_usage_says_what_to_give_instead(arguments, part):
