@@ -3,8 +3,8 @@
 A backtracking matcher is slow where one text can be read in many ways. The expression becomes an automaton, and a
 word is sought that can be repeated at will and read in two ways each time (exponential), or that leads from one loop,
 or from the next start of a search, to another while both go on (polynomial): Weber and Seidl's criteria. What is left
-out of the model (atomic groups, lookarounds of several characters) only adds ways. It does not see a match that succeeds
-after a long search in vain, at each start of a `finditer`: `a(?:.*b)?`.
+out of the model (atomic groups, lookarounds of several characters) only adds ways. It does not see a match that
+succeeds after a long search in vain, at each start of a `finditer`: `a(?:.*b)?`.
 """
 
 from __future__ import annotations
