@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Generator
 from pathlib import Path
 
 import pytest
 
 from deploy.embedded import RedisServer
-from tests.services.brokers import Broker
+from tests.services.brokers import BROKER_VARIABLE, Broker
 from tests.stream.harness import Deployment
 from tests.stream.site import Site
 
@@ -30,7 +31,10 @@ async def deployment(
     request: pytest.FixtureRequest, broker: Broker, redis_server: RedisServer, tmp_path: Path
 ) -> AsyncIterator[Deployment]:
     """Topics and groups of the test's own; `@pytest.mark.parametrize("deployment", [{...}], indirect=True)` sets up."""
-    async with Deployment(broker, redis_server, tmp_path, **getattr(request, "param", {})) as made:
+    # the broker changes no decision: once is enough, where it is quick
+    options = {"verified": os.environ.get(BROKER_VARIABLE, "embedded") == "embedded"}
+    options |= getattr(request, "param", {})
+    async with Deployment(broker, redis_server, tmp_path, **options) as made:
         yield made
         if request.node.stash.get(_FAILED, True):
             made.verified = False
