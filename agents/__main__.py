@@ -51,6 +51,11 @@ class Process(faust.Worker):
         self._parts = worker
         self._settings = settings
 
+    async def on_shutdown(self) -> None:
+        """Close the connections to the language model, once nothing asks it any more."""
+        if self._parts.model is not None:
+            await self._parts.model.close()
+
     def install_signal_handlers(self) -> None:
         """End in good order at SIGTERM and SIGINT; at SIGUSR1 say what everything is at."""
         self.loop.add_signal_handler(signal.SIGINT, self._on_sigint)
@@ -117,6 +122,7 @@ def responses() -> None:
     """Decide responses of language models, and send the claims in them on.
 
     GROUNDWIRE_CORPUS names the tenants whose responses are checked against what `groundwire corpus load` loaded.
+    GROUNDWIRE_MODEL_API names a language model that is asked about claims too; without one, rules verify them.
 
     Example: GROUNDWIRE_CORPUS=acme python -m agents responses
     """
@@ -165,6 +171,8 @@ def _work(role: str) -> None:
 async def _prepare(worker: Worker) -> None:
     """Look at the state's server before the first record; one that does not answer is waited for later."""
     try:
+        if worker.model is not None:
+            await worker.model.open()
         if await worker.state.open() is None:
             await worker.recovery.begin()
         await worker.policies.put(worker.policy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from faust.auth import Credentials, SASLCredentials, SSLCredentials
 
@@ -13,9 +14,17 @@ from groundwire.settings import Settings
 MAX_RECORDS = {"claims": 500, "deferred": 100, "responses": 50, "reviews": 100}
 """Records of one fetch, and so of a batch at most; `deferred` waits for the network, and responses are large."""
 
+ASKED_ABOUT: Final = 8
+"""Records of one fetch where a language model is asked about them: settled together, and answers take seconds."""
 
-def build_app(role: str, settings: Settings) -> BatchApp:
+
+def build_app(role: str, settings: Settings, *, most: int | None = None) -> BatchApp:
     """Build the app for one role; each role is a consumer group of its own.
+
+    Args:
+        role: which one.
+        settings: of the process.
+        most: records of one fetch, where they are fewer than others of the role have.
 
     Raises:
         UsageError: Faust is not the version that Groundwire's batches were written for, or a file of
@@ -39,7 +48,7 @@ def build_app(role: str, settings: Settings) -> BatchApp:
         consumer_auto_offset_reset="earliest",
         consumer_group_instance_id=settings.instance_id,
         consumer_max_fetch_size=4 * 1024 * 1024,
-        broker_max_poll_records=MAX_RECORDS[role],
+        broker_max_poll_records=most or MAX_RECORDS[role],
         broker_max_poll_interval=86_400.0,  # longer than any pause: who leaves the group this way never rejoins
         broker_session_timeout=session,
         broker_heartbeat_interval=session / 5,

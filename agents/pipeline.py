@@ -6,7 +6,7 @@ The pipeline never raises for a record: it publishes a decision, publishes a dea
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -63,7 +63,11 @@ class Role:
 
 
 class Pipeline:
-    """Settles the batches of one worker."""
+    """Settles the batches of one worker.
+
+    Args:
+        inquire: asks a language model what a prepared batch needs of it; called off where the partition is given away.
+    """
 
     def __init__(  # noqa: PLR0913 - the parts of a worker
         self,
@@ -76,6 +80,7 @@ class Pipeline:
         pauses: Pauses,
         *,
         tracing: Tracing | None = None,
+        inquire: Callable[[Batch], Coroutine[Any, Any, None]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._role = role
@@ -86,6 +91,7 @@ class Pipeline:
         self._recovery = recovery
         self._reassertion = reassertion
         self._pauses = pauses
+        self._inquire = inquire
         self._clock = clock
         self._tally = Tally(role.name)
         self._state_lost_at: float | None = None
@@ -190,6 +196,10 @@ class Pipeline:
         while True:
             asked_at = self._clock()
             try:
+                if self._inquire is not None:
+                    with self._timed("model"):
+                        await tenure.wait_for(self._inquire(batch))
+                asked_at = self._clock()
                 with self._timed("state"):
                     await self._reassertion.before_step()
                     results = await self._gate.settle(batch, deferred=self._role.deferred)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
+from typing import Any
 
 from agents.crashes import CrashGuard
 
@@ -35,6 +37,22 @@ class Tenure:
         """
         if self.broken or self.over:
             raise Released
+
+    async def wait_for(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do work of which nothing is lost when it is called off. Raises: Released when the tenure ends meanwhile."""
+        if self.over:
+            work.close()
+            raise Released
+        doing, over = asyncio.create_task(work), asyncio.create_task(self._over.wait())
+        try:
+            await asyncio.wait([doing, over], return_when=asyncio.FIRST_COMPLETED)
+            if not doing.done():
+                raise Released
+            doing.result()
+        finally:
+            for task in (doing, over):
+                task.cancel()
+            await asyncio.gather(doing, over, return_exceptions=True)
 
     async def pause(self, seconds: float) -> None:
         """Wait, for instance for a dependency to come back. Raises: Released when the tenure ends meanwhile."""

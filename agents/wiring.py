@@ -6,14 +6,15 @@ import os
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from itertools import product
+from typing import Any, get_args
 
 import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
 from agents import claims, deferred, responses, reviews
-from agents.app import build_app
+from agents.app import ASKED_ABOUT, build_app
 from agents.batches import BatchApp
 from agents.desk import Desk
 from agents.expiry import Expiry
@@ -28,9 +29,12 @@ from groundwire import metrics
 from groundwire.attestation import Keys
 from groundwire.client.tail import Span, follow
 from groundwire.corpus import CorpusIndex
+from groundwire.epistemic.facts import VerifierFacts
+from groundwire.epistemic.model import Fault
 from groundwire.errors import StateUnavailable, UsageError, naming
 from groundwire.gate.dedup import dedup_scheme
 from groundwire.gate.gate import Gate
+from groundwire.gate.models import Assessor, assessor_of
 from groundwire.gate.resolvers import Resolver
 from groundwire.gate.reviews import ReviewGate
 from groundwire.messages.events import use_hash_key
@@ -44,6 +48,7 @@ from groundwire.sources import load_sources
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
 from groundwire.verify import AddressGuard, CitationVerifier, RedisCache, UrlChecker
+from groundwire.verify.models import HttpModel, load_model
 from groundwire.watched_keys import WatchedKeys
 
 log = structlog.get_logger()
@@ -62,6 +67,7 @@ class Worker:
     policies: PolicyStore
     state: RedisState
     verifier: CitationVerifier
+    model: HttpModel | None
     recovery: Recovery
     pipeline: Pipeline
     lanes: Lanes
@@ -83,11 +89,13 @@ def build_worker(name: str, settings: Settings) -> Worker:
     state = RedisState(connect(settings.redis_url), settings.topic_prefix, scheme=dedup_scheme(policy))
     policies = PolicyStore(settings.policies_dir, state)
     verifier = build_verifier(settings)
-    app = build_app(name, settings)
+    model = load_model(network=not settings.no_network) if name == "responses" else None
+    app = build_app(name, settings, most=ASKED_ABOUT if model is not None else None)
     pauses = Pauses()
     publisher = Publisher(partial(_producer, app), settings.topic_prefix)
     expiry = build_expiry(settings, keys, state, publisher) if name == "reviews" else None
-    desk: Desk = Gate(
+    assessor = build_assessor(model, pauses) if model is not None else None
+    gate = Gate(
         policy,
         policies,
         state,
@@ -95,7 +103,9 @@ def build_worker(name: str, settings: Settings) -> Worker:
         keys=keys,
         now=_now,
         resolver=build_resolver(settings),
+        assessor=assessor,
     )
+    desk: Desk = gate
     if name == "reviews":
         find, own_key = Published(settings), settings.review_key
         desk = ReviewGate(policy, policies, state, keys=keys, find=find, own_key=own_key, now=_now)
@@ -105,10 +115,15 @@ def build_worker(name: str, settings: Settings) -> Worker:
     reassertion = Reassertion(state, policy, read, partial(_server_run, connect(settings.redis_url)))
     role: Role = ROLES[name].role(settings, policy)
     tracing = open_tracing(name, enabled=settings.tracing)
-    pipeline = Pipeline(role, desk, state, publisher, recovery, reassertion, pauses, tracing=tracing)
+    inquire = gate.inquire if assessor is not None else None
+    pipeline = Pipeline(
+        role, desk, state, publisher, recovery, reassertion, pauses, tracing=tracing, inquire=inquire
+    )
     lanes = Lanes(pipeline.settle, pauses)
     ROLES[name].declare(app, settings, lanes)
-    return Worker(app, policy, policies, state, verifier, recovery, pipeline, lanes, pauses, expiry, tracing)
+    return Worker(
+        app, policy, policies, state, verifier, model, recovery, pipeline, lanes, pauses, expiry, tracing
+    )
 
 
 def build_verifier(settings: Settings) -> CitationVerifier:
@@ -134,6 +149,21 @@ def build_resolver(settings: Settings) -> Resolver | None:
         return None
     index = CorpusIndex(connect(settings.redis_url, patience=1.0), settings.topic_prefix)
     return Resolver(index, frozenset(settings.corpus_tenants))
+
+
+def build_assessor(model: HttpModel, pauses: Pauses) -> Assessor:
+    """Make what asks the language model, and counts what it is asked.
+
+    Each response that was asked about is progress: a batch of them may take longer than a worker may be silent.
+    """
+    for kind, fault in product(("support", "prior"), get_args(Fault)):
+        metrics.MODEL_QUESTIONS.labels(kind, fault)  # from 0, so that the first one is an increase
+
+    def told(facts: VerifierFacts, seconds: float) -> None:
+        pauses.progress()
+        count_model(facts, seconds)
+
+    return assessor_of(model, told)
 
 
 def build_expiry(settings: Settings, keys: Keys, state: RedisState, publisher: Publisher) -> Expiry | None:
@@ -164,6 +194,23 @@ def _now() -> datetime:
 def _count_verification(kind: str, state: str, seconds: float) -> None:
     metrics.VERIFICATIONS.labels(kind, state).inc()
     metrics.VERIFICATION_SECONDS.labels(kind).observe(seconds)
+
+
+def count_model(facts: VerifierFacts, seconds: float) -> None:
+    """Count what a language model was asked about a response."""
+    metrics.MODEL_SECONDS.observe(seconds)
+    for call in facts.calls:
+        metrics.MODEL_QUESTIONS.labels(
+            call.kind, call.fault or ("cached" if call.cached else "answered")
+        ).inc()
+        metrics.MODEL_REQUESTS.inc(call.requests)
+        metrics.MODEL_TOKENS.labels("input").inc(call.input_tokens)
+        metrics.MODEL_TOKENS.labels("output").inc(call.output_tokens)
+        metrics.MODEL_COST.inc(call.cost_usd)
+        if call.requests:
+            metrics.MODEL_PAUSED.set(0)
+        elif call.fault == "paused":
+            metrics.MODEL_PAUSED.set(1)
 
 
 async def _server_run(redis: Redis) -> str | None:

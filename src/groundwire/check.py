@@ -13,6 +13,7 @@ from typing import Any, Final
 from groundwire.attestation import Keys
 from groundwire.errors import RecordError
 from groundwire.gate.gate import Gate
+from groundwire.gate.models import Assessor
 from groundwire.gate.results import DeadLetter, Decided
 from groundwire.messages.base import from_milliseconds, to_milliseconds
 from groundwire.messages.decisions import Decision
@@ -48,9 +49,17 @@ class Checker:
         policy: what decides.
         verifier: checks citations, the network's at once.
         now: the clock of every record and the decisions' `decided_at`, cut to milliseconds.
+        assessor: the language model that is asked about claims of responses; None: rules alone verify them.
     """
 
-    def __init__(self, policy: Policy, verifier: CitationVerifier, *, now: datetime) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        verifier: CitationVerifier,
+        *,
+        now: datetime,
+        assessor: Assessor | None = None,
+    ) -> None:
         self._timestamp = to_milliseconds(now)
         moment = from_milliseconds(self._timestamp)
         policies = PolicyStore(None, None)
@@ -62,6 +71,7 @@ class Checker:
             keys=Keys.empty(),
             now=lambda: moment,
             fan_out=False,
+            assessor=assessor,
         )
 
     async def check(self, lines: Iterable[bytes]) -> AsyncIterator[Decision | LineError]:

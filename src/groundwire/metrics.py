@@ -45,7 +45,7 @@ BATCH_RECORDS = Histogram(
 )
 STAGE = Histogram(
     "groundwire_stage_seconds",
-    "Time of a batch in each stage: prepare (read and look up), state (the step), publish.",
+    "Time of a batch in each stage: prepare (read and look up), model (ask it), state (the step), publish.",
     ["input", "stage"],
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 35),
 )
@@ -54,6 +54,25 @@ STAGE = Histogram(
 
 VERIFICATIONS = Counter("groundwire_verifications", "Citations looked up.", ["type", "state"])
 VERIFICATION_SECONDS = Histogram("groundwire_verification_seconds", "Time to look a citation up.", ["type"])
+MODEL_QUESTIONS = Counter(
+    "groundwire_model_questions",
+    "Questions to the language model by what came of them: answered, cached (not asked again), or the fault.",
+    ["kind", "result"],
+)
+MODEL_REQUESTS = Counter(
+    "groundwire_model_requests", "Requests to the language model's service, repeated ones included."
+)
+MODEL_TOKENS = Counter("groundwire_model_tokens", "Tokens of the language model.", ["direction"])
+MODEL_COST = Counter("groundwire_model_cost_usd", "Cost of the language model at the policy's prices.")
+MODEL_SECONDS = Histogram(
+    "groundwire_model_seconds",
+    "Time for all questions about a response.",
+    buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60),
+)
+MODEL_PAUSED = Gauge(
+    "groundwire_model_paused",
+    "1 while the service is left alone after failures in a row, as far as the last questions have told.",
+)
 PAUSED = Gauge("groundwire_paused", "1 while the worker waits for a dependency.", ["dependency"])
 REVIEW_DEPTH = Gauge("groundwire_review_queue_entries", "Entries of the review queue, all tenants.")
 WAITING = Gauge("groundwire_waiting_claims", "Claims that wait on the deferred topic.")

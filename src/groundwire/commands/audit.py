@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,12 +20,15 @@ from groundwire.checks.warnings import ReportWarning
 from groundwire.client.text import visible_json
 from groundwire.commands.audit_text import AuditPrinter, places
 from groundwire.commands.options import format_option, reporting
-from groundwire.decide.response_claims import check_claims, evidence_of
+from groundwire.decide.response_claims import check_claims, evidence_of, plan_claims, why_skipped
+from groundwire.epistemic import HallucinationReport
+from groundwire.epistemic.assess import assess
 from groundwire.errors import RecordError
 from groundwire.messages.decode import parse_json, validate
 from groundwire.messages.responses import LlmResponse
 from groundwire.policy import Policy, load_policy
 from groundwire.settings import load_settings
+from groundwire.verify.models import HttpModel, load_model
 
 
 @click.command()
@@ -31,21 +36,34 @@ from groundwire.settings import load_settings
 @click.option(
     "--policy", "policy_file", type=click.Path(path_type=Path), help="Policy file, TOML or effective JSON."
 )
+@click.option("--no-network", is_flag=True, help="No model is asked.")
 @format_option
-def audit(file: BinaryIO, policy_file: Path | None, layout: str) -> None:
-    """Hold each claim of answers, and each step behind them, against the evidence given, without any service.
+def audit(file: BinaryIO, policy_file: Path | None, *, no_network: bool, layout: str) -> None:
+    """Hold each claim of answers, and each step behind them, against the evidence given.
 
     FILE has LLM responses, one JSON record a line, or a single JSON document: a response or a list of them. Evidence
     is `context`, else `chunks`; `response_id` and `user_id` may be left out. For each claim its verdict is printed,
     with its support, the gap in bits, the evidence, and the words that no evidence holds. What the gate finds wrong
-    with `sources` and source tags, such as one that counts no chunk, is told too. Rules decide, no model.
+    with `sources` and source tags, such as one that counts no chunk, is told too. Rules decide, without any service;
+    where GROUNDWIRE_MODEL_API names a language model it is asked too, as the policy says.
 
     Exit status: 0 when every record was audited, whatever was found; 1 when some were bad, 2 for wrong usage.
 
     Example: echo '{"answer":"It retries 5 times.","context":{"a":"It retries 3 times."}}' | groundwire audit
     """
     with reporting():
-        policy = load_policy(policy_file or load_settings().policy_file, os.environ)
+        settings = load_settings()
+        policy = load_policy(policy_file or settings.policy_file, os.environ)
+        model = load_model(network=not (no_network or settings.no_network))
+    with asyncio.Runner() as runner:
+        held = partial(_held, policy=policy, model=model)
+        sys.exit(_audit(file, policy, lambda response: runner.run(held(response)), layout))
+
+
+def _audit(
+    file: BinaryIO, policy: Policy, report_of: Callable[[LlmResponse], HallucinationReport], layout: str
+) -> int:
+    """Print what is found in each record; return the exit status."""
     printer = AuditPrinter(sys.stdout)
     status = 0
     records = labelled = 0
@@ -60,7 +78,7 @@ def audit(file: BinaryIO, policy_file: Path | None, layout: str) -> None:
             bad = LineError(number, error)
             _echo(bad.as_dict()) if layout == "json" else printer.error(bad)
             continue
-        report = check_claims(response, evidence_of(response) or {}, policy.verification).found
+        report = report_of(response)
         warnings = _cited_in_vain(response, policy)
         if layout == "json":
             found = {"line": number, "report": report.model_dump(mode="json"), "evidence": places(response)}
@@ -71,7 +89,18 @@ def audit(file: BinaryIO, policy_file: Path | None, layout: str) -> None:
         printer.summary()
     if records == labelled > 0:
         click.echo("this looks like labelled rows: groundwire evaluate", err=True)
-    sys.exit(status)
+    return status
+
+
+async def _held(response: LlmResponse, *, policy: Policy, model: HttpModel | None) -> HallucinationReport:
+    """Hold a response against its evidence, and ask the model where there is one to ask."""
+    config, evidence = policy.verification, evidence_of(response) or {}
+    facts = None
+    if model is not None and why_skipped(response, config) is None:
+        async with model:
+            facts = await assess(plan_claims(response, evidence, config, ask=True), model, config)
+    said = facts.model_dump(mode="json") if facts else None
+    return check_claims(response, evidence, config, said).found
 
 
 def _records(data: bytes) -> Iterator[tuple[int, Any]]:

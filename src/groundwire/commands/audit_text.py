@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final, TextIO
 
@@ -12,6 +13,7 @@ from groundwire.check import LineError
 from groundwire.checks.warnings import ReportWarning
 from groundwire.client.text import visible
 from groundwire.epistemic import ClaimVerification, HallucinationReport, gap_band
+from groundwire.epistemic.types import ModelCall
 from groundwire.messages.responses import LlmResponse
 
 SUPPORTED: Final = "supported"
@@ -29,6 +31,7 @@ class AuditPrinter:
     def __init__(self, out: TextIO) -> None:
         self._console = Console(file=out, highlight=False)
         self._responses = self._claims = self._flagged = self._bad = self._warned = 0
+        self._calls: list[ModelCall] = []
 
     def report(
         self, response: LlmResponse, report: HallucinationReport, warnings: Sequence[ReportWarning] = ()
@@ -37,6 +40,7 @@ class AuditPrinter:
         self._responses += 1
         self._claims += report.total_claims
         self._flagged += report.flagged_claims
+        self._calls += report.calls
         self._print(Text(_headline(response, report), style="bold"))
         at = places(response)
         for claim in report.claims:
@@ -60,6 +64,8 @@ class AuditPrinter:
         found = f"{self._claims} claims, {self._flagged} flagged"
         warned = f"; {self._warned} with a warning about sources" if self._warned else ""
         self._print(Text(f"{self._responses} audited{bad}: {found}{warned}"))
+        if self._calls:
+            self._print(Text(f"model: {_asked(self._calls)}"))
 
     def _claim(self, claim: ClaimVerification, at: dict[str, str]) -> None:
         verdict = claim.flag_reason or SUPPORTED
@@ -89,6 +95,14 @@ def places(response: LlmResponse) -> dict[str, str]:
     for chunk in response.chunks or ():
         found.setdefault(chunk.chunk_id, []).append(f"{chunk.file}:{chunk.start_line}-{chunk.end_line}")
     return {name: ", ".join(places) for name, places in found.items()}
+
+
+def _asked(calls: Sequence[ModelCall]) -> str:
+    """Say what a model was asked, what that cost, and why some questions have no answer that counts."""
+    cost = sum(call.cost_usd for call in calls)
+    faults = Counter(call.fault for call in calls if call.fault is not None)
+    why = "".join(f"; {number} {fault}" for fault, number in sorted(faults.items()))
+    return f"{len(calls)} questions, ${cost:.5f}{why}"
 
 
 def _headline(response: LlmResponse, report: HallucinationReport) -> str:

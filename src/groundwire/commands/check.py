@@ -19,14 +19,16 @@ from groundwire.commands.options import TimeParam
 from groundwire.commands.show import DecisionPrinter
 from groundwire.errors import UsageError
 from groundwire.gate.dedup import dedup_scheme
+from groundwire.gate.models import assessor_of
 from groundwire.gate.responses import policy_advice
 from groundwire.logs import configure_logs
 from groundwire.messages.base import from_milliseconds, to_milliseconds
 from groundwire.messages.decisions import Decision
-from groundwire.policy import Policy, load_policy
+from groundwire.policy import load_policy
 from groundwire.settings import load_settings
 from groundwire.sources import load_sources
 from groundwire.verify import AddressGuard, CitationVerifier, UrlChecker
+from groundwire.verify.models import HttpModel, load_model
 
 _SHOWN: Final = 200
 """Characters of an answer that a line of a table has room for."""
@@ -36,7 +38,7 @@ _SHOWN: Final = 200
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option("--adr-dir", type=click.Path(path_type=Path), help="Folder of ADR files.")
 @click.option("--repo", type=click.Path(path_type=Path), help="Git repository for commits.")
-@click.option("--no-network", is_flag=True, help="URLs and issues become unknown; nothing is asked.")
+@click.option("--no-network", is_flag=True, help="URLs and issues become unknown; no model is asked.")
 @click.option(
     "--policy", "policy_file", type=click.Path(path_type=Path), help="Policy file, TOML or effective JSON."
 )
@@ -52,10 +54,11 @@ def check(
     now: datetime | None,
     form: str,
 ) -> None:
-    """Decide claims and LLM responses, one JSON record a line, without any service.
+    """Decide claims and LLM responses, one JSON record a line, without Kafka and Redis.
 
     Prints one Decision a line, in the order of the input; a line that cannot be decided prints its error. State
-    lives for the run: a later line can duplicate an earlier one that was approved.
+    lives for the run: a later line can duplicate an earlier one that was approved. Where GROUNDWIRE_MODEL_API names a
+    language model, it is asked about the claims of responses.
 
     Exit status: 0 when every line was decided, 1 when some were bad, 2 for wrong usage.
 
@@ -70,26 +73,32 @@ def check(
             click.echo(f"warning: {advice}", err=True)
         update = {"adr_dir": adr_dir or settings.adr_dir, "repo": repo or settings.repo}
         sources = load_sources(settings.model_copy(update=update))
+        network = not (no_network or settings.no_network)
+        model = load_model(network=network)
     except UsageError as exc:
         raise click.UsageError(str(exc)) from None
     moment = from_milliseconds(to_milliseconds(now or datetime.now(UTC)))  # as every record's clock
     urls = UrlChecker(AddressGuard(settings.networks, ports=settings.ports), clock=lambda: moment)
-    verifier = CitationVerifier(
-        sources, network=not (no_network or settings.no_network), urls=urls, clock=lambda: moment
-    )
-    sys.exit(asyncio.run(_run(file, policy, verifier, moment, form)))
+    verifier = CitationVerifier(sources, network=network, urls=urls, clock=lambda: moment)
+    checker = Checker(policy, verifier, now=moment, assessor=assessor_of(model) if model else None)
+    sys.exit(asyncio.run(_run(file, checker, verifier, model, form)))
 
 
-async def _run(file: BinaryIO, policy: Policy, verifier: CitationVerifier, now: datetime, form: str) -> int:
+async def _run(
+    file: BinaryIO, checker: Checker, verifier: CitationVerifier, model: HttpModel | None, form: str
+) -> int:
     """Print a result for each line; return the exit status."""
-    checker = Checker(policy, verifier, now=now)
     answers: dict[int, str] = {}
     try:
+        if model is not None:
+            await model.open()
         if form == "table":
             return await _print_table(checker.check(_noting(file, answers)), answers)
         return await _print_json(checker.check(file))
     finally:
         await verifier.close()
+        if model is not None:
+            await model.close()
 
 
 async def _print_json(results: AsyncIterator[Decision | LineError]) -> int:

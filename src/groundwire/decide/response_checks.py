@@ -85,3 +85,5 @@ def _failures(found: object) -> Iterator[str]:  # noqa: C901, PLR0912 - one arm 
                 yield f"flagged_claims: {found.unheld}"
             if found.critical:
                 yield f"critical_gap: {found.critical}"
+            if found.over_budget:
+                yield "claims_unavailable"

@@ -28,10 +28,13 @@ class ClaimReport:
     Attributes:
         found: the whole report.
         critical: gaps above the policy's threshold.
+        over_budget: whether a model was to be asked more than its budget reached for: the check is unavailable then,
+            whatever the rules found.
     """
 
     found: HallucinationReport
     critical: int
+    over_budget: bool = False
 
     @property
     def flagged(self) -> list[ClaimVerification]:
@@ -127,7 +130,8 @@ def check_claims(
     """
     facts = VerifierFacts.model_validate(verifier) if verifier is not None else None
     report = settle_facts(plan_claims(response, evidence, config, read=read), facts, config)
-    return ClaimReport(report, sum(is_critical(gap, config) for gap in report.gaps))
+    critical = sum(is_critical(gap, config) for gap in report.gaps)
+    return ClaimReport(report, critical, over_budget=facts is not None and facts.over_budget)
 
 
 def _rounded(value: Any) -> Any:  # noqa: ANN401 - any JSON value

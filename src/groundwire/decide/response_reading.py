@@ -152,6 +152,19 @@ def with_corpus(
     )
 
 
+def with_verifier(
+    reading: ResponseReading, response: LlmResponse, policy: Policy, *, verifier: Mapping[str, Any]
+) -> ResponseReading:
+    """Return a reading with the claims held against their evidence again, once a model was asked about them."""
+    claims = _run({}, "claims", lambda: _claims(response, policy, verifier, cache(read_statements)))
+    return replace(reading, claims=claims)
+
+
+def without_claims(reading: ResponseReading, error: str) -> ResponseReading:
+    """Return a reading of which the check of claims broke, with the error's class."""
+    return replace(reading, claims=Broken(error))
+
+
 def _run(known: Mapping[str, str], name: str, check: Callable[[], _T | Skipped]) -> _T | Skipped | Broken:
     """Run a check, unless it is known to have broken."""
     if name in known:

@@ -129,7 +129,8 @@ class ResponseCase:
         index, quotes, claims = found(reading.index), found(reading.quotes), found(reading.claims)
         phantom = (sources and sources.phantom_files) or (tags and tags.phantom)
         yield INTERNAL in self.broken, ReasonCode.INTERNAL_ERROR
-        yield STATE in self.broken or next(reading.broken, None), ReasonCode.CHECK_UNAVAILABLE
+        unavailable = next(reading.broken, None) or (claims and claims.over_budget)
+        yield STATE in self.broken or unavailable, ReasonCode.CHECK_UNAVAILABLE
         yield phantom, ReasonCode.PHANTOM_SOURCE
         yield sources and sources.mismatched_files, ReasonCode.SNIPPET_MISMATCH
         yield fields and fields.unverified, ReasonCode.UNVERIFIED_FIELDS

@@ -5,7 +5,7 @@ A report follows from the response, the configuration and these facts alone; pur
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,6 +14,9 @@ from groundwire.epistemic.claims import Opinion
 from groundwire.epistemic.config import VerificationConfig
 from groundwire.epistemic.plan import Plan, settle_plan
 from groundwire.epistemic.types import Count, HallucinationReport, ModelCall, Score
+
+OVER_BUDGET: Final = "over_budget"
+"""Fault of a question that was not asked, as it might have cost more than there was left."""
 
 
 class Asked(NamedTuple):
@@ -61,6 +64,11 @@ class VerifierFacts(_Fact):
     opinions: list[ModelOpinion] = Field(default_factory=list)
     calls: list[ModelCall] = Field(default_factory=list)
     truncated: Count = 0
+
+    @property
+    def over_budget(self) -> bool:
+        """Whether the budget did not reach for all that was to be asked."""
+        return any(call.fault == OVER_BUDGET for call in self.calls)
 
     def asked(self) -> dict[str, Asked]:
         """Return claim id -> what a model said of it and what that cost, as `settle_plan` takes it."""

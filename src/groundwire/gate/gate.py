@@ -10,10 +10,12 @@ from typing import Final, assert_never
 from groundwire.attestation import Keys
 from groundwire.decide.build import response_subject
 from groundwire.errors import ErrorCode, RecordError
+from groundwire.gate.aside import LARGE
 from groundwire.gate.claims import ClaimDesk, Policies
+from groundwire.gate.models import Assessor
 from groundwire.gate.prepared import Prepared, PreparedClaim, PreparedResponse
 from groundwire.gate.resolvers import Resolver
-from groundwire.gate.responses import LARGE, ResponseDesk
+from groundwire.gate.responses import ResponseDesk
 from groundwire.gate.results import DeadLetter, Deferred, Provisional, Result, Standby
 from groundwire.messages.claims import Claim
 from groundwire.messages.decisions import Kind
@@ -43,12 +45,13 @@ class Gate:
         now: the wall clock, for `decided_at`; everything else goes by the record's timestamp.
         resolver: knows entities and relations that responses do not carry themselves; None: nobody does.
         fan_out: whether claims of responses are sent on; else their decisions say that they are not.
+        assessor: the language model that is asked about claims of responses; None: rules alone verify them.
 
     Raises:
         UsageError: for a policy that this process cannot follow.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - everything that decides
         self,
         policy: Policy,
         policies: Policies,
@@ -59,10 +62,13 @@ class Gate:
         now: Callable[[], datetime],
         resolver: Resolver | None = None,
         fan_out: bool = True,
+        assessor: Assessor | None = None,
     ) -> None:
         self._state = state
         self._claims = ClaimDesk(policy, policies, verifier, keys=keys, now=now)
-        self._responses = ResponseDesk(policy, policies, resolver, now=now, fan_out=fan_out)
+        self._responses = ResponseDesk(
+            policy, policies, resolver, now=now, fan_out=fan_out, assessor=assessor
+        )
         limits = policy.limits
         self._limits = Limits(limits.review_per_user, limits.review_per_tenant, limits.review_total)
 
@@ -90,6 +96,17 @@ class Gate:
         await self._responses.look_up([entry for entry in batch if isinstance(entry, PreparedResponse)])
         return batch
 
+    async def inquire(self, batch: Sequence[Entry]) -> None:
+        """Ask the model about a prepared batch; it takes its time, and may be called off and repeated.
+
+        `settle` does so too, where that was not done.
+
+        Raises:
+            StateUnavailable, StateLost: what is recorded is not known, and nobody was asked.
+        """
+        responses = [entry for entry in batch if isinstance(entry, PreparedResponse)]
+        await self._responses.ask_model(responses, self._state)
+
     async def settle(self, batch: Sequence[Entry], *, deferred: bool = False) -> list[Result]:
         """Decide a prepared batch in one atomic step of state; may be repeated, with the same outcome.
 
@@ -104,6 +121,7 @@ class Gate:
             StateUnavailable: state is out of reach; nothing is known of the batch.
             StateLost: state has to be rebuilt first.
         """
+        await self.inquire(batch)
         answers: list[Answer] = []
         for portion in _portions([entry for entry in batch if not isinstance(entry, DeadLetter)]):
             responses = [entry for entry in portion if isinstance(entry, PreparedResponse)]

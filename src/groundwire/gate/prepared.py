@@ -11,9 +11,11 @@ from groundwire.decide.build import response_subject
 from groundwire.decide.claims import Finding, Findings
 from groundwire.decide.fan_out import RESPONSE_PARENT
 from groundwire.decide.reading import UNREAD, Reading
-from groundwire.decide.response_reading import ResponseReading
+from groundwire.decide.response_claims import ClaimReport
+from groundwire.decide.response_reading import Broken, ResponseReading, Skipped
 from groundwire.decide.responses import list_broken
 from groundwire.errors import ErrorCode, RecordError
+from groundwire.gate.faults import report_fault
 from groundwire.messages.base import InputRecord, canonical_json, from_milliseconds
 from groundwire.messages.claims import Claim
 from groundwire.messages.decisions import Kind
@@ -85,6 +87,7 @@ class PreparedResponse:
         entities: a resolver's entries of the corpus by id, where the response carries no index.
         relations: a resolver's ground truth, where the response carries none.
         verifier: what a model said of its claims; None where none was asked.
+        by_rules: what the rules alone found of its claims, once a model was asked, or need not be; None before.
         broken: check -> class of the error that broke it.
         extraction: the claims of its answer, where they are to be fanned out.
         reply_to: of a reply to a RegenerateRequest, what is known of the response that it replaces.
@@ -98,6 +101,7 @@ class PreparedResponse:
     entities: dict[str, Any] | None = None
     relations: list[dict[str, Any]] | None = None
     verifier: dict[str, Any] | None = None
+    by_rules: ClaimReport | Skipped | Broken | None = None
     broken: dict[str, str] = field(default_factory=dict)
     extraction: list[str] | None = None
     reply_to: dict[str, Any] | None = None
@@ -123,6 +127,14 @@ class PreparedResponse:
     def clock(self) -> datetime:
         """The gate's clock for this record."""
         return from_milliseconds(self.record.timestamp)
+
+    def take_in(self, reading: ResponseReading) -> None:
+        """Keep what the checks found, and tell of those that have just broken."""
+        self.reading = reading
+        for check, broken in reading.broken:
+            if check not in self.broken and broken.cause is not None:
+                report_fault("check.broken", broken.cause, check=check, offset=self.record.offset)
+            self.broken[check] = broken.error
 
     @property
     def error(self) -> str | None:

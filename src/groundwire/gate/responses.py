@@ -21,10 +21,13 @@ from groundwire.decide.response_reading import (
     found,
     read_response,
     with_corpus,
+    without_claims,
 )
 from groundwire.decide.responses import INTERNAL, STATE, ResponseCase, broken_checks, list_broken
+from groundwire.gate.aside import aside
 from groundwire.gate.claims import Policies, policy_that_decided
 from groundwire.gate.faults import report_fault
+from groundwire.gate.models import Assessor, ModelDesk, is_asked
 from groundwire.gate.prepared import PreparedResponse, canonical_form, in_canonical_order
 from groundwire.gate.recorded_responses import ResponsePayload, derive_response, recorded_case
 from groundwire.gate.resolvers import Resolver, lacking, resolve
@@ -39,9 +42,6 @@ from groundwire.messages.tiers import IngestionTier
 from groundwire.policy import Policy
 from groundwire.state.model import Ask, Outcome, State
 from groundwire.version import __version__
-
-LARGE: Final = 4_000
-"""Bytes of a response above which its checks run in a thread: the event loop has others to serve."""
 
 MAX_ID: Final = 190
 """Characters of a response's id: a longer `in_reply_to` names none, and a decision has no room for it."""
@@ -62,12 +62,14 @@ class ResponseDesk:
         *,
         now: Callable[[], datetime],
         fan_out: bool,
+        assessor: Assessor | None = None,
     ) -> None:
         self._policy = policy
         self._policies = policies
         self._resolver = resolver
         self._now = now
         self._fan_out = fan_out
+        self._models = ModelDesk(assessor, policy) if assessor is not None else None
 
     def read(self, record: InboundRecord, response: LlmResponse) -> PreparedResponse:
         """Take a response over; nothing is checked yet. Raises: RecordError without a canonical form."""
@@ -78,13 +80,22 @@ class ResponseDesk:
         for entry in responses:
             try:
                 read = partial(read_response, entry.response, self._policy, verifier=entry.verifier)
-                _take_in(entry, await _aside(entry, read))
+                entry.take_in(await aside(entry, read))
                 if entry.response.fan_out and self._fan_out:
                     limit = self._policy.limits.max_claims_per_response
-                    entry.extraction = await _aside(entry, partial(extract, entry.response.answer, limit))
+                    entry.extraction = await aside(entry, partial(extract, entry.response.answer, limit))
             except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
                 report_fault("response.unreadable", exc, offset=entry.record.offset)
                 _give_up(entry, exc)
+
+    async def ask_model(self, responses: Sequence[PreparedResponse], state: State) -> None:
+        """Ask the model about claims, where there is one and state has not recorded what it said.
+
+        Raises:
+            StateUnavailable, StateLost: as `State.payloads`; nobody was asked.
+        """
+        if self._models is not None:
+            await self._models.ask(responses, state)
 
     async def resolve(self, responses: Sequence[PreparedResponse]) -> None:
         """Ask the corpus for what responses lack, all at once.
@@ -106,7 +117,7 @@ class ResponseDesk:
                 relations=entry.relations,
                 broken=entry.broken,
             )
-            _take_in(entry, await _aside(entry, read))
+            entry.take_in(await aside(entry, read))
         entry.resolved = True
 
     async def look_back(self, responses: Sequence[PreparedResponse], state: State) -> None:
@@ -125,6 +136,8 @@ class ResponseDesk:
 
     def ask(self, entry: PreparedResponse) -> Ask:
         """Return what state is asked about a response."""
+        if self._models is not None and not is_asked(entry):
+            entry = _forgotten(entry)
         try:
             case = self._case(entry)
             standing, regeneration = case.standing(), case.regeneration
@@ -179,18 +192,19 @@ class ResponseDesk:
                 verifier=payload.verifier,
                 broken=broken_checks(payload.error),
             )
-            reading = await _aside(entry, read)
+            reading = await aside(entry, read)
         case = recorded_case(entry.response, reading, policy or self._policy, outcome, payload)
         derive = partial(derive_response, case, outcome, payload, known_policy=policy is not None)
-        decision = await _aside(entry, derive)
+        decision = await aside(entry, derive)
         request = None
         if payload.review is None:  # what a person decided asks for nothing more
-            request = await _aside(entry, partial(regenerate_request, case, decision))
+            request = await aside(entry, partial(regenerate_request, case, decision))
         events = list(_events(entry, case)) if outcome.fresh else []
         return Decided(entry.record, decision, outcome.fresh, request, events)
 
     def without_state(self, entry: PreparedResponse) -> Decision:
         """Decide a response provisionally; see `provisional_response`."""
+        entry = _as_unasked(entry)
         missing = dict.fromkeys((STATE, *lacking(entry, self._resolver)), "StateUnavailable")
         broken = missing | {check: error for check, error in entry.broken.items() if check not in missing}
         return provisional_response(entry, self._policy, broken)
@@ -252,15 +266,6 @@ def policy_advice(policy: Policy) -> list[str]:
     return [f"evidence_quote_fuzzy_threshold: {advice}"] if advice else []
 
 
-def _take_in(entry: PreparedResponse, reading: ResponseReading) -> None:
-    """Keep what the checks found, and tell of those that have just broken."""
-    entry.reading = reading
-    for check, broken in reading.broken:
-        if check not in entry.broken and broken.cause is not None:
-            report_fault("check.broken", broken.cause, check=check, offset=entry.record.offset)
-        entry.broken[check] = broken.error
-
-
 def reply_to(parent: Subject, known: ResponsePayload | None) -> dict[str, Any]:
     """Return what is known of the response that a reply replaces, as a fact."""
     return {
@@ -276,6 +281,24 @@ def _give_up(entry: PreparedResponse, error: Exception) -> None:
     entry.broken = {INTERNAL: name} | dict.fromkeys(_CHECKS, name)
     entry.reading = ResponseReading(**{check: Broken(name) for check in _CHECKS})
     entry.extraction = [] if entry.extraction is not None else None
+
+
+def _forgotten(entry: PreparedResponse) -> PreparedResponse:
+    """Return a response as it is put to state where nobody was asked about it, as its outcome is recorded.
+
+    Should state have forgotten that meanwhile, it is a review.
+    """
+    again = replace(entry, broken=dict(entry.broken))
+    again.take_in(without_claims(entry.reading, "NotAsked"))
+    return again
+
+
+def _as_unasked(entry: PreparedResponse) -> PreparedResponse:
+    """Return a response as the rules alone see it: what it was before a model was asked."""
+    if entry.by_rules is None or INTERNAL in entry.broken:
+        return entry
+    broken = {check: error for check, error in entry.broken.items() if check != "claims"}
+    return replace(entry, reading=replace(entry.reading, claims=entry.by_rules), broken=broken, verifier=None)
 
 
 def _found_the_same(entry: PreparedResponse, payload: ResponsePayload) -> bool:
@@ -301,10 +324,3 @@ def _events(entry: PreparedResponse, case: ResponseCase) -> Iterator[Event]:
         yield from relations.events(tenant)
     if versions:
         yield from versions.events(tenant)
-
-
-async def _aside(entry: PreparedResponse, work: Callable[[], Any]) -> Any:  # noqa: ANN401 - what work returns
-    """Do the work of a large response in a thread, which leaves the event loop its turns."""
-    if len(entry.record.value or b"") < LARGE:
-        return work()
-    return await asyncio.to_thread(work)

@@ -13,6 +13,7 @@ import httpx
 
 from groundwire.attestation import Keys
 from groundwire.gate.gate import Gate
+from groundwire.gate.models import Assessor
 from groundwire.gate.resolvers import Resolver
 from groundwire.gate.results import DeadLetter, Decided, Result
 from groundwire.messages.base import to_milliseconds
@@ -65,6 +66,7 @@ class World:
     policies: PolicyStore = field(default_factory=lambda: PolicyStore(None, None))
     now: Callable[[], datetime] = lambda: NOW
     resolver: Resolver | None = None
+    assessor: Assessor | None = None
     offset: int = 0
 
     @property
@@ -77,6 +79,7 @@ class World:
             keys=self.keys,
             now=self.now,
             resolver=self.resolver,
+            assessor=self.assessor,
         )
 
     def record(self, value: bytes | None, *, headers: Headers = (), topic: str = TOPIC) -> InboundRecord:

@@ -82,12 +82,21 @@ class HttpModel(Model):
 
     async def __aenter__(self) -> Self:
         """Keep connections of this loop from now on."""
-        await self._sender.open()
+        await self.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Close them."""
         await self.close()
+
+    @property
+    def limits(self) -> ModelLimits:
+        """How hard the service may be asked."""
+        return self._sender.limits
+
+    async def open(self) -> None:
+        """Keep connections of this loop from now on, until they are closed."""
+        await self._sender.open()
 
     async def close(self) -> None:
         """Close the connections that this loop has."""
