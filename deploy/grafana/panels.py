@@ -107,7 +107,7 @@ ROWS: Final = (
                 "Time of a batch by stage",
                 "s",
                 (_quantile(0.95, "groundwire_stage_seconds", "stage"),),
-                "prepare reads and looks up, state is the step in Redis, publish waits for the broker.",
+                "prepare reads and looks up, model asks it, state is the step in Redis, publish waits for the broker.",
             ),
         ),
     ),

@@ -286,3 +286,59 @@ async def test_a_record_whose_very_identity_kills_the_worker_is_given_up_too(ben
     bench.left = Mark(5, 5, 3)
     await bench.run(record(5, CLAIM))
     assert bench.prepared == 0
+
+
+# --- a language model
+
+
+def asking(bench: Bench, inquire) -> None:
+    bench.pipeline = Pipeline(
+        Role("responses", deferred=False, grace=10.0), bench, bench, bench, bench, bench, bench.pauses,
+        inquire=inquire, clock=lambda: bench.now,
+    )  # type: ignore[arg-type] # fmt: skip
+
+
+async def test_the_model_is_asked_before_state_decides_and_its_time_makes_no_answer_of_state_stale(
+    bench: Bench,
+):
+    order: list[tuple[str, int]] = []
+
+    async def inquire(batch):
+        bench.now += 2 * module.STALE
+        order.append(("asked", bench.asked))
+
+    asking(bench, inquire)
+    await bench.run(record())
+    assert order == [("asked", 0)]
+    assert bench.asked == 1
+
+
+async def test_asking_is_called_off_where_the_partition_is_given_away_and_nothing_is_decided(bench: Bench):
+    called_off = asyncio.Event()
+
+    async def inquire(batch):
+        bench.tenure.end()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            called_off.set()
+
+    asking(bench, inquire)
+    with pytest.raises(Released):
+        await bench.run(record())
+    assert called_off.is_set()
+    assert (bench.asked, bench.published) == (0, [])
+    with pytest.raises(Released):
+        await bench.run(record())
+
+
+async def test_state_that_is_out_of_reach_when_the_model_is_to_be_asked_is_waited_for(bench: Bench):
+    errors = [StateUnavailable("1"), StateLost("2"), None]
+
+    async def inquire(batch):
+        _next(errors)
+
+    asking(bench, inquire)
+    await bench.run(record())
+    assert (errors, bench.asked, bench.recovered) == ([], 1, 1)
+    assert not bench.pauses.current

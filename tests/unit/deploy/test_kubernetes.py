@@ -16,6 +16,7 @@ from agents.wiring import ROLES
 from groundwire.console.settings import ConsoleSettings
 from groundwire.messages.topics import TopicName
 from groundwire.settings import Settings
+from groundwire.verify.models import load_model
 from tests.unit.deploy.kustomized import Manifest, resolve
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -201,6 +202,32 @@ def test_only_who_looks_things_up_gets_out_to_the_web_and_nowhere_inside(manifes
     assert {"10.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"} <= set(
         rule["to"][0]["ipBlock"]["except"]
     )
+
+
+def test_responses_get_out_to_a_language_model_only_where_one_is_configured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    base, component = (
+        os.path.relpath(FOLDER / name, tmp_path.resolve()) for name in ("base", "components/model")
+    )
+    (tmp_path / "kustomization.yaml").write_text(f"resources: [{base}]\ncomponents: [{component}]\n")
+    found = {(m["kind"], m["metadata"]["name"]): m for m in resolve(tmp_path)}
+    without = {(m["kind"], m["metadata"]["name"]): m for m in resolve(FOLDER / "base")}
+    assert found.keys() - without.keys() == {("NetworkPolicy", "groundwire-model")}
+    policy = found["NetworkPolicy", "groundwire-model"]["spec"]
+    assert policy["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "responses"
+    assert policy["policyTypes"] == ["Egress"]
+    web = without["NetworkPolicy", "groundwire-web"]["spec"]["egress"][0]["to"]
+    assert policy["egress"] == [{"to": web, "ports": [{"port": 443}]}]
+    changed = {name for name, manifest in without.items() if manifest != found[name]}
+    assert changed == {("Deployment", "groundwire-responses")}
+    pod = found["Deployment", "groundwire-responses"]["spec"]["template"]
+    for variable in container(pod)["env"]:
+        if variable["name"] == "GROUNDWIRE_MODEL_KEY":
+            assert variable["valueFrom"]["secretKeyRef"] == {"name": "groundwire", "key": "model-key"}
+        if variable["name"].startswith("GROUNDWIRE_MODEL_"):
+            monkeypatch.setenv(variable["name"], variable.get("value", "key"))
+    assert load_model() is not None
 
 
 def test_scaling_goes_by_the_lag_of_the_role_s_own_group_and_never_beyond_its_partitions(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from groundwire.commands.audit import audit
 from groundwire.commands.audit_text import AuditPrinter
 from groundwire.epistemic import UncoveredWord, detect_hallucinations
+from groundwire.epistemic.model import Answer, Model
 from groundwire.messages.responses import LlmResponse
 
 CHUNK = {
@@ -193,3 +194,37 @@ def test_nothing_of_a_record_reaches_a_terminal_but_as_text(answer, name):
         assert [
             char for char in shown if not (char.isprintable() or char == "\n" or category(char) == "Zs")
         ] == []
+
+
+class _Model(Model):
+    """Says the same of everything; stands in for one behind an HTTP API."""
+
+    def __init__(self):
+        self.asked = 0
+
+    async def answer(self, request):
+        self.asked += request.model == "haiku"
+        return Answer('{"verdict": "unsupported", "probability": 0.9}', 100, 20)
+
+    async def __aenter__(self):
+        return self
+
+    async def __aexit__(self, *_):
+        pass
+
+
+def test_a_model_that_is_configured_is_asked_and_what_that_cost_is_told(monkeypatch, tmp_path):
+    model = _Model()
+    monkeypatch.setattr("groundwire.commands.audit.load_model", lambda network: model if network else None)
+    text = "The gateway of the service retries each failed request 3 times, and it waits 30 seconds before it does."
+    record = {"answer": text, "context": {"a": text}}
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[verification]\nmode = "full"\n')
+    shown = run("--policy", str(policy), data=lines(record))
+    assert model.asked > 0
+    assert "  unsupported " in shown
+    assert f"model: {model.asked} questions, $0.0" in shown
+    asked = model.asked
+    assert "supported" in run("--no-network", "--policy", str(policy), data=lines(record))
+    run("--policy", str(policy), data=lines(record | {"verify": False}))
+    assert model.asked == asked
