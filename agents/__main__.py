@@ -173,6 +173,7 @@ async def _prepare(worker: Worker) -> None:
     try:
         if worker.model is not None:
             await worker.model.open()
+            log.info("model.asked", model=worker.policy.verification.verification_model)
         if await worker.state.open() is None:
             await worker.recovery.begin()
         await worker.policies.put(worker.policy)
