@@ -325,3 +325,22 @@ def test_a_fuzzy_threshold_that_checks_nothing_is_warned_of():
     low = {"GROUNDWIRE_EVIDENCE_QUOTE_FUZZY_THRESHOLD": "0.79"}
     assert "evidence_quote_fuzzy_threshold" in invoke([claim_bytes()], env=low).stderr
     assert "evidence_quote_fuzzy_threshold" not in invoke([claim_bytes()]).stderr
+
+
+def test_a_model_that_is_configured_is_asked_about_responses_and_one_out_of_reach_approves_nothing(
+    tmp_path, monkeypatch
+):
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[verification]\nmode = "full"\n')
+    text = "The gateway of the service retries each failed request 3 times, and it waits 30 seconds before it does."
+    line = json.dumps({"response_id": "r", "user_id": "ann", "answer": text, "context": {"a": text}})
+    for name, value in {"API": "openai", "URL": "http://127.0.0.1:1", "ATTEMPTS": "1"}.items():
+        monkeypatch.setenv(f"GROUNDWIRE_MODEL_{name}", value)
+    verdicts = {}
+    for option in ("--now=2026-01-01T00:00:00Z", "--no-network"):
+        result = CliRunner().invoke(check, [option, "--policy", str(policy)], input=line)
+        assert result.exit_code == 0, result.output
+        decision = json.loads(result.stdout)
+        calls = (decision["facts"]["verifier"] or {"calls": []})["calls"]
+        verdicts[option] = decision["verdict"], {call["fault"] for call in calls}
+    assert list(verdicts.values()) == [("review", {"unreachable"}), ("approved", set())]

@@ -227,7 +227,7 @@ async def test_a_response_that_comes_again_is_decided_by_what_was_recorded_and_n
     assert again.to_bytes() == without.to_bytes() == first.to_bytes()
 
 
-async def test_a_response_that_stands_twice_in_a_batch_is_asked_about_once_and_other_users_by_themselves():
+async def test_a_response_that_stands_twice_in_a_batch_is_asked_about_once():
     stub = Stub()
     world = world_of(stub, policy(max_claims_per_response=1))
     once, again = await world.decide(held(world), held(world))
