@@ -21,9 +21,8 @@ LOW = '{"verdict": "unsupported", "probability": 0.9, "reason": "It does not say
 
 def response(name: str) -> dict[str, Any]:
     """A response of one claim that the rules find nothing wrong with."""
-    text = (
-        f"The cache of the gateway is located in {PLACES[name]}, in the hall beside the second data centre."
-    )
+    place = f"in {PLACES[name]}, in the hall beside its second data centre"
+    text = f"The cache of the gateway is located {place}, on the ground floor."
     return {"response_id": name, "user_id": "u1", "answer": text, "context": {"a": text}}
 
 
@@ -32,7 +31,9 @@ async def test_what_a_model_said_outlives_its_worker_and_no_record_that_comes_ag
 ):
     """S4-33: the decision rests on recorded facts alone; that it can be derived again is shown at the end."""
     policy = tmp_path / "policy.toml"
-    policy.write_text('[verification]\nmode = "full"\nevidence_scrubbing = false\n')
+    policy.write_text(
+        '[verification]\nmode = "full"\nevidence_scrubbing = false\ntimeout_seconds = 60\nbudget_seconds = 60\n'
+    )
     answers = asyncio.Event()
     answers.set()
 
