@@ -683,7 +683,7 @@ STALLING: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", STALLING)
 @pytest.mark.parametrize("stage", ["decided", "again", "without state"])
 async def test_one_response_never_keeps_the_event_loop_for_long(name, stage):
-    """50 ms are promised, of its thread's processor time: other work of the machine does not count, how slow it is does.
+    """50 ms are promised, of its thread's processor time: other work does not count, how slow the machine is does.
 
     So four times that is allowed; read in the loop, most of these take from a fifth of a second to several.
     """
