@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from groundwire.asyncapi import CHANNELS
@@ -17,13 +16,12 @@ from groundwire.decide.tree import stand
 from groundwire.errors import ErrorCode
 from groundwire.messages.decisions import ReasonCode
 from groundwire.messages.tiers import IngestionTier
-from groundwire.schemas import INPUTS, OUTPUTS, VERSION, schema
+from groundwire.schemas import FIELDS, INPUTS, OUTPUTS, VERSION, schema
 from topics.catalog import CATALOG
 
 Schema = Mapping[str, Any]
 Texts = Mapping[str, Mapping[str, str]]
 
-FIELDS: Final = Path(__file__).resolve().parents[1] / "docs" / "fields.toml"
 _TOP: Final = """# Records and topics
 
 This page is generated from the models that read and write the records: `make generate` writes it. What to do with

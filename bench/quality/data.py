@@ -1,4 +1,4 @@
-"""Reads labelled answers: the public sets by name, or anyone's own file of JSON lines.
+"""Reads labelled answers: the public sets by name.
 
 A row is an answer with its evidence and whether the evidence supports all of it. The sets are read where they
 lie and never copied. Rows of one source text always fall into the same split, which a hash of the source picks:
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from bench.quality.edits import edits
 
@@ -114,26 +114,3 @@ SETS: Final[dict[str, Callable[[Path], Iterator[Row]]]] = {
     "edits": _edits,
 }
 """Public sets by name, and `edits`, seeded edits of sentences of their evidence."""
-
-
-def read_own(path: Path) -> Iterator[Row]:
-    """Read labelled JSON lines: `answer`, `evidence` (text or list), `supported`, optional `question` and `group`.
-
-    Raises:
-        ValueError: a line is no such object; names the line and the field.
-    """
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
-        if line.strip():
-            yield _own(number, json.loads(line))
-
-
-def _own(number: int, row: dict[str, Any]) -> Row:
-    for name, kinds in (("answer", str), ("evidence", (str, list)), ("supported", bool)):
-        if not isinstance(row.get(name), kinds):
-            raise ValueError(f"line {number}: {name}: missing, or of another type")  # noqa: TRY004 - one error for all
-    given = row["evidence"]
-    evidence = (given,) if isinstance(given, str) else tuple(map(str, given))
-    group, question = str(row.get("group", "\n".join(evidence))), str(row.get("question", ""))
-    return Row(
-        str(number), group, row["answer"], evidence, row["supported"], question, str(row.get("kind", ""))
-    )

@@ -10,6 +10,7 @@ import pytest
 
 from deploy.embedded import RedisServer
 from tests.services.brokers import BROKER_VARIABLE, Broker
+from tests.services.serving import serving
 from tests.stream.harness import Deployment
 from tests.stream.site import Site
 
@@ -45,6 +46,5 @@ async def deployment(
 async def site() -> AsyncIterator[Site]:
     """A web site of the test's own."""
     made = Site()
-    await made.start()
-    yield made
-    await made.stop()
+    async with serving(made.serve) as made.port:
+        yield made

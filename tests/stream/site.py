@@ -12,6 +12,7 @@ class Site:
 
     def __init__(self) -> None:
         self.requests: Counter[str] = Counter()
+        self.port = 0
 
     @property
     def url(self) -> str:
@@ -26,14 +27,7 @@ class Site:
             "GROUNDWIRE_ALLOW_PORTS": str(self.port),
         }
 
-    async def start(self) -> None:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
-
-    async def stop(self) -> None:
-        self._server.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError, IndexError):
             head = await reader.readuntil(b"\r\n\r\n")
             path = head.split()[1].decode()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self
 import yaml
 
 from deploy.embedded.process import ServerProcess, find_program, free_port, listening
+from tests.services.serving import serving
 from tests.stream.harness import ROOT
 
 FOLDER = ROOT / "deploy" / "prometheus"
@@ -78,10 +79,7 @@ async def watching(
 ) -> AsyncIterator[Prometheus]:
     """Run Prometheus with the rules of the repository, every second, over metrics ports by role."""
     port, redis_port = free_port(), free_port()
-    kafka = await asyncio.start_server(_say_lag, HOST, 0)
-    exporters = {"redis": redis_port, "kafka": kafka.sockets[0].getsockname()[1]}
     config = folder / "prometheus.yml"
-    config.write_text(yaml.safe_dump(_configuration(targets, exporters)))
     servers = [
         ServerProcess(
             "redis exporter",
@@ -99,15 +97,17 @@ async def watching(
             folder / "prometheus.log",
         ),
     ]
-    try:
-        for server, at in zip(servers, (redis_port, port), strict=True):
-            server.start()
-            await asyncio.to_thread(server.wait_until, lambda at=at: listening(at), 30)
-        yield Prometheus(port)
-    finally:
-        for server in servers:
-            server.stop()
-        kafka.close()
+    async with serving(_say_lag) as lag:
+        exporters = {"redis": redis_port, "kafka": lag}
+        config.write_text(yaml.safe_dump(_configuration(targets, exporters)))
+        try:
+            for server, at in zip(servers, (redis_port, port), strict=True):
+                server.start()
+                await asyncio.to_thread(server.wait_until, lambda at=at: listening(at), 30)
+            yield Prometheus(port)
+        finally:
+            for server in servers:
+                server.stop()
 
 
 def _configuration(targets: Mapping[str, int], exporters: Mapping[str, int]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from groundwire.checks.epistemic.verify import check_answer
 from groundwire.epistemic.asking import ask
 from groundwire.epistemic.claims import settle, whole
 from groundwire.epistemic.config import VerificationConfig
-from groundwire.epistemic.engine import ask_plan
 from groundwire.epistemic.model import Client
 from groundwire.epistemic.opinions import Asked, opinions
 from groundwire.epistemic.plan import Step, audit_steps, plan_response, settle_plan
@@ -171,7 +170,7 @@ def detect_hallucinations(
     config = config or _DEFAULTS
     _require_texts(response=response, **{f"context {name!r}": text for name, text in context.items()})
     plan = plan_response(response, context, config, ask=client is not None)
-    asked = run(ask_plan(plan, client, config)) if client is not None and plan.due else {}
+    asked = run(opinions(plan.due, plan.evidence, client, config)) if client is not None and plan.due else {}
     return settle_plan(plan, asked, config)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from groundwire.epistemic.config import VerificationConfig
-from groundwire.epistemic.engine import ask_plan
 from groundwire.epistemic.model import Client
+from groundwire.epistemic.opinions import opinions
 from groundwire.epistemic.plan import LEAST_CHARACTERS, is_simple, plan_response, settle_plan
 from groundwire.epistemic.types import ClaimVerification, HallucinationReport, VerifiedResponse
 
@@ -82,7 +82,7 @@ async def _check(
     if why not in {None, "too_short"} or answer is None:
         return _Checked(None, why)
     plan = plan_response(answer, context, config, ask=client is not None)
-    asked = await ask_plan(plan, client, config) if client is not None and plan.due else {}
+    asked = await opinions(plan.due, plan.evidence, client, config) if client is not None and plan.due else {}
     return _Checked(settle_plan(plan, asked, config), why)
 
 

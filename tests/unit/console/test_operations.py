@@ -17,6 +17,7 @@ from groundwire.console.settings import Target
 from groundwire.console.site import Site
 from groundwire.replay.job import Job, Order
 from groundwire.replay.progress import jobs_in
+from tests.services.serving import serving
 from tests.unit.console.rooms import Room, make_decision, make_room
 from tests.unit.console.workers import Worker
 
@@ -293,10 +294,8 @@ async def test_what_a_port_sends_is_read_up_to_a_limit(more: int, state: str) ->
         writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n" + body)
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    scraper = Scraper([Target("127.0.0.1", port)])
-    async with server:
+    async with serving(serve) as port:
+        scraper = Scraper([Target("127.0.0.1", port)])
         await scraper.look(1)
     (seen,) = scraper.workers
     assert seen.state == state
@@ -304,11 +303,11 @@ async def test_what_a_port_sends_is_read_up_to_a_limit(more: int, state: str) ->
 
 async def test_a_port_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scraping, "PATIENCE", 0.05)
-    held = []
-    server = await asyncio.start_server(lambda *pair: held.append(pair), "127.0.0.1", 0)
-    scraper = Scraper([Target("127.0.0.1", server.sockets[0].getsockname()[1])])
-    await scraper.look(1)
+
+    async def serve(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    async with serving(serve) as port:
+        scraper = Scraper([Target("127.0.0.1", port)])
+        await scraper.look(1)
     assert scraper.workers[0].state == "silent"
-    for _, writer in held:
-        writer.close()
-    server.close()

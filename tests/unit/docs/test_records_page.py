@@ -10,9 +10,9 @@ import pytest
 from groundwire.errors import ErrorCode
 from groundwire.messages.decisions import ReasonCode
 from groundwire.messages.topics import TopicName
-from groundwire.schemas import INPUTS, OUTPUTS
+from groundwire.schemas import FIELDS, INPUTS, OUTPUTS
 from tests.unit.docs.pages import DOCS
-from topics.records_page import FIELDS, main, page
+from topics.records_page import main, page
 
 TEXTS = tomllib.loads(FIELDS.read_text("utf-8"))
 

@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 
 import pytest
 
 from deploy.embedded.process import HOST
 from tests.faults.proxy import Proxies, Proxy
+from tests.services.serving import serving
 
 
-@asynccontextmanager
-async def echo() -> AsyncIterator[int]:
-    """A server that says what it hears, until all of its connections have ended with it."""
-    open_ones: dict[asyncio.StreamWriter, asyncio.Task[None] | None] = {}
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        open_ones[writer] = asyncio.current_task()
-        with suppress(ConnectionError):
-            while data := await reader.read(1000):
-                writer.write(data)
-        writer.transport.abort()
-
-    server = await asyncio.start_server(serve, HOST, 0)
-    yield server.sockets[0].getsockname()[1]
-    server.close()
-    for writer in open_ones:
-        writer.transport.abort()
-    await asyncio.gather(*filter(None, open_ones.values()))
+async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Say what is heard."""
+    while data := await reader.read(1000):
+        writer.write(data)
 
 
 async def say(proxy: Proxy, words: bytes) -> bytes:
@@ -43,7 +28,7 @@ async def say(proxy: Proxy, words: bytes) -> bytes:
 
 async def test_it_passes_on_cuts_refuses_and_freezes():
     with Proxies() as proxies:
-        async with echo() as port:
+        async with serving(echo) as port:
             proxy = proxies.before(port)
             assert await say(proxy, b"hello") == b"hello"
 
@@ -73,7 +58,7 @@ async def test_it_passes_on_cuts_refuses_and_freezes():
 
 async def test_a_connection_to_a_server_that_is_not_there_is_closed():
     with Proxies() as proxies:
-        async with echo() as port:
+        async with serving(echo) as port:
             pass
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             await say(proxies.before(port), b"anybody?")

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+
+from tests.services.serving import serving
 
 
 @dataclass
@@ -89,21 +91,5 @@ class Server:
 @asynccontextmanager
 async def running(host: str = "127.0.0.1") -> AsyncIterator[Server]:
     server = Server()
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
-        with suppress(asyncio.CancelledError):
-            await server.serve(reader, writer)
-
-    listener = await asyncio.start_server(serve, host, 0)
-    server.port = listener.sockets[0].getsockname()[1]
-    try:
+    async with serving(server.serve, host) as server.port:
         yield server
-    finally:
-        listener.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

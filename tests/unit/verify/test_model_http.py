@@ -18,6 +18,7 @@ from groundwire.epistemic.prompts import prior_prompt
 from groundwire.errors import UsageError
 from groundwire.verify.models import ModelLimits, load_model
 from groundwire.verify.models.waiting import asked_wait
+from tests.services.serving import serving
 
 from .model_service import (
     ANSWER,
@@ -307,16 +308,14 @@ async def test_a_service_is_trusted_only_if_somebody_vouches_for_it(server: Serv
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)
     replying(server, "openai", good("openai"))
-    listener = await asyncio.start_server(server.serve, "127.0.0.1", 0, ssl=context)
-    url = f"https://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
-    for name, value in {"API": "openai", "URL": url, "ATTEMPTS": "1"}.items():
-        monkeypatch.setenv(f"GROUNDWIRE_MODEL_{name}", value)
-    assert (await fault_of(load_model())).code == "unreachable"
-    assert server.asked == []
-    monkeypatch.setenv("GROUNDWIRE_MODEL_CA_FILE", str(tmp_path / "ca.pem"))
-    assert (await load_model().answer(QUESTION)).text == YES
-    listener.close()
+    async with serving(server.serve, tls=context) as port:
+        for name, value in {"API": "openai", "URL": f"https://127.0.0.1:{port}", "ATTEMPTS": "1"}.items():
+            monkeypatch.setenv(f"GROUNDWIRE_MODEL_{name}", value)
+        assert (await fault_of(load_model())).code == "unreachable"
+        assert server.asked == []
+        monkeypatch.setenv("GROUNDWIRE_MODEL_CA_FILE", str(tmp_path / "ca.pem"))
+        assert (await load_model().answer(QUESTION)).text == YES
 
 
 # Settings --------------------------------------------------------------------------------------------------

@@ -1,0 +1,39 @@
+"""Servers of a test's own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+HOST = "127.0.0.1"
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def serving(serve: Serve, host: str = HOST, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
+    """Serve connections on a free port, which is given, and leave none behind: what is still open is cut off.
+
+    A connection that outlives its loop is told of when it is collected, to whichever test runs then.
+    """
+    transports: list[asyncio.WriteTransport] = []
+    tasks: list[asyncio.Future[None]] = []
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        transports.append(writer.transport)
+        tasks.append(asyncio.ensure_future(serve(reader, writer)))
+
+    server = await asyncio.start_server(accept, host, 0, ssl=tls)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        await asyncio.sleep(0.01)  # who has just been let in arrives
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for transport in transports:
+            transport.abort()
+        await asyncio.sleep(0.01)  # sockets are closed by the loop
