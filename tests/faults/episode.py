@@ -24,6 +24,7 @@ from tests.faults.people import Reviewers
 from tests.faults.proxy import Proxy
 from tests.faults.schedule import Fault
 from tests.faults.services import Pages, Services
+from tests.services.serving import serving
 from tests.stream.harness import ROOT
 
 SHOULD_NOT_BE = ("Traceback", "batch.failed", "lane.broken", "stopped.at_deadline")
@@ -64,12 +65,9 @@ async def run(services: Services, setup: Setup, faults: Sequence[Fault], seconds
     """Run, check, and return the result as JSON."""
     setup.folder.mkdir(parents=True, exist_ok=True)
     pages = Pages()
-    await pages.start()
-    page_proxy = await asyncio.to_thread(services.proxies.before, pages.port)
-    try:
+    async with serving(pages.serve) as pages.port:
+        page_proxy = await asyncio.to_thread(services.proxies.before, pages.port)
         return await _run(services, setup, faults, seconds, pages, page_proxy)
-    finally:
-        await pages.stop()
 
 
 async def _run(

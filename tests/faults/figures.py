@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from statistics import quantiles
-from typing import Any
+from typing import Any, Final
 
-from tests.faults.history import CLAIMS, RESPONSES, History, Place, place_of
+from groundwire.errors import RecordError
+from groundwire.messages.decode import decode_review_decision
+from tests.faults.history import CLAIMS, RESPONSES, REVIEWS, History, Place, place_of
 from tests.faults.nemesis import Struck
+from tests.stream.harness import Seen
 
-_PLACE = ("topic", "partition", "offset")
 _JUST_AFTER = 2.0
 """Seconds after a fault in which a stall may begin and still be its work."""
 
@@ -31,7 +35,7 @@ class Recovery:
     Attributes:
         stall: the longest time without decisions of one partition, in seconds; 0: nobody noticed.
         after: how much of it was after the fault had been mended.
-        alone: whether nothing else was broken meanwhile, so that it is this fault's.
+        alone: whether nothing else was broken meanwhile that the same workers need, so that it is this fault's.
     """
 
     number: int
@@ -44,24 +48,45 @@ class Recovery:
     alone: bool
 
 
-def answers(history: History) -> dict[Place, float]:
-    """When each input was first answered, by the time at which it was read: a decision, a dead letter, a wait."""
-    found: dict[Place, float] = {}
+_OF_ROLE: Final = {CLAIMS: "claims", RESPONSES: "responses", "deferred": "deferred", REVIEWS: "reviews"}
+"""Who reads which topic."""
 
-    def note(place: Place, at: float | None) -> None:
+
+def answers(history: History) -> dict[Place, float]:
+    """When each record was first answered, by the time at which that was read.
+
+    An answer is a decision, a dead letter, a place on `deferred`; of what is there, what takes it further; of what
+    people do, the event that tells what came of it.
+    """
+    first: dict[Place, float] = {}
+    last: dict[Place, float] = {}
+
+    def note(place: Place, seen: Seen, *answered: dict[Place, float]) -> None:
+        at = history.seen_at.get(place_of(seen))
         if at is not None:
-            found[place] = min(found.get(place, at), at)
+            for times in answered:
+                times[place] = min(times.get(place, inf), at)
 
     for seen in history.decisions:
-        note(history.origin(seen.json), history.seen_at.get(place_of(seen)))
+        note(history.origin(seen.json), seen, first, *([last] if seen.json["revision"] else []))
     for place, letters in history.letters.items():
-        for seen in letters:
-            note(place, history.seen_at.get(place_of(seen)))
-    for seen in history.of("deferred"):
-        topic, partition, offset = (seen.header(f"gw-origin-{part}") for part in _PLACE)
-        if topic and partition and offset:
-            place = history.short(topic), int(partition), int(offset)
-            note(place, history.seen_at.get(place_of(seen)))
+        for letter in letters:
+            note(place, letter, first, last)
+    actions = _actions(history)
+    for seen in history.of("audit"):
+        for place in actions.get(seen.json["detail"].get("action_id"), ()):
+            note(place, seen, first)
+    deferred = {place: there for place, there in history.deferred.items() if there in history.seen_at}
+    waits = {place: min(history.seen_at[there], first.get(place, inf)) for place, there in deferred.items()}
+    return first | waits | {there: last[place] for place, there in deferred.items() if place in last}
+
+
+def _actions(history: History) -> dict[str, list[Place]]:
+    """Where each action stands."""
+    found: dict[str, list[Place]] = {}
+    for seen in history.of(REVIEWS):
+        with suppress(RecordError):
+            found.setdefault(decode_review_decision(seen.value).action_id, []).append(place_of(seen))
     return found
 
 
@@ -73,11 +98,13 @@ def stalls(history: History, clock: float) -> list[Stall]:
     """
     answered = answers(history)
     lanes: dict[tuple[str, int], list[tuple[float, float]]] = {}
-    for topic in (CLAIMS, RESPONSES):
+    for topic in _OF_ROLE:
         for seen in history.of(topic):
             at = answered.get(place_of(seen))
-            if at is not None:
-                lanes.setdefault((topic, seen.partition), []).append((at, seen.timestamp / 1000 - clock))
+            sent = seen.timestamp / 1000 - clock  # what workers send has the clock of a worker
+            sent = sent if topic != "deferred" else history.seen_at.get(place_of(seen), sent)
+            if at is not None and at >= sent:
+                lanes.setdefault((topic, seen.partition), []).append((at, sent))
     return [stall for lane, pairs in lanes.items() for stall in _of_lane(lane, sorted(pairs))]
 
 
@@ -97,32 +124,37 @@ def _of_lane(lane: tuple[str, int], pairs: Sequence[tuple[float, float]]) -> Ite
 
 
 def recoveries(struck: Sequence[Struck], waits: Sequence[Stall], begun: float) -> list[Recovery]:
-    """Say of each fault how long nothing was decided."""
-    found = []
-    for one in struck:
-        until = max(one.end, one.begin + _JUST_AFTER)
-        mine = [wait for wait in waits if wait.end > one.begin and wait.begin < until]
-        worst = max(mine, key=lambda wait: wait.end - max(wait.begin, one.begin), default=None)
-        end = worst.end if worst else one.begin
-        begin = max(worst.begin, one.begin) if worst else one.begin
-        alone = not any(
-            other is not one and other.begin < max(end, one.end) and other.end > one.begin - _JUST_AFTER
-            for other in struck
-        )
-        fault = one.fault
-        found.append(
-            Recovery(
-                fault.number,
-                fault.kind,
-                fault.target,
-                round(one.begin - begun, 1),
-                round(one.end - one.begin, 1),
-                round(end - begin, 2),
-                round(max(0.0, end - max(one.end, begin)), 2),
-                alone,
-            )
-        )
-    return found
+    """Say of each fault how long nothing was decided by whom it can have kept from deciding."""
+    return [_recovery(one, struck, waits, begun) for one in struck]
+
+
+def _recovery(one: Struck, struck: Sequence[Struck], waits: Sequence[Stall], begun: float) -> Recovery:
+    fault, until = one.fault, max(one.end, one.begin + _JUST_AFTER)
+    mine = [
+        wait
+        for wait in waits
+        if _OF_ROLE[wait.lane[0]] in fault.roles and wait.end > one.begin and wait.begin < until
+    ]
+    worst = max(mine, key=lambda wait: wait.end - max(wait.begin, one.begin), default=None)
+    end = worst.end if worst else one.begin
+    begin = max(worst.begin, one.begin) if worst else one.begin
+    alone = not any(
+        other is not one
+        and not fault.roles.isdisjoint(other.fault.roles)
+        and other.begin < max(end, one.end)
+        and other.end > one.begin - _JUST_AFTER
+        for other in struck
+    )
+    return Recovery(
+        fault.number,
+        fault.kind,
+        fault.target,
+        round(one.begin - begun, 1),
+        round(one.end - one.begin, 1),
+        round(end - begin, 2),
+        round(max(0.0, end - max(one.end, begin)), 2),
+        alone,
+    )
 
 
 def distribution(values: Sequence[float]) -> dict[str, float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -44,6 +45,7 @@ class Nemesis:
     ) -> None:
         self.struck: list[Struck] = []
         self.failed: list[str] = []
+        self._held: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._services = services
         self._crew = crew
         self._sender = sender
@@ -60,13 +62,14 @@ class Nemesis:
                 tasks.create_task(self._strike(fault))
 
     async def _strike(self, fault: Fault) -> None:
-        begin = time.monotonic()
-        try:
-            await self._do(fault)
-        except Exception as error:  # noqa: BLE001 - one that fails is told, and the others go on
-            self.failed.append(f"{fault.number} {fault.kind}: {type(error).__name__}: {error}"[:500])
-            return
-        self.struck.append(Struck(fault, begin, time.monotonic()))
+        async with self._held[fault.holds]:  # on a busy machine a node comes back later than was planned
+            begin = time.monotonic()
+            try:
+                await self._do(fault)
+            except Exception as error:  # noqa: BLE001 - one that fails is told, and the others go on
+                self.failed.append(f"{fault.number} {fault.kind}: {type(error).__name__}: {error}"[:500])
+                return
+            self.struck.append(Struck(fault, begin, time.monotonic()))
 
     async def _do(self, fault: Fault) -> None:
         what, _, whom = fault.kind.partition("_")

@@ -12,6 +12,8 @@ from tests.faults.figures import by_kind
 
 Result = dict[str, Any]
 
+_HEAD = "{:18} {:>5} {:>5}" + " {:>6}" * 7
+
 
 def load_results(folder: Path) -> list[Result]:
     """Read all results that runs left in a folder."""
@@ -62,17 +64,17 @@ def table(results: Sequence[Result]) -> str:
         f"{len(results)} runs, {total['minutes']:g} minutes, {total['faults']} faults (seeds: {seeds})",
         ", ".join(f"{count} {name}" for name, count in total["counts"].items()),
         "",
-        f"{'fault':18} {'count':>5} {'alone':>5} {'p50':>6} {'p99':>6} {'max':>6} {'after':>6} {'ratio':>6}",
+        _HEAD.format("fault", "count", "alone", "p50", "p90", "p99", "max", "after", "ratio", "p99"),
     ]
     for kind, figures in total["recovery"].items():
         stall, after, ratio = (figures[name] for name in ("stall", "after", "stall_by_session"))
         lines.append(
-            f"{kind:18} {figures['faults']:5} {stall['count']:5} {_cells(stall, 'p50', 'p99', 'max')}"
-            f" {_cells(after, 'p99')} {_cells(ratio, 'p99')}"
+            f"{kind:18} {figures['faults']:5} {stall['count']:5} {_cells(stall, 'p50', 'p90', 'p99', 'max')}"
+            f" {_cells(after, 'p99')} {_cells(ratio, 'p50', 'p99')}"
         )
     lines += [
-        "p50, p99, max: seconds without decisions of a partition whose records waited, for faults that struck alone;",
-        "after: p99 of the part after the fault was mended; ratio: p99 in session timeouts.",
+        "p50 to max: seconds without decisions of a partition whose records waited, for faults that struck alone;",
+        "after: p99 of the part after the fault was mended; ratio: p50 and p99 of the whole in session timeouts.",
         "",
     ]
     for promise, broken in total["violations"].items():

@@ -74,6 +74,24 @@ class Fault:
     seconds: float
     amount: float
 
+    @property
+    def holds(self) -> str:
+        """What it breaks: nothing else may break that at the same time, however long it takes to mend."""
+        holds = KINDS[self.kind].holds
+        return f"worker {self.target}" if holds == "worker" else holds
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """The roles whose records may have to wait for it."""
+        match KINDS[self.kind].holds:
+            case "worker" | "extra":
+                return frozenset({self.target.partition("-")[0]})
+            case "pages":
+                return frozenset({"deferred"})
+            case "queue":
+                return frozenset({"claims"})
+        return frozenset(ROLES)
+
     def __str__(self) -> str:
         when, how_long = f"{self.at:7.1f} s", f"{self.seconds:5.1f} s"
         return f"{self.number:4} {when}  {self.kind:16} {self.target:12} {how_long} {self.amount:g}"
@@ -130,11 +148,10 @@ def schedule(seed: int, plan: Plan) -> list[Fault]:
         if name == "lose_redis" and plan.apart:
             at = max([at, *(end + plan.apart / 2 for end in busy.values())])
             fault = replace(fault, at=round(at, 1))
-        held = f"worker {fault.target}" if kind.holds == "worker" else kind.holds
-        if at >= plan.seconds or busy.get(held, 0.0) > at:
+        if at >= plan.seconds or busy.get(fault.holds, 0.0) > at:
             continue  # what it would break is broken already
         faults.append(fault)
-        busy[held] = at + fault.seconds + 1.0
+        busy[fault.holds] = at + fault.seconds + 1.0
         if name == "lose_redis":
             at += fault.seconds + plan.apart
 

@@ -101,9 +101,9 @@ class Pages(Site):
         super().__init__()
         self.broken = False
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not self.broken:
-            await super()._serve(reader, writer)
+            await super().serve(reader, writer)
             return
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
             await reader.readuntil(b"\r\n\r\n")
