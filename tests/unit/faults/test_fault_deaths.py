@@ -1,0 +1,104 @@
+"""A worker that dies anywhere between state and the topics leaves nothing out: the next one says all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from agents.outputs import outputs
+from groundwire.gate.reviews import ReviewGate
+from groundwire.messages.inbound import InboundRecord
+from tests.faults.checker import check, compare_state
+from tests.faults.history import REVIEWS
+from tests.unit.faults.unfaulted import Run
+
+
+@dataclass
+class Mortal(Run):
+    """A run whose workers die: what they asked of state stands, and of what they say some records reach the topics."""
+
+    deaths: random.Random = field(default_factory=random.Random)
+
+    async def gate_decides(self, record: InboundRecord) -> None:
+        while self.deaths.random() < 0.3:
+            self._some_of(outputs(await self.results(record)))
+        await super().gate_decides(record)
+
+    async def people_decide(self, *records: InboundRecord) -> None:
+        """Settle a batch as often as workers die over it, and once more."""
+        while True:
+            gate = ReviewGate(
+                self.policy,
+                self.policies,
+                self.state,
+                keys=self.keys,
+                find=self._find,
+                own_key=None,
+                now=self.now,
+            )
+            said = outputs(await gate.settle(await gate.prepare(records)))
+            if self.deaths.random() < 0.5:
+                self.publish(said)
+                return
+            self._some_of(said)
+
+    def _some_of(self, said: list[Any]) -> None:
+        """Publish what a dying worker got through: of each topic the first records, as a partition keeps its order."""
+        left = {output.topic: self.deaths.randrange(3) for output in said}
+        for output in said:
+            if left[output.topic]:
+                left[output.topic] -= 1
+                self.publish([output])
+            else:
+                left[output.topic] = 0
+
+    def action(self, action: str, decision: dict[str, Any], revision: int) -> InboundRecord:
+        review = {
+            "action_id": str(uuid.UUID(int=len(self.acted_at) + 1)),
+            **{name: decision[name] for name in ("tenant_id", "user_id", "kind", "subject_id")},
+            "expected_revision": revision,
+            "action": action,
+            "reviewer": decision["user_id"],
+            **({"reason": "incorrect"} if action in {"reject", "retract"} else {}),
+            **({"content": f"Read by a person as {len(self.acted_at)}"} if action == "edit" else {}),
+        }
+        value = json.dumps(review).encode()
+        self.clock += 1
+        self.acted_at[str(review["action_id"])] = self.clock
+        signed = [("gw-attestation", self.keys.sign("console", value))]
+        return self.stand(REVIEWS, f"{review['tenant_id']}:{review['user_id']}".encode(), value, signed)
+
+
+async def mortal_run(seed: int) -> dict[str, Any]:
+    rng = random.Random(seed)
+    run = Mortal(deaths=random.Random(seed))
+    for number in range(12):
+        claim = {
+            "claim_id": f"c{number}",
+            "tenant_id": "acme",
+            "user_id": f"u{number}",
+            "content": f"Service {number} keeps its word",
+            "source": "ai_synthesis",
+        }
+        key = f"acme:u{number}".encode()
+        await run.gate_decides(run.stand("claims", key, json.dumps(claim).encode()))
+    for decision in [seen.json for seen in run.records["review"]]:
+        first = rng.choice(("approve", "edit", "approve", "reject"))
+        await run.people_decide(run.action(first, decision, 1), run.action("retract", decision, 2))
+    history = run.history()
+    found = check(history)
+    found["state"] = list(compare_state(history, await run.standings()))
+    return {promise: broken for promise, broken in found.items() if broken}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_each_revision_reaches_its_topic_however_often_workers_die_even_one_that_is_retracted_in_the_same_batch(
+    seed: int,
+):
+    assert asyncio.run(mortal_run(seed)) == {}
