@@ -26,6 +26,7 @@ from aiokafka import AIOKafkaProducer
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
+from agents.departure import PunctualThread
 from groundwire.client.kafka import inbound
 from groundwire.errors import UsageError
 
@@ -66,6 +67,9 @@ class BatchConsumer(driver.Consumer):
 
     #: Batches of one partition that may be on their way at a time.
     depth: ClassVar[int] = 2
+
+    def _new_consumer_thread(self) -> PunctualThread:
+        return PunctualThread(self, loop=self.loop, beacon=self.beacon)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - Faust's own arguments
         super().__init__(*args, **kwargs)
