@@ -13,14 +13,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Collection, Iterable
+from dataclasses import astuple
 from fnmatch import fnmatch
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from tests.mutations.found import Found
+from tests.mutations.groups import GROUPS
 from tests.mutations.operators import Mutant
-from tests.mutations.rooms import ROOT, TESTS, equivalents, write_copy
+from tests.mutations.rooms import ROOT, equivalents, write_copy
+from tests.mutations.telling import say, tell
 
 _REWRITE = (
     "ignore::pytest.PytestAssertRewriteWarning"  # of hypothesis, whose profile is set before pytest starts
@@ -34,11 +39,9 @@ def main() -> int:
         if options.copy is not None:
             return _inside(options, Path(name))
         copy = write_copy(Path(name) / "src")
-        (Path(name) / "mutants.json").write_text(
-            json.dumps([[m.name, m.path, m.line] for m in copy.mutants]), "utf-8"
-        )
+        (Path(name) / "mutants.json").write_text(json.dumps([astuple(m) for m in copy.mutants]), "utf-8")
         if options.list:
-            _say(*(m.name for m in copy.mutants if _asked(m, options)))
+            say(*(mutant.name for mutant in _asked(copy.mutants, options)))
             return 0
         path = os.pathsep.join([str(copy.folder), str(ROOT)])
         command = [sys.executable, "-m", "tests.mutations", *sys.argv[1:], "--copy", name]
@@ -49,16 +52,35 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
+    parser.add_argument("--group", choices=GROUPS, action="append", help="of files and their tests")
     parser.add_argument("--only", metavar="PATTERN", action="append", help="mutants by name, with * and ?")
-    parser.add_argument("--tests", metavar="PATH", action="append", help="tests to ask instead of all")
+    parser.add_argument("--sample", metavar="N", type=int, help="so many mutants, the same ones each time")
+    parser.add_argument("--seed", metavar="S", default="1", help="another one draws other mutants")
+    parser.add_argument(
+        "--tests", metavar="PATH", action="append", help="tests to ask instead of the groups'"
+    )
+    parser.add_argument("--results", metavar="FILE", type=Path, help="keep them; go on where a run was ended")
     parser.add_argument("--processes", metavar="N", type=int, default=2)
     parser.add_argument("--list", action="store_true", help="name the mutants, run nothing")
     parser.add_argument("--copy", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
-def _asked(mutant: Mutant, options: argparse.Namespace) -> bool:
-    return not options.only or any(fnmatch(mutant.name, pattern) for pattern in options.only)
+def _asked(mutants: Iterable[Mutant], options: argparse.Namespace) -> list[Mutant]:
+    asked = [
+        mutant
+        for mutant in mutants
+        if (not options.group or mutant.group in options.group)
+        and (not options.only or any(fnmatch(mutant.name, pattern) for pattern in options.only))
+    ]
+    if options.sample is None:
+        return asked
+    return sample(asked, options.sample, options.seed)
+
+
+def sample(mutants: Collection[Mutant], size: int, seed: str) -> list[Mutant]:
+    """Draw mutants; which ones depends on their names alone, so that a new one changes a draw by one at most."""
+    return sorted(mutants, key=lambda one: sha256(f"{seed} {one.name}".encode()).digest())[:size]
 
 
 def _inside(options: argparse.Namespace, folder: Path) -> int:
@@ -70,40 +92,23 @@ def _inside(options: argparse.Namespace, folder: Path) -> int:
     start = time.monotonic()
     known = equivalents()
     listed = [Mutant(*entry) for entry in json.loads((options.copy / "mutants.json").read_text("utf-8"))]
-    mutants = {mutant.name: mutant for mutant in listed if _asked(mutant, options)}
-    _say(f"{len(mutants)} ways to break a defence, {len(known)} known to change nothing")
-    runner.prepare()
-    plugin = runner.Runner(list(mutants), folder, options.processes, _say)
-    arguments = ["-q", "--capture=sys", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", _REWRITE]
-    pytest.main([*arguments, *(options.tests or TESTS)], plugins=[plugin])
-    code = _tell(plugin.found, mutants, known, {mutant.name for mutant in listed})
-    _say(f"{(time.monotonic() - start) / 60:.1f} minutes")
+    asked = _asked(listed, options)
+    found = Found(options.results and options.results.resolve(), options.tests)
+    found.recall(asked)
+    todo = {mutant.name: mutant for mutant in asked if mutant.name not in found.fates}
+    say(
+        f"{len(asked)} of {len(listed)} ways to break a defence; {len(found.fates)} known from an earlier run"
+    )
+    if todo:
+        runner.prepare()
+        plugin = runner.Runner(todo, found, folder, options.processes, say)
+        places = options.tests or sorted({test for one in todo.values() for test in GROUPS[one.group].tests})
+        arguments = ["-q", "--capture=sys", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", _REWRITE]
+        pytest.main([*arguments, *places], plugins=[plugin])
+    code = tell(found, asked, listed, known)
+    say(f"{(time.monotonic() - start) / 60:.1f} minutes")
     return code
 
 
-def _tell(found: Found, mutants: dict[str, Mutant], known: dict[str, str], listed: set[str]) -> int:
-    if found.failing:
-        _say("fails with nothing broken:", *found.failing)
-        return 2
-    survived = [mutants[name] for name in found.survived if name not in known]
-    for mutant in survived:
-        asked = found.survived[mutant.name]
-        _say(f"src/{mutant.path}:{mutant.line}: no test notices: {mutant.name} ({asked} come by)")
-    stale = [name for name in known if name in found.killed or name not in listed]
-    for name in stale:
-        _say(f"equivalent.toml lists what a test notices, or what is not there: {name}")
-    total, killed = len(found.killed) + len(found.survived), len(found.killed)
-    _say(
-        f"{total} broken: {killed} noticed, {total - killed - len(survived)} change nothing, "
-        f"{len(survived)} noticed by no test"
-    )
-    return 1 if survived or stale or total < len(mutants) else 0
-
-
-def _say(*lines: str) -> None:
-    assert sys.__stdout__ is not None
-    sys.__stdout__.write("".join(f"{line}\n" for line in lines))
-    sys.__stdout__.flush()
-
-
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

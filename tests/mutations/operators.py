@@ -39,11 +39,13 @@ class Mutant:
         name: module, function, the place's own words, and what is done to it; no line numbers, so that it stays.
         path: of the file, below `src/`.
         line: of the place in it.
+        group: that the file is in.
     """
 
     name: str
     path: str
     line: int
+    group: str = ""
 
 
 @dataclass

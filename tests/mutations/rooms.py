@@ -1,48 +1,17 @@
-"""What is broken, and which tests are asked."""
+"""The copy of the source in which everything is broken, and what is known to change nothing."""
 
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
-from fnmatch import fnmatch
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from tests.mutations.groups import group_of
 from tests.mutations.operators import Mutant, mutate, numbers
 
 ROOT: Final = Path(__file__).parents[2]
 EQUIVALENT: Final = Path(__file__).with_name("equivalent.toml")
-
-INSIDE: Final = (
-    "groundwire/decide/*.py",
-    "groundwire/guards/*.py",
-    "groundwire/attestation.py",
-    "groundwire/messages/decode.py",
-    "groundwire/messages/headers.py",
-    "groundwire/verify/ssrf.py",
-)
-"""Files in which each condition, bound, limit, refusal and function is broken: what decides and what guards."""
-
-WHOLE: Final = ("groundwire/checks/*.py", "groundwire/checks/epistemic/*.py", "groundwire/epistemic/*.py")
-"""Files in which each function as a whole is broken: it looks at nothing, or always finds."""
-
-TESTS: Final = (
-    "tests/contract",
-    "tests/unit/checks",
-    "tests/unit/decide",
-    "tests/unit/epistemic",
-    "tests/unit/gate",
-    "tests/unit/messages",
-    "tests/unit/replay",
-    "tests/unit/state",
-    "tests/unit/verify",
-    "tests/unit/test_attestation.py",
-    "tests/unit/test_check.py",
-    "tests/unit/test_fallback.py",
-    "tests/unit/test_guards.py",
-    "tests/unit/test_library.py",
-    "tests/unit/test_quotes.py",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +29,12 @@ def write_copy(folder: Path) -> Copy:
     limits = frozenset().union(*(numbers(text) for text in texts.values()))
     mutants = []
     for path, text in sorted(texts.items()):
-        inside = any(fnmatch(path, room) for room in INSIDE)
-        if inside or any(fnmatch(path, room) for room in WHOLE):
-            mutated = mutate(text, path, limits, inside=inside)
+        grouped = group_of(path)
+        if grouped is not None:
+            group, how = grouped
+            mutated = mutate(text, path, limits, inside=how == "inside")
             texts[path] = mutated.source
-            mutants += mutated.mutants
+            mutants += [replace(mutant, group=group) for mutant in mutated.mutants]
     for path, text in texts.items():
         place = folder / path
         place.parent.mkdir(parents=True, exist_ok=True)
