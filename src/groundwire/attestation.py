@@ -131,7 +131,7 @@ class Keys:
             if path.stat().st_mode & stat.S_IROTH:
                 logger.warning("keys file %s can be read by every user of this machine: chmod 600", path)
         except OSError as exc:
-            raise UsageError(f"keys file {path}: {exc.strerror}") from exc
+            raise UsageError(f"keys file {path}: {exc.strerror or 'cannot be read'}") from exc
         return cls.parse(data, path)
 
     @classmethod

@@ -7,13 +7,15 @@ itself anew on the copy.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
-import subprocess
+import shutil
+import signal
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import astuple
 from fnmatch import fnmatch
 from hashlib import sha256
@@ -21,6 +23,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.mutations.forks import leave
 from tests.mutations.found import Found
 from tests.mutations.groups import GROUPS
 from tests.mutations.operators import Mutant
@@ -35,19 +38,31 @@ _REWRITE = (
 def main() -> int:
     """Run the command."""
     options = _options()
-    with tempfile.TemporaryDirectory(prefix="mutants-") as name:
-        if options.copy is not None:
-            return _inside(options, Path(name))
-        copy = write_copy(Path(name) / "src")
-        (Path(name) / "mutants.json").write_text(json.dumps([astuple(m) for m in copy.mutants]), "utf-8")
+    if options.copy is not None:
+        with _removed(options.copy):
+            return _inside(options)
+    place = Path(tempfile.mkdtemp(prefix="mutants-"))
+    with _removed(place):
+        copy = write_copy(place / "src")
+        (place / "mutants.json").write_text(json.dumps([astuple(m) for m in copy.mutants]), "utf-8")
         if options.list:
             say(*(mutant.name for mutant in _asked(copy.mutants, options)))
             return 0
         path = os.pathsep.join([str(copy.folder), str(ROOT)])
-        command = [sys.executable, "-m", "tests.mutations", *sys.argv[1:], "--copy", name]
-        return subprocess.run(
-            command, env=os.environ | {"PYTHONPATH": path}, cwd=ROOT, check=False
-        ).returncode
+        os.chdir(ROOT)
+        command = [sys.executable, "-m", "tests.mutations", *sys.argv[1:], "--copy", str(place)]
+        os.execve(sys.executable, command, os.environ | {"PYTHONPATH": path})  # noqa: S606 - this program
+    return 1
+
+
+@contextlib.contextmanager
+def _removed(folder: Path) -> Iterator[None]:
+    """Remove a folder at the end, whatever ends this process."""
+    signal.signal(signal.SIGTERM, leave)
+    try:
+        yield
+    finally:
+        shutil.rmtree(folder)
 
 
 def _options() -> argparse.Namespace:
@@ -83,7 +98,7 @@ def sample(mutants: Collection[Mutant], size: int, seed: str) -> list[Mutant]:
     return sorted(mutants, key=lambda one: sha256(f"{seed} {one.name}".encode()).digest())[:size]
 
 
-def _inside(options: argparse.Namespace, folder: Path) -> int:
+def _inside(options: argparse.Namespace) -> int:
     """Run on the copy."""
     import groundwire  # noqa: PLC0415 - the copy
     from tests.mutations import runner  # noqa: PLC0415 - needs the copy
@@ -101,7 +116,7 @@ def _inside(options: argparse.Namespace, folder: Path) -> int:
     )
     if todo:
         runner.prepare()
-        plugin = runner.Runner(todo, found, folder, options.processes, say)
+        plugin = runner.Runner(todo, found, options.copy, options.processes, say)
         places = options.tests or sorted({test for one in todo.values() for test in GROUPS[one.group].tests})
         arguments = ["-q", "--capture=sys", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", _REWRITE]
         pytest.main([*arguments, *places], plugins=[plugin])

@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -76,7 +77,10 @@ class Forks:
     def run(self, jobs: Mapping[str, Job]) -> Iterator[Ended]:
         """Run jobs, in their order; yield each as it ends."""
         todo = list(jobs.items())[::-1]
-        handler = signal.signal(signal.SIGALRM, self._look)
+        handlers = {
+            signal.SIGALRM: signal.signal(signal.SIGALRM, self._look),
+            signal.SIGTERM: signal.signal(signal.SIGTERM, leave),
+        }
         timer = signal.setitimer(signal.ITIMER_REAL, _LOOK, _LOOK)
         try:
             while todo or self._running:
@@ -85,9 +89,10 @@ class Forks:
                 yield self._next()
         finally:
             signal.setitimer(signal.ITIMER_REAL, *timer)
-            signal.signal(signal.SIGALRM, handler)
             for pid in self._running:
                 _end_group(pid)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
 
     def _start(self, name: str, job: Job) -> None:
         said = self.folder / f"{time.monotonic_ns()}.said"
@@ -118,7 +123,8 @@ class Forks:
         code, text = ERROR, ""
         try:
             _lead_group(0)
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            for number in (signal.SIGALRM, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
             silence = os.open(os.devnull, os.O_WRONLY)
             os.dup2(silence, 1)
             os.dup2(silence, 2)
@@ -132,6 +138,11 @@ class Forks:
         finally:
             said.write_text(text, "utf-8")
             os._exit(code)
+
+
+def leave(number: int, _frame: Any) -> None:
+    """End this process by way of what it has to tidy up: forks have groups of their own, and hear of no signal."""
+    sys.exit(128 + number)
 
 
 def _lead_group(pid: int) -> None:

@@ -35,11 +35,11 @@ GROUPS: Final = {
         inside=("decide/response*.py", "decide/report.py", "decide/regenerate.py"),
     ),
     "claims": Group(
-        tests=("tests/unit/decide", "tests/unit/gate", "tests/unit/replay", "tests/contract"),
+        tests=("tests/unit/decide", "tests/unit/gate", "tests/unit/replay"),
         inside=("decide/*.py",),
     ),
     "messages": Group(
-        tests=("tests/unit/messages", "tests/unit/decide", "tests/contract"),
+        tests=("tests/unit/messages", "tests/unit/decide"),
         inside=("messages/decode.py", "messages/headers.py"),
     ),
     "policy": Group(
@@ -47,7 +47,8 @@ GROUPS: Final = {
         inside=("policy.py", "policies.py"),
     ),
     "attestation": Group(
-        tests=("tests/unit/test_attestation.py", "tests/unit/decide"), inside=("attestation.py",)
+        tests=("tests/unit/test_attestation.py", "tests/unit/test_refused_by_guards.py"),
+        inside=("attestation.py",),
     ),
     "guards": Group(
         tests=("tests/unit/test_guards.py", "tests/unit/test_refused_by_guards.py"), inside=("guards/*.py",)

@@ -86,6 +86,10 @@ class Runner:
         for item in session.items:
             _shorten(item)
         tests = self._as_they_are(session.items)
+        took = _sum(tests)
+        self._tell(
+            f"{len(tests)} tests as they are: {took.clock:.0f} s, {took.processor:.0f} s of a processor"
+        )
         if not self._found.failing:
             self._break_each(tests)
         return True

@@ -37,9 +37,19 @@ def waits():
 def fails():
     raise ValueError
 
+def told_to_leave():
+    leave_one_behind()
+    os.kill(os.getppid(), signal.SIGTERM)
+    signal.pause()
+
+forks = Forks(Path(sys.argv[1]), 1, lambda _folder: None)
 jobs = {"ends": Job(ends, 60), "waits": Job(waits, 0.1), "fails": Job(fails)}
-for ended in Forks(Path(sys.argv[1]), 1, lambda _folder: None).run(jobs):
+for ended in forks.run(jobs):
     print(ended.name, ended.code, ended.late, ended.said.strip().splitlines()[-1])
+try:
+    list(forks.run({"told_to_leave": Job(told_to_leave)}))
+except SystemExit as exc:
+    print("leaves", exc.code)
 os.close(writes)
 print(os.read(reads, 1))  # nobody else holds the other end: ends at once
 """
@@ -54,6 +64,7 @@ def test_a_fork_that_waits_for_ever_is_stopped_and_nothing_that_a_fork_started_o
         "ends 1 False noticed",
         "waits -9 True ended by signal 9",
         "fails 3 False ValueError",
+        "leaves 143",
         "b''",
     ]
 
