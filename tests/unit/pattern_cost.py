@@ -3,8 +3,8 @@
 A backtracking matcher is slow where one text can be read in many ways. The expression becomes an automaton, and a
 word is sought that can be repeated at will and read in two ways each time (exponential), or that leads from one loop,
 or from the next start of a search, to another while both go on (polynomial): Weber and Seidl's criteria. What is left
-out of the model (atomic groups, lookarounds of several characters) only adds ways. It does not see a match that
-succeeds after a long search in vain, at each start of a `finditer`: `a(?:.*b)?`.
+out of the model (atomic groups, lookarounds of several characters) only adds ways. A match that succeeds after it has
+read far in vain, at each start of a `finditer` (`a(?:.*b)?`), is sought by itself: `pumped_in_vain`.
 """
 
 from __future__ import annotations
@@ -41,12 +41,19 @@ class Automaton:
         unbounded: A repeat of more counts as one without end.
         search: A match may start anywhere.
         whole: It must end with the text; else where it ends does not matter.
+        tree: One of the expression's `alternatives`; by default all of it.
     """
 
     def __init__(
-        self, pattern: re.Pattern[Any], *, unbounded: int, search: bool = False, whole: bool = False
+        self,
+        pattern: re.Pattern[Any],
+        *,
+        unbounded: int,
+        search: bool = False,
+        whole: bool = False,
+        tree: Any = None,
     ) -> None:
-        tree = parser.parse(pattern.pattern, pattern.flags)
+        tree = parser.parse(pattern.pattern, pattern.flags) if tree is None else tree
         self.whole = whole
         self._unbounded = unbounded
         self._groups: dict[int, tuple[Any, int]] = {}
@@ -211,19 +218,32 @@ class Automaton:
             and all(guard(before, character) for guard in guards)
         ]
 
-    def graph(self) -> dict[int, frozenset[int]]:
-        """Return the states that follow each, less those at which no match can fail any more."""
-        states = {after for _, after in self._reads.values() if not self.is_sure(after)}
+    def graph(self, left_out: Callable[[int], bool] | None = None) -> dict[int, frozenset[int]]:
+        """Return the states that follow each, by default less those at which no match can fail any more."""
+        left_out = left_out or self.is_sure
+        states = {after for _, after in self._reads.values() if not left_out(after)}
         return {
             state: frozenset(self._reads[n][1] for n, _ in self.closure(state) if n != _ACCEPT) & states
             for state in states
         }
+
+    def may_end(self, state: int) -> bool:
+        """Tell whether a match may end here."""
+        return any(node == _ACCEPT for node, _ in self.closure(state))
 
     def _is_sure(self, state: int) -> bool:
         """Tell whether a match is certain here: what was tried before is never tried again."""
         if state == self.prefix or not any(n == _ACCEPT and not g for n, g in self.closure(state)):
             return False
         return not self.whole or all(state in self.step(state, c, c) for c in self.alphabet)
+
+
+def alternatives(pattern: re.Pattern[Any]) -> list[Any]:
+    """Return the trees of an expression's alternatives.
+
+    Nothing leads from one to another, and at each start of a search each is tried once: their costs add up.
+    """
+    return _alternatives(parser.parse(pattern.pattern, pattern.flags))
 
 
 def _alternatives(body: Any) -> list[Any]:
@@ -269,10 +289,7 @@ def pumped(automaton: Automaton) -> str | None:
     if not automaton.looping:
         return None
     graph = automaton.graph()
-    back: dict[int, set[int]] = {state: set() for state in graph}
-    for state, following in graph.items():
-        for other in following:
-            back[other].add(state)
+    back = _turned(graph)
     loops = {
         s: (_reach(graph, s), _reach(back, s)) for s in {automaton.prefix, *automaton.looping} & graph.keys()
     }
@@ -286,6 +303,32 @@ def pumped(automaton: Automaton) -> str | None:
             if all(rooms) and (word := _walk(automaton, one, *rooms[:1], other, *rooms[1:])) is not None:
                 return word
     return None
+
+
+def pumped_in_vain(automaton: Automaton) -> str | None:
+    """Return a word that is read on and on behind what matches, at each start of a search, or None.
+
+    A loop in which no match may end reads in vain: the match ends before it, and the next start reads it again.
+    """
+    graph = automaton.graph(automaton.may_end)
+    everything = automaton.graph(lambda _: False)
+    ahead, back = _reach(everything, automaton.prefix), _turned(everything)
+    starts = ahead & _reach(back, automaton.prefix)
+    for one in automaton.looping:
+        if one in graph.keys() & ahead - {automaton.prefix}:
+            loop = _reach(graph, one) & _reach(_turned(graph), one)
+            rooms = starts, ahead & _reach(back, one), loop
+            if loop and (word := _walk(automaton, automaton.prefix, *rooms[:1], one, *rooms[1:])) is not None:
+                return word
+    return None
+
+
+def _turned(graph: Mapping[int, Collection[int]]) -> dict[int, set[int]]:
+    back: dict[int, set[int]] = {state: set() for state in graph}
+    for state, following in graph.items():
+        for other in following:
+            back[other].add(state)
+    return back
 
 
 def _reach(graph: Mapping[int, Collection[int]], state: int) -> frozenset[int]:

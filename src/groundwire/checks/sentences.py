@@ -35,7 +35,7 @@ class _Line(NamedTuple):
     end: int
 
 
-_FENCE = re.compile(r"(?:(`{3,})[^`]*|(~{3,}).*)")
+_FENCE = re.compile(r"(?:(`{3,})[^`]*|(~{3,})(?!~).*)")
 _ALONE = re.compile(r"#{1,6}\s|\||([-*_=])(?:\s*\1){2,}\s*$")  # a heading, a table row, a rule
 _ITEM = re.compile(r"(?:[-*+\u2022\u2013]|\(?(?P<number>[0-9]{1,3})[.)]|\(?[a-zA-Z]\))[ \t]+(?=\S)")
 _LABEL = re.compile(r"[`*\"]{0,3}[\w.-]{1,60}[`*\"]{0,3} ?[:=](?:[`*]{0,2}\s)")
@@ -45,11 +45,11 @@ _WRAP = 60  # columns: no text is wrapped at fewer
 # A code span hides its points; a run of points, or of a script's own full stops, may end a sentence.
 _STOP = re.compile(r"`[^`\n]*`|(?P<stop>[.!?\u2026]+|[\u3002\uff01\uff1f]+)")
 _CLOSERS = re.compile(r"[\"'\u201d\u2019\u00bb)\]}*_]*")
-_REFERENCES = re.compile(r"(?:\s*\[\s*(?:sources?\s*:|[0-9])[^\[\]]*\])+", re.IGNORECASE)
+_REFERENCE = re.compile(r"\s*\[\s*(?:sources?\s*:|[0-9])[^\[\]]*\]", re.IGNORECASE)
 _SPACE = re.compile(r"\s*")
 _SPACE_WITHIN = re.compile(r"\s")
 _NEXT_WORD = re.compile(r"[*_\"'(\u201c\u2018]{0,4}([^\W\d_]+)")
-_LAST_WORD = re.compile(r"[\w.]+$")
+_LAST_WORD = re.compile(r"(?<![\w.])[\w.]+$")
 _REACH = 16  # characters before a full stop in which an abbreviation is looked for
 
 
@@ -191,18 +191,28 @@ def _broken(text: str, line: _Line, following: _Line, width: int) -> bool:
 
 def _boundaries(text: str, start: int, end: int) -> Iterator[int]:
     """Yield where sentences end within text[start:end], the last one left out."""
-    done = start
+    done = tagged = start
     for stop in _STOP.finditer(text, start, end):
         if stop["stop"] is None or stop.start() < done:
             continue
         closed = _end(_CLOSERS, text, stop.end(), end)
-        cited = _end(_REFERENCES, text, closed, end)
+        cited = _tagged(text, closed, end, tagged)
+        tagged = max(tagged, cited)
         if cited > closed and _continues(text, cited, end):
             cited = closed  # "... 30 s. [source:2] says": the tag opens the next sentence
         free = cited > closed or not stop["stop"].isascii() or _SPACE.fullmatch(text[cited : cited + 1])
         if cited < end and free and _ends(text, done, stop, cited, end):
             done = cited
             yield cited
+
+
+def _tagged(text: str, position: int, end: int, read: int) -> int:
+    """Return where the row of references ends that begins at a place, which may lie in the row read up to `read`."""
+    while found := _REFERENCE.match(text, position, end):
+        position = found.end()
+        if position < read:
+            return read  # each link ends at a bracket: from here on it is the same row
+    return position
 
 
 def _end(pattern: re.Pattern[str], text: str, position: int, end: int) -> int:

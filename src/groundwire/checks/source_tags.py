@@ -26,7 +26,7 @@ _DIGITS = 10
 _SHOWN = 100  # places in a warning's details
 
 _TAG = re.compile(r"\[\s*sources?\s*[:\uff1a]([^\[\]]*)\]", re.IGNORECASE)
-_ENTRY = re.compile(r"\s*(?:sources?\s*:)?\s*#?([-\u2212]?)0*([0-9]+)\s*", re.IGNORECASE)
+_ENTRY = re.compile(r"\s*(?:sources?\s*:\s*)?#?([-\u2212]?)([0-9]+)\s*", re.IGNORECASE)
 _BETWEEN = re.compile(r"[,;&]|(?<=[0-9])\s{0,3}[-\u2013]|\band\b", re.IGNORECASE)
 
 
@@ -112,7 +112,8 @@ def _numbers(body: str) -> Iterator[int]:
     for entry in _BETWEEN.split(body):
         found = _ENTRY.fullmatch(entry)
         if found:
-            number = int(found[2]) if len(found[2]) < _DIGITS else LARGEST_TAG
+            digits = found[2].lstrip("0") or "0"
+            number = int(digits) if len(digits) < _DIGITS else LARGEST_TAG
             yield -number if found[1] else number
 
 

@@ -27,8 +27,7 @@ _ZERO_WIDTH = re.compile(f"[{_GAPS}{_INNER}]")
 _APOSTROPHE = re.compile("[\u2018\u2019\u201b\u2032\u02b9\u02bb\u02bc\u02bd\u00b4\ua78c]")
 _UNFOLDED = re.compile(r"[^\S ]|  ")
 _SPACES_OR_WORD = re.compile(r"\s+|\S+")
-# ASCII never changes under NFKC, but the last ASCII character before other text may carry a combining mark.
-_RUN = re.compile(r"[\x00-\x7f]+(?![^\x00-\x7f])|[\x00-\x7f]?[^\x00-\x7f]+")
+_OTHER = re.compile(r"[^\x00-\x7f]+")
 
 
 class Reading(NamedTuple):
@@ -99,19 +98,35 @@ def _compose(text: str) -> Reading:
     pieces: list[str] = []
     starts: list[int] = []
     ends: list[int] = []
-    for run in _RUN.finditer(text):
-        if run.group().isascii():
-            pieces.append(run.group())
-            starts.extend(range(run.start(), run.end()))
-            ends.extend(range(run.start() + 1, run.end() + 1))
+    for first, last, plain_ascii in _runs(text):
+        if plain_ascii:
+            pieces.append(text[first:last])
+            starts.extend(range(first, last))
+            ends.extend(range(first + 1, last + 1))
             continue
-        for start, end in _clusters(text, run.start(), run.end()):
+        for start, end in _clusters(text, first, last):
             piece = nfkc(text[start:end])
             pieces.append(piece)
             starts.extend([start] * len(piece))
             ends.extend([end] * len(piece))
     # Again: NFKC itself can bring forth an apostrophe (U+0149).
     return Reading(_APOSTROPHE.sub("'", "".join(pieces)), starts, ends)
+
+
+def _runs(text: str) -> Iterator[tuple[int, int, bool]]:
+    """Cut a text into ASCII, which never changes under NFKC, and other text.
+
+    The last ASCII character before other text may carry a combining mark: it goes with that.
+    """
+    done = 0
+    for other in _OTHER.finditer(text):
+        first = max(done, other.start() - 1)
+        if done < first:
+            yield done, first, True
+        done = other.end()
+        yield first, done, False
+    if done < len(text):
+        yield done, len(text), True
 
 
 def _clusters(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -86,8 +86,8 @@ def cut(text: str) -> list[Raw]:
     """Return the matches of a statement in normal form; what is no value (tags, URLs, `#12`) is left out."""
     if "://" in text:
         text = _URL.sub(lambda match: " " * len(match[0]), text)
-    pattern = _TOKEN if _DIGIT.search(text) else _TOKEN_WITHOUT_DIGITS
-    return [match for match in pattern.finditer(text) if match.lastgroup != "skip"]
+    found = _TOKEN.finditer(text) if _DIGIT.search(text) else _TOKEN_WITHOUT_DIGITS.finditer(text)
+    return [match for match in found if match.lastgroup != "skip"]
 
 
 def plain(raw: Sequence[Raw], place: int) -> Reading:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundwire.checks.sentences import sentences
+from groundwire.checks.sentences import _REFERENCE, _tagged, sentences
 from tests.unit.checks.growth import assert_linear
 
 
@@ -132,7 +132,7 @@ def test_spans_are_exact_in_order_and_lose_no_letter(pieces):
 
 
 @pytest.mark.parametrize(
-    "unit", [" ", "`", "--", "aaa:", "* * ", ". [source:", "[source:1] ", "~", "(", "1,", ".)]"]
+    "unit", [" ", "`", "--", "aaa:", "* * ", ". [source:", "[source:1] ", "~", "(", "1,", ".)]", "[1 e.g.]"]
 )
 def test_time_grows_in_proportion_to_the_text(unit):
     assert_linear(sentences, "a" + unit * 1_000)
@@ -166,3 +166,15 @@ def test_fences_of_ever_shorter_length_cost_no_more_than_others():
         sentences(fences + "\n" + text)
 
     assert_linear(check, "```x\n", up_to=200_000)
+
+
+@given(
+    st.lists(st.sampled_from(["[1]", "[source: 2.]", "[e.g.]", "[3", "]", " ", ".", "a", "\n"]), max_size=20)
+)
+def test_a_row_of_references_ends_in_one_place_wherever_it_is_entered(pieces):
+    text = "".join(pieces)
+    read = 0
+    for place in range(len(text) + 1):
+        row = re.compile(f"(?:{_REFERENCE.pattern})*", re.IGNORECASE).match(text, place)
+        assert _tagged(text, place, len(text), read) == row.end()
+        read = max(read, row.end())

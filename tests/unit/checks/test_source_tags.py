@@ -247,3 +247,17 @@ def test_time_grows_in_proportion_to_the_text(unit):
 @pytest.mark.parametrize("unit", ["a. ", "?* ", "|-|\n", "```\na\n```\n", "[source:1] a."])
 def test_time_grows_in_proportion_to_the_number_of_claims(unit):
     assert_linear(lambda text: check_tags(text, 3, required=True), unit, up_to=200_000)
+
+
+@pytest.mark.parametrize("unit", [" ", "0", "1", "source:", "#", "-", "1 - "])
+def test_time_grows_in_proportion_to_the_length_of_a_tag(unit):
+    assert_linear(
+        lambda text: check_tags(f"It is so [source:{text}x].", 3, required=True), unit, up_to=200_000
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "tag"), [("007", 7), ("0", 0), ("000", 0), ("0" * 50 + "3", 3), ("-00", 0), ("-02", -2)]
+)
+def test_zeros_before_a_number_say_nothing(body, tag):
+    assert check_tags(f"It is so [source:{body}].", 3, required=True).tags == (tag,)
