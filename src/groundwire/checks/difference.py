@@ -22,15 +22,16 @@ meaning differs.
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from groundwire.checks.negations import negations
 from groundwire.checks.quantities import quantities
-from groundwire.checks.tokens import token_digest
+from groundwire.checks.tokens import CACHED_LENGTH, CACHED_TOKENS, token_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 SIGNATURE: Final = "signature-2"
 """Names format and rules in the dedup scheme. Whoever changes what `signature` returns changes this too."""
@@ -39,6 +40,7 @@ DIGEST_BYTES: Final = 4
 HEADER_BYTES: Final = 3 * DIGEST_BYTES
 ID_BYTES: Final = 8
 
+_EMPTY: Final = blake2b(digest_size=DIGEST_BYTES).digest()
 _ARTICLES: Final = frozenset(("a", "an", "the"))
 
 
@@ -102,11 +104,20 @@ def _ids(sign: bytes) -> list[bytes]:
 
 
 def _token_id(token: str) -> bytes:
+    return _cached_id(token) if len(token) <= CACHED_LENGTH else _identify(token)
+
+
+def _identify(token: str) -> bytes:
     digest = token_digest(token)
     article = token in _ARTICLES
     return digest if digest[0] & 1 == article else bytes((digest[0] ^ 1,)) + digest[1:]
 
 
-def _multiset(members: Iterable[str]) -> bytes:
+_cached_id = lru_cache(CACHED_TOKENS)(_identify)
+
+
+def _multiset(members: Sequence[str]) -> bytes:
+    if not members:
+        return _EMPTY
     text = "\0".join(sorted(members))
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=DIGEST_BYTES).digest()

@@ -86,10 +86,15 @@ class HedgeDetector:
 
     def analyze(self, text: str) -> HedgeResult:
         """Sum up the hedges of a text: the strictest action, and the words (S0-85 to S0-87, S0-93)."""
+        return self.read(text)[1]
+
+    def read(self, text: str) -> tuple[list[Hedge], HedgeResult]:
+        """Return what `find` and `analyze` return, for the price of one."""
         found = self._found(text)
         actions = {hedge.action for hedge, _ in found}
         strictest = next((action for action in HedgeAction if action in actions), HedgeAction.CONTINUE)
-        return HedgeResult(bool(found), strictest, list(dict.fromkeys(word for _, word in found)))
+        words = list(dict.fromkeys(word for _, word in found))
+        return [hedge for hedge, _ in found], HedgeResult(bool(found), strictest, words)
 
     def _found(self, text: str) -> list[tuple[Hedge, str]]:
         """Return each hedge with its words as they are reported."""

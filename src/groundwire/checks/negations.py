@@ -10,6 +10,8 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+from groundwire.checks.tokens import CACHED_LENGTH
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -45,12 +47,11 @@ def negations(tokens: Sequence[str]) -> list[str]:
     """
     found: list[str] = []
     for place, token in enumerate(tokens):
-        if token in _BEFORE_TO:
-            found += [FULL] if tokens[place + 1 : place + 2] == ["to"] else []
-        else:
-            found += (
-                _of_token(token) if len(token) <= 64 else _of_long_token(token)
-            )  # only short tokens are cached
+        negated = _of_token(token) if len(token) <= CACHED_LENGTH else _of_long_token(token)
+        if negated:
+            found += negated
+        elif token in _BEFORE_TO and tokens[place + 1 : place + 2] == ["to"]:
+            found.append(FULL)
     return found
 
 

@@ -100,25 +100,26 @@ def quantities(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
     words = _words(tokens)
     numbers: list[str] = []
     units: list[str] = []
-    place = done = 0
-    while place < len(words):
-        if words[place].isalpha() and words[place] not in _OPENERS:  # most words: quickly past them
-            place += 1
-        elif rate := _rate(words, place):
+    done = 0
+    # most words can begin nothing: quickly past them
+    for place in [at for at, word in enumerate(words) if word in _OPENERS or not word.isalpha()]:
+        if place < done:
+            continue
+        if rate := _rate(words, place):
             units.append(rate[0])
-            place = done = place + rate[1]
+            done = place + rate[1]
         elif number := _number(words, place):
             bound = _bound(words, place, done) if number.member == number.value else ""
             numbers.append(bound + number.member)
             units += [f"{number.value} {unit}" for unit in number.units]
-            place = done = number.end
-        else:
-            place += 1
+            done = number.end
     return numbers, units
 
 
-def _words(tokens: Sequence[str]) -> list[str]:
+def _words(tokens: Sequence[str]) -> Sequence[str]:
     """Split "three-day" and "twenty-one"; leave every other token alone."""
+    if not any("-" in token for token in tokens):
+        return tokens
     words: list[str] = []
     for token in tokens:
         parts = token.split("-") if "-" in token else ()
@@ -126,7 +127,7 @@ def _words(tokens: Sequence[str]) -> list[str]:
     return words
 
 
-def _number(words: list[str], place: int) -> _Number | None:
+def _number(words: Sequence[str], place: int) -> _Number | None:
     word = words[place]
     if _DIGIT.search(word):
         member, value, units = _digits(word)
@@ -142,7 +143,7 @@ def _number(words: list[str], place: int) -> _Number | None:
     return _with_next(words, _Number(member, value, units, place + 1))
 
 
-def _with_next(words: list[str], number: _Number) -> _Number:
+def _with_next(words: Sequence[str], number: _Number) -> _Number:
     """Take the word after a number for its unit, if it is one."""
     has_unit = any(unit not in _CODES for unit in number.units)
     if number.end >= len(words) or has_unit or number.value.endswith("th"):
@@ -178,7 +179,7 @@ def _units(text: str) -> list[str]:
     return whole + [f"/{_UNITS[part]}" for part in per if part in _UNITS]
 
 
-def _spelled(words: list[str], place: int) -> tuple[str, int]:
+def _spelled(words: Sequence[str], place: int) -> tuple[str, int]:
     """Read the number word at a place and those that continue it: its value and the place after it."""
     total = current = 0
     end = place
@@ -196,7 +197,7 @@ def _spelled(words: list[str], place: int) -> tuple[str, int]:
     return str(total + current), end
 
 
-def _rate(words: list[str], place: int) -> tuple[str, int] | None:
+def _rate(words: Sequence[str], place: int) -> tuple[str, int] | None:
     """Return "/day" and the number of words that say it, for "daily", "per day", "twice a day".
 
     So also "in ms", for "in milliseconds".
@@ -212,7 +213,7 @@ def _rate(words: list[str], place: int) -> tuple[str, int] | None:
     return None
 
 
-def _bound(words: list[str], place: int, done: int) -> str:
+def _bound(words: Sequence[str], place: int, done: int) -> str:
     """Return "<=" for "at most", "up to" and the like before a number; words before `done` are read."""
     last = place - 1
     linked = last >= done and words[last] in _LINKS

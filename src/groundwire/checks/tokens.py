@@ -22,8 +22,8 @@ from groundwire.checks.nfkc import nfkc
 TOKENIZER: Final = "words-1"
 """Names this tokeniser in the dedup scheme. Whoever changes what `tokenize` returns changes this too."""
 
-_CACHED_TOKENS: Final = 1 << 16
-_CACHED_LENGTH: Final = 64  # characters; longer tokens are rare, and would let one sender fill the memory
+CACHED_TOKENS: Final = 1 << 16
+CACHED_LENGTH: Final = 64  # characters; longer tokens are rare, and would let one sender fill the memory
 
 # Invisible characters (zero width, soft hyphen, direction and variation marks) and trade marks are removed.
 _REMOVED: Final = (
@@ -68,7 +68,7 @@ def tokenize(text: str) -> list[str]:
 
 def token_digest(token: str) -> bytes:
     """Return the 8 bytes that stand for a token: blake2b of its UTF-8 text, equal in every process."""
-    return _cached_digest(token) if len(token) <= _CACHED_LENGTH else _digest(token)
+    return _cached_digest(token) if len(token) <= CACHED_LENGTH else _digest(token)
 
 
 def _digest(token: str) -> bytes:
@@ -76,7 +76,7 @@ def _digest(token: str) -> bytes:
     return blake2b(token.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
-_cached_digest = lru_cache(_CACHED_TOKENS)(_digest)
+_cached_digest = lru_cache(CACHED_TOKENS)(_digest)
 
 
 def _fold(text: str) -> str:

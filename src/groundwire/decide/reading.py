@@ -39,9 +39,8 @@ UNREAD: Final = Reading((), (), HedgeAction.CONTINUE, ())
 def read(content: str, policy: Policy) -> Reading:
     """Read a claim's text; pure, linear in its length."""
     detector = _detector(policy.hedges.block, policy.hedges.review, policy.hedges.lexicon)
-    result = detector.analyze(content)
-    hedges = tuple(detector.find(content)) if result.is_speculative else ()
-    return Reading(hedges, tuple(result.hedge_words), result.action, tuple(_citations.detect(content)))
+    hedges, result = detector.read(content)
+    return Reading(tuple(hedges), tuple(result.hedge_words), result.action, tuple(_citations.detect(content)))
 
 
 @lru_cache(maxsize=64)

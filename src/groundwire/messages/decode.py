@@ -55,8 +55,10 @@ def parse_json(value: bytes | None) -> Any:  # noqa: ANN401 - any JSON value is 
         text = value.decode("utf-8")
     except UnicodeDecodeError as exc:
         _refuse(f"not UTF-8 at byte {exc.start}")
+    if text.startswith("\ufeff"):
+        _refuse("not JSON: Unexpected UTF-8 BOM (decode using utf-8-sig) at character 0")
     try:
-        parsed = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+        parsed = _DECODER.decode(text)
     except json.JSONDecodeError as exc:
         _refuse(f"not JSON: {exc.msg.removesuffix(' at')} at character {exc.pos}")
     except RecursionError:
@@ -85,7 +87,8 @@ def decode_either(value: bytes | None) -> Claim | LlmResponse:
     is_response = isinstance(parsed, dict) and (
         "response_id" in parsed or ("answer" in parsed and "claim_id" not in parsed)
     )
-    return validate(LlmResponse, parsed) if is_response else validate(Claim, parsed)
+    nul = _may_hold_nul(value)
+    return _validate(LlmResponse, parsed, nul=nul) if is_response else _validate(Claim, parsed, nul=nul)
 
 
 def decode_response(value: bytes | None) -> LlmResponse:
@@ -104,13 +107,18 @@ def validate(model: type[Record], parsed: object) -> Record:
     Raises:
         RecordError: `unsupported_version` for a version that is not listed, else `invalid_record`.
     """
+    return _validate(model, parsed, nul=True)
+
+
+def _validate(model: type[Record], parsed: object, *, nul: bool) -> Record:
+    """As `validate`; `nul`: whether a string of it may hold a NUL character."""
     if not isinstance(parsed, dict):
         raise RecordError(ErrorCode.INVALID_RECORD, "the value must be a JSON object")
     version = parsed.get("schema_version", SCHEMA_VERSIONS[0])
     if isinstance(version, str) and version not in SCHEMA_VERSIONS:
         message = f"schema_version: {version[:40]!r} is not one of {', '.join(SCHEMA_VERSIONS)}"
         raise RecordError(ErrorCode.UNSUPPORTED_VERSION, message, "schema_version")
-    for path, text in _strings(parsed):
+    for path, text in _strings(parsed) if nul else ():
         if "\0" in text:
             where = path[:MAX_PATH]
             raise RecordError(
@@ -123,7 +131,12 @@ def validate(model: type[Record], parsed: object) -> Record:
 
 
 def _decode(model: type[Record], value: bytes | None) -> Record:
-    return validate(model, parse_json(value))
+    return _validate(model, parse_json(value), nul=_may_hold_nul(value))
+
+
+def _may_hold_nul(value: bytes | None) -> bool:
+    """Say whether a string of strict JSON may hold a NUL character: it can be escaped in one way only."""
+    return value is not None and b"\\u0000" in value
 
 
 def known_field(path: str | None) -> str | None:
@@ -209,6 +222,11 @@ def _finite(digits: str) -> float:
     if number in {float("inf"), float("-inf")}:
         _refuse("a number is too large")
     return number
+
+
+_DECODER: Final = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite
+)
 
 
 def _children(value: object) -> Iterator[tuple[str, object]]:

@@ -5,6 +5,7 @@ import random
 import subprocess
 import sys
 from collections import defaultdict
+from hashlib import blake2b
 from itertools import combinations
 
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 from groundwire.checks.dedup_keys import key_function, scheme
 from groundwire.checks.similarity import is_near
-from groundwire.checks.tokens import tokenize
+from groundwire.checks.tokens import token_digest, tokenize
 
 METHODS = ["minhash", "partition"]
 THRESHOLDS = [5000, 6667, 8000, 9200, 9500, 9999, 10000]
@@ -184,6 +185,19 @@ def test_unrelated_claims_share_no_key(method):
     keys = key_function(method, 9200)
     shared = [share(keys, *pair_at(rng, 5, 20, 20)) for _ in range(500)]
     assert sum(shared) <= 5
+
+
+@given(st.sets(st.text(min_size=1, max_size=80), min_size=1, max_size=30))
+def test_minhash_keys_are_the_bands_of_datasketchs_own_sketch(tokens):
+    def hash32(token):
+        return int.from_bytes(token_digest(token)[:4], "little")
+
+    sketch = MinHash(128, seed=1, scheme="affine32", hashfunc=hash32)
+    sketch.update_batch(tokens)
+    values = sketch.hashvalues.astype("<u4").tobytes()
+    bands = [band.to_bytes(2, "little") + values[32 * band : 32 * (band + 1)] for band in range(16)]
+    expected = [blake2b(band, digest_size=8, person=b"minhash-16x8").digest() for band in bands]
+    assert key_function("minhash", 9200).stored(tokens) == expected
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -6,10 +6,11 @@ import uuid
 
 import pytest
 import rfc8785
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from groundwire.messages import decode_claim
+from groundwire.messages.base import canonical_json
 from groundwire.messages.decisions import Kind
 from groundwire.messages.identity import (
     Subject,
@@ -59,6 +60,26 @@ def test_no_choice_of_ids_imitates_another_subject(names):
     one, other = Subject(names[0], names[1], Kind.CLAIM, names[2]), Subject(*names[3:5], Kind.CLAIM, names[5])
     assert (one == other) == (one.digest == other.digest)
     assert Subject("a", "bc", Kind.CLAIM, "d").digest != Subject("ab", "c", Kind.CLAIM, "d").digest
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**54), 2**54) | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=3), inner, max_size=4),
+)
+
+
+@given(json_values)
+@example({"\ue000": 1, "\U0001f600": 2, 'a\x7f\x1f\u2028"\\/': "\x00\b\f\n\r\t\x1f\x7f\u2028é漢😀"})
+@example([2**53 - 1, 1 - 2**53, True, 1.0, -0.0, 1e21])
+@example([2**53])
+def test_the_canonical_form_is_that_of_rfc_8785(value):
+    try:
+        expected = rfc8785.dumps(value)
+    except ValueError:
+        with pytest.raises(ValueError):  # noqa: PT011 - its words are the library's
+            canonical_json(value)
+    else:
+        assert canonical_json(value) == expected
 
 
 def print_of(**fields):
