@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from groundwire.checks.citations import Citation
@@ -224,13 +225,18 @@ def _frame(subject: Subject, envelope: Envelope, standing: Standing) -> dict[str
         "reason": standing.reason,
         "reason_code": standing.code,
         "retryable": standing.code == ReasonCode.REVIEW_QUEUE_FULL,
-        "policy": PolicyName(version=envelope.policy_version, sha256=envelope.policy_sha256),
+        "policy": _policy_name(envelope.policy_version, envelope.policy_sha256),
         "engine": envelope.engine,
         "origin": envelope.origin,
         "subject_origin": envelope.subject_origin,
         "decided_at": envelope.decided_at,
         "replay": None,
     }
+
+
+@lru_cache(16)
+def _policy_name(policy_version: str, sha256: str) -> PolicyName:
+    return PolicyName(version=policy_version, sha256=sha256)
 
 
 def _check_lists(checks: Checks, room: _Room) -> tuple[dict[str, list[str]], dict[str, int]]:

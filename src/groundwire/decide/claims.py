@@ -57,8 +57,14 @@ class Bearing(NamedTuple):
     pending: DedupMatch | None
 
 
+_NO_MATCH: Final = Bearing(None, None, None, None)
+_DISABLED: Final = DedupFacts(status="disabled", scheme="", matches=[])
+
+
 def bearing(dedup: DedupFacts, policy: Policy) -> Bearing:
     """Sort the matches by what they mean under a policy (C-08, C-09)."""
+    if not dedup.matches:
+        return _NO_MATCH
     plain = [m for m in dedup.matches if m.difference == "none" or not policy.dedup_material_difference]
     material = [m for m in dedup.matches if m not in plain]
 
@@ -92,7 +98,7 @@ class ClaimCase:
         self.policy = policy
         self.facts = facts
         self.findings = findings
-        self.dedup = facts.dedup or DedupFacts(status="disabled", scheme="", matches=[])
+        self.dedup = facts.dedup or _DISABLED
         self.bearing = bearing(self.dedup, policy)
         self.unattested = self._unattested()
         self.source = AI_SYNTHESIS if self.unattested else claim.source

@@ -18,7 +18,7 @@ from groundwire.gate.faults import report_fault
 from groundwire.gate.prepared import PreparedClaim, canonical_form
 from groundwire.gate.recorded import Payload, derive
 from groundwire.gate.results import Decided
-from groundwire.messages.base import sha256_hex, to_milliseconds
+from groundwire.messages.base import from_milliseconds, sha256_hex, to_milliseconds
 from groundwire.messages.claims import Claim
 from groundwire.messages.decisions import Decision, DedupFacts, Facts
 from groundwire.messages.headers import ATTESTATION, header
@@ -74,7 +74,7 @@ class ClaimDesk:
             record.value or b"",
             tenant=claim.tenant_id,
             source=claim.source,
-            at=record.origin.timestamp,
+            at=from_milliseconds(record.timestamp),
         )
         error = None
         try:
@@ -98,6 +98,7 @@ class ClaimDesk:
             entry.fail(exc)
             judged = self._prejudge(entry)
         horizon = entry.claim.validity_horizon
+        entry.asked = self._payload(entry, judged)
         return Ask(
             subject=entry.subject,
             fingerprint=entry.fingerprint,
@@ -109,18 +110,19 @@ class ClaimDesk:
             dedup_failed=entry.error is not None,
             parents=entry.parents,
             horizon=to_milliseconds(horizon) if horizon else 0,
-            payload=self._payload(entry, judged).to_bytes(),
+            payload=entry.asked.to_bytes(),
             record=entry.record.value or b"",
         )
 
     async def decided(self, entry: PreparedClaim, outcome: Outcome) -> Decided:
         """Derive the decision of a claim's recorded outcome."""
-        payload = Payload.from_bytes(outcome.payload)
+        # what this very step recorded need not be read back
+        payload = (outcome.fresh and entry.asked) or Payload.from_bytes(outcome.payload)
         policy = await policy_that_decided(payload.policy_sha256, self._policy, self._policies)
         claim = payload.as_decided(entry.claim)
         as_read = claim is entry.claim and policy in {None, self._policy}
         reading = entry.reading if as_read else read(claim.content, policy or self._policy)
-        decision = derive(claim, reading, policy, self._policy, outcome)
+        decision = derive(claim, reading, policy, self._policy, outcome, payload)
         return Decided(entry.record, decision, outcome.fresh)
 
     def without_state(self, entry: PreparedClaim) -> Decision:
@@ -152,7 +154,7 @@ class ClaimDesk:
             metadata=entry.claim.metadata,
             findings=entry.findings,
             attestation=entry.attestation,
-            relevance=entry.relevance,
+            relevance=entry.relevance or None,
             error=entry.error,
         )
 

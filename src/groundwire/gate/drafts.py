@@ -193,7 +193,7 @@ class ClaimDrafts:
         policy = await policy_that_decided(payload.policy_sha256, self._policy, self._policies)
         claim = payload.as_decided(decode_claim((payload.record or "").encode()))
         reading, _, _ = self._read(claim, policy)
-        return derive(claim, reading, policy, self._policy, outcome)
+        return derive(claim, reading, policy, self._policy, outcome, payload)
 
     def _read(self, claim: Claim, policy: Policy | None = None) -> tuple[Reading, DedupQuery | None, bool]:
         try:

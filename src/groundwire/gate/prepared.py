@@ -16,6 +16,7 @@ from groundwire.decide.response_reading import Broken, ResponseReading, Skipped
 from groundwire.decide.responses import list_broken
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.gate.faults import report_fault
+from groundwire.gate.recorded import Payload
 from groundwire.messages.base import InputRecord, canonical_json, from_milliseconds
 from groundwire.messages.claims import Claim
 from groundwire.messages.decisions import Kind
@@ -33,7 +34,8 @@ MAX_DETAIL = 100
 class PreparedClaim:
     """What is known of a claim when state is asked.
 
-    `wait` says that a citation has to ask the network; `error` names an exception in the gate's own code.
+    `wait` says that a citation has to ask the network; `error` names an exception in the gate's own code; `asked` is
+    what state was last asked to record with it.
     """
 
     record: InboundRecord
@@ -46,6 +48,7 @@ class PreparedClaim:
     findings: Findings
     relevance: list[dict[str, Any]] | None = None
     wait: bool = False
+    asked: Payload | None = None
 
     @classmethod
     def unread(cls, record: InboundRecord, claim: Claim) -> Self:

@@ -43,6 +43,9 @@ TIERS = {
 """The tier that a decision in a state has."""
 
 
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
 @dataclass(frozen=True, slots=True)
 class Payload:
     """The facts that state does not answer itself.
@@ -98,7 +101,7 @@ class Payload:
             "z": self.record,
         }
         kept = {name: value for name, value in fields.items() if value or name == "s"}
-        return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode()
+        return _COMPACT.encode(kept).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Payload:
@@ -128,7 +131,12 @@ class Payload:
 
 
 def derive(
-    claim: Claim, reading: Reading, policy: Policy | None, current: Policy, outcome: Outcome
+    claim: Claim,
+    reading: Reading,
+    policy: Policy | None,
+    current: Policy,
+    outcome: Outcome,
+    payload: Payload,
 ) -> Decision:
     """Derive a subject's decision from the record and its recorded outcome.
 
@@ -138,12 +146,12 @@ def derive(
         policy: the policy that decided; None where it is not known here any more.
         current: this process's own policy, which then stands in for it.
         outcome: what state recorded.
+        payload: that of the outcome.
 
     Returns:
         The decision, byte for byte the published one under the same engine and a known policy. Else tier,
         reason and facts stay as recorded.
     """
-    payload = Payload.from_bytes(outcome.payload)
     case = ClaimCase(claim, reading, policy or current, _facts(outcome, payload), payload.findings)
     envelope = Envelope(
         revision=outcome.revision,

@@ -53,6 +53,8 @@ def parse_time(value: object) -> datetime:
         ValueError: for a naive time, a date, a number, or a time that does not exist.
     """
     if isinstance(value, datetime):
+        if value.tzinfo is UTC:
+            return value
         if value.tzinfo is None:
             raise ValueError("a time needs an offset, for example 2026-01-31T12:00:00Z")
         return value.astimezone(UTC)

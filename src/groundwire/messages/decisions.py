@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any
+from functools import cached_property
+from typing import Annotated, Any, Self
 
 from pydantic import Field
 
@@ -269,4 +270,15 @@ class Decision(OutputRecord):
 
     def to_bytes(self) -> bytes:
         """Serialise for the wire: compact UTF-8 JSON, unescaped; equal decisions give equal bytes."""
+        return self.wire
+
+    @cached_property
+    def wire(self) -> bytes:
+        """What `to_bytes` returns: it is asked for more than once, and costs as much as making the decision."""
         return self.__pydantic_serializer__.to_json(self, by_alias=True)
+
+    def __copy__(self) -> Self:
+        """Return a copy, which may be given other fields: its bytes are its own."""
+        copied = super().__copy__()
+        copied.__dict__.pop("wire", None)
+        return copied

