@@ -7,12 +7,12 @@ Binding can only grow when evidence is added.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from groundwire.checks.epistemic.atoms import Atom, Unit
-from groundwire.checks.epistemic.evidence import Evidence
+from groundwire.checks.epistemic.evidence import Evidence, Sentence
 
 _LOOKED: Final = 1_024  # places of words that are looked at per claim, those of the rarest words first
 _CANDIDATES: Final = 256  # sentences in which a word is looked for beyond that
@@ -41,33 +41,65 @@ def align(atom: Atom, evidence: Evidence) -> Alignment:
     """Return how the evidence binds the units of a claim."""
     units = atom.units
     total = sum(unit.weight for unit in units)
-    masks = _masks(units, evidence)
-    weights = [unit.weight / total for unit in units] if total else []
+    weights = [unit.weight / total for unit in units]
+    windows = sorted(_windows(_masks(units, evidence), weights, evidence.sentences), reverse=True)
     bound = [0.0] * len(units)
-    holder = [-1] * len(units)
-    best = (0.0, 0.0, 1, -1)  # share, of which the sentence alone, minus its number, the other sentence
-    known: dict[int, tuple[float, list[int]]] = {}  # share and places of each mask, worked out once
-    seen: set[tuple[int, int, bool]] = set()
+    holders: dict[int, None] = {}
+    free = (1 << len(units)) - 1  # units that no window looked at so far binds
+    for window in windows:
+        if window.mask & free:
+            holders[-window.behind] = None
+            for place in _places(window.mask & free):
+                bound[place] = window.share
+            free &= ~window.mask
+            if not free:
+                break
+    for place in _places(free):
+        if not units[place].keys.isdisjoint(evidence.postings):  # it stands somewhere, far from all the rest
+            bound[place] = weights[place]
+    best = windows[0] if windows else _NONE
+    passages = dict.fromkeys(evidence.sentences[number].passage for number in holders)
+    return Alignment(bound, -best.behind, best.other, best.share, tuple(passages))
+
+
+class _Window(NamedTuple):
+    """A sentence, with or without the one beside it; in order: the worst first."""
+
+    share: float  # of the claim's weight
+    alone: float  # the same, of the sentence alone
+    behind: int  # its number, negative: of those that hold the same, the first one counts
+    other: int  # number of the sentence beside it, or -1
+    mask: int  # units that the sentence binds
+
+
+_NONE: Final = _Window(0.0, 0.0, 1, -1, 0)
+
+
+def _windows(
+    masks: Mapping[int, int], weights: Sequence[float], sentences: Sequence[Sentence]
+) -> Iterator[_Window]:
+    """Yield the windows that can bind a unit more firmly than another one that holds as much does."""
+    known: dict[int, float] = {}  # share of each mask
+    seen: set[tuple[int, int]] = set()
+
+    def share(mask: int) -> float:
+        if mask not in known:
+            known[mask] = sum([weights[place] for place in _places(mask)])
+        return known[mask]
+
     for number in sorted(masks):
         mask = masks[number]
-        for other in (-1, number - 1, number + 1):
-            if other >= 0 and not (other in masks and evidence.sentences[max(number, other)].follows):
+        if (mask, mask) not in seen:
+            seen.add((mask, mask))
+            yield _Window(share(mask), share(mask), -number, -1, mask)
+        for other in (number - 1, number + 1):
+            both = mask | masks.get(other, 0)
+            # where either sentence holds all that both do, it is firmer alone
+            if both in {mask, masks.get(other)} or (mask, both) in seen:
                 continue
-            held = mask | masks[other] if other >= 0 else mask
-            if (mask, held, other < 0) in seen:  # the first one that holds the same counts
-                continue
-            seen.add((mask, held, other < 0))
-            alone, places = _share(mask, weights, known)
-            share = _TWO * _share(held, weights, known)[0] if other >= 0 else alone
-            best = max(best, (share, alone, -number, other), key=lambda found: found[:3])
-            for place in places:
-                if share > bound[place]:
-                    bound[place], holder[place] = share, number
-    for place, unit in enumerate(units):  # it stands somewhere, far from all the rest
-        if not bound[place] and not unit.keys.isdisjoint(evidence.postings):
-            bound[place] = weights[place]
-    passages = dict.fromkeys(evidence.sentences[number].passage for number in _first(-best[2], holder))
-    return Alignment(bound, -best[2] if masks else -1, best[3], best[0], tuple(passages))
+            if sentences[max(number, other)].follows:
+                seen.add((mask, both))
+                yield _Window(_TWO * share(both), share(mask), -number, other, mask)
 
 
 def _masks(units: Sequence[Unit], evidence: Evidence) -> dict[int, int]:
@@ -90,16 +122,6 @@ def _masks(units: Sequence[Unit], evidence: Evidence) -> dict[int, int]:
     return masks
 
 
-def _share(
-    mask: int, weights: Sequence[float], known: dict[int, tuple[float, list[int]]]
-) -> tuple[float, list[int]]:
-    found = known.get(mask)
-    if found is None:
-        places = _places(mask)
-        found = known[mask] = (sum([weights[place] for place in places]), places)
-    return found
-
-
 def _places(mask: int) -> list[int]:
     places = []
     while mask:
@@ -107,8 +129,3 @@ def _places(mask: int) -> list[int]:
         places.append(low.bit_length() - 1)
         mask ^= low
     return places
-
-
-def _first(best: int, holders: Sequence[int]) -> list[int]:
-    """Return the best sentence and the holders of the other units, each once."""
-    return [number for number in dict.fromkeys((best, *holders)) if number >= 0]

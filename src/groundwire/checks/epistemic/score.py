@@ -163,12 +163,12 @@ def _rest(atom: Atom) -> float:
 
 def _opposed(atom: Atom, window: Sequence[Sentence]) -> int:
     """Count the words of a claim whose opposite stands in the window in their place."""
+    own = {*atom.function, *(unit.stem for unit in atom.units if not unit.value)}
+    asked = own & OPPOSITES.keys()
+    if not asked:
+        return 0
     said = {key for sentence in window for key in (*sentence.markers, *sentence.place)}
-    words = [unit.stem for unit in atom.units if not unit.value]
-    own = {*words, *atom.function}
-    return sum(
-        word not in said and not OPPOSITES[word].isdisjoint(said - own) for word in own if word in OPPOSITES
-    )
+    return sum(word not in said and not OPPOSITES[word].isdisjoint(said - own) for word in asked)
 
 
 def _is_stronger(atom: Atom, window: Sequence[Sentence]) -> bool:
