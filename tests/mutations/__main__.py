@@ -25,7 +25,7 @@ import pytest
 
 from tests.mutations.forks import leave
 from tests.mutations.found import Found
-from tests.mutations.groups import GROUPS
+from tests.mutations.groups import GROUPS, NOT_ASKED
 from tests.mutations.operators import Mutant
 from tests.mutations.rooms import ROOT, equivalents, write_copy
 from tests.mutations.telling import say, tell
@@ -43,7 +43,7 @@ def main() -> int:
             return _inside(options)
     place = Path(tempfile.mkdtemp(prefix="mutants-"))
     with _removed(place):
-        copy = write_copy(place / "src")
+        copy = write_copy(place / "src", deep=options.deep)
         (place / "mutants.json").write_text(json.dumps([astuple(m) for m in copy.mutants]), "utf-8")
         if options.list:
             say(*(mutant.name for mutant in _asked(copy.mutants, options)))
@@ -69,10 +69,19 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
     parser.add_argument("--group", choices=GROUPS, action="append", help="of files and their tests")
     parser.add_argument("--only", metavar="PATTERN", action="append", help="mutants by name, with * and ?")
+    parser.add_argument(
+        "--deep", action="store_true", help="conditions and the like of checks too, not only functions"
+    )
     parser.add_argument("--sample", metavar="N", type=int, help="so many mutants, the same ones each time")
     parser.add_argument("--seed", metavar="S", default="1", help="another one draws other mutants")
     parser.add_argument(
         "--tests", metavar="PATH", action="append", help="tests to ask instead of the groups'"
+    )
+    parser.add_argument(
+        "--most",
+        metavar="SECONDS",
+        type=float,
+        help="of a processor, for the tests of a mutant; quick ones first",
     )
     parser.add_argument("--results", metavar="FILE", type=Path, help="keep them; go on where a run was ended")
     parser.add_argument("--processes", metavar="N", type=int, default=2)
@@ -108,7 +117,7 @@ def _inside(options: argparse.Namespace) -> int:
     known = equivalents()
     listed = [Mutant(*entry) for entry in json.loads((options.copy / "mutants.json").read_text("utf-8"))]
     asked = _asked(listed, options)
-    found = Found(options.results and options.results.resolve(), options.tests)
+    found = Found(options.results and options.results.resolve(), options.tests, options.most)
     found.recall(asked)
     todo = {mutant.name: mutant for mutant in asked if mutant.name not in found.fates}
     say(
@@ -118,7 +127,8 @@ def _inside(options: argparse.Namespace) -> int:
         runner.prepare()
         plugin = runner.Runner(todo, found, options.copy, options.processes, say)
         places = options.tests or sorted({test for one in todo.values() for test in GROUPS[one.group].tests})
-        arguments = ["-q", "--capture=sys", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", _REWRITE]
+        arguments = ["-q", "--capture=sys", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        arguments += ["-W", _REWRITE, "-k", NOT_ASKED]
         pytest.main([*arguments, *places], plugins=[plugin])
     code = tell(found, asked, listed, known)
     say(f"{(time.monotonic() - start) / 60:.1f} minutes")

@@ -48,10 +48,12 @@ class Found:
     Args:
         results: a file of lines; what it has of files that did not change is known already. None: nothing is kept.
         asked: tests that are asked instead of each group's own.
+        most: seconds of a processor that the tests of a mutant may take, as they are; None: all are asked.
     """
 
     results: Path | None = None
     asked: Sequence[str] | None = None
+    most: float | None = None
     fates: dict[str, Fate] = field(default_factory=dict)
     failing: list[str] = field(default_factory=list)
     """Tests that fail with nothing broken."""
@@ -80,7 +82,7 @@ class Found:
     def _digest(self, mutant: Mutant, fate: Fate) -> str:
         tests = [fate.by.partition("::")[0]]
         if fate.outcome != "noticed":
-            tests = sorted(self.asked or GROUPS[mutant.group].tests)
+            tests = [*sorted(self.asked or GROUPS[mutant.group].tests), f"{self.most}"]
         return digest(f"src/{mutant.path}", *tests)
 
 

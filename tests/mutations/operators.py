@@ -66,7 +66,8 @@ def mutate(source: str, path: str, limits: frozenset[str], *, inside: bool) -> M
         inside: break conditions and the like within functions, too; else only functions as wholes.
     """
     tree = ast.parse(source)
-    switches = _Switches(path, limits, inside=inside)
+    own = {target.id for node in tree.body for target in _targets(node) if isinstance(target, ast.Name)}
+    switches = _Switches(path, (limits - own) | numbers(source), inside=inside)
     tree = ast.fix_missing_locations(switches.visit(tree))
     head = sum(1 for node in tree.body if _is_head(node))
     tree.body.insert(head, ast.Import([ast.alias(_SWITCH)]))
@@ -77,13 +78,25 @@ def numbers(source: str) -> set[str]:
     """Return the names of a module's constants that are numbers."""
     names = set()
     for node in ast.parse(source).body:
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         value = getattr(node, "value", None)
         leaves = [leaf for leaf in ast.walk(value) if isinstance(leaf, ast.expr)] if value else []
         plain = all(isinstance(leaf, ast.BinOp | ast.Constant) for leaf in leaves)
         if plain and leaves and all(_number(leaf) for leaf in leaves if isinstance(leaf, ast.Constant)):
-            names |= {target.id for target in targets if isinstance(target, ast.Name) and target.id.isupper()}
+            names |= {
+                target.id for target in _targets(node) if isinstance(target, ast.Name) and target.id.isupper()
+            }
     return names
+
+
+def _targets(node: ast.stmt) -> list[ast.expr]:
+    """Return what a statement assigns to; none where it assigns nothing."""
+    return (
+        node.targets
+        if isinstance(node, ast.Assign)
+        else [node.target]
+        if isinstance(node, ast.AnnAssign)
+        else []
+    )
 
 
 def _number(node: ast.Constant) -> bool:

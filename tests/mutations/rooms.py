@@ -22,8 +22,13 @@ class Copy:
     mutants: list[Mutant]
 
 
-def write_copy(folder: Path) -> Copy:
-    """Write `src/` with a switch at each place that is broken; nothing is written elsewhere."""
+def write_copy(folder: Path, *, deep: bool = False) -> Copy:
+    """Write `src/` with a switch at each place that is broken; nothing is written elsewhere.
+
+    Args:
+        folder: for the copy.
+        deep: break what is inside of functions in every group, not only in those of which it is said.
+    """
     source = ROOT / "src"
     texts = {path.relative_to(source).as_posix(): path.read_text("utf-8") for path in source.rglob("*.py")}
     limits = frozenset().union(*(numbers(text) for text in texts.values()))
@@ -32,7 +37,7 @@ def write_copy(folder: Path) -> Copy:
         grouped = group_of(path)
         if grouped is not None:
             group, how = grouped
-            mutated = mutate(text, path, limits, inside=how == "inside")
+            mutated = mutate(text, path, limits, inside=deep or how == "inside")
             texts[path] = mutated.source
             mutants += [replace(mutant, group=group) for mutant in mutated.mutants]
     for path, text in texts.items():

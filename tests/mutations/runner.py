@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -161,7 +162,17 @@ class Runner:
                 asked = self._found.asked or GROUPS[self._mutants[name].group].tests
                 if any(place == one or place.startswith(f"{one}/") for one in asked):
                     coming_by[name].append(test)
-        return coming_by
+        return {name: self._quick(group) for name, group in coming_by.items()}
+
+    def _quick(self, tests: list[_Test]) -> list[_Test]:
+        """Leave out what takes more time than a mutant may have; the first test is always asked."""
+        sums = accumulate(test.seconds.processor for test in tests)
+        most = self._found.most
+        return [
+            t
+            for n, (t, so_far) in enumerate(zip(tests, sums, strict=True))
+            if not n or most is None or so_far <= most
+        ]
 
     def _judge(self, ended: Ended, tests: int) -> bool:
         """Keep what became of a mutant, and say whether it lives."""

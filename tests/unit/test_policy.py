@@ -389,3 +389,20 @@ def test_a_file_that_cannot_be_read_is_told_in_words_and_with_its_name(tmp_path)
         assert "Errno" not in str(caught.value)
     with pytest.raises(UsageError, match=r"cannot be read: No such file or directory$"):
         load_policy(tmp_path / "nowhere.toml", {})
+
+
+def test_a_file_that_is_nested_too_deeply_or_cannot_be_read_for_no_reason_given_is_told_too(
+    tmp_path, monkeypatch
+):
+    def refused(error):
+        def broken(_path):
+            raise error
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "read_bytes", broken)
+            with pytest.raises(UsageError) as caught:
+                load_policy(tmp_path / "p.toml", {})
+        return str(caught.value).removeprefix(f"policy {tmp_path / 'p.toml'}: ")
+
+    assert refused(OSError("gone")) == "cannot be read: gone"
+    assert refused(RecursionError()) == "is nested too deeply"

@@ -178,8 +178,10 @@ def _further(errors: Sequence[ErrorDetails]) -> str:
 
 def _is_missing(error: ErrorDetails, misspelt: tuple[int | str, ...], meant: str) -> bool:
     """Whether a field is missing because it is the one that was misspelt."""
-    *path, name = error["loc"] or ("",)
-    return error["type"] == "missing" and (*path,) == misspelt[:-1] and meant.endswith(f" {name}?")
+    if error["type"] != "missing":
+        return False
+    *path, name = error["loc"]
+    return (*path,) == misspelt[:-1] and meant.endswith(f" {name}?")
 
 
 def _fields_at(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:

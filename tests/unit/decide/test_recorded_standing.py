@@ -1,0 +1,115 @@
+"""The reason of a recorded tier, for each thing that can have brought it, one at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from groundwire.decide.claims import ClaimCase
+from groundwire.decide.reading import read
+from groundwire.decide.recorded import recorded_standing
+from groundwire.messages.claims import Claim
+from groundwire.messages.decisions import DedupFacts, DedupMatch, Facts, ParentFact, Place, ReasonCode
+from groundwire.messages.tiers import IngestionTier
+from groundwire.policy import Policy
+from tests.unit.gate.world import NOW
+
+APPROVE, REVIEW, BLOCK = IngestionTier.AUTO_APPROVE, IngestionTier.FLAG_REVIEW, IngestionTier.BLOCK
+
+
+def match(kind: str) -> DedupMatch:
+    return DedupMatch(subject_id=kind, inter=24, union=25, difference="number", match_class=kind)
+
+
+def told(
+    tier: IngestionTier, base: str, late_cap: str | None = None, *, joined: bool = False, **facts: Any
+) -> tuple[str, str]:
+    matches = [match(kind) for kind in facts.pop("matches", ())]
+    status = facts.pop("status", "ok")
+    known = Facts(clock=NOW, dedup=DedupFacts(status=status, scheme="s", matches=matches), **facts)
+    claim = Claim(claim_id="c", user_id="u", content="Snow is white", source="user", memory_type="fact")
+    case = ClaimCase(claim, read(claim.content, Policy()), Policy(), known, {})
+    cap = ReasonCode(late_cap) if late_cap else None
+    found = recorded_standing(case, tier, ReasonCode(base), cap, joined=joined)
+    return str(found.tier), str(found.code)
+
+
+@pytest.mark.parametrize(
+    "base", ["trusted_source", "verified_citation", "stated_decision", "stated_preference"]
+)
+def test_what_was_approved_keeps_its_grounds(base: str) -> None:
+    assert told(APPROVE, base, "citation_irrelevant", matches=["approved"]) == ("tier_1", base)
+
+
+@pytest.mark.parametrize("base", ["expired", "personal_speculation"])
+def test_what_blocks_by_itself_is_the_reason_whatever_state_said(base: str) -> None:
+    assert told(BLOCK, base, place=Place.USER_FULL) == ("tier_3", base)
+    assert told(BLOCK, base) == ("tier_3", base)
+
+
+@pytest.mark.parametrize("place", list(Place))
+def test_what_else_was_blocked_had_no_place_in_the_queue_or_else_was_a_duplicate(place: Place) -> None:
+    free = place in {Place.FREE, Place.NOT_NEEDED}
+    assert told(BLOCK, "trusted_source", place=place) == (
+        "tier_3",
+        "duplicate" if free else "review_queue_full",
+    )
+
+
+def test_what_follows_a_pending_claim_is_its_duplicate_before_anything_else() -> None:
+    for base in ("technical_hedge", "ungrounded", "trusted_source"):
+        assert told(REVIEW, base, joined=True, matches=["approved"]) == ("tier_2", "pending_duplicate")
+
+
+@pytest.mark.parametrize("status", ["ok", "failed", "disabled"])
+@pytest.mark.parametrize("base", ["technical_hedge", "internal_error"])
+def test_what_stands_above_the_comparison_is_the_reason_even_where_that_failed(
+    base: str, status: str
+) -> None:
+    matches = ["approved", "rejected"] if status == "ok" else []
+    assert told(REVIEW, base, "citation_unverified", status=status, matches=matches) == ("tier_2", base)
+
+
+@pytest.mark.parametrize("base", ["source_unattested", "citation_unverified", "ungrounded"])
+def test_what_has_no_grounds_is_so_unless_the_comparison_failed(base: str) -> None:
+    assert told(REVIEW, base, matches=["approved"]) == ("tier_2", base)
+    assert told(REVIEW, base, status="disabled") == ("tier_2", base)
+    assert told(REVIEW, base, status="failed") == ("tier_2", "dedup_unavailable")
+
+
+def test_what_had_grounds_is_in_review_for_the_first_that_lowers_it() -> None:
+    parents = [ParentFact(id="p", state="blocked")]
+    grounds, late = "trusted_source", "citation_unverified"
+
+    def lowered(**facts: Any) -> str:
+        tier, code = told(REVIEW, grounds, late, parents=parents, **facts)
+        assert tier == "tier_2"
+        return code
+
+    assert lowered(status="failed") == "dedup_unavailable"
+    assert lowered(matches=["rejected", "approved"]) == "conflicting_near_duplicate"
+    assert lowered(matches=["pending", "rejected"]) == "previously_rejected"
+    assert lowered(matches=["pending"]) == lowered() == "derived_from_unapproved"
+    approved = [ParentFact(id="p", state="approved")]
+    assert told(REVIEW, grounds, late, parents=approved) == ("tier_2", late)
+    assert told(REVIEW, "ai_synthesis_held", None, parents=approved) == ("tier_2", "ai_synthesis_held")
+
+
+@pytest.mark.parametrize(
+    ("action", "tier", "code"),
+    [
+        ("approve", BLOCK, "duplicate"),
+        ("approve", APPROVE, "human_approved"),
+        ("approve", REVIEW, "human_approved"),
+        ("reject", BLOCK, "human_rejected"),
+        ("retract", BLOCK, "retracted"),
+        ("expire", BLOCK, "review_expired"),
+    ],
+)
+def test_what_a_person_decided_is_the_reason_and_an_approval_that_was_blocked_a_duplicate(
+    action: str, tier: IngestionTier, code: str
+) -> None:
+    review = {"action": action, "reviewer": "lead", "reason": None}
+    found = told(tier, "technical_hedge", review=review, matches=["rejected"])
+    assert found == ("tier_1" if code == "human_approved" else "tier_3", code)
