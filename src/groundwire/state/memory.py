@@ -21,6 +21,7 @@ from groundwire.state.model import (
     HeldEntry,
     Limits,
     Outcome,
+    RecordOrigin,
     ReviewAnswer,
     ReviewAsk,
     Standing,
@@ -41,6 +42,7 @@ class MemoryState:
         self._store = Store(max_candidates)
         self._reviews = Reviews(self._store)
         self._entries = self._store.entries
+        self._superseded: dict[tuple[Subject, RecordOrigin], Entry] = {}
 
     async def step(self, asks: Sequence[Ask], limits: Limits, *, deferred: bool = False) -> list[Answer]:
         """Decide a batch; see `groundwire.state.model.State`. Atomic, because it awaits nothing."""
@@ -101,18 +103,28 @@ class MemoryState:
         before = self._entries.get(ask.subject)
         if before and before.fingerprint != ask.fingerprint:
             return Conflict()
+        recorded = self._recorded(ask, before)
+        if recorded is not None:
+            return replace(recorded, fresh=False)
         if before and before.state is SubjectState.WAITING:
             if deferred:
                 return self._decide(ask, before, limits)
             self._note(ask, before)
             return Waiting(publish=before.origin == ask.origin)
-        if before and before.outcome and not self._may_be_decided_again(ask, before):
-            if before.state is SubjectState.JOINED:
-                self._note(ask, before)
-            return replace(before.outcome, fresh=False)
         if not deferred and (ask.wait or (ask.ordered and self._store.waiting[user_of(ask.subject)])):
             return self._wait(ask, before)
         return self._decide(ask, before, limits)
+
+    def _recorded(self, ask: Ask, before: Entry | None) -> Outcome | None:
+        """Return what the record came to, also where a later one took its place; else what its subject came to."""
+        own = self._superseded.get((ask.subject, ask.origin))
+        if before and own and before.origin != ask.origin:
+            return own.outcome
+        if before is None or before.outcome is None or self._may_be_decided_again(ask, before):
+            return None
+        if before.state is SubjectState.JOINED:
+            self._note(ask, before)
+        return before.outcome
 
     def _may_be_decided_again(self, ask: Ask, before: Entry) -> bool:
         if ask.origin.timestamp <= before.answered:
@@ -131,8 +143,14 @@ class MemoryState:
         revision, first = history(before)
         origin = ask.origin
         entry = Entry(ask.fingerprint, origin, origin.timestamp, SubjectState.WAITING, revision, first)
+        self._supersede(ask, before)
         self._store.put(ask.subject, entry)
         return Waiting(publish=True)
+
+    def _supersede(self, ask: Ask, before: Entry | None) -> None:
+        """Keep what an earlier record came to: its worker may have died before that was published."""
+        if before and before.outcome:
+            self._superseded[ask.subject, before.origin] = before
 
     def _decide(self, ask: Ask, before: Entry | None, limits: Limits) -> Outcome:
         status, matches, best = self._store.deduplicate(ask)
@@ -163,6 +181,7 @@ class MemoryState:
         dedup = ask.dedup if status == "ok" else None
         rests_on = [parent for _, parent in ask.parents]
         stored = StoredOutcome(ask.subject, outcome, dedup, ask.horizon, parents=rests_on)
+        self._supersede(ask, before)
         self._replace(stored, before, entry, (ask.origin.timestamp, ask.horizon))
         return outcome
 

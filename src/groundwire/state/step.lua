@@ -91,6 +91,25 @@ local function note(ask, before)
   end
 end
 
+-- Where an outcome is kept that a later record has taken the place of: under its own record.
+local function superseded_key(ask, origin)
+  return prefix .. 'r:' .. ask.digest .. ',' .. match(origin, '^(.*),')
+end
+
+-- Keeps the outcome of an earlier record, whose worker may have died before it was published; what waits has none,
+-- nor has what was given up.
+local function supersede(ask, before)
+  if before.revision >= 1 and before.state ~= 'W' and not match(before.value, '\n[^\n]*\n\n') then
+    call('SET', superseded_key(ask, before.origin), before.value, 'EX', lifetime)
+  end
+end
+
+-- What a record came to, where a later one has taken its place since; or nil.
+local function superseded(ask, before)
+  local own = before.origin ~= ask.origin and read_at(superseded_key(ask, ask.origin))
+  return own and (own.revision < before.revision or before.state == 'W') and own.value
+end
+
 local function decide(ask, before)
   local status, kept, best = compare_with_index(ask, candidates_allowed)
   local parents = states_of(ask.parents)
@@ -107,6 +126,7 @@ local function decide(ask, before)
   }
   if before then
     leave(ask, before)
+    supersede(ask, before)
   end
   if state == 'P' then
     count_place(ask, 1)
@@ -124,6 +144,9 @@ local function wait(ask, before)
   local again = before and before.revision >= 1
   call('SADD', prefix .. 'w:' .. ask.user, ask.digest)
   count('waiting', 1)
+  if before then
+    supersede(ask, before)
+  end
   write(ask, {
     state = 'W', tier = 0, revision = again and before.revision or 0, origin = ask.origin,
     first = again and (before.first ~= '-' and before.first or before.origin) or '-', facts = '', payload = '',
@@ -144,6 +167,10 @@ local function answer(ask)
   local before = read(ask.digest)
   if before and before.fingerprint ~= ask.fingerprint then
     return '!'
+  end
+  local own = before and superseded(ask, before)
+  if own then
+    return '=' .. own
   elseif before and before.state == 'W' then
     if deferred then
       return decide(ask, before)
