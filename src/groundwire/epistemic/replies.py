@@ -19,8 +19,19 @@ _REASON: Final = 300
 _HALF: Final = 0.5
 
 _SCORE: Final = re.compile(
-    r"\s*(?:[Ss](?:core|upport)\s*)?(?:[:=]\s*)?(0(?:\.\d{1,17})?|1(?:\.0{1,17})?)(?=\.?(?:\s|$)|[,;:])"
+    r"\s*(?:score\s*|support\s*)?(?:[:=]\s*)?(0(?:\.[0-9]{1,17})?|1(?:\.0{1,17})?)(?=\.?(?:\s|$)|[,;:](?:\s|$))",
+    re.IGNORECASE,
 )
+_SCALED: Final = re.compile(
+    r"[^\S\n]*+[,;:]?[^\S\n]*+(?:[-+~\u2010-\u2015/\u2044*x\u00d7]?[^\S\n]*+\d|[/\u2044%\u2030\u066a\uff05]|"
+    r"(?:out|of|in|per|percent|to|or|and)\b)",
+    re.IGNORECASE,
+)  # behind a number: "1 out of 10", "1 %", "0.2 to 0.9", "0.9, 0.1" say something else than it
+_COUNTS: Final = re.compile(
+    r"[^\S\n]++(?!(?:because|since|as|fully|completely|entirely|stated|supported|unsupported|contradicted|not?|yes|"
+    r"the|it|this|that|evidence)\b)\w",
+    re.IGNORECASE,
+)  # behind a number without decimals: "1 part of the claim"
 _LISTED: Final = re.compile(r"\s*1\.\s")  # "1. The evidence ...": an item of a list, no score
 _FENCED: Final = re.compile(r"\s*```(?:json)?[^\S\n]*\n(.*)\n[^\S\n]*```\s*", re.DOTALL)
 _VERDICT: Final = re.compile(r'"verdict"\s*:\s*"')
@@ -79,14 +90,20 @@ def read_reply(kind: Kind, answer: Answer) -> Judgement | None:
 def parse_score(reply: object) -> float | None:
     """Return the number with which a reply begins, or None where it begins with none (S4-16).
 
+    A number on another scale, one of several, or one that counts something is none.
+
     Example:
-        >>> parse_score("0.85 because it is stated"), parse_score("85%"), parse_score("I think 0.9")
+        >>> parse_score("0.85 because it is stated"), parse_score("85%"), parse_score("1 out of 10")
         (0.85, None, None)
     """
     if not isinstance(reply, str) or _LISTED.match(reply):
         return None
     found = _SCORE.match(reply)
-    return float(found[1]) if found else None
+    if found is None or _SCALED.match(reply, found.end()):
+        return None
+    if "." not in found[1] and _COUNTS.match(reply, found.end()):
+        return None
+    return float(found[1])
 
 
 def together(judgements: Sequence[Judgement]) -> Judgement:

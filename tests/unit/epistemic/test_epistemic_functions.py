@@ -264,7 +264,9 @@ def test_critical_only_asks_about_markers_numbers_citations_and_negations(text):
     ("reply", "score"),
     [("0.85 because", 0.85), ("1", 1.0), ("1.0.", 1.0), ("Score: 0.3, since", 0.3), ("0", 0.0), ("1. It is", None),
      ("85%", None), ("1.01", None), ("-0.5", None), ("0.8e3", None), ("NaN", None), ("about 0.9", None), ("", None),
-     (None, None), ("0.5/1", None)],
+     (None, None), ("0.5/1", None), ("1 out of 10", None), ("1 of 5 parts", None), ("1 %", None), ("1 percent", None),
+     ("1,5", None), ("1:10", None), ("0.2 to 0.9", None), ("0.8 - 0.9", None), ("0.9, 0.1", None), ("0 or 1", None),
+     ("0.\u0669", None), ("1 part of it", None), ("1 - it is", 1.0), ("0.9\n2 reasons", 0.9), ("SCORE: 1", 1.0)],
 )  # fmt: skip
 def test_a_reply_counts_where_it_begins_with_a_number_from_0_to_1(reply, score):
     assert parse_score(reply) == score
