@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
-from collections import OrderedDict
-from collections.abc import Awaitable, Hashable, MutableMapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable
+from dataclasses import dataclass
 from typing import Final
-from weakref import WeakKeyDictionary
 
-from groundwire.epistemic.budget import MINUTE, Ledger, Purse, book
+from groundwire.epistemic.budget import Ledger, Purse, book
 from groundwire.epistemic.config import VerificationConfig
+from groundwire.epistemic.memories import Memories
 from groundwire.epistemic.model import Answer, Client, Fault, Model, ModelFault, Request
 from groundwire.epistemic.prompts import Prompt
 from groundwire.epistemic.replies import Judgement, read_reply
 from groundwire.epistemic.types import ModelCall
 
-_CACHED: Final = 1_024  # replies per client
 _BYTES: Final = 4  # of a token, about; where the client does not count
 _MILLION: Final = 1_000_000
 _GRACE: Final = 1.0  # seconds beyond its own time limit after which a Model is not waited for either
@@ -45,28 +42,7 @@ class Reply:
     text: str | None = None
 
 
-@dataclass(slots=True)
-class _Memory:
-    """What is kept for a client: replies that parsed, and what the last minute cost."""
-
-    replies: OrderedDict[Hashable, Reply] = field(default_factory=OrderedDict)
-    minute: Ledger = field(default_factory=lambda: Ledger(MINUTE))
-
-    def known(self, key: Hashable) -> Reply | None:
-        with _lock:
-            if key in self.replies:
-                self.replies.move_to_end(key)
-            return self.replies.get(key)
-
-    def keep(self, key: Hashable, reply: Reply) -> None:
-        with _lock:
-            self.replies[key] = reply
-            if len(self.replies) > _CACHED:
-                self.replies.popitem(last=False)
-
-
-_memories: MutableMapping[Client, _Memory] = WeakKeyDictionary()
-_lock = threading.Lock()
+_memories: Final[Memories[Reply]] = Memories()
 
 
 async def ask(
@@ -90,7 +66,7 @@ async def ask(
     """
     purse = purse or Purse(config)
     key = (config.verification_model, prompt.key, config.samples > 1, sample)
-    memory = _memory_of(client)
+    memory = _memories.of(client)
     async with purse.turn(key):
         known = memory.known(key)
         if known is not None:
@@ -120,16 +96,19 @@ async def _put(
         return Reply(_call(prompt, claim_id, requests=0, fault="over_budget"))
     try:
         answer = await _answer(client, prompt, config, purse.seconds)
+        reply = _read(prompt, claim_id, answer, config, sent)
     except ModelFault as fault:
         used = (_or(fault.input_tokens, sent), _or(fault.output_tokens, 0))
-        call = _call(prompt, claim_id, used, config, requests=fault.requests, fault=fault.code)
+        call = _call(prompt, claim_id, used, config, requests=_or(fault.requests, 1), fault=_code(fault))
         reply = Reply(call)
-    except asyncio.CancelledError:
-        raise  # the entries stand: nobody knows what it cost
-    except Exception:  # noqa: BLE001 - any failure of a client is an unavailable verifier
+    except (
+        Exception,
+        SystemExit,
+        asyncio.CancelledError,
+    ) as exc:  # any failure of a client: it is unavailable
+        if isinstance(exc, asyncio.CancelledError) and _is_called_off():
+            raise  # the entries stand: nobody knows what it cost
         reply = Reply(_call(prompt, claim_id, (sent, 0), config, fault="failed"))
-    else:
-        reply = _read(prompt, claim_id, answer, config, sent)
     book(entries, reply.call.input_tokens + reply.call.output_tokens, reply.call.cost_usd)
     return reply
 
@@ -149,7 +128,7 @@ async def _answer(client: Client, prompt: Prompt, config: VerificationConfig, se
         given = await _in_time(client.complete(str(prompt), model=config.verification_model), seconds)
     if isinstance(given, str):
         return Answer(given)
-    if not isinstance(given, Answer):
+    if not isinstance(given, Answer) or not isinstance(given.text, str):
         raise ModelFault("failed", requests=1, input_tokens=None)
     return given
 
@@ -164,11 +143,12 @@ async def _in_time(answer: Awaitable[object], seconds: float) -> object:
 
 def _read(prompt: Prompt, claim_id: str, answer: Answer, config: VerificationConfig, sent: int) -> Reply:
     used = (_or(answer.input_tokens, sent), _or(answer.output_tokens, _tokens(answer.text)))
+    requests = _or(answer.requests, 1)
     if prompt.kind == "answer":
-        return Reply(_call(prompt, claim_id, used, config, requests=answer.requests), text=answer.text)
+        return Reply(_call(prompt, claim_id, used, config, requests=requests), text=answer.text)
     judgement = read_reply(prompt.kind, answer)
     fault: Fault | None = "unparseable" if judgement is None else None
-    return Reply(_call(prompt, claim_id, used, config, requests=answer.requests, fault=fault), judgement)
+    return Reply(_call(prompt, claim_id, used, config, requests=requests, fault=fault), judgement)
 
 
 def _call(
@@ -201,13 +181,16 @@ def _tokens(text: str) -> int:
     return -(-len(text.encode("utf-8", "replace")) // _BYTES)
 
 
-def _or(counted: int | None, about: int) -> int:
-    return about if counted is None else counted
+def _or(counted: object, about: int) -> int:
+    """Return a number that a client told, or another one where it is none."""
+    return counted if isinstance(counted, int) and not isinstance(counted, bool) and counted >= 0 else about
 
 
-def _memory_of(client: Client) -> _Memory:
-    with _lock:
-        try:
-            return _memories.setdefault(client, _Memory())
-        except TypeError:  # no weak references, or no hash: nothing is kept for it
-            return _Memory()
+def _code(fault: ModelFault) -> Fault:
+    return fault.code if isinstance(fault.code, str) and fault.code else "failed"
+
+
+def _is_called_off() -> bool:
+    """Tell whether it is we who are to end, rather than a client that says so of its own."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0

@@ -12,7 +12,7 @@ from groundwire.epistemic.claims import settle, whole
 from groundwire.epistemic.config import VerificationConfig
 from groundwire.epistemic.model import Client
 from groundwire.epistemic.opinions import Asked, opinions
-from groundwire.epistemic.plan import Step, audit_steps, plan_response, settle_plan
+from groundwire.epistemic.plan import Step, audit_steps, has_evidence, plan_response, settle_plan
 from groundwire.epistemic.prompts import answer_prompt
 from groundwire.epistemic.report import response_id_of
 from groundwire.epistemic.running import run
@@ -42,14 +42,14 @@ def verify_claim(
 
     Raises:
         ValueError: `threshold` is out of range.
-        TypeError: an argument is no text.
+        TypeError: an argument is of another type; it is named.
 
     Example:
         >>> verify_claim("The gate retries 5 times.", "The gate retries 3 times.").flag_reason
         'contradicted'
     """
     config = config or _DEFAULTS
-    texts = [evidence] if isinstance(evidence, str) else list(evidence)
+    texts = [evidence] if isinstance(evidence, str) else _listed("evidence", evidence)
     _require_texts(claim=claim, **{f"evidence {number}": text for number, text in enumerate(texts, start=1)})
     _require_share("threshold", threshold)
     sources = {str(number): text for number, text in enumerate(texts, start=1)}
@@ -58,7 +58,7 @@ def verify_claim(
     found = whole(f"{response_id_of(claim)}#1", claim, check, tuple(bound))
     asked = (
         run(opinions([found], [sources], client, config))
-        if client is not None and texts and claim.strip()
+        if client is not None and config.enabled and has_evidence(sources) and claim.strip()
         else {}
     )
     opinion = asked[found.claim_id].opinion if asked else None
@@ -88,10 +88,11 @@ def audit_reasoning(
 
     Raises:
         ValueError: a step has no such shape; names the step and the field.
+        TypeError: `steps` is no list, or `sources` maps no ids to texts.
     """
     config = config or _DEFAULTS
-    read = [_step(number, step) for number, step in enumerate(steps, start=1)]
-    _require_texts(**{f"source {name!r}": text for name, text in sources.items()})
+    read = [_step(number, step) for number, step in enumerate(_listed("steps", steps), start=1)]
+    _require_evidence("sources", sources)
     name = response_id_of("\0".join(claim for claim, _ in read))
     drafts = audit_steps(name, read, sources)
     evidence = {
@@ -99,8 +100,8 @@ def audit_reasoning(
         for draft in drafts
     }
     due = (
-        [draft for draft in chosen(drafts, config)[0] if evidence[draft.claim_id]]
-        if client is not None
+        [draft for draft in chosen(drafts, config)[0] if has_evidence(evidence[draft.claim_id])]
+        if client is not None and config.enabled
         else []
     )
     asked: dict[str, Asked] = {}
@@ -132,7 +133,7 @@ def evidence_dependence(
     """
     config = config or _DEFAULTS
     _require_texts(question=question, answer=answer, evidence=evidence)
-    if client is not None:
+    if client is not None and config.enabled:
         name = response_id_of(answer)
         reply = run(ask(client, answer_prompt(question), config, claim_id=name))
         if reply.text is None:
@@ -156,11 +157,11 @@ def detect_hallucinations(
         response: what a model wrote, Markdown included.
         context: evidence, id -> text; without any, nothing is supported.
         client: a model to ask as well about the claims that `config` chooses. None is asked about a response of fewer
-            than 100 characters or without evidence (S4-41).
+            than 100 characters, without evidence, or where verification is not enabled (S4-41).
         config: thresholds, mode and limits.
 
     Raises:
-        TypeError: an argument is no text.
+        TypeError: `response` is no text, or `context` maps no ids to texts.
 
     Example:
         >>> report = detect_hallucinations("It retries 5 times.", {"a": "It retries 3 times."})
@@ -168,7 +169,8 @@ def detect_hallucinations(
         (1, 'contradicted')
     """
     config = config or _DEFAULTS
-    _require_texts(response=response, **{f"context {name!r}": text for name, text in context.items()})
+    _require_texts(response=response)
+    _require_evidence("context", context)
     plan = plan_response(response, context, config, ask=client is not None)
     asked = run(opinions(plan.due, plan.evidence, client, config)) if client is not None and plan.due else {}
     return settle_plan(plan, asked, config)
@@ -196,12 +198,25 @@ def _step(number: int, step: object) -> Step:
     return Step(claim, tuple(cites))
 
 
+def _listed(name: str, given: object) -> list[Any]:
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence):
+        raise TypeError(f"{name}: must be a list, got {type(given).__name__}")
+    return list(given)
+
+
+def _require_evidence(name: str, given: object) -> None:
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{name}: must be a mapping of ids to texts, got {type(given).__name__}")
+    for key, text in given.items():
+        _require_texts(**{f"id {key!r} of {name}": key, f"{name} {key!r}": text})
+
+
 def _require_texts(**given: object) -> None:
     for name, value in given.items():
         if not isinstance(value, str):
             raise TypeError(f"{name}: must be text, got {type(value).__name__}")
 
 
-def _require_share(name: str, value: float) -> None:
-    if isinstance(value, bool) or not 0 <= value <= 1:
+def _require_share(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise ValueError(f"{name} must be a number from 0 to 1, got {value!r}")

@@ -74,7 +74,7 @@ def _read(
     fault = next((_fault(reply) for reply in replies if reply.call.fault is not None), "")
     before = prior.support if prior else None
     if said is None:
-        return Opinion(None, before, fault)
+        return Opinion(None, before, fault or UNAVAILABLE)
     # one that has not seen all of the evidence can only lower a verdict
     support = min(said.support, draft.support) if prompt.is_cut else said.support
     return Opinion(support, before, fault, said.verdict, said.reason)

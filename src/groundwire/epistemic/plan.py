@@ -32,6 +32,11 @@ def is_simple(query: str) -> bool:
     return query.split(maxsplit=1)[:1] == [BYPASS]
 
 
+def has_evidence(context: Mapping[str, str]) -> bool:
+    """Tell whether there is anything to rest on: without it no model is asked (S4-41)."""
+    return any(text.strip() for text in context.values())
+
+
 class Step(NamedTuple):
     """A step of reasoning and the ids of the sources that it cites."""
 
@@ -81,7 +86,7 @@ def plan_response(
     drafts = [draft(f"{prefix}#{number}", claim) for number, claim in enumerate(found.claims, start=1)]
     within = _readable(steps, context)
     audited = audit_steps(f"{name}/step", steps[:within], context, read)
-    ask = ask and len(response) >= LEAST_CHARACTERS and bool(context)
+    ask = ask and config.enabled and len(response) >= LEAST_CHARACTERS and has_evidence(context)
     # a step that cites nothing is supported by nothing, whatever a model knows
     askable = [*drafts, *(step for step in audited if not context.keys().isdisjoint(step.evidence_ids))]
     due, truncated = chosen(askable, config) if ask else ([], 0)

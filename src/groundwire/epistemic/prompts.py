@@ -23,6 +23,8 @@ MAX_CLAIM: Final = 4_000
 """Characters of a claim or a question; a longer one is not asked about, as half of it is another claim."""
 MAX_EVIDENCE: Final = 24_000
 """Characters of evidence beside a claim; what is beyond is left out, and the prompt says so."""
+MAX_PASSAGES: Final = 200
+"""Passages beside a claim, as their ids take room too."""
 _ID: Final = 200
 
 SUPPORT_VERDICTS: Final = (
@@ -97,10 +99,13 @@ def support_prompt(claim: str, evidence: Mapping[str, str], *, nonce: str | None
     passages, is_cut = [], False
     left = MAX_EVIDENCE
     for name, text in evidence.items():
-        shown = clean(text)[:left]
-        is_cut = is_cut or len(shown) < len(clean(text))
-        left -= len(shown)
-        passages.append({"id": clean(name)[:_ID], "text": shown})
+        if left <= 0 or len(passages) == MAX_PASSAGES:
+            is_cut = True
+            break
+        whole = clean(text)
+        passages.append({"id": clean(name)[:_ID], "text": whole[:left]})
+        is_cut = is_cut or len(whole) > left
+        left -= len(whole)
     data = {"claim": _whole(claim), "evidence": passages, "evidence_is_cut": is_cut}
     return _prompt("support", _SUPPORT, data, nonce, is_cut=is_cut)
 

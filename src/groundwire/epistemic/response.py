@@ -9,7 +9,7 @@ from typing import NamedTuple
 from groundwire.epistemic.config import VerificationConfig
 from groundwire.epistemic.model import Client
 from groundwire.epistemic.opinions import opinions
-from groundwire.epistemic.plan import LEAST_CHARACTERS, is_simple, plan_response, settle_plan
+from groundwire.epistemic.plan import LEAST_CHARACTERS, has_evidence, is_simple, plan_response, settle_plan
 from groundwire.epistemic.types import ClaimVerification, HallucinationReport, VerifiedResponse
 
 Regenerate = Callable[[str, Sequence[ClaimVerification]], Awaitable[str | None] | str | None]
@@ -95,6 +95,6 @@ def _skipped(
         return "bypassed"
     if not answer or not answer.strip():
         return "no_answer"
-    if not any(text.strip() for text in context.values()):
+    if not has_evidence(context):
         return "no_evidence"
     return "too_short" if len(answer) < LEAST_CHARACTERS else None

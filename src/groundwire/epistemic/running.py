@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
@@ -23,10 +24,17 @@ class _Runner:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 thread = threading.Thread(
-                    target=self._loop.run_forever, name="groundwire-verifier", daemon=True
+                    target=_run_on, args=(self._loop,), name="groundwire-verifier", daemon=True
                 )
                 thread.start()
             return self._loop
+
+
+def _run_on(loop: asyncio.AbstractEventLoop) -> None:
+    """Run a loop for ever: what would end it belongs to the caller that asked for it."""
+    while True:
+        with suppress(KeyboardInterrupt, SystemExit):
+            loop.run_forever()
 
 
 _runner = _Runner()

@@ -39,7 +39,7 @@ def evidence_gap_bits(p1: float, p0: float = PRIOR, tau: float = TARGET) -> floa
         (-0.43, 3.2)
     """
     for name, value in (("p1", p1), ("p0", p0), ("tau", tau)):
-        if isinstance(value, bool) or not isfinite(value) or not 0 <= value <= 1:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
             raise ValueError(f"{name} must be a number from 0 to 1, got {value!r}")
     observed = _divergence(p1, p0)
     return _divergence(tau, p0) - (observed if p1 >= p0 else -observed)
