@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import json
 import logging
+import signal
 import sys
 import tempfile
 import time
@@ -34,6 +35,7 @@ _APART = 20.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run; return 1 where a promise was broken, 2 where something needed is not installed."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a run that is ended leaves no worker behind
     options = _options(arguments)
     timing = DEFAULTS if options.defaults else Timing(session=options.session)
     with tempfile.TemporaryDirectory(prefix="groundwire-faults-") as scratch:

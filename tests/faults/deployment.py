@@ -56,13 +56,13 @@ class Watched(Deployment):
                     self.seen[topic].append(seen)
 
     async def idle(self, seconds: float) -> list[str]:
-        """Wait until every group has worked its topic off; return what it has not, after so many seconds."""
-        end = time.monotonic() + seconds
-        calm, behind = 0, ["nothing was asked yet"]
-        while calm < 2 and time.monotonic() < end:
+        """Wait until every group has worked its topic off; return what it has not, once so long nothing has moved."""
+        calm, behind, since = 0, ["nothing was asked yet"], time.monotonic()
+        while calm < 2 and time.monotonic() - since < seconds:
             await asyncio.sleep(1.0)
-            behind = await self._behind()
+            before, behind = behind, await self._behind()
             calm = 0 if behind else calm + 1
+            since = since if behind == before else time.monotonic()
         return behind
 
     async def _behind(self) -> list[str]:

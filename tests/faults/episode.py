@@ -38,7 +38,7 @@ class Timing:
         session: until the group gives a silent worker's partitions away.
         grace: that a claim waits for state before it is decided provisionally.
         rebuild_wait: that nothing may be in flight before lost state is rebuilt.
-        settle: until a run gives up waiting for the last decision.
+        settle: without progress until a run gives up waiting for the last decision.
     """
 
     session: float = 6.0
