@@ -12,6 +12,8 @@ from deploy.embedded.process import free_port
 from tests.faults.schedule import SLOTS
 from tests.stream.harness import Deployment, Worker
 
+_TRIES = 5
+
 
 class Crew:
     """Keeps a worker in every slot, but where a fault wants none.
@@ -27,13 +29,21 @@ class Crew:
         self._empty: set[str] = set()
 
     async def begin(self) -> None:
-        """Start all workers and wait until they are ready."""
+        """Start all workers and wait until they are ready, which takes minutes on a busy machine.
+
+        Raises:
+            RuntimeError: one ends again and again; not once, for on such a machine the broker may answer too late.
+        """
         for slot in SLOTS:
             self._slots[slot] = self._start(slot)
-        for slot, worker in self._slots.items():
-            while "ready" not in worker.text:  # on a busy machine it takes minutes
-                if not worker.alive:
-                    raise RuntimeError(f"{slot} does not start:\n{worker.text[-2000:]}")
+        for slot in SLOTS:
+            tries = 1
+            while "ready" not in self._slots[slot].text:
+                if not self._slots[slot].alive:
+                    if tries == _TRIES:
+                        raise RuntimeError(f"{slot} does not start:\n{self._slots[slot].text[-2000:]}")
+                    tries += 1
+                    self._slots[slot] = self._start(slot)
                 await asyncio.sleep(0.2)
 
     async def watch(self) -> None:

@@ -6,15 +6,30 @@ import asyncio
 import random
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from deploy.embedded.process import ServiceError
 from tests.faults.crew import Crew
 from tests.faults.load import TENANTS, USERS, Sender
 from tests.faults.people import Reviewers
 from tests.faults.proxy import Proxy
 from tests.faults.schedule import Fault
 from tests.faults.services import Pages, Services
+
+_TRIES = 5
+
+
+def _insist(start: Callable[[], None]) -> None:
+    """Start a server, again where a busy machine let it take too long."""
+    for left in reversed(range(_TRIES)):
+        try:
+            start()
+        except ServiceError:
+            if not left:
+                raise
+        else:
+            return
 
 
 @dataclass(frozen=True)
@@ -142,7 +157,7 @@ class Nemesis:
             if what == "pause":
                 redis.resume()
             else:
-                await asyncio.to_thread(lambda: redis.start(keep_data=what != "lose"))
+                await asyncio.to_thread(_insist, lambda: redis.start(keep_data=what != "lose"))
 
     async def _fill(self, fault: Fault) -> None:
         rng = random.Random(fault.number)
