@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -55,13 +57,29 @@ def audit(file: BinaryIO, policy_file: Path | None, *, no_network: bool, layout:
         settings = load_settings()
         policy = load_policy(policy_file or settings.policy_file, os.environ)
         model = load_model(network=not (no_network or settings.no_network))
-    with asyncio.Runner() as runner:
+    with _unlogged(), asyncio.Runner() as runner:
         held = partial(_held, policy=policy, model=model)
-        sys.exit(_audit(file, policy, lambda response: runner.run(held(response)), layout))
+        sys.exit(_audit(file, policy, lambda response: runner.run(held(response)), layout, model))
+
+
+@contextlib.contextmanager
+def _unlogged() -> Iterator[None]:
+    """Keep the log of single questions off the terminal: their faults are counted in the summary."""
+    logger = logging.getLogger("groundwire.epistemic.asking")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _audit(
-    file: BinaryIO, policy: Policy, report_of: Callable[[LlmResponse], HallucinationReport], layout: str
+    file: BinaryIO,
+    policy: Policy,
+    report_of: Callable[[LlmResponse], HallucinationReport],
+    layout: str,
+    model: HttpModel | None,
 ) -> int:
     """Print what is found in each record; return the exit status."""
     printer = AuditPrinter(sys.stdout)
@@ -86,7 +104,7 @@ def _audit(
         else:
             printer.report(response, report, warnings)
     if layout != "json":
-        printer.summary()
+        printer.summary(model)
     if records == labelled > 0:
         click.echo("this looks like labelled rows: groundwire evaluate", err=True)
     return status

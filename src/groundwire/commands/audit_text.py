@@ -13,13 +13,19 @@ from groundwire.check import LineError
 from groundwire.checks.warnings import ReportWarning
 from groundwire.client.text import visible
 from groundwire.epistemic import ClaimVerification, HallucinationReport, gap_band
+from groundwire.epistemic.plan import LEAST_CHARACTERS
 from groundwire.epistemic.types import ModelCall
 from groundwire.messages.responses import LlmResponse
+from groundwire.verify.models import HttpModel
 
 SUPPORTED: Final = "supported"
 _STYLES: Final = {SUPPORTED: "green", "partial_support": "yellow", "over_extrapolation": "yellow"}
 _WRONG: Final = "red"
 _SHOWN: Final = 3  # places of evidence that a line has room for
+_WIDTH: Final = 21  # of a verdict or the type of a warning, one blank more than the longest
+_NOT_DUE: Final = (
+    f"as no claim is due: answers under {LEAST_CHARACTERS} characters, no evidence, or not in the sample"
+)
 
 
 class AuditPrinter:
@@ -30,7 +36,7 @@ class AuditPrinter:
 
     def __init__(self, out: TextIO) -> None:
         self._console = Console(file=out, highlight=False)
-        self._responses = self._claims = self._flagged = self._bad = self._warned = 0
+        self._responses = self._claims = self._flagged = self._unseen = self._bad = self._warned = 0
         self._calls: list[ModelCall] = []
 
     def report(
@@ -40,6 +46,7 @@ class AuditPrinter:
         self._responses += 1
         self._claims += report.total_claims
         self._flagged += report.flagged_claims
+        self._unseen += report.unverified_claims
         self._calls += report.calls
         self._print(Text(_headline(response, report), style="bold"))
         at = places(response)
@@ -47,7 +54,7 @@ class AuditPrinter:
             self._claim(claim, at)
         self._warned += bool(warnings)
         for warning in warnings:
-            line = Text(f"  {str(warning.type).lower():<20}", style=_WRONG)
+            line = Text(f"  {str(warning.type).lower():<{_WIDTH}}", style=_WRONG)
             self._print(line.append(visible(" ".join(warning.message.split("\n"))), style="default"))
         self._print(Text())
 
@@ -58,19 +65,21 @@ class AuditPrinter:
             Text(f"record {bad.line}: {bad.error.code}: {visible(bad.error.message)}", style="magenta")
         )
 
-    def summary(self) -> None:
-        """Print how many claims are flagged."""
+    def summary(self, model: HttpModel | None = None) -> None:
+        """Print how many claims are flagged; where there is a model, what it was asked, or that it was not."""
         bad = f", {self._bad} bad" if self._bad else ""
-        found = f"{self._claims} claims, {self._flagged} flagged"
+        found = _counts(self._claims, self._flagged, self._unseen)
         warned = f"; {self._warned} with a warning about sources" if self._warned else ""
         self._print(Text(f"{self._responses} audited{bad}: {found}{warned}"))
         if self._calls:
-            self._print(Text(f"model: {_asked(self._calls)}"))
+            self._print(Text(f"model: {_asked(self._calls, model)}"))
+        elif model is not None and self._responses:
+            self._print(Text(f"model: not asked, {_NOT_DUE}"))
 
     def _claim(self, claim: ClaimVerification, at: dict[str, str]) -> None:
         verdict = claim.flag_reason or SUPPORTED
         style = _STYLES.get(verdict, _WRONG)
-        line = Text(f"  {verdict:<20}", style=style)
+        line = Text(f"  {verdict:<{_WIDTH}}", style=style)
         line.append(
             f"support {claim.evidence_support:4.2f}  gap {claim.evidence_gap_bits:5.2f} bits, ",
             style="default",
@@ -97,25 +106,30 @@ def places(response: LlmResponse) -> dict[str, str]:
     return {name: ", ".join(places) for name, places in found.items()}
 
 
-def _asked(calls: Sequence[ModelCall]) -> str:
+def _asked(calls: Sequence[ModelCall], model: HttpModel | None) -> str:
     """Say what a model was asked, what that cost, and why some questions have no answer that counts."""
     cost = sum(call.cost_usd for call in calls)
     faults = Counter(call.fault for call in calls if call.fault is not None)
     why = "".join(f"; {number} {fault}" for fault, number in sorted(faults.items()))
-    return f"{len(calls)} questions, ${cost:.5f}{why}"
+    last = f" (last: {model.trouble})" if faults and model is not None and model.trouble else ""
+    return f"{len(calls)} question{'s' * (len(calls) != 1)}, ${cost:.5f}{why}{last}"
+
+
+def _counts(claims: int, flagged: int, unseen: int) -> str:
+    """Say how many claims there are, are flagged, and were not looked at."""
+    told = f"{claims} claim{'s' * (claims != 1)}, {flagged} flagged"
+    return f"{told}, {unseen} not looked at" if unseen else told
 
 
 def _headline(response: LlmResponse, report: HallucinationReport) -> str:
-    parts = [f"{report.total_claims} claims, {report.flagged_claims} flagged"]
-    if report.unverified_claims:
-        parts.append(f"{report.unverified_claims} not looked at")
+    parts = [_counts(report.total_claims, report.flagged_claims, report.unverified_claims)]
     if report.claims:
         parts.append(f"support of the whole {report.answer_support:.2f}")
         parts.append(f"widest gap {report.max_gap_bits:.2f} bits")
     elif not response.answer:
         parts.append("no answer")
     if not (response.context or response.chunks):
-        parts.append("no evidence given")
+        parts.append("no evidence given, as context or chunks")
     return f"{visible(response.response_id)}: {', '.join(parts)}"
 
 

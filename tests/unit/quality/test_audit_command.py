@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from groundwire.commands.audit import audit
 from groundwire.commands.audit_text import AuditPrinter
 from groundwire.epistemic import UncoveredWord, detect_hallucinations
-from groundwire.epistemic.model import Answer, Model
+from groundwire.epistemic.model import Answer, Model, ModelFault
 from groundwire.messages.responses import LlmResponse
 
 CHUNK = {
@@ -45,13 +45,13 @@ def as_json(*records, status=0):
 
 def test_a_claim_is_told_with_verdict_support_gap_evidence_and_the_words_not_covered():
     shown = run(data=lines(RECORD)).splitlines()
-    assert shown[0].startswith("record 1: 1 claims, 1 flagged")
+    assert shown[0].startswith("record 1: 1 claim, 1 flagged")
     assert shown[1].startswith("  contradicted ")
     assert "support 0." in shown[1]
     assert "bits, suspicious" in shown[1]
     assert shown[1].endswith("docs/retries.md:3-9")
     assert shown[2:4] == ["    claim 1: It retries 5 times.", "    not covered: 5 times"]
-    assert shown[-1] == "1 audited: 1 claims, 1 flagged"
+    assert shown[-1] == "1 audited: 1 claim, 1 flagged"
 
 
 def test_what_a_program_reads_is_the_report_of_the_library_with_the_places_of_the_evidence():
@@ -110,7 +110,7 @@ def test_a_record_that_cannot_be_read_is_named_with_its_field_and_the_others_are
     assert found[4]["report"]["flagged_claims"] == 1
     shown = run(data=lines(bad, RECORD), status=1)
     assert "record 1: invalid_record: chunks.0.start_line" in shown
-    assert shown.splitlines()[-1] == "1 audited, 1 bad: 1 claims, 1 flagged"
+    assert shown.splitlines()[-1] == "1 audited, 1 bad: 1 claim, 1 flagged"
 
 
 def test_sources_and_tags_that_are_not_there_are_told_as_the_gate_tells_them():
@@ -119,8 +119,8 @@ def test_sources_and_tags_that_are_not_there_are_told_as_the_gate_tells_them():
     assert [warning["type"] for warning in found["warnings"]] == ["PHANTOM_FILE", "PHANTOM_FILE"]
     assert found["warnings"][1]["details"] == {"tags": [7], "chunks": 1}
     shown = run(data=lines(record)).splitlines()
-    assert "  phantom_file        Source tags that count no chunk: [7]" in shown
-    assert shown[-1] == "1 audited: 1 claims, 0 flagged; 1 with a warning about sources"
+    assert "  phantom_file         Source tags that count no chunk: [7]" in shown
+    assert shown[-1] == "1 audited: 1 claim, 0 flagged; 1 with a warning about sources"
     (held,) = as_json(RECORD | {"answer": "It retries 3 times [source:1]."})
     assert held["warnings"] == []
 
@@ -199,11 +199,16 @@ def test_nothing_of_a_record_reaches_a_terminal_but_as_text(answer, name):
 class _Model(Model):
     """Says the same of everything; stands in for one behind an HTTP API."""
 
-    def __init__(self):
+    trouble = "HTTP 404"
+
+    def __init__(self, fault=None):
         self.asked = 0
+        self.fault = fault
 
     async def answer(self, request):
         self.asked += request.model == "haiku"
+        if self.fault:
+            raise ModelFault(self.fault)
         return Answer('{"verdict": "unsupported", "probability": 0.9}', 100, 20)
 
     async def __aenter__(self):
@@ -228,3 +233,33 @@ def test_a_model_that_is_configured_is_asked_and_what_that_cost_is_told(monkeypa
     assert "supported" in run("--no-network", "--policy", str(policy), data=lines(record))
     run("--policy", str(policy), data=lines(record | {"verify": False}))
     assert model.asked == asked
+
+
+def test_questions_without_an_answer_that_counts_are_told_once_with_the_reason_and_what_came_last(
+    monkeypatch, tmp_path, caplog
+):
+    model = _Model("rejected")
+    monkeypatch.setattr("groundwire.commands.audit.load_model", lambda network: model if network else None)
+    text = "The queue of the service holds each failed request for 3 days, and it asks 30 times before it drops one."
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[verification]\nmode = "full"\n')
+    result = CliRunner().invoke(
+        audit, ["--policy", str(policy)], input=lines({"answer": text, "context": {"a": text}})
+    )
+    assert f"; {model.asked} rejected (last: HTTP 404)" in result.stdout.splitlines()[-1]
+    assert "  verifier_unavailable support " in result.stdout
+    assert (result.stderr, caplog.records) == ("", [])
+
+
+def test_a_model_that_no_claim_is_due_for_was_not_asked_and_that_is_told(monkeypatch):
+    model = _Model()
+    monkeypatch.setattr("groundwire.commands.audit.load_model", lambda network: model if network else None)
+    assert run(data=lines(RECORD)).splitlines()[-1].startswith("model: not asked, as no claim is due: ")
+    assert model.asked == 0
+    assert "model" not in run("--no-network", data=lines(RECORD))
+
+
+def test_claims_that_were_not_looked_at_are_part_of_the_summary(monkeypatch):
+    monkeypatch.setattr("groundwire.checks.epistemic.verify.JUDGED", 1)
+    two = {"answer": "It retries 3 times. It waits 2 seconds.", "context": {"a": "It retries 3 times."}}
+    assert run(data=lines(two, two)).splitlines()[-1] == "2 audited: 4 claims, 0 flagged, 2 not looked at"

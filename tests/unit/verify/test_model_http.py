@@ -234,6 +234,19 @@ async def test_a_service_that_fails_in_a_row_is_not_asked_for_a_while(server: Se
     assert (faults[3].requests, len(server.asked)) == (0, 2)
 
 
+async def test_a_question_whose_own_requests_failed_tells_that_rather_than_the_pause_they_brought(
+    server: Server, api
+):
+    replying(server, api, Reply(500))
+    model = model_of(
+        api, server, limits=ModelLimits(attempts=3, failures=2, pause=3_600), backoff=NoBackoff()
+    )
+    assert model.trouble == ""
+    first, second = await fault_of(model), await fault_of(model)
+    assert (first.code, first.requests, second.code, second.requests) == ("server_error", 2, "paused", 0)
+    assert model.trouble == "HTTP 500"
+
+
 async def test_a_prompt_that_a_service_rejects_does_not_pause_it(server: Server, api):
     replying(server, api, Reply(400))
     model = model_of(api, server, limits=ModelLimits(failures=2))
@@ -367,6 +380,14 @@ def test_a_setting_at_fault_is_named_and_what_may_be_secret_is_not_repeated(monk
     with pytest.raises(UsageError, match=f"GROUNDWIRE_MODEL_{variable}") as raised:
         load_model()
     assert "secret" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["KEY_FILE", "CA_FILE"])
+def test_a_file_that_is_not_there_is_told_in_words(monkeypatch, tmp_path, name):
+    monkeypatch.setenv("GROUNDWIRE_MODEL_API", "openai")
+    monkeypatch.setenv(f"GROUNDWIRE_MODEL_{name}", str(tmp_path / "none"))
+    with pytest.raises(UsageError, match="none: No such file or directory"):
+        load_model()
 
 
 # What is known, and the real services ---------------------------------------------------------------------

@@ -75,6 +75,7 @@ class HttpModel(Model):
         self._sender = Sender(address, headers, limits or ModelLimits(), tls)
         self._backoff = backoff or FullJitterBackoff(cap=8, base=0.5)
         self._sleep = sleep
+        self._trouble = ""
 
     def __repr__(self) -> str:
         """Tell the address, never the key."""
@@ -94,6 +95,11 @@ class HttpModel(Model):
         """How hard the service may be asked."""
         return self._sender.limits
 
+    @property
+    def trouble(self) -> str:
+        """What the last request that failed came to, `HTTP 404` or `ConnectError`, for a person; empty before one."""
+        return self._trouble
+
     async def open(self) -> None:
         """Keep connections of this loop from now on, until they are closed."""
         await self._sender.open()
@@ -111,18 +117,20 @@ class HttpModel(Model):
         deadline = time.monotonic() + request.timeout
         content = self._content(request)
         requests = 0
+        cause: Failed | None = None
         while True:
             try:
                 document = await self._sender.exchange(content, deadline)
             except Failed as failed:
                 requests += failed.requests
+                # a question whose own requests failed before the pause was met by that, not by the pause
+                cause = failed if failed.requests or cause is None else cause
+                self._trouble = failed.detail or self._trouble
                 wait = self._backoff.compute(requests) if failed.wait is None else failed.wait
                 last = not failed.again or requests >= self._sender.limits.attempts
                 if last or time.monotonic() + wait >= deadline:
                     used = None if failed.unknown else 0
-                    raise ModelFault(
-                        failed.code, failed.detail, requests=requests, input_tokens=used
-                    ) from None
+                    raise ModelFault(cause.code, cause.detail, requests=requests, input_tokens=used) from None
                 await self._sleep(wait)
             else:
                 return self._finished(document, requests + 1)

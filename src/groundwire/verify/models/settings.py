@@ -37,7 +37,9 @@ class ModelSettings(BaseSettings):
         "none", description="API that the service speaks; `none`: rules alone verify."
     )
     url: str | None = Field(
-        None, description="Base of the API, such as `http://127.0.0.1:8000/v1`; none: that of the company."
+        None,
+        description="Base of the API, such as `http://127.0.0.1:8000/v1`, for `anthropic` without `/v1`; "
+        "none: that of the company.",
     )
     key: SecretStr | None = Field(None, description="Key for the service. A file is better.")
     key_file: Path | None = Field(None, description="File that holds the key and nothing else.")
@@ -75,7 +77,10 @@ class ModelSettings(BaseSettings):
         try:
             key = self.key_file.read_text("utf-8").strip()
         except (OSError, UnicodeDecodeError) as exc:
-            raise UsageError(f"{PREFIX}KEY_FILE: {self.key_file}: {type(exc).__name__}") from None
+            why = (
+                exc.strerror if isinstance(exc, OSError) else None
+            )  # what is no text could be told with the key
+            raise UsageError(f"{PREFIX}KEY_FILE: {self.key_file}: {why or type(exc).__name__}") from None
         if not key:
             raise UsageError(f"{PREFIX}KEY_FILE: {self.key_file}: holds no key")
         return key
@@ -87,7 +92,9 @@ class ModelSettings(BaseSettings):
         try:
             return ssl.create_default_context(cafile=self.ca_file)
         except OSError as exc:
-            raise UsageError(f"{PREFIX}CA_FILE: {self.ca_file}: {type(exc).__name__}") from None
+            raise UsageError(
+                f"{PREFIX}CA_FILE: {self.ca_file}: {exc.strerror or type(exc).__name__}"
+            ) from None
 
 
 def load_model(*, network: bool = True) -> HttpModel | None:
