@@ -358,6 +358,15 @@ def test_a_wrong_tenants_file_names_the_key(monkeypatch, tmp_path, text, key):
         ),
         ("[limit]\nreview_per_user = 3", "limit: there is no such key; did you mean limits?"),
         ("colour = 3", "colour: there is no such key"),
+        (
+            "support_threshold = 0.5",
+            "support_threshold: there is no such key; it belongs to [verification]",
+        ),
+        (
+            '[verification]\non_critical = "block"',
+            "verification.on_critical: there is no such key; it belongs to no table: write it above the first one",
+        ),
+        ("[hedges]\nmode = 3", "hedges.mode: there is no such key; it belongs to [verification]"),
         ("dedup_threshold = 7", "dedup_threshold: Input should be less than or equal to 1, not 7"),
     ],
 )
