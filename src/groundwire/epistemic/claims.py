@@ -91,8 +91,8 @@ def settle(
 ) -> ClaimVerification:
     """Return the verification of a claim.
 
-    A model can lower what the rules found, and raise it only where configured; what it said that does not parse
-    changes no score, and flags the claim (S4-17).
+    A model can lower what the rules found, and raise it only where configured: neither support nor the gap of what
+    the rules flag gets better by it. What it said that does not parse changes no score, and flags the claim (S4-17).
 
     Args:
         found: what the rules found.
@@ -108,6 +108,9 @@ def settle(
     prior = opinion.prior if opinion and opinion.prior is not None else config.prior_support
     dependence = abs(said - prior) if measured and said is not None else found.held
     bits = evidence_gap_bits(support, prior, target)
+    if not config.model_may_clear and found.support < config.support_threshold:
+        # what a model thinks likely without evidence makes what the rules flag no smaller
+        bits = max(bits, evidence_gap_bits(found.support, config.prior_support, target))
     reason = _reason(found, support, dependence, config, opinion, measured=measured)
     return ClaimVerification(
         claim_id=found.claim_id,

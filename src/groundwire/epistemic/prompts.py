@@ -96,7 +96,8 @@ def support_prompt(claim: str, evidence: Mapping[str, str], *, nonce: str | None
     Raises:
         ModelFault: `too_long`, the claim is.
     """
-    passages, is_cut = [], False
+    passages: list[dict[str, str]] = []
+    is_cut = False
     left = MAX_EVIDENCE
     for name, text in evidence.items():
         if left <= 0 or len(passages) == MAX_PASSAGES:

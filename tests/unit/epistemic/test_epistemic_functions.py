@@ -182,6 +182,22 @@ def test_independence_of_the_evidence_is_measured_and_flagged_below_its_threshol
     assert same.prior_support == 0.7
 
 
+def test_a_model_that_thinks_a_flagged_claim_likely_makes_its_gap_no_smaller():
+    """C-59: what is likely without evidence is less of a surprise, but the evidence says otherwise all the same."""
+    wrong = CONTEXT["retries"].replace("3 times", "5 times")
+    rules = verify_claim(wrong, CONTEXT["retries"])
+    sure = Stub("0.99", "0.9")
+    held = verify_claim(wrong, CONTEXT["retries"], client=sure)
+    assert held.evidence_gap_bits == rules.evidence_gap_bits > 2
+    assert held.prior_support == 0.9
+    clearing = VerificationConfig(model_may_clear=True)
+    assert verify_claim(wrong, CONTEXT["retries"], client=sure, config=clearing).evidence_gap_bits < 2
+    unsure = verify_claim(CONTEXT["retries"], CONTEXT["retries"], client=Stub("0.8", "0.3"))
+    assert unsure.evidence_gap_bits == evidence_gap_bits(0.8, 0.3), (
+        "of what the rules do not flag the measured one"
+    )
+
+
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [("certainly", "verifier_unparseable"), ("1.7", "verifier_unparseable"), (OSError(), "verifier_unavailable"),
