@@ -11,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from groundwire.client.text import visible
+from groundwire.commands.evaluate_forms import holds_responses, refuse_other_forms
 from groundwire.commands.evaluate_text import as_json, calibration_lines, report_lines
 from groundwire.commands.options import FiniteRange, format_option, reporting
 from groundwire.errors import UsageError
@@ -118,14 +119,19 @@ def _policy(policy_file: Path | None, *, calibrating: bool) -> Policy:
 def _read(file: BinaryIO, form: str | None) -> tuple[list[Judged], int]:
     """Read and judge the rows; those that cannot be read are told on standard error, and counted."""
     suffix = Path(str(getattr(file, "name", ""))).suffix.removeprefix(".").lower()
+    form = form or (suffix if suffix in _FORMS else _FORMS[0])
+    data = file.read()
+    refuse_other_forms(data, form)
     rows: list[Judged] = []
     bad = 0
-    for row in read_labelled(file.read(), form or (suffix if suffix in _FORMS else _FORMS[0])):
+    for row in read_labelled(data, form):
         if isinstance(row, BadRow):
             bad += 1
             click.echo(visible(f"line {row.line}: {row.error.message}"), err=True)
         else:
             rows.append(judge(row))
+    if bad and not rows and form == "jsonl" and holds_responses(data):
+        click.echo("this looks like responses: groundwire audit", err=True)
     return rows, bad
 
 

@@ -168,3 +168,28 @@ def test_a_variable_that_overrides_what_is_written_is_warned_of(tmp_path):
 )
 def test_wrong_usage_says_what_to_give_instead(arguments, part):
     assert part in run(*arguments, status=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "form", "told"),
+    [
+        (json.dumps(ROWS, indent=1), "jsonl", "single JSON document"),
+        (json.dumps(GOOD, indent=1), "jsonl", "single JSON document"),
+        ("claim;evidence;label\na;a;supported\n", "csv", "claim;evidence;label"),
+        ("claim,evidence,label\na,a,supported\n", "tsv", "claim,evidence,label"),
+        ("Claim,Evidence,Label\na,a,supported\n", "csv", "Claim, Evidence, Label"),
+    ],
+)
+def test_a_file_of_another_form_is_refused_as_a_whole(given, form, told):
+    result = CliRunner().invoke(evaluate, ["--input", form], input=given)
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert told in line
+
+
+def test_a_file_of_responses_is_told_what_reads_it():
+    response = {"answer": "It retries.", "context": {"a": "It retries."}}
+    assert "groundwire audit" in run(rows=[response, response], status=2).stderr
+    for rows in ([GOOD | {"evidence": 5}], [response | {"label": "supported"}]):
+        assert "groundwire audit" not in run(rows=rows, status=2).stderr
+    assert "groundwire audit" not in run(rows=[response, *ROWS], status=1).stderr
