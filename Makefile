@@ -18,7 +18,7 @@ KEY := $(firstword $(shell (cat pyproject.toml requirements/*.txt; echo "$(CURDI
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-console up down test test-kafka lint format generate lock licences sbom audit mutants test-faults clean
+.PHONY: help setup demo demo-console up down test test-kafka lint format generate lock licences sbom audit mutants test-faults bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name text; do printf '%-12s %s\n' "$$name" "$$text"; done
@@ -56,6 +56,9 @@ test-faults: .venv/dev-$(KEY) ## break workers, broker and Redis under load, and
 
 mutants: .venv/dev-$(KEY) ## break each check, branch and guard in a copy of the source: a test must notice (ARGS="--only 'guards.*'")
 	@$(BIN)/python -m tests.mutations $(ARGS)
+
+bench: .venv/dev-$(KEY) ## measure how fast it is, beside what one would otherwise write (ARGS="gate redis --quick")
+	@$(BIN)/python -m bench $(ARGS)
 
 lint: .venv/dev-$(KEY) ## style, types, layers, published schemas and generated pages
 	@$(BIN)/ruff check

@@ -15,22 +15,39 @@ export import report audit mail payment order invoice profile session
 """.split()  # noqa: SIM905 - a word list reads better as prose
 
 _USERS = 500
+_AGAIN = 20
+"""One claim in so many says what its user has said before."""
 
 
-def claims(count: int, *, seed: int = 7) -> Iterator[tuple[bytes, bytes]]:
-    """Yield (key, value) of claims: a third trusted, a third hedged, a third ungrounded; some are duplicates."""
-    random_ = random.Random(seed)
+def text(rng: random.Random, *, least: int = 10, most: int = 40) -> str:
+    """Return a sentence with so many words."""
+    words = rng.choices(_WORDS, k=rng.randint(least, most) - 3)
+    half = len(words) // 2
+    return f"The {' '.join(words[:half])} and then {' '.join(words[half:])}."
+
+
+def claims(
+    count: int, *, seed: int = 7, users: int = _USERS, name: str = "claim"
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield (key, value) of claims of 10 to 40 words: a third trusted, a third hedged, a third ungrounded.
+
+    One in twenty repeats an earlier claim of its user under another id.
+    """
+    rng = random.Random(seed)
+    said: dict[str, str] = {}
     for number in range(count):
-        user = f"user-{random_.randrange(_USERS)}"
-        words = random_.sample(_WORDS, 18)
-        text = f"The {' '.join(words[:9])} and then {' '.join(words[9:])}."
+        user = f"user-{rng.randrange(users)}"
+        content = text(rng)
         if number % 3 == 1:
-            text += " This may take a while."
+            content += " This may take a while."
+        if number % _AGAIN == 0:
+            content = said.get(user, content)
+        said.setdefault(user, content)
         claim = {
-            "claim_id": f"claim-{number}",
+            "claim_id": f"{name}-{number}",
             "user_id": user,
-            "content": text,
+            "content": content,
             "source": "user" if number % 3 == 0 else "ai_synthesis",
-            "metadata": {"trace": f"{random_.getrandbits(64):016x}", "model": "example-1"},
+            "metadata": {"trace": f"{rng.getrandbits(64):016x}", "model": "example-1"},
         }
         yield f"default:{user}".encode(), json.dumps(claim).encode()

@@ -1,0 +1,84 @@
+"""Measure how fast the gate is: `python -m bench`, or parts of it by name: `python -m bench gate redis`.
+
+Everything stands beside a baseline of the same run, in turns. Seconds depend on the machine; ratios much less.
+
+    python -m bench --list
+    python -m bench process quotes --quick
+    python -m bench --json bench/results.json --page docs/speed.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from bench import guard
+from bench.machine import machine, sentence
+from bench.measure import Options, Part, Size
+from bench.parts import PARTS
+from bench.plot import svg
+from bench.report import as_result, merge, section, table, targets, write_page
+
+
+def main() -> None:
+    """Measure what is asked for."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("part", nargs="*", help="only these (default: all that --list does not call long)")
+    parser.add_argument("--list", action="store_true", help="name the parts")
+    parser.add_argument("--rounds", type=int, default=5, help="of which the median counts (default 5)")
+    parser.add_argument("--quick", action="store_true", help="a look: less of everything, two rounds")
+    parser.add_argument("--full", action="store_true", help="up to ten million remembered claims")
+    parser.add_argument("--broker", choices=["auto", "kafka", "embedded"], default="auto")
+    parser.add_argument("--redis", choices=["auto", "real", "embedded"], default="auto")
+    parser.add_argument("--json", type=Path, help="file of results; those of other parts stay in it")
+    parser.add_argument("--page", type=Path, help="page that takes the tables, with its picture beside it")
+    parser.add_argument("--guard", action="store_true", help="only compare a few ratios with what is stated")
+    args = parser.parse_args()
+    if args.list:
+        for part in PARTS.values():
+            print(f"{part.name:10} {part.title}{' (long: only by name)' if part.optional else ''}")
+        return
+    if args.guard:
+        sys.exit(guard.main())
+    if unknown := [name for name in args.part if name not in PARTS]:
+        parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    if args.rounds < 1:
+        parser.error("--rounds must be at least 1")
+    size: Size = "quick" if args.quick else "full" if args.full else "normal"
+    rounds = min(2, args.rounds) if args.quick else args.rounds
+    options = Options(rounds=rounds, size=size, broker=args.broker, redis=args.redis)
+    chosen = [PARTS[name] for name in args.part] or [part for part in PARTS.values() if not part.optional]
+    found = {part.name: uvloop.run(_measure(part, options)) for part in chosen}
+    results = merge(args.json, found)
+    if args.page:
+        _write(args.page, {name: results[name] for name in PARTS if name in results})
+
+
+async def _measure(part: Part, options: Options) -> dict[str, Any]:
+    """Run a part, show it, and return its results."""
+    here = machine()
+    print(f"\n{part.name}: {part.title}\n{sentence(here)}", flush=True)
+    figures = []
+    async for figure in part.run(options):
+        figures.append(figure)
+        print(list(table([figure], here["cores"]))[-1], flush=True)
+    return as_result(here, options.rounds, options.size, figures)
+
+
+def _write(page: Path, results: dict[str, Any]) -> None:
+    """Write the tables into a page, and the picture beside it."""
+    tables = {name: list(section(PARTS[name], result)) for name, result in results.items()}
+    tables["targets"] = list(targets(results))
+    for name in write_page(page, tables):
+        print(f"{page}: has no place for the table {name}", file=sys.stderr)
+    page.with_suffix(".svg").write_text(svg(results), "utf-8")
+
+
+if __name__ == "__main__":
+    main()

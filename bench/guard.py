@@ -1,0 +1,140 @@
+"""The smallest benchmark, for continuous integration: a few ratios in one process, beside what is stated of them.
+
+Both sides of a ratio do their work in turns, in this process, and only processor time counts, of the best round: what
+else a machine has to do changes little. A ratio below half of what is stated means that something has become slow in
+earnest. Nothing here is measured in seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from bench.claims import claims, text
+from bench.inside import batches, decide, new_gate
+from bench.naive import MINHASH_PERMUTATIONS, naive_minhash, phrases
+from bench.parts.quotes import as_specified, quotes, transcript
+from groundwire.checks.dedup_keys import key_function
+from groundwire.checks.hedges import HedgeDetector
+from groundwire.checks.quotes import QuoteRules, ground_quotes
+from groundwire.messages.decode import decode_claim
+from groundwire.policy import Policy
+
+ROUNDS: Final = 5
+TOLERANCE: Final = 0.5
+"""A ratio may fall to so much of what is stated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """A ratio that must not fall.
+
+    Attributes:
+        name: what stands beside what.
+        stated: how many times as quick as the baseline the gate is, on a quiet machine.
+        baseline: what one would write first.
+        ours: the gate's way, with the same outcome.
+    """
+
+    name: str
+    stated: float
+    baseline: Callable[[], object]
+    ours: Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A guarded ratio and what it was."""
+
+    guarded: Guarded
+    ratio: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is not well below what is stated."""
+        return self.ratio >= TOLERANCE * self.guarded.stated
+
+    def __str__(self) -> str:
+        """Say it in one line."""
+        what = "holds" if self.holds else f"FELL below {TOLERANCE:g} of it"
+        return f"{self.guarded.name}: {self.ratio:.3g} times, stated {self.guarded.stated:g}: {what}"
+
+
+def guarded() -> Iterator[Guarded]:
+    """Yield what is guarded, ready to run."""
+    rng = random.Random(5)
+    values = [value for _, value in claims(300)]
+    contents = [decode_claim(value).content for value in values]
+    yield Guarded(
+        "decoding a claim, beside json.loads and json.dumps",
+        0.55,
+        lambda: [json.dumps(json.loads(value)) for value in values],
+        lambda: [decode_claim(value) for value in values],
+    )
+    patterns, detector = phrases(), HedgeDetector()
+    yield Guarded(
+        "hedges in one pass, beside a regex a phrase",
+        9.0,
+        lambda: [_search(patterns, content) for content in contents],
+        lambda: [detector.analyze(content) for content in contents],
+    )
+    words = [sorted(set(text(rng).lower().split())) for _ in range(60)]
+    for method, stated in (("minhash", 12.0), ("partition", 22.0)):
+        keys = key_function(method, 9200)
+        yield Guarded(
+            f"dedup keys by {method}, beside {MINHASH_PERMUTATIONS} permutations word by word",
+            stated,
+            lambda: [naive_minhash(tokens) for tokens in words],
+            lambda keys=keys: [keys.stored(tokens) for tokens in words],  # type: ignore[misc]
+        )
+    source = transcript(rng, 10_000)
+    given = quotes(rng, source, 50)["invented"]
+    yield Guarded(
+        "fifty quotes in 10 kB, beside normal form for each",
+        18.0,
+        partial(as_specified, given, source, QuoteRules()),
+        partial(ground_quotes, {"guard": given}, source, QuoteRules()),
+    )
+    batch = next(batches(claims(200), 200))
+    yield Guarded(
+        "the whole gate without servers, beside json.loads and json.dumps",
+        0.02,
+        lambda: [json.dumps(json.loads(record.value or b"")) for record in batch],
+        lambda: asyncio.run(decide(new_gate(Policy()), batch)),
+    )
+
+
+def measure(what: Guarded, rounds: int = ROUNDS) -> Measured:
+    """Run both sides in turns and compare the best of each."""
+    what.baseline()
+    what.ours()
+    best = [float("inf"), float("inf")]
+    for _ in range(rounds):
+        for side, work in enumerate((what.baseline, what.ours)):
+            began = time.process_time_ns()
+            work()
+            best[side] = min(best[side], time.process_time_ns() - began)
+    return Measured(what, best[0] / max(1.0, best[1]))
+
+
+def main() -> int:
+    """Print every guarded ratio; return 1 where one has fallen, twice in a row."""
+    failed = False
+    for what in guarded():
+        found = measure(what)
+        if not found.holds:
+            found = measure(what, 2 * ROUNDS)
+        failed |= not found.holds
+        print(found, flush=True)
+    return int(failed)
+
+
+def _search(patterns: Sequence[re.Pattern[str]], content: str) -> list[str]:
+    return [pattern.pattern for pattern in patterns if pattern.search(content)]

@@ -1,0 +1,72 @@
+"""The gate in this process: everything of a worker but Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+from agents.outputs import Output, outputs
+from groundwire.attestation import Keys
+from groundwire.gate.dedup import dedup_scheme
+from groundwire.gate.gate import Gate
+from groundwire.messages.inbound import InboundRecord
+from groundwire.policies import PolicyStore
+from groundwire.policy import Policy
+from groundwire.state.memory import MemoryState
+from groundwire.state.model import State
+from groundwire.state.redis import RedisState
+from groundwire.state.server import connect
+from groundwire.verify import CitationVerifier
+
+BATCH = 500
+"""Records of a batch, as workers fetch them."""
+
+
+def new_gate(policy: Policy, state: State | None = None) -> Gate:
+    """Return a gate whose citations ask nobody; state is in memory where none is given."""
+    return Gate(
+        policy,
+        PolicyStore(None, None),
+        state or MemoryState(),
+        CitationVerifier({}, network=False),
+        keys=Keys.empty(),
+        now=lambda: datetime.now(UTC),
+    )
+
+
+@asynccontextmanager
+async def fresh_state(url: str, prefix: str, policy: Policy) -> AsyncIterator[RedisState]:
+    """Give empty state in Redis under a prefix of its own."""
+    state = RedisState(connect(url), prefix, scheme=dedup_scheme(policy))
+    await state.open()
+    async with state.rebuilding() as rebuild:
+        if rebuild is not None:
+            await rebuild.start_epoch("bench")
+    await state.adopt_epoch()
+    try:
+        yield state
+    finally:
+        await state.close()
+
+
+def batches(values: Iterable[tuple[bytes, bytes]], size: int = BATCH) -> Iterator[list[InboundRecord]]:
+    """Cut (key, value) into batches as they come from one partition."""
+    batch: list[InboundRecord] = []
+    for offset, (key, value) in enumerate(values):
+        batch.append(InboundRecord("claims", 0, offset, 1_700_000_000_000 + offset, key, value))
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+async def decide(gate: Gate, batch: Sequence[InboundRecord]) -> list[Output]:
+    """Take a batch from bytes to bytes: decode, check, ask state, derive, encode."""
+    return outputs(await gate.settle(await gate.prepare(batch)))
+
+
+async def decide_all(gate: Gate, given: Iterable[Sequence[InboundRecord]]) -> list[Output]:
+    """Take batches through a gate, one after the other."""
+    return [output for batch in given for output in await decide(gate, batch)]

@@ -1,0 +1,55 @@
+"""What measured: machine, load and versions, for the head of every result."""
+
+from __future__ import annotations
+
+import os
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from groundwire.version import __version__
+
+PACKAGES = (
+    *("aiokafka", "datasketch", "faust-streaming", "numpy", "pydantic", "rapidfuzz", "redis", "uvloop"),
+    *("factgate", "groundgate"),
+)
+
+
+def machine() -> dict[str, Any]:
+    """Return what the figures of a run depend on, nothing that tells whose machine it is."""
+    return {
+        "at": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
+        "groundwire": __version__,
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": os.cpu_count() or 1,
+        "load": round(os.getloadavg()[0], 1),
+        "packages": {name: found for name in PACKAGES if (found := _version(name))},
+    }
+
+
+def sentence(found: dict[str, Any]) -> str:
+    """Say it in one line."""
+    return (
+        f"{found['processor']}, {found['cores']} cores, load {found['load']} at the start; {found['system']}, "
+        f"Python {found['python']}, Groundwire {found['groundwire']}, {found['at']} UTC"
+    )
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

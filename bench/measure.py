@@ -1,0 +1,183 @@
+"""How anything here is measured: contenders beside a baseline, in turns, with medians, spread and ratios of one run.
+
+A part is a name and a function that yields figures. A figure holds one value for each round; where it stands beside a
+baseline, also the ratio of each round, so that what disturbs the machine disturbs both sides of it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import statistics
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Literal
+
+Size = Literal["quick", "normal", "full"]
+Contender = Callable[[], float | Awaitable[float]]
+"""Runs once and returns its rate or its time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line asks for.
+
+    Attributes:
+        rounds: how often each contender runs, after one run that warms up.
+        size: `quick` for a look, `normal`, `full` for what takes a quarter of an hour.
+        broker: `kafka`, `embedded`, or `auto` for the first that is installed.
+        redis: `real`, `embedded`, or `auto`.
+    """
+
+    rounds: int = 5
+    size: Size = "normal"
+    broker: str = "auto"
+    redis: str = "auto"
+
+    def of(self, quick: int, normal: int, full: int | None = None) -> int:
+        """Return the number that belongs to the size."""
+        return {"quick": quick, "normal": normal, "full": normal if full is None else full}[self.size]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is promised: a limit of the median, or of the median ratio to the baseline.
+
+    Attributes:
+        sense: `>=` or `<=`.
+        limit: in the figure's unit, or times the baseline.
+        of: `value` or `ratio`.
+        cores: how many cores the promise needs; with fewer nothing is said about it.
+    """
+
+    sense: Literal[">=", "<="]
+    limit: float
+    of: Literal["value", "ratio"] = "value"
+    cores: int = 1
+
+    def met(self, median: float) -> bool:
+        """Say whether a median keeps the promise."""
+        return median >= self.limit if self.sense == ">=" else median <= self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One row of the tables.
+
+    Attributes:
+        name: what was measured.
+        unit: of the values.
+        values: one for each round.
+        ratios: to the baseline of the same round; above 1 is quicker. Empty where there is no baseline.
+        target: what is promised of it, if anything.
+        key: a name for programs: the capacity guide reads figures by it.
+    """
+
+    name: str
+    unit: str
+    values: Sequence[float]
+    ratios: Sequence[float] = ()
+    target: Target | None = None
+    key: str = ""
+
+    @property
+    def median(self) -> float:
+        """The median of the values."""
+        return statistics.median(self.values)
+
+    @property
+    def ratio(self) -> float | None:
+        """The median of the ratios."""
+        return statistics.median(self.ratios) if self.ratios else None
+
+    def met(self, cores: int) -> bool | None:
+        """Say whether the target is met; None where there is none, or the machine is too small for it."""
+        if self.target is None or cores < self.target.cores:
+            return None
+        measured = self.ratio if self.target.of == "ratio" else self.median
+        return measured is not None and self.target.met(measured)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what `from_json` reads."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Figure:
+        """Read a figure of a file of results."""
+        target = Target(**data["target"]) if data["target"] else None
+        return cls(**{**data, "target": target})
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Something to measure.
+
+    Attributes:
+        name: as on the command line.
+        title: one line; what stands beside what.
+        run: yields the figures as they are measured.
+        needs: services that it starts, for those who read the list.
+        optional: only runs where it is named, because it takes long.
+    """
+
+    name: str
+    title: str
+    run: Callable[[Options], AsyncIterator[Figure]]
+    needs: str = ""
+    optional: bool = False
+
+
+@dataclass(slots=True)
+class Race:
+    """Contenders that run in turns; the first one is the baseline.
+
+    Args:
+        unit: of what contenders return.
+        higher: whether more is better: true for rates, false for times.
+    """
+
+    unit: str
+    higher: bool = True
+    _contenders: dict[str, Contender] = field(default_factory=dict)
+    _more: dict[str, tuple[Target | None, str]] = field(default_factory=dict)
+
+    def add(self, name: str, run: Contender, target: Target | None = None, key: str = "") -> None:
+        """Add a contender; the first one added is the baseline."""
+        self._contenders[name] = run
+        self._more[name] = target, key
+
+    async def figures(self, rounds: int, *, warm: bool = True) -> list[Figure]:
+        """Run everybody once to warm up, then all of them in each round, and return a figure for each."""
+        found = await in_turns(self._contenders, rounds, warm=warm)
+        baseline = next(iter(found))
+        return [
+            Figure(
+                name,
+                self.unit,
+                values,
+                () if name == baseline else tuple(self._ratios(values, found[baseline])),
+                *self._more[name],
+            )
+            for name, values in found.items()
+        ]
+
+    def _ratios(self, values: Sequence[float], baseline: Sequence[float]) -> Iterator[float]:
+        for value, base in zip(values, baseline, strict=True):
+            yield value / base if self.higher else base / value
+
+
+async def in_turns(
+    contenders: Mapping[str, Contender], rounds: int, *, warm: bool = True
+) -> dict[str, list[float]]:
+    """Run contenders A B A B and return what each run gave; a first run of each is thrown away where `warm`."""
+    found: dict[str, list[float]] = {name: [] for name in contenders}
+    for number in range(-1 if warm else 0, rounds):
+        for name, run in contenders.items():
+            value = run()
+            if inspect.isawaitable(value):
+                value = await value
+            if number >= 0:
+                found[name].append(value)
+    return found
+
+
+MICROSECONDS: Final = 1e6

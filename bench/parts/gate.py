@@ -1,0 +1,122 @@
+"""The whole gate on a broker, beside the bare aiokafka loop and stock Faust: the same records in, as many bytes out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from itertools import count
+
+from bench.claims import claims
+from bench.inside import batches, decide_all, new_gate
+from bench.loops import Order
+from bench.measure import MICROSECONDS, Figure, Options, Part, Race, Target
+from bench.processes import DECISIONS, Speed, declare, environment, fill, running, watching
+from bench.services import open_broker, open_redis, redis_kind
+from groundwire.policy import Policy
+
+_SAMPLE = 1_000
+
+
+class Field:
+    """One broker and one Redis, on which contenders run one after the other, each on topics of its own."""
+
+    def __init__(self, bootstrap: str, redis_url: str, records: int, size: int) -> None:
+        self._bootstrap = bootstrap
+        self._redis_url = redis_url
+        self._records = records
+        self._size = size
+        self._numbers = count(1)
+        self.processor: dict[str, list[float]] = {}
+
+    async def loop(self, kind: str) -> float:
+        """Copy all records with a loop of `bench.loops`; return records a second."""
+        prefix = f"bench{next(self._numbers)}."
+        order = Order(self._bootstrap, f"{prefix}claims", f"{prefix}copy", self._size)
+        given = environment(self._bootstrap, self._redis_url, prefix, order.as_environment())
+        speed = await self._run(prefix, given, [["bench.loops", kind]], [order.target])
+        return self._note(kind, speed)
+
+    async def gate(self, method: str, workers: int = 1) -> float:
+        """Decide all records with so many workers; return records a second."""
+        prefix = f"bench{next(self._numbers)}."
+        more = {"GROUNDWIRE_DEDUP_METHOD": method}
+        given = environment(self._bootstrap, self._redis_url, prefix, more)
+        outputs = [prefix + name for name in DECISIONS]
+        speed = await self._run(prefix, given, [["agents", "claims"]] * workers, outputs)
+        return self._note(f"{method}{workers}", speed)
+
+    async def _run(
+        self, prefix: str, given: dict[str, str], commands: Sequence[Sequence[str]], outputs: Sequence[str]
+    ) -> Speed:
+        await declare(given, [f"{prefix}copy"])
+        await fill(self._bootstrap, f"{prefix}claims", claims(self._records))
+        async with watching(self._bootstrap, outputs) as watch, running(commands, given) as pids:
+            return await watch.speed(self._records, pids)
+
+    def _note(self, name: str, speed: Speed) -> float:
+        self.processor.setdefault(name, []).append(speed.processor * MICROSECONDS)
+        return speed.rate
+
+
+async def bytes_out() -> int:
+    """Return how many bytes the gate publishes for a claim, keys and headers included."""
+    made = await decide_all(new_gate(Policy()), batches(claims(_SAMPLE)))
+    total = sum(
+        len(output.key or b"")
+        + len(output.value or b"")
+        + sum(len(name) + len(value) for name, value in output.headers)
+        for output in made
+    )
+    return total // _SAMPLE
+
+
+async def run(options: Options) -> AsyncIterator[Figure]:
+    """Race the gate against both loops, then two workers against one."""
+    records, size = options.of(6_000, 20_000, 60_000), await bytes_out()
+    yield Figure("bytes that the gate publishes for a claim", "bytes", [size], (), None, "gate.bytes")
+    with open_broker(options.broker) as broker, open_redis(options.redis) as server:
+        field = Field(broker.bootstrap, server.url, records, size)
+        race = Race("records/s")
+        race.add(f"bare aiokafka loop on {broker.kind}", lambda: field.loop("bare"), key="gate.bare")
+        race.add("stock Faust agent", lambda: field.loop("faust"), key="gate.faust")
+        half = Target(">=", 0.5, "ratio")
+        kind = redis_kind(server)
+        race.add(f"gate, minhash, {kind}", lambda: field.gate("minhash"), half, "gate.minhash")
+        race.add("gate, partition", lambda: field.gate("partition"), half, "gate.partition")
+        for figure in await race.figures(options.rounds):
+            yield figure
+        for figure in _processor(field, options.rounds):
+            yield figure
+        pair = Race("records/s")
+        pair.add("one worker, partition", lambda: field.gate("partition"))
+        two = Target(">=", 1.8, "ratio", cores=6)  # two workers, their threads, a broker and Redis
+        pair.add("two workers, partition", lambda: field.gate("partition", 2), two, "gate.two")
+        for figure in await pair.figures(max(1, options.rounds // 2), warm=False):
+            yield figure
+
+
+def _processor(field: Field, rounds: int) -> list[Figure]:
+    """Return processor time a record, which says more than a rate where a machine is busy."""
+    names = {
+        "bare": "bare loop",
+        "faust": "stock Faust agent",
+        "minhash1": "gate, minhash",
+        "partition1": "gate, partition",
+    }
+    found = {name: field.processor[name][-rounds:] for name in names}
+    return [
+        Figure(
+            f"processor time a record, {names[name]}",
+            "µs",
+            values,
+            ()
+            if name == "bare"
+            else [base / value for base, value in zip(found["bare"], values, strict=True)],
+            None,
+            f"gate.processor.{name}",
+        )
+        for name, values in found.items()
+        if all(values)
+    ]
+
+
+PART = Part("gate", "the whole gate, beside the bare loop and stock Faust", run, "broker, Redis")

@@ -1,0 +1,145 @@
+"""What a claim costs Redis by how many are remembered: over many scopes, and within a single large one.
+
+State is filled with real keys and signatures of a pool of texts, each under a scope of its own, which takes minutes
+instead of hours; then batches of new claims are decided, and the server's time is taken.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from redis import Redis
+
+from bench.claims import claims, text
+from bench.inside import BATCH, batches, fresh_state, new_gate
+from bench.measure import Figure, Options, Part, Target
+from bench.services import open_redis
+from groundwire.gate.dedup import dedup_query
+from groundwire.gate.gate import Gate
+from groundwire.gate.prepared import PreparedClaim
+from groundwire.messages.claims import Claim
+from groundwire.messages.decisions import Kind
+from groundwire.messages.identity import Subject, digest
+from groundwire.messages.inbound import InboundRecord
+from groundwire.policy import Policy
+from groundwire.state.model import Ask, DedupQuery, Limits
+from groundwire.state.redis import RedisState
+
+_POOL: Final = 5_000
+_SCOPE: Final = 100
+"""Claims of a scope, where there are many scopes."""
+_LIMITS: Final = Limits(100, 10_000, 10_000)
+_METHODS: Final = ("minhash", "partition")
+
+
+async def run(options: Options) -> AsyncIterator[Figure]:
+    """Measure each key function over many scopes, then within one."""
+    many = {"quick": (10_000, 50_000), "normal": (10_000, 100_000, 1_000_000)}.get(
+        options.size, (10_000, 100_000, 1_000_000, 10_000_000)
+    )
+    one = {"quick": (1_000, 5_000)}.get(options.size, (1_000, 10_000, 100_000))
+    with open_redis(options.redis) as server, Redis.from_url(server.url) as client:
+        for method in _METHODS:
+            policy = Policy.model_validate({"dedup_method": method})
+            for scopes, sizes in (("many", many), ("one", one)):
+                client.flushall()
+                async with fresh_state(server.url, "growth.", policy) as state:
+                    found = [
+                        (size, await _at(size, state, policy, client, options, one=scopes == "one"))
+                        async for size in _grown(state, policy, sizes, one=scopes == "one")
+                    ]
+                for figure in _figures(method, scopes, found):
+                    yield figure
+
+
+def _figures(method: str, scopes: str, found: list[tuple[int, list[float]]]) -> Iterator[Figure]:
+    base = found[0][1]
+    for size, values in found:
+        last = size == found[-1][0]
+        target = Target(">=", 1 / 1.3, "ratio") if last and scopes == "many" else None
+        where = "over many scopes" if scopes == "many" else "in one scope"
+        ratios = [] if values is base else [a / b for a, b in zip(base, values, strict=True)]
+        yield Figure(
+            f"server time a claim with {size:,} remembered {where}, {method}",
+            "µs",
+            values,
+            ratios,
+            target,
+            f"growth.{scopes}.{method}.{size}",
+        )
+
+
+async def _grown(
+    state: RedisState, policy: Policy, sizes: tuple[int, ...], *, one: bool
+) -> AsyncIterator[int]:
+    """Fill state up to each size in turn."""
+    filled = 0
+    asks = _asks(policy, one=one)
+    for size in sizes:
+        while filled < size:
+            chunk = [next(asks) for _ in range(min(BATCH, size - filled))]
+            await state.step(chunk, _LIMITS)
+            filled += len(chunk)
+        yield size
+
+
+def _asks(policy: Policy, *, one: bool) -> Iterator[Ask]:
+    """Yield approved claims without end."""
+    rng = random.Random(3)
+    (entry,) = _example(policy)
+    pool = [] if one else [_query(text(rng), policy) for _ in range(_POOL)]
+    number = 0
+    while True:
+        user = "one" if one else f"user-{number // _SCOPE}"
+        query = _query(text(rng), policy) if one else pool[number % _POOL]
+        query = replace(query, scope=digest("default", user, "fact"))
+        subject = Subject("default", user, Kind.CLAIM, f"old-{number}")
+        yield replace(entry, subject=subject, dedup=query)
+        number += 1
+
+
+def _query(content: str, policy: Policy) -> DedupQuery:
+    query = dedup_query(Claim(claim_id="c", user_id="u", content=content, source="user"), policy)
+    assert query is not None  # noqa: S101 - the policy compares
+    return query
+
+
+def _example(policy: Policy) -> Iterator[Ask]:
+    """Yield what the gate asks of an approved claim."""
+    gate = new_gate(policy)
+    for entry in [gate._read(record) for record in next(batches(claims(1)))]:  # noqa: SLF001 - as prepare does
+        assert isinstance(entry, PreparedClaim)  # noqa: S101 - it is one
+        yield gate._claims.ask(entry)  # noqa: SLF001 - as settle does
+
+
+async def _at(
+    size: int, state: RedisState, policy: Policy, client: Redis, options: Options, *, one: bool
+) -> list[float]:
+    """Return the server's time a new claim, one value for each round."""
+    found = []
+    for turn in range(options.rounds):
+        name = f"new-{size}-{turn}"
+        users = 1 if one else max(1, size // _SCOPE)
+        given = [
+            record
+            for batch in batches(claims(2 * BATCH, seed=turn + size, users=users, name=name))
+            for record in batch
+        ]
+        gate: Gate = new_gate(policy, state)
+        prepared = await gate.prepare(_named(given, "one") if one else given)
+        client.config_resetstat()
+        await gate.settle(prepared[:BATCH])
+        await gate.settle(prepared[BATCH:])
+        usec = client.info("commandstats")["cmdstat_evalsha"]["usec"]
+        found.append(usec / len(prepared))
+    return found
+
+
+def _named(given: Sequence[InboundRecord], user: str) -> list[InboundRecord]:
+    return [replace(r, value=(r.value or b"").replace(b'"user-0"', f'"{user}"'.encode())) for r in given]
+
+
+PART = Part("growth", "server time a claim, by how many are remembered", run, "Redis")

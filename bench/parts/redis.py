@@ -1,0 +1,187 @@
+"""What a claim costs Redis: round trips of a batch, the server's time, and bytes that stay."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from statistics import mean
+from typing import Any, Final
+
+from redis import Redis
+from redis.asyncio import Redis as AsyncRedis
+
+from agents.tenure import Tenure
+from agents.wiring import Worker, build_worker
+from bench.claims import claims
+from bench.inside import BATCH, batches, decide_all, fresh_state, new_gate
+from bench.measure import MICROSECONDS, Figure, Options, Part, Target
+from bench.services import open_redis
+from groundwire.messages.inbound import InboundRecord
+from groundwire.policy import Policy
+from groundwire.settings import load_settings
+
+METHODS: Final = ("minhash", "partition")
+_CITED: Final = " See https://example.com/a and #12."
+
+
+async def run(options: Options) -> AsyncIterator[Figure]:
+    """Measure all three with both key functions."""
+    number = options.of(5_000, 30_000)
+    with open_redis(options.redis) as server, Redis.from_url(server.url) as client:
+        for cited, most in (("", 1), (_CITED, 2)):
+            trips = [await _trips(server.url, f"trips{len(cited)}.", cited)]
+            name = "awaited round trips of a batch" + (", claims that cite URLs and issues" if cited else "")
+            yield Figure(name, "round trips", trips, (), Target("<=", most), f"redis.trips{most}")
+        for method in METHODS:
+            times, busy, sizes = [], [], []
+            for turn in range(options.rounds):
+                client.flushall()
+                before = _used(client)
+                client.config_resetstat()
+                used = _processor_time(client)
+                await _decide(server.url, f"cost{turn}.", number, method)
+                times.append(_server_time(client) / number)
+                busy.append((_processor_time(client) - used) / number)
+                sizes.append((_used(client) - before) / number)
+            most = Target("<=", 25)
+            yield Figure(f"server time a claim, {method}", "µs", times, (), most, f"redis.time.{method}")
+            yield Figure(
+                f"processor time of the server a claim, {method}", "µs", busy, (), None, f"redis.cpu.{method}"
+            )
+            yield Figure(
+                f"memory a decided claim, {method}", "bytes", sizes, (), None, f"redis.bytes.{method}"
+            )
+        for figure in _kept(client, await _remembered(server.url, client, number)):
+            yield figure
+
+
+async def _decide(url: str, prefix: str, number: int, method: str) -> None:
+    policy = Policy.model_validate({"dedup_method": method})
+    async with fresh_state(url, prefix, policy) as state:
+        await decide_all(new_gate(policy, state), batches(claims(number)))
+
+
+def _used(client: Redis) -> int:
+    return int(client.info("memory")["used_memory"])
+
+
+def _server_time(client: Redis) -> float:
+    """Return the microseconds of all that clients sent; what a script calls is within its own time."""
+    found = client.info("commandstats")
+    return float(sum(found.get(f"cmdstat_{name}", {}).get("usec", 0) for name in ("evalsha", "eval")))
+
+
+def _processor_time(client: Redis) -> float:
+    """Return the microseconds of processor time that the server has used, writing its file and answering included."""
+    found = client.info("cpu")
+    return float(found["used_cpu_sys"] + found["used_cpu_user"]) * MICROSECONDS
+
+
+async def _remembered(url: str, client: Redis, number: int) -> dict[str, float]:
+    """Return bytes a claim of which every one is approved, by what they are for."""
+    client.flushall()
+    before = _used(client)
+    policy = Policy.model_validate({"dedup_method": "partition"})
+    values = ((key, value.replace(b'"ai_synthesis"', b'"user"')) for key, value in claims(number))
+    plain = ((key, value.replace(b" This may take a while.", b"")) for key, value in values)
+    async with fresh_state(url, "kept.", policy) as state:
+        await decide_all(new_gate(policy, state), batches(plain))
+    found = {"in all": (_used(client) - before) / number}
+    kinds: Counter[str] = Counter()
+    for key in client.scan_iter("kept.*", count=1000):
+        kind = key.split(b".", 1)[1].split(b":", 1)[0].decode()
+        if kind in {"s", "k", "m"}:
+            kinds[kind] += client.memory_usage(key, samples=0) or 0
+    return found | {kind: kinds[kind] / number for kind in ("s", "m", "k")}
+
+
+def _kept(client: Redis, found: dict[str, float]) -> Iterator[Figure]:
+    client.flushall()
+    names = {"s": "its outcome", "m": "what others are compared with", "k": "its keys", "in all": "in all"}
+    for kind, name in names.items():
+        target = Target("<=", 300) if kind == "in all" else None
+        yield Figure(
+            f"memory an approved claim, partition: {name}",
+            "bytes",
+            [found[kind]],
+            (),
+            target,
+            f"redis.kept.{kind}",
+        )
+
+
+async def _trips(url: str, prefix: str, cited: str) -> float:
+    """Let a worker's own pipeline settle batches, and count the commands that it waits for, a batch."""
+    given = [_citing(batch, cited) for batch in batches(claims(6 * BATCH))]
+    worker = _worker(url, prefix)
+    if await worker.state.open() is None:
+        await _first_epoch(worker)
+    tenure = Tenure()
+    await worker.pipeline.settle(
+        given[0], tenure
+    )  # a first batch asks for more: the server, what was in flight
+    with counted() as sent:
+        counts = []
+        for batch in given[1:]:
+            before = sum(sent.values())
+            await worker.pipeline.settle(batch, tenure)
+            counts.append(sum(sent.values()) - before)
+    await worker.state.close()
+    return mean(counts)
+
+
+async def _first_epoch(worker: Worker) -> None:
+    async with worker.state.rebuilding() as rebuild:
+        if rebuild is not None:
+            await rebuild.start_epoch("bench")
+    await worker.state.adopt_epoch()
+
+
+def _citing(batch: Sequence[InboundRecord], cited: str) -> list[InboundRecord]:
+    """Let every claim cite something, or none."""
+    return [
+        InboundRecord(
+            r.topic,
+            r.partition,
+            r.offset,
+            r.timestamp,
+            r.key,
+            (r.value or b"").replace(b'."', f'.{cited}"'.encode()),
+        )
+        for r in batch
+    ]
+
+
+def _worker(url: str, prefix: str) -> Worker:
+    """Put a worker together that publishes nowhere."""
+    os.environ |= {"GROUNDWIRE_REDIS_URL": url, "GROUNDWIRE_TOPIC_PREFIX": prefix}
+    worker = build_worker("claims", load_settings())
+    worker.pipeline._publisher = _Nowhere()  # type: ignore[assignment]  # noqa: SLF001 - it has no broker here
+    return worker
+
+
+class _Nowhere:
+    async def publish(self, _outputs: Sequence[Any]) -> None:
+        """Take it for acknowledged."""
+
+
+@contextmanager
+def counted() -> Iterator[Counter[str]]:
+    """Count the commands that any client of this process sends."""
+    sent: Counter[str] = Counter()
+    original = AsyncRedis.execute_command
+
+    async def execute(self: AsyncRedis, *arguments: Any, **options: Any) -> Any:  # noqa: ANN401 - redis-py's own
+        sent[str(arguments[0])] += 1
+        return await original(self, *arguments, **options)
+
+    AsyncRedis.execute_command = execute  # type: ignore[method-assign]
+    try:
+        yield sent
+    finally:
+        AsyncRedis.execute_command = original  # type: ignore[method-assign]
+
+
+PART = Part("redis", "round trips, server time and memory of a claim", run, "Redis")

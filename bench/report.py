@@ -1,0 +1,127 @@
+"""Results as a file, tables and a picture: what `python -m bench` writes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.machine import sentence
+from bench.measure import Figure, Part
+
+_MARKS = r"(?<=<!-- table: {} -->\n).*?(?=<!-- end -->)"
+_HEADINGS = ("what", "median", "lowest to highest", "to the baseline", "target", "")
+
+
+def merge(path: Path | None, found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the results of a file with those of this run in their place, and write them there."""
+    before: dict[str, Any] = {}
+    if path is not None and path.exists():
+        before = json.loads(path.read_text("utf-8"))
+    merged = {**before, **found}
+    if path is not None:
+        path.write_text(json.dumps(merged, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    return merged
+
+
+def as_result(
+    machine: Mapping[str, Any], rounds: int, size: str, figures: Sequence[Figure]
+) -> dict[str, Any]:
+    """Return the results of a part."""
+    return {
+        "machine": dict(machine),
+        "rounds": rounds,
+        "size": size,
+        "figures": [figure.as_json() for figure in figures],
+    }
+
+
+def figures_of(result: Mapping[str, Any]) -> list[Figure]:
+    """Return the figures of a part's results."""
+    return [Figure.from_json(figure) for figure in result["figures"]]
+
+
+def table(figures: Sequence[Figure], cores: int) -> Iterator[str]:
+    """Yield the lines of a table."""
+    yield f"| {' | '.join(_HEADINGS)} |"
+    yield f"|---|{'---:|' * 3}---|---|"
+    for figure in figures:
+        yield f"| {' | '.join(_cells(figure, cores))} |"
+
+
+def _cells(figure: Figure, cores: int) -> Iterator[str]:
+    yield figure.name
+    yield f"{number(figure.median)} {figure.unit}"
+    low, high = min(figure.values), max(figure.values)
+    yield "" if len(figure.values) == 1 else f"{number(low)} to {number(high)}"
+    yield "" if figure.ratio is None else f"{number(figure.ratio)} x"
+    yield aim(figure)
+    met = figure.met(cores)
+    yield (
+        {None: "", True: "met", False: "**missed**"}[met]
+        if figure.target is None or met is not None
+        else (f"needs {figure.target.cores} cores")
+    )
+
+
+def aim(figure: Figure) -> str:
+    """Say what is promised."""
+    target = figure.target
+    if target is None:
+        return ""
+    sign = {">=": "≥", "<=": "≤"}[target.sense]
+    return f"{sign} {number(target.limit)} {'x' if target.of == 'ratio' else figure.unit}"
+
+
+def number(value: float) -> str:
+    """Write a number with three digits that count."""
+    if value == int(value) or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return (
+        f"{value:.{max(0, 3 - len(str(abs(int(value))).lstrip('0')))}f}"
+        if abs(value) >= 0.1
+        else f"{value:.2g}"
+    )
+
+
+def write_page(page: Path, tables: Mapping[str, Sequence[str]]) -> list[str]:
+    """Put tables between `<!-- table: NAME -->` and `<!-- end -->`; return the names that have no place."""
+    text, left = page.read_text("utf-8"), []
+    for name, lines in tables.items():
+        mark = re.compile(_MARKS.format(re.escape(name)), re.DOTALL)
+        if not mark.search(text):
+            left.append(name)
+            continue
+        written = "\n".join(["", *lines, "", ""]).replace("\\", r"\\")
+        text = mark.sub(written, text, count=1)
+    page.write_text(text, "utf-8")
+    return left
+
+
+def section(part: Part, result: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of a part on the page: its table, and what measured it."""
+    yield from table(figures_of(result), result["machine"]["cores"])
+    yield ""
+    yield (
+        f"`python -m bench {part.name}`, {result['size']} size, {result['rounds']} rounds; "
+        f"{sentence(result['machine'])}."
+    )
+
+
+def targets(results: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of the table of all targets."""
+    yield "| target | measured | |"
+    yield "|---|---:|---|"
+    for name, result in results.items():
+        for figure in figures_of(result):
+            if figure.target is None:
+                continue
+            *_, verdict = _cells(figure, result["machine"]["cores"])
+            shown = (
+                f"{number(figure.ratio or 0)} x"
+                if figure.target.of == "ratio"
+                else f"{number(figure.median)} {figure.unit}"
+            )
+            yield f"| {name}: {figure.name}: {aim(figure)} | {shown} | {verdict} |"
