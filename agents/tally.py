@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
@@ -29,7 +30,7 @@ class Tally:
     """Metrics of one worker, and how many records in a row it could not decide."""
 
     def __init__(self, role: str) -> None:
-        self._role = role
+        self._latency = metrics.LATENCY.labels(role)
         self.failed_in_a_row = 0
         for code in ErrorCode:
             metrics.DEAD_LETTERS.labels(code)  # from 0, so that the first one is an increase
@@ -43,16 +44,17 @@ class Tally:
                 that another record of the batch has again.
         """
         left = set(fresh)
+        checks: Counter[tuple[str, str]] = Counter()
         for result in results:
             self.failed_in_a_row = self.failed_in_a_row + 1 if _failed(result) else 0
             match result:
                 case Decided(record=record, decision=decision) if decision.decision_id in left:
                     left.discard(decision.decision_id)
-                    self._decided(record, decision)
+                    self._decided(record, decision, checks)
                     _report(result)
                 case Acted(record=record, decision=decision) if _brought(result) in left:
                     left.discard(decision.decision_id)
-                    self._decided(record, decision)
+                    self._decided(record, decision, checks)
                     metrics.REVIEW_ACTIONS.labels(result.review.action, decision.reason_code).inc()
                 case Decided() | Acted():
                     metrics.REPEATS.inc()
@@ -65,20 +67,22 @@ class Tally:
                     metrics.DEFERRED.inc()
                 case DeadLetter():
                     self._dead(result)
+        for labels, number in checks.items():  # looked up once a batch: a decision has nine of them
+            metrics.CHECKS.labels(*labels).inc(number)
 
-    def _decided(self, record: InboundRecord, decision: Decision) -> None:
+    def _decided(self, record: InboundRecord, decision: Decision, checks: Counter[tuple[str, str]]) -> None:
         metrics.DECISIONS.labels(decision.kind, decision.tier, decision.reason_code).inc()
         age = time.time() - record.timestamp / 1000
-        metrics.LATENCY.labels(self._role).observe(max(0.0, age))
+        self._latency.observe(max(0.0, age))
         if age < -_SKEW:
             metrics.FUTURE.inc()
-        for name, checks in (
+        for name, found in (
             ("passed", decision.checks_passed),
             ("failed", decision.checks_failed),
             ("skipped", decision.checks_skipped),
         ):
-            for check in checks:
-                metrics.CHECKS.labels(check.partition(":")[0], name).inc()
+            for check in found:
+                checks[check.partition(":")[0], name] += 1
         if record.key != record_key(decision.tenant_id, decision.user_id):
             metrics.MISKEYED.inc()
 

@@ -93,6 +93,8 @@ _TOKEN = re.compile(
 _JOINT = (
     r"(?:[\W_]{1,4}(?:is|was|are|in|at|by|as|from|of|with|to|the|id|hash|code|value|set)){0,3}[\W_]{1,4}$"
 )
+_DIGITS = "0123456789"
+_LETTERS_OF_A_COMMIT = re.compile(f"[a-f]{{{_SHORT_SHA}}}", re.IGNORECASE)
 _COMMIT_CUE = re.compile(
     r"(?<![^\W_])(?:commit(?:s|ted)?|shas?|revs?|revisions?|changesets?|fix(?:ed|es)? in|merged?|merges|"
     rf"cherry[- ]?pick(?:s|ed)?|revert(?:s|ed)?){_JOINT}",
@@ -118,6 +120,8 @@ class CitationDetector:
 
     def detect(self, text: str) -> list[Citation]:
         """Return the citations of a text, in text order and without overlaps (S0-54)."""
+        if not _may_cite(text):
+            return []
         urls = list(_urls(text))
         rest = _blank(text, urls)  # S0-52: a hash or an anchor in a URL is no citation of its own
         return sorted([*urls, *_others(rest)], key=lambda citation: citation.start)
@@ -128,6 +132,15 @@ class CitationDetector:
         for citation in self.detect(text):
             found[citation.type].append(citation)
         return found
+
+
+def _may_cite(text: str) -> bool:
+    """Look whether there can be a citation: in most claims there is none, and this takes a fifth of the time."""
+    return (
+        "://" in text
+        or any(map(text.__contains__, _DIGITS))  # but for a commit of letters alone
+        or _LETTERS_OF_A_COMMIT.search(text) is not None
+    )
 
 
 def _urls(text: str) -> Iterator[Citation]:

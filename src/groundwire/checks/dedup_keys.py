@@ -94,7 +94,11 @@ class MinHashKeys:
     def __init__(self, parts: int) -> None:
         self._rows = _rows(parts / PARTS)
         self._bands = _PERMUTATIONS // self._rows
-        self._person = f"minhash-{self._bands}x{self._rows}".encode()
+        person = f"minhash-{self._bands}x{self._rows}".encode()
+        self._heads = [
+            blake2b(band.to_bytes(2, "little"), digest_size=KEY_BYTES, person=person)
+            for band in range(self._bands)
+        ]
 
     @property
     def name(self) -> str:
@@ -105,12 +109,14 @@ class MinHashKeys:
         """Return one key per band; repeats in `tokens` make no difference."""
         if not tokens:
             return []
-        values = self._sketch(set(tokens))
+        values = self._sketch(frozenset(tokens))
         width = 4 * self._rows
-        return [
-            _key(self._person, band.to_bytes(2, "little") + values[band * width : (band + 1) * width])
-            for band in range(self._bands)
-        ]
+        keys = []
+        for band, head in enumerate(self._heads):
+            hasher = head.copy()
+            hasher.update(values[band * width : (band + 1) * width])
+            keys.append(hasher.digest())
+        return keys
 
     def probed(self, tokens: Collection[str]) -> list[bytes]:
         """Return the same keys as `stored`: MinHash is symmetric."""
@@ -141,10 +147,12 @@ class MinHashKeys:
 
     @cached_property
     def _permutations(self) -> NDArray[uint32]:
-        from datasketch import MinHash  # noqa: PLC0415 - it loads scipy: 0.7 s
+        """The factors, which are odd, and summands that datasketch would draw; it loads scipy first: 0.7 s."""
+        import numpy as np  # noqa: PLC0415 - 0.1 s, for what compares claims
 
-        found: NDArray[uint32] = MinHash(_PERMUTATIONS, seed=_SEED, scheme="affine32").permutations
-        return found
+        draw = np.random.RandomState(_SEED).randint
+        factors = draw(0, 1 << 31, _PERMUTATIONS, dtype=np.uint32) * np.uint32(2) + np.uint32(1)
+        return np.array([factors, draw(0, 1 << 32, _PERMUTATIONS, dtype=np.uint32)])
 
 
 class PartitionKeys:

@@ -156,7 +156,14 @@ RULES = _file_rules()
 _BY_LETTER = (
     f"{a}(?:{'|'.join(word[1:] for word in words)})" for a, words in groupby(sorted(RULES), itemgetter(0))
 )
+_WORD = re.compile("[a-z]+")
 FIRST_WORD = re.compile(f"{LEFT}(?:{'|'.join(_BY_LETTER)}){RIGHT}", re.IGNORECASE)
+
+
+def may_begin(text: str) -> bool:
+    """Look whether FIRST_WORD may be found in a text: no where none of its words is one of the rules'."""
+    return not text.isascii() or not RULES.keys().isdisjoint(_WORD.findall(text.lower()))
+
 
 # "May" the month (C-23, S0-90, S0-99). All that is in doubt stays the modal verb, and goes to review.
 _MONTHS = "(?:January|February|March|April|May|June|July|August|September|October|November|December)"

@@ -156,7 +156,7 @@ class ClaimCase:
             memory_type=self.claim.memory_type,
             trusted_sources=self.policy.trusted_sources,
         )
-        return tree._replace(code=self._ungrounded()) if tree.code == ReasonCode.UNGROUNDED else tree
+        return stand(tree.tier, self._ungrounded()) if tree.code == ReasonCode.UNGROUNDED else tree
 
     def late_cap(self) -> ReasonCode | None:
         """Return the cap that needs no state, if one applies to a tier 1."""

@@ -13,7 +13,7 @@ from groundwire.decide.build import Envelope, build_decision
 from groundwire.decide.claims import ClaimCase, Prejudgement, prejudge
 from groundwire.decide.reading import UNREAD, read
 from groundwire.gate.citations import CitationDesk
-from groundwire.gate.dedup import dedup_query, dedup_scheme
+from groundwire.gate.dedup import dedup_query, dedup_scheme, make_ready
 from groundwire.gate.faults import report_fault
 from groundwire.gate.prepared import PreparedClaim, canonical_form
 from groundwire.gate.recorded import Payload, derive
@@ -65,6 +65,7 @@ class ClaimDesk:
         self._keys = keys
         self._now = now
         self._scheme = dedup_scheme(policy)
+        make_ready(policy)
 
     def read(self, record: InboundRecord, claim: Claim) -> PreparedClaim:
         """Read a claim's text. Raises: RecordError where it has no canonical form."""

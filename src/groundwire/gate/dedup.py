@@ -51,6 +51,12 @@ def dedup_query(claim: Claim, policy: Policy) -> DedupQuery | None:
     )
 
 
+def make_ready(policy: Policy) -> None:
+    """Load what comparing claims needs, a tenth of a second of it, before the first of them waits for it."""
+    if policy.enable_dedup:
+        _keys(policy.dedup_method, threshold_parts(policy.dedup_threshold)).stored(("ready",))
+
+
 @lru_cache(maxsize=16)
 def _keys(method: str, parts: int) -> KeyFunction:
     return key_function(method, parts)

@@ -28,7 +28,7 @@ from groundwire.policy import Policy
 from groundwire.state.model import Answer, Ask, Conflict, GivenUp, Limits, Outcome, State, Waiting
 from groundwire.verify.citations import CitationVerifier
 
-_BREATH: Final = 50  # records that are read before the event loop gets a turn
+_BREATH: Final = 50  # records that are read, or decided, before the event loop gets a turn
 
 Entry = Prepared | DeadLetter
 
@@ -130,10 +130,12 @@ class Gate:
             asks = [self._ask(entry) for entry in portion]
             answers += await self._state.step(asks, self._limits, deferred=deferred)
         each = iter(answers)
-        return [
-            entry if isinstance(entry, DeadLetter) else await self._result(entry, next(each))
-            for entry in batch
-        ]
+        results: list[Result] = []
+        for number, entry in enumerate(batch, 1):
+            results.append(entry if isinstance(entry, DeadLetter) else await self._result(entry, next(each)))
+            if number % _BREATH == 0:
+                await asyncio.sleep(0)
+        return results
 
     async def abandon(self, record: InboundRecord, give_up: Callable[[Subject], Awaitable[bool]]) -> bool:
         """Say whether a record that brings workers down becomes a dead letter; not where state holds its outcome.
