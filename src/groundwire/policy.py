@@ -227,14 +227,14 @@ def _problem(error: ErrorDetails) -> str:
     if error["type"] == "extra_forbidden":
         *tables, name = map(str, error["loc"])
         model = _SECTIONS[tables[0]][0] if tables else Policy
-        return "there is no such key" + (_elsewhere(tables, name) or did_you_mean(name, model.model_fields))
+        return "there is no such key" + (_elsewhere(name) or did_you_mean(name, model.model_fields))
     message, given = error["msg"].removeprefix("Value error, "), error["input"]
     return f"{message}, not {given!r:.100}" if isinstance(given, (str, int, float)) else message
 
 
-def _elsewhere(tables: list[str], name: str) -> str:
+def _elsewhere(name: str) -> str:
     """Say where a key belongs that stands in the wrong table, or in none; empty where nothing has it."""
-    if tables and name in Policy.model_fields and name not in _SECTIONS:
+    if name in Policy.model_fields and name not in _SECTIONS:
         return "; it belongs to no table: write it above the first one"
     homes = [f"[{table}]" for table, (model, _) in _SECTIONS.items() if name in model.model_fields]
     return f"; it belongs to {' or '.join(homes)}" if homes else ""
@@ -264,7 +264,7 @@ def _overridden(values: dict[str, Any], environment: Mapping[str, str]) -> dict[
     for section, (model, prefix) in _SECTIONS.items():
         found = {name: environment.get(ENV_PREFIX + prefix + name.upper()) for name in model.model_fields}
         given = {name: raw for name, raw in found.items() if raw is not None}
-        if given and isinstance(result.get(section, {}), dict):
+        if given:
             parsed = {name: _words(raw) if model is Hedges else raw for name, raw in given.items()}
             result[section] = {**result.get(section, {}), **parsed}
     return result

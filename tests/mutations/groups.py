@@ -32,6 +32,7 @@ class Group:
 _GATE: Final = (
     "tests/unit/gate/test_claim_gate.py",
     "tests/unit/gate/test_claims_held.py",
+    "tests/unit/gate/test_models_asked.py",
     "tests/unit/gate/test_response_gate.py",
     "tests/unit/gate/test_response_hostile.py",
     "tests/unit/gate/test_review_gate.py",

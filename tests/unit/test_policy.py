@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 from groundwire.epistemic.config import VerificationConfig
 from groundwire.errors import StateUnavailable, UsageError
 from groundwire.policies import PolicyStore
-from groundwire.policy import GroundedIngestionConfig, Policy, load_policy, parse_policy
+from groundwire.policy import (
+    GroundedIngestionConfig,
+    Policy,
+    load_policy,
+    parse_policy,
+    policy_variables,
+)
 from groundwire.settings import load_settings
 from groundwire.sources import load_sources
 
@@ -416,3 +422,60 @@ def test_a_file_that_is_nested_too_deeply_or_cannot_be_read_for_no_reason_given_
 
     assert refused(OSError("gone")) == "cannot be read: gone"
     assert refused(RecursionError()) == "is nested too deeply"
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "[hedges]\ndedup_threshold = 0.9",
+            "hedges.dedup_threshold: there is no such key; it belongs to no table",
+        ),
+        ("review_total = 5", "review_total: there is no such key; it belongs to [limits]"),
+        ("max_claims_per_response = 5", "it belongs to [limits] or [verification]"),
+        ("[limits]\nhedges = 1", "limits.hedges: there is no such key"),
+        ("[limits]\nreview_totl = 1", "limits.review_totl: there is no such key; did you mean review_total?"),
+    ],
+)
+def test_a_key_that_stands_in_the_wrong_table_is_told_where_it_belongs(tmp_path, text, told):
+    path = tmp_path / "policy.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError) as caught:
+        load_policy(path, {})
+    assert told in str(caught.value)
+    if "hedges = 1" in text:
+        assert "belongs" not in str(caught.value)
+
+
+def test_a_wrong_value_is_shown_where_it_is_short_and_the_file_alone_where_it_has_no_keys(tmp_path):
+    path = tmp_path / "policy.json"
+    path.write_text('{"version": ["a secret"]}')
+    with pytest.raises(UsageError) as caught:
+        load_policy(path, {})
+    assert "secret" not in str(caught.value)
+    path.write_text("[]")
+    with pytest.raises(UsageError) as caught:
+        load_policy(path, {})
+    assert str(caught.value).startswith(f"policy ({path}): ")
+    assert "): : " not in str(caught.value)
+
+
+def test_a_date_for_a_version_is_its_text(tmp_path):
+    path = tmp_path / "policy.toml"
+    path.write_text("version = 2026-01-31")
+    assert load_policy(path, {}).version == "2026-01-31"
+
+
+def test_a_table_as_a_whole_has_no_variable_and_each_of_its_keys_has_one():
+    names = policy_variables()
+    assert len(names) == len(set(names))
+    assert {"GROUNDWIRE_HEDGES_BLOCK", "GROUNDWIRE_REVIEW_TOTAL", "GROUNDWIRE_VERSION"} <= set(names)
+    for table in ("HEDGES", "LIMITS", "VERIFICATION"):
+        assert f"GROUNDWIRE_{table}" not in names
+        assert load_policy(None, {f"GROUNDWIRE_{table}": "x"}) == Policy()
+
+
+def test_words_of_a_list_are_parted_by_commas_and_empty_ones_do_not_count():
+    found = load_policy(None, {"GROUNDWIRE_TRUSTED_SOURCES": " user, ,adr,", "GROUNDWIRE_HEDGES_BLOCK": ","})
+    assert found.trusted_sources == {"user", "adr"}
+    assert found.hedges.block == ()

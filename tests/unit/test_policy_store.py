@@ -38,7 +38,9 @@ class Out(Keeper):
         raise StateError(f"out of reach: {sha256}")
 
 
-async def test_a_policy_is_kept_in_the_folder_and_in_state_and_found_in_either(tmp_path: Path) -> None:
+async def test_a_policy_is_kept_in_the_folder_and_in_state_and_found_in_either(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
     folder, keeper = tmp_path / "new" / "policies", Keeper()
     store = PolicyStore(folder, keeper)
     await store.put(POLICY)
@@ -47,12 +49,14 @@ async def test_a_policy_is_kept_in_the_folder_and_in_state_and_found_in_either(t
     assert await PolicyStore(folder, None).get(NAME) == POLICY
     assert await PolicyStore(None, keeper).get(NAME) == POLICY
     assert await PolicyStore(tmp_path / "empty", keeper).get(NAME) == POLICY
-    assert await PolicyStore(tmp_path / "empty", None).get(NAME) is None
-    assert await PolicyStore(None, Keeper()).get(NAME) is None
+    for store in (PolicyStore(tmp_path / "empty", None), PolicyStore(None, Keeper())):
+        assert await store.get(NAME) is None
+        assert await store.get(Policy().sha256) is None, "the defaults are no policy that is kept"
     nowhere = PolicyStore(None, None)
     assert await nowhere.get(NAME) is None
     await nowhere.put(POLICY)
     assert await nowhere.get(NAME) == POLICY
+    assert "unreadable" not in capsys.readouterr().out + caplog.text, "what is not there is not unreadable"
 
 
 async def test_a_policy_is_looked_for_in_state_only_where_the_folder_has_none_and_only_once(

@@ -120,9 +120,8 @@ def _validate(model: type[Record], parsed: object, *, nul: bool) -> Record:
         raise RecordError(ErrorCode.UNSUPPORTED_VERSION, message, "schema_version")
     for path, text in _strings(parsed) if nul else ():
         if "\0" in text:
-            where = path[:MAX_PATH]
             raise RecordError(
-                ErrorCode.INVALID_RECORD, f"{where or 'a key'}: holds a NUL character", where or None
+                ErrorCode.INVALID_RECORD, f"{path or 'a key'}: holds a NUL character", path or None
             )
     try:
         return model.model_validate(parsed)
@@ -154,7 +153,7 @@ def _record_error(model: type[BaseModel], exc: ValidationError) -> RecordError:
     if first["type"] == "extra_forbidden":
         meant = did_you_mean(str(first["loc"][-1]), _fields_at(model, first["loc"][:-1]))
         message = "there is no such field" + meant
-        others = [error for error in others if not (meant and _is_missing(error, first["loc"], meant))]
+        others = [error for error in others if not _is_missing(error, first["loc"], meant)]
     else:
         message = first["msg"].removeprefix("Value error, ")
         message = _MODEL.sub("", message).replace("valid dictionary", "JSON object")
@@ -187,8 +186,9 @@ def _is_missing(error: ErrorDetails, misspelt: tuple[int | str, ...], meant: str
 def _fields_at(model: type[BaseModel], path: Sequence[int | str]) -> list[str]:
     """Return the names of the fields that there are at a path; none where no model of ours stands there."""
     for part in path:
-        if isinstance(part, str) and part in model.model_fields:
-            inner = next(_models(model.model_fields[part].annotation), None)
+        field = model.model_fields.get(str(part))
+        if field is not None:
+            inner = next(_models(field.annotation), None)
             if inner is None:
                 return []
             model = inner
@@ -240,7 +240,7 @@ def _children(value: object) -> Iterator[tuple[str, object]]:
 
 def _too_deep(parsed: object) -> bool:
     level = [parsed]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH):
         level = [child for value in level for _, child in _children(value) if isinstance(child, dict | list)]
         if not level:
             return False
@@ -248,7 +248,10 @@ def _too_deep(parsed: object) -> bool:
 
 
 def _strings(parsed: object) -> Iterator[tuple[str, str]]:
-    """Yield every string with the dotted path of its field; keys come with the path of their object."""
+    """Yield every string with the dotted path of its field, at most `MAX_PATH` characters.
+
+    Keys come with the path of their object, "" for those of the record itself.
+    """
     stack: list[tuple[str, object]] = [("", parsed)]
     while stack:
         path, value = stack.pop()
@@ -265,8 +268,5 @@ def _strings(parsed: object) -> Iterator[tuple[str, str]]:
 def _check_surrogates(parsed: object) -> None:
     for path, text in _strings(parsed):
         if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-            _refuse(
-                f"{path[:MAX_PATH] or 'a key'}: holds half of a surrogate pair".encode(
-                    "utf-8", "replace"
-                ).decode()
-            )
+            told = f"{path or 'a key'}: holds half of a surrogate pair"
+            _refuse(told.encode("utf-8", "replace").decode())
