@@ -1,6 +1,6 @@
 """Print how well answers are told apart: `python -m bench.quality --data DIR`.
 
-By method, with thresholds chosen on the rows of `train` and figures of the split named; with `--gate`, by the whole
+By method, with thresholds chosen on the rows of the splits before the one named; with `--gate`, by the whole
 gate as it is. `--page FILE` writes both into a page instead, between the marks that stand there.
 """
 

@@ -2,7 +2,7 @@
 
 A row is an answer with its evidence and whether the evidence supports all of it. The sets are read where they
 lie and never copied. Rows of one source text always fall into the same split, which a hash of the source picks:
-thresholds are chosen on `train`, methods compared on `validation`, figures published from `test`.
+methods are compared on `train` and `validation`, thresholds chosen there too, figures published from `test`.
 """
 
 from __future__ import annotations

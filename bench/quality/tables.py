@@ -1,11 +1,14 @@
-"""How well methods tell answers apart, as a table: thresholds are chosen on rows of `train`, figures are of others."""
+"""How well methods tell answers apart, as a table.
+
+Thresholds are chosen on the rows of the splits before the one that is measured.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from bench.quality.data import SPLITS, Row
-from bench.quality.methods import METHODS
+from bench.quality.methods import FIXED, METHODS
 from groundwire.quality.figures import HEADINGS, Scored, best_threshold, estimates
 
 
@@ -23,22 +26,28 @@ def method_table(
 
 
 def _cells(rows: Sequence[Row], method: str, split: str, draws: int) -> list[str]:
-    scored: dict[str, list[Scored]] = {name: [] for name in SPLITS}
+    before = chosen_on(split)
+    others: list[Scored] = []
+    own: list[Scored] = []
     pairs: dict[str, dict[bool, float]] = {}
     for row in rows:
-        if row.split not in {"train", split}:
-            continue
-        score = METHODS[method](row)
-        scored[row.split].append(Scored(score, not row.supported, row.group))
-        if row.pair and row.split == split:
-            pairs.setdefault(row.pair, {})[row.supported] = score
-    threshold = best_threshold(scored["train"])
-    measured = [row._replace(flagged=row.score >= threshold) for row in scored[split]]
+        if row.split == split or (row.split in before and method not in FIXED):
+            score = METHODS[method](row)
+            (own if row.split == split else others).append(Scored(score, not row.supported, row.group))
+            if row.pair and row.split == split:
+                pairs.setdefault(row.pair, {})[row.supported] = score
+    threshold = FIXED[method] if method in FIXED else best_threshold(others or own)
+    measured = [row._replace(flagged=row.score >= threshold) for row in own]
     cells = [
         f"{found.value:.3f} [{found.low:.2f}, {found.high:.2f}]"
         for found in estimates(measured, draws=draws).values()
     ]
     return [*cells, _ranked([pair for pair in pairs.values() if len(pair) > 1])]
+
+
+def chosen_on(split: str) -> tuple[str, ...]:
+    """Return the splits on whose rows a threshold is chosen for another: all before it, for `train` itself."""
+    return SPLITS[: SPLITS.index(split)] or (split,)
 
 
 def _ranked(pairs: Sequence[Mapping[bool, float]]) -> str:

@@ -7,7 +7,8 @@ import pytest
 from bench.quality.__main__ import write
 from bench.quality.data import Row
 from bench.quality.gate import gate_table, response
-from bench.quality.tables import method_table
+from bench.quality.methods import FIXED, METHODS
+from bench.quality.tables import chosen_on, method_table
 from groundwire.messages.decode import decode_response
 
 EVIDENCE = ("The gate retries three times.", "Each retry waits two seconds.")
@@ -62,3 +63,19 @@ def test_tables_are_written_between_their_marks_and_nowhere_else(tmp_path):
     assert page.read_text() == expected
     with pytest.raises(SystemExit, match="three"):
         write(page, {"three": []})
+
+
+def test_thresholds_are_chosen_on_rows_of_the_splits_before_the_one_that_is_measured():
+    assert chosen_on("test") == ("train", "validation")
+    assert chosen_on("validation") == ("train",)
+
+
+def test_the_verifier_as_it_comes_takes_no_threshold_from_any_row():
+    rows = [row(n, "three times" if n % 2 else "Paris", supported=n % 2 == 0) for n in range(60)]
+    told = {
+        method: line.split("|")[6]
+        for method in ("verifier", "verifier as it comes")
+        for line in [*method_table({"own": rows}, [method], "test", 10)][2:]
+    }
+    assert told["verifier as it comes"].startswith(" 0.000")  # whatever the labels say
+    assert all(method in METHODS for method in FIXED)

@@ -15,7 +15,16 @@ from typing import Final, NamedTuple
 
 from groundwire.checks.claim_sentences import is_claim, is_refusal, says_nothing
 from groundwire.checks.epistemic.synonyms import SAME
-from groundwire.checks.epistemic.words import ASSENT, INTERJECTIONS, LIGHT, PRONOUNS, SPEAKER
+from groundwire.checks.epistemic.words import (
+    APPRAISALS,
+    ASSENT,
+    CONTRACTED,
+    INTERJECTIONS,
+    LIGHT,
+    PRONOUNS,
+    SPEAKER,
+)
+from groundwire.checks.negations import negations
 from groundwire.checks.values_statements import Statement
 from groundwire.checks.values_tokens import Token
 
@@ -77,6 +86,14 @@ def atoms(answer: str, said: Iterable[Statement], *, declared: bool = False) -> 
         said: its statements, from `groundwire.checks.values_statements.statements`.
         declared: the text was given as a claim: whatever says anything is one.
     """
+    found = list(_atoms(answer, said, declared=declared))
+    if declared or all(map(_is_appraisal, found)):
+        yield from found
+    else:  # beside what it states, an appraisal of what was said before is courtesy
+        yield from (atom for atom in found if not _is_appraisal(atom))
+
+
+def _atoms(answer: str, said: Iterable[Statement], *, declared: bool) -> Iterator[Atom]:
     for statement in said:
         text = _TAG.sub(" ", answer[statement.start : statement.end])
         if not (_is_claim(text) or (declared and not says_nothing(text))):
@@ -84,6 +101,15 @@ def atoms(answer: str, said: Iterable[Statement], *, declared: bool = False) -> 
         for place, tokens in enumerate(_clauses(statement.tokens)):
             if atom := _atom(tokens, statement, first=place == 0):
                 yield atom
+
+
+def _is_appraisal(atom: Atom) -> bool:
+    """Tell whether a claim says no more than "that is true"."""
+    return (
+        bool(atom.units)
+        and all(unit.stem in APPRAISALS for unit in atom.units)
+        and not negations(atom.function)
+    )
 
 
 def _is_claim(text: str) -> bool:
@@ -122,6 +148,8 @@ def _atom(tokens: list[Token], statement: Statement, *, first: bool) -> Atom | N
             break
         if token.value and not token.value.implied:
             units.append(Unit(token.value.keys, VALUE, token.start, token.end, value=True))
+        elif token.text in CONTRACTED:
+            function.append(token.text.partition("'")[0])
         elif token.stems and not token.mark and token.text not in INTERJECTIONS and token.text != "s":
             # a capital at the start of a sentence says nothing
             named = token.written[:1].isupper() and (place > 0 or not first)

@@ -31,19 +31,15 @@ class Sentence(NamedTuple):
         passage: the id of its passage.
         follows: it stands right behind the sentence before it in the index.
         markers: words of it that say how many, how sure and in which direction.
-        start: position in its passage.
-        end: the same, behind its last character.
         place: word -> where it stands among the sentence's words, for the answer's words alone.
-        passive: it says by whom.
+        statement: as it was read.
     """
 
     passage: str
     follows: bool
     markers: frozenset[str]
-    start: int
-    end: int
     place: Mapping[str, int]
-    passive: bool
+    statement: Statement
 
 
 class Evidence:
@@ -89,12 +85,10 @@ class Evidence:
             self.sayings.add(statement)
         found: dict[str, int] = {}
         markers: set[str] = set()
-        passive = False
         for place, token in enumerate(statement.tokens):
             self.words.add(token.text)
             if token.text in KEPT:
                 markers.add(token.text)
-            passive |= token.text == "by"
             keys: Iterable[str] = (*token.stems, *token.value.covers) if token.value else token.stems
             for key in keys:
                 if key in self._wanted:
@@ -108,6 +102,4 @@ class Evidence:
             entries = self.postings.setdefault(key, [])
             if len(entries) < _KEPT:
                 entries.append(number)
-        self.sentences.append(
-            Sentence(passage, follows, frozenset(markers), statement.start, statement.end, found, passive)
-        )
+        self.sentences.append(Sentence(passage, follows, frozenset(markers), found, statement))

@@ -23,8 +23,9 @@ type kind sort; big large; small little; movie film; child children kid kids; pe
 woman women; need require; show shows showed shown display; use uses used using utilize employ; help assist aid;
 located situated; establish established founded founder; release released launch launched publish published;
 country nation; company firm corporation business; job occupation; area region; allow allows permit let enable;
-increase rise grow; decrease reduce decline drop; fast quick rapid; important significant major key; doctor physician;
-famous well-known popular; tv television; want wants wish aim aims strive; around approximately; finish end complete;
+increase rise grow; decrease reduce decline drop; fast quick rapid; important significant major key;
+doctor physician; want wants wish aim aims strive intend;
+famous well-known popular; tv television; around approximately; finish end complete;
 own owned owner; include includes contain contains comprise consist; originally initially first; get reach reached;
 because due; attorney lawyer; car vehicle automobile; home house; picture image photo photograph; song single track;
 show series program programme; student pupil; teacher professor; city town; road street; money cash;

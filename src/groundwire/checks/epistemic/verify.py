@@ -2,9 +2,9 @@
 
 What it cannot do: it knows words, not meaning. A paraphrase in other words looks unsupported, and a sentence that
 uses the evidence's words to say something else may look supported where neither numbers, names, negations nor the
-distance of the words give it away. One ordinary word put for another in a long sentence is shown as not covered, yet
-flags nothing: a synonym looks the same. A summary written freely is flagged about as often where it is right as where
-it is wrong. `bench/quality` says how often.
+distance of the words give it away. A word put for another flags a quotation; in a long sentence written freely it is
+shown as not covered, yet flags nothing: a synonym looks the same. A summary written freely is flagged about as often
+where it is right as where it is wrong. `bench/quality` says how often.
 """
 
 from __future__ import annotations

@@ -25,6 +25,16 @@ INTERJECTIONS: Final = words_of(
 """Courtesy and assent: nothing that evidence could hold."""
 ASSENT: Final = words_of("yes yeah yea yep nope")
 """They answer a question that the evidence may not answer."""
+APPRAISALS: Final = frozenset(
+    map(stem, words_of("true really agree agreed interesting cool great nice funny amazing"))
+)
+"""Stems of words with which an answer takes up what was said: "that's true", "I agree"."""
+CONTRACTED: Final = frozenset(
+    f"{word}'{ending}"
+    for word in words_of("i you he she it we they that this there here who what where when how")
+    for ending in words_of("s m re ve d ll")
+)
+"""Two function words in one."""
 LIGHT: Final = frozenset(
     map(
         stem,

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from groundwire.checks.epistemic.score import ENOUGH, TOLERATED, Verdict, support_of
 from groundwire.checks.epistemic.verify import check_answer
 from groundwire.checks.values import check_values
+from groundwire.checks.values_negation import OPPOSITE
 from groundwire.checks.values_statements import read_statements
 
 EVIDENCE = (
@@ -217,3 +218,68 @@ def test_one_reading_of_texts_serves_the_value_check_and_the_verifier_and_any_nu
 @pytest.mark.parametrize("claim", ["The gateway sleeps.", "Failed requests vanish quietly."])
 def test_a_short_claim_that_is_half_invented_is_flagged(claim):
     assert only(claim).support < ENOUGH
+
+
+QUOTED = (
+    "The old gateway in the harbour retries failed requests of every client until the scheduler stops them, and "
+    "writes what it did into a journal that the operators read in the morning."
+)
+
+
+@pytest.mark.parametrize("place", range(len(QUOTED.split())))
+def test_an_ordinary_word_put_for_another_in_a_quotation_is_flagged_wherever_it_stands(place):
+    words = QUOTED.split()
+    words[place] = "velvet" + "".join(char for char in words[place] if char in ",.")
+    claim = only(" ".join(words), f"It rains. {QUOTED} Nobody minds.")
+    assert claim.support < ENOUGH
+    assert "velvet" in [word.text for word in claim.uncovered]
+
+
+def test_a_word_of_another_sentence_in_a_quotation_is_flagged_too():
+    edited = QUOTED.replace("harbour", "kitchen")
+    assert only(edited, f"{QUOTED} The kitchen is closed.").support < ENOUGH
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("old ", ""), ("stops", "halts"), ("journal", "journals"), ("the morning", "the mornings")],
+)
+def test_a_quotation_shortened_or_with_a_word_of_the_same_meaning_or_in_another_form_is_supported(old, new):
+    assert only(QUOTED.replace(old, new), QUOTED).support >= ENOUGH
+
+
+def test_one_other_word_in_a_sentence_put_freely_is_no_replacement():
+    claim = (
+        "Until the scheduler stops them, failed requests of clients are eagerly retried by the old gateway."
+    )
+    assert only(claim, QUOTED).support >= ENOUGH
+
+
+@pytest.mark.parametrize(
+    "said", ["It's located in Dublin.", "That's located in Dublin.", "They're located in Dublin."]
+)
+def test_two_function_words_in_one_are_no_content(said):
+    assert [word.text for word in only(said).uncovered] == []
+
+
+@pytest.mark.parametrize("talk", ["That's true.", "I agree.", "That is really interesting!"])
+def test_an_appraisal_is_no_claim_beside_one_and_one_by_itself(talk):
+    claims = check_answer(f"{talk} {SENTENCES[0]}", EVIDENCE).claims
+    assert [claim.text for claim in claims] == [SENTENCES[0]]
+    assert len(check_answer(talk, EVIDENCE).claims) == 1
+
+
+def test_a_denied_appraisal_is_a_claim():
+    assert len(check_answer(f"That is not true. {SENTENCES[0]}", EVIDENCE).claims) == 2
+
+
+def test_a_denial_weighs_less_where_the_evidence_speaks_of_something_near_alone():
+    same, near = (
+        only(claim, "The scheduler never stores tokens of a client on the disk.")
+        for claim in (
+            "The scheduler stores tokens of a client on the disk.",
+            "The scheduler stores tokens of a client on the disk, records, offsets, payloads and exports.",
+        )
+    )
+    assert {fault.why for claim in (same, near) for fault in claim.faults} == {OPPOSITE}
+    assert same.verdict is near.verdict is Verdict.CONTRADICTED

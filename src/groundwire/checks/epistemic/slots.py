@@ -1,0 +1,59 @@
+"""Finds a word that was put for another in what is otherwise a quotation.
+
+Where the words on both sides are those of the evidence, and between them the evidence has another word, the claim does
+not say the same in its own words: whoever writes freely changes more than one word in seven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from groundwire.checks.epistemic.atoms import Atom
+from groundwire.checks.epistemic.evidence import Sentence
+from groundwire.checks.values_statements import Statement
+from groundwire.checks.values_tokens import Token
+
+_BESIDE: Final = 3  # words on each side that are the same; the start and the end of a sentence count as words
+_ALIKE: Final = 4  # letters at the start of two words that are forms, or spellings, of one
+
+Context = tuple[str, ...]
+
+
+def replaced(atom: Atom, window: Sequence[Sentence]) -> bool:
+    """Tell whether a word of a claim stands where its window has another one, between the same words."""
+    held = [sentence.place.keys() for sentence in window]
+    strange = {
+        unit.start for unit in atom.units if unit.stem and all(unit.keys.isdisjoint(keys) for keys in held)
+    }
+    if not strange:
+        return False
+    own = {token.text for token in atom.statement.tokens}
+    asked = [(token, context) for token, context in _contexts(atom.statement) if token.start in strange]
+    there = [_slots(sentence.statement) for sentence in window]
+    return any(
+        _is_another(token, other, own)
+        for token, context in asked
+        for slots in there
+        if (other := slots.get(context))
+    )
+
+
+def _is_another(token: Token, other: Token, own: set[str]) -> bool:
+    """Tell whether a word says something else, and did not only change its place."""
+    moved = other.stems and other.text in own
+    return not (other.value or moved or other.text[:_ALIKE] == token.text[:_ALIKE])
+
+
+def _slots(statement: Statement) -> Mapping[Context, Token]:
+    return {context: token for token, context in _contexts(statement)}
+
+
+def _contexts(statement: Statement) -> Iterator[tuple[Token, Context]]:
+    """Yield each word with those on both sides of it."""
+    words = [token for token in statement.tokens if not token.mark]
+    edge = [""] * _BESIDE
+    texts = [*edge, *(token.text for token in words), *edge]
+    for place, token in enumerate(words):
+        behind = place + _BESIDE + 1
+        yield token, (*texts[place : behind - 1], *texts[behind : behind + _BESIDE])
