@@ -343,4 +343,7 @@ def test_a_model_that_is_configured_is_asked_about_responses_and_one_out_of_reac
         decision = json.loads(result.stdout)
         calls = (decision["facts"]["verifier"] or {"calls": []})["calls"]
         verdicts[option] = decision["verdict"], {call["fault"] for call in calls}
+        assert ("failed, last by ConnectError" in result.stderr) is (option != "--no-network")
     assert list(verdicts.values()) == [("review", {"unreachable"}), ("approved", set())]
+    table = CliRunner().invoke(check, ["--format", "table", "--policy", str(policy)], input=line)
+    assert "verifier_unavailable: 1" in table.stdout

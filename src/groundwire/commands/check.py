@@ -99,6 +99,8 @@ async def _run(
         await verifier.close()
         if model is not None:
             await model.close()
+            if model.trouble:
+                click.echo(f"warning: the language model failed, last by {model.trouble}", err=True)
 
 
 async def _print_json(results: AsyncIterator[Decision | LineError]) -> int:

@@ -30,6 +30,9 @@ _QUIET: Final = {
 }
 """Failed checks that say nothing the reason and the other notes do not say."""
 
+_UNJUDGED: Final = {"verifier_unavailable", "verifier_unparseable"}
+"""Why a claim is flagged that a model was asked about in vain."""
+
 _VERDICT, _REASON, _CLAIM, _NOTE = 11, 26, 58, 200
 """Widths of the columns in cells, where no terminal sets the limit."""
 _LEAST_CLAIM: Final = 30
@@ -131,8 +134,11 @@ def _report_notes(report: Mapping[str, Any]) -> list[str]:
     violations = (report.get("relations") or {}).get("violations", ())
     notes += [f"entity {entity['entity_id']}: {entity['reason']}" for entity in missing]
     notes += [f"relation {violation['index']}: {violation['reason']}" for violation in violations]
+    claims = (report.get("epistemic") or {}).get("claims", ())
+    unjudged = Counter(claim["flag_reason"] for claim in claims if claim["flag_reason"] in _UNJUDGED)
+    notes += [f"{reason}: {number}" for reason, number in sorted(unjudged.items())]
     if report.get("regenerate"):
-        notes.append(f"asked again, mode {report['regenerate']['mode']}")
+        notes.append(f"to be asked again, mode {report['regenerate']['mode']}")
     if report.get("fallback"):
         notes.append(f"fall back to {report['fallback']}")
     return notes
