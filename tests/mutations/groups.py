@@ -29,26 +29,32 @@ class Group:
         return "whole" if any(fnmatch(name, pattern) for pattern in self.whole) else None
 
 
-_GATE: Final = (
-    "tests/unit/gate/test_claim_gate.py",
-    "tests/unit/gate/test_claims_held.py",
-    "tests/unit/gate/test_models_asked.py",
-    "tests/unit/gate/test_response_gate.py",
-    "tests/unit/gate/test_response_hostile.py",
-    "tests/unit/gate/test_review_gate.py",
-    "tests/unit/gate/test_review_limits.py",
-)
-
 NOT_ASKED: Final = "not (time_grows or work_grows or checks_grows or event_loop or huge or worst)"
 """What is about time and size, as pytest's `-k`: it takes long, and the rest notices as much."""
 
 GROUPS: Final = {
+    "tree": Group(
+        tests=("tests/unit/decide/test_tree.py", "tests/unit/decide/test_recorded_standing.py"),
+        inside=("decide/tree.py", "decide/people.py", "decide/recorded.py"),
+    ),
     "responses": Group(
-        tests=("tests/unit/decide", *_GATE),
+        tests=(
+            "tests/unit/decide/test_response_case.py",
+            "tests/unit/decide/test_response_limits.py",
+            "tests/unit/gate/test_claims_held.py",
+            "tests/unit/gate/test_models_asked.py",
+            "tests/unit/gate/test_response_gate.py",
+            "tests/unit/gate/test_response_hostile.py",
+        ),
         inside=("decide/response*.py", "decide/report.py", "decide/regenerate.py"),
     ),
     "claims": Group(
-        tests=("tests/unit/decide", *_GATE),
+        tests=(
+            "tests/unit/decide",
+            "tests/unit/gate/test_claim_gate.py",
+            "tests/unit/gate/test_review_gate.py",
+            "tests/unit/gate/test_review_limits.py",
+        ),
         inside=("decide/*.py",),
     ),
     "messages": Group(

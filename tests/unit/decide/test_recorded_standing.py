@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from groundwire.decide.claims import ClaimCase
+from groundwire.decide.people import is_code, reviewed
 from groundwire.decide.reading import read
 from groundwire.decide.recorded import recorded_standing
+from groundwire.decide.tree import cap, stand
 from groundwire.messages.claims import Claim
 from groundwire.messages.decisions import DedupFacts, DedupMatch, Facts, ParentFact, Place, ReasonCode
 from groundwire.messages.tiers import IngestionTier
@@ -113,3 +115,24 @@ def test_what_a_person_decided_is_the_reason_and_an_approval_that_was_blocked_a_
     review = {"action": action, "reviewer": "lead", "reason": None}
     found = told(tier, "technical_hedge", review=review, matches=["rejected"])
     assert found == ("tier_1" if code == "human_approved" else "tier_3", code)
+
+
+def test_an_approval_of_what_no_longer_holds_is_expired_even_where_it_is_a_duplicate() -> None:
+    for duplicate in (False, True):
+        assert reviewed("approve", expired=True, duplicate=duplicate).code == ReasonCode.EXPIRED
+    assert reviewed("retract", expired=True, duplicate=True).code == ReasonCode.RETRACTED
+
+
+def test_a_cap_says_what_its_branch_of_the_tree_says_but_for_a_citation_that_is_not_verified() -> None:
+    for code in ReasonCode:
+        same = cap(code) == stand(REVIEW, code)
+        assert same == (code != ReasonCode.CITATION_UNVERIFIED)
+        assert cap(code)[::2] == (REVIEW, code)
+    assert (
+        cap(ReasonCode.CITATION_UNVERIFIED).reason == "A citation could not be verified - needs verification"
+    )
+
+
+def test_a_reason_that_a_person_gives_is_a_short_code_of_plain_characters() -> None:
+    assert all(map(is_code, ["outdated", "Not-True.2", "r" * 64, "7", "a_b"]))
+    assert not any(map(is_code, ["", "a b", "ä", "a\n", "-a", ".a", "r" * 65, "<b>"]))
