@@ -23,12 +23,12 @@ _SCORE: Final = re.compile(
     re.IGNORECASE,
 )
 _SCALED: Final = re.compile(
-    r"[^\S\n]*+[,;:]?[^\S\n]*+(?:[-+~\u2010-\u2015/\u2044*x\u00d7]?[^\S\n]*+\d|[/\u2044%\u2030\u066a\uff05]|"
+    r" ?[,;:]? ?(?:[-+~\u2010-\u2015/\u2044*x\u00d7]? ?\d|[/\u2044%\u2030\u066a\uff05]|"
     r"(?:out|of|in|per|percent|to|or|and)\b)",
     re.IGNORECASE,
 )  # behind a number: "1 out of 10", "1 %", "0.2 to 0.9", "0.9, 0.1" say something else than it
 _COUNTS: Final = re.compile(
-    r"[^\S\n]++(?!(?:because|since|as|fully|completely|entirely|stated|supported|unsupported|contradicted|not?|yes|"
+    r" (?!(?:because|since|as|fully|completely|entirely|stated|supported|unsupported|contradicted|not?|yes|"
     r"the|it|this|that|evidence)\b)\w",
     re.IGNORECASE,
 )  # behind a number without decimals: "1 part of the claim"
@@ -99,11 +99,12 @@ def parse_score(reply: object) -> float | None:
     if not isinstance(reply, str) or _LISTED.match(reply):
         return None
     found = _SCORE.match(reply)
-    if found is None or _SCALED.match(reply, found.end()):
+    if found is None:
         return None
-    if "." not in found[1] and _COUNTS.match(reply, found.end()):
-        return None
-    return float(found[1])
+    line = reply[found.end() :].partition("\n")[0]
+    behind = " " * line[:1].isspace() + " ".join(line.split())
+    counts = "." not in found[1] and _COUNTS.match(behind)
+    return None if counts or _SCALED.match(behind) else float(found[1])
 
 
 def together(judgements: Sequence[Judgement]) -> Judgement:
