@@ -118,7 +118,7 @@ class MemoryState:
     def _recorded(self, ask: Ask, before: Entry | None) -> Outcome | None:
         """Return what the record came to, also where a later one took its place; else what its subject came to."""
         own = self._superseded.get((ask.subject, ask.origin))
-        if before and own and before.origin != ask.origin:
+        if own:
             return own.outcome
         if before is None or before.outcome is None or self._may_be_decided_again(ask, before):
             return None

@@ -96,18 +96,12 @@ local function superseded_key(ask, origin)
   return prefix .. 'r:' .. ask.digest .. ',' .. match(origin, '^(.*),')
 end
 
--- Keeps the outcome of an earlier record, whose worker may have died before it was published; what waits has none,
--- nor has what was given up.
+-- Keeps the outcome of an earlier record, whose worker may have died before it was published. What waits or was given
+-- up has no line to derive a decision from.
 local function supersede(ask, before)
-  if before.revision >= 1 and before.state ~= 'W' and not match(before.value, '\n[^\n]*\n\n') then
+  if not match(before.value, '\n[^\n]*\n\n') then
     call('SET', superseded_key(ask, before.origin), before.value, 'EX', lifetime)
   end
-end
-
--- What a record came to, where a later one has taken its place since; or nil.
-local function superseded(ask, before)
-  local own = before.origin ~= ask.origin and read_at(superseded_key(ask, ask.origin))
-  return own and (own.revision < before.revision or before.state == 'W') and own.value
 end
 
 local function decide(ask, before)
@@ -168,7 +162,7 @@ local function answer(ask)
   if before and before.fingerprint ~= ask.fingerprint then
     return '!'
   end
-  local own = before and superseded(ask, before)
+  local own = before and before.origin ~= ask.origin and call('GET', superseded_key(ask, ask.origin))
   if own then
     return '=' .. own
   elseif before and before.state == 'W' then
