@@ -60,7 +60,7 @@ class Crew:
         self._empty.add(slot)
         self._slots[slot].process.kill()
         await asyncio.sleep(seconds)
-        self._fill(slot)
+        await self._fill(slot)
 
     async def remove(self, slot: str, seconds: float) -> None:
         """Ask a worker to stop, and replace it some seconds later."""
@@ -69,7 +69,7 @@ class Crew:
         worker.process.terminate()
         await worker.ended(60)
         await asyncio.sleep(seconds)
-        self._fill(slot)
+        await self._fill(slot)
 
     async def freeze(self, slot: str, seconds: float) -> None:
         """Stop a worker (SIGSTOP), and let it go on."""
@@ -108,9 +108,12 @@ class Crew:
         self._slots[slot] = self._start(slot, clock)
         self._empty.discard(slot)
 
-    def _fill(self, slot: str) -> None:
-        self._slots[slot] = self._start(slot)
+    async def _fill(self, slot: str) -> None:
+        """Start a worker in a slot; what emptied it is mended once that one is ready, or has ended too."""
+        worker = self._slots[slot] = self._start(slot)
         self._empty.discard(slot)
+        while worker.alive and "ready" not in worker.text:  # noqa: ASYNC110 - a log tells nobody
+            await asyncio.sleep(0.2)
 
     def _start(self, slot: str, clock: float = 0.0) -> Worker:
         if not clock:
