@@ -8,10 +8,11 @@ import json
 import logging
 import os
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Final
 
 import click
 
@@ -31,6 +32,12 @@ from groundwire.messages.responses import LlmResponse
 from groundwire.policy import Policy, load_policy
 from groundwire.settings import load_settings
 from groundwire.verify.models import HttpModel, load_model
+
+_MEANT: Final = {
+    "context": "context is an object of ids and texts",
+    "evidence": "evidence holds quotes of a transcript by dimension; claims are held against context or chunks",
+}
+"""What the fields are that are taken for something else, as other functions take evidence in other forms."""
 
 
 @click.command()
@@ -85,7 +92,7 @@ def _audit(
     printer = AuditPrinter(sys.stdout)
     status = 0
     records = labelled = 0
-    for number, given in _records(file.read()):
+    for number, given in _records(file.read().removeprefix(BOM_UTF8)):
         records += 1
         try:
             parsed = parse_json(given) if isinstance(given, bytes) else given
@@ -157,4 +164,8 @@ def _response(parsed: object, number: int) -> LlmResponse:
     """Read a response. Raises: RecordError, as the gate would."""
     if isinstance(parsed, dict):
         parsed = {"response_id": f"record {number}", "user_id": "audit"} | parsed
-    return validate(LlmResponse, parsed)
+    try:
+        return validate(LlmResponse, parsed)
+    except RecordError as error:
+        meant = _MEANT.get((error.field or "").partition(".")[0])
+        raise RecordError(error.code, f"{error.message}; {meant}", error.field) if meant else error from None

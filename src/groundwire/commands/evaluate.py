@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from codecs import BOM_UTF8
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -120,7 +121,7 @@ def _read(file: BinaryIO, form: str | None) -> tuple[list[Judged], int]:
     """Read and judge the rows; those that cannot be read are told on standard error, and counted."""
     suffix = Path(str(getattr(file, "name", ""))).suffix.removeprefix(".").lower()
     form = form or (suffix if suffix in _FORMS else _FORMS[0])
-    data = file.read()
+    data = file.read().removeprefix(BOM_UTF8)
     refuse_other_forms(data, form)
     rows: list[Judged] = []
     bad = 0

@@ -193,3 +193,9 @@ def test_a_file_of_responses_is_told_what_reads_it():
     for rows in ([GOOD | {"evidence": 5}], [response | {"label": "supported"}]):
         assert "groundwire audit" not in run(rows=rows, status=2).stderr
     assert "groundwire audit" not in run(rows=[response, *ROWS], status=1).stderr
+
+
+def test_a_mark_of_byte_order_at_the_beginning_is_no_part_of_the_first_row():
+    rows = data(*ROWS).encode()
+    result = CliRunner().invoke(evaluate, ["--draws", "20"], input=b"\xef\xbb\xbf" + rows)
+    assert (result.exit_code, result.stdout.splitlines()[0][:7]) == (0, "40 rows")
