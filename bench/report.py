@@ -76,7 +76,9 @@ def aim(figure: Figure) -> str:
 
 
 def number(value: float) -> str:
-    """Write a number with three digits that count."""
+    """Write a number with three digits that count, a share near 1 with four."""
+    if 0.99 < value < 1:
+        return f"{value:.4f}"
     if value == int(value) or abs(value) >= 1000:
         return f"{value:,.0f}"
     return (

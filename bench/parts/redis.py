@@ -40,10 +40,10 @@ async def run(options: Options) -> AsyncIterator[Figure]:
                 client.flushall()
                 before = _used(client)
                 client.config_resetstat()
-                used = _processor_time(client)
+                used = processor_time(client)
                 await _decide(server.url, f"cost{turn}.", number, method)
                 times.append(_server_time(client) / number)
-                busy.append((_processor_time(client) - used) / number)
+                busy.append((processor_time(client) - used) / number)
                 sizes.append((_used(client) - before) / number)
             most = Target("<=", 25)
             yield Figure(f"server time a claim, {method}", "µs", times, (), most, f"redis.time.{method}")
@@ -73,7 +73,7 @@ def _server_time(client: Redis) -> float:
     return float(sum(found.get(f"cmdstat_{name}", {}).get("usec", 0) for name in ("evalsha", "eval")))
 
 
-def _processor_time(client: Redis) -> float:
+def processor_time(client: Redis) -> float:
     """Return the microseconds of processor time that the server has used, writing its file and answering included."""
     found = client.info("cpu")
     return float(found["used_cpu_sys"] + found["used_cpu_user"]) * MICROSECONDS
