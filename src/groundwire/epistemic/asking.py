@@ -22,6 +22,7 @@ from groundwire.epistemic.types import ModelCall
 
 _BYTES: Final = 4  # of a token, about; where the client does not count
 _MILLION: Final = 1_000_000
+_MOST: Final = 10**9  # tokens: no answer has as many
 _GRACE: Final = 1.0  # seconds beyond its own time limit after which a Model is not waited for either
 
 logger = logging.getLogger(__name__)
@@ -183,7 +184,7 @@ def _tokens(text: str) -> int:
 
 def _or(counted: object, about: int) -> int:
     """Return a number that a client told, or another one where it is none."""
-    return counted if isinstance(counted, int) and not isinstance(counted, bool) and counted >= 0 else about
+    return counted if type(counted) is int and 0 <= counted <= _MOST else about
 
 
 def _code(fault: ModelFault) -> Fault:
