@@ -34,6 +34,8 @@ from groundwire.version import __version__
 log = structlog.get_logger()
 
 _TICK = 1.0
+_YOUNG = 50_000
+"""New objects after which cycles are looked for; after 700, as by default, each batch was looked at 40 times."""
 
 
 class Process(faust.Worker):
@@ -191,6 +193,7 @@ def _announce(worker: Worker, role: str) -> None:
         worker.pauses.partitions = len(tps)
         metrics.PARTITIONS.set(len(tps))
         gc.freeze()  # what is there by now stays: a full collection need not look at it
+        gc.set_threshold(_YOUNG, 10, 10)  # a batch's objects go with it, hardly one of them in a cycle
         log.info("ready", role=role, partitions=sorted(tp.partition for tp in tps))
 
     worker.app.before_revocation = worker.lanes.release

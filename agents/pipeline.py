@@ -5,6 +5,7 @@ The pipeline never raises for a record: it publishes a decision, publishes a dea
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
@@ -15,7 +16,7 @@ import structlog
 
 from agents.crashes import ALONE, GIVEN_UP, CrashGuard
 from agents.desk import Desk
-from agents.outputs import followers, outputs
+from agents.outputs import Output, followers, outputs
 from agents.pauses import Pauses
 from agents.publisher import ProducerBroken, Publisher
 from agents.reassertion import Reassertion
@@ -40,6 +41,7 @@ TOO_MANY: Final = 100
 
 _RETRY: Final = 0.5
 _INTERNAL_RETRY: Final = 5.0
+_BREATH: Final = 50  # results that are written before the event loop gets a turn
 
 Batch = Sequence[Any]
 """What the desk has prepared."""
@@ -174,7 +176,7 @@ class Pipeline:
         while True:
             asked_at, results = await self._decide(batch, tenure)
             fresh |= {r.decision.decision_id for r in results if isinstance(r, Decided | Acted) and r.fresh}
-            outgoing, following = outputs(results), followers(results)
+            outgoing, following = await _outgoing(results), followers(results)
             if self._clock() - asked_at > STALE:
                 continue
             try:
@@ -232,3 +234,12 @@ class Pipeline:
 
     def _timed(self, stage: str) -> AbstractContextManager[Any]:
         return metrics.STAGE.labels(self._role.name, stage).time()
+
+
+async def _outgoing(results: Sequence[Result]) -> list[Output]:
+    """Return what is to be published for a batch, in its order; the event loop gets its turns."""
+    found: list[Output] = []
+    for first in range(0, len(results), _BREATH):
+        found += outputs(results[first : first + _BREATH])
+        await asyncio.sleep(0)
+    return found

@@ -52,7 +52,7 @@ def normalise(text: str, *, split: bool = False) -> Reading:
     Returns:
         The reading. It is idempotent: normalising its text again changes nothing.
     """
-    if not _UNFOLDED.search(text) and is_normalized("NFKC", text) and not _ZERO_WIDTH.search(text):
+    if not _UNFOLDED.search(text) and (text.isascii() or _is_plain(text)):
         return Reading(_APOSTROPHE.sub("'", text), range(len(text)), range(1, len(text) + 1))
     visible = _GAP.sub(" ", text) if split else text
     kept = _positions(visible)
@@ -66,7 +66,9 @@ def normalise(text: str, *, split: bool = False) -> Reading:
 
 def tidy(text: str, *, split: bool = False) -> str:
     """Return the text as written, less zero-width characters and superfluous white space."""
-    return " ".join(_ZERO_WIDTH.sub("", _GAP.sub(" ", text) if split else text).split())
+    if not text.isascii():
+        text = _ZERO_WIDTH.sub("", _GAP.sub(" ", text) if split else text)
+    return " ".join(text.split())
 
 
 def has_gaps(text: str) -> bool:
@@ -80,6 +82,10 @@ def plain(text: str) -> str:
     It holds the same words of Latin letters; apostrophes and white space stay as written.
     """
     return nfkc(text if text.isascii() else _ZERO_WIDTH.sub("", text))
+
+
+def _is_plain(text: str) -> bool:
+    return is_normalized("NFKC", text) and not _ZERO_WIDTH.search(text)
 
 
 def _positions(text: str) -> Sequence[int]:
