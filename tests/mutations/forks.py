@@ -7,7 +7,6 @@ import os
 import resource
 import shutil
 import signal
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -140,9 +139,9 @@ class Forks:
             os._exit(code)
 
 
-def leave(number: int, _frame: Any) -> None:
-    """End this process by way of what it has to tidy up: forks have groups of their own, and hear of no signal."""
-    sys.exit(128 + number)
+def leave(*_signal: Any) -> None:
+    """End a run as from the keyboard: forks have groups of their own, and are ended by whoever started them."""
+    raise KeyboardInterrupt
 
 
 def _lead_group(pid: int) -> None:
