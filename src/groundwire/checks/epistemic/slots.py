@@ -14,10 +14,11 @@ from groundwire.checks.epistemic.evidence import Sentence
 from groundwire.checks.values_statements import Statement
 from groundwire.checks.values_tokens import Token
 
-_BESIDE: Final = 3  # words on each side that are the same; the start and the end of a sentence count as words
+_BESIDE: Final = ((3, 3), (2, 4), (4, 2), (1, 5), (5, 1))
+"""So many words before it and behind it are the same; the start and the end of a sentence count as three words."""
 _ALIKE: Final = 4  # letters at the start of two words that are forms, or spellings, of one
 
-Context = tuple[str, ...]
+Context = tuple[str | int, ...]
 
 
 def replaced(atom: Atom, window: Sequence[Sentence]) -> bool:
@@ -50,10 +51,11 @@ def _slots(statement: Statement) -> Mapping[Context, Token]:
 
 
 def _contexts(statement: Statement) -> Iterator[tuple[Token, Context]]:
-    """Yield each word with those on both sides of it."""
+    """Yield each word with those before it and behind it."""
     words = [token for token in statement.tokens if not token.mark]
-    edge = [""] * _BESIDE
+    edge = [""] * 3
     texts = [*edge, *(token.text for token in words), *edge]
-    for place, token in enumerate(words):
-        behind = place + _BESIDE + 1
-        yield token, (*texts[place : behind - 1], *texts[behind : behind + _BESIDE])
+    for place, token in enumerate(words, start=len(edge)):
+        for before, behind in _BESIDE:
+            if place >= before and place + behind < len(texts):
+                yield token, (before, *texts[place - before : place], *texts[place + 1 : place + 1 + behind])

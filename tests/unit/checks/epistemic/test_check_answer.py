@@ -235,6 +235,28 @@ def test_an_ordinary_word_put_for_another_in_a_quotation_is_flagged_wherever_it_
     assert "velvet" in [word.text for word in claim.uncovered]
 
 
+@pytest.mark.parametrize("said", ["The journal says that {}", "In the morning {}", "So {}"])
+def test_a_part_of_a_quotation_in_a_sentence_of_ones_own_is_held_to_its_words_too(said):
+    part = "the old gateway in the harbour retries failed requests of every client until the scheduler stops them."
+    evidence = f"{QUOTED} This is what the journal says."
+    assert only(said.format(part), evidence).support >= ENOUGH
+    assert only(said.format(part.replace("requests", "velvet")), evidence).support < ENOUGH
+
+
+def test_two_words_that_changed_places_are_no_words_put_for_others():
+    evidence = (
+        "Readers of the journal saw large and small lamps of the harbour that night, and the keeper lit them."
+    )
+    swapped = evidence.replace("large and small", "small and large")
+    assert only(swapped, evidence).support >= ENOUGH
+
+
+def test_two_values_that_changed_places_in_a_quotation_are_flagged():
+    quoted = "The gateway of the harbour retries failed requests 21 times within the hour, and waits 64 seconds then."
+    edited = quoted.replace("64", "#").replace("21", "64").replace("#", "21")
+    assert only(edited, quoted).verdict is Verdict.CONTRADICTED
+
+
 def test_a_word_of_another_sentence_in_a_quotation_is_flagged_too():
     edited = QUOTED.replace("harbour", "kitchen")
     assert only(edited, f"{QUOTED} The kitchen is closed.").support < ENOUGH
