@@ -141,10 +141,10 @@ class Keys:
             return cls(_File.model_validate(tomllib.loads(data.decode())))
         except UnicodeDecodeError as exc:
             raise UsageError(f"keys file {path}: not UTF-8 at byte {exc.start}") from exc
-        except tomllib.TOMLDecodeError as exc:
-            raise UsageError(f"keys file {path}: not TOML: {exc}") from exc
         except ValidationError as exc:
             raise UsageError(f"keys file {path}: {_first_error(exc)}") from None  # its input holds secrets
+        except (ValueError, RecursionError) as exc:
+            raise UsageError(f"keys file {path}: {not_toml(exc)}") from exc
 
     def __iter__(self) -> Iterator[tuple[str, Key]]:
         """Yield (key id, key) in the order of the file."""
@@ -212,6 +212,11 @@ class Keys:
         else:
             state = AttestationState.VALID
         return Attestation(parts[1], state)
+
+
+def not_toml(exc: ValueError | RecursionError) -> str:
+    """Say why a text is no TOML: beside wrong syntax, integers of thousands of digits, and nesting without end."""
+    return "nested too deeply" if isinstance(exc, RecursionError) else f"not TOML: {str(exc).split(';')[0]}"
 
 
 def _first_error(exc: ValidationError) -> str:

@@ -197,8 +197,17 @@ def _decision(value: bytes) -> Decision | None:
 
 
 def _stored(decision: Decision, policy: Policy, affected: bytes) -> StoredOutcome | None:
-    """Return what state holds of a decision; `affected` is what it holds of a retracted one beside."""
-    stored = _stored_response(decision) if decision.kind == Kind.RESPONSE else _stored_claim(decision, policy)
+    """Return what state holds of a decision; `affected` is what it holds of a retracted one beside.
+
+    None too for one that no gate wrote, such as with a reason that there is not: facts and report may hold anything.
+    """
+    try:
+        stored = (
+            _stored_response(decision) if decision.kind == Kind.RESPONSE else _stored_claim(decision, policy)
+        )
+    except Exception as exc:  # noqa: BLE001 - one record must not keep all others from coming back
+        report_fault("rebuild.unreadable", exc)
+        return None
     if stored is None or not affected:
         return stored
     return replace(stored, outcome=replace(stored.outcome, record=affected))

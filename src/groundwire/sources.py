@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import httpx
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from groundwire.attestation import not_toml
 from groundwire.errors import UsageError
 from groundwire.settings import Settings
 from groundwire.verify.citations import DEFAULT_TENANT
@@ -58,8 +60,10 @@ def load_sources(settings: Settings) -> dict[str, Sources]:
         first = exc.errors(include_url=False, include_input=False)[0]
         key = ".".join(str(part) for part in first["loc"])
         raise UsageError(f"GROUNDWIRE_TENANTS_FILE {path}: {key}: {first['msg']}") from None
-    except (OSError, ValueError) as exc:
+    except OSError as exc:
         raise UsageError(f"GROUNDWIRE_TENANTS_FILE {path}: {exc}") from None
+    except (ValueError, RecursionError) as exc:
+        raise UsageError(f"GROUNDWIRE_TENANTS_FILE {path}: {not_toml(exc)}") from None
     for tenant, section in file.tenants.items():
         tracker = (
             _tracker(section.tracker, os.environ, f"tenants.{tenant}.tracker") if section.tracker else None
@@ -75,6 +79,6 @@ def _tracker(section: _Tracker, environment: Mapping[str, str], where: str) -> I
     kinds: dict[str, Any] = {"github": GitHubTracker, "gitlab": GitLabTracker}
     try:
         tracker: IssueTracker = kinds[section.kind](section.url, section.project, token)
-    except ValueError as exc:
+    except (ValueError, httpx.InvalidURL) as exc:
         raise UsageError(f"{where}: {exc}") from None
     return tracker

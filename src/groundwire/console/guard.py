@@ -81,6 +81,8 @@ class Guard:
         hosts = headers.getlist("host")
         if scope["path"] != _PROBE and (len(hosts) != 1 or hosts[0].lower() not in self._hosts):
             return refused(scope, 421, "this is not the console's address")
+        if not scope["query_string"].isascii():
+            return refused(scope, 400, "an address has ASCII characters only: write others as %XX")
         length = headers.get("content-length", "0")
         if not (length.isascii() and length.isdigit()) or len(length) > 12 or int(length) > MAX_BODY:
             return refused(scope, 413, f"a request may have {MAX_BODY} bytes")

@@ -16,6 +16,8 @@ ATTEMPTS: Final = "gw-attempts"
 _ORIGIN: Final = "gw-origin"
 _PLACE: Final = ("topic", "partition", "offset", "timestamp")
 _INT64: Final = re.compile(r"-?[0-9]{1,19}")
+_LARGEST: Final = 2**53 - 1
+"""No log is as long; a larger number has no canonical form, and so no event could be named after the place."""
 _SCHEMAS: Final = "https://groundwire.dev/schemas"
 _SOURCE: Final = "/groundwire/gate"
 
@@ -104,5 +106,7 @@ def deferred_record(record: InboundRecord) -> InboundRecord:
     if topic is None or not all(number and _INT64.fullmatch(number) for number in numbers):
         return record
     partition, offset, timestamp = (int(number) for number in numbers if number)
+    if max(abs(partition), abs(offset)) > _LARGEST:
+        return record
     rest = tuple((key, value) for key, value in record.headers if not key.startswith(_ORIGIN))
     return InboundRecord(topic or None, partition, offset, timestamp, record.key, record.value, rest)

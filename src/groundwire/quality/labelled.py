@@ -66,9 +66,12 @@ def read_labelled(data: bytes, form: str = "jsonl") -> Iterator[Labelled | BadRo
         data: the file.
         form: `jsonl` (one JSON object a line), `csv` or `tsv` (the first line names the columns).
     """
+    lines: Iterator[tuple[int, dict[str, Any] | bytes | RecordError]]
     lines = _objects(data) if form == "jsonl" else _cells(data, {"csv": ",", "tsv": "\t"}[form])
     for line, given in lines:
         try:
+            if isinstance(given, RecordError):
+                raise given
             yield _row(line, _parsed(given) if isinstance(given, bytes) else given)
         except RecordError as error:
             yield BadRow(line, error)
@@ -87,15 +90,19 @@ def _parsed(line: bytes) -> dict[str, Any]:
     return parsed
 
 
-def _cells(data: bytes, delimiter: str) -> Iterator[tuple[int, dict[str, Any] | bytes]]:
+def _cells(data: bytes, delimiter: str) -> Iterator[tuple[int, dict[str, Any] | bytes | RecordError]]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         yield 1, data  # the JSON reader says at which byte
         return
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, restkey="a cell too many")
-    for row in reader:
-        yield reader.line_num, {name: cell for name, cell in row.items() if cell}
+    try:
+        for row in reader:
+            yield reader.line_num, {name: cell for name, cell in row.items() if cell}
+    except csv.Error as exc:  # a cell of more than 128 KiB, mostly for want of a closing quote
+        message = f"{exc}; nothing behind it is read"
+        yield reader.line_num + 1, RecordError(ErrorCode.INVALID_RECORD, message)
 
 
 def _row(line: int, given: dict[str, Any]) -> Labelled:

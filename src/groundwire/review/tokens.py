@@ -25,7 +25,7 @@ from typing import Annotated, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from groundwire.attestation import KeyId
+from groundwire.attestation import KeyId, not_toml
 from groundwire.errors import UsageError
 from groundwire.keys_file import TomlValue, appended, edit, table
 from groundwire.messages.base import ShortId, TenantId, Time, sha256_hex
@@ -86,13 +86,13 @@ class Tokens:
             found = _File.model_validate(tomllib.loads(data.decode())).tokens
         except UnicodeDecodeError as exc:
             raise UsageError(f"{_WHAT} {path}: not UTF-8 at byte {exc.start}") from exc
-        except tomllib.TOMLDecodeError as exc:
-            raise UsageError(f"{_WHAT} {path}: not TOML: {exc}") from exc
         except ValidationError as exc:
             first = exc.errors(include_url=False, include_input=False, include_context=False)[0]
             field = ".".join(str(part) for part in first["loc"] if part != "[key]")
             message = first["msg"].removeprefix("Value error, ")
             raise UsageError(f"{_WHAT} {path}: {field}: {message}") from None  # its input holds hashes
+        except (ValueError, RecursionError) as exc:
+            raise UsageError(f"{_WHAT} {path}: {not_toml(exc)}") from exc
         if len({token.sha256 for token in found.values()}) < len(found):
             raise UsageError(f"{_WHAT} {path}: two tokens have the same hash; revoke one of them")
         return cls(found)

@@ -112,7 +112,11 @@ def _read_all(listing: _Listing, numbers: list[str]) -> dict[str, str]:
 
 def _read(paths: list[Path]) -> str:
     texts: list[str] = []
+    room = MAX_TEXT
     for path in paths:
+        if room <= 0:  # a folder may hold any number of files for one record
+            break
         with path.open(encoding="utf-8", errors="replace") as file:
-            texts.append(file.read(MAX_TEXT))
-    return "\n".join(texts)[:MAX_TEXT]
+            texts.append(file.read(room))
+        room -= len(texts[-1]) + 1
+    return "\n".join(texts)

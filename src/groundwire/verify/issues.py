@@ -140,7 +140,7 @@ class _RestTracker:
     def _text(self, body: bytes | None) -> str | None:
         try:
             issue = json.loads(body) if body else None
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         if not isinstance(issue, dict):
             return None

@@ -21,8 +21,10 @@ from groundwire.epistemic.model import Answer, Fault, Model, ModelFault, Request
 from groundwire.verify.models.sending import Failed, ModelLimits, Sender
 
 _OURS: Final = frozenset({"messages", "model", "system", "stream", "n"})
-_SHAPES: Final = (TypeError, KeyError, IndexError, ValueError, AttributeError)
-"""What reading a document of another shape raises."""
+_SHAPES: Final = (TypeError, KeyError, IndexError, ValueError, AttributeError, OverflowError)
+"""What reading a document of another shape raises; the last, an integer that no float holds."""
+_MOST_TOKENS: Final = 10**9
+"""No answer has as many: whoever says so counts nothing, and a decision could not tell it."""
 
 
 class HttpModel(Model):
@@ -177,7 +179,7 @@ class HttpModel(Model):
 
 def count(value: object) -> int | None:
     """Return a number of tokens, or None where it is none."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if type(value) is int and 0 <= value <= _MOST_TOKENS else None
 
 
 def _address(url: str) -> httpx.URL:

@@ -1,0 +1,330 @@
+"""Files and lines that commands read, and the arguments that they are given."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from click.testing import CliRunner
+
+from groundwire.attestation import Keys
+from groundwire.cli import main
+from groundwire.client.produce import address_anyhow
+from groundwire.errors import UsageError
+from groundwire.keys_file import new_key
+from groundwire.messages.topics import TopicName
+from groundwire.policy import load_policy, parse_policy
+from groundwire.quality.labelled import BadRow, read_labelled
+from groundwire.review.tokens import Tokens
+from groundwire.settings import load_settings
+from groundwire.sources import load_sources
+from tests.fuzz import examples
+from tests.fuzz.entry import Case, Entry, hold, listening
+from tests.fuzz.structure import mutated, written
+from tests.fuzz.texts import CANARY, ODD, scratched, text
+from tests.unit.console import rooms
+
+POLICY: Final = """
+version = "mine"
+enable_dedup = true
+dedup_threshold = 0.92
+dedup_method = "minhash"
+trusted_sources = ["user", "documentation"]
+attestation = "off"
+[verification]
+support_threshold = 0.5
+on_failure = "flag"
+[hedges]
+block = ["we believe so"]
+review = ["a bit ?? so"]
+[limits]
+review_per_user = 10
+"""
+KEYS: Final = """
+[keys.docs-sync]
+secret = "swordfish"
+tenants = ["acme"]
+sources = ["documentation", "adr"]
+roles = ["reviewer"]
+not_after = 2027-01-01T00:00:00Z
+[reviewers]
+acme = ["lead@acme.example"]
+"""
+TOKENS: Final = """
+[tokens.ann]
+sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
+person = "ann"
+tenants = ["acme"]
+"""
+SOURCES: Final = """
+[tenants.acme]
+adr_dir = "docs/adrs"
+repo = "."
+[tenants.acme.tracker]
+kind = "github"
+url = "https://api.github.com"
+project = "owner/name"
+"""
+SECRET: Final = "swordfish"
+_VALUES: Final = (
+    *(
+        '"x"',
+        "1",
+        "-1",
+        "1e400",
+        "nan",
+        "inf",
+        "true",
+        "[]",
+        '["a", 1]',
+        "{}",
+        "{a = 1}",
+        "2026-01-01",
+        "9" * 5_000,
+    ),
+    *(
+        "[" * 2_000 + "]" * 2_000,
+        '"\\u0000"',
+        '"""\nlong"""',
+        "0x7f",
+        "07:32:00",
+        "''",
+        '"\\ud800"',
+        '"' + "a" * 5_000 + '"',
+    ),
+)
+
+
+def toml(rng: Random, plain: str) -> bytes:
+    """Return a TOML file with lines changed, doubled, left out or moved."""
+    lines = plain.strip().split("\n")
+    for _ in range(rng.randint(0, 3)):
+        at = rng.randrange(len(lines))
+        name = lines[at].partition("=")[0].strip()
+        match rng.randrange(6):
+            case 0:
+                lines[at] = f"{name} = {rng.choice(_VALUES)}"
+            case 1:
+                lines.insert(rng.randint(0, len(lines)), lines[at])
+            case 2:
+                del lines[at]
+                lines = lines or [""]
+            case 3:
+                lines[at] = lines[at].replace(
+                    name, rng.choice((name[:-1], f'"{text(rng)[:30]}"', f"{name}.a.b", "x")), 1
+                )
+            case 4:
+                lines[at] = lines[at] + text(rng)[:60]
+            case _:
+                lines[at] = f"{name} = {json.dumps(text(rng))}"
+    data = "\n".join(lines).encode("utf-8", "surrogatepass")
+    return scratched(rng, data) if rng.random() < 0.1 else data
+
+
+class Settings:
+    """Reads the files that an operator writes: what is wrong in one is a usage error, which names no secret."""
+
+    def __init__(self, folder: Path, heard: Callable[[], str]) -> None:
+        self._folder, self._heard = folder, heard
+
+    async def __call__(self, rng: Random) -> int:
+        """Read one file."""
+        kind = rng.randrange(6)
+        data = toml(rng, (POLICY, KEYS, TOKENS, SOURCES, POLICY, KEYS)[kind])
+        path = self._folder / "file.toml"
+        path.write_bytes(data)
+        try:
+            self._read(rng, kind, path, data)
+        except UsageError as refused:
+            hold(str(refused), "refused without a reason")
+            hold(SECRET not in str(refused) or kind not in {1, 5}, "a refusal names a secret")
+        hold(SECRET not in self._heard(), "a log names a secret")
+        return len(data)
+
+    def _read(self, rng: Random, kind: int, path: Path, data: bytes) -> None:
+        if kind == 0:
+            environment = {
+                f"GROUNDWIRE_{name}": text(rng)[:50]
+                for name in ("ENABLE_DEDUP", "ON_CRITICAL")
+                if rng.random() < 0.2
+            }
+            hold(
+                re.fullmatch("[0-9a-f]{64}", load_policy(path, environment).sha256), "a policy without a hash"
+            )
+        elif kind == 1:
+            Keys.load(path)
+        elif kind == 2:
+            Tokens.parse(data, path)
+        elif kind == 3:
+            load_sources(load_settings().model_copy(update={"tenants_file": path}))
+        elif kind == 4:
+            parse_policy(written(rng, mutated(rng, json.loads(load_policy(None, {}).canonical))))
+        else:
+            tenants = [rng.choice(("acme", text(rng)[:50]))]
+            new_key(
+                path,
+                rng.choice(("fresh", "docs-sync", text(rng)[:50])),
+                tenants=tenants,
+                sources=[text(rng)[:40] or "x"],
+            )
+
+
+class Lines:
+    """Runs commands on files of lines: each ends with a documented status, without a traceback."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    async def __call__(self, rng: Random) -> int:
+        """Run one command, or what it reads lines with."""
+        make, arguments = _COMMANDS[rng.choice(sorted(_COMMANDS))]
+        data = make(rng)
+        path = self._folder / "lines.jsonl"
+        path.write_bytes(data)
+        given = [str(path) if part == "FILE" else part for part in arguments(rng)]
+        given = [str(self._folder) if part == "FOLDER" else part for part in given]
+        run = await asyncio.to_thread(CliRunner().invoke, main, given)  # commands have loops of their own
+        if run.exception is not None and not isinstance(run.exception, SystemExit):
+            raise run.exception
+        hold(run.exit_code in {0, 1, 2, 3}, f"exit status {run.exit_code}")
+        hold("Traceback (most recent call last)" not in run.output, "a traceback")
+        hold(
+            not re.search("[\x00-\x08\x0e-\x1f]", run.output.replace("\x1b[", "")) or "json" in given,
+            "control characters",
+        )
+        return len(data)
+
+
+def _lines(rng: Random, one: Callable[[Random], object]) -> bytes:
+    made = [written(rng, mutated(rng, one(rng))) for _ in range(rng.randint(1, 4))]
+    return rng.choice((b"\n", b"\n", b"\r\n", b"\n\n")).join(made)
+
+
+def _row(rng: Random) -> object:
+    evidence = rng.choice(
+        ("It retries 3 times.", ["It retries 3 times.", CANARY], {"a": "It retries 3 times."})
+    )
+    label = rng.choice(("supported", "false", True, False, "contradicted"))
+    return {
+        rng.choice(("claim", "answer")): examples.content(rng),
+        "evidence": evidence,
+        "label": label,
+        "group": "g",
+    }
+
+
+def _table(rng: Random) -> bytes:
+    cut = rng.choice((",", ",", "\t"))
+    rows = [["claim", "evidence", "label", "group"]]
+    rows += [
+        [text(rng), text(rng), rng.choice(("supported", "false", text(rng)[:20])), "g"]
+        for _ in range(rng.randint(1, 4))
+    ]
+    if rng.random() < 0.5:
+        row = rng.choice(rows)
+        row[rng.randrange(len(row))] = rng.choice(
+            ('"', '""', '"a\nb"', "a" * rng.choice((10, 140_000)), *ODD)
+        )
+    if rng.random() < 0.2:
+        rng.choice(rows).append("more")
+    data = "\n".join(cut.join(cells) for cells in rows).encode("utf-8", "surrogatepass")
+    return scratched(rng, data) if rng.random() < 0.2 else data
+
+
+def _document(rng: Random) -> bytes:
+    found = [examples.response(rng) for _ in range(rng.randint(1, 3))]
+    for one in found:
+        if rng.random() < 0.3:
+            del one["response_id"], one["user_id"]
+    return written(rng, mutated(rng, found if rng.random() < 0.5 else found[0]))
+
+
+def _check(rng: Random) -> list[str]:
+    odd = [
+        "--now",
+        rng.choice(("2026-01-31T12:00:00Z", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", text(rng))),
+    ]
+    return [
+        "check",
+        "FILE",
+        "--no-network",
+        "--format",
+        rng.choice(("json", "table")),
+        *(odd if rng.random() < 0.5 else []),
+    ]
+
+
+_Command = tuple[Callable[[Random], bytes], Callable[[Random], list[str]]]
+_COMMANDS: Final[Mapping[str, _Command]] = {
+    "check": (lambda rng: _lines(rng, rng.choice((examples.claim, examples.response))), _check),
+    "audit": (
+        _document,
+        lambda rng: ["audit", "FILE", "--no-network", "--format", rng.choice(("json", "table"))],
+    ),
+    "evaluate": (
+        lambda rng: _lines(rng, _row),
+        lambda rng: ["evaluate", "FILE", "--draws", "10", *_layout(rng)],
+    ),
+    "csv": (_table, lambda rng: ["evaluate", "FILE", "--draws", "10", "--input", rng.choice(("csv", "tsv"))]),
+    "verify": (
+        lambda rng: _lines(rng, lambda rng: rooms.make_decision("c1", examples.content(rng))),
+        lambda rng: [
+            "verify",
+            "--decisions",
+            "FILE",
+            "--records",
+            "FILE",
+            "--policies",
+            "FOLDER",
+            *_layout(rng),
+        ],
+    ),
+}
+
+
+def _layout(rng: Random) -> list[str]:
+    return ["--format", rng.choice(("json", "table"))]
+
+
+async def _labels(rng: Random) -> int:
+    """Read labels, and lines that are to be sent whatever they are."""
+    csv = rng.random() < 0.5
+    data = _table(rng) if csv else _lines(rng, _row)
+    for row in read_labelled(data, rng.choice(("csv", "tsv")) if csv else "jsonl"):
+        hold(not isinstance(row, BadRow) or row.error.message, "refused without a reason")
+    for line in data.split(b"\n"):
+        for topic in (None, TopicName.CLAIMS):
+            key = address_anyhow(line, topic).key
+            hold(key is None or b":" in key, "a key without a tenant")
+    return len(data)
+
+
+@asynccontextmanager
+async def _settings() -> AsyncIterator[Case]:
+    with TemporaryDirectory() as folder, listening() as heard:
+        yield Settings(Path(folder), heard)
+
+
+@asynccontextmanager
+async def _commands() -> AsyncIterator[Case]:
+    with TemporaryDirectory() as folder, listening():
+        yield Lines(Path(folder))
+
+
+@asynccontextmanager
+async def _labelled() -> AsyncIterator[Case]:
+    yield _labels
+
+
+ENTRIES: Final = (
+    Entry("settings", _settings, 8),
+    Entry("commands", _commands, 1),
+    Entry("labels", _labelled, 14),
+)

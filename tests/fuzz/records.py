@@ -1,0 +1,215 @@
+"""Claims and responses: from the bytes of a record through the gate to the bytes that are published."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from agents.outputs import followers, outputs
+from groundwire.attestation import Keys
+from groundwire.errors import RecordError
+from groundwire.gate.results import DeadLetter, Decided, Result
+from groundwire.messages.claims import Claim
+from groundwire.messages.decode import decode_claim, decode_response, decode_review_decision
+from groundwire.messages.inbound import Headers, InboundRecord
+from groundwire.messages.responses import LlmResponse
+from groundwire.messages.topics import TopicName
+from groundwire.policy import Policy
+from groundwire.verify import CitationVerifier
+from tests.fuzz import examples
+from tests.fuzz.approvals import check_decision
+from tests.fuzz.entry import Case, Entry, hold, listening, quiet, read_strictly
+from tests.fuzz.structure import any_value, mutated, written
+from tests.fuzz.texts import scratched, text
+from tests.unit.gate.world import RESPONSES, TOPIC, World, adr_folder, verifier
+
+KEYS: Final = """
+[keys.docs]
+secret = "three"
+tenants = ["default"]
+sources = ["user", "documentation", "adr"]
+[keys.late]
+secret = "four"
+tenants = ["default"]
+sources = ["user", "documentation", "adr"]
+not_after = 2026-01-01T00:00:00Z
+"""
+SECRETS: Final = {"docs": b"three", "late": b"four", "nobody": b"?"}
+_LARGEST: Final = 1_048_576  # bytes of a record that a broker takes
+_CHOICES: Final[dict[str, tuple[Any, ...]]] = {
+    "enable_dedup": (True, True, False),
+    "dedup_scope": ("user_type", "user"),
+    "dedup_method": ("minhash", "partition"),
+    "trusted_technical_hedges": ("review", "approve"),
+    "grounded_speculation": ("block", "review"),
+    "failed_citation_overrides_trust": (False, True),
+    "auto_approve_ai_synthesis": (True, False),
+    "verify_claim_relevance": (False, True),
+    "attestation": ("off", "hmac"),
+    "evidence_quote_validation_enabled": (True, False),
+    "evidence_quote_validation_mode": ("substring", "fuzzy"),
+    "evidence_quote_fail_on_all_rejected": (False, True),
+    "require_source_tags": (False, True),
+    "require_provenance": (False, True),
+    "strict_versions": (False, True),
+    "on_critical": ("review", "block"),
+}
+
+
+def some_policy(rng: Random) -> Policy:
+    """Return a policy with a few settings other than the defaults."""
+    names = rng.sample(sorted(_CHOICES), rng.choice((0, 0, 1, 3)))
+    return Policy(**{name: rng.choice(_CHOICES[name]) for name in names})
+
+
+def some_headers(rng: Random, value: bytes) -> Headers:
+    """Return headers: signatures good and bad, traces, and what nobody asked for."""
+    found: list[tuple[str, bytes | None]] = []
+    for _ in range(rng.choice((0, 0, 1, 3))):
+        name = rng.choice(
+            ("gw-attestation", "traceparent", "gw-attempts", "gw-origin", "ce_id", text(rng)[:40])
+        )
+        held = rng.choice(
+            (
+                None,
+                b"",
+                b"00-a-b-01",
+                b"1",
+                b"-1",
+                b"9" * 40,
+                text(rng).encode("utf-8", "replace"),
+                b"\xff\xfe",
+            )
+        )
+        if name == "gw-attestation":
+            key = rng.choice(sorted(SECRETS))
+            signed = value if rng.random() < 0.7 else scratched(rng, value)
+            held = f"{key}:{hmac.new(SECRETS[key], signed, 'sha256').hexdigest()}".encode()
+            held = scratched(rng, held) if rng.random() < 0.2 else held
+        found.append((name.encode("utf-8", "replace").decode(), held))
+    return tuple(found)
+
+
+def check_outputs(results: Sequence[Result]) -> None:
+    """Hold that whatever is published for a batch can be."""
+    for each in (*outputs(results), *followers(results)):
+        hold(each.key is None or isinstance(each.key, bytes), "a key that is no bytes")
+        for name, value in each.headers:
+            hold(isinstance(value, bytes | None), f"the header {name[:40]!r} is no bytes")
+            name.encode()
+        if each.topic is not TopicName.DEAD_LETTER and each.topic is not TopicName.DEFERRED:
+            hold(
+                each.value is not None and len(each.value) <= _LARGEST,
+                f"a record for {each.topic} is too large",
+            )
+            read_strictly(each.value or b"")
+
+
+class Records:
+    """Puts records of one kind through a gate; each input has a gate and a state of its own."""
+
+    def __init__(self, citations: CitationVerifier, keys: Keys, kind: str, heard: Any) -> None:
+        self._verifier, self._keys, self._kind, self._heard = citations, keys, kind, heard
+
+    async def __call__(self, rng: Random) -> int:
+        """Send one to three records, together or one by one, some of them twice."""
+        policy = some_policy(rng)
+        world = World(policy=policy, verifier=self._verifier, keys=self._keys)
+        made = [self._record(rng, world, number) for number in range(1, rng.choice((1, 1, 2, 3)) + 1)]
+        if rng.random() < 0.1:
+            made.append(made[0])
+        together = rng.random() < 0.5
+        gate = world.gate
+        for batch in [made] if together else [[one] for one in made]:
+            results = await gate.settle(await gate.prepare(batch, ask_network=True), deferred=True)
+            hold(len(results) == len(batch), "not one result for each record")
+            for record, result in zip(batch, results, strict=True):
+                self._check(record, result, policy)
+            check_outputs(results)
+        if rng.random() < 0.1:
+            for result in gate.provisional(await gate.prepare(made)):
+                hold(isinstance(result, DeadLetter) or not result.decision.approved, "approved without state")  # type: ignore[union-attr]
+        quiet(self._heard())
+        return sum(len(one.value or b"") for one in made)
+
+    def _record(self, rng: Random, world: World, number: int) -> InboundRecord:
+        example = examples.claim(rng, number) if self._kind == "claims" else examples.response(rng, number)
+        value: bytes | None = written(rng, mutated(rng, example))
+        if rng.random() < 0.01:
+            value = rng.choice(
+                (None, b"", b" ", written(rng, any_value(rng, 3)), scratched(rng, value or b""))
+            )
+        topic = TOPIC if self._kind == "claims" else RESPONSES
+        record = world.record(value, headers=some_headers(rng, value or b""), topic=topic)
+        key = rng.choice((b"default:ada", None, b"", b"\xff", text(rng).encode("utf-8", "replace")))
+        time = (
+            record.timestamp
+            if rng.random() < 0.97
+            else rng.choice((0, -1, 253_402_300_799_999, 2**63 - 1, -(2**63)))
+        )
+        return InboundRecord(topic, 0, record.offset, time, key, value, record.headers)
+
+    def _check(self, record: InboundRecord, result: Result, policy: Policy) -> None:
+        content: Claim | LlmResponse | None
+        try:
+            content = (decode_claim if self._kind == "claims" else decode_response)(record.value)
+        except RecordError as error:
+            content = None
+            hold(
+                error.message and len(error.message) < 2_000,
+                "a refusal without a reason, or with too many words",
+            )
+        if isinstance(result, DeadLetter):
+            hold(
+                result.error.code != "claim_id_conflict" or content is not None,
+                "a conflict of what cannot be read",
+            )
+            return
+        hold(content is not None, "decided, though it cannot be read")
+        hold(isinstance(result, Decided), f"ends as {type(result).__name__}")
+        assert content is not None
+        if isinstance(result, Decided):
+            check_decision(result.decision, content, policy)
+
+
+async def _decoded(rng: Random) -> int:
+    """Read a value as each kind of record: it is one, or is refused with a code and a reason."""
+    kind = rng.randrange(3)
+    example = (examples.claim(rng), examples.response(rng), examples.action(rng, "c1", 1, 1))[kind]
+    value = written(rng, mutated(rng, example, 1))
+    for decode in (decode_claim, decode_response, decode_review_decision):
+        try:
+            record = decode(value)
+        except RecordError as error:
+            hold(error.message and error.code, "a refusal without a reason")
+            f"{error.message}{error.field}".encode()
+            continue
+        record.model_dump_json()
+    return len(value)
+
+
+@asynccontextmanager
+async def _decoding() -> AsyncIterator[Case]:
+    yield _decoded
+
+
+def _entry(kind: str, share: int) -> Entry:
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Case]:
+        with TemporaryDirectory() as folder, listening() as heard:
+            adrs = adr_folder(Path(folder) / "adr", ADR_003="We use PostgreSQL for storage")
+            citations = verifier(adrs, urls={"https://docs.example.org/good": 200})
+            try:
+                yield Records(citations, Keys.parse(KEYS.encode(), Path("keys.toml")), kind, heard)
+            finally:
+                await citations.close()
+
+    return Entry(kind, opened, share)
+
+
+ENTRIES: Final = (Entry("decode", _decoding, 30), _entry("claims", 6), _entry("responses", 4))

@@ -1,0 +1,155 @@
+"""What the fuzzer found, each in the smallest input that shows it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from groundwire.attestation import Keys
+from groundwire.epistemic.model import ModelFault, Request
+from groundwire.errors import UsageError
+from groundwire.gate.closings import Closings
+from groundwire.gate.results import DeadLetter, Decided
+from groundwire.messages.headers import deferred_headers, deferred_record
+from groundwire.messages.inbound import InboundRecord
+from groundwire.policy import Policy
+from groundwire.quality.labelled import BadRow, read_labelled
+from groundwire.rebuild import stored_outcomes
+from groundwire.review.tokens import Tokens
+from groundwire.settings import load_settings
+from groundwire.sources import load_sources
+from groundwire.verify.adr import AdrFolder
+from groundwire.verify.issues import GitHubTracker
+from groundwire.verify.results import MAX_TEXT
+from tests.fuzz.answers import Models, Wire, Wires
+from tests.fuzz.console import Console
+from tests.unit.console.rooms import make_decision, make_room
+from tests.unit.gate.world import TOPIC, World
+from tests.unit.verify.model_service import document
+
+
+@pytest.mark.parametrize("name", ["partition", "offset"])
+@pytest.mark.parametrize("number", [2**53, -(2**53), 10**18])
+@pytest.mark.parametrize("value", [b"{", b'{"claim_id": "c", "user_id": "u", "content": "It is so."}'])
+async def test_a_deferred_record_whose_origin_no_log_has_is_decided_as_what_stands_there(name, number, value):
+    first = InboundRecord(TOPIC, 0, 1, 1_770_000_000_000, b"default:u", value)
+    headers = [
+        (key, b"%d" % number if key == f"gw-origin-{name}" else held) for key, held in deferred_headers(first)
+    ]
+    deferred = InboundRecord(
+        "groundwire.deferred", 3, 4, 1_770_000_000_000, b"default:u", value, tuple(headers)
+    )
+    record = deferred_record(deferred)
+    assert (record.partition, record.offset) == (3, 4)
+    (result,) = await World().results(record)
+    assert isinstance(result, Decided | DeadLetter)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [("a = " + "[" * 5_000, "nested too deeply"), ("a = " + "9" * 5_000, "not TOML: ")]
+)
+def test_a_file_of_keys_tokens_or_tenants_that_no_reader_can_follow_is_a_usage_error(tmp_path, text, why):
+    path = tmp_path / "tenants.toml"
+    path.write_text(text)
+    for read in (
+        lambda: Keys.parse(text.encode(), Path("keys.toml")),
+        lambda: Tokens.parse(text.encode(), Path("tokens.toml")),
+        lambda: load_sources(load_settings().model_copy(update={"tenants_file": path})),
+    ):
+        with pytest.raises(UsageError, match=why):
+            read()
+
+
+def test_an_address_of_a_tracker_that_is_none_is_a_usage_error(tmp_path):
+    path = tmp_path / "tenants.toml"
+    path.write_text('[tenants.a.tracker]\nkind = "github"\nurl = "https://[::1"\nproject = "a/b"\n')
+    with pytest.raises(UsageError, match=r"tenants\.a\.tracker"):
+        load_sources(load_settings().model_copy(update={"tenants_file": path}))
+
+
+def test_a_cell_that_is_too_long_to_read_is_a_bad_row_that_says_what_is_left_out():
+    data = b'claim,evidence,label\na,b,true\n"' + b"x\n" * 70_000
+    good, bad = read_labelled(data, "csv")
+    assert (good.line, bad.line) == (2, 3)
+    assert isinstance(bad, BadRow)
+    assert "nothing behind it is read" in bad.error.message
+
+
+def _model(api: str, answer: object):
+    body = json.dumps(answer).encode()
+    wires = Wires()
+    said = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body) + body
+    wires.reply = lambda: Wire(said, 65_536, endless=False)
+    return Models(wires, str)._model(api)
+
+
+@pytest.mark.parametrize("api", ["openai", "anthropic"])
+@pytest.mark.parametrize("tokens", [2**53, 10**40, True, -1, 1.5])
+async def test_tokens_that_no_answer_can_have_are_not_counted(api, tokens):
+    answer = await _model(api, document(api, sent=tokens, received=tokens)).answer(Request("x", "haiku"))
+    assert answer.output_tokens is None
+    assert answer.input_tokens in {None, 100 + tokens - 200} or answer.input_tokens is None
+
+
+async def test_a_log_probability_that_no_float_holds_is_none():
+    answer = document("openai")
+    token = {"token": "a", "logprob": 10**400, "top_logprobs": []}
+    answer["choices"][0]["logprobs"] = {"content": [token]}
+    assert (await _model("openai", answer).answer(Request("x", "haiku"))).tokens == ()
+
+
+def test_an_issue_that_is_nested_without_end_has_no_text():
+    assert GitHubTracker("https://api.github.com", "a/b")._text(b"[" * 100_000) is None
+
+
+async def test_of_many_files_for_one_record_no_more_is_read_than_is_looked_at(tmp_path, monkeypatch):
+    for number in range(20):
+        (tmp_path / f"ADR-3-{number:02}.md").write_text("a" * MAX_TEXT)
+    read = []
+    real = Path.open
+    monkeypatch.setattr(Path, "open", lambda path, *a, **k: read.append(path) or real(path, *a, **k))
+    check = (await AdrFolder(tmp_path).check(["3"], want_text=True))["3"]
+    assert check.text == "a" * MAX_TEXT
+    assert len(read) == 1
+
+
+async def test_an_address_with_bytes_beyond_ascii_is_refused_and_no_fault():
+    room = make_room()
+    room.add(make_decision("c"))
+    console = Console(room, [], str)
+    bearer = [(b"host", b"127.0.0.1:8700"), (b"authorization", b"Bearer lead-token")]
+    for path in (b"/api/operations", b"/api/queue", b"/"):
+        status, answer = await console._asked("GET", path + b"?days=\xff", bearer, b"")
+        assert (status, b"ASCII" in answer) == (400, True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"reason_code": "no such code"},
+        {"kind": "response", "report": {"regenerate": "x"}},
+        {"kind": "response", "report": {}, "reason_code": "x"},
+    ],
+)
+async def test_a_decision_that_no_gate_wrote_keeps_no_other_from_coming_back(change):
+    written = [make_decision("odd", **change), make_decision("plain")]
+
+    async def values():
+        for one in written:
+            yield json.dumps(one).encode()
+
+    found = [outcome.subject.subject_id async for outcome in stored_outcomes(values(), Policy(), Closings())]
+    assert found == ["plain"]
+
+
+async def test_a_redirect_to_no_address_is_a_model_out_of_reach():
+    wires = Wires()
+    said = b"HTTP/1.1 302 Found\r\nlocation: http://[::1\r\ncontent-length: 0\r\n\r\n"
+    odd = b"HTTP/1.1 302 Found\r\nlocation: http:a\r\ncontent-length: 0\r\n\r\n"
+    for reply in (said, odd):
+        wires.reply = lambda reply=reply: Wire(reply, 65_536, endless=False)
+        with pytest.raises(ModelFault) as raised:
+            await Models(wires, str)._model("openai").answer(Request("x", "haiku"))
+        assert raised.value.code in {"unreachable", "rejected"}
