@@ -41,6 +41,7 @@ GROUPS: Final = {
         tests=(
             "tests/unit/decide/test_response_case.py",
             "tests/unit/decide/test_response_limits.py",
+            "tests/unit/decide/test_response_told.py",
             "tests/unit/gate/test_claims_held.py",
             "tests/unit/gate/test_models_asked.py",
             "tests/unit/gate/test_response_gate.py",
