@@ -29,7 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", nargs="*", help="only these (default: all that --list does not call long)")
+    parser.add_argument("part", nargs="*", help="only these (default: all)")
     parser.add_argument("--list", action="store_true", help="name the parts")
     parser.add_argument("--rounds", type=int, default=5, help="of which the median counts (default 5)")
     parser.add_argument("--quick", action="store_true", help="a look: less of everything, two rounds")
@@ -38,11 +38,14 @@ def main() -> None:
     parser.add_argument("--redis", choices=["auto", "real", "embedded"], default="auto")
     parser.add_argument("--json", type=Path, help="file of results; those of other parts stay in it")
     parser.add_argument("--page", type=Path, help="page that takes the tables, with its picture beside it")
+    parser.add_argument(
+        "--no-run", action="store_true", help="write the page from the file of results as it is"
+    )
     parser.add_argument("--guard", action="store_true", help="only compare a few ratios with what is stated")
     args = parser.parse_args()
     if args.list:
         for part in PARTS.values():
-            print(f"{part.name:10} {part.title}{' (long: only by name)' if part.optional else ''}")
+            print(f"{part.name:10} {part.title} ({part.needs or 'no servers'})")
         return
     if args.guard:
         sys.exit(guard.main())
@@ -53,9 +56,11 @@ def main() -> None:
     size: Size = "quick" if args.quick else "full" if args.full else "normal"
     rounds = min(2, args.rounds) if args.quick else args.rounds
     options = Options(rounds=rounds, size=size, broker=args.broker, redis=args.redis)
-    chosen = [PARTS[name] for name in args.part] or [part for part in PARTS.values() if not part.optional]
-    found = {part.name: uvloop.run(_measure(part, options)) for part in chosen}
-    results = merge(args.json, found)
+    chosen = [PARTS[name] for name in args.part] or list(PARTS.values())
+    chosen = [] if args.no_run else chosen
+    results: dict[str, Any] = merge(args.json, {})
+    for part in chosen:  # what is measured is kept, however the next one ends
+        results |= merge(args.json, {part.name: uvloop.run(_measure(part, options))})
     if args.page:
         _write(args.page, {name: results[name] for name in PARTS if name in results})
 

@@ -15,12 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from bench.machine import sentence
 from bench.report import figures_of, number, write_page
 
 LOADS: Final = (1_000, 3_000, 10_000, 30_000, 100_000, 1_000_000)
 DAY: Final = 86_400
 HALF: Final = 0.5
 """Everything is planned to be half busy: the other half is for peaks, for catching up and for whoever fails."""
+MEMORY: Final = 256e9
+KEPT: Final = 31
+"""Bytes of one Redis server, and the days for which every outcome is kept; what was approved stays for good."""
 BROKER: Final = 50e6
 """Bytes a second that one broker takes from producers: an assumption, not a measurement."""
 COPIES: Final = 3
@@ -99,16 +103,19 @@ def constants_table(found: Mapping[str, Constants]) -> Iterator[str]:
 
 def plan_table(one: Constants) -> Iterator[str]:
     """Yield the lines of the table of what each load needs."""
-    yield "| claims a second | workers (cores) | partitions | deployments, one Redis each | Redis, GB a day in all |"
-    yield "|---:|---:|---:|---:|---:|"
+    yield (
+        "| claims a second | workers (cores) | partitions | Redis servers, by time | GB a day in Redis | "
+        f"Redis servers of {MEMORY / 1e9:.0f} GB, by memory for {KEPT} days |"
+    )
+    yield "|---:|---:|---:|---:|---:|---:|"
     rows = list(map(one_row, LOADS, [one] * len(LOADS)))
     for row in rows:
-        yield f"| {' | '.join(row[:5])} |"
+        yield f"| {' | '.join(row[:6])} |"
     yield ""
     yield "| claims a second | published, MB a second | with three copies, MB a second | brokers |"
     yield "|---:|---:|---:|---:|"
     for row in rows:
-        yield f"| {row[0]} | {' | '.join(row[5:])} |"
+        yield f"| {row[0]} | {' | '.join(row[6:])} |"
 
 
 def one_row(load: int, one: Constants) -> list[str]:
@@ -121,6 +128,7 @@ def one_row(load: int, one: Constants) -> list[str]:
         f"{partitions(workers):,}",
         f"{math.ceil(load / one.redis):,}",
         number(load * DAY * one.decided / 1e9),
+        f"{math.ceil(load * DAY * KEPT * one.decided / (MEMORY * HALF)):,}",
         number(published / 1e6),
         number(published * COPIES / 1e6),
         f"{max(COPIES, math.ceil(published * COPIES / BROKER)):,}",
@@ -142,7 +150,11 @@ def main() -> None:
     args = parser.parse_args()
     results = json.loads(args.results.read_text("utf-8"))
     found = {method: Constants.of(results, method) for method in _METHODS}
-    tables = {"constants": list(constants_table(found)), "plan": list(plan_table(found["partition"]))}
+    measured = f"Measured with `python -m bench gate redis`; {sentence(results['redis']['machine'])}."
+    tables = {
+        "constants": [*constants_table(found), "", measured],
+        "plan": list(plan_table(found["partition"])),
+    }
     if args.page:
         for name in write_page(args.page, tables):
             raise SystemExit(f"{args.page}: has no place for the table {name}")

@@ -116,14 +116,12 @@ class Part:
         title: one line; what stands beside what.
         run: yields the figures as they are measured.
         needs: services that it starts, for those who read the list.
-        optional: only runs where it is named, because it takes long.
     """
 
     name: str
     title: str
     run: Callable[[Options], AsyncIterator[Figure]]
     needs: str = ""
-    optional: bool = False
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ def merge(path: Path | None, found: Mapping[str, Any]) -> dict[str, Any]:
     if path is not None and path.exists():
         before = json.loads(path.read_text("utf-8"))
     merged = {**before, **found}
-    if path is not None:
+    if path is not None and found:
         path.write_text(json.dumps(merged, indent=1, ensure_ascii=False) + "\n", "utf-8")
     return merged
 

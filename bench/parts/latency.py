@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from bench.claims import claims
 from bench.measure import Figure, Options, Part, Target
-from bench.processes import DECISIONS, declare, environment, fill, running, watching
+from bench.processes import DECISIONS, declare, environment, fill, processor_seconds, running, watching
 from bench.services import open_broker, open_redis
 from groundwire.messages.base import parse_time
 
@@ -29,7 +29,9 @@ async def run(options: Options) -> AsyncIterator[Figure]:
         starts = [
             await _start(broker.bootstrap, server.url, f"start{turn}.") for turn in range(options.rounds)
         ]
-        yield Figure("from start to first decision", "s", starts, (), Target("<=", 3), "latency.start")
+        taken, busy = zip(*starts, strict=True)
+        yield Figure("from start to first decision", "s", taken, (), Target("<=", 3), "latency.start")
+        yield Figure("of that, processor time of the worker", "s", busy)
         few = options.of(4_000, 20_000)
         p50, p99, rates = [], [], []
         for turn in range(options.rounds):
@@ -43,15 +45,16 @@ async def run(options: Options) -> AsyncIterator[Figure]:
         yield Figure("produce to decision at half load, p99", "ms", p99, (), Target("<=", 50), "latency.p99")
 
 
-async def _start(bootstrap: str, redis_url: str, prefix: str) -> float:
-    """Return seconds from the start of a process until its first decision stands on a topic."""
+async def _start(bootstrap: str, redis_url: str, prefix: str) -> tuple[float, float]:
+    """Return seconds from a process's start until its first decision stands on a topic, and those of its processor."""
     given = environment(bootstrap, redis_url, prefix, {})
     await declare(given, [])
     await fill(bootstrap, f"{prefix}claims", claims(100))
     async with watching(bootstrap, [prefix + name for name in DECISIONS]) as watch:
         began = time.perf_counter()
-        async with running([["agents", "claims"]], given):
-            return (await watch.reach(1, every=_TICK))[0] - began
+        async with running([["agents", "claims"]], given) as pids:
+            ended, _ = await watch.reach(1, every=_TICK)
+            return ended - began, processor_seconds(pids)
 
 
 async def _at_half(bootstrap: str, redis_url: str, prefix: str, number: int) -> tuple[list[float], float]:

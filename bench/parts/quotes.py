@@ -4,7 +4,7 @@ One is what a team would write with the standard library, difflib included; the 
 normal form, and is much harder to beat.
 
 The longest stall is the longest time in which a second thread did not get the interpreter: with one thread that only
-waits, that is how long an event loop would have stood still.
+waits, that is how long an event loop would have stood still. What it is with no text is what the machine alone does.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ async def run(options: Options) -> AsyncIterator[Figure]:
         )
         for figure in await race.figures(options.rounds):
             yield figure
-    worst: dict[str, float] = {}
+    worst = {"no": timed(partial(time.sleep, 1))[1] * 1000}
     for rules in (QuoteRules(), QuoteRules(mode="fuzzy")):
         for kind, given in many.items():
             seconds, stall = timed(partial(_ground, given, text, rules))
@@ -73,7 +73,8 @@ async def run(options: Options) -> AsyncIterator[Figure]:
         _, stall = timed(partial(_ground, given, source, QuoteRules(mode="fuzzy")))
         worst["hostile"] = max(worst.get("hostile", 0), stall * 1000)
     for kind, stall in worst.items():
-        yield Figure(f"longest stall of the event loop, {kind} text", "ms", [stall], (), Target("<=", 50))
+        target = Target("<=", 50) if kind != "no" else None
+        yield Figure(f"longest stall of the event loop, {kind} text", "ms", [stall], (), target)
 
 
 def transcript(rng: random.Random, characters: int) -> str:
