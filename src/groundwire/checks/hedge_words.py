@@ -11,6 +11,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
+from groundwire.checks.text import plain
+
 SPACE = "(?:[*_]{0,3} [*_]{0,3})"  # words stay neighbours when one of them is emphasised
 # What words are made of, less the scripts that write without spaces: there a word may touch its neighbours.
 LETTER = re.compile(r"[0-9A-Za-z\u00c0-\u1fff]")
@@ -161,8 +163,10 @@ FIRST_WORD = re.compile(f"{LEFT}(?:{'|'.join(_BY_LETTER)}){RIGHT}", re.IGNORECAS
 
 
 def may_begin(text: str) -> bool:
-    """Look whether FIRST_WORD may be found in a text: no where none of its words is one of the rules'."""
-    return not text.isascii() or not RULES.keys().isdisjoint(_WORD.findall(text.lower()))
+    """Look whether FIRST_WORD may be found in a text: for ASCII, whether one of its words is one of the rules'."""
+    if text.isascii():
+        return not RULES.keys().isdisjoint(_WORD.findall(text.lower()))
+    return FIRST_WORD.search(plain(text)) is not None
 
 
 # "May" the month (C-23, S0-90, S0-99). All that is in doubt stays the modal verb, and goes to review.

@@ -24,7 +24,7 @@ from groundwire.checks.hedge_words import (
     is_month,
     may_begin,
 )
-from groundwire.checks.text import Reading, has_gaps, normalise, plain, tidy
+from groundwire.checks.text import Reading, has_gaps, normalise, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -110,7 +110,7 @@ class HedgeDetector:
         """Return each hedge with its words as they are reported."""
         # "I\u200bthink" hides a space, "may\u200bbe" splits a word: such a text is read both ways (S0-102).
         ways = (False, True) if has_gaps(text) else (False,)
-        if len(ways) == 1 and not self._added and not (may_begin(text) and FIRST_WORD.search(plain(text))):
+        if len(ways) == 1 and not self._added and not may_begin(text):
             return []  # saves the map of positions, which costs most in other scripts
         return _without_overlaps([entry for split in ways for entry in self._read(text, split=split)])
 
