@@ -94,8 +94,10 @@ class AddressGuard:
     def permits(self, address: Address) -> bool:
         """Return whether `address` is allowed by configuration or is global unicast."""
         real = _unwrap(address)
-        if any(a.version == n.version and a in n for a in (address, real) for n in self._allowed):
+        if any(a in n for a in (address, real) for n in self._allowed):
             return True
+        if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
+            return False  # a zone names one of this machine's links, whatever the prefix says
         if isinstance(real, ipaddress.IPv4Address):
             return not any(real in n for n in _CLOSED_V4)
         return real in _GLOBAL_V6 and not any(real in n for n in _CLOSED_V6)
@@ -111,9 +113,9 @@ class AddressGuard:
         """
         if port not in self.ports:
             raise BlockedAddressError
-        literal = _literal(host)
-        if literal is None and is_disguised(host):
+        if is_disguised(host):
             raise BlockedAddressError
+        literal = _literal(host)
         found = [literal] if literal else [_literal(a) for a in await self._resolver(host, port)]
         if not found:
             raise socket.gaierror(socket.EAI_NONAME, "no address")

@@ -134,7 +134,7 @@ class Sender:
             raise Failed("busy", requests=0) from None
         except TimeoutError:
             raise Failed("timeout", unknown=True) from None
-        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:  # InvalidURL: a redirect, followed or not
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:  # InvalidURL: of a redirect
             raise Failed("unreachable", type(error).__name__, again=True) from None
         if status == httpx.codes.OK:
             return _document(body)
