@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from groundwire.decide import regenerate
 from groundwire.decide.regenerate import regenerate_request
 from groundwire.decide.report import report_of
 from groundwire.decide.response_claims import ClaimReport
@@ -236,3 +237,18 @@ async def test_another_answer_is_asked_for_with_what_is_wrong_of_the_claims_firs
     report = ClaimReport(build_report("r", long, VerificationConfig()), 3)
     assert asked(claims=report) == ["x" * 500] * 3
     assert regenerate_request(clean_case(), decision) is None
+
+
+async def test_a_request_that_fits_nowhere_is_asked_without_chunks_and_claims_and_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    (decision,) = await world.decide(world.response())
+    monkeypatch.setattr(regenerate, "MAX_BYTES", 1)
+    case = clean_case(reading=clean_reading(claims=claims_of(0, 1, 1)), confidence=0.45)
+    case.response = LlmResponse.model_validate(WHOLE | {"confidence": 0.45})
+    request = regenerate_request(case, decision)
+    assert request is not None
+    assert "user.name" not in request.prompt
+    assert "It has" not in request.prompt
+    assert len(request.flagged) == 2
