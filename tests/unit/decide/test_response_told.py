@@ -28,6 +28,7 @@ from tests.unit.decide.test_response_case import (
     claims_of,
     clean_case,
     clean_reading,
+    entities_of,
     fields_of,
     index_of,
     quotes_of,
@@ -252,3 +253,27 @@ async def test_a_request_that_fits_nowhere_is_asked_without_chunks_and_claims_an
     assert "user.name" not in request.prompt
     assert "It has" not in request.prompt
     assert len(request.flagged) == 2
+
+
+@pytest.mark.parametrize(
+    ("check", "something", "nothing"),
+    [
+        ("sources", [sources_of([("p", 1, 0)]), sources_of([("a", 1, 1)])], sources_of([])),
+        ("fields", [fields_of(0, 1), fields_of(1, 0)], fields_of(0, 0)),
+        ("source_tags", [tags_of([7], 1, 0), tags_of([1], 1, 0)], tags_of([], 1, 1)),
+        ("quotes", [quotes_of(0, 1, 0), quotes_of(1, 0, 0)], quotes_of(0, 0, 0)),
+        ("entities", [entities_of(1, 0), entities_of(0, 1)], entities_of(0, 0)),
+        ("relations", [relations_of(1, 0, 0), relations_of(0, 0, 1)], relations_of(0, 0, 0)),
+        ("values", [values_of(1, 0, 0), values_of(0, 1, 0)], values_of(0, 0, 0)),
+        ("claims", [claims_of(0, 1, 0), claims_of(1, 0, 0)], claims_of(0, 0, 0)),
+        ("index", [], index_of(["a"], ["b"])),
+        ("versions", [], versions_of(["d"])),
+    ],
+)
+def test_a_check_has_compared_something_whether_that_held_or_not_and_freshness_compares_nothing(
+    check: str, something: list[Any], nothing: Any
+) -> None:
+    for section in something:
+        assert clean_reading(**{"fields": NOT_PROVIDED, check: section}).grounded_on_something
+    assert not clean_reading(**{"fields": NOT_PROVIDED, check: nothing}).grounded_on_something
+    assert not clean_reading(**{"fields": NOT_PROVIDED, check: Broken("KeyError")}).grounded_on_something
