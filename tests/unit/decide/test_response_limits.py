@@ -129,3 +129,15 @@ def test_a_part_that_nests_without_end_keeps_a_hundred_values_for_each_entry_of_
 def test_our_own_words_are_never_cut_and_those_of_a_record_always(name: str) -> None:
     short, left_out = shorten({"part": [{name: "w" * 99, "text": "w" * 99}]}, 1, 9)
     assert (short, left_out) == ({"part": [{name: "w" * 99, "text": "w" * 9}]}, {})
+
+
+def test_a_part_of_keys_within_keys_ends_as_soon_as_one_of_lists_within_lists() -> None:
+    def depth(part: Any) -> int:
+        return 1 + depth(next(iter(part.values()))) if isinstance(part, dict) and part else 0
+
+    chain: Any = "x"
+    for _ in range(150):
+        chain = {"k": chain}
+    short, left_out = shorten({"details": chain}, 1, 9)
+    assert depth(short["details"]) == 99
+    assert left_out == {"report.details": 1}

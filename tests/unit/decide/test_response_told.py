@@ -240,14 +240,20 @@ async def test_another_answer_is_asked_for_with_what_is_wrong_of_the_claims_firs
     assert regenerate_request(clean_case(), decision) is None
 
 
-async def test_a_request_that_fits_nowhere_is_asked_without_chunks_and_claims_and_not_for_ever(
+async def test_a_request_that_just_fits_is_whole_and_one_that_fits_nowhere_has_no_chunks_and_claims(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World()
     (decision,) = await world.decide(world.response())
-    monkeypatch.setattr(regenerate, "MAX_BYTES", 1)
     case = clean_case(reading=clean_reading(claims=claims_of(0, 1, 1)), confidence=0.45)
     case.response = LlmResponse.model_validate(WHOLE | {"confidence": 0.45})
+    whole = regenerate_request(case, decision)
+    assert whole is not None
+    monkeypatch.setattr(regenerate, "MAX_BYTES", len(whole.model_dump_json().encode()))
+    assert regenerate_request(case, decision) == whole
+    monkeypatch.setattr(regenerate, "MAX_BYTES", len(whole.model_dump_json().encode()) - 1)
+    assert regenerate_request(case, decision) != whole
+    monkeypatch.setattr(regenerate, "MAX_BYTES", 1)
     request = regenerate_request(case, decision)
     assert request is not None
     assert "user.name" not in request.prompt
@@ -277,3 +283,18 @@ def test_a_check_has_compared_something_whether_that_held_or_not_and_freshness_c
         assert clean_reading(**{"fields": NOT_PROVIDED, check: section}).grounded_on_something
     assert not clean_reading(**{"fields": NOT_PROVIDED, check: nothing}).grounded_on_something
     assert not clean_reading(**{"fields": NOT_PROVIDED, check: Broken("KeyError")}).grounded_on_something
+
+
+def test_each_check_has_its_section_of_the_report_where_it_ran_and_none_where_it_did_not() -> None:
+    ran = {
+        "sources": sources_of([]),
+        "fields": fields_of(0, 0),
+        "quotes": quotes_of(0, 0, 0),
+        "entities": entities_of(0, 0),
+        "relations": relations_of(0, 0, 0),
+        "claims": claims_of(0, 0, 0),
+    }
+    for name, section in ran.items():
+        report = report_of(clean_case(reading=clean_reading(**{"fields": NOT_PROVIDED, name: section})))
+        told = {"epistemic" if one == "claims" else one for one in ran}
+        assert {one for one in told if report[one] is not None} == {"epistemic" if name == "claims" else name}
