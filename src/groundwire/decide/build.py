@@ -262,8 +262,9 @@ def _marks(case: ClaimCase, room: _Room) -> tuple[dict[str, list[Any]], dict[str
 
 
 def _left_out(full: Mapping[str, Sequence[Any]], kept: Mapping[str, Sequence[Any]]) -> dict[str, int]:
-    counts = {name: len(full[name]) - len(entries) for name, entries in kept.items()}
-    return {name: count for name, count in counts.items() if count}
+    return {
+        name: len(full[name]) - len(entries) for name, entries in kept.items() if len(full[name]) > len(entries)
+    }
 
 
 def _short_facts(facts: Facts, room: _Room) -> Facts:

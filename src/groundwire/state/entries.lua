@@ -105,6 +105,18 @@ local function member_head(subject, class, time)
   return class .. time .. ' ' .. subject.horizon .. ' ' .. digest .. ' ' .. subject.id .. '\0'
 end
 
+-- The ids under each of a claim's keys, false where there is none: as they were read when it was compared, if it was.
+local function ids_under(subject, buckets, keys)
+  local ids = {}
+  for i = 1, #keys do
+    ids[i] = subject.found and subject.found[keys[i]]
+    if ids[i] == nil then
+      return values_of(buckets, keys)
+    end
+  end
+  return ids
+end
+
 -- Makes a claim findable in its scope; returns what its entry says of it. What a person rejected belongs to no entry:
 -- it is found for longer than the entry is kept.
 local function add_to_index(subject, class, time)
@@ -113,7 +125,7 @@ local function add_to_index(subject, class, time)
   local id = struct.pack('<I4', number)
   call('HSET', members, id, member_head(subject, class, time) .. subject.signature)
   local keys = split(subject.stored, KEY)
-  local ids = values_of(buckets, keys)
+  local ids = ids_under(subject, buckets, keys)
   local changed = {}
   for i = 1, #keys do
     changed[2 * i - 1], changed[2 * i] = keys[i], (ids[i] or '') .. id

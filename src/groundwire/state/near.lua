@@ -3,12 +3,15 @@
 local MATCHES = 5 -- near-duplicates that are reported
 local BYTES = 400 -- of signatures to compare, per candidate allowed
 
--- Ids of the claims that share a key, each once; nil where there are too many.
+-- Ids of the claims that share a key, each once; nil where there are too many. What was found is kept with the ask.
 local function candidates_of(ask, allowed)
-  local buckets = values_of(prefix .. 'k:' .. ask.scope, split(ask.probed, KEY))
+  local keys = split(ask.probed, KEY)
+  local buckets = values_of(prefix .. 'k:' .. ask.scope, keys)
   local ids, seen = {}, {}
-  for i = 1, #buckets do
+  ask.found = {}
+  for i = 1, #keys do
     local bucket = buckets[i]
+    ask.found[keys[i]] = bucket
     for at = 1, bucket and #bucket or 0, LOCAL_ID do
       local id = sub(bucket, at, at + LOCAL_ID - 1)
       if not seen[id] then
@@ -25,6 +28,7 @@ end
 
 -- Takes ids that no longer stand for a claim out of the buckets in which they were found.
 local function forget(ask, gone)
+  ask.found = nil
   local key = prefix .. 'k:' .. ask.scope
   local fields = split(ask.probed, KEY)
   local buckets = values_of(key, fields)
