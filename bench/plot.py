@@ -11,8 +11,8 @@ from bench.measure import Figure
 from bench.report import aim, figures_of
 
 _ROW: Final = 26
-_LEFT: Final = 430
-_WIDTH: Final = 900
+_LEFT: Final = 560
+_WIDTH: Final = 1000
 _SPAN: Final = 10.0
 """Bars end at a tenth of a target and at ten times it."""
 
