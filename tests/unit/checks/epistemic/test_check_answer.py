@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from groundwire.checks.epistemic.score import ENOUGH, TOLERATED, Verdict, support_of
 from groundwire.checks.epistemic.verify import check_answer
 from groundwire.checks.values import check_values
-from groundwire.checks.values_negation import OPPOSITE
 from groundwire.checks.values_statements import read_statements
 
 EVIDENCE = (
@@ -295,13 +294,11 @@ def test_a_denied_appraisal_is_a_claim():
     assert len(check_answer(f"That is not true. {SENTENCES[0]}", EVIDENCE).claims) == 2
 
 
-def test_a_denial_weighs_less_where_the_evidence_speaks_of_something_near_alone():
-    same, near = (
-        only(claim, "The scheduler never stores tokens of a client on the disk.")
-        for claim in (
-            "The scheduler stores tokens of a client on the disk.",
-            "The scheduler stores tokens of a client on the disk, records, offsets, payloads and exports.",
-        )
-    )
-    assert {fault.why for claim in (same, near) for fault in claim.faults} == {OPPOSITE}
-    assert same.verdict is near.verdict is Verdict.CONTRADICTED
+def test_a_denial_weighs_less_where_the_evidence_speaks_of_a_part_of_the_claim_alone():
+    claim = "The scheduler stores tokens of a client on the disk"
+    claims = [f"{claim}.", f"{claim}, records, offsets, payloads and exports."]
+    denying, plain = "The scheduler never stores tokens of a client on the disk.", f"{claim}."
+    found = [only(text, denying) for text in claims]
+    same, part = (other.cost - only(text, plain).cost for other, text in zip(found, claims, strict=True))
+    assert same > 2 * part > 0
+    assert {other.verdict for other in found} == {Verdict.CONTRADICTED}
