@@ -263,7 +263,9 @@ def _marks(case: ClaimCase, room: _Room) -> tuple[dict[str, list[Any]], dict[str
 
 def _left_out(full: Mapping[str, Sequence[Any]], kept: Mapping[str, Sequence[Any]]) -> dict[str, int]:
     return {
-        name: len(full[name]) - len(entries) for name, entries in kept.items() if len(full[name]) > len(entries)
+        name: len(full[name]) - len(entries)
+        for name, entries in kept.items()
+        if len(full[name]) > len(entries)
     }
 
 
