@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from groundwire.checks.values_statements import Read
+from groundwire.epistemic.cited import Citable
 from groundwire.epistemic.config import VerificationConfig
 from groundwire.epistemic.facts import VerifierFacts, settle_facts
 from groundwire.epistemic.plan import Plan, Step, is_simple, plan_response
@@ -105,6 +106,7 @@ def plan_claims(
         response_id=response.response_id,
         steps=steps,
         read=read,
+        citable=_citable(response, evidence),
     )
 
 
@@ -132,6 +134,14 @@ def check_claims(
     report = settle_facts(plan_claims(response, evidence, config, read=read), facts, config)
     critical = sum(is_critical(gap, config) for gap in report.gaps)
     return ClaimReport(report, critical, over_budget=facts is not None and facts.over_budget)
+
+
+def _citable(response: LlmResponse, evidence: Mapping[str, str]) -> Citable:
+    """Return what an answer may cite by name. Numbers count chunks, and the check of source tags looks at these."""
+    chunks, sources = response.chunks or (), response.sources or ()
+    files = {part.file for part in (*chunks, *sources)}
+    names = {*evidence, *files, *(chunk.chunk_id for chunk in chunks)}
+    return Citable(names, len(evidence) if response.chunks is None else None)
 
 
 def _rounded(value: Any) -> Any:  # noqa: ANN401 - any JSON value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 _BRACKETS: Final = re.compile(r"\[([^\[\]\n]{1,200})\](?![\[(:])")  # no link of Markdown, nor where one leads
@@ -12,30 +12,45 @@ _SOURCE: Final = re.compile(
 )
 _COUNT: Final = re.compile(r"[0-9]{1,3}")
 _DIGITS: Final = re.compile(r"[0-9]+")
-_FILE: Final = re.compile(r"[^\s:]+(\.[a-z][a-z0-9]{0,4})", re.IGNORECASE)
+_LINES: Final = re.compile(r"(?::|#l)[0-9]{1,9}(?:-l?[0-9]{1,9})?\Z")  # of a file: `:12-14`, `#L12`
 
 
-def not_there(text: str, ids: Collection[str]) -> tuple[str, ...]:
-    """Return what a text cites by name and is none of the ids, once each, in its order.
+class Citable:
+    """What a text may cite in brackets.
 
-    Brackets cite where they say so (`source:`, `ref:`, ...), or hold what looks like one of the ids: the same but for
-    its digits, or a file of the same kind. A number behind `source:` may also count the ids from 1.
-
-    Example:
-        >>> not_there("It retries [doc-9] twice [doc-1]. It waits [citation needed].", ["doc-1", "doc-2"])
-        ('doc-9',)
+    Args:
+        names: of the evidence, as the text may spell them; of files the last part of their path will do.
+        numbered: how many there are for `[source:1]`, `[source:2]`, ...; None where somebody else looks at these.
     """
-    known = {name.casefold() for name in ids}
-    if not known:
-        return ()
-    shapes = {shape for name in known if (shape := _shape(name))}
-    missing = (
-        name
-        for name, declared in _named(text)
-        if name.casefold() not in known
-        and (_is_missing_source(name, len(ids)) if declared else _shape(name.casefold()) in shapes)
-    )
-    return tuple(dict.fromkeys(missing))
+
+    def __init__(self, names: Iterable[str], numbered: int | None) -> None:
+        self._known = {name.casefold() for name in names}
+        self._shapes = {shape for name in self._known if (shape := _shape(name))}
+        self._counted = any(_COUNT.fullmatch(name) for name in self._known)
+        self._known |= {name.rpartition("/")[2] for name in self._known}
+        self._numbered = numbered
+
+    def not_there(self, text: str) -> tuple[str, ...]:
+        """Return what a text cites and cannot, once each, in its order.
+
+        Brackets cite where they say so (`source:`, `ref:`, ...), or hold what is one of the names but for its digits.
+
+        Example:
+            >>> Citable(["doc-1"], 1).not_there("It retries [doc-9] twice [doc-1]. It waits [citation needed].")
+            ('doc-9',)
+        """
+        named = _named(text) if self._known else ()
+        return tuple(
+            dict.fromkeys(name for name, said in named if self._is_missing(name.casefold(), said=said))
+        )
+
+    def _is_missing(self, name: str, *, said: bool) -> bool:
+        if name in self._known or _LINES.sub("", name) in self._known:
+            return False
+        if _COUNT.fullmatch(name):
+            numbered = self._numbered if said or self._counted else None
+            return numbered is not None and not 1 <= int(name) <= numbered
+        return said or _shape(name) in self._shapes
 
 
 def _named(text: str) -> Iterator[tuple[str, bool]]:
@@ -47,14 +62,6 @@ def _named(text: str) -> Iterator[tuple[str, bool]]:
                 yield name, said is not None
 
 
-def _is_missing_source(name: str, count: int) -> bool:
-    return not (_COUNT.fullmatch(name) and 1 <= int(name) <= count)
-
-
 def _shape(name: str) -> str | None:
-    """Return what names of one kind have in common: all but their digits, or how a file's name ends."""
-    if file := _FILE.fullmatch(name):
-        return file[1]
-    if name.isdigit() and not _COUNT.fullmatch(name):
-        return None  # a year, an amount
-    return _DIGITS.sub("0", name) if _DIGITS.search(name) else None
+    """Return what names of one kind have in common: all but their digits; None without both."""
+    return None if name.isdigit() or not _DIGITS.search(name) else _DIGITS.sub("0", name)

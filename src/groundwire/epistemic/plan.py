@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from groundwire.checks.epistemic.verify import check_answer
 from groundwire.checks.values_statements import Read, read_statements
-from groundwire.epistemic.cited import not_there
+from groundwire.epistemic.cited import Citable
 from groundwire.epistemic.claims import Draft, draft, settle, whole
 from groundwire.epistemic.config import VerificationConfig
 from groundwire.epistemic.report import build_report, response_id_of
@@ -66,6 +66,7 @@ def plan_response(
     response_id: str | None = None,
     steps: Sequence[Step] = (),
     read: Read | None = None,
+    citable: Citable | None = None,
 ) -> Plan:
     """Check a response by the rules, and choose what a model is asked (S4-20, S4-33, S4-35, S4-41).
 
@@ -75,19 +76,19 @@ def plan_response(
         config: mode and limits.
         ask: whether there is a model.
         response_id: of the response; its claims are `<response_id>/claim#<n>` then, so that none has the id of a
-            claim that is fanned out. Without one the hash of the text, and what the text cites in brackets is looked
-            for among the ids of the evidence.
+            claim that is fanned out. Without one the hash of the text.
         steps: the reasoning behind it, audited too: claims of the report behind those of the text. Those past
             `AUDITED` are not looked at, and supported by nothing.
         read: reads a text's statements, and remembers them.
+        citable: what the text may cite in brackets; the ids of the evidence where nothing else is said.
     """
     read = read or cache(read_statements)
     found = check_answer(response, context, read=read)
     name = response_id or response_id_of(response)
     prefix = f"{name}/claim" if response_id else name
     drafts = [draft(f"{prefix}#{number}", claim) for number, claim in enumerate(found.claims, start=1)]
-    if response_id is None:  # the gate counts the tags of a response itself
-        drafts = [_with_phantoms(claim, context) for claim in drafts]
+    citable = citable or Citable(context, len(context))
+    drafts = [_with_phantoms(claim, citable) for claim in drafts]
     within = _readable(steps, context)
     audited = audit_steps(f"{name}/step", steps[:within], context, read)
     ask = ask and config.enabled and len(response) >= LEAST_CHARACTERS and has_evidence(context)
@@ -138,9 +139,9 @@ def settle_plan(plan: Plan, asked: Mapping[str, Asked], config: VerificationConf
     )
 
 
-def _with_phantoms(claim: Draft, context: Mapping[str, str]) -> Draft:
+def _with_phantoms(claim: Draft, citable: Citable) -> Draft:
     """Return a claim with what it cites and is not there (S4-06, S4-24)."""
-    missing = not_there(claim.text, context)
+    missing = citable.not_there(claim.text)
     return claim._replace(phantom=True, evidence_ids=(*claim.evidence_ids, *missing)) if missing else claim
 
 

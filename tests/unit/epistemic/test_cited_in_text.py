@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from groundwire.decide.response_claims import check_claims, evidence_of
 from groundwire.epistemic import VerificationConfig, detect_hallucinations
-from groundwire.epistemic.cited import not_there
+from groundwire.epistemic.cited import Citable
+from groundwire.messages.responses import LlmResponse
 
 CONTEXT = {"doc-1": "The gateway retries failed requests 3 times.", "doc-2": "The cache lives in Dublin."}
 TEXT = "The gateway retries failed requests 3 times"
@@ -23,8 +25,9 @@ TEXT = "The gateway retries failed requests 3 times"
         ("a [Ref: `retries`]", ["retries"], ()),
         ("a [source:2] [source:3] [source:0]", ["a", "b"], ("3", "0")),
         ("a [source:7]", ["7"], ()),
-        ("a [limits.md]", ["docs/retries.md"], ("limits.md",)),
-        ("a [limits.md]", ["retries"], ()),
+        ("a [limits.md]", ["docs/retries.md"], ()),
+        ("a [1] b [3]", ["10", "11"], ("3",)),
+        ("a [retries.md]", ["docs/retries.md"], ()),
         ("a [3]", ["1", "2"], ("3",)),
         ("a [3]", ["a", "b"], ()),
         ("a [2024]", ["1", "2"], ()),
@@ -34,12 +37,16 @@ TEXT = "The gateway retries failed requests 3 times"
     ],
 )
 def test_a_citation_is_missed_where_it_says_that_it_is_one_or_looks_like_an_id(text, ids, missing):
-    assert not_there(text, ids) == missing
+    assert Citable(ids, len(ids)).not_there(text) == missing
+
+
+def test_numbers_that_somebody_else_counts_are_left_to_them():
+    assert Citable(["doc-1", "2"], None).not_there("a [source:9] b [source: doc-9] c [0]") == ("doc-9",)
 
 
 @given(st.text(alphabet="ab1[]:;, \n-`source", max_size=80), st.sets(st.text("ab1-", min_size=1, max_size=4)))
 def test_nothing_that_is_there_is_ever_missed(text, ids):
-    missing = not_there(text, sorted(ids))
+    missing = Citable(ids, len(ids)).not_there(text)
     assert not {name.casefold() for name in missing} & {name.casefold() for name in ids}
     assert len(set(missing)) == len(missing)
 
@@ -64,3 +71,27 @@ def test_a_claim_that_cites_what_is_not_there_is_a_phantom_and_nobody_is_asked_a
         "Cite a source that exists.",
     )
     assert len(Counting.prompts) == 2
+
+
+@pytest.mark.parametrize(
+    ("cited", "given", "reason"),
+    [
+        ("[doc-9]", {"context": CONTEXT}, "phantom_citation"),
+        ("[source: docs/missing.md]", {"chunks": ["doc-1", "doc-2"]}, "phantom_citation"),
+        ("[source: docs/doc-1.md]", {"chunks": ["doc-1", "doc-2"]}, None),
+        ("[source: doc-1.md:3-7, docs/doc-2.md#L4]", {"chunks": ["doc-1", "doc-2"]}, None),
+        ("[source:9]", {"chunks": ["doc-1", "doc-2"]}, None),
+        ("[source:9]", {"context": CONTEXT}, "phantom_citation"),
+    ],
+)
+def test_at_the_gate_files_may_be_cited_too_and_numbers_of_chunks_are_the_tags_checks(cited, given, reason):
+    record = {"response_id": "r", "user_id": "u", "answer": f"{TEXT} {cited}."} | given
+    if "chunks" in given:
+        place = {"start_line": 1, "end_line": 1}
+        record["chunks"] = [
+            {"chunk_id": name, "file": f"docs/{name}.md", "content": CONTEXT[name]} | place
+            for name in given["chunks"]
+        ]
+    response = LlmResponse.model_validate(record)
+    report = check_claims(response, evidence_of(response), VerificationConfig())
+    assert [claim.flag_reason for claim in report.found.claims] == [reason]
