@@ -29,7 +29,15 @@ from groundwire.gate.recorded import Payload, claim_of, record_of
 from groundwire.gate.recorded_responses import ResponsePayload
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.claims import Claim
-from groundwire.messages.decisions import Decision, Kind, Origin, ParentFact, Place, ReasonCode
+from groundwire.messages.decisions import (
+    LAST_REVISION,
+    Decision,
+    Kind,
+    Origin,
+    ParentFact,
+    Place,
+    ReasonCode,
+)
 from groundwire.messages.identity import Subject
 from groundwire.messages.tiers import IngestionTier
 from groundwire.messages.topics import TopicName
@@ -193,7 +201,7 @@ def _decision(value: bytes) -> Decision | None:
         decision = Decision.model_validate_json(value)
     except ValidationError:
         return None
-    return decision if decision.revision >= 1 else None
+    return decision if 1 <= decision.revision <= LAST_REVISION else None
 
 
 def _stored(decision: Decision, policy: Policy, affected: bytes) -> StoredOutcome | None:

@@ -14,9 +14,12 @@ from groundwire.gate.closings import Closings
 from groundwire.gate.results import DeadLetter, Decided
 from groundwire.messages.headers import deferred_headers, deferred_record
 from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
 from groundwire.quality.labelled import BadRow, read_labelled
-from groundwire.rebuild import stored_outcomes
+from groundwire.rebuild import stored_outcome, stored_outcomes
+from groundwire.review.board import Board
+from groundwire.review.records import TopicRecord
 from groundwire.review.tokens import Tokens
 from groundwire.settings import load_settings
 from groundwire.sources import load_sources
@@ -153,3 +156,13 @@ async def test_a_redirect_to_no_address_is_a_model_out_of_reach():
         with pytest.raises(ModelFault) as raised:
             await Models(wires, str)._model("openai").answer(Request("x", "haiku"))
         assert raised.value.code in {"unreachable", "rejected"}
+
+
+@pytest.mark.parametrize("revision", [2**31, 2**63, 10**30])
+async def test_a_revision_that_no_subject_comes_to_is_no_decision(revision):
+    value = json.dumps(make_decision("c", revision=1) | {"revision": revision}).encode()
+    board = Board()
+    board.add([TopicRecord(TopicName.REVIEW, 0, 0, 0, b"acme:ana", value)])
+    assert board.candidates() == []
+    board.close()
+    assert stored_outcome(value, Policy()) is None

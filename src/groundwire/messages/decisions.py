@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import Field
 
@@ -228,6 +228,10 @@ class Origin(OutputRecord):
     offset: int
     timestamp: Time
     sha256: str
+
+
+LAST_REVISION: Final = 2_147_483_647
+"""No subject comes as far: a larger number was not written by a gate."""
 
 
 class Decision(OutputRecord):

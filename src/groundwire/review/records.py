@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from groundwire.client.produce import address_anyhow
 from groundwire.messages.audit import AuditEvent
-from groundwire.messages.decisions import Decision, Kind
+from groundwire.messages.decisions import LAST_REVISION, Decision, Kind
 from groundwire.messages.headers import header
 from groundwire.messages.reviews import Retraction
 from groundwire.messages.topics import TopicName
@@ -61,7 +61,7 @@ def read_decision(record: TopicRecord) -> Decision | None:
     except ValidationError:
         return None
     belongs = TopicName.of(decision.verdict) == record.topic and decision.replay is None
-    return decision if belongs and decision.revision >= 0 else None
+    return decision if belongs and 0 <= decision.revision <= LAST_REVISION else None
 
 
 def read_action(record: TopicRecord) -> AuditEvent | None:
