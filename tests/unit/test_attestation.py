@@ -161,6 +161,13 @@ def test_a_wrong_keys_file_is_refused_naming_file_key_and_field_but_no_secret(tm
     assert "xyz" not in str(caught.value)
 
 
+def test_a_keys_file_that_nests_without_end_is_told_so_and_not_quoted(tmp_path):
+    for text, why in (("a = " + "[" * 100_000, "nested too deeply"), (f"a = {'9' * 10_000}", "not TOML: ")):
+        with pytest.raises(UsageError, match=why) as caught:
+            Keys.load(write(tmp_path / "keys.toml", text))
+        assert len(str(caught.value)) < len(str(tmp_path)) + 200
+
+
 def test_a_missing_keys_file_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match="No such file"):
         Keys.load(tmp_path / "none.toml")
