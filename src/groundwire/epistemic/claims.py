@@ -38,6 +38,7 @@ class Draft(NamedTuple):
     start: int = 0
     end: int = 0
     uncovered: tuple[tuple[str, int, int], ...] = ()
+    critical: bool = False
 
 
 class Opinion(NamedTuple):

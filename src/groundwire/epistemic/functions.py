@@ -78,7 +78,8 @@ def audit_reasoning(
     that cites nothing is supported by nothing.
 
     Args:
-        steps: `{"claim": text, "cites": [source id, ...]}`, in order.
+        steps: `{"claim": text, "cites": [source id, ...]}`, in order; with `"critical": True`, mode `critical_only`
+            asks about the step whatever its words are (C-62).
         sources: id -> text.
         client: a model to ask as well about the steps that `config` chooses.
         config: thresholds, mode and limits.
@@ -93,7 +94,7 @@ def audit_reasoning(
     config = config or _DEFAULTS
     read = [_step(number, step) for number, step in enumerate(_listed("steps", steps), start=1)]
     _require_evidence("sources", sources)
-    name = response_id_of("\0".join(claim for claim, _ in read))
+    name = response_id_of("\0".join(step.claim for step in read))
     drafts = audit_steps(name, read, sources)
     evidence = {
         draft.claim_id: {key: sources[key] for key in draft.evidence_ids if key in sources}
@@ -186,7 +187,7 @@ def _held(answer: str, *texts: str) -> float:
 def _step(number: int, step: object) -> Step:
     if not isinstance(step, Mapping):
         raise ValueError(f"step {number}: must be a mapping, got {type(step).__name__}")  # noqa: TRY004 - as documented
-    claim, cites = step.get("claim"), step.get("cites", ())
+    claim, cites, critical = step.get("claim"), step.get("cites", ()), step.get("critical", False)
     if not isinstance(claim, str):
         raise ValueError(f"step {number}: claim: must be text, got {type(claim).__name__}")  # noqa: TRY004 - the same
     if (
@@ -195,7 +196,9 @@ def _step(number: int, step: object) -> Step:
         or not all(isinstance(key, str) for key in cites)
     ):
         raise ValueError(f"step {number}: cites: must be a list of source ids")
-    return Step(claim, tuple(cites))
+    if not isinstance(critical, bool):
+        raise ValueError(f"step {number}: critical: must be true or false")  # noqa: TRY004 - the same
+    return Step(claim, tuple(cites), critical)
 
 
 def _listed(name: str, given: object) -> list[Any]:

@@ -39,10 +39,11 @@ def has_evidence(context: Mapping[str, str]) -> bool:
 
 
 class Step(NamedTuple):
-    """A step of reasoning and the ids of the sources that it cites."""
+    """A step of reasoning, the ids of the sources that it cites, and whether its author calls it critical."""
 
     claim: str
     cites: Sequence[str]
+    critical: bool = False
 
 
 class Plan(NamedTuple):
@@ -113,11 +114,12 @@ def audit_steps(
     """
     read = read or cache(read_statements)
     drafts = []
-    for number, (claim, cites) in enumerate(steps, start=1):
+    for number, (claim, cites, critical) in enumerate(steps, start=1):
         cited = {key: sources[key] for key in cites if key in sources}
         check = check_answer(claim, cited, declared=True, read=read)
         phantom = any(key not in sources for key in cites)
-        drafts.append(whole(f"{name}#{number}", claim, check, cites, phantom=phantom))
+        step = whole(f"{name}#{number}", claim, check, cites, phantom=phantom)
+        drafts.append(step._replace(critical=critical))
     return drafts
 
 
@@ -148,7 +150,7 @@ def _with_phantoms(claim: Draft, citable: Citable) -> Draft:
 def _readable(steps: Sequence[Step], sources: Mapping[str, str]) -> int:
     """Return how many steps, from the first on, can be audited in the time that a response has."""
     total = 0
-    for number, (claim, cites) in enumerate(steps):
+    for number, (claim, cites, _) in enumerate(steps):
         total += len(claim) + sum(len(sources[key]) for key in {*cites} if key in sources)
         if total > AUDITED:
             return number

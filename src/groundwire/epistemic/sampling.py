@@ -41,4 +41,4 @@ def _is_due(draft: Draft, config: VerificationConfig) -> bool:
         return True
     if config.mode == "sample":
         return is_sampled(draft.claim_id, config.sample_rate, config.sample_seed)
-    return is_critical_text(draft.text)
+    return draft.critical or is_critical_text(draft.text)

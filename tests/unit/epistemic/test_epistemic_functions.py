@@ -276,6 +276,20 @@ def test_critical_only_asks_about_markers_numbers_citations_and_negations(text):
     assert not is_critical_text("The gateway retries.")
 
 
+def test_critical_only_asks_about_a_step_that_its_author_calls_critical_whatever_its_words_are():
+    model, config = Stub(), VerificationConfig(mode="critical_only", evidence_scrubbing=False)
+    steps = [
+        {"claim": "The cache of the gateway is located in Dublin.", "cites": ["cache"], "critical": critical}
+        for critical in (False, True)
+    ]
+    audit_reasoning(steps[:1], CONTEXT, client=model, config=config)
+    assert not model.prompts
+    audit_reasoning(steps, CONTEXT, client=model, config=config)
+    assert len(model.prompts) == 1
+    with pytest.raises(ValueError, match="step 1: critical: must be true or false"):
+        audit_reasoning([{"claim": "It is.", "cites": [], "critical": 1}], CONTEXT)
+
+
 @pytest.mark.parametrize(
     ("reply", "score"),
     [("0.85 because", 0.85), ("1", 1.0), ("1.0.", 1.0), ("Score: 0.3, since", 0.3), ("0", 0.0), ("1. It is", None),
