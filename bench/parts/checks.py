@@ -19,6 +19,7 @@ from groundwire.checks.hedges import HedgeDetector
 from groundwire.checks.similarity import jaccard_similarity
 from groundwire.gate.gate import Gate
 from groundwire.messages.decode import decode_claim
+from groundwire.messages.inbound import InboundRecord
 from groundwire.policy import Policy
 from groundwire.state.server import connect
 
@@ -57,7 +58,7 @@ async def _alone(gate: Gate, values: Sequence[tuple[bytes, bytes]]) -> list[floa
     timings = []
     for batch in batches(values, 1):
 
-        async def decide(batch: list = batch) -> None:
+        async def decide(batch: list[InboundRecord] = batch) -> None:
             await gate.settle(await gate.prepare(batch))
 
         timings.append(await _wait(decide))

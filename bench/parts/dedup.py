@@ -10,6 +10,7 @@ import random
 import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from functools import partial
 from typing import Final
 
 from datasketch import MinHash, MinHashLSH
@@ -43,9 +44,7 @@ async def run(options: Options) -> AsyncIterator[Figure]:
     race.add("datasketch's MinHashLSH, its own choice of bands", lambda: _library(None, claims, news))
     race.add("brute force over all claims", lambda: _brute(claims, news))
     for method in ("minhash", "partition"):
-        race.add(
-            f"keys of {method}", lambda method=method: _ours(method, claims, news), key=f"dedup.{method}"
-        )
+        race.add(f"keys of {method}", partial(_ours, method, claims, news), key=f"dedup.{method}")
     for figure in await race.figures(options.rounds):
         yield figure
 

@@ -73,8 +73,8 @@ async def run(options: Options) -> AsyncIterator[Figure]:
         _, stall = timed(partial(_ground, given, source, QuoteRules(mode="fuzzy")))
         worst["hostile"] = max(worst.get("hostile", 0), stall * 1000)
     for kind, stall in worst.items():
-        target = Target("<=", 50) if kind != "no" else None
-        yield Figure(f"longest stall of the event loop, {kind} text", "ms", [stall], (), target)
+        most = Target("<=", 50) if kind != "no" else None
+        yield Figure(f"longest stall of the event loop, {kind} text", "ms", [stall], (), most)
 
 
 def transcript(rng: random.Random, characters: int) -> str:
