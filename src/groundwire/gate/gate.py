@@ -127,7 +127,11 @@ class Gate:
             responses = [entry for entry in portion if isinstance(entry, PreparedResponse)]
             await self._responses.resolve(responses)
             await self._responses.look_back(responses, self._state)
-            asks = [self._ask(entry) for entry in portion]
+            asks = []
+            for number, prepared in enumerate(portion, 1):
+                asks.append(self._ask(prepared))
+                if number % _BREATH == 0:
+                    await asyncio.sleep(0)
             answers += await self._state.step(asks, self._limits, deferred=deferred)
         each = iter(answers)
         results: list[Result] = []
