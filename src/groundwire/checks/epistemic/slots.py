@@ -37,17 +37,16 @@ def _is_replaced(said: Sequence[Token], strange: set[int], there: Sequence[Token
     texts, others = _texts(said), _texts(there)
     between = _between(others)
     return any(
-        _around(texts, place, others, at) >= _SAME and _is_another(token, there[at - len(_EDGE)], texts)
+        _around(texts, place, others, at) >= _SAME and _is_another(token, there[at - len(_EDGE)])
         for place, token in enumerate(said, start=len(_EDGE))
         if token.start in strange
         for at in between.get((texts[place - 1], texts[place + 1]), ())
     )
 
 
-def _is_another(token: Token, other: Token, own: Sequence[str]) -> bool:
-    """Tell whether a word says something else, and did not only change its place."""
-    moved = other.stems and other.text in own
-    return not (other.value or moved or other.text[:_ALIKE] == token.text[:_ALIKE])
+def _is_another(token: Token, other: Token) -> bool:
+    """Tell whether a word says something else than another; of values that is seen elsewhere."""
+    return not (other.value or other.text[:_ALIKE] == token.text[:_ALIKE])
 
 
 def _around(one: Sequence[str], place: int, other: Sequence[str], at: int) -> int:

@@ -239,15 +239,26 @@ def test_a_part_of_a_quotation_in_a_sentence_of_ones_own_is_held_to_its_words_to
     part = "the old gateway in the harbour retries failed requests of every client until the scheduler stops them."
     evidence = f"{QUOTED} This is what the journal says."
     assert only(said.format(part), evidence).support >= ENOUGH
-    assert only(said.format(part.replace("requests", "velvet")), evidence).support < ENOUGH
+    for word in ("old", "requests"):
+        assert only(said.format(part.replace(word, "velvet")), evidence).support < ENOUGH
 
 
-def test_two_words_that_changed_places_are_no_words_put_for_others():
-    evidence = (
-        "Readers of the journal saw large and small lamps of the harbour that night, and the keeper lit them."
-    )
-    swapped = evidence.replace("large and small", "small and large")
-    assert only(swapped, evidence).support >= ENOUGH
+def test_another_spelling_is_no_word_put_for_another():
+    assert only(QUOTED.replace("harbour", "harbor"), QUOTED).support >= ENOUGH
+
+
+def test_a_word_put_in_is_no_word_put_for_another():
+    assert only(QUOTED.replace("the harbour", "the velvet harbour"), QUOTED).support >= ENOUGH
+
+
+def test_a_word_put_for_one_that_the_claim_says_elsewhere_is_flagged_too():
+    edited = QUOTED.replace("old gateway", "client gateway").replace("every client", "every velvet")
+    assert only(edited, QUOTED).support < ENOUGH
+
+
+def test_a_few_words_in_common_around_another_one_are_no_quotation():
+    claim = "The scheduler stops failed requests of each client, and the shiny gateway in the harbour writes a journal."
+    assert only(claim, QUOTED).support >= ENOUGH
 
 
 def test_two_values_that_changed_places_in_a_quotation_are_flagged():
