@@ -135,7 +135,7 @@ class CitationDetector:
 
 
 def _may_cite(text: str) -> bool:
-    """Look whether there can be a citation: in most claims there is none, and this takes a fifth of the time."""
+    """Look whether there can be a citation: in most claims there is none, and this is soon told."""
     return (
         "://" in text
         or any(map(text.__contains__, _DIGITS))  # but for a commit of letters alone

@@ -140,7 +140,7 @@ def canonical_json(value: Any) -> bytes:  # noqa: ANN401 - any JSON value is the
     Raises:
         ValueError: for integers beyond ±(2^53 - 1), NaN and infinities, which that form cannot carry.
     """
-    # A sixth of the time: where there are no fractions, and keys are ASCII, sorted JSON is that form already.
+    # A third of the time: where there are no fractions, and keys are ASCII, sorted JSON is that form already.
     return _SORTED.encode(value).encode() if _is_plain(value) else rfc8785.dumps(value)
 
 

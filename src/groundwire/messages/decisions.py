@@ -278,7 +278,7 @@ class Decision(OutputRecord):
 
     @cached_property
     def wire(self) -> bytes:
-        """What `to_bytes` returns: it is asked for more than once, and costs as much as making the decision."""
+        """What `to_bytes` returns: it is asked for more than once."""
         return self.__pydantic_serializer__.to_json(self, by_alias=True)
 
     def __copy__(self) -> Self:

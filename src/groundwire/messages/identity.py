@@ -84,7 +84,7 @@ def event_id(event_type: str, cause: object) -> str:
 
 def _uuid(parts: list[object]) -> str:
     plain = [str(part) if isinstance(part, Kind) else part for part in parts]
-    # as str(uuid.uuid5(NAMESPACE, ...)), in a third of the time
+    # as str(uuid.uuid5(NAMESPACE, ...)), which makes an object on the way
     hashed = hashlib.sha1(NAMESPACE.bytes + canonical_json(plain), usedforsecurity=False).hexdigest()
     variant = "89ab"[int(hashed[16], 16) & 3]
     return f"{hashed[:8]}-{hashed[8:12]}-5{hashed[13:16]}-{variant}{hashed[17:20]}-{hashed[20:32]}"
