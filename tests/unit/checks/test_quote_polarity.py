@@ -70,6 +70,7 @@ def test_places_inside_words_do_not_count_where_words_have_to_be_whole():
     source = "party. I don't like art"
     assert not noted("art", source)
     assert noted("art", source, word_boundaries=True)
+    assert not noted("feel tired", "I feel tired. I don't feel tired.", word_boundaries=True)
 
 
 def test_the_note_names_the_place_among_the_validated_quotes():
