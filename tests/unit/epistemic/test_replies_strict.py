@@ -137,6 +137,13 @@ def test_alternatives_count_for_the_one_verdict_that_they_begin() -> None:
 def test_alternatives_are_held_against_what_stands_before_the_verdict_in_their_token() -> None:
     chances = ('"supported', 0.5), ('"contradicted', 0.2), ("contradicted", 0.2), ('"', 0.1)
     assert measured("supported", 0.9, *chances, before='"').support == pytest.approx(0.5 / 0.7)
+    other = ('"supported', 0.5), ("'contradicted", 0.3), ('"contradicted', 0.2)
+    assert measured("supported", 0.9, *other, before='"').support == pytest.approx(0.5 / 0.7)
+
+
+def test_a_verdict_whose_key_is_written_otherwise_is_taken_as_stated() -> None:
+    text = said().replace("verdict", "\\u0076erdict")
+    assert read_reply("support", Answer(text, tokens=(Token(text, 0.0, {}),))).support == 0.9  # type: ignore[union-attr]
 
 
 def test_what_the_alternatives_leave_open_by_half_is_not_measured() -> None:
