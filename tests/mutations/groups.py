@@ -47,7 +47,7 @@ GROUPS: Final = {
             "tests/unit/gate/test_response_gate.py",
             "tests/unit/gate/test_response_hostile.py",
         ),
-        inside=("decide/response*.py", "decide/report.py", "decide/regenerate.py"),
+        inside=("decide/response*.py", "decide/report.py", "decide/regenerate.py", "decide/fan_out.py"),
     ),
     "claims": Group(
         tests=(
