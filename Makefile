@@ -18,7 +18,7 @@ KEY := $(firstword $(shell (cat pyproject.toml requirements/*.txt; echo "$(CURDI
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-console up down test test-kafka lint format generate lock licences sbom audit mutants test-faults bench clean
+.PHONY: help setup demo demo-console up down test test-kafka lint format generate lock licences sbom audit mutants test-faults fuzz bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name text; do printf '%-12s %s\n' "$$name" "$$text"; done
@@ -53,6 +53,9 @@ test-kafka: .venv/dev-$(KEY) ## stream and state tests on Apache Kafka and redis
 
 test-faults: .venv/dev-$(KEY) ## break workers, broker and Redis under load, and check that nothing is lost (FAULTS="--seed 1 --minutes 2")
 	@$(BIN)/python -m tests.faults $(FAULTS)
+
+fuzz: .venv/dev-$(KEY) ## hostile input for every entry, made from valid examples (FUZZ="--seed 1 --inputs 100000 --jobs 2")
+	@$(BIN)/python -m tests.fuzz $(FUZZ)
 
 mutants: .venv/dev-$(KEY) ## break each check, branch and guard in a copy of the source: a test must notice (ARGS="--only 'guards.*'")
 	@$(BIN)/python -m tests.mutations $(ARGS)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -54,7 +55,12 @@ def _curve(place: int, minutes: Sequence[float], name: str, values: Sequence[flo
 
 def main() -> None:
     """Print the picture of a file that `bench/soak.py --json` has written."""
-    seen = [json.loads(line) for line in Path(sys.argv[1]).read_text(encoding="ascii").splitlines()]
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("file", type=Path, help="what `bench/soak.py --json` has written")
+    lines = parser.parse_args().file.read_text(encoding="ascii").splitlines()
+    seen = [json.loads(line) for line in lines]
     minutes = [one["minutes"] for one in seen]
     sys.stdout.write(svg(minutes, [(name, [one[field] for one in seen]) for field, name in _CURVES]))
 
