@@ -316,6 +316,24 @@ def test_an_address_that_is_none_or_holds_more_is_refused_unnamed(api, url):
     assert "u:p" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    "url", ["http://api.example", "http://8.8.8.8", "http://[2001:4860::8888]:8000", "http://local.example."]
+)
+def test_a_key_goes_to_no_public_host_in_clear(api, url):
+    with pytest.raises(ValueError, match=r"^url: must begin with https://"):
+        KINDS[api](url, KEY)
+    assert KINDS[api](url)
+    assert KINDS[api](url.replace("http:", "https:"), KEY)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://localhost:8000", "http://10.0.0.1", "http://[fd00::1]", "http://vllm", "http://vllm.models.svc"],
+)
+def test_a_key_goes_to_this_machine_and_to_a_private_network_in_clear(api, url):
+    assert KINDS[api](url, KEY)
+
+
 async def test_a_service_is_trusted_only_if_somebody_vouches_for_it(server: Server, tmp_path, monkeypatch):
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -337,6 +355,7 @@ async def test_a_service_is_trusted_only_if_somebody_vouches_for_it(server: Serv
 def test_without_settings_there_is_no_model_and_without_a_network_neither(monkeypatch):
     assert load_model() is None
     monkeypatch.setenv("GROUNDWIRE_MODEL_API", "anthropic")
+    monkeypatch.setenv("GROUNDWIRE_MODEL_KEY", KEY)
     assert repr(load_model()) == "AnthropicModel('https://api.anthropic.com/v1/messages')"
     assert load_model(network=False) is None
 
@@ -363,6 +382,8 @@ async def test_a_key_comes_from_a_file_and_names_and_options_from_the_environmen
     [
         ({"API": "cohere"}, "API"),
         ({"API": "openai", "URL": "http://u:secret@a"}, "URL"),
+        ({"API": "openai", "URL": "http://models.example", "KEY": "secret"}, "URL"),
+        ({"API": "openai"}, "KEY_FILE"),
         ({"API": "openai", "KEY": "two secret words"}, "KEY"),
         ({"API": "openai", "KEY": "secret", "KEY_FILE": "/x"}, "KEY_FILE"),
         ({"API": "openai", "KEY_FILE": "/nowhere"}, "KEY_FILE"),

@@ -18,6 +18,7 @@ import httpx
 from redis.backoff import AbstractBackoff, FullJitterBackoff
 
 from groundwire.epistemic.model import Answer, Fault, Model, ModelFault, Request, Token
+from groundwire.verify.models.secrecy import may_carry_key
 from groundwire.verify.models.sending import Failed, ModelLimits, Sender
 
 _OURS: Final = frozenset({"messages", "model", "system", "stream", "n"})
@@ -62,6 +63,10 @@ class HttpModel(Model):
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         address = _address(url)
+        if key is not None and not may_carry_key(address):
+            raise ValueError(
+                "url: must begin with https://, for the key goes there and the host is a public one"
+            )
         headers = {
             "user-agent": "groundwire",
             "content-type": "application/json",

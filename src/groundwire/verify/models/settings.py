@@ -128,11 +128,12 @@ def _model(settings: ModelSettings) -> HttpModel:
     )
     others: dict[str, Any] = {"logprobs": True} if settings.logprobs else {}
     kind = OpenAIModel if settings.api == "openai" else AnthropicModel
+    key = settings.secret()
     names = {**_NAMES[settings.api], **settings.names}
     try:
-        return kind(
+        model = kind(
             settings.url or _URLS[settings.api],
-            settings.secret(),
+            key,
             names=names,
             options=settings.options,
             limits=limits,
@@ -142,3 +143,7 @@ def _model(settings: ModelSettings) -> HttpModel:
     except ValueError as exc:
         argument, _, why = str(exc).partition(": ")
         raise UsageError(f"{PREFIX}{argument.upper()}: {why}") from None
+    if key is None and settings.url is None:
+        where = f"{_URLS[settings.api]} answers nobody without a key; {PREFIX}URL names another service"
+        raise UsageError(f"{PREFIX}KEY_FILE: {where}")
+    return model
