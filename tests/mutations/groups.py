@@ -39,9 +39,14 @@ GROUPS: Final = {
     ),
     "responses": Group(
         tests=(
+            "tests/unit/decide/test_fan_out.py",
+            "tests/unit/decide/test_response_again.py",
             "tests/unit/decide/test_response_case.py",
             "tests/unit/decide/test_response_limits.py",
+            "tests/unit/decide/test_response_outcome.py",
+            "tests/unit/decide/test_response_reading.py",
             "tests/unit/decide/test_response_told.py",
+            "tests/unit/epistemic/test_cited_in_text.py",
             "tests/unit/gate/test_claims_held.py",
             "tests/unit/gate/test_models_asked.py",
             "tests/unit/gate/test_response_gate.py",
