@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from groundwire.messages.audit import AuditEvent
 from groundwire.messages.base import OutputRecord, Time
 from groundwire.messages.decisions import (
+    LAST_REVISION,
     Decision,
     DedupFacts,
     Kind,
@@ -179,8 +180,8 @@ def _closing(event: AuditEvent) -> Closing | None:
     detail = event.detail
     if event.type != "review_action" or detail["verdict"] != Verdict.BLOCKED:
         return None
-    if type(detail["revision"]) is not int:
-        raise TypeError("revision")
+    if type(detail["revision"]) is not int or not 1 < detail["revision"] <= LAST_REVISION:
+        raise ValueError("revision")
     told = detail.get("closed")
     return Closing(
         revision=detail["revision"],

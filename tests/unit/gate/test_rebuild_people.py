@@ -186,8 +186,17 @@ def test_a_record_that_tells_of_no_action_is_skipped(value):
     Closings().note(b'{"type":"review_action","detail":' + value + b"}")
 
 
-@pytest.mark.parametrize("odd", [b'"revision":"2"', b'"revision":null', b'"revision":true'])
-async def test_an_event_without_a_number_of_a_revision_is_skipped(office, topics, odd):
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b'"revision":"2"',
+        b'"revision":null',
+        b'"revision":true',
+        b'"revision":1',
+        b'"revision":18446744073709551616',
+    ],
+)
+async def test_an_event_without_a_number_that_a_revision_has_is_skipped(office, topics, odd):
     (before,) = await office.decide(office.claim("a", TEXT))
     await act(office, topics, "reject", before)
     del topics[TopicName.BLOCKED]
