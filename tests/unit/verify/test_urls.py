@@ -168,8 +168,8 @@ async def test_a_slow_name_server_spends_the_budget_too():
 async def test_waiting_for_a_place_at_the_host_does_not_spend_the_budget(server):
     pacer = Pacer(PacingLimits(per_host=1, spacing=0.0))
     checker = UrlChecker(AddressGuard(["127.0.0.0/8"], ports=[server.port]), pacer=pacer)
-    server.routes["/x"] = Reply(200, delay=0.2)
-    checks = await asyncio.gather(*(checker.check(server.url("/x"), budget=0.5) for _ in range(5)))
+    server.routes["/x"] = Reply(200, delay=0.5)
+    checks = await asyncio.gather(*(checker.check(server.url("/x"), budget=2) for _ in range(5)))
     await checker.close()
     assert {c.state for c in checks} == {"verified"}
     assert server.most_in_flight == 1
