@@ -109,7 +109,7 @@ class Lifecycle(RuleBasedStateMachine):
         self.workers: dict[int, InFlight | None] = dict.fromkeys(WORKERS)
         self.decided: dict[tuple[Subject, int], Outcome] = {}
         self.published: set[tuple[Subject, int]] = set()
-        self.orphans: set[tuple[Subject, int]] = set()  # of who asked for a waiting claim and died
+        self.orphans: set[tuple[Subject, int]] = set()  # decided, and superseded before anybody was told
         self.conflicts: set[RecordOrigin] = set()
         self.asks: dict[Subject, Ask] = {}
         self.queries: dict[tuple[Subject, int], DedupQuery | None] = {}  # as which text a revision is found
@@ -595,6 +595,9 @@ class Lifecycle(RuleBasedStateMachine):
         found = not blocked or ask.action in REJECTING
         self.queries[who, revision] = query if found else None
         self.decided[who, revision] = outcome
+        shown = (who, before.revision) in self.published or before.origin.topic.endswith(REVIEWS)
+        if not shown:  # somebody acted on what nobody could see yet: the record tells of what came of that
+            self.orphans.add((who, before.revision))
 
     def resting_on(self, who: Subject) -> list[str]:
         current = self.current()
