@@ -126,7 +126,10 @@ def _validate(model: type[Record], parsed: object, *, nul: bool) -> Record:
     try:
         return model.model_validate(parsed)
     except ValidationError as exc:
-        raise _record_error(model, exc) from None
+        refused = _record_error(model, exc)
+    # Not from within: as its context it would keep pydantic's error, which the collector cannot look into, and so all
+    # that stands in the frames of whoever keeps this one: each batch with a refused record would stay in memory.
+    raise refused
 
 
 def _decode(model: type[Record], value: bytes | None) -> Record:
