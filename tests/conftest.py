@@ -1,6 +1,11 @@
 """Services for every test that asks for one; unit tests ask for none."""
 
+from collections.abc import Iterator
+from functools import partial
+from unittest.mock import patch
+
 import pytest
+import structlog
 from hypothesis import settings
 
 from tests.services.fixtures import broker, redis_server
@@ -10,6 +15,17 @@ __all__ = ["broker", "redis_server"]
 # a busy machine is slow, and no test is about time
 settings.register_profile("groundwire", parent=settings(), deadline=None)
 settings.load_profile("groundwire")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def loggers_are_not_kept() -> Iterator[None]:
+    """Whichever test configures logs first, those that listen later hear what is said then."""
+    with patch.object(structlog, "configure", partial(_configure, structlog.configure)):
+        yield
+
+
+def _configure(configure, **settings: object) -> None:
+    configure(**{**settings, "cache_logger_on_first_use": False})
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from groundwire.errors import StateError, UsageError
 from groundwire.policies import PolicyStore
@@ -87,20 +87,15 @@ async def test_what_is_no_hash_names_no_file_and_asks_nobody(tmp_path: Path, nam
     assert keeper.asked == []
 
 
-async def test_what_cannot_be_read_is_no_policy_and_the_log_tells(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    def told() -> str:
-        return capsys.readouterr().out + caplog.text
-
-    caplog.set_level(logging.WARNING)
+async def test_what_cannot_be_read_is_no_policy_and_the_log_tells(tmp_path: Path) -> None:
     (tmp_path / f"{NAME}.json").write_text("{")
-    assert await PolicyStore(tmp_path, Keeper(**{NAME: POLICY.canonical})).get(NAME) == POLICY
-    assert "policy.unreadable" in told()
+    with capture_logs() as told:
+        assert await PolicyStore(tmp_path, Keeper(**{NAME: POLICY.canonical})).get(NAME) == POLICY
+    assert [one["event"] for one in told] == ["policy.unreadable"]
     for keeper in (Keeper(**{NAME: b"{"}), Out()):
-        caplog.clear()
-        assert await PolicyStore(None, keeper).get(NAME) is None
-        assert "policy.unreadable" in told()
+        with capture_logs() as told:
+            assert await PolicyStore(None, keeper).get(NAME) is None
+        assert [one["event"] for one in told] == ["policy.unreadable"]
 
 
 async def test_a_folder_that_cannot_be_written_to_is_told_by_its_setting(tmp_path: Path) -> None:
