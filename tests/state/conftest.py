@@ -9,7 +9,7 @@ from deploy.embedded import RedisServer
 from groundwire.state.memory import MemoryState
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
-from tests.state.claims import SCHEME
+from tests.state.claims import SCHEME, Claims, People
 
 
 async def start(state: RedisState) -> RedisState:
@@ -20,6 +20,16 @@ async def start(state: RedisState) -> RedisState:
         await rebuild.start_epoch(uuid.uuid4().hex)
     await state.adopt_epoch()
     return state
+
+
+@pytest.fixture
+def claims() -> Claims:
+    return Claims()
+
+
+@pytest.fixture
+def people(claims: Claims) -> People:
+    return People(claims)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from groundwire.messages.decisions import Kind, MatchClass, Place
 from groundwire.state.model import Conflict, Limits, State, SubjectState, Waiting
-from tests.state.claims import TEXT, Claims, decide, origin, step_one, stored, subject
+from tests.state.claims import TEXT, decide, origin, step_one, stored, subject
 
 A, P, J, R, B, V = (
     SubjectState.APPROVED,
@@ -19,11 +19,6 @@ A, P, J, R, B, V = (
 OTHER = "backups of the billing database are written to a second region every night at two o'clock"
 NEVER = TEXT.replace("retries", "never retries")
 FULL = Limits(per_user=0)
-
-
-@pytest.fixture
-def claims() -> Claims:
-    return Claims()
 
 
 # New subjects

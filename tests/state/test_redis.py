@@ -17,16 +17,11 @@ from groundwire.state.model import GivenUp, Limits, Mark, Outcome, SubjectState,
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
 from tests.services.redis_servers import start_redis
-from tests.state.claims import LIMITS, SCHEME, TEXT, Claims, People, decide, dedup, stored, subject
+from tests.state.claims import LIMITS, SCHEME, TEXT, People, decide, dedup, stored, subject
 from tests.state.conftest import start
 
 OTHER = "backups of the billing database are written to a second region every night at two o'clock"
 DAY = 86_400
-
-
-@pytest.fixture
-def claims() -> Claims:
-    return Claims()
 
 
 @pytest.fixture

@@ -22,23 +22,13 @@ from groundwire.state.model import (
 )
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
-from tests.state.claims import LIMITS, SCHEME, TEXT, Claims, People, decide, review_one, stored, subject
+from tests.state.claims import LIMITS, SCHEME, TEXT, decide, review_one, stored, subject
 from tests.state.conftest import start
 
 A, P, B, R = SubjectState.APPROVED, SubjectState.PENDING, SubjectState.BLOCKED, SubjectState.REFUSED
 OTHER = "backups of the billing database are written to a second region every night at two o'clock"
 DAY = 86_400
 MANY = Limits(per_user=10_000)
-
-
-@pytest.fixture
-def claims() -> Claims:
-    return Claims()
-
-
-@pytest.fixture
-def people(claims) -> People:
-    return People(claims)
 
 
 @pytest.fixture

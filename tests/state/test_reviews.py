@@ -35,16 +35,6 @@ FOUR = ("approve", "edit", "reject", "expire")
 APPROVED, PENDING, REJECTED = MatchClass.APPROVED, MatchClass.PENDING, MatchClass.REJECTED
 
 
-@pytest.fixture
-def claims() -> Claims:
-    return Claims()
-
-
-@pytest.fixture
-def people(claims) -> People:
-    return People(claims)
-
-
 async def found(state: State, claims: Claims, text: str = TEXT, *, name: str = "probe"):
     """Return what another claim of this text finds: name and class of each."""
     (outcome,) = await decide(state, claims.ask(f"{name} {claims.offset}", text, 3), deferred=True)

@@ -10,21 +10,11 @@ from groundwire.state.memory import MemoryState
 from groundwire.state.model import RefusedAction, Reviewed, Standing, State, SubjectState
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
-from tests.state.claims import SCHEME, Claims, People, decide, review_one, stored
+from tests.state.claims import SCHEME, Claims, decide, review_one, stored
 from tests.state.conftest import start
 
 A, P, B = SubjectState.APPROVED, SubjectState.PENDING, SubjectState.BLOCKED
 ACTIONS = ("approve", "edit", "reject", "expire", "retract")
-
-
-@pytest.fixture
-def claims() -> Claims:
-    return Claims()
-
-
-@pytest.fixture
-def people(claims) -> People:
-    return People(claims)
 
 
 async def lose(state: State, ask) -> None:

@@ -5,20 +5,10 @@ from dataclasses import replace
 import pytest
 
 from groundwire.state.model import Limits, Outcome, State, SubjectState, Waiting
-from tests.state.claims import Claims, People, decide, step_one
+from tests.state.claims import decide, step_one
 
 NO_PLACE = Limits(per_user=0)
 R, J = SubjectState.REFUSED, SubjectState.JOINED
-
-
-@pytest.fixture
-def claims() -> Claims:
-    return Claims()
-
-
-@pytest.fixture
-def people(claims) -> People:
-    return People(claims)
 
 
 async def test_a_record_that_comes_again_says_what_it_came_to_although_a_later_one_was_decided_afresh(

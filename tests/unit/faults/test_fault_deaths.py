@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from agents.outputs import outputs
-from groundwire.gate.reviews import ReviewGate
 from groundwire.messages.inbound import InboundRecord
 from tests.faults.checker import check, compare_state
 from tests.faults.history import REVIEWS
@@ -33,15 +32,7 @@ class Mortal(Run):
     async def people_decide(self, *records: InboundRecord) -> None:
         """Settle a batch as often as workers die over it, and once more."""
         while True:
-            gate = ReviewGate(
-                self.policy,
-                self.policies,
-                self.state,
-                keys=self.keys,
-                find=self._find,
-                own_key=None,
-                now=self.now,
-            )
+            gate = self.review_gate
             said = outputs(await gate.settle(await gate.prepare(records)))
             if self.deaths.random() < 0.5:
                 self.publish(said)

@@ -54,6 +54,19 @@ class Run(World):
     published: dict[str, Decision] = field(default_factory=dict)
     clock: float = 0.0
 
+    @property
+    def review_gate(self) -> ReviewGate:
+        """A gate for actions of people, which begins with nothing but state and topics."""
+        return ReviewGate(
+            self.policy,
+            self.policies,
+            self.state,
+            keys=self.keys,
+            find=self._find,
+            own_key=None,
+            now=self.now,
+        )
+
     async def feed(self, seed: int, count: int) -> None:
         """Send inputs of a seed, with people in between."""
         rng = random.Random(seed)
@@ -90,15 +103,7 @@ class Run(World):
         self.acted_at[str(review["action_id"])] = self.clock
         key = f"{review['tenant_id']}:{review['user_id']}".encode()
         record = self.stand(REVIEWS, key, value, headers)
-        gate = ReviewGate(
-            self.policy,
-            self.policies,
-            self.state,
-            keys=self.keys,
-            find=self._find,
-            own_key=None,
-            now=self.now,
-        )
+        gate = self.review_gate
         results: Sequence[Result] = await gate.settle(await gate.prepare([record]), deferred=False)
         self.publish(outputs(results))
         return str(review["action_id"])
