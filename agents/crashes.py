@@ -19,7 +19,7 @@ ALONE: Final = 2
 GIVEN_UP: Final = 3
 
 _PATIENCE: Final = 0.25
-"""Seconds that a note is waited for: one that state does not take costs one more crash, no record."""
+"""Seconds that a note is waited for: one that is not sent, or that state does not take, costs one more crash."""
 
 Portion = tuple[Sequence[InboundRecord], int]
 """Records that run together, and how many crashes they have survived."""
@@ -37,7 +37,7 @@ class CrashGuard:
         self._topic = topic
         self._partition = partition
         self._left: Mark | None = None
-        self._sending: asyncio.Task[None] | None = None
+        self._sending: set[asyncio.Task[None]] = set()
 
     async def read(self) -> None:
         """Read what the partition's last worker left in flight; state out of reach counts as nothing."""
@@ -76,8 +76,14 @@ class CrashGuard:
         return list(portions)
 
     async def enter(self, records: Sequence[InboundRecord], crashes: int) -> None:
-        """Note that records are in flight, before anything is done with them."""
-        await self._wait(self._send(Mark(records[0].offset, records[-1].offset, crashes)))
+        """Note that records are in flight, before anything is done with them.
+
+        The note is on its way once the operating system has it: whatever kills the process then, state gets it. So
+        nothing waits for the answer but records over which a worker died before.
+        """
+        written = asyncio.get_running_loop().create_future()
+        noting = self._send(Mark(records[0].offset, records[-1].offset, crashes), written)
+        await asyncio.wait([noting if crashes else written], timeout=_PATIENCE)
 
     def leave(self) -> None:
         """Take the note away: the batch is settled."""
@@ -85,22 +91,25 @@ class CrashGuard:
 
     async def let_go(self) -> None:
         """Take the note away, and see to it before the next holder looks: the worker gives the batch up alive."""
-        await self._wait(self._send(None))
+        await asyncio.wait([self._send(None)], timeout=_PATIENCE)
 
-    async def _wait(self, sending: asyncio.Task[None]) -> None:
-        await asyncio.wait([sending], timeout=_PATIENCE)
+    def _send(self, mark: Mark | None, written: asyncio.Future[None] | None = None) -> asyncio.Task[None]:
+        noting = asyncio.create_task(self._note(mark, written))
+        self._sending.add(noting)  # the event loop keeps no hold of it
+        noting.add_done_callback(self._sending.discard)
+        return noting
 
-    def _send(self, mark: Mark | None) -> asyncio.Task[None]:
-        self._sending = asyncio.create_task(self._note(self._sending, mark))
-        return self._sending
+    async def _note(self, mark: Mark | None, written: asyncio.Future[None] | None) -> None:
+        def sent() -> None:
+            if written is not None and not written.done():
+                written.set_result(None)
 
-    async def _note(self, before: asyncio.Task[None] | None, mark: Mark | None) -> None:
-        if before is not None:
-            await asyncio.wait([before])
         try:
             if mark is None:
                 await self._state.unmark(self._topic, self._partition)
             else:
-                await self._state.mark(self._topic, self._partition, mark)
+                await self._state.mark(self._topic, self._partition, mark, written=sent)
         except StateError:
             log.debug("crash.mark_not_kept", topic=self._topic, partition=self._partition)
+        finally:
+            sent()

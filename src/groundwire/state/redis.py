@@ -25,7 +25,7 @@ topic prefix, and the script computes them itself: one primary is required, Redi
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Final
 
@@ -34,6 +34,7 @@ from redis.asyncio import Redis
 from groundwire.errors import SchemeMismatch, StateLost, StateUnavailable
 from groundwire.messages.identity import Subject
 from groundwire.state.entries import Argument, read_answer, short, user_digest, write_ask, write_stored
+from groundwire.state.line import Line
 from groundwire.state.model import (
     MAX_CANDIDATES,
     Answer,
@@ -94,6 +95,7 @@ class RedisState:
         max_candidates: int = MAX_CANDIDATES,
     ) -> None:
         self._server = Server(redis, patience)
+        self._marks = Line(redis, patience)
         self._prefix = prefix
         self._scheme = scheme
         self._ttl = idempotency_ttl
@@ -196,10 +198,22 @@ class RedisState:
                 else Rebuild(fence, self._prefix, self._scheme, (self._ttl, self._action_ttl))
             )
 
-    async def mark(self, topic: str, partition: int, mark: Mark) -> None:
-        """Note what is in flight, so that a worker that dies over it leaves a trace."""
+    async def mark(
+        self, topic: str, partition: int, mark: Mark, *, written: Callable[[], None] = lambda: None
+    ) -> None:
+        """Note what is in flight, so that a worker that dies over it leaves a trace.
+
+        Marks take effect in the order of the calls, without one waiting for another.
+
+        Args:
+            topic: that of the partition.
+            partition: its number.
+            mark: what is in flight.
+            written: called once the mark is sent, whatever becomes of this process: its answer may be long in coming.
+        """
         value = f"{mark.first} {mark.last} {mark.crashes}"
-        await self._server.call("SET", self._mark_key(topic, partition), value, "EX", _MARK_TTL)
+        key = self._mark_key(topic, partition)
+        await self._marks.call("SET", key, value, "EX", _MARK_TTL, written=written)
 
     async def marks(self, topic: str, partition: int) -> Mark | None:
         """Return what was in flight on a partition when its worker was last heard of, or None."""
@@ -208,7 +222,7 @@ class RedisState:
 
     async def unmark(self, topic: str, partition: int) -> None:
         """Forget the mark: all of it is settled."""
-        await self._server.call("DEL", self._mark_key(topic, partition))
+        await self._marks.call("DEL", self._mark_key(topic, partition))
 
     async def give_up(self, subject: Subject) -> bool:
         """Let go of a waiting claim whose record is to become a dead letter.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -57,6 +59,18 @@ def script(*names: str) -> Script:
     return Script(source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
+@asynccontextmanager
+async def bounded(command: Sequence[Argument], patience: float) -> AsyncIterator[None]:
+    """Bound the time of a command, and turn what goes wrong into an error of state; see `Server.call`."""
+    try:
+        async with asyncio.timeout(patience):
+            yield
+    except NoScriptError:
+        raise
+    except (RedisError, OSError, TimeoutError) as error:
+        raise StateUnavailable(f"{command[0]!s}: {type(error).__name__}: {str(error)[:200]}") from error
+
+
 class Server:
     """The primary, as state calls it.
 
@@ -78,13 +92,8 @@ class Server:
             StateUnavailable: no answer in time, or an error for an answer (replica, loading, out of memory).
             NoScriptError: the server does not know a script.
         """
-        try:
-            async with asyncio.timeout(self._patience):
-                return await self._redis.execute_command(*command)  # type: ignore[no-untyped-call]
-        except NoScriptError:
-            raise
-        except (RedisError, OSError, TimeoutError) as error:
-            raise StateUnavailable(f"{command[0]!s}: {type(error).__name__}: {str(error)[:200]}") from error
+        async with bounded(command, self._patience):
+            return await self._redis.execute_command(*command)  # type: ignore[no-untyped-call]
 
     async def run(self, code: Script, keys: tuple[str, ...], *arguments: Argument) -> Any:  # noqa: ANN401 - as above
         """Run a script; one that the server does not know yet is sent along once more."""

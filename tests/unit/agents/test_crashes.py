@@ -17,23 +17,28 @@ from groundwire.state.model import Mark
 
 
 class Marks:
-    """State, as far as the guard uses it."""
+    """State, as far as the guard uses it; `delay`, seconds until something is sent, `answer`, until it is answered."""
 
-    def __init__(self, left: Mark | None = None, delay: float = 0.0) -> None:
+    def __init__(self, left: Mark | None = None, delay: float = 0.0, answer: float = 0.0) -> None:
         self.mark_held = left
         self.delay = delay
+        self.answer = answer
         self.broken = False
+        self.answered = left
 
     async def marks(self, topic, partition):
         if self.broken:
             raise StateUnavailable("gone")
         return self.mark_held
 
-    async def mark(self, topic, partition, mark):
+    async def mark(self, topic, partition, mark, *, written=lambda: None):
         await asyncio.sleep(self.delay)
         if self.broken:
             raise StateUnavailable("gone")
+        written()
         self.mark_held = mark
+        await asyncio.sleep(self.answer)
+        self.answered = mark
 
     async def unmark(self, topic, partition):
         await self.mark(topic, partition, None)
@@ -101,11 +106,13 @@ def test_portions_are_the_batch_in_its_order_and_every_suspect_carries_its_crash
     asyncio.run(run())
 
 
-async def test_the_note_is_there_before_the_records_are_touched():
-    state = Marks(delay=0.01)
+async def test_the_note_is_sent_before_the_records_are_touched_and_its_answer_waited_for_after_a_crash():
+    state = Marks(delay=0.01, answer=0.01)
     entered = CrashGuard(state, "t", 0)
+    await entered.enter(records(3, 7), 0)
+    assert (state.mark_held, state.answered) == (Mark(3, 7, 0), None)
     await entered.enter(records(3, 7), 1)
-    assert state.mark_held == Mark(3, 7, 1)
+    assert state.answered == Mark(3, 7, 1)
 
 
 async def test_a_batch_that_is_given_up_alive_leaves_no_note():
@@ -116,18 +123,16 @@ async def test_a_batch_that_is_given_up_alive_leaves_no_note():
     assert state.mark_held is None
 
 
-async def test_notes_arrive_in_their_order():
-    state = Marks()
+async def test_a_note_is_not_held_up_by_the_answer_to_the_one_before():
+    state = Marks(answer=60.0)
     entered = CrashGuard(state, "t", 0)
-    await entered.enter(records(0, 1), 0)
-    state.delay = 0.05
-    entered.leave()
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    state.delay = 0
-    await entered.enter(records(2, 3), 0)
-    await asyncio.sleep(0.1)
+    async with asyncio.timeout(2):
+        await entered.enter(records(0, 1), 0)
+        entered.leave()
+        await entered.enter(records(2, 3), 0)
     assert state.mark_held == Mark(2, 3, 0)
+    for noting in entered._sending:
+        noting.cancel()
 
 
 @pytest.mark.parametrize("delay", [0.0, 60.0])
@@ -140,5 +145,5 @@ async def test_state_that_takes_no_note_holds_up_nothing(delay):
         await entered.enter(records(0, 1), 0)
         await entered.let_go()
     assert shape(entered.portions(records(0, 1))) == [(0, 1, 0)]
-    if entered._sending:
-        entered._sending.cancel()
+    for noting in entered._sending:
+        noting.cancel()

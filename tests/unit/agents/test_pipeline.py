@@ -81,8 +81,9 @@ class Bench:
     async def marks(self, topic, partition):
         return self.left
 
-    async def mark(self, topic, partition, mark):
+    async def mark(self, topic, partition, mark, *, written):
         self.marked.append(mark)
+        written()
 
     async def unmark(self, topic, partition):
         self.marked.append(None)
