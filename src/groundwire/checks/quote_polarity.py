@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 _REACH: Final = 120  # characters that a negation reaches: speech written down may go without full stops
 _PIECE: Final = 50_000
@@ -40,8 +40,17 @@ _CLAUSE_END: Final = re.compile(
 )
 
 
+class _Marks(NamedTuple):
+    """Where clauses start and where negations stand, in ascending order."""
+
+    starts: list[int]
+    negations: list[int]
+
+
 class Clauses:
     """The clauses of a source and the negations in them.
+
+    Only what stands around a place is read, until that has cost as much as the whole source does.
 
     Args:
         source: In the form in which quotes are compared.
@@ -49,15 +58,12 @@ class Clauses:
 
     def __init__(self, source: str) -> None:
         self._source = source
-        self._starts = [0, *(end.end() for end in _all(_CLAUSE_END, source))]
-        self._negations = [found.start() for found in _all(_NEGATION, source)]
+        self._unread = len(source)
+        self._whole: _Marks | None = None
 
     def negates(self, place: int) -> bool:
         """Tell whether a negation stands before a place of the source: in its clause, within reach."""
-        last = bisect_left(self._negations, place) - 1
-        if last < 0 or place - self._negations[last] > _REACH:
-            return False
-        return self._negations[last] >= self._starts[bisect_right(self._starts, place) - 1]
+        return _negates(self._around(place), place)
 
     def always_negates(self, quote: str, *, whole_words: bool = False) -> bool:
         """Tell whether each place at which a quote stands is negated.
@@ -72,18 +78,27 @@ class Clauses:
                 break
             if whole_words and self._cuts_word(place, place + len(quote)):
                 place = self._source.find(quote, place + 1)
-            elif self.negates(place):
-                place = self._source.find(quote, self._beyond(place))
-            else:
+                continue
+            marks = self._around(place)
+            if not _negates(marks, place):
                 return False
+            place = self._source.find(quote, _beyond(marks, place))
         return True
 
-    def _beyond(self, place: int) -> int:
-        """Return the first place after a negated one that may not be: past its clause, or out of reach."""
-        clause = bisect_right(self._starts, place)
-        end = self._starts[clause] if clause < len(self._starts) else len(self._source)
-        reach = self._negations[bisect_left(self._negations, place) - 1] + _REACH + 1
-        return max(place + 1, min(end, reach))
+    def _around(self, place: int) -> _Marks:
+        """Return the marks that bear on a place.
+
+        No match of `_NEGATION` begins within another one, and no match of `_CLAUSE_END` holds a letter: behind the
+        negation that counts, the clauses that start are the same wherever before it reading began.
+        """
+        if self._whole is None:
+            start = max(0, place - _REACH)
+            beyond = min(place + _REACH + 1, len(self._source))
+            self._unread -= beyond - start
+            if self._unread > 0:
+                return _marks(self._source, start, beyond)
+            self._whole = _marks(self._source, 0, len(self._source))
+        return self._whole
 
     def _cuts_word(self, start: int, end: int) -> bool:
         return any(
@@ -92,15 +107,35 @@ class Clauses:
         )
 
 
+def _marks(source: str, start: int, beyond: int) -> _Marks:
+    starts = [0, *(end.end() for end in _all(_CLAUSE_END, source, start, beyond))]
+    return _Marks(starts, [found.start() for found in _all(_NEGATION, source, start, beyond)])
+
+
+def _negates(marks: _Marks, place: int) -> bool:
+    last = bisect_left(marks.negations, place) - 1
+    if last < 0 or place - marks.negations[last] > _REACH:
+        return False
+    return marks.negations[last] >= marks.starts[bisect_right(marks.starts, place) - 1]
+
+
+def _beyond(marks: _Marks, place: int) -> int:
+    """Return the first place after a negated one that may not be: past its clause, or out of reach."""
+    reach = marks.negations[bisect_left(marks.negations, place) - 1] + _REACH + 1
+    clause = bisect_right(marks.starts, place)
+    end = marks.starts[clause] if clause < len(marks.starts) else reach
+    return max(place + 1, min(end, reach))
+
+
 def _is_word(char: str) -> bool:
     return char.isalnum() or char == "_"
 
 
-def _all(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """Yield the matches of a pattern; no call of the engine reads more than a piece of the text."""
+def _all(pattern: re.Pattern[str], text: str, first: int, last: int) -> Iterator[re.Match[str]]:
+    """Yield the matches that start from first to last; no call of the engine reads more than a piece of the text."""
     done = 0
-    for start in range(0, len(text), _PIECE):
-        beyond = start + _PIECE
+    for start in range(first, last, _PIECE):
+        beyond = min(start + _PIECE, last)
         for found in pattern.finditer(text, max(start, done), beyond + _LONGEST_MATCH):
             if found.start() < beyond:
                 done = found.end()

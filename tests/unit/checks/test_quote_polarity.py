@@ -1,6 +1,8 @@
 """Quotes that stand only behind a negation (C-41)."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from groundwire.checks import quote_polarity
 from groundwire.checks.quotes import QuoteRules, ground_quotes
@@ -93,4 +95,56 @@ def test_reading_in_pieces_finds_what_reading_the_whole_finds(pattern, piece, mo
     )
     expected = [found.span() for found in pattern.finditer(source * 3)]
     monkeypatch.setattr(quote_polarity, "_PIECE", piece)
-    assert [found.span() for found in quote_polarity._all(pattern, source * 3)] == expected
+    assert [
+        found.span() for found in quote_polarity._all(pattern, source * 3, 0, 3 * len(source))
+    ] == expected
+
+
+WORDS = (
+    *(
+        "i",
+        "we",
+        "not",
+        "only",
+        "no",
+        "never",
+        "none",
+        "don't",
+        "isnt",
+        "rather",
+        "than",
+        "unable",
+        "to",
+        "lacks",
+    ),
+    *("free", "of", "and", "or", "so", "but", "when", "dr.", "e.g.", "end.", "feel", "tired", "x", "n't"),
+    *("-", "--", "\u2014", "\u2013", ",", ";", "!", "\u2026", ".", "'", ")"),
+)
+GAPS = st.sampled_from((" ", " ", " ", "", ", "))
+SPEECH = st.lists(st.tuples(st.sampled_from(WORDS) | st.just("feel"), GAPS), max_size=120)
+
+
+@given(SPEECH, st.sampled_from(("", " - ", "! ")), st.integers(0, 100), st.integers(0, 30))
+def test_what_is_read_around_a_place_says_of_it_what_the_whole_source_says(words, link, links, distance):
+    spoken = link * links + "".join(word + gap for word, gap in words) + " not " + "feel " * distance
+    source = " ".join((spoken + "tired feel tired").split())
+    whole = quote_polarity.Clauses(source)
+    whole._whole = quote_polarity._marks(source, 0, len(source))
+    for place in range(0, len(source), 1 + len(source) // 100):
+        assert quote_polarity.Clauses(source).negates(place) == whole.negates(place)
+    for quote in ("feel", "tired", "d f", "n", " "):
+        assert quote_polarity.Clauses(source).always_negates(quote) == whole.always_negates(quote)
+
+
+def test_a_quote_at_very_many_places_reads_the_source_twice_at_most(monkeypatch):
+    read = []
+    marks = quote_polarity._marks
+    monkeypatch.setattr(
+        quote_polarity,
+        "_marks",
+        lambda source, start, beyond: read.append(beyond - start) or marks(source, start, beyond),
+    )
+    source = "i never feel tired. " * 90
+    clauses = quote_polarity.Clauses(source)
+    assert all(clauses.always_negates(quote) for quote in ("feel", "tired", "eel t"))
+    assert sum(read) <= 2 * len(source)
