@@ -44,17 +44,17 @@ class Tally:
                 that another record of the batch has again.
         """
         left = set(fresh)
-        checks: Counter[tuple[str, str]] = Counter()
+        counts = _Counts()
         for result in results:
             self.failed_in_a_row = self.failed_in_a_row + 1 if _failed(result) else 0
             match result:
                 case Decided(record=record, decision=decision) if decision.decision_id in left:
                     left.discard(decision.decision_id)
-                    self._decided(record, decision, checks)
+                    self._decided(record, decision, counts)
                     _report(result)
                 case Acted(record=record, decision=decision) if _brought(result) in left:
                     left.discard(decision.decision_id)
-                    self._decided(record, decision, checks)
+                    self._decided(record, decision, counts)
                     metrics.REVIEW_ACTIONS.labels(result.review.action, decision.reason_code).inc()
                 case Decided() | Acted():
                     metrics.REPEATS.inc()
@@ -67,22 +67,14 @@ class Tally:
                     metrics.DEFERRED.inc()
                 case DeadLetter():
                     self._dead(result)
-        for labels, number in checks.items():  # looked up once a batch: a decision has nine of them
-            metrics.CHECKS.labels(*labels).inc(number)
+        counts.publish()
 
-    def _decided(self, record: InboundRecord, decision: Decision, checks: Counter[tuple[str, str]]) -> None:
-        metrics.DECISIONS.labels(decision.kind, decision.tier, decision.reason_code).inc()
+    def _decided(self, record: InboundRecord, decision: Decision, counts: _Counts) -> None:
+        counts.add(decision)
         age = time.time() - record.timestamp / 1000
         self._latency.observe(max(0.0, age))
         if age < -_SKEW:
             metrics.FUTURE.inc()
-        for name, found in (
-            ("passed", decision.checks_passed),
-            ("failed", decision.checks_failed),
-            ("skipped", decision.checks_skipped),
-        ):
-            for check in found:
-                checks[check.partition(":")[0], name] += 1
         if record.key != record_key(decision.tenant_id, decision.user_id):
             metrics.MISKEYED.inc()
 
@@ -96,6 +88,29 @@ class Tally:
             partition=letter.record.partition,
             offset=letter.record.offset,
         )
+
+
+class _Counts:
+    """Decisions and checks of a batch: a metric is looked up once a batch, not ten times a decision."""
+
+    def __init__(self) -> None:
+        self._decisions: Counter[tuple[str, str, str]] = Counter()
+        self._checks: dict[str, Counter[str]] = {name: Counter() for name in ("passed", "failed", "skipped")}
+
+    def add(self, decision: Decision) -> None:
+        """Count a decision and its checks."""
+        self._decisions[decision.kind, decision.tier, decision.reason_code] += 1
+        self._checks["passed"].update(decision.checks_passed)
+        self._checks["failed"].update(decision.checks_failed)
+        self._checks["skipped"].update(decision.checks_skipped)
+
+    def publish(self) -> None:
+        """Add what was counted to the metrics; of a check its name alone, what stands behind it is text."""
+        for labels, number in self._decisions.items():
+            metrics.DECISIONS.labels(*labels).inc(number)
+        for result, checks in self._checks.items():
+            for check, number in checks.items():
+                metrics.CHECKS.labels(check.partition(":")[0], result).inc(number)
 
 
 def _brought(result: Acted) -> str | None:

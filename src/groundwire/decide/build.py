@@ -147,7 +147,7 @@ def _build(case: ClaimCase, envelope: Envelope, standing: Standing, checks: Chec
     lists, truncated = _check_lists(checks, room)
     marks, marks_truncated = _marks(case, room)
     source_id = claim.source_id if claim.source_id is not None else primary_source(case)
-    return Decision(
+    return Decision.made(
         **_frame(claim_subject(case), envelope, standing),
         memory_type=claim.memory_type,
         source=claim.source,
@@ -223,7 +223,7 @@ def _frame(subject: Subject, envelope: Envelope, standing: Standing) -> dict[str
         "verdict": Verdict.of(standing.tier),
         "approved": standing.tier == IngestionTier.AUTO_APPROVE,
         "reason": standing.reason,
-        "reason_code": standing.code,
+        "reason_code": standing.code.value,
         "retryable": standing.code == ReasonCode.REVIEW_QUEUE_FULL,
         "policy": _policy_name(envelope.policy_version, envelope.policy_sha256),
         "engine": envelope.engine,

@@ -121,7 +121,7 @@ class ClaimDesk:
         payload = (outcome.fresh and entry.asked) or Payload.from_bytes(outcome.payload)
         policy = await policy_that_decided(payload.policy_sha256, self._policy, self._policies)
         claim = payload.as_decided(entry.claim)
-        as_read = claim is entry.claim and policy in {None, self._policy}
+        as_read = claim is entry.claim and (policy is None or policy is self._policy)
         reading = entry.reading if as_read else read(claim.content, policy or self._policy)
         decision = derive(claim, reading, policy, self._policy, outcome, payload)
         return Decided(entry.record, decision, outcome.fresh)

@@ -19,7 +19,7 @@ _INT64: Final = re.compile(r"-?[0-9]{1,19}")
 _LARGEST: Final = 2**53 - 1
 """No log is as long; a larger number has no canonical form, and so no event could be named after the place."""
 _SCHEMAS: Final = "https://groundwire.dev/schemas"
-_SOURCE: Final = "/groundwire/gate"
+_SOURCE: Final = b"/groundwire/gate"
 
 
 def header(headers: Headers, name: str) -> str | None:
@@ -44,17 +44,17 @@ def event_headers(
     name: str, event_id: str, time: str, subject: str, incoming: Headers
 ) -> list[tuple[str, bytes]]:
     """Return CloudEvents binary headers for a record of the type `groundwire.<name>.v1`."""
-    fields = {
-        "ce_specversion": "1.0",
-        "ce_id": event_id,
-        "ce_type": f"groundwire.{name}.v1",
-        "ce_source": _SOURCE,
-        "ce_time": time,
-        "ce_subject": subject,
-        "ce_dataschema": f"{_SCHEMAS}/{name}/1.0.json",
-        "content-type": "application/json",
-    }
-    return [*((key, value.encode()) for key, value in fields.items()), *passed(incoming)]
+    return [
+        ("ce_specversion", b"1.0"),
+        ("ce_id", event_id.encode()),
+        ("ce_type", f"groundwire.{name}.v1".encode()),
+        ("ce_source", _SOURCE),
+        ("ce_time", time.encode()),
+        ("ce_subject", subject.encode()),
+        ("ce_dataschema", f"{_SCHEMAS}/{name}/1.0.json".encode()),
+        ("content-type", b"application/json"),
+        *passed(incoming),
+    ]
 
 
 def passed(incoming: Headers) -> list[tuple[str, bytes]]:

@@ -7,7 +7,7 @@ import uuid
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from groundwire.messages.base import InputRecord, canonical_json, sha256_hex
+from groundwire.messages.base import SORTED_JSON, InputRecord, canonical_json, sha256_hex
 from groundwire.messages.decisions import Kind
 
 NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_URL, "urn:groundwire:decision")
@@ -42,7 +42,10 @@ def digest(*ids: str) -> bytes:
 
 def decisive(record: InputRecord) -> dict[str, Any]:
     """Return what decides a record, as JSON: its fields after defaults, but metadata and times of sending."""
-    return record.model_dump(mode="json", exclude=_NOT_DECISIVE)
+    plain: dict[str, Any] = record.__pydantic_serializer__.to_python(
+        record, mode="json", exclude=_NOT_DECISIVE
+    )
+    return plain
 
 
 def fingerprint(record: InputRecord) -> str:
@@ -83,8 +86,9 @@ def event_id(event_type: str, cause: object) -> str:
 
 
 def _uuid(parts: list[object]) -> str:
-    plain = [str(part) if isinstance(part, Kind) else part for part in parts]
-    # as str(uuid.uuid5(NAMESPACE, ...)), which makes an object on the way
-    hashed = hashlib.sha1(NAMESPACE.bytes + canonical_json(plain), usedforsecurity=False).hexdigest()
+    # strings and places of a log, whose sorted JSON is canonical; as str(uuid.uuid5(NAMESPACE, ...)), but without
+    # an object on the way
+    name = SORTED_JSON.encode(parts).encode()
+    hashed = hashlib.sha1(NAMESPACE.bytes + name, usedforsecurity=False).hexdigest()
     variant = "89ab"[int(hashed[16], 16) & 3]
     return f"{hashed[:8]}-{hashed[8:12]}-5{hashed[13:16]}-{variant}{hashed[17:20]}-{hashed[20:32]}"

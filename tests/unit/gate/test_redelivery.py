@@ -1,18 +1,27 @@
 """A record that comes again gives the decision that it got, byte for byte, whatever changed around it."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import timedelta
 from unittest.mock import patch
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError
 
 from groundwire.decide import people
 from groundwire.gate import claims as gate_module
 from groundwire.gate import recorded
 from groundwire.gate.results import DeadLetter, Decided
-from groundwire.messages.decisions import Kind, ReasonCode, Verdict
+from groundwire.messages.decisions import (
+    Decision,
+    EvidenceObject,
+    Kind,
+    PolicyName,
+    ReasonCode,
+    Verdict,
+)
 from groundwire.messages.tiers import IngestionTier
 from groundwire.policies import PolicyStore
 from groundwire.policy import Policy
@@ -95,6 +104,34 @@ async def test_a_copy_of_a_decision_with_other_fields_has_bytes_of_its_own(world
     changed = decision.model_copy(update={"reason": "another"})
     assert b'"reason":"another"' in changed.to_bytes()
     assert decision.to_bytes() == bytes_before == type(decision).model_validate_json(bytes_before).to_bytes()
+
+
+def with_types(value):
+    """Every value with its type, all the way down: a str and an enum of it are equal, and not the same."""
+    if isinstance(value, BaseModel):
+        return type(value), {
+            name: with_types(item) for name, item in value.__dict__.items() if name != "wire"
+        }
+    if isinstance(value, EvidenceObject):
+        return EvidenceObject, {each.name: with_types(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, list):
+        return [with_types(item) for item in value]
+    return type(value), value
+
+
+async def test_a_decision_is_made_as_it_would_be_validated(world):
+    _, decisions = await decide_all(world)
+    for decision in decisions:
+        read_back = Decision.model_validate_json(decision.to_bytes())
+        assert with_types(decision) == with_types(read_back)
+        assert list(decision.__dict__)[: len(Decision.model_fields)] == list(Decision.model_fields)
+
+
+def test_a_record_is_made_of_its_own_fields_and_one_that_lacks_any_cannot_be_written():
+    with pytest.raises(TypeError, match="PolicyName has no field 'other'"):
+        PolicyName.made(version="1", sha256="0", other=1)
+    with pytest.raises(PydanticSerializationError):
+        PolicyName.made(version="1").model_dump_json()
 
 
 async def test_another_record_with_other_metadata_and_capture_time_gives_the_same_bytes(world):
