@@ -8,6 +8,7 @@ from typing import Final
 from faust.auth import Credentials, SASLCredentials, SSLCredentials
 
 from agents.batches import BatchApp, check_versions
+from agents.tables import NoTables
 from groundwire.security import KafkaSecurity, kafka_security
 from groundwire.settings import Settings
 
@@ -42,6 +43,7 @@ def build_app(role: str, settings: Settings, *, most: int | None = None) -> Batc
         topic_allow_declare=False,
         topic_disable_leader=True,
         table_standby_replicas=0,
+        TableManager=NoTables,
         web_enabled=False,
         logging_config=None,
         loghandlers=[],

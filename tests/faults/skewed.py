@@ -11,7 +11,7 @@ import time
 from datetime import datetime, timedelta, tzinfo
 from importlib import import_module
 
-ASKING = ("agents.__main__", "agents.wiring", "groundwire.verify.results")
+ASKING = ("agents.process", "agents.wiring", "groundwire.verify.results")
 """The modules that ask for the time by `datetime.now`; all others are given it."""
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 
 from groundwire.checks import hedges
+from groundwire.checks.hedge_words import Rule
 from tests.unit.pattern_cost import Automaton, alternatives, pumped, pumped_in_vain
 
 _ROOT: Final = Path(__file__).parents[2]
@@ -30,7 +31,7 @@ _LONG: Final = 200  # from here on a count is no bound on what each start of a s
 
 MADE_WHILE_RUNNING: Final = {
     "groundwire.checks.hedges._compile": "an operator's phrases, escaped and joined by the one pattern for a space",
-    "groundwire.checks.hedge_words._file_rules": "runs at import; its patterns are collected from RULES",
+    "groundwire.checks.hedge_words.Rule.rest": "compiled when first asked for; collected from RULES",
 }
 KNOWN: Final = {
     "groundwire.environment._OF_OTHERS": "names of environment variables, which the operator sets"
@@ -73,6 +74,8 @@ def _held(value: object, place: str, seen: set[int]) -> Iterator[tuple[str, re.P
     """Yield the patterns in a value: itself, in containers, and in classes of the house."""
     if isinstance(value, re.Pattern):
         yield place, value
+    elif isinstance(value, Rule):
+        yield f"{place}.rest", value.rest
     elif isinstance(value, dict | list | tuple | set | frozenset) and id(value) not in seen:
         seen.add(id(value))
         items = value.items() if isinstance(value, dict) else enumerate(value)
