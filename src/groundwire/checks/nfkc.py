@@ -26,14 +26,14 @@ def nfkc(text: str) -> str:
     start = 0
     while start < len(ordered):
         end = start + _PIECE
-        while end < len(ordered) and not _opens(ordered[end]):
+        while end < len(ordered) and not opens(ordered[end]):
             end += 1
         pieces.append(normalize("NFKC", ordered[start:end]))
         start = end
     return "".join(pieces)
 
 
-def _opens(char: str) -> bool:
+def opens(char: str) -> bool:
     """Tell whether a character never combines with what stands before it."""
     first = normalize("NFKD", char)[0]
     return category(first)[0] != "M" and not "\u1160" <= first <= "\u11ff"  # vowels and finals of Hangul

@@ -96,8 +96,8 @@ class Clauses:
             beyond = min(place + _REACH + 1, len(self._source))
             self._unread -= beyond - start
             if self._unread > 0:
-                return _marks(self._source, start, beyond)
-            self._whole = _marks(self._source, 0, len(self._source))
+                return _marks(self._source, start, place, beyond)
+            self._whole = _marks(self._source, 0, len(self._source), len(self._source))
         return self._whole
 
     def _cuts_word(self, start: int, end: int) -> bool:
@@ -107,9 +107,10 @@ class Clauses:
         )
 
 
-def _marks(source: str, start: int, beyond: int) -> _Marks:
-    starts = [0, *(end.end() for end in _all(_CLAUSE_END, source, start, beyond))]
-    return _Marks(starts, [found.start() for found in _all(_NEGATION, source, start, beyond)])
+def _marks(source: str, start: int, place: int, beyond: int) -> _Marks:
+    negations = [found.start() for found in _all(_NEGATION, source, start, place)]
+    ends = _all(_CLAUSE_END, source, start, beyond) if negations else ()  # what nothing negates needs none
+    return _Marks([0, *(end.end() for end in ends)], negations)
 
 
 def _negates(marks: _Marks, place: int) -> bool:

@@ -129,7 +129,7 @@ def test_what_is_read_around_a_place_says_of_it_what_the_whole_source_says(words
     spoken = link * links + "".join(word + gap for word, gap in words) + " not " + "feel " * distance
     source = " ".join((spoken + "tired feel tired").split())
     whole = quote_polarity.Clauses(source)
-    whole._whole = quote_polarity._marks(source, 0, len(source))
+    whole._whole = quote_polarity._marks(source, 0, len(source), len(source))
     for place in range(0, len(source), 1 + len(source) // 100):
         assert quote_polarity.Clauses(source).negates(place) == whole.negates(place)
     for quote in ("feel", "tired", "d f", "n", " "):
@@ -142,7 +142,9 @@ def test_a_quote_at_very_many_places_reads_the_source_twice_at_most(monkeypatch)
     monkeypatch.setattr(
         quote_polarity,
         "_marks",
-        lambda source, start, beyond: read.append(beyond - start) or marks(source, start, beyond),
+        lambda source, start, place, beyond: (
+            read.append(beyond - start) or marks(source, start, place, beyond)
+        ),
     )
     source = "i never feel tired. " * 90
     clauses = quote_polarity.Clauses(source)

@@ -21,6 +21,18 @@ def test_normalising_the_normal_form_changes_nothing(text, remove_soft):
     assert normalize_for_quote_match(form, remove_soft=remove_soft) == form
 
 
+APART = "aAb <>/1é\u0130ßẞÉ＜Ａ㍘ﬁ½’”\u00a0\u2028\x85\x1c\u200b\u00ad\u2060¨中가\ud800\t\n"
+
+
+@given(st.text(alphabet=APART) | st.text(alphabet="<>/ a1é\n") | texts, st.booleans())
+def test_what_is_done_to_all_of_a_text_at_once_gives_what_is_done_character_by_character(text, remove_soft):
+    ways = (normalize_for_quote_match, comparison_form)
+    quick = [way(text, remove_soft=remove_soft) for way in ways]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("groundwire.checks.quote_text._FEW", -1)
+        assert quick == [way(text, remove_soft=remove_soft) for way in ways]
+
+
 @pytest.mark.parametrize("depth", [1, 2, 30, 200])
 def test_a_tag_that_appears_once_an_inner_one_is_gone_is_a_tag_too(depth):
     form = normalize_for_quote_match("x " + "<a" * depth + ">" * depth + " y")
