@@ -20,14 +20,16 @@ from __future__ import annotations
 
 from functools import cached_property, lru_cache
 from hashlib import blake2b
+from itertools import chain
+from struct import Struct, unpack
 from typing import TYPE_CHECKING, Final, Protocol
 
 from groundwire.checks.difference import SIGNATURE
 from groundwire.checks.similarity import PARTS
-from groundwire.checks.tokens import CACHED_LENGTH, TOKENIZER, token_digest
+from groundwire.checks.tokens import TOKENIZER, PerToken, token_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection, Sequence
 
     from numpy import uint32
     from numpy.typing import NDArray
@@ -40,7 +42,13 @@ _SEED: Final = 1
 _WORD: Final = 0xFFFFFFFF
 _RECALL: Final = 0.99  # of a pair exactly at the threshold (S0-119)
 _CACHED_TOKENS: Final = 1 << 14  # of 600 bytes each
+_FEW_TOKENS: Final = 64  # among so many, repeats cost less than to find them
 _EXACT_PARTS: Final = 8  # numbers of parts above this are rounded up
+_CACHED_SIZES: Final = 1 << 10
+
+_PARTITION: Final = blake2b(digest_size=KEY_BYTES, person=b"partition-1")
+_PART: Final = Struct("<II")  # the number of parts, and which of them
+_DIGESTS: Final = PerToken(token_digest)
 
 
 class KeyFunction(Protocol):
@@ -55,6 +63,9 @@ class KeyFunction(Protocol):
 
     def probed(self, tokens: Collection[str]) -> list[bytes]:
         """Return the keys that a new claim looks up."""
+
+    def both(self, tokens: Collection[str]) -> tuple[list[bytes], list[bytes]]:
+        """Return `stored` and `probed`, for the price of one."""
 
 
 def key_function(method: str, parts: int) -> KeyFunction:
@@ -99,6 +110,7 @@ class MinHashKeys:
             blake2b(band.to_bytes(2, "little"), digest_size=KEY_BYTES, person=person)
             for band in range(self._bands)
         ]
+        self._cut = Struct(f"{4 * self._rows}s" * self._bands).unpack
 
     @property
     def name(self) -> str:
@@ -109,12 +121,11 @@ class MinHashKeys:
         """Return one key per band; repeats in `tokens` make no difference."""
         if not tokens:
             return []
-        values = self._sketch(frozenset(tokens))
-        width = 4 * self._rows
+        values = self._sketch(tokens if len(tokens) <= _FEW_TOKENS else frozenset(tokens))
         keys = []
-        for band, head in enumerate(self._heads):
+        for head, rows in zip(self._heads, self._cut(values), strict=True):
             hasher = head.copy()
-            hasher.update(values[band * width : (band + 1) * width])
+            hasher.update(rows)
             keys.append(hasher.digest())
         return keys
 
@@ -122,22 +133,25 @@ class MinHashKeys:
         """Return the same keys as `stored`: MinHash is symmetric."""
         return self.stored(tokens)
 
+    def both(self, tokens: Collection[str]) -> tuple[list[bytes], list[bytes]]:
+        """Return the keys twice: MinHash is symmetric."""
+        keys = self.stored(tokens)
+        return keys, keys
+
     def _sketch(self, tokens: Collection[str]) -> bytes:
         """Return the least of the tokens' hashes under each permutation: what datasketch's own MinHash holds.
 
         A token is hashed once, not for every claim that holds it.
         """
-        from numpy import frombuffer  # noqa: PLC0415 - loaded with the permutations
+        from numpy import frombuffer, minimum  # noqa: PLC0415 - loaded with the permutations
 
-        hashes = b"".join(
-            [self._cached(token) if len(token) <= CACHED_LENGTH else self._hash(token) for token in tokens]
-        )
-        least: NDArray[uint32] = frombuffer(hashes, "<u4").reshape(-1, _PERMUTATIONS).min(axis=0)
+        hashes = frombuffer(b"".join(self._hashes.of(tokens)), "<u4").reshape(-1, _PERMUTATIONS)
+        least: NDArray[uint32] = minimum.reduce(hashes)
         return least.tobytes()
 
     @cached_property
-    def _cached(self) -> Callable[[str], bytes]:
-        return lru_cache(_CACHED_TOKENS)(self._hash)
+    def _hashes(self) -> PerToken[bytes]:
+        return PerToken(self._hash, _CACHED_TOKENS)
 
     def _hash(self, token: str) -> bytes:
         """Return a token's hash under each permutation."""
@@ -170,25 +184,40 @@ class PartitionKeys:
 
     def stored(self, tokens: Collection[str]) -> list[bytes]:
         """Return one key per part, empty parts included; repeats in `tokens` make no difference."""
-        digests = _digests(tokens)
-        return _part_keys(digests, self._part_count(len(digests))) if digests else []
+        return self.both(tokens)[0]
 
     def probed(self, tokens: Collection[str]) -> list[bytes]:
         """Return the keys of every number of parts that a match may be stored under."""
-        digests = _digests(tokens)
-        smallest = -(-len(digests) * self._parts // PARTS)
-        largest = len(digests) * PARTS // self._parts
-        counts = {self._part_count(size) for size in range(max(smallest, 1), largest + 1)}
-        return [key for count in sorted(counts) for key in _part_keys(digests, count)]
+        return self.both(tokens)[1]
 
-    def _part_count(self, size: int) -> int:
-        count = size * (PARTS - self._parts) // self._parts + 1
-        if count <= _EXACT_PARTS:
-            return count
-        # More parts are exact too. Rounded up in steps of an eighth to a quarter, a long claim probes
-        # two or three numbers of parts instead of dozens: 576 keys, not 11,500, for 3,000 words at 0.92.
-        step = 1 << (count.bit_length() - 3)
-        return -(-count // step) * step
+    def both(self, tokens: Collection[str]) -> tuple[list[bytes], list[bytes]]:
+        """Return both: the number of parts that a claim is stored under is among those it looks up."""
+        digests = sorted(set(_DIGESTS.of(tokens)))
+        if not digests:
+            return [], []
+        numbers = unpack(f"<{len(digests)}Q", b"".join(digests))
+        stored, counts = _part_counts(len(digests), self._parts)
+        keys = {count: _part_keys(digests, numbers, count) for count in counts}
+        return keys[stored], [*chain.from_iterable(keys.values())]
+
+
+@lru_cache(_CACHED_SIZES)
+def _part_counts(size: int, parts: int) -> tuple[int, list[int]]:
+    """Return the number of parts that so many tokens are stored under, and those that they look up."""
+    smallest = -(-size * parts // PARTS)
+    largest = size * PARTS // parts
+    counts = {_part_count(other, parts) for other in range(max(smallest, 1), largest + 1)}
+    return _part_count(size, parts), sorted(counts)
+
+
+def _part_count(size: int, parts: int) -> int:
+    count = size * (PARTS - parts) // parts + 1
+    if count <= _EXACT_PARTS:
+        return count
+    # More parts are exact too. Rounded up in steps of an eighth to a quarter, a long claim probes
+    # two or three numbers of parts instead of dozens: 576 keys, not 11,500, for 3,000 words at 0.92.
+    step = 1 << (count.bit_length() - 3)
+    return -(-count // step) * step
 
 
 def _rows(threshold: float) -> int:
@@ -199,19 +228,16 @@ def _rows(threshold: float) -> int:
     return 1
 
 
-def _part_keys(digests: list[bytes], count: int) -> list[bytes]:
+def _part_keys(digests: Sequence[bytes], numbers: Sequence[int], count: int) -> list[bytes]:
     dealt: list[list[bytes]] = [[] for _ in range(count)]
-    for digest in digests:
-        dealt[int.from_bytes(digest, "little") % count].append(digest)
-    head = count.to_bytes(4, "little")
-    return [
-        _key(b"partition-1", b"".join((head, part.to_bytes(4, "little"), *members)))
-        for part, members in enumerate(dealt)
-    ]
-
-
-def _digests(tokens: Collection[str]) -> list[bytes]:
-    return sorted({token_digest(token) for token in tokens})
+    for digest, number in zip(digests, numbers, strict=True):
+        dealt[number % count].append(digest)
+    keys = []
+    for part, members in enumerate(dealt):
+        hasher = _PARTITION.copy()
+        hasher.update(_PART.pack(count, part) + b"".join(members))
+        keys.append(hasher.digest())
+    return keys
 
 
 def _hash32(token: str) -> int:
@@ -225,7 +251,3 @@ def _mix(value: int) -> uint32:
     value = (value ^ value >> 16) * 0x85EBCA6B & _WORD
     value = (value ^ value >> 13) * 0xC2B2AE35 & _WORD
     return uint32(value ^ value >> 16)
-
-
-def _key(person: bytes, data: bytes) -> bytes:
-    return blake2b(data, digest_size=KEY_BYTES, person=person).digest()

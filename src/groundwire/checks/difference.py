@@ -22,13 +22,12 @@ meaning differs.
 from __future__ import annotations
 
 from enum import StrEnum
-from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
-from groundwire.checks.negations import negations
-from groundwire.checks.quantities import quantities
-from groundwire.checks.tokens import CACHED_LENGTH, CACHED_TOKENS, token_digest
+from groundwire.checks.negations import may_negate, negations
+from groundwire.checks.quantities import may_count, quantities
+from groundwire.checks.tokens import PerToken, token_digest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +39,8 @@ DIGEST_BYTES: Final = 4
 HEADER_BYTES: Final = 3 * DIGEST_BYTES
 ID_BYTES: Final = 8
 
-_EMPTY: Final = blake2b(digest_size=DIGEST_BYTES).digest()
+_HASHER: Final = blake2b(digest_size=DIGEST_BYTES)
+_EMPTY: Final = _HASHER.digest()
 _ARTICLES: Final = frozenset(("a", "an", "the"))
 
 
@@ -63,9 +63,12 @@ def signature(tokens: Sequence[str]) -> bytes:
     Args:
         tokens: All tokens of the claim in text order, from `groundwire.checks.tokens.tokenize`.
     """
-    numbers, units = quantities(tokens)
-    header = (_multiset(negations(tokens)), _multiset(numbers), _multiset(units))
-    return b"".join((*header, *map(_token_id, tokens)))
+    if not tokens:
+        return 3 * _EMPTY
+    ids, negating, counting = zip(*_FACTS.of(tokens), strict=True)
+    negated = negations(tokens) if any(negating) else ()
+    numbers, units = quantities(tokens) if any(counting) else ((), ())
+    return b"".join((_multiset(negated), _multiset(numbers), _multiset(units), *ids))
 
 
 def overlap(a: bytes, b: bytes) -> tuple[int, int]:
@@ -103,21 +106,20 @@ def _ids(sign: bytes) -> list[bytes]:
     return [sign[start : start + ID_BYTES] for start in range(HEADER_BYTES, len(sign), ID_BYTES)]
 
 
-def _token_id(token: str) -> bytes:
-    return _cached_id(token) if len(token) <= CACHED_LENGTH else _identify(token)
-
-
-def _identify(token: str) -> bytes:
+def _look_at(token: str) -> tuple[bytes, bool, bool]:
+    """Return a token's id, and whether a negation, a number or a unit may begin with it: few do."""
     digest = token_digest(token)
     article = token in _ARTICLES
-    return digest if digest[0] & 1 == article else bytes((digest[0] ^ 1,)) + digest[1:]
+    token_id = digest if digest[0] & 1 == article else bytes((digest[0] ^ 1,)) + digest[1:]
+    return token_id, may_negate(token), may_count(token)
 
 
-_cached_id = lru_cache(CACHED_TOKENS)(_identify)
+_FACTS: Final = PerToken(_look_at)
 
 
 def _multiset(members: Sequence[str]) -> bytes:
     if not members:
         return _EMPTY
-    text = "\0".join(sorted(members))
-    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=DIGEST_BYTES).digest()
+    hasher = _HASHER.copy()
+    hasher.update("\0".join(sorted(members)).encode("utf-8", "surrogatepass"))
+    return hasher.digest()

@@ -7,10 +7,9 @@ pairs of opposites ("allows" and "blocks", "all" and "some") are not.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from groundwire.checks.tokens import CACHED_LENGTH
+from groundwire.checks.tokens import PerToken
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,8 +45,7 @@ def negations(tokens: Sequence[str]) -> list[str]:
         tokens: From `groundwire.checks.tokens.tokenize`.
     """
     found: list[str] = []
-    for place, token in enumerate(tokens):
-        negated = _of_token(token) if len(token) <= CACHED_LENGTH else _of_long_token(token)
+    for place, (token, negated) in enumerate(zip(tokens, _OF_TOKENS.of(tokens), strict=True)):
         if negated:
             found += negated
         elif token in _BEFORE_TO and tokens[place + 1 : place + 2] == ["to"]:
@@ -55,7 +53,12 @@ def negations(tokens: Sequence[str]) -> list[str]:
     return found
 
 
-def _of_long_token(token: str) -> tuple[str, ...]:
+def may_negate(token: str) -> bool:
+    """Tell whether a token can be a negation, or begin one: `negations` finds none among others."""
+    return token in _BEFORE_TO or bool(_OF_TOKENS[token])
+
+
+def _of_token(token: str) -> tuple[str, ...]:
     if token in _FULL_WORDS or token.endswith("n't"):
         return (FULL,)
     if token in _WEAK_WORDS:
@@ -70,4 +73,4 @@ def _of_long_token(token: str) -> tuple[str, ...]:
     return tuple(FULL for part in parts if part in {"non", "un"} or part in _FULL_WORDS)
 
 
-_of_token = lru_cache(1 << 14)(_of_long_token)
+_OF_TOKENS: Final = PerToken(_of_token, 1 << 14)

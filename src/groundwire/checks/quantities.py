@@ -63,7 +63,8 @@ _ORDINALS: Final = (
 _OTHERS: Final = {"half": "0.5", "once": "1", "twice": "2", "double": "2", "thrice": "3", "triple": "3"}
 _OTHERS.update({word: f"{value}th" for value, word in enumerate(_ORDINALS, start=1)})
 _NUMBER_WORDS: Final = frozenset((*_SMALL, *_SCALES, *_OTHERS))
-_OPENERS: Final = _NUMBER_WORDS | _PER | _RATES.keys() | {"a", "an", "in"}
+_RATE_WORDS: Final = _PER | _RATES.keys() | {"a", "an", "in"}
+_OPENERS: Final = _NUMBER_WORDS | _RATE_WORDS
 
 _BOUNDS: Final = {
     **dict.fromkeys((">", "more", "over", "above", "exceeding"), ">"),
@@ -105,9 +106,10 @@ def quantities(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
     for place in [at for at, word in enumerate(words) if word in _OPENERS or not word.isalpha()]:
         if place < done:
             continue
-        if rate := _rate(words, place):
-            units.append(rate[0])
-            done = place + rate[1]
+        if words[place] in _RATE_WORDS:
+            if rate := _rate(words, place):
+                units.append(rate[0])
+                done = place + rate[1]
         elif number := _number(words, place):
             bound = _bound(words, place, done) if number.member == number.value else ""
             numbers.append(bound + number.member)
@@ -118,7 +120,7 @@ def quantities(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _words(tokens: Sequence[str]) -> Sequence[str]:
     """Split "three-day" and "twenty-one"; leave every other token alone."""
-    if not any("-" in token for token in tokens):
+    if "-" not in "".join(tokens):
         return tokens
     words: list[str] = []
     for token in tokens:
@@ -127,15 +129,21 @@ def _words(tokens: Sequence[str]) -> Sequence[str]:
     return words
 
 
+def may_count(token: str) -> bool:
+    """Tell whether a token can begin a number or a unit: `quantities` finds none among others."""
+    return any(word in _OPENERS or _DIGIT.search(word) for word in _words([token]))
+
+
 def _number(words: Sequence[str], place: int) -> _Number | None:
     word = words[place]
-    if _DIGIT.search(word):
-        member, value, units = _digits(word)
-    elif word in _OTHERS:
-        member, value, units = _OTHERS[word], _OTHERS[word], []
+    units: list[str] = []
+    if word in _OTHERS:
+        member = value = _OTHERS[word]
     elif word in _NUMBER_WORDS:
         value, end = _spelled(words, place)
         return _with_next(words, _Number(value, value, [], end))
+    elif _DIGIT.search(word):
+        member, value, units = _digits(word)
     else:
         return None
     if place and words[place - 1] in _CODES:
@@ -145,8 +153,7 @@ def _number(words: Sequence[str], place: int) -> _Number | None:
 
 def _with_next(words: Sequence[str], number: _Number) -> _Number:
     """Take the word after a number for its unit, if it is one."""
-    has_unit = any(unit not in _CODES for unit in number.units)
-    if number.end >= len(words) or has_unit or number.value.endswith("th"):
+    if number.end >= len(words) or not _CODES.issuperset(number.units) or number.value.endswith("th"):
         return number
     word = words[number.end]
     units = [] if word in _ATTACHED_ONLY else _units(word)

@@ -15,9 +15,14 @@ import re
 import unicodedata
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from groundwire.checks.nfkc import nfkc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_T = TypeVar("_T")
 
 TOKENIZER: Final = "words-1"
 """Names this tokeniser in the dedup scheme. Whoever changes what `tokenize` returns changes this too."""
@@ -47,6 +52,9 @@ _FRACTION: Final = re.compile(r"(?<=\d)(?=[\u00bc-\u00be\u2150-\u215f\u2189])")
 _MEANT: Final = re.compile(r"-[^\w\s]?\.?\d|\.\d|!(?:=|[^\W_])")
 _KEPT_PUNCTUATION: Final = frozenset("%‰#")
 _STRIPPED_SYMBOLS: Final = frozenset("|~")
+# Edges of ASCII, by which most words are done: those that never belong to what follows, and all of them.
+_BEFORE: Final = "\"&'()*,/:;?@[\\]^_`{|}~"
+_BEHIND: Final = _BEFORE + "-.!"
 
 
 def tokenize(text: str) -> list[str]:
@@ -66,17 +74,36 @@ def tokenize(text: str) -> list[str]:
     return [token for word in words if (token := word if word.isalnum() else _strip(word))]
 
 
+class PerToken(dict[str, _T]):
+    """What is worked out from a token alone, remembered for the tokens that come again and again.
+
+    Args:
+        work: Gives a token's value; values are shared, so they must not change.
+        kept: Most values that are remembered, those of tokens longer than `CACHED_LENGTH` never.
+    """
+
+    def __init__(self, work: Callable[[str], _T], kept: int = CACHED_TOKENS) -> None:
+        super().__init__()
+        self._work, self._kept = work, kept
+
+    def __missing__(self, token: str) -> _T:
+        """Work out a value, and remember it."""
+        value = self._work(token)
+        if len(token) <= CACHED_LENGTH:
+            if len(self) >= self._kept:
+                self.clear()  # to forget the oldest one would cost every look-up more than this costs
+            self[token] = value
+        return value
+
+    def of(self, tokens: Iterable[str]) -> list[_T]:
+        """Return the value of each token."""
+        return list(map(self.__getitem__, tokens))
+
+
 def token_digest(token: str) -> bytes:
     """Return the 8 bytes that stand for a token: blake2b of its UTF-8 text, equal in every process."""
-    return _cached_digest(token) if len(token) <= CACHED_LENGTH else _digest(token)
-
-
-def _digest(token: str) -> bytes:
     # A lone surrogate cannot come over the wire; the library must not break on one.
     return blake2b(token.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-
-
-_cached_digest = lru_cache(CACHED_TOKENS)(_digest)
 
 
 def _fold(text: str) -> str:
@@ -85,6 +112,9 @@ def _fold(text: str) -> str:
 
 
 def _strip(word: str) -> str:
+    token = word.lstrip(_BEFORE).rstrip(_BEHIND)
+    if token and token[0].isalnum() and token[-1].isalnum():
+        return token
     start, end = 0, len(word)
     while start < end and _is_edge(word[start]) and not _MEANT.match(word, start):
         start += 1

@@ -37,14 +37,12 @@ def dedup_query(claim: Claim, policy: Policy) -> DedupQuery | None:
         return None
     tokens = tokenize(claim.content)
     parts = threshold_parts(policy.dedup_threshold)
-    keys = _keys(policy.dedup_method, parts)
-    words = frozenset(tokens)
-    stored = keys.stored(words)
+    stored, probed = _keys(policy.dedup_method, parts).both(tokens)
     kind = claim.memory_type if policy.dedup_scope == "user_type" else ""
     return DedupQuery(
         scope=digest(claim.tenant_id, claim.user_id, kind),
         stored=stored,
-        probed=stored if policy.dedup_method == "minhash" else keys.probed(words),  # MinHash is symmetric
+        probed=probed,
         signature=signature(tokens),
         threshold_parts=parts,
         material_difference=policy.dedup_material_difference,

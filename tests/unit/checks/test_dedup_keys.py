@@ -200,6 +200,27 @@ def test_minhash_keys_are_the_bands_of_datasketchs_own_sketch(tokens):
     assert key_function("minhash", 9200).stored(tokens) == expected
 
 
+@given(
+    st.lists(st.text(min_size=1, max_size=80), min_size=1, max_size=90), st.sampled_from([9200, 9500, 9999])
+)
+def test_partition_keys_are_hashes_of_the_tokens_dealt_into_parts(tokens, parts):
+    digests = sorted(token_digest(token) for token in set(tokens))
+    count = len(digests) * (10_000 - parts) // parts + 1
+    expected = []
+    for part in range(count):
+        held = [digest for digest in digests if int.from_bytes(digest, "little") % count == part]
+        data = b"".join([count.to_bytes(4, "little"), part.to_bytes(4, "little"), *held])
+        expected.append(blake2b(data, digest_size=8, person=b"partition-1").digest())
+    assert key_function("partition", parts).stored(tokens) == expected
+
+
+@pytest.mark.parametrize("method", METHODS)
+@given(st.lists(st.sampled_from("abcdefghijklmnop"), max_size=80))
+def test_both_are_the_keys_stored_and_the_keys_looked_up(method, tokens):
+    keys = key_function(method, 9200)
+    assert keys.both(tokens) == (keys.stored(frozenset(tokens)), keys.probed(frozenset(tokens)))
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_another_process_makes_the_same_keys(method):
     program = (

@@ -9,6 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from groundwire.checks.difference import SIGNATURE, Difference, difference, overlap, signature
+from groundwire.checks.negations import negations
 from groundwire.checks.quantities import quantities
 from groundwire.checks.similarity import is_near
 from groundwire.checks.tokens import tokenize
@@ -277,6 +278,23 @@ def test_the_format_is_three_digests_and_one_id_per_token(tokens):
     for token, found in zip(tokens, ids, strict=True):
         digest = blake2b(token.encode(), digest_size=8).digest()
         assert found == bytes([digest[0] & ~1 | (token in ("a", "an", "the"))]) + digest[1:]
+
+
+WORDS_THAT_COUNT = """
+! !ready != isn't un-set non-null w/o careless unsafe not/never fails to rarely daily per every day in ms a an twice
+times second twenty-one three-day one-in- -5 ½ 5s ٣ dozen hundred usd half up than at least most
+""".split()  # noqa: SIM905 - a word list reads better as prose
+
+
+@given(st.lists(st.one_of(st.sampled_from(WORDS_THAT_COUNT), st.text(min_size=1)), max_size=12))
+def test_the_header_misses_no_negation_number_or_unit_that_is_among_the_tokens(words):
+    tokens = tokenize(" ".join(words))
+    numbers, units = quantities(tokens)
+    expected = [
+        blake2b("\0".join(sorted(members)).encode("utf-8", "surrogatepass"), digest_size=4).digest()
+        for members in (negations(tokens), numbers, units)
+    ]
+    assert signature(tokens)[:12] == b"".join(expected)
 
 
 def test_the_header_digests_are_those_of_sorted_members_joined_by_nul():

@@ -1,5 +1,6 @@
 """The tokeniser of deduplication (C-07)."""
 
+import string
 import sys
 import unicodedata
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundwire.checks.tokens import TOKENIZER, token_digest, tokenize
+from groundwire.checks.tokens import CACHED_LENGTH, TOKENIZER, PerToken, token_digest, tokenize
 
 # Letters alone rarely meet the rules; these characters do.
 ODD = "aZ5 .,-'’“”!?()[]#%$€+<>=~|`^*_:;/\\&@\u200b\u00ad\ufeff\u2014\u2212½²⁶İẞΣ´\u0301ﬁ①≠™é\t\n"
@@ -106,6 +107,30 @@ def test_every_character_of_unicode_is_folded_once_and_for_all():
         and tokenize(" ".join(tokens := tokenize(f"a{char}b {char} x{char}"))) != tokens
     ]
     assert changed == []
+
+
+@given(
+    st.text(alphabet=sorted({*string.punctuation} - {*"-.!"})), st.text(alphabet=[*string.punctuation, "é"])
+)
+def test_what_a_word_keeps_at_its_edges_does_not_depend_on_whether_it_begins_with_a_letter(before, behind):
+    (other,) = tokenize(f"{before}¬a¬{behind}")
+    assert tokenize(f"{before}a{behind}") == [other.replace("¬", "")]
+
+
+@given(st.lists(st.text(max_size=2 * CACHED_LENGTH)), st.integers(1, 5))
+def test_a_value_is_that_of_its_token_and_no_more_short_tokens_are_remembered_than_may_be(tokens, kept):
+    values = PerToken(str.upper, kept)
+    assert values.of(tokens) == [token.upper() for token in tokens]
+    assert len(values) <= kept
+    assert all(len(token) <= CACHED_LENGTH for token in values)
+
+
+def test_a_value_is_worked_out_once_for_a_short_token_and_again_for_a_long_one():
+    worked = []
+    values = PerToken(worked.append)
+    long = "k" * (CACHED_LENGTH + 1)
+    values.of(["kafka", long, "kafka", long])
+    assert worked == ["kafka", long, long]
 
 
 def test_the_digest_of_a_token_is_pinned_for_short_and_long_tokens_alike():
