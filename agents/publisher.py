@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from aiokafka.errors import (
@@ -14,6 +15,7 @@ from aiokafka.errors import (
     ProducerFenced,
     RecordListTooLargeError,
 )
+from aiokafka.partitioner import DefaultPartitioner, murmur2
 
 from agents.outputs import Output, unpublishable
 from groundwire import metrics
@@ -27,6 +29,20 @@ _NEVER = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidMessageError
 
 _BROKEN = (OutOfOrderSequenceNumber, ProducerFenced)
 """Errors after which an idempotent producer publishes nothing more, such as when a broker refused one record."""
+
+
+def partition_of(key: bytes | None, partitions: Sequence[int], available: Sequence[int]) -> int:
+    """Choose a record's partition as aiokafka does, without hashing the same users' keys again and again in Python."""
+    if key is None:
+        anyone: int = DefaultPartitioner()(None, partitions, available)
+        return anyone
+    return partitions[_hashed(key) % len(partitions)]
+
+
+@lru_cache(1 << 13)
+def _hashed(key: bytes) -> int:
+    hashed: int = murmur2(key)
+    return hashed & 0x7FFFFFFF
 
 
 class ProducerBroken(Exception):

@@ -20,6 +20,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 _COMMIT = 1.0
 _FETCH = 500
+_BATCH_BYTES = 131_072  # as workers have it
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,12 @@ async def bare(order: Order) -> None:
         auto_offset_reset="earliest",
         max_poll_records=_FETCH,
     )
-    producer = AIOKafkaProducer(bootstrap_servers=order.bootstrap, enable_idempotence=True, acks="all")
+    producer = AIOKafkaProducer(
+        bootstrap_servers=order.bootstrap,
+        enable_idempotence=True,
+        acks="all",
+        max_batch_size=_BATCH_BYTES,
+    )
     value, committed = bytes(order.size), time.monotonic()
     async with consumer, producer:
         while True:

@@ -223,7 +223,7 @@ def _frame(subject: Subject, envelope: Envelope, standing: Standing) -> dict[str
         "verdict": Verdict.of(standing.tier),
         "approved": standing.tier == IngestionTier.AUTO_APPROVE,
         "reason": standing.reason,
-        "reason_code": standing.code.value,
+        "reason_code": str(standing.code),
         "retryable": standing.code == ReasonCode.REVIEW_QUEUE_FULL,
         "policy": _policy_name(envelope.policy_version, envelope.policy_sha256),
         "engine": envelope.engine,

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from pydantic_core import to_json
+
 from groundwire.checks.citations import CitationDetector
 from groundwire.decide.build import MAX_SOURCE_ID, Envelope, build_decision
 from groundwire.decide.claims import ClaimCase, Finding, Findings
@@ -41,9 +43,6 @@ TIERS = {
     SubjectState.BLOCKED: IngestionTier.BLOCK,
 }
 """The tier that a decision in a state has."""
-
-
-_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +88,8 @@ class Payload:
             "p": self.policy_sha256,
             "v": self.policy_version,
             "s": self.scheme,
-            "b": self.base,
-            "k": self.cap,
+            "b": str(self.base),
+            "k": str(self.cap) if self.cap else None,
             "m": self.metadata,
             "c": found,
             "a": self.attestation,
@@ -101,7 +100,7 @@ class Payload:
             "z": self.record,
         }
         kept = {name: value for name, value in fields.items() if value or name == "s"}
-        return _COMPACT.encode(kept).encode()
+        return to_json(kept)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Payload:

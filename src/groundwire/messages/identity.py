@@ -7,7 +7,7 @@ import uuid
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from groundwire.messages.base import SORTED_JSON, InputRecord, canonical_json, sha256_hex
+from groundwire.messages.base import InputRecord, canonical_json, sha256_hex
 from groundwire.messages.decisions import Kind
 
 NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_URL, "urn:groundwire:decision")
@@ -27,7 +27,12 @@ class Subject(NamedTuple):
     @property
     def digest(self) -> bytes:
         """16 bytes under which state keeps the subject; no choice of ids can imitate another subject."""
-        return digest(self.tenant_id, self.user_id, str(self.kind), self.subject_id)
+        return digest(*self.names)
+
+    @property
+    def names(self) -> tuple[str, str, str, str]:
+        """The four in plain text, under which everything about the subject is named."""
+        return self.tenant_id, self.user_id, str(self.kind), self.subject_id
 
 
 @lru_cache(1 << 12)  # those of users come again and again
@@ -55,14 +60,14 @@ def fingerprint(record: InputRecord) -> str:
 
 def decision_id(subject: Subject, revision: int) -> str:
     """Return the id of a subject's decision at `revision` (1 or higher)."""
-    return _uuid([*subject, revision])
+    return _uuid([*subject.names, revision])
 
 
 def provisional_id(
     subject: Subject, origin: tuple[str | None, int, int], policy_sha256: str, engine: str
 ) -> str:
     """Return the id of a revision 0: the same record under the same policy and engine gives the same one."""
-    return _uuid([*subject, 0, *origin, policy_sha256, engine])
+    return _uuid([*subject.names, 0, *origin, policy_sha256, engine])
 
 
 def retraction_id(decision: str) -> str:
@@ -86,9 +91,7 @@ def event_id(event_type: str, cause: object) -> str:
 
 
 def _uuid(parts: list[object]) -> str:
-    # strings and places of a log, whose sorted JSON is canonical; as str(uuid.uuid5(NAMESPACE, ...)), but without
-    # an object on the way
-    name = SORTED_JSON.encode(parts).encode()
-    hashed = hashlib.sha1(NAMESPACE.bytes + name, usedforsecurity=False).hexdigest()
+    # as str(uuid.uuid5(NAMESPACE, ...)), which makes an object on the way
+    hashed = hashlib.sha1(NAMESPACE.bytes + canonical_json(parts), usedforsecurity=False).hexdigest()
     variant = "89ab"[int(hashed[16], 16) & 3]
     return f"{hashed[:8]}-{hashed[8:12]}-5{hashed[13:16]}-{variant}{hashed[17:20]}-{hashed[20:32]}"

@@ -13,10 +13,13 @@ from aiokafka.errors import (
     MessageSizeTooLargeError,
     OutOfOrderSequenceNumber,
 )
+from aiokafka.partitioner import DefaultPartitioner
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agents import publisher as module
 from agents.outputs import Output
-from agents.publisher import ProducerBroken, Publisher
+from agents.publisher import ProducerBroken, Publisher, partition_of
 from groundwire import metrics
 from groundwire.errors import BrokerUnavailable
 from groundwire.messages.inbound import InboundRecord
@@ -41,6 +44,14 @@ class Producer:
         elif value != b"silence":
             future.set_result(None)
         return future
+
+
+@given(st.binary(max_size=60), st.integers(1, 50))
+def test_a_key_has_the_partition_that_aiokafka_gives_it(key, count):
+    partitions = list(range(count))
+    expected = DefaultPartitioner()(key, partitions, partitions)
+    assert [partition_of(key, partitions, []) for _ in range(2)] == [expected, expected]
+    assert partition_of(None, partitions, [count - 1]) == count - 1
 
 
 def output(value: bytes) -> Output:
