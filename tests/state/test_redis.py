@@ -13,6 +13,7 @@ from deploy.embedded import RedisServer
 from groundwire.errors import SchemeMismatch, StateLost, StateUnavailable, UsageError
 from groundwire.messages.identity import digest
 from groundwire.state.entries import short
+from groundwire.state.memory import MemoryState
 from groundwire.state.model import GivenUp, Limits, Mark, Outcome, SubjectState, Waiting
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
@@ -22,6 +23,11 @@ from tests.state.conftest import start
 
 OTHER = "backups of the billing database are written to a second region every night at two o'clock"
 DAY = 86_400
+
+
+def postings(ask, number: int) -> bytes:
+    """Return what stands in the page of a scope for a claim."""
+    return b"".join(key[:4] + number.to_bytes(4, "little") for key in ask.dedup.stored)
 
 
 @pytest.fixture
@@ -53,7 +59,7 @@ async def opened(server: RedisServer, prefix: str = "gw.", **options) -> AsyncIt
 
 KEYS = (
     r"s:[\w-]{22}",
-    r"[km]:[\w-]{22}",
+    r"[bkm]:[\w-]{22}",
     r"d:[\w-]{22}",
     r"a:[\w-]{22}",
     r"w:[\w-]{22}",
@@ -153,13 +159,14 @@ async def test_ids_of_claims_that_left_the_index_are_dropped_when_they_are_looke
     await redis_state.reassert([stored(ask, blocked)])
     scope = short(ask.dedup.scope)
     assert await redis.hlen(f"{prefix}m:{scope}") == 2  # the counter, and the one that is left
-    assert await redis.hmget(f"{prefix}k:{scope}", *ask.dedup.stored) == [b"\1\0\0\0"] * len(ask.dedup.stored)
+    key = f"{prefix}k:{scope}"
+    assert await redis.get(key) == postings(ask, 1) + postings(other, 2)
     (outcome,) = await decide(redis_state, claims.ask("c3", OTHER, 3))
     assert not outcome.matches
-    assert sorted(await redis.hkeys(f"{prefix}k:{scope}")) == sorted(other.dedup.stored)
+    assert await redis.get(key) == postings(other, 2)
 
 
-async def test_a_bucket_keeps_the_ids_of_claims_that_are_still_there(redis_state, redis, prefix, claims):
+async def test_a_key_keeps_the_ids_of_claims_that_are_still_there(redis_state, redis, prefix, claims):
     text = "one key for all"  # few words: one part
     first, second = claims.ask("c1", text, 2), claims.ask("c2", "all for one key", 2)
     pending, _ = await decide(redis_state, first, second)
@@ -167,8 +174,34 @@ async def test_a_bucket_keeps_the_ids_of_claims_that_are_still_there(redis_state
     await redis_state.reassert([stored(first, blocked)])
     (outcome,) = await decide(redis_state, claims.ask("c3", text, 3))
     assert [match.subject_id for match in outcome.matches] == ["c2"]
-    (key,) = first.dedup.stored
-    assert await redis.hget(f"{prefix}k:{short(first.dedup.scope)}", key) == b"\2\0\0\0"
+    assert await redis.get(f"{prefix}k:{short(first.dedup.scope)}") == postings(second, 2)
+
+
+async def test_among_many_claims_each_key_has_a_bucket_and_all_are_found_and_forgotten_as_among_few(
+    redis_state, redis, prefix, claims
+):
+    """The texts have some key in common with one another, so that buckets hold several ids."""
+    memory, roomy = MemoryState(), Limits(per_user=1000)
+    texts = [f"{n} {TEXT} {n}th {n * n} times" for n in range(300)]
+    asks = [claims.ask(f"c{n}", text, 2) for n, text in enumerate(texts)]
+    again = [claims.ask(f"again {n}", text, 3) for n, text in enumerate(texts)]
+    scope, key = short(asks[0].dedup.scope), asks[0].dedup.stored[0][:4]
+    for batch in (asks[:100], asks[100:], again):
+        ours, theirs = [await decide(state, *batch, limits=roomy) for state in (redis_state, memory)]
+        assert ours == theirs
+    assert all(outcome.matches for outcome in ours)
+    assert await redis.get(f"{prefix}k:{scope}") == b"*"
+    assert (await redis.hget(f"{prefix}b:{scope}", key)).startswith(b"\1\0\0\0")
+    for ask in asks[::2]:
+        (outcome,) = await decide(memory, ask)
+        blocked = replace(outcome, state=SubjectState.BLOCKED, tier=3, revision=2, record=b"")
+        for state in (redis_state, memory):
+            await state.reassert([stored(ask, blocked)])
+    later = [claims.ask(f"later {n}", text, 3) for n, text in enumerate(texts)]
+    ours, theirs = [await decide(state, *later) for state in (redis_state, memory)]
+    assert ours == theirs
+    assert [bool(outcome.matches) for outcome in ours] == [False, True] * 150
+    assert not (await redis.hget(f"{prefix}b:{scope}", key) or b"").startswith(b"\1\0\0\0")
 
 
 async def test_two_prefixes_share_nothing(redis_server, redis_state, claims):

@@ -5,7 +5,10 @@ local call, sub, match, find = redis.call, string.sub, string.match, string.find
 local prefix, lifetime = ARGV[1], ARGV[2]
 local queue = prefix .. 'q'
 local DIGEST = 22 -- characters of 16 bytes in base64
-local KEY, LOCAL_ID, TOKEN = 8, 4, 8 -- bytes
+local KEY, LOCAL_ID, TOKEN = 4, 4, 8 -- bytes
+local POSTING = KEY + LOCAL_ID
+local PAGE = 512 * POSTING -- bytes of postings that one string holds, before they are dealt into buckets
+local DEALT = '*' -- stands in the place of a page
 local HEADER = 12 -- bytes of a signature before its tokens
 local CHUNK = 1000 -- arguments of one call: unpack has a limit
 
@@ -19,19 +22,47 @@ end
 
 -- The fields that `pack` of groundwire.state.entries has joined, under their names.
 local function fields_of(packed, names)
-  local lengths = { struct.unpack('<' .. string.rep('I4', #names), packed) }
-  local fields, at = {}, 4 * #names + 1
+  local parts = { struct.unpack('<' .. string.rep('I4c0', #names), packed) }
+  local fields = {}
   for i = 1, #names do
-    fields[names[i]] = sub(packed, at, at + lengths[i] - 1)
-    at = at + lengths[i]
+    fields[names[i]] = parts[i]
   end
   return fields
 end
 
--- A counter; one that is back at zero leaves no field behind.
+local counters, counted = {}, {}
+
+-- A counter of the queue: read once, and stored when all is done.
+local function counter(field)
+  local value = counters[field]
+  if not value then
+    value = tonumber(call('HGET', queue, field) or 0)
+    counters[field] = value
+  end
+  return value
+end
+
 local function count(field, by)
-  if call('HINCRBY', queue, field, by) <= 0 then
-    call('HDEL', queue, field)
+  counters[field] = counter(field) + by
+  counted[field] = true
+end
+
+-- A counter that is back at zero leaves no field behind.
+local function store_counters()
+  local values, gone = {}, {}
+  for field in pairs(counted) do
+    if counters[field] > 0 then
+      values[#values + 1] = field
+      values[#values + 1] = counters[field]
+    else
+      gone[#gone + 1] = field
+    end
+  end
+  for first = 1, #values, CHUNK do
+    call('HSET', queue, unpack(values, first, math.min(first + CHUNK - 1, #values)))
+  end
+  for first = 1, #gone, CHUNK do
+    call('HDEL', queue, unpack(gone, first, math.min(first + CHUNK - 1, #gone)))
   end
 end
 
@@ -81,11 +112,9 @@ end
 
 -- Stores the entry of a subject, whose lines behind the header are `rest`, and returns its text.
 local function put(subject, entry, rest)
-  local header = table.concat({
-    entry.state, entry.tier, string.format('%d', entry.revision), subject.fingerprint, entry.origin, entry.first,
-    entry.joined or '-', entry.index or '-', entry.answered,
-  }, ' ')
-  local value = header .. '\n' .. rest
+  local value = entry.state .. ' ' .. entry.tier .. ' ' .. string.format('%d', entry.revision) .. ' '
+    .. subject.fingerprint .. ' ' .. entry.origin .. ' ' .. entry.first .. ' ' .. (entry.joined or '-') .. ' '
+    .. (entry.index or '-') .. (entry.answered and ' ' .. entry.answered or '') .. '\n' .. rest
   local key = prefix .. 's:' .. subject.digest
   if entry.state == 'A' or entry.state == 'P' or entry.state == 'W' then
     call('SET', key, value)
@@ -105,34 +134,104 @@ local function member_head(subject, class, time)
   return class .. time .. ' ' .. subject.horizon .. ' ' .. digest .. ' ' .. subject.id .. '\0'
 end
 
--- The ids under each of a claim's keys, false where there is none: as they were read when it was compared, if it was.
-local function ids_under(subject, buckets, keys)
-  local ids = {}
-  for i = 1, #keys do
-    ids[i] = subject.found and subject.found[keys[i]]
-    if ids[i] == nil then
-      return values_of(buckets, keys)
+-- The ids under a key in a page; false where there is none.
+local function ids_in(page, key)
+  local ids = false
+  local at = find(page, key, 1, true)
+  while at do
+    if at % POSTING == 1 then -- else it is a part of two others
+      local id = sub(page, at + KEY, at + POSTING - 1)
+      ids = ids and ids .. id or id
+    end
+    at = find(page, key, at + 1, true)
+  end
+  return ids
+end
+
+-- The postings of a scope, where they are few.
+local function page_of(subject)
+  subject.page = call('GET', prefix .. 'k:' .. subject.scope) or ''
+  return subject.page
+end
+
+-- The ids under each of some keys of a scope, false where there is none. What is read is kept with the subject.
+local function ids_under(subject, keys)
+  local page, ids = page_of(subject), {}
+  if page == DEALT then
+    ids = values_of(prefix .. 'b:' .. subject.scope, keys)
+    subject.found = {}
+    for i = 1, #keys do
+      subject.found[keys[i]] = ids[i]
+    end
+  elseif page ~= '' then
+    for i = 1, #keys do
+      ids[i] = ids_in(page, keys[i])
     end
   end
   return ids
 end
 
--- Makes a claim findable in its scope; returns what its entry says of it. What a person rejected belongs to no entry:
--- it is found for longer than the entry is kept.
-local function add_to_index(subject, class, time)
-  local members, buckets = prefix .. 'm:' .. subject.scope, prefix .. 'k:' .. subject.scope
-  local number = call('HINCRBY', members, 'n', 1)
-  local id = struct.pack('<I4', number)
-  call('HSET', members, id, member_head(subject, class, time) .. subject.signature)
-  local keys = split(subject.stored, KEY)
-  local ids = ids_under(subject, buckets, keys)
+-- The same as they were read when the claim was compared, where they were.
+local function ids_again(subject, keys)
+  local ids = {}
+  for i = 1, #keys do
+    ids[i] = subject.found and subject.found[keys[i]]
+    if ids[i] == nil then
+      return ids_under(subject, keys)
+    end
+  end
+  return ids
+end
+
+-- Adds an id to the buckets of a scope that has many postings; `ids`: those that are there.
+local function add_to_buckets(scope, keys, ids, id)
   local changed = {}
   for i = 1, #keys do
     changed[2 * i - 1], changed[2 * i] = keys[i], (ids[i] or '') .. id
   end
   for first = 1, #changed, CHUNK do
-    call('HSET', buckets, unpack(changed, first, math.min(first + CHUNK - 1, #changed)))
+    call('HSET', prefix .. 'b:' .. scope, unpack(changed, first, math.min(first + CHUNK - 1, #changed)))
   end
+end
+
+-- Deals a page that has become too long into buckets, one for each key.
+local function deal(scope, page)
+  local keys, ids, places = {}, {}, {}
+  for at = 1, #page, POSTING do
+    local key = sub(page, at, at + KEY - 1)
+    local place = places[key] or #keys + 1
+    keys[place], places[key] = key, place
+    ids[place] = (ids[place] or '') .. sub(page, at + KEY, at + POSTING - 1)
+  end
+  add_to_buckets(scope, keys, ids, '')
+  call('SET', prefix .. 'k:' .. scope, DEALT)
+end
+
+-- Puts the id of a claim under its keys. Where a scope has few postings, finding a key in one string takes less time
+-- and space than a bucket for each.
+local function post(subject, id)
+  local keys = split(subject.stored, KEY)
+  local page = subject.page or page_of(subject)
+  if page == DEALT then
+    add_to_buckets(subject.scope, keys, ids_again(subject, keys), id)
+  elseif #keys > 0 then
+    local postings = table.concat(keys, id) .. id
+    if #page + #postings > PAGE then
+      deal(subject.scope, page .. postings)
+    else
+      call('APPEND', prefix .. 'k:' .. subject.scope, postings)
+    end
+  end
+end
+
+-- Makes a claim findable in its scope; returns what its entry says of it. What a person rejected belongs to no entry:
+-- it is found for longer than the entry is kept.
+local function add_to_index(subject, class, time)
+  local members = prefix .. 'm:' .. subject.scope
+  local number = call('HINCRBY', members, 'n', 1)
+  local id = struct.pack('<I4', number)
+  call('HSET', members, id, member_head(subject, class, time) .. subject.signature)
+  post(subject, id)
   return class ~= 'X' and subject.scope .. '/' .. string.format('%d', number) or nil
 end
 

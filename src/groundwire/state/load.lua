@@ -36,4 +36,5 @@ for at = FIRST, #ARGV do
     taken = taken + 1
   end
 end
+store_counters()
 return taken

@@ -6,12 +6,10 @@ local BYTES = 400 -- of signatures to compare, per candidate allowed
 -- Ids of the claims that share a key, each once; nil where there are too many. What was found is kept with the ask.
 local function candidates_of(ask, allowed)
   local keys = split(ask.probed, KEY)
-  local buckets = values_of(prefix .. 'k:' .. ask.scope, keys)
+  local buckets = ids_under(ask, keys)
   local ids, seen = {}, {}
-  ask.found = {}
   for i = 1, #keys do
     local bucket = buckets[i]
-    ask.found[keys[i]] = bucket
     for at = 1, bucket and #bucket or 0, LOCAL_ID do
       local id = sub(bucket, at, at + LOCAL_ID - 1)
       if not seen[id] then
@@ -26,10 +24,8 @@ local function candidates_of(ask, allowed)
   return ids
 end
 
--- Takes ids that no longer stand for a claim out of the buckets in which they were found.
-local function forget(ask, gone)
-  ask.found = nil
-  local key = prefix .. 'k:' .. ask.scope
+local function forget_in_buckets(ask, gone)
+  local key = prefix .. 'b:' .. ask.scope
   local fields = split(ask.probed, KEY)
   local buckets = values_of(key, fields)
   for i = 1, #fields do
@@ -46,6 +42,27 @@ local function forget(ask, gone)
       call('HSET', key, fields[i], table.concat(kept))
     end
   end
+end
+
+local function forget_in_page(ask, gone)
+  local kept = {}
+  local postings = split(ask.page, POSTING)
+  for i = 1, #postings do
+    if not gone[sub(postings[i], KEY + 1)] then
+      kept[#kept + 1] = postings[i]
+    end
+  end
+  call('SET', prefix .. 'k:' .. ask.scope, table.concat(kept))
+end
+
+-- Takes ids that no longer stand for a claim away from where they were found.
+local function forget(ask, gone)
+  if ask.page == DEALT then
+    forget_in_buckets(ask, gone)
+  else
+    forget_in_page(ask, gone)
+  end
+  ask.page, ask.found = nil, nil
 end
 
 -- The token ids of a signature as a set, and how many they are.

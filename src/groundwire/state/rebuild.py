@@ -17,7 +17,7 @@ from groundwire.state.entries import Argument, write_stored
 from groundwire.state.model import StoredOutcome
 from groundwire.state.server import Server, script
 
-_KEYS: Final = ("s:*", "k:*", "m:*", "w:*", "d:*", "r:*")
+_KEYS: Final = ("s:*", "k:*", "b:*", "m:*", "w:*", "d:*", "r:*")
 _SCANNED: Final = 1000
 _GLOB: Final = str.maketrans({char: f"\\{char}" for char in "\\*?[]^-"})
 

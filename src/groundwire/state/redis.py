@@ -6,7 +6,9 @@ topic prefix, and the script computes them itself: one primary is required, Redi
     s:<subject>    the outcome of a claim or response              none while approved, pending or waiting,
                                                                    else `idempotency_ttl`; blocked by a
                                                                    person: `action_ttl`
-    k:<scope>      hash: dedup key -> local ids of 4 bytes         none
+    k:<scope>      dedup key and local id, 4 bytes each, of all    none
+                   claims, while they are few
+    b:<scope>      later a hash: dedup key -> local ids            none
     m:<scope>      hash: local id -> the claim to compare with;    none
                    n -> last local id given
     d:<parent>     set of approved claims that name the        none
@@ -57,6 +59,9 @@ IDEMPOTENCY_TTL: Final = 31 * 86_400
 ACTION_TTL: Final = 91 * 86_400
 """Seconds: the retention of the review-decisions topic and a day."""
 
+LAYOUT: Final = "layout-2"
+"""Part of the scheme: what another layout has written cannot be read."""
+
 _MARK_TTL: Final = 86_400
 _LOST: Final = b"LOST"
 _STEP: Final = ("entries", "near", "step")
@@ -97,7 +102,7 @@ class RedisState:
         self._server = Server(redis, patience)
         self._marks = Line(redis, patience)
         self._prefix = prefix
-        self._scheme = scheme
+        self._scheme = f"{scheme}/{LAYOUT}"
         self._ttl = idempotency_ttl
         self._action_ttl = max(action_ttl, idempotency_ttl)
         self._require_aof = require_aof
@@ -132,8 +137,8 @@ class RedisState:
         epoch, scheme = await self._server.call("MGET", self._prefix + "epoch", self._prefix + "scheme")
         if scheme is not None and scheme.decode() != self._scheme:
             raise SchemeMismatch(
-                f"state holds deduplication keys of scheme {scheme.decode()}, this process makes"
-                f" {self._scheme}: run `groundwire rebuild`, or go back to the policy before"
+                f"state is of scheme {scheme.decode()}, this process makes {self._scheme}:"
+                " run `groundwire rebuild`, or go back to the policy or the version before"
             )
         self._epoch = None if epoch is None else epoch.decode()
         return self._epoch

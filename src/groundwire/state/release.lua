@@ -13,4 +13,5 @@ write({ digest = digest, fingerprint = entry.fingerprint }, {
   state = 'R', tier = 2, revision = entry.revision, origin = entry.origin, first = entry.first, facts = 'on',
   payload = '', record = '', answered = entry.answered,
 })
+store_counters()
 return 0

@@ -272,4 +272,5 @@ for at = FIRST, #ARGV do
     break
   end
 end
+store_counters()
 return answers

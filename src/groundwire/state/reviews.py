@@ -11,6 +11,7 @@ from groundwire.messages.identity import digest
 from groundwire.state.entries import (
     NO_DEDUP,
     check_query,
+    index_keys,
     pack,
     read_entry,
     read_sha256,
@@ -60,8 +61,8 @@ def write_review(ask: ReviewAsk) -> bytes:
             ask.refused.encode(),
             flags.encode(),
             short_bytes(query.scope),
-            b"".join(query.stored),
-            b"".join(query.probed),
+            index_keys(query.stored),
+            index_keys(query.probed),
             query.signature,
             b"".join([short_bytes(parent.digest) for _, parent in ask.parents]),
             ask.payload,
@@ -84,7 +85,7 @@ def read_reviewed(ask: ReviewAsk, answer: bytes) -> ReviewAnswer:
         raise ValueError("not an answer of a review")
     head, entry = rest.split(b"\n", 1)
     at, revision, letter = head.decode().split(" ")
-    outcome = read_entry(entry, [name for name, _ in ask.parents], _fingerprint(entry), fresh=False)
+    outcome = read_entry(entry, [name for name, _ in ask.parents], _fingerprint(entry))
     reviewed = Reviewed(int(revision), outcome, fresh=kind == b"*", at=int(at), state=SubjectState(letter))
     if ask.action is not ReviewAction.RETRACT:
         return reviewed

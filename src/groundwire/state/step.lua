@@ -5,10 +5,7 @@
 -- is begun once as many have been compared as one claim may be compared with: the server has others to serve,
 -- and as a batch gives what its claims give one by one, the rest can follow in a call of its own.
 local FIRST = 9
-local ASKED = {
-  'digest', 'user', 'tenant', 'id', 'fingerprint', 'origin', 'flags', 'scope', 'stored', 'probed', 'signature',
-  'parents', 'payload', 'record',
-}
+local ASKED = '<BBBBBBc1I4' .. string.rep('I4c0', 15)
 
 local deferred = ARGV[4] == '1'
 local per_user, per_tenant, in_all = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -19,15 +16,14 @@ if call('GET', prefix .. 'epoch') ~= ARGV[3] then
 end
 
 local function ask_of(packed)
-  local ask = fields_of(packed, ASKED)
-  local base, capped, wait, ordered, queued, status, material, parts, horizon =
-    match(ask.flags, '^(%d) (%d) (%d) (%d) (%d) (%a) (%d) (%d+) (%-?%d+)$')
-  ask.base, ask.capped, ask.wait, ask.status = tonumber(base), capped == '1', wait == '1', status
-  ask.ordered, ask.queued = ordered == '1', queued == '1'
-  ask.material, ask.parts, ask.horizon = material == '1', tonumber(parts), horizon
-  ask.time = time_of(ask.origin)
-  ask.clock = tonumber(ask.time)
-  return ask
+  local base, capped, wait, ordered, queued, material, status, parts, digest, user, tenant, id, fingerprint, origin,
+    time, horizon, scope, stored, probed, signature, parents, payload, record = struct.unpack(ASKED, packed)
+  return {
+    base = base, capped = capped == 1, wait = wait == 1, ordered = ordered == 1, queued = queued == 1,
+    material = material == 1, status = status, parts = parts, digest = digest, user = user, tenant = tenant, id = id,
+    fingerprint = fingerprint, origin = origin, time = time, clock = tonumber(time), horizon = horizon, scope = scope,
+    stored = stored, probed = probed, signature = signature, parents = parents, payload = payload, record = record,
+  }
 end
 
 -- One letter per parent; U: unknown.
@@ -51,12 +47,11 @@ end
 
 -- n: none needed, f: free, u, t, a: the places of the user, of the tenant, all places are taken.
 local function ask_for_place(ask)
-  local taken = call('HMGET', queue, 'u:' .. ask.user, 't:' .. ask.tenant, 'total')
-  if tonumber(taken[1] or 0) >= per_user then
+  if counter('u:' .. ask.user) >= per_user then
     return 'u'
-  elseif tonumber(taken[2] or 0) >= per_tenant then
+  elseif counter('t:' .. ask.tenant) >= per_tenant then
     return 't'
-  elseif tonumber(taken[3] or 0) >= in_all then
+  elseif counter('total') >= in_all then
     return 'a'
   end
   return 'f'
@@ -131,7 +126,9 @@ local function decide(ask, before)
   if state == 'A' then
     note_parents(ask)
   end
-  return '+' .. write(ask, entry)
+  write(ask, entry)
+  local standing = state .. ' ' .. tier .. ' ' .. string.format('%d', entry.revision) .. ' ' .. entry.first
+  return '+' .. standing .. '\n' .. entry.facts
 end
 
 local function wait(ask, before)
@@ -147,6 +144,11 @@ local function wait(ask, before)
     record = '',
   })
   return 'W'
+end
+
+-- Whether any claim of a user waits; where none does at all, nobody has to ask.
+local function is_waiting(user)
+  return counter('waiting') > 0 and call('SCARD', prefix .. 'w:' .. user) > 0
 end
 
 -- Whether a recorded outcome gives way to a new one.
@@ -176,7 +178,7 @@ local function answer(ask)
       note(ask, before)
     end
     return '=' .. before.value
-  elseif not deferred and (ask.wait or ask.ordered and call('SCARD', prefix .. 'w:' .. ask.user) > 0) then
+  elseif not deferred and (ask.wait or ask.ordered and is_waiting(ask.user)) then
     return wait(ask, before)
   end
   return decide(ask, before)
@@ -189,4 +191,5 @@ for at = FIRST, #ARGV do
     break
   end
 end
+store_counters()
 return answers
