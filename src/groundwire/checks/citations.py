@@ -8,6 +8,7 @@ anchor, an issue of another repository) it is left out, so that no credit is giv
 from __future__ import annotations
 
 import re
+from string import hexdigits
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -93,8 +94,9 @@ _TOKEN = re.compile(
 _JOINT = (
     r"(?:[\W_]{1,4}(?:is|was|are|in|at|by|as|from|of|with|to|the|id|hash|code|value|set)){0,3}[\W_]{1,4}$"
 )
-_DIGITS = "0123456789"
-_LETTERS_OF_A_COMMIT = re.compile(f"[a-f]{{{_SHORT_SHA}}}", re.IGNORECASE)
+# An "x" for each hexadecimal digit, a space for each other character; and the least that a commit is.
+_HEX_DIGITS = bytes(ord("x" if chr(code) in hexdigits else " ") for code in range(256))
+_LEAST_HEX = _SHORT_SHA * b"x"
 _COMMIT_CUE = re.compile(
     r"(?<![^\W_])(?:commit(?:s|ted)?|shas?|revs?|revisions?|changesets?|fix(?:ed|es)? in|merged?|merges|"
     rf"cherry[- ]?pick(?:s|ed)?|revert(?:s|ed)?){_JOINT}",
@@ -138,8 +140,10 @@ def _may_cite(text: str) -> bool:
     """Look whether there can be a citation: in most claims there is none, and this is soon told."""
     return (
         "://" in text
-        or any(map(text.__contains__, _DIGITS))  # but for a commit of letters alone
-        or _LETTERS_OF_A_COMMIT.search(text) is not None
+        or "#" in text
+        or _LEAST_HEX in text.encode("ascii", "replace").translate(_HEX_DIGITS)
+        or "adr" in (small := text.lower())
+        or "gh-" in small
     )
 
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
-from operator import itemgetter
+from itertools import accumulate
+from typing import TYPE_CHECKING
 
 from groundwire.checks.text import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SPACE = "(?:[*_]{0,3} [*_]{0,3})"  # words stay neighbours when one of them is emphasised
 # What words are made of, less the scripts that write without spaces: there a word may touch its neighbours.
@@ -161,19 +164,34 @@ def _file_rules() -> dict[str, list[Rule]]:
 
 
 RULES = _file_rules()
-# Any word that a rule is filed under; by first letters, since most words fail on theirs.
-_BY_LETTER = (
-    f"{a}(?:{'|'.join(word[1:] for word in words)})" for a, words in groupby(sorted(RULES), itemgetter(0))
-)
-_WORD = re.compile("[a-z]+")
-FIRST_WORD = re.compile(f"{LEFT}(?:{'|'.join(_BY_LETTER)}){RIGHT}", re.IGNORECASE)
+_FIRST_WORDS = frozenset(word.encode() for word in RULES)
+_WORD = re.compile(f"{LEFT}(?-i:[A-Za-z]+){RIGHT}", re.IGNORECASE)
+# To small letters, and a space for each other character.
+_LETTERS = bytes(code if chr(code).islower() else ord(" ") for code in bytes(range(128)).lower().ljust(256))
 
 
 def may_begin(text: str) -> bool:
-    """Look whether FIRST_WORD may be found in a text: for ASCII, whether one of its words is one of the rules'."""
+    """Look whether `first_words` may find one in a text, in normal form or not."""
     if text.isascii():
-        return not RULES.keys().isdisjoint(_WORD.findall(text.lower()))
-    return FIRST_WORD.search(plain(text)) is not None
+        return not _FIRST_WORDS.isdisjoint(_runs(text))
+    return any(first_words(plain(text)))
+
+
+def first_words(text: str) -> Iterator[tuple[int, int, str]]:
+    """Yield start, end and small letters of each word of a text that a rule is filed under, in text order."""
+    runs = _runs(text)
+    ends = accumulate(map(len, runs))
+    for spaces, (run, letters) in enumerate(zip(runs, ends, strict=True)):
+        if run in _FIRST_WORDS:
+            end = letters + spaces
+            start = end - len(run)
+            if _WORD.match(text, start):
+                yield start, end, run.decode()
+
+
+def _runs(text: str) -> list[bytes]:
+    """Return the Latin letters of a text between one other character and the next, often none."""
+    return text.encode("ascii", "replace").translate(_LETTERS).split(b" ")
 
 
 # "May" the month (C-23, S0-90, S0-99). All that is in doubt stays the modal verb, and goes to review.

@@ -14,12 +14,12 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from groundwire.checks.hedge_words import (
-    FIRST_WORD,
     LEFT,
     LETTER,
     RIGHT,
     RULES,
     SPACE,
+    first_words,
     is_factual,
     is_month,
     may_begin,
@@ -101,10 +101,14 @@ class HedgeDetector:
     def read(self, text: str) -> tuple[list[Hedge], HedgeResult]:
         """Return what `find` and `analyze` return, for the price of one."""
         found = self._found(text)
-        actions = {hedge.action for hedge, _ in found}
-        strictest = next((action for action in HedgeAction if action in actions), HedgeAction.CONTINUE)
+        if not found:
+            return [], HedgeResult(is_speculative=False, action=HedgeAction.CONTINUE, hedge_words=[])
+        blocks = any(hedge.action is HedgeAction.BLOCK for hedge, _ in found)
         words = list(dict.fromkeys(word for _, word in found))
-        return [hedge for hedge, _ in found], HedgeResult(bool(found), strictest, words)
+        strictest = HedgeAction.BLOCK if blocks else HedgeAction.REVIEW
+        return [hedge for hedge, _ in found], HedgeResult(
+            is_speculative=True, action=strictest, hedge_words=words
+        )
 
     def _found(self, text: str) -> list[tuple[Hedge, str]]:
         """Return each hedge with its words as they are reported."""
@@ -134,16 +138,16 @@ class HedgeDetector:
 
 def _built_in(text: str) -> Iterator[_Match]:
     done = 0
-    for first in FIRST_WORD.finditer(text):
-        if first.start() < done:
+    for start, end, word in first_words(text):
+        if start < done:
             continue
-        for rule in RULES.get(first.group().lower(), ()):
-            rest = rule.rest.match(text, first.end())
+        for rule in RULES[word]:
+            rest = rule.rest.match(text, end)
             if rest is not None:
                 done = rest.end()
                 category = rule.category or rest.lastgroup or ""
                 if category in _ACTIONS:
-                    yield _Match(category, _ACTIONS[category], first.start(), done)
+                    yield _Match(category, _ACTIONS[category], start, done)
                 break
 
 

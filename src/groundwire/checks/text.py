@@ -26,7 +26,7 @@ _ZERO_WIDTH = re.compile(f"[{_GAPS}{_INNER}]")
 
 _APOSTROPHE = re.compile("[\u2018\u2019\u201b\u2032\u02b9\u02bb\u02bc\u02bd\u00b4\ua78c]")
 _OTHER_SPACE = re.compile(r"[^\S ]")
-_SPACES_OR_WORD = re.compile(r"\s+|\S+")
+_SPACES = re.compile("  +")
 _OTHER = re.compile(r"[^\x00-\x7f]+")
 
 
@@ -52,8 +52,9 @@ def normalise(text: str, *, split: bool = False) -> Reading:
     Returns:
         The reading. It is idempotent: normalising its text again changes nothing.
     """
-    if not _is_unfolded(text) and (text.isascii() or _is_plain(text)):
-        return Reading(_APOSTROPHE.sub("'", text), range(len(text)), range(1, len(text) + 1))
+    if text.isascii() or _is_plain(text):
+        straight = text if text.isascii() else _APOSTROPHE.sub("'", text)
+        return _fold(Reading(straight, range(len(text)), range(1, len(text) + 1)))
     visible = _GAP.sub(" ", text) if split else text
     kept = _positions(visible)
     composed = _compose(_APOSTROPHE.sub("'", _ZERO_WIDTH.sub("", visible)))
@@ -84,13 +85,16 @@ def plain(text: str) -> str:
     return nfkc(text if text.isascii() else _ZERO_WIDTH.sub("", text))
 
 
+def _is_plain(text: str) -> bool:
+    """Tell whether each character stands for itself."""
+    if not is_normalized("NFKC", text) or _ZERO_WIDTH.search(text):
+        return False
+    return not _is_unfolded(text) or not any(map(_combines, set(text)))
+
+
 def _is_unfolded(text: str) -> bool:
     """Tell whether there is white space that is not one space at a time; a single expression for it is slow."""
-    return "  " in text or _OTHER_SPACE.search(text) is not None
-
-
-def _is_plain(text: str) -> bool:
-    return is_normalized("NFKC", text) and not _ZERO_WIDTH.search(text)
+    return "  " in text or (not text.isprintable() and _OTHER_SPACE.search(text) is not None)
 
 
 def _positions(text: str) -> Sequence[int]:
@@ -143,27 +147,29 @@ def _runs(text: str) -> Iterator[tuple[int, int, bool]]:
 def _clusters(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Cut text[start:end] before each character that does not combine with the one in front of it."""
     for position in range(start + 1, end):
-        # What counts is the first character of the decomposition: U+FF9E combines only once decomposed.
-        if not combining(normalize("NFKD", text[position])[0]):
+        if not _combines(text[position]):
             yield start, position
             start = position
     yield start, end
 
 
+def _combines(char: str) -> bool:
+    # What counts is the first character of the decomposition: U+FF9E combines only once decomposed.
+    return char > "\x7f" and combining(normalize("NFKD", char)[0]) > 0
+
+
 def _fold(reading: Reading) -> Reading:
-    if not _is_unfolded(reading.text):
-        return reading
-    pieces: list[str] = []
+    text = reading.text if reading.text.isprintable() else _OTHER_SPACE.sub(" ", reading.text)
+    if "  " not in text:
+        return reading._replace(text=text)
     starts: list[int] = []
     ends: list[int] = []
-    for found in _SPACES_OR_WORD.finditer(reading.text):
+    done = 0
+    for found in _SPACES.finditer(text):
         first, last = found.span()
-        if found.group().isspace():
-            pieces.append(" ")
-            starts.append(reading.starts[first])
-            ends.append(reading.ends[last - 1])
-        else:
-            pieces.append(found.group())
-            starts.extend(reading.starts[first:last])
-            ends.extend(reading.ends[first:last])
-    return Reading("".join(pieces), starts, ends)
+        starts += reading.starts[done : first + 1]
+        ends += [*reading.ends[done:first], reading.ends[last - 1]]
+        done = last
+    starts += reading.starts[done:]
+    ends += reading.ends[done:]
+    return Reading(_SPACES.sub(" ", text), starts, ends)

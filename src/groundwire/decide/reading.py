@@ -32,7 +32,9 @@ class Reading:
         return self.citations[:MAX_VERIFIED]
 
 
-UNREAD: Final = Reading((), (), HedgeAction.CONTINUE, ())
+_NOTHING: Final = Reading((), (), HedgeAction.CONTINUE, ())
+
+UNREAD: Final = _NOTHING
 """What stands for the text of a claim that the gate's own code could not read."""
 
 
@@ -40,7 +42,10 @@ def read(content: str, policy: Policy) -> Reading:
     """Read a claim's text; pure, linear in its length."""
     detector = _detector(policy.hedges.block, policy.hedges.review, policy.hedges.lexicon)
     hedges, result = detector.read(content)
-    return Reading(tuple(hedges), tuple(result.hedge_words), result.action, tuple(_citations.detect(content)))
+    citations = _citations.detect(content)
+    if not hedges and not citations:
+        return _NOTHING
+    return Reading(tuple(hedges), tuple(result.hedge_words), result.action, tuple(citations))
 
 
 @lru_cache(maxsize=64)

@@ -181,6 +181,14 @@ def test_checks_and_evidence_name_a_citation_in_their_own_ways(citation, label, 
     assert (citation.label, citation.source_id) == (label, source_id)
 
 
+@given(ANY_TEXT | st.text(alphabet="adrgh-03fF# "))
+def test_a_glance_for_what_every_citation_has_hides_none(text):
+    found = DETECTOR.detect(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("groundwire.checks.citations._may_cite", lambda _: True)
+        assert DETECTOR.detect(text) == found
+
+
 @given(ANY_TEXT)
 def test_every_citation_is_a_slice_of_the_text_without_overlaps(text):
     citations = DETECTOR.detect(text)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from groundwire.checks.hedge_words import LEFT, RIGHT, RULES, first_words
 from groundwire.checks.hedges import HedgeAction, HedgeDetector, HedgeResult
 from groundwire.checks.text import normalise, tidy
 
@@ -321,6 +322,21 @@ def test_every_hedge_is_a_slice_of_the_original_and_analysis_agrees_with_it(text
         assert {"".join(word.split()) for word in result.hedge_words} == squeezed
 
 
+ANY_FIRST_WORD = re.compile(f"{LEFT}(?:{'|'.join(RULES)}){RIGHT}", re.IGNORECASE)
+
+
+@given(ANY_TEXT | st.lists(st.sampled_from([*RULES, *"_1 -é", "ı", "MAY", "\u2c6d"])).map("".join))
+def test_first_words_are_whole_words_in_any_case_and_parts_of_no_identifier(text):
+    found = [(m.start(), m.end(), m.group().lower()) for m in ANY_FIRST_WORD.finditer(text)]
+    assert list(first_words(text)) == [entry for entry in found if entry[2].isascii() and entry[2] in RULES]
+
+
+@given(st.lists(st.sampled_from([piece for piece in PIECES if piece.isascii()])).map("".join))
+def test_a_look_at_the_words_alone_hides_no_hedge(text):
+    searching = HedgeDetector(review=["\ue000"])  # with words of an operator there is no look beforehand
+    assert DETECTOR.find(text) == searching.find(text)
+
+
 @given(ANY_TEXT, st.sampled_from(["I think", "maybe", "I don’t know", "perhaps we could"]), ANY_TEXT)
 def test_nothing_around_a_hedge_takes_it_back(before, hedge, after):
     assert outcome(f"{before}. {hedge} {after}") is BLOCK
@@ -343,6 +359,13 @@ def test_a_span_of_a_reading_reads_the_same_on_its_own(text):
     for i, character in enumerate(reading.text):
         start, end = reading.span(i, i + 1)
         assert character in normalise(text[start:end]).text
+
+
+@given(st.text(alphabet="ab'_ \t\n\x1c\u2028é字"))
+def test_white_space_is_one_space_read_from_all_of_it_and_each_other_character_is_itself(text):
+    found = [(m.group() if m.group().strip() else " ", *m.span()) for m in re.finditer(r"\s+|\S", text)]
+    reading = normalise(text)
+    assert list(zip(reading.text, reading.starts, reading.ends, strict=True)) == found
 
 
 @pytest.mark.parametrize(
