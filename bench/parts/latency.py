@@ -1,4 +1,4 @@
-"""From produce to decision at half of what a worker can, and from a worker's start to its first decision.
+"""From produce to decision, alone and at half of what a worker can; from a worker's start to its first decision.
 
 The time of a decision is when a consumer has it in hand; that of a claim is its record's timestamp, in milliseconds.
 """
@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from statistics import quantiles
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -21,10 +23,32 @@ from groundwire.messages.base import parse_time
 
 _WARM = 1_000
 _TICK = 0.01
+_LONE_RATE = 10.0
+_SEEDS = {"full": 7, "lone": 8, "half": 9}
+"""Each its own texts: those of an earlier one would be decided as duplicates of it, which is another path."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """What one worker showed.
+
+    Attributes:
+        lone: milliseconds from produce to decision, of claims that came while nothing else was under way.
+        half: the same at half load.
+        rate: claims a second of that half: of what this worker reached with a backlog.
+        busy: processor time of the worker at half load, as a share of the time.
+        starved: share of the time that its event loop could have run and had no processor (Linux; 0 elsewhere).
+    """
+
+    lone: Sequence[float]
+    half: Sequence[float]
+    rate: float
+    busy: float
+    starved: float
 
 
 async def run(options: Options) -> AsyncIterator[Figure]:
-    """Start a worker so many times; find its rate; then send at half of it and listen."""
+    """Start a worker so many times; find its rate; then send single claims, and half of the rate, and listen."""
     with open_broker(options.broker) as broker, open_redis(options.redis) as server:
         starts = [
             await _start(broker.bootstrap, server.url, f"start{turn}.") for turn in range(options.rounds)
@@ -32,17 +56,27 @@ async def run(options: Options) -> AsyncIterator[Figure]:
         waited, busy = zip(*starts, strict=True)
         yield Figure("from start to first decision", "s", waited, (), Target("<=", 3), "latency.start")
         yield Figure("of that, processor time of the worker", "s", busy)
-        few = options.of(4_000, 20_000)
-        p50, p99, rates = [], [], []
-        for turn in range(options.rounds):
-            taken, rate = await _at_half(broker.bootstrap, server.url, f"half{turn}.", few)
-            cuts = quantiles(taken, n=100)
-            p50.append(cuts[49])
-            p99.append(cuts[98])
-            rates.append(rate)
-        yield Figure("half load", "claims/s", rates)
-        yield Figure("produce to decision at half load, p50", "ms", p50, (), None, "latency.p50")
-        yield Figure("produce to decision at half load, p99", "ms", p99, (), Target("<=", 50), "latency.p99")
+        few, lone = options.of(4_000, 20_000), options.of(50, 200)
+        turns = [
+            await _turn(broker.bootstrap, server.url, f"half{turn}.", few, lone)
+            for turn in range(options.rounds)
+        ]
+    yield Figure(
+        "produce to decision of a claim that comes alone, p50", "ms", [_cut(t.lone, 50) for t in turns]
+    )
+    yield Figure(
+        "produce to decision of a claim that comes alone, p99", "ms", [_cut(t.lone, 99) for t in turns]
+    )
+    yield Figure("half load", "claims/s", [t.rate for t in turns])
+    yield Figure("processor time of the worker at half load", "%", [100 * t.busy for t in turns])
+    yield Figure("time at half load that it waited for a processor", "%", [100 * t.starved for t in turns])
+    p50, p99 = ([_cut(t.half, percent) for t in turns] for percent in (50, 99))
+    yield Figure("produce to decision at half load, p50", "ms", p50, (), None, "latency.p50")
+    yield Figure("produce to decision at half load, p99", "ms", p99, (), Target("<=", 50), "latency.p99")
+
+
+def _cut(taken: Sequence[float], percent: int) -> float:
+    return quantiles(taken, n=100, method="inclusive")[percent - 1]
 
 
 async def _start(bootstrap: str, redis_url: str, prefix: str) -> tuple[float, float]:
@@ -57,30 +91,51 @@ async def _start(bootstrap: str, redis_url: str, prefix: str) -> tuple[float, fl
             return ended - began, processor_seconds(pids)
 
 
-async def _at_half(bootstrap: str, redis_url: str, prefix: str, number: int) -> tuple[list[float], float]:
-    """Return milliseconds from produce to decision of so many claims, and how many were sent a second."""
+async def _turn(bootstrap: str, redis_url: str, prefix: str, number: int, lone: int) -> _Turn:
+    """Give a worker a backlog, single claims, and half of what it did of the backlog, one after the other."""
     given = environment(bootstrap, redis_url, prefix, {})
     await declare(given, [])
-    topics = [prefix + name for name in DECISIONS]
-    await fill(bootstrap, f"{prefix}claims", claims(number, name="full"))
+    topic, topics = f"{prefix}claims", [prefix + name for name in DECISIONS]
+    await fill(bootstrap, topic, claims(number, name="full", seed=_SEEDS["full"]))
     async with running([["agents", "claims"]], given) as pids:
         async with watching(bootstrap, topics) as watch:
             rate = (await watch.speed(number, pids)).rate / 2
         async with AIOKafkaConsumer(*topics, bootstrap_servers=bootstrap) as consumer:
             await consumer.getmany(timeout_ms=500)
             await consumer.seek_to_end()
+            alone = await _taken(bootstrap, topic, consumer, "lone", lone, _LONE_RATE)
             count = max(2 * _WARM, min(number, int(rate * 10)))
-            sending = asyncio.create_task(_send(bootstrap, f"{prefix}claims", count, rate))
-            taken = await _listen(consumer, count)
-            await sending
-    return taken[_WARM:], rate
+            began, used, starved = time.perf_counter(), processor_seconds(pids), _starved_seconds(pids)
+            half = await _taken(bootstrap, topic, consumer, "half", count, rate)
+            took = time.perf_counter() - began
+            busy = (processor_seconds(pids) - used) / took
+            return _Turn(alone, half[_WARM:], rate, busy, (_starved_seconds(pids) - starved) / took)
 
 
-async def _send(bootstrap: str, topic: str, count: int, rate: float) -> None:
+def _starved_seconds(pids: Sequence[int]) -> float:
+    """Return how long the main threads of processes have waited for a processor so far (Linux; 0 elsewhere)."""
+    try:
+        return sum(int(Path(f"/proc/{pid}/schedstat").read_text("ascii").split()[1]) for pid in pids) / 1e9
+    except OSError:
+        return 0.0
+
+
+async def _taken(
+    bootstrap: str, topic: str, consumer: AIOKafkaConsumer, name: str, count: int, rate: float
+) -> list[float]:
+    """Send claims at a rate, and return how long each took, in milliseconds."""
+    records = list(claims(count, name=name, seed=_SEEDS[name]))
+    sending = asyncio.create_task(_send(bootstrap, topic, records, rate))
+    taken = await _listen(consumer, count)
+    await sending
+    return taken
+
+
+async def _send(bootstrap: str, topic: str, records: Iterable[tuple[bytes, bytes]], rate: float) -> None:
     """Send claims evenly."""
     async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
         began = time.perf_counter()
-        for number, (key, value) in enumerate(claims(count, name="half")):
+        for number, (key, value) in enumerate(records):
             ahead = number / rate - (time.perf_counter() - began)
             if ahead > 0:
                 await asyncio.sleep(ahead)
@@ -103,4 +158,9 @@ async def _listen(consumer: AIOKafkaConsumer, count: int) -> list[float]:
     return [taken for _, taken in sorted(found)]
 
 
-PART = Part("latency", "from produce to decision at half load; start to first decision", run, "broker, Redis")
+PART = Part(
+    "latency",
+    "from produce to decision, alone and at half load; start to first decision",
+    run,
+    "broker, Redis",
+)
