@@ -37,8 +37,8 @@ def number(raw: Sequence[Raw], place: int, before: Sequence[Token]) -> Reading:
     match = raw[place]
     alone = place + 1 >= len(raw) or raw[place + 1].lastgroup == "number" or raw[place + 1][0] in _ENDS
     if alone and len(match[0]) <= _LONGEST and match[0].isdigit():  # most numbers: quickly past them
-        return valued(match, _bare(match[0])), place + 1
-    digits = re.sub("[,_]", "", match["digits"] or str(int(match["hex"], 16)))
+        return valued(match, _written(match[0])), place + 1
+    digits = (match["digits"] or str(int(match["hex"], 16))).replace(",", "").replace("_", "")
     glue = match["glue"].strip()
     literal = f"{match['sign'] or ''}{digits}{match['exp'] or ''}"
     if _ORDINAL.fullmatch(glue):
@@ -51,7 +51,7 @@ def number(raw: Sequence[Raw], place: int, before: Sequence[Token]) -> Reading:
         keys = frozenset({version_key(literal)})
         return valued(match, Value("version", keys, keys)), place + 1
     amount = Amount(
-        Fraction(literal), "" if match["digits"] and len(digits) < len(match["digits"]) else literal
+        _fraction(literal), "" if match["digits"] and len(digits) < len(match["digits"]) else literal
     )
     if match["cur"]:
         amount = amount._replace(readings=unit_readings(match["cur"].lower().replace("us$", "$"))[0])
@@ -104,8 +104,7 @@ def _with_unit(raw: Sequence[Raw], place: int, amount: Amount) -> tuple[Value, i
         if readings or rate:
             amount = amount._replace(readings=readings or amount.readings, rate=rate)
             place, end = after, raw[after - 1].end()
-    plain_number = amount.literal and not amount.readings and not amount.rate
-    value = _bare(amount.literal) if plain_number else _value(amount)
+    value = _written(amount.literal, amount.readings, amount.rate) if amount.literal else _value(amount)
     if not amount.rate and (rate := _rate(raw, place)):
         value = _value(amount._replace(rate=rate))
         if raw[place][0].lower() in _EACH:  # "the Billboard 200 a year later" is no rate
@@ -151,9 +150,12 @@ def _per(unit: str) -> str:
     return units[0] if units and units[0].startswith("/") else ""
 
 
+_fraction = lru_cache(1 << 12)(Fraction)
+
+
 @lru_cache(1 << 12)
-def _bare(literal: str) -> Value:
-    return _value(Amount(Fraction(literal), literal))
+def _written(literal: str, readings: tuple[tuple[str, Fraction], ...] = (), rate: str = "") -> Value:
+    return _value(Amount(_fraction(literal), literal, readings, rate))
 
 
 def word(raw: Sequence[Raw], place: int, before: Sequence[Token]) -> Reading:

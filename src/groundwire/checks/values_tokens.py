@@ -48,8 +48,13 @@ _WORDS: Final = r"""
       |(?<!\bmid)(?<!\bpre)(?<!\bpost)(?<!\blate)-(?=\d)|(?<=\d)\.(?=\d))*)
   | (?P<mark>[<>!=]=|[^\w\s])
 """
-_TOKEN: Final = re.compile(f"{_SKIPPED}|{_NAMED}|{_WITH_DIGITS}|{_WORDS}", re.VERBOSE)
-_TOKEN_WITHOUT_DIGITS: Final = re.compile(f"{_SKIPPED}|{_NAMED}|{_WORDS}", re.VERBOSE)
+# White space, and the letters of words that open nothing else: no name of a month, no version, amount or UUID.
+_NOTHING_ELSE: Final = r"""
+    (?!\s(?!\[)
+      |(?!j[auAU]|f[eE]|ma|mA|a[puPU]|s[eE]|o[cC]|n[oO]|d[eE]|v|[0-9A-Fa-f]{8})[a-zHKLPRTWXYZ])
+"""
+_TOKEN: Final = re.compile(f"{_NOTHING_ELSE}(?:{_SKIPPED}|{_NAMED}|{_WITH_DIGITS})|{_WORDS}", re.VERBOSE)
+_TOKEN_WITHOUT_DIGITS: Final = re.compile(f"{_NOTHING_ELSE}(?:{_SKIPPED}|{_NAMED})|{_WORDS}", re.VERBOSE)
 _DIGIT: Final = re.compile(r"\d")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,15}://[^\s)>\]\"'`]+")
 
