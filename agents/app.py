@@ -8,8 +8,8 @@ from typing import Final
 from faust.auth import Credentials, SASLCredentials, SSLCredentials
 
 from agents.batches import BatchApp, check_versions
-from agents.publisher import partition_of
 from agents.tables import NoTables
+from groundwire.client.kafka import MAX_RECORD_BYTES
 from groundwire.security import KafkaSecurity, kafka_security
 from groundwire.settings import Settings
 
@@ -59,13 +59,10 @@ def build_app(role: str, settings: Settings, *, most: int | None = None) -> Batc
         broker_request_timeout=max(30.0, session),
         broker_commit_interval=1.0,
         producer_request_timeout=30.0,
-        # Below the broker's limit: a record that the broker itself refuses leaves a hole in the idempotent
-        # producer's sequence, and everything after it on that partition would be refused too.
-        producer_max_request_size=1_048_000,
+        producer_max_request_size=MAX_RECORD_BYTES,
         # A sender waits for a full batch of its partition to be acknowledged. With 16 kB, which is the default and
         # holds eight decisions, 500 claims took 2.5 times as long to publish. A decision may be larger than this.
         producer_max_batch_size=131_072,
-        producer_partitioner=partition_of,
         stream_wait_empty=True,  # else SIGTERM commits what is not finished
         stream_buffer_maxsize=1024,
     )
