@@ -18,6 +18,7 @@ import faust
 import structlog
 import uvloop
 from faust.types import TP
+from faust.utils import venusian
 
 from agents.announcer import Announcer
 from agents.app import quiet_faust
@@ -91,6 +92,7 @@ def run(role: str) -> None:
         settings = load_settings()
         configure_logs(settings.log_format, settings.log_level)
         quiet_faust()
+        _leave_unscanned()
         uvloop.install()
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
@@ -108,6 +110,11 @@ def run(role: str) -> None:
     _announce(worker, role)
     _tell(worker, settings)
     Process(worker, settings, loop).execute_from_commandline()
+
+
+def _leave_unscanned() -> None:
+    """Have Faust note no agent and no task for a scan, which no worker makes: it looks through all modules for it."""
+    venusian.attach = lambda *_noted, **_options: None
 
 
 async def _prepare(worker: Worker) -> None:

@@ -8,8 +8,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from faust.utils import venusian
 
+from agents import claims, process
 from agents.__main__ import main
+from agents.app import build_app
+from agents.lanes import Lanes
+from agents.pauses import Pauses
 from agents.start import advice, await_broker
 from agents.wiring import ROLES
 from groundwire.errors import UsageError
@@ -32,6 +37,26 @@ def test_every_role_explains_itself_with_an_example(role: str) -> None:
     assert told.exit_code == 0
     assert f"python -m agents {role}" in " ".join(told.output.partition("Example:")[2].split())
     assert main.commands[role].help != main.help
+
+
+def test_agents_and_tasks_are_declared_without_a_look_through_the_sources_of_all_modules(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def look(*_frame: object) -> None:
+        raise AssertionError("the sources of all modules are looked through")
+
+    async def settle(*_batch: object) -> None: ...
+
+    async def task() -> None: ...
+
+    monkeypatch.setattr(venusian, "attach", venusian.attach)  # as it is afterwards
+    monkeypatch.setattr("inspect.getframeinfo", look)
+    process._leave_unscanned()
+    app = build_app("claims", Settings())
+    claims.declare(app, Settings(), Lanes(settle, Pauses()))
+    app.task(task)
+    assert list(app.agents) == ["claims"]
+    assert len(app._app_tasks) == 1
 
 
 def test_reviews_without_a_keys_file_are_told_that_they_can_only_refuse_and_how_to_make_one() -> None:
