@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from groundwire.checks.text import plain
@@ -180,13 +179,12 @@ def may_begin(text: str) -> bool:
 def first_words(text: str) -> Iterator[tuple[int, int, str]]:
     """Yield start, end and small letters of each word of a text that a rule is filed under, in text order."""
     runs = _runs(text)
-    ends = accumulate(map(len, runs))
-    for spaces, (run, letters) in enumerate(zip(runs, ends, strict=True)):
-        if run in _FIRST_WORDS:
-            end = letters + spaces
-            start = end - len(run)
-            if _WORD.match(text, start):
-                yield start, end, run.decode()
+    last = start = 0
+    for place in [at for at, run in enumerate(runs) if run in _FIRST_WORDS]:
+        start += sum(map(len, runs[last:place])) + place - last
+        if _WORD.match(text, start):
+            yield start, start + len(runs[place]), runs[place].decode()
+        last = place
 
 
 def _runs(text: str) -> list[bytes]:

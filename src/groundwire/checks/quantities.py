@@ -10,6 +10,8 @@ import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 from unicodedata import category
 
+from groundwire.checks.tokens import PerToken
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -55,6 +57,7 @@ _TENS: Final = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eight
 _SMALL: Final = {word: value for value, word in enumerate(_ONES)}
 _SMALL.update({word: 10 * value for value, word in enumerate(_TENS, start=2)})
 _SCALES: Final = {"dozen": 12, "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9}
+_CACHED_NUMBERS: Final = 1 << 12
 _LARGEST: Final = 10**15  # no higher: "million million ..." must not grow without end
 _ORDINALS: Final = (
     *("first", "second", "third", "fourth", "fifth", "sixth"),
@@ -143,7 +146,8 @@ def _number(words: Sequence[str], place: int) -> _Number | None:
         value, end = _spelled(words, place)
         return _with_next(words, _Number(value, value, [], end))
     elif _DIGIT.search(word):
-        member, value, units = _digits(word)
+        member, value, attached = _READ_DIGITS[word]
+        units += attached
     else:
         return None
     if place and words[place - 1] in _CODES:
@@ -177,6 +181,9 @@ def _digits(word: str) -> tuple[str, str, list[str]]:
     name = f"{head['name']}=" if head["relation"] in {"=", ":", ":="} else ""
     units = [_UNITS.get(char, char) for char in token["head"] if category(char) == "Sc"]
     return name + bound + value, value, units + _units(tail.lstrip("+-_").split("-")[0])
+
+
+_READ_DIGITS: Final = PerToken(_digits, _CACHED_NUMBERS)
 
 
 def _units(text: str) -> list[str]:

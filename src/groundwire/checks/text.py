@@ -8,6 +8,7 @@ received. `normalise` gives both.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 from unicodedata import combining, is_normalized, normalize
 
@@ -26,7 +27,9 @@ _ZERO_WIDTH = re.compile(f"[{_GAPS}{_INNER}]")
 
 _APOSTROPHE = re.compile("[\u2018\u2019\u201b\u2032\u02b9\u02bb\u02bc\u02bd\u00b4\ua78c]")
 _OTHER_SPACE = re.compile(r"[^\S ]")
+_SPACED = {code: " " for code in range(128) if chr(code).isspace()}
 _SPACES = re.compile("  +")
+_CACHED_CHARACTERS = 1 << 12
 _OTHER = re.compile(r"[^\x00-\x7f]+")
 
 
@@ -114,8 +117,10 @@ def _compose(text: str) -> Reading:
     starts: list[int] = []
     ends: list[int] = []
     for first, last, plain_ascii in _runs(text):
-        if plain_ascii:
-            pieces.append(text[first:last])
+        run = text[first:last]
+        one_by_one = run if plain_ascii else _one_by_one(run)
+        if one_by_one:
+            pieces.append(one_by_one)
             starts.extend(range(first, last))
             ends.extend(range(first + 1, last + 1))
             continue
@@ -153,13 +158,27 @@ def _clusters(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     yield start, end
 
 
+def _one_by_one(run: str) -> str:
+    """Return the normal form of a run where each of its characters gives one, else an empty text."""
+    if any(map(_combines, run)):
+        return ""
+    forms = list(map(_alone, run))
+    return "".join(forms) if len(max(forms, key=len)) == 1 else ""
+
+
+@lru_cache(_CACHED_CHARACTERS)
 def _combines(char: str) -> bool:
     # What counts is the first character of the decomposition: U+FF9E combines only once decomposed.
     return char > "\x7f" and combining(normalize("NFKD", char)[0]) > 0
 
 
+_alone = lru_cache(_CACHED_CHARACTERS)(nfkc)
+
+
 def _fold(reading: Reading) -> Reading:
-    text = reading.text if reading.text.isprintable() else _OTHER_SPACE.sub(" ", reading.text)
+    text = reading.text
+    if not text.isprintable():
+        text = text.translate(_SPACED) if text.isascii() else _OTHER_SPACE.sub(" ", text)
     if "  " not in text:
         return reading._replace(text=text)
     starts: list[int] = []
