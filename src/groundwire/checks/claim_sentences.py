@@ -29,6 +29,7 @@ _TALK = re.compile(
 )
 
 _SOURCES = r"(?:provided|given|available|supplied) (?:sources?|documents?|documentation|context)\b"
+_SOURCE_WORDS = ("source", "document", "context")  # one of which stands in whatever `_SOURCES` matches
 _FOUND = (
     "(?:found|mentioned|stated|specified|documented|described|covered|contained|given|shown|included|present)"
 )
@@ -92,6 +93,9 @@ def is_refusal(sentence: str) -> bool:
     "The retention period was not found in the provided sources" does; whatever states a number or something
     else beside it does not.
     """
+    folded = sentence.casefold()
+    if not any(word in folded for word in _SOURCE_WORDS):  # as nearly always
+        return False
     plain = " ".join(sentence.replace("\u2019", "'").split())
     found = _REFUSAL.search(plain)
     if found is None:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from groundwire.checks.claim_sentences import is_refusal
 from groundwire.checks.values_index import ValueIndex, Wanted, alike, differ, excluded, similarity
-from groundwire.checks.values_negation import NOT_IN_SOURCES, OPPOSITE, ClauseIndex, clauses
+from groundwire.checks.values_negation import NOT_IN_SOURCES, OPPOSITE, ClauseIndex, clauses, denies
 from groundwire.checks.values_statements import read_statements
 from groundwire.checks.values_units import dimensions
 from groundwire.checks.warnings import ReportWarning, WarningType
@@ -103,10 +103,10 @@ def check_values(answer: str, passages: Sequence[str], *, read: Read = read_stat
     # a refusal says nothing of what it did not find (S2-21)
     said = [s for s in read(answer) if not is_refusal(answer[s.start : s.end])]
     values = ValueIndex(Wanted(said))
-    sayings = ClauseIndex(clause for statement in said for clause in clauses(statement))
-    for statement in chain.from_iterable(map(read, passages)):
+    there = list(chain.from_iterable(map(read, passages)))
+    sayings = index_clauses(said, there)
+    for statement in there:
         values.add(statement)
-        sayings.add(statement)
     found = left_out = 0
     listed: list[UnsupportedValue] = []
     before: Statement | None = None
@@ -120,12 +120,22 @@ def check_values(answer: str, passages: Sequence[str], *, read: Read = read_stat
     return ValueReport(found, tuple(listed), [_warning(value) for value in listed], left_out)
 
 
+def index_clauses(said: Sequence[Statement], there: Sequence[Statement]) -> ClauseIndex | None:
+    """Return what passages say yes and no to, of what an answer says; None where nobody says no to anything."""
+    if not any(map(denies, chain(said, there))):
+        return None
+    sayings = ClauseIndex(clause for statement in said for clause in clauses(statement))
+    for statement in there:
+        sayings.add(statement)
+    return sayings
+
+
 def judge(
     answer: str,
     statement: Statement,
     before: Statement | None,
     values: ValueIndex,
-    sayings: ClauseIndex,
+    sayings: ClauseIndex | None,
     *,
     within: bool = True,
 ) -> tuple[int, list[UnsupportedValue]]:
@@ -136,7 +146,7 @@ def judge(
         statement: what is judged.
         before: the statement before it, which names what a value without words is about.
         values: the values of the passages.
-        sayings: their clauses.
+        sayings: their clauses, from `index_clauses`.
         within: off, nothing is looked up: the answer holds more values than are judged.
 
     Returns:
@@ -152,10 +162,10 @@ def judge(
             if why:
                 text = answer[value.start : value.end]
                 missing.append(UnsupportedValue(text, value.value.kind, value.start, value.end, why))
-    for clause in clauses(statement):
+    for clause in clauses(statement) if sayings else ():
         why = (
             ""
-            if verbatim
+            if verbatim or not sayings
             else sayings.contradicted(clause)
             if within
             else NOT_IN_SOURCES * bool(clause.polarity)
@@ -180,11 +190,11 @@ def _why(value: Bound, before: Statement | None, index: ValueIndex) -> str:
     ]
     if not about:
         return SAID_OF_SOMETHING_ELSE
-    rivals = [_fit(value, words, rival) for rival in index.comparable(value, words)]
+    rivals = [_fit(words, rival) for rival in index.comparable(value, words)]
     supported = any(
         not (
             _is_nearer_in_statement(value, other)
-            or _is_said_of_another(_fit(value, words, other), rivals, len(words))
+            or _is_said_of_another(value, _fit(words, other), rivals, len(words))
         )
         for other in about
     )
@@ -232,22 +242,24 @@ class _Fit(NamedTuple):
 
     said: int  # of the answer's words, those in its statement
     own: int  # those that belong to it
-    alike: bool  # its statement uses nearly the words of the answer's
     statement: Statement
 
 
-def _fit(value: Bound, words: frozenset[str], other: Bound) -> _Fit:
-    there = other.statement
-    return _Fit(len(words & there.words), len(words & other.own), alike(value.statement, there), there)
+def _fit(words: frozenset[str], other: Bound) -> _Fit:
+    return _Fit(len(words & other.statement.words), len(words & other.own), other.statement)
 
 
-def _is_said_of_another(fit: _Fit, rivals: Sequence[_Fit], words: int) -> bool:
+def _is_said_of_another(value: Bound, fit: _Fit, rivals: Sequence[_Fit], words: int) -> bool:
     """Tell whether another statement says most of the answer's words, more or as it does, of a different value."""
+    said = value.statement
     return any(
         rival.statement is not fit.statement
         and rival.own >= fit.own
         and (rival.said >= _MOST * words or (rival.own and not fit.said))
-        and (rival.said > fit.said or (rival.said == fit.said and rival.alike and not fit.alike))
+        and (
+            rival.said > fit.said
+            or (rival.said == fit.said and alike(said, rival.statement) and not alike(said, fit.statement))
+        )
         for rival in rivals
     )
 

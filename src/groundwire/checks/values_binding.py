@@ -170,7 +170,8 @@ class Binder:
         for place in places:
             token = self._tokens[place]
             if not token.mark and (token.value is None or token.value.implied):
-                words.update(dict.fromkeys(token.stems))
+                for stem in token.stems:
+                    words[stem] = None
             if len(words) >= OWN:
                 break
         return list(words)[:OWN]

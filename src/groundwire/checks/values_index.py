@@ -107,7 +107,7 @@ def excluded(one: Bound, other: Bound) -> bool:
 def alike(one: Statement, other: Statement) -> bool:
     """Tell whether two statements use nearly the same words, so that the places of their values compare."""
     common = len(one.words & other.words)
-    return _ALIKE * len(one.words | other.words) <= common
+    return _ALIKE * (len(one.words) + len(other.words) - common) <= common
 
 
 def similarity(one: Bound, other: Bound, *, same_form: bool) -> Score:
@@ -136,7 +136,7 @@ def _first(lists: list[list[Bound]]) -> list[Bound]:
     """Return the entries of the shortest lists, those of the rarest words, each once; a bounded number."""
     found: dict[int, Bound] = {}
     for entries in sorted(lists, key=len):
-        found.update((id(bound), bound) for bound in entries)
+        found.update(zip(map(id, entries), entries, strict=True))
         if len(found) >= 2 * _CANDIDATES:
             break
     return list(found.values())

@@ -69,6 +69,13 @@ class Clause:
     statement: Statement
 
 
+def denies(statement: Statement) -> bool:
+    """Tell whether a statement holds a negation; where none does, no clause contradicts another."""
+    if statement.denies is None:
+        statement.denies = bool(negations([token.text for token in statement.tokens]))
+    return statement.denies
+
+
 def clauses(statement: Statement) -> Sequence[Clause]:
     """Return the clauses of a statement that say anything."""
     if statement.clauses is None:
@@ -111,7 +118,8 @@ def _clause(tokens: Sequence[Token], statement: Statement) -> Clause | None:
             weak = found == WEAK
         stems = _bases(token.text) if found else token.stems
         kept = [word for word in stems if word not in _SWITCHES]
-        words.update(dict.fromkeys(kept))
+        for word in kept:
+            words[word] = None
         if marks and not head and kept:
             head = kept[0]
     if not words:
@@ -210,7 +218,7 @@ def _sharing(index: dict[str, list[Clause]], words: Iterable[str]) -> list[Claus
     """Return clauses that share a word, those of the rarest words first; a bounded number."""
     found: dict[int, Clause] = {}
     for entries in sorted((index.get(word, []) for word in sorted(words)), key=len):
-        found.update((id(clause), clause) for clause in entries)
+        found.update(zip(map(id, entries), entries, strict=True))
         if len(found) >= 2 * _CANDIDATES:
             break
     return list(found.values())

@@ -41,7 +41,7 @@ def scan(text: str) -> list[Token]:
             match.lastgroup == "word" and not (known := lexeme(match[0])).counts
         ):  # most words: quickly past them
             start, end = match.span()
-            if known.text in PARTICLES and tokens and tokens[-1].stems:
+            if tokens and known.text in PARTICLES and tokens[-1].stems:
                 stems = tokens[-1].stems
                 tokens[-1] = tokens[-1]._replace(stems=(*stems, stems[-1] + known.text))
             tokens.append(Token(known.text, start, end, None, False, match[0], known.stems))  # noqa: FBT003 - a field

@@ -61,6 +61,7 @@ class Statement:
     heads: tuple[tuple[str, ...], ...]
     _values: list[Bound] | None = None
     clauses: list[Clause] | None = None  # once `values_negation.clauses` was asked for them
+    denies: bool | None = None  # once `values_negation.denies` was asked
 
     @property
     def values(self) -> list[Bound]:
@@ -136,7 +137,8 @@ def _statement(line: _Line, start: int, piece: str) -> Statement:
     words: dict[str, None] = {}
     for token in tokens:
         if len(words) < _SHARED and not token.mark and token.value is None:
-            words.update(dict.fromkeys(token.stems))
+            for stem in token.stems:
+                words[stem] = None
     signature = "\0".join([*sorted(line.context), "", *(token.text for token in tokens)])
     every = line.context.union(words, *line.heads)
     return Statement(start, start + len(piece), signature, tokens, every, reading, line.heads)

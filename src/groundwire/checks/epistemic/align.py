@@ -8,6 +8,7 @@ Binding can only grow when evidence is added.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain, islice
 from typing import Final, NamedTuple
 
@@ -122,7 +123,8 @@ def _masks(units: Sequence[Unit], evidence: Evidence) -> dict[int, int]:
     return masks
 
 
-def _places(mask: int) -> list[int]:
+@lru_cache(1 << 12)
+def _places(mask: int) -> Sequence[int]:
     places = []
     while mask:
         low = mask & -mask

@@ -7,21 +7,15 @@ answer asks about is kept; size and work are in proportion to the length of both
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from typing import Final, NamedTuple
 
 from groundwire.checks.epistemic.synonyms import SAME
 from groundwire.checks.epistemic.words import KEPT
-from groundwire.checks.negations import negations
+from groundwire.checks.values import index_clauses
 from groundwire.checks.values_index import ValueIndex, Wanted
-from groundwire.checks.values_negation import ClauseIndex, clauses
 from groundwire.checks.values_statements import Read, Statement
 
 _KEPT: Final = 256  # sentences per word; what is beyond supports nothing
-
-
-def _denies(statement: Statement) -> bool:
-    return bool(negations([token.text for token in statement.tokens]))
 
 
 class Sentence(NamedTuple):
@@ -71,18 +65,13 @@ class Evidence:
         self._wanted |= {
             key for statement in said for token in statement.tokens if token.value for key in token.value.keys
         }
-        # where nobody denies anything, there is no polarity to compare
-        self._denies = any(map(_denies, chain(said, *(found for _, found in passages))))
-        asked = (clause for statement in said for clause in clauses(statement)) if self._denies else ()
-        self.sayings = ClauseIndex(asked)
+        self.sayings = index_clauses(said, [statement for _, found in passages for statement in found])
         for passage, found in passages:
             for place, statement in enumerate(found):
                 self._add(passage, statement, follows=place > 0)
 
     def _add(self, passage: str, statement: Statement, *, follows: bool) -> None:
         self.values.add(statement)
-        if self._denies:
-            self.sayings.add(statement)
         found: dict[str, int] = {}
         markers: set[str] = set()
         for place, token in enumerate(statement.tokens):
