@@ -185,18 +185,24 @@ class _NotPlainError(Exception):
 def _in_order(value: Any) -> Any:  # noqa: ANN401 - as of `canonical_json`
     """Return a value with the keys of its objects sorted. Raises: _NotPlainError where that is not enough."""
     kind = type(value)
+    if kind is dict:
+        if not _has_ascii_keys(value):
+            raise _NotPlainError
+        return {
+            key: item if type(item) in _SCALARS else _in_order(item) for key, item in sorted(value.items())
+        }
+    if kind is list:
+        return [item if type(item) in _SCALARS else _in_order(item) for item in value]
     if kind in _SCALARS or (kind is int and -_LARGEST <= value <= _LARGEST):
         return value
-    if kind is dict:
-        if not all(type(key) is str and key.isascii() for key in value):
-            raise _NotPlainError
-        items = sorted(value.items())
-        if _SCALARS.issuperset(map(type, value.values())):
-            return dict(items)
-        return {key: _in_order(item) for key, item in items}
-    if kind is list:
-        return value if _SCALARS.issuperset(map(type, value)) else [_in_order(item) for item in value]
     raise _NotPlainError
+
+
+def _has_ascii_keys(value: dict[Any, Any]) -> bool:
+    try:
+        return "".join(value).isascii()
+    except TypeError:  # of a key that is no text
+        return False
 
 
 def sha256_hex(data: bytes) -> str:
