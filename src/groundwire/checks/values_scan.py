@@ -27,6 +27,10 @@ _ABOVE: Final = frozenset(
 )  # fmt: skip
 _BEFORE_DATE: Final = frozenset(("before", "until", "till", "prior to"))
 _AFTER_DATE: Final = frozenset(("after", "since"))
+_BOUNDING: Final = frozenset(
+    phrase.rpartition(" ")[2] for phrase in (*_BELOW, *_ABOVE, *_BEFORE_DATE, *_AFTER_DATE)
+)
+"""Words and marks with which these phrases end."""
 _RANGE_LINKS: Final = frozenset(("-", "to", "and", "or"))
 
 
@@ -56,6 +60,8 @@ def scan(text: str) -> list[Token]:
 
 def _bound(tokens: Sequence[Token], kind: str) -> str:
     """Return "<" or ">" where the words before a value bound it."""
+    if not tokens or tokens[-1].text not in _BOUNDING:  # as nearly always
+        return ""
     last = [token.text for token in tokens[-3:]]
     for phrase in (" ".join(last[start:]) for start in range(len(last))):
         if phrase in _BELOW or (kind == "date" and phrase in _BEFORE_DATE):
@@ -69,7 +75,7 @@ def _with_ranges(tokens: list[Token]) -> list[Token]:
     """Give the first number of "5-10 s" or "between 5 and 10 seconds" the unit of the second as well."""
     for place in range(len(tokens) - 2):
         low, link, high = tokens[place : place + 3]
-        if link.text not in _RANGE_LINKS or not (low.value and high.value):
+        if not (low.value and high.value) or link.text not in _RANGE_LINKS:
             continue
         one, other = low.value.amount, high.value.amount
         if one and other and not one.readings and not one.rate and (other.readings or other.rate):
