@@ -150,6 +150,12 @@ async def test_counters_that_are_back_at_zero_leave_nothing_behind(redis_state, 
     assert not await redis.exists(f"{prefix}w:{short(digest('acme', 'ada'))}")
 
 
+async def test_the_counters_are_looked_up_by_name_and_not_searched(redis_state, redis, prefix, claims):
+    await decide(redis_state, claims.ask("c1", tier=2))
+    assert await redis.object("ENCODING", f"{prefix}q") == b"hashtable"
+    assert await redis_state.queue_depth() == 1
+
+
 async def test_ids_of_claims_that_left_the_index_are_dropped_when_they_are_looked_up(
     redis_state, redis, prefix, claims
 ):

@@ -31,6 +31,7 @@ local function fields_of(packed, names)
 end
 
 local counters, counted = {}, {}
+local WIDE = '%065d' -- a hash that has a value of more than 64 bytes is no list that Redis goes through for a field
 
 -- A counter of the queue: read once, and stored when all is done.
 local function counter(field)
@@ -53,7 +54,7 @@ local function store_counters()
   for field in pairs(counted) do
     if counters[field] > 0 then
       values[#values + 1] = field
-      values[#values + 1] = counters[field]
+      values[#values + 1] = string.format(field == 'total' and WIDE or '%d', counters[field])
     else
       gone[#gone + 1] = field
     end
@@ -89,9 +90,8 @@ local function time_of(origin)
   return match(origin, ',(%-?%d+),[^,]*$')
 end
 
--- The entry under a key, or nil.
-local function read_at(key)
-  local value = call('GET', key)
+-- The entry that a text says, or nil.
+local function entry_from(value)
   if not value then
     return nil
   end
@@ -107,7 +107,7 @@ end
 
 -- The entry of a subject, or nil.
 local function read(digest)
-  return read_at(prefix .. 's:' .. digest)
+  return entry_from(call('GET', prefix .. 's:' .. digest))
 end
 
 -- Stores the entry of a subject, whose lines behind the header are `rest`, and returns its text.
@@ -150,7 +150,7 @@ end
 
 -- The postings of a scope, where they are few.
 local function page_of(subject)
-  subject.page = call('GET', prefix .. 'k:' .. subject.scope) or ''
+  subject.page = subject.page or call('GET', prefix .. 'k:' .. subject.scope) or ''
   return subject.page
 end
 
@@ -211,7 +211,7 @@ end
 -- and space than a bucket for each.
 local function post(subject, id)
   local keys = split(subject.stored, KEY)
-  local page = subject.page or page_of(subject)
+  local page = page_of(subject)
   if page == DEALT then
     add_to_buckets(subject.scope, keys, ids_again(subject, keys), id)
   elseif #keys > 0 then

@@ -126,7 +126,7 @@ end
 local function as_left(before, entry)
   local own = entry
   if before.revision < entry.revision then
-    own = read_at(prefix .. 'o:' .. before.digest)
+    own = entry_from(call('GET', prefix .. 'o:' .. before.digest))
   end
   if own and own.revision == before.revision then
     local its = before.origin == own.origin
