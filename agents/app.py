@@ -8,6 +8,7 @@ from typing import Final
 from faust.auth import Credentials, SASLCredentials, SSLCredentials
 
 from agents.batches import BatchApp, check_versions
+from agents.fetching import PromptApp
 from agents.tables import NoTables
 from groundwire.client.kafka import MAX_RECORD_BYTES
 from groundwire.security import KafkaSecurity, kafka_security
@@ -35,7 +36,7 @@ def build_app(role: str, settings: Settings, *, most: int | None = None) -> Batc
     check_versions()
     broker = ";".join(f"kafka://{address}" for address in settings.bootstrap)
     session = settings.session_timeout
-    return BatchApp(
+    return PromptApp(
         settings.group_prefix + role,
         broker=broker,
         broker_credentials=_credentials(kafka_security()),
