@@ -331,6 +331,10 @@ def test_first_words_are_whole_words_in_any_case_and_parts_of_no_identifier(text
     assert list(first_words(text)) == [entry for entry in found if entry[2].isascii() and entry[2] in RULES]
 
 
+def test_a_turkish_i_for_a_word_has_the_whole_text_read():
+    assert [hedge.text for hedge in DETECTOR.find("for İ#2´may")] == ["may"]
+
+
 @given(st.lists(st.sampled_from([piece for piece in PIECES if piece.isascii()])).map("".join))
 def test_a_look_at_the_words_alone_hides_no_hedge(text):
     searching = HedgeDetector(review=["\ue000"])  # with words of an operator there is no look beforehand
