@@ -633,6 +633,17 @@ async def test_payloads_are_those_of_current_outcomes_in_the_order_asked_for(sta
     assert await state.payloads([]) == []
 
 
+async def test_what_many_payloads_begin_with_comes_back_with_each_of_them(state: State, claims):
+    lines = [b'{"engine":"%d"}\t{"n":%d}' % (n % 2, n) for n in range(6)] + [b"{}\t{}", b'{"no":"tab"}']
+    asks = [replace(claims.ask(f"c{n}", f"{n} {n}", 1 + n % 3), payload=line) for n, line in enumerate(lines)]
+    again = [claims.again(ask, payload=b"other\tline") for ask in asks]
+    for answers in (await decide(state, *asks), await decide(state, *again)):
+        assert [answer.payload for answer in answers] == lines
+    subjects = [ask.subject for ask in asks]
+    assert await state.payloads(subjects) == lines
+    assert [entry and entry.payload for entry in await state.held(subjects)] == lines
+
+
 async def test_the_payload_of_the_highest_revision_counts(state: State, claims):
     ask = claims.ask(tier=2)
     await decide(state, ask, limits=FULL)

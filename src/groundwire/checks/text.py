@@ -83,9 +83,12 @@ def has_gaps(text: str) -> bool:
 def plain(text: str) -> str:
     """Return a text's normal form without positions, for a look whether `normalise` is worth its price.
 
-    It holds the same words of Latin letters; apostrophes and white space stay as written.
+    It holds the same words of Latin letters; white space stays as written.
     """
-    return nfkc(text if text.isascii() else _ZERO_WIDTH.sub("", text))
+    if text.isascii():
+        return text
+    # twice, as `normalise`: NFKC takes an acute accent apart, and brings forth an apostrophe
+    return _APOSTROPHE.sub("'", nfkc(_APOSTROPHE.sub("'", _ZERO_WIDTH.sub("", text))))
 
 
 def _is_plain(text: str) -> bool:

@@ -1,6 +1,6 @@
 """What state keeps so that a decision can be derived again, and the derivation.
 
-The payload is one line of JSON with what a record that is sent again may lack or have differently: when it was
+The payload is one line with what a record that is sent again may lack or have differently: when it was
 captured, decided and by which engine and policy, its metadata, what citations, attestation and relevance gave.
 """
 
@@ -18,7 +18,13 @@ from groundwire.decide.build import MAX_SOURCE_ID, Envelope, build_decision
 from groundwire.decide.claims import ClaimCase, Finding, Findings
 from groundwire.decide.reading import Reading
 from groundwire.decide.recorded import recorded_standing
-from groundwire.messages.base import format_time, from_milliseconds, parse_time
+from groundwire.messages.base import (
+    format_time,
+    from_microseconds,
+    from_milliseconds,
+    parse_time,
+    to_microseconds,
+)
 from groundwire.messages.claims import Claim
 from groundwire.messages.decisions import (
     CitationState,
@@ -43,6 +49,8 @@ TIERS = {
     SubjectState.BLOCKED: IngestionTier.BLOCK,
 }
 """The tier that a decision in a state has."""
+
+_TIMES = ("t", "d")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +84,14 @@ class Payload:
         return claim if self.content is None else claim.model_copy(update={"content": self.content})
 
     def to_bytes(self) -> bytes:
-        """Serialise to one line of JSON, without what is empty."""
+        """Serialise to a line of `write_line`, without what is empty."""
         found = {
             label: [f.state, f.detail, format_time(f.checked_at) if f.checked_at else None]
             for label, f in self.findings.items()
         }
         fields = {
-            "t": format_time(self.capture_time),
-            "d": format_time(self.decided_at),
-            "e": self.engine,
-            "p": self.policy_sha256,
-            "v": self.policy_version,
-            "s": self.scheme,
+            "t": to_microseconds(self.capture_time),
+            "d": to_microseconds(self.decided_at),
             "b": str(self.base),
             "k": str(self.cap) if self.cap else None,
             "m": self.metadata,
@@ -99,16 +103,21 @@ class Payload:
             "y": self.content,
             "z": self.record,
         }
-        kept = {name: value for name, value in fields.items() if value or name == "s"}
-        return to_json(kept)
+        context = {
+            "e": self.engine,
+            "p": self.policy_sha256,
+            "v": self.policy_version,
+            "s": self.scheme,
+        }
+        return write_line(context, {name: value for name, value in fields.items() if value or name in _TIMES})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Payload:
         """Read back what `to_bytes` wrote."""
-        fields = json.loads(data)
+        fields = read_line(data)
         return cls(
-            capture_time=parse_time(fields["t"]),
-            decided_at=parse_time(fields["d"]),
+            capture_time=from_microseconds(fields["t"]),
+            decided_at=from_microseconds(fields["d"]),
             engine=fields["e"],
             policy_sha256=fields["p"],
             policy_version=fields["v"],
@@ -127,6 +136,18 @@ class Payload:
             content=fields.get("y"),
             record=fields.get("z"),
         )
+
+
+def write_line(context: dict[str, Any], own: dict[str, Any]) -> bytes:
+    """Write what re-derives a decision as state wants it: JSON, a tab behind what many have alike, and JSON."""
+    return to_json(context) + b"\t" + to_json(own)
+
+
+def read_line(data: bytes) -> dict[str, Any]:
+    """Read back what `write_line` wrote, as one."""
+    context, own = data.split(b"\t")
+    fields: dict[str, Any] = json.loads(context) | json.loads(own)
+    return fields
 
 
 def derive(

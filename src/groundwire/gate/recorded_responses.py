@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,8 +12,8 @@ from groundwire.decide.people import reviewed
 from groundwire.decide.response_reading import ResponseReading
 from groundwire.decide.responses import ResponseCase
 from groundwire.decide.tree import stand
-from groundwire.gate.recorded import TIERS, as_origin
-from groundwire.messages.base import format_time, from_milliseconds, parse_time
+from groundwire.gate.recorded import TIERS, as_origin, read_line, write_line
+from groundwire.messages.base import from_microseconds, from_milliseconds, to_microseconds
 from groundwire.messages.decisions import Decision, Facts, ReasonCode, Verdict
 from groundwire.messages.identity import Subject, decision_id
 from groundwire.messages.responses import LlmResponse
@@ -50,12 +49,9 @@ class ResponsePayload:
     superseded_at: datetime | None = None
 
     def to_bytes(self) -> bytes:
-        """Serialise to one line of JSON, without what is not there."""
+        """Serialise to a line of `write_line`, without what is not there."""
         fields = {
-            "d": format_time(self.decided_at),
-            "e": self.engine,
-            "p": self.policy_sha256,
-            "v": self.policy_version,
+            "d": to_microseconds(self.decided_at),
             "b": self.code,
             "g": self.asked_mode,
             "n": self.attempt,
@@ -66,17 +62,17 @@ class ResponsePayload:
             "o": self.reply_to,
             "x": self.error,
             "w": self.review,
-            "q": format_time(self.superseded_at) if self.superseded_at else None,
+            "q": to_microseconds(self.superseded_at) if self.superseded_at else None,
         }
-        kept = {name: value for name, value in fields.items() if value is not None}
-        return json.dumps(kept, ensure_ascii=False, separators=(",", ":")).encode()
+        context = {"e": self.engine, "p": self.policy_sha256, "v": self.policy_version}
+        return write_line(context, {name: value for name, value in fields.items() if value is not None})
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ResponsePayload:
         """Read back what `to_bytes` wrote."""
-        fields = json.loads(data)
+        fields = read_line(data)
         return cls(
-            decided_at=parse_time(fields["d"]),
+            decided_at=from_microseconds(fields["d"]),
             engine=fields["e"],
             policy_sha256=fields["p"],
             policy_version=fields["v"],
@@ -90,7 +86,7 @@ class ResponsePayload:
             reply_to=fields.get("o"),
             error=fields.get("x"),
             review=fields.get("w"),
-            superseded_at=parse_time(fields["q"]) if "q" in fields else None,
+            superseded_at=from_microseconds(fields["q"]) if "q" in fields else None,
         )
 
 

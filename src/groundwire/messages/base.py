@@ -121,6 +121,17 @@ def from_milliseconds(timestamp: int) -> datetime:
     return _EPOCH + timedelta(milliseconds=min(max(timestamp, _FIRST_MS), _LAST_MS))
 
 
+def from_microseconds(timestamp: int) -> datetime:
+    """Turn microseconds since 1970 into a UTC time. Raises: OverflowError outside the years 1 to 9999."""
+    return _EPOCH + timedelta(microseconds=timestamp)
+
+
+def to_microseconds(moment: datetime) -> int:
+    """Turn a time into microseconds since 1970."""
+    delta = moment - _EPOCH
+    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+
+
 def to_milliseconds(moment: datetime) -> int:
     """Turn a time into milliseconds since 1970, rounded down."""
     delta = moment - _EPOCH

@@ -124,8 +124,40 @@ local function put(subject, entry, rest)
   return value
 end
 
+local names, contexts = {}, {} -- of what many derivation lines begin with alike, up to a tab: it is kept once
+
+local function shorten(line)
+  local tab = find(line, '\t', 1, true)
+  if not tab then
+    return line
+  end
+  local context = sub(line, 1, tab - 1)
+  if not names[context] then
+    names[context] = sub(redis.sha1hex(context), 1, 12)
+    call('HSETNX', prefix .. 'c', names[context], context)
+  end
+  return names[context] .. sub(line, tab)
+end
+
+-- A derivation line as it was given.
+local function line_in_full(line)
+  local tab = find(line, '\t', 1, true)
+  if not tab then
+    return line
+  end
+  local name = sub(line, 1, tab - 1)
+  contexts[name] = contexts[name] or call('HGET', prefix .. 'c', name) or error('no context ' .. name)
+  return contexts[name] .. sub(line, tab)
+end
+
+-- The text of an entry with its derivation line as it was given.
+local function in_full(value)
+  local before, line, behind = match(value, '^([^\n]*\n[^\n]*\n)([^\n]*)(.*)$')
+  return before .. line_in_full(line) .. behind
+end
+
 local function write(subject, entry)
-  return put(subject, entry, entry.facts .. '\n' .. entry.payload .. '\n' .. entry.record)
+  return put(subject, entry, entry.facts .. '\n' .. shorten(entry.payload) .. '\n' .. entry.record)
 end
 
 -- What others find of a claim, before its signature. Who is joined to a pending claim has to find its entry.

@@ -1,10 +1,12 @@
 """How asks, answers and loaded outcomes are written for the scripts, and read back.
 
 The entry of a subject is text, so that `redis-cli GET` shows it: a header line, a line of facts, the
-payload's line, and while the subject is pending the record; of a retracted one, whom it affected.
+payload's line, and while the subject is pending the record; of a retracted one, whom it affected. Of the payload's
+line, what stands before a tab is kept once for all entries that have it alike, and stands here by its name.
 
     A 1 1 <fingerprint> <origin> <first origin> <joined to> <scope>/<local id>
     on AP [["id",23,25,"none","A"]]
+    0b0e2a7c1f3d<tab>{"t":...
 
 Header: state, tier, revision, and `-` for what there is not; behind it the timestamp of the latest record that was
 answered, where that is later than the origin's. Digests of 32 bytes stand as 43 characters of

@@ -1,4 +1,4 @@
--- The entries of subjects, as they are; '' where there is none.
+-- The entries of subjects, with their derivation lines in full; '' where there is none.
 -- ARGV: prefix, lifetime, epoch, and then the digest of each subject. Answers one string per subject, or 'LOST'.
 local FIRST = 4
 
@@ -8,6 +8,7 @@ end
 
 local entries = {}
 for at = FIRST, #ARGV do
-  entries[#entries + 1] = call('GET', prefix .. 's:' .. ARGV[at]) or ''
+  local value = call('GET', prefix .. 's:' .. ARGV[at])
+  entries[#entries + 1] = value and in_full(value) or ''
 end
 return entries

@@ -113,7 +113,8 @@ class Ask:
         dedup_failed: the claim could not be compared at all; it can then not be tier 1.
         parents: (id as sent, subject) of each entry of `derived_from`.
         horizon: milliseconds from when on the claim no longer holds, or 0.
-        payload: one line of JSON that re-derives the decision; kept and returned as it is.
+        payload: one line that re-derives the decision; returned as it is. What stands before a tab is kept once for
+            all that have it alike.
         record: the record's value, kept while the subject is pending.
         queued: whether a tier 2 asks for a place in the review queue; else it is a review, and final there.
     """

@@ -10,6 +10,6 @@ end
 local payloads = {}
 for at = FIRST, #ARGV do
   local value = call('GET', prefix .. 's:' .. ARGV[at])
-  payloads[#payloads + 1] = value and match(value, '^[^\n]*\n[^\n]*\n([^\n]*)') or ''
+  payloads[#payloads + 1] = value and line_in_full(match(value, '^[^\n]*\n[^\n]*\n([^\n]*)')) or ''
 end
 return payloads

@@ -86,8 +86,8 @@ class Rebuild:
     async def clear(self) -> None:
         """Remove outcomes, index, queue and epoch; workers pause from here on.
 
-        Cached citations, policies, marks of what is in flight, actions of people and what they superseded stay: the
-        first outcome of an action stands, where it was published.
+        Cached citations, policies, what derivation lines have alike, marks of what is in flight, actions of people
+        and what they superseded stay: the first outcome of an action stands, where it was published.
         """
         # first, so that nobody decides on half a state
         await self._fence.run("UNLINK", *[self._prefix + name for name in ("epoch", "scheme", "q")])

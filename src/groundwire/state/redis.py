@@ -11,6 +11,8 @@ topic prefix, and the script computes them itself: one primary is required, Redi
     b:<scope>      later a hash: dedup key -> local ids            none
     m:<scope>      hash: local id -> the claim to compare with;    none
                    n -> last local id given
+    c              hash: name -> what derivation lines begin      none
+                   with alike, up to a tab
     d:<parent>     set of approved claims that name the        none
                    subject in `derived_from`
     a:<action>     what became of an action of a person           `action_ttl`

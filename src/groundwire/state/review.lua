@@ -105,7 +105,7 @@ local function carried_out(ask, entry, outcome, time)
   if ask.action == 'retract' and sub(value, -1) == '\n' then -- rebuilt, without whom it affected
     value = value .. affected_by(ask)
   end
-  return reply(outcome, time) .. '\n' .. value
+  return reply(outcome, time) .. '\n' .. in_full(value)
 end
 
 -- What is kept of the action, or nil.
@@ -247,7 +247,7 @@ local function carry_out(ask, entry)
   })
   local outcome = string.format('%d %s', entry.revision + 1, state)
   remember(ask, '+' .. outcome)
-  return reply('*' .. outcome, ask.time) .. '\n' .. value
+  return reply('*' .. outcome, ask.time) .. '\n' .. in_full(value)
 end
 
 local function refuse(ask, entry, code)

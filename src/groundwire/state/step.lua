@@ -176,7 +176,7 @@ local function answer(ask)
   end
   local own = before and before.origin ~= ask.origin and call('GET', superseded_key(ask, ask.origin))
   if own then
-    return '=' .. own
+    return '=' .. in_full(own)
   elseif before and before.state == 'W' then
     if deferred then
       return decide(ask, before)
@@ -187,7 +187,7 @@ local function answer(ask)
     if before.state == 'J' then
       note(ask, before)
     end
-    return '=' .. before.value
+    return '=' .. in_full(before.value)
   elseif not deferred and (ask.wait or ask.ordered and is_waiting(ask.user)) then
     return wait(ask, before)
   end

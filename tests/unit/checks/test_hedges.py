@@ -341,6 +341,13 @@ def test_a_look_at_the_words_alone_hides_no_hedge(text):
     assert DETECTOR.find(text) == searching.find(text)
 
 
+@pytest.mark.parametrize("apostrophe", "'\u2018\u2019\u201b\u2032\u02b9\u02bb\u02bc\u02bd\u00b4\ua78c")
+def test_whatever_apostrophe_stands_in_or_before_a_hedge_it_is_found(apostrophe):
+    detector = HedgeDetector()
+    for text in (f"They aren{apostrophe}t sure.", f"{apostrophe}maybe{apostrophe} it ends"):
+        assert detector.analyze(text).hedge_words, text
+
+
 @given(ANY_TEXT, st.sampled_from(["I think", "maybe", "I don’t know", "perhaps we could"]), ANY_TEXT)
 def test_nothing_around_a_hedge_takes_it_back(before, hedge, after):
     assert outcome(f"{before}. {hedge} {after}") is BLOCK
