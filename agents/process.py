@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import faulthandler
-import gc
 import os
 import signal
 import sys
@@ -22,6 +21,7 @@ from faust.utils import venusian
 
 from agents.announcer import Announcer
 from agents.app import quiet_faust
+from agents.collector import rest_collector
 from agents.health import serve_health
 from agents.publisher import Publisher
 from agents.start import advice, await_broker
@@ -34,8 +34,6 @@ from groundwire.settings import Settings, load_settings
 log = structlog.get_logger()
 
 _TICK = 1.0
-_YOUNG = 50_000
-"""New objects after which cycles are looked for; after 700, as by default, each batch was looked at 40 times."""
 
 
 class Process(faust.Worker):
@@ -139,8 +137,7 @@ def _announce(worker: Worker, role: str) -> None:
     def assigned(tps: set[TP]) -> None:
         worker.pauses.partitions = len(tps)
         metrics.PARTITIONS.set(len(tps))
-        gc.freeze()  # what is there by now stays: a full collection need not look at it
-        gc.set_threshold(_YOUNG, 10, 10)  # a batch's objects go with it, hardly one of them in a cycle
+        rest_collector()
         log.info("ready", role=role, partitions=sorted(tp.partition for tp in tps))
 
     worker.app.before_revocation = worker.lanes.release

@@ -16,6 +16,7 @@ from typing import Any
 
 import uvloop
 
+from agents.collector import rest_collector
 from bench import guard
 from bench.machine import machine, sentence
 from bench.measure import Options, Part, Size
@@ -59,6 +60,7 @@ def main() -> None:
     chosen = [PARTS[name] for name in args.part] or list(PARTS.values())
     chosen = [] if args.no_run else chosen
     results: dict[str, Any] = merge(args.json, {})
+    rest_collector()  # as in a worker; it is the same for all contenders of this process
     for part in chosen:  # what is measured is kept, however the next one ends
         results |= merge(args.json, {part.name: uvloop.run(_measure(part, options))})
     if args.page:
