@@ -125,10 +125,11 @@ async def _send(
 
     Their batches are filled here: a record that is sent by itself costs the client twice as much.
     """
-    sent = [
-        (members, await producer.send_batch(batch, topic, partition=partition))
-        for batch, members in _batches(producer, outputs)
-    ]
+    sent: list[tuple[list[Output], asyncio.Future[Any]]] = []
+    for batch, members in _batches(producer, outputs):
+        acknowledged = await producer.send_batch(batch, topic, partition=partition)
+        acknowledged.add_done_callback(_noticed)  # the first failure of a partition is told, and no other
+        sent.append((members, acknowledged))
     refused: list[tuple[Output, str]] = []
     for members, acknowledged in sent:
         try:
@@ -136,6 +137,12 @@ async def _send(
         except _NEVER as exc:
             refused += [(output, type(exc).__name__) for output in members]
     return refused
+
+
+def _noticed(acknowledged: asyncio.Future[Any]) -> None:
+    """Take note of an error, so that asyncio does not complain, at some later time, that nobody has."""
+    if not acknowledged.cancelled():
+        acknowledged.exception()
 
 
 def _batches(producer: AIOKafkaProducer, outputs: Sequence[Output]) -> list[tuple[Any, list[Output]]]:

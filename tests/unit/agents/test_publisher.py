@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 from aiokafka.errors import (
@@ -117,6 +118,20 @@ async def test_what_the_broker_refuses_is_a_dead_letter_with_all_of_its_batch(pu
     await publisher.publish([output(value) for value in (b"1", b"wrong", b"3", b"4")])
     assert [value for topic, value in producer.sent if topic == "p.dead-letter"] == [b"1", b"wrong", b"3"]
     assert ("p.approved", b"4") in producer.sent
+
+
+async def test_batches_that_fail_behind_one_that_failed_leave_no_complaint_in_the_log(publisher, producer):
+    complaints: list[dict] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    producer.failed = {b"%d" % n: OutOfOrderSequenceNumber() for n in range(7)}
+    with pytest.raises(ProducerBroken):
+        await publisher.publish([output(b"%d" % n) for n in range(7)])
+    producer.refused[b"3"] = KafkaTimeoutError()  # at once: the batch before it is under way
+    with pytest.raises(BrokerUnavailable):
+        await publisher.publish([output(b"%d" % n) for n in range(7)])
+    await asyncio.sleep(0)
+    gc.collect()
+    assert not complaints
 
 
 @pytest.mark.parametrize("error", [KafkaTimeoutError(), KafkaConnectionError()])
