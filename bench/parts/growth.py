@@ -46,7 +46,7 @@ async def run(options: Options) -> AsyncIterator[Figure]:
         for method in _METHODS:
             policy = Policy.model_validate({"dedup_method": method})
             for scopes, sizes in (("many", many), ("one", one)):
-                client.flushall()
+                client.flushall(asynchronous=True)  # a million keys take longer than a client waits
                 async with fresh_state(server.url, "growth.", policy) as state:
                     found = [
                         (size, await _at(size, state, policy, client, options, one=scopes == "one"))
