@@ -150,6 +150,24 @@ async def test_counters_that_are_back_at_zero_leave_nothing_behind(redis_state, 
     assert not await redis.exists(f"{prefix}w:{short(digest('acme', 'ada'))}")
 
 
+async def test_what_is_decided_before_an_error_ends_a_script_is_counted_and_nothing_else(
+    redis_state, redis, prefix, claims
+):
+    ask, waiting, torn = (
+        claims.ask("c1", OTHER, 2),
+        claims.ask("w", wait=True),
+        claims.ask("c2", user="bob", tier=2),
+    )
+    members = f"{prefix}m:{short(torn.dedup.scope)}"
+    await redis.set(members, "what no hash is")
+    with pytest.raises(StateUnavailable, match="WRONGTYPE"):
+        await redis_state.step([ask, waiting, torn], LIMITS)
+    assert (await redis_state.queue_depth(), await redis_state.waiting_count()) == (1, 1)
+    await redis.delete(members)
+    await decide(redis_state, torn)
+    assert await redis_state.queue_depth() == 2
+
+
 async def test_the_counters_are_looked_up_by_name_and_not_searched(redis_state, redis, prefix, claims):
     await decide(redis_state, claims.ask("c1", tier=2))
     assert await redis.object("ENCODING", f"{prefix}q") == b"hashtable"

@@ -30,7 +30,7 @@ local function fields_of(packed, names)
   return fields
 end
 
-local counters, counted = {}, {}
+local counters, counted, changes = {}, {}, {} -- `changes`: by what is under way
 local WIDE = '%065d' -- a hash that has a value of more than 64 bytes is no list that Redis goes through for a field
 
 -- A counter of the queue: read once, and stored when all is done.
@@ -46,6 +46,7 @@ end
 local function count(field, by)
   counters[field] = counter(field) + by
   counted[field] = true
+  changes[#changes + 1], changes[#changes + 2] = field, by
 end
 
 -- A counter that is back at zero leaves no field behind.
@@ -65,6 +66,25 @@ local function store_counters()
   for first = 1, #gone, CHUNK do
     call('HDEL', queue, unpack(gone, first, math.min(first + CHUNK - 1, #gone)))
   end
+end
+
+-- Does the same for each argument from one on, until it answers that this is enough, and stores the counters. Where
+-- an error ends that, what was written for the arguments before it stays written: so it is counted, too.
+local function for_each(first, work)
+  for at = first, #ARGV do
+    changes = {}
+    local done, result = pcall(work, ARGV[at])
+    if not done then
+      for i = 1, #changes, 2 do
+        counters[changes[i]] = counters[changes[i]] - changes[i + 1]
+      end
+      store_counters()
+      return redis.error_reply(result)
+    elseif result then
+      break
+    end
+  end
+  store_counters()
 end
 
 local function count_place(subject, by)

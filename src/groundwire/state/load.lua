@@ -14,8 +14,8 @@ if call('GET', prefix .. ARGV[3]) ~= ARGV[4] then
 end
 
 local taken = 0
-for at = FIRST, #ARGV do
-  local loaded = fields_of(ARGV[at], LOADED)
+local failed = for_each(FIRST, function(packed)
+  local loaded = fields_of(packed, LOADED)
   loaded.revision = tonumber(loaded.revision)
   loaded.lifetime = loaded.people == '1' and ARGV[5] or lifetime
   local before = read(loaded.digest)
@@ -35,6 +35,5 @@ for at = FIRST, #ARGV do
     write(loaded, loaded)
     taken = taken + 1
   end
-end
-store_counters()
-return taken
+end)
+return failed or taken

@@ -266,11 +266,8 @@ local function answer(ask)
 end
 
 local answers = {}
-for at = FIRST, #ARGV do
-  answers[#answers + 1] = answer(ask_of(ARGV[at]))
-  if compared >= candidates_allowed then
-    break
-  end
-end
-store_counters()
-return answers
+local failed = for_each(FIRST, function(packed)
+  answers[#answers + 1] = answer(ask_of(packed))
+  return compared >= candidates_allowed
+end)
+return failed or answers
