@@ -164,7 +164,6 @@ def _file_rules() -> dict[str, list[Rule]]:
 
 RULES = _file_rules()
 _FIRST_WORDS = frozenset(word.encode() for word in RULES)
-_ANY_CASE = re.compile(f"{LEFT}(?:{'|'.join(RULES)}){RIGHT}", re.IGNORECASE)
 _WORD = re.compile(f"{LEFT}(?-i:[A-Za-z]+){RIGHT}", re.IGNORECASE)
 # To small letters, and a space for each other character.
 _LETTERS = bytes(code if chr(code).islower() else ord(" ") for code in bytes(range(128)).lower().ljust(256))
@@ -174,11 +173,7 @@ def may_begin(text: str) -> bool:
     """Look whether `first_words` may find one in a text, in normal form or not."""
     if text.isascii():
         return not _FIRST_WORDS.isdisjoint(_runs(text))
-    read = plain(text)
-    # "İ" is an "i" too, to an expression that takes no notice of case: where it stands for a word, all is read.
-    return any(first_words(read)) or (
-        ("İ" in read or "\u0131" in read) and _ANY_CASE.search(read) is not None
-    )
+    return any(first_words(plain(text)))
 
 
 def first_words(text: str) -> Iterator[tuple[int, int, str]]:

@@ -27,6 +27,7 @@ _ZERO_WIDTH = re.compile(f"[{_GAPS}{_INNER}]")
 
 _APOSTROPHE = re.compile("[\u2018\u2019\u201b\u2032\u02b9\u02bb\u02bc\u02bd\u00b4\ua78c]")
 _OTHER_SPACE = re.compile(r"[^\S ]")
+_OGHAM_SPACE = "\u1680"  # the only white space that lies in the midst of a range of letters
 _SPACED = {code: " " for code in range(128) if chr(code).isspace()}
 _SPACES = re.compile("  +")
 _CACHED_CHARACTERS = 1 << 12
@@ -83,12 +84,13 @@ def has_gaps(text: str) -> bool:
 def plain(text: str) -> str:
     """Return a text's normal form without positions, for a look whether `normalise` is worth its price.
 
-    It holds the same words of Latin letters; white space stays as written.
+    It holds the same words of Latin letters; white space stays as written, but for what lies among the letters.
     """
     if text.isascii():
         return text
     # twice, as `normalise`: NFKC takes an acute accent apart, and brings forth an apostrophe
-    return _APOSTROPHE.sub("'", nfkc(_APOSTROPHE.sub("'", _ZERO_WIDTH.sub("", text))))
+    straight = _APOSTROPHE.sub("'", nfkc(_APOSTROPHE.sub("'", _ZERO_WIDTH.sub("", text))))
+    return straight.replace(_OGHAM_SPACE, " ")
 
 
 def _is_plain(text: str) -> bool:
