@@ -663,7 +663,7 @@ async def test_a_policy_is_kept_under_its_hash(redis_state):
 
 @pytest.mark.parametrize("tier", [1, 2, 3])
 async def test_a_decided_subject_is_never_given_up(redis_state, claims, tier):
-    ask = claims.ask("c1", tier=tier)
+    ask = replace(claims.ask("c1", tier=tier), record=b'{\n"text":\n\n"a record with an empty line"}')
     (before,) = await decide(redis_state, ask)
     assert not await redis_state.give_up(ask.subject)
     (after,) = await decide(redis_state, ask)

@@ -6,7 +6,7 @@ local entry = read(digest)
 if not entry then
   return 0
 elseif entry.state ~= 'W' then
-  return match(entry.value, '\n[^\n]*\n\n') and 0 or 1
+  return match(entry.value, '^[^\n]*\n[^\n]*\n\n') and 0 or 1
 end
 leave({ digest = digest, user = user }, entry)
 write({ digest = digest, fingerprint = entry.fingerprint }, {

@@ -22,6 +22,9 @@ def test_a_busy_partition_waits_a_tenth_of_a_second_at_most_for_a_fetch_of_silen
     assert consumer._fetch_max_wait_ms == FETCH_WAIT == 100
 
 
-def test_workers_fetch_so() -> None:
+def test_workers_fetch_so(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(build_app("claims", Settings()), PromptApp)
-    assert PromptConsumer._new_consumer_thread.__annotations__["return"] == "PromptThread"
+    assert build_app("claims", Settings())._new_transport().Consumer is PromptConsumer
+    monkeypatch.setattr(PunctualThread, "__init__", lambda *_made, **_options: None)
+    consumer: Any = SimpleNamespace(loop=None, beacon=None)
+    assert isinstance(PromptConsumer._new_consumer_thread(consumer), PromptThread)
