@@ -617,11 +617,18 @@ class Lifecycle(RuleBasedStateMachine):
         for ask, answer in zip(asks, answers, strict=True):
             if isinstance(answer, Outcome) and answer.fresh:
                 self.check_fresh(ask, answer)
-        last = {ask.subject: answer for ask, answer in zip(asks, answers, strict=True)}
+        current: dict[
+            Subject, Outcome
+        ] = {}  # behind the one that is current, an older one may be told once more
+        for ask, answer in zip(asks, answers, strict=True):
+            if isinstance(answer, Outcome):
+                current[ask.subject] = max(
+                    answer, current.get(ask.subject, answer), key=lambda each: each.revision
+                )
         again = self.run(self.redis.step(asks, self.limits, deferred=deferred))
         for ask, first, answer in zip(asks, answers, again, strict=True):
             own = isinstance(first, Outcome) and first.origin == ask.origin
-            expected = first if own else last[ask.subject]
+            expected = first if own else current.get(ask.subject)
             if isinstance(expected, Outcome) and isinstance(answer, Outcome):
                 assert answer == replace(expected, fresh=False)
         return answers
