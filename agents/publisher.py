@@ -23,8 +23,9 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from agents.outputs import Output, unpublishable
 from groundwire import metrics
-from groundwire.client.kafka import MAX_RECORD_BYTES
+from groundwire.client.kafka import MAX_LETTER_BYTES, MAX_RECORD_BYTES
 from groundwire.errors import BrokerUnavailable
+from groundwire.messages.topics import TopicName
 
 PATIENCE: Final = 30.0
 """Seconds until an acknowledgement counts as missing; all is then published again, and the producer goes on trying."""
@@ -161,4 +162,4 @@ def _batches(producer: AIOKafkaProducer, outputs: Sequence[Output]) -> list[tupl
 def _fits(output: Output) -> bool:
     headers: Any = output.headers
     size: int = DefaultRecordBatchBuilder.estimate_size_in_bytes(output.key, output.value, headers)
-    return size <= MAX_RECORD_BYTES
+    return size <= (MAX_LETTER_BYTES if output.topic is TopicName.DEAD_LETTER else MAX_RECORD_BYTES)

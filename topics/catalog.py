@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from groundwire.client.kafka import MAX_LETTER_BYTES
 from groundwire.messages.topics import TopicName
 
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 MAX_MESSAGE_BYTES: Final = 1_048_588
 """Largest record batch of a topic: Kafka's own default, which the limit on input values stays below."""
+
+_LARGEST_LETTER: Final = MAX_LETTER_BYTES + 1_000
+"""The same of `dead-letter`: a letter is larger than the record that it holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +34,12 @@ class TopicSpec:
     @property
     def config(self) -> dict[str, str]:
         """The topic's configuration; no topic is compacted, since a later record never replaces an earlier one."""
+        largest = _LARGEST_LETTER if self.name is TopicName.DEAD_LETTER else MAX_MESSAGE_BYTES
         return {
             "cleanup.policy": "delete",
             "retention.ms": str(-1 if self.days is None else self.days * _DAY_MS),
             "retention.bytes": "-1",
-            "max.message.bytes": str(MAX_MESSAGE_BYTES),
+            "max.message.bytes": str(largest),
             "message.timestamp.type": "LogAppendTime" if self.broker_time else "CreateTime",
         }
 

@@ -25,6 +25,11 @@ A record that the broker itself refuses would leave a hole in the sequence of th
 everything after it on its partition would be refused too.
 """
 
+MAX_LETTER_BYTES: Final = 1_090_000
+"""The same of a dead letter, whose topic takes more: one that held the largest record there is, and did not fit, would
+hold its partition up for ever.
+"""
+
 _RETRY_SECONDS: Final = 0.3
 _STOP_SECONDS: Final = 2.0
 

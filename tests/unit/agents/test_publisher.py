@@ -105,6 +105,12 @@ async def test_a_record_that_is_too_large_is_a_dead_letter_and_the_others_are_pu
     assert producer.sent == [("p.approved", b"a"), ("p.approved", b"b"), ("p.dead-letter", b"large")]
 
 
+async def test_the_largest_record_that_a_topic_holds_fits_into_a_dead_letter(publisher, producer):
+    value = b"x" * 1_047_990
+    await publisher.publish([output(value)])
+    assert producer.sent == [("p.dead-letter", value)]
+
+
 async def test_what_the_broker_refuses_is_a_dead_letter_with_all_of_its_batch(publisher, producer):
     producer.failed[b"wrong"] = InvalidMessageError()
     send = producer.send_batch
