@@ -29,6 +29,9 @@ from groundwire.policy import Policy
 from groundwire.state.model import Ask, DedupQuery, Limits
 from groundwire.state.redis import RedisState
 
+_PATIENCE: Final = 120
+"""Seconds: a million keys take longer to remove than a client waits by itself."""
+
 _POOL: Final = 5_000
 _SCOPE: Final = 100
 """Claims of a scope, where there are many scopes."""
@@ -42,11 +45,11 @@ async def run(options: Options) -> AsyncIterator[Figure]:
         options.size, (10_000, 100_000, 1_000_000, 10_000_000)
     )
     one = {"quick": (1_000, 5_000)}.get(options.size, (1_000, 10_000, 100_000))
-    with open_redis(options.redis) as server, Redis.from_url(server.url) as client:
+    with open_redis(options.redis) as server, Redis.from_url(server.url, socket_timeout=_PATIENCE) as client:
         for method in _METHODS:
             policy = Policy.model_validate({"dedup_method": method})
             for scopes, sizes in (("many", many), ("one", one)):
-                client.flushall(asynchronous=True)  # a million keys take longer than a client waits
+                client.flushall()
                 async with fresh_state(server.url, "growth.", policy) as state:
                     found = [
                         (size, await _at(size, state, policy, client, options, one=scopes == "one"))
