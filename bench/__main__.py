@@ -18,7 +18,7 @@ import uvloop
 
 from agents.collector import rest_collector
 from bench import guard
-from bench.machine import machine, sentence
+from bench.machine import machine, processor_times, sentence, stolen_since
 from bench.measure import Options, Part, Size
 from bench.parts import PARTS
 from bench.plot import svg
@@ -71,10 +71,11 @@ async def _measure(part: Part, options: Options) -> dict[str, Any]:
     """Run a part, show it, and return its results."""
     here = machine()
     print(f"\n{part.name}: {part.title}\n{sentence(here)}", flush=True)
-    figures = []
+    figures, before = [], processor_times()
     async for figure in part.run(options):
         figures.append(figure)
         print(list(table([figure], here["cores"]))[-1], flush=True)
+    here["stolen"] = stolen_since(before)  # what makes a figure worthless, and no load shows
     return as_result(here, options.rounds, options.size, figures)
 
 
