@@ -10,6 +10,7 @@ Everything stands beside a baseline of the same run, in turns. Seconds depend on
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from bench.measure import Options, Part, Size
 from bench.parts import PARTS
 from bench.plot import svg
 from bench.report import as_result, merge, section, table, targets, write_page
+from groundwire.logs import configure_logs
 
 
 def main() -> None:
@@ -60,6 +62,13 @@ def main() -> None:
     chosen = [PARTS[name] for name in args.part] or list(PARTS.values())
     chosen = [] if args.no_run else chosen
     results: dict[str, Any] = merge(args.json, {})
+    configure_logs("console", "error")
+    for name in (
+        "aiokafka",
+        "faust",
+        "mode",
+    ):  # a broker that has just started leads nothing yet, and they say so
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     rest_collector()  # as in a worker; it is the same for all contenders of this process
     for part in chosen:  # what is measured is kept, however the next one ends
         results |= merge(args.json, {part.name: uvloop.run(_measure(part, options))})
