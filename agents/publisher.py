@@ -38,7 +38,7 @@ _BROKEN = (OutOfOrderSequenceNumber, ProducerFenced)
 
 
 def partition_of(key: bytes | None, partitions: Sequence[int]) -> int:
-    """Choose a record's partition as aiokafka does; the same few users' keys are not hashed again and again."""
+    """Choose the partition of a key as aiokafka does, without hashing the same few users again and again; else any."""
     return random.choice(partitions) if key is None else partitions[_hashed(key) % len(partitions)]  # noqa: S311 - any
 
 
@@ -88,15 +88,21 @@ class Publisher:
 
     async def _publish(self, outputs: Sequence[Output]) -> list[tuple[Output, str]]:
         """Publish outputs, those of each partition in their order; return those that never can be, and why."""
+        fitting: list[Output] = []
+        refused: list[tuple[Output, str]] = []
+        for output in outputs:
+            if _fits(output):
+                fitting.append(output)
+            else:
+                refused.append((output, MessageSizeTooLargeError.__name__))
         try:
             async with asyncio.timeout(PATIENCE):
                 producer = self._producer()
-                lanes = await self._lanes(producer, [output for output in outputs if _fits(output)])
+                lanes = await self._lanes(producer, fitting)
                 sending = [_send(producer, *place, lane) for place, lane in lanes.items()]
                 found = await asyncio.gather(*sending, return_exceptions=True)
         except (KafkaError, TimeoutError) as exc:
             raise BrokerUnavailable(f"not acknowledged within {PATIENCE:g} s: {type(exc).__name__}") from None
-        refused = [(output, MessageSizeTooLargeError.__name__) for output in outputs if not _fits(output)]
         for lane in found:
             if isinstance(lane, _BROKEN):
                 raise ProducerBroken(type(lane).__name__)

@@ -134,8 +134,7 @@ def to_microseconds(moment: datetime) -> int:
 
 def to_milliseconds(moment: datetime) -> int:
     """Turn a time into milliseconds since 1970, rounded down."""
-    delta = moment - _EPOCH
-    return (delta.days * 86_400 + delta.seconds) * 1000 + delta.microseconds // 1000
+    return to_microseconds(moment) // 1000
 
 
 def _limit_metadata(value: dict[str, Any]) -> dict[str, Any]:

@@ -146,28 +146,28 @@ end
 
 local names, contexts = {}, {} -- of what many derivation lines begin with alike, up to a tab: it is kept once
 
+local HALVES = '^([^\t]*)(\t.*)$'
+
 local function shorten(line)
-  local tab = find(line, '\t', 1, true)
-  if not tab then
+  local context, own = match(line, HALVES)
+  if not context then
     return line
   end
-  local context = sub(line, 1, tab - 1)
   if not names[context] then
     names[context] = sub(redis.sha1hex(context), 1, 12)
     call('HSETNX', prefix .. 'c', names[context], context)
   end
-  return names[context] .. sub(line, tab)
+  return names[context] .. own
 end
 
 -- A derivation line as it was given.
 local function line_in_full(line)
-  local tab = find(line, '\t', 1, true)
-  if not tab then
+  local name, own = match(line, HALVES)
+  if not name then
     return line
   end
-  local name = sub(line, 1, tab - 1)
   contexts[name] = contexts[name] or call('HGET', prefix .. 'c', name) or error('no context ' .. name)
-  return contexts[name] .. sub(line, tab)
+  return contexts[name] .. own
 end
 
 -- The text of an entry with its derivation line as it was given.
