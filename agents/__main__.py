@@ -1,62 +1,71 @@
-"""`python -m agents claims|deferred|responses|reviews`: runs one worker until SIGTERM."""
+"""`groundwire worker claims|deferred|responses|reviews`, and `python -m agents` in a checkout: runs one worker."""
 
 from __future__ import annotations
 
 import gc
 import os
+import sys
+from typing import Final
 
 import click
 
-from groundwire.version import __version__
+from groundwire import __version__
+from groundwire.errors import naming_extra
+
+_DECLARE: Final = click.option("--declare", is_flag=True, help="Create the topics that are missing first.")
 
 
 @click.group()
 @click.version_option(__version__)
 def main() -> None:
-    """Run one worker until SIGTERM. `python -m agents ROLE --help` tells what a role does and needs.
+    """Run one worker until SIGTERM. `groundwire worker ROLE --help` tells what a role does and needs.
 
     Settings come from the environment: GROUNDWIRE_BROKERS, GROUNDWIRE_REDIS_URL, GROUNDWIRE_POLICY_FILE and those that
     docs/configuration.md lists. Exit status: 0 after SIGTERM, 2 where it cannot start as it is configured.
 
-    Example: GROUNDWIRE_METRICS_PORT=9100 python -m agents claims
+    Example: GROUNDWIRE_METRICS_PORT=9100 groundwire worker claims
     """
 
 
 @main.command()
-def claims() -> None:
+@_DECLARE
+def claims(*, declare: bool) -> None:
     """Decide claims as they come in.
 
     What claims cite is looked up in GROUNDWIRE_ADR_DIR and GROUNDWIRE_REPO, or for single tenants where
     GROUNDWIRE_TENANTS_FILE says; citations that have to ask the network go to `deferred`.
 
-    Example: GROUNDWIRE_ADR_DIR=docs/adrs GROUNDWIRE_REPO=. python -m agents claims
+    Example: GROUNDWIRE_ADR_DIR=docs/adrs GROUNDWIRE_REPO=. groundwire worker claims
     """
-    _work("claims")
+    _work("claims", declare=declare)
 
 
 @main.command()
-def deferred() -> None:
+@_DECLARE
+def deferred(*, declare: bool) -> None:
     """Decide claims that cite URLs and issues: asks the network first, as GROUNDWIRE_ALLOW_NETWORKS allows.
 
-    Example: GROUNDWIRE_ALLOW_PORTS=80,443 python -m agents deferred
+    Example: GROUNDWIRE_ALLOW_PORTS=80,443 groundwire worker deferred
     """
-    _work("deferred")
+    _work("deferred", declare=declare)
 
 
 @main.command()
-def responses() -> None:
+@_DECLARE
+def responses(*, declare: bool) -> None:
     """Decide responses of language models, and send the claims in them on.
 
     GROUNDWIRE_CORPUS names the tenants whose responses are checked against what `groundwire corpus load` loaded.
     GROUNDWIRE_MODEL_API names a language model that is asked about claims too; without one, rules verify them.
 
-    Example: GROUNDWIRE_CORPUS=acme python -m agents responses
+    Example: GROUNDWIRE_CORPUS=acme groundwire worker responses
     """
-    _work("responses")
+    _work("responses", declare=declare)
 
 
 @main.command()
-def reviews() -> None:
+@_DECLARE
+def reviews(*, declare: bool) -> None:
     """Carry out what people decide: approve, edit, reject and retract, as they come on review-decisions.
 
     Needs GROUNDWIRE_KEYS_FILE: the keys that review decisions are signed with, made by `groundwire keys new NAME
@@ -64,21 +73,27 @@ def reviews() -> None:
     GROUNDWIRE_REVIEW_KEY, the id of a key of its own, it lets expire what nobody reviewed within GROUNDWIRE_REVIEW_TTL
     days; without, nothing expires.
 
-    Example: GROUNDWIRE_KEYS_FILE=keys.toml GROUNDWIRE_REVIEW_KEY=gate python -m agents reviews
+    Example: GROUNDWIRE_KEYS_FILE=keys.toml GROUNDWIRE_REVIEW_KEY=gate groundwire worker reviews
     """
-    _work("reviews")
+    _work("reviews", declare=declare)
 
 
-def _work(role: str) -> None:
+def _work(role: str, *, declare: bool) -> None:
     """Load what a worker is made of, and run it."""
-    # Of numpy a worker takes the least of columns: threads for matrices cost more than all else of loading it.
+    # a worker computes no matrices, and starting numpy's threads for them costs more than loading the rest of it
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    gc.disable()  # what is loaded stays to the end: looking for cycles in it again and again finds nothing
-    from agents.process import run  # noqa: PLC0415 - two seconds of work, which `--help` can do without
-
+    gc.disable()  # modules are never freed: collections while they load find nothing
+    try:
+        from agents.process import run  # noqa: PLC0415 - two seconds of work, which `--help` can do without
+    except ModuleNotFoundError as missing:
+        named = naming_extra(missing, "a worker")
+        if named is missing:
+            raise
+        click.echo(f"error: {named}", err=True)
+        sys.exit(2)
     gc.freeze()
     gc.enable()
-    run(role)
+    run(role, declare_topics=declare)
 
 
 if __name__ == "__main__":

@@ -1,33 +1,74 @@
-"""The Faust app of a worker, with the settings that make it safe."""
+"""The roles of workers, and the Faust app of one: its settings, its agent, its garbage collection."""
 
 from __future__ import annotations
 
+import gc
 import logging
-from typing import Final
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
 
 from faust.auth import Credentials, SASLCredentials, SSLCredentials
 
-from agents.batches import BatchApp, check_versions
-from agents.fetching import PromptApp
-from agents.tables import NoTables
-from groundwire.client.kafka import MAX_RECORD_BYTES
-from groundwire.security import KafkaSecurity, kafka_security
-from groundwire.settings import Settings
-
-MAX_RECORDS = {"claims": 500, "deferred": 100, "responses": 50, "reviews": 100}
-"""Records of one fetch, and so of a batch at most; `deferred` waits for the network, and responses are large."""
-
-ASKED_ABOUT: Final = 8
-"""Records of one fetch where a language model is asked about them: settled together, and answers take seconds."""
+from agents.faust_patches import BatchApp, NoTables, check_versions
+from agents.partitions import PartitionWorkers
+from groundwire.config import KafkaSecurity, Settings, kafka_security
+from groundwire.kafka.connection import MAX_RECORD_BYTES
+from groundwire.kafka.names import name_client
+from groundwire.messages.headers import InboundRecord, deferred_record
+from groundwire.messages.topics import TopicName
+from topics.wire import raw_topic
 
 
-def build_app(role: str, settings: Settings, *, most: int | None = None) -> BatchApp:
-    """Build the app for one role; each role is a consumer group of its own.
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What differs between workers: one role reads one input topic, in a consumer group of its own.
+
+    Attributes:
+        topic: the input topic; its name labels the worker's metrics.
+        max_records: records of one fetch, and so of a batch at most.
+        deferred: records come from `deferred`: the network may be asked, and state is waited for (X-14, C-14).
+        provisional: records are decided without state once it has been away for longer than the grace period,
+            where the policy says `state_outage = "defer"`; else state is waited for without limit.
+        original: gives the record that is decided for the one that was read.
+    """
+
+    topic: TopicName
+    max_records: int
+    deferred: bool = False
+    provisional: bool = False
+    original: Callable[[InboundRecord], InboundRecord] = lambda record: record
+
+
+ROLES: Final = {
+    "claims": Role(TopicName.CLAIMS, 500, provisional=True),
+    # it waits for the network
+    "deferred": Role(TopicName.DEFERRED, 100, deferred=True, original=deferred_record),
+    # they are large
+    "responses": Role(TopicName.LLM_RESPONSES, 50, provisional=True),
+    "reviews": Role(TopicName.REVIEW_DECISIONS, 100),
+}
+"""The roles by the names that `groundwire worker` takes."""
+
+_INPUTS: Final = {TopicName.CLAIMS, TopicName.LLM_RESPONSES, TopicName.REVIEW_DECISIONS}
+
+
+def topics_of(name: str) -> list[TopicName]:
+    """Return the topics that must exist before a role starts: the one that it reads, and all that workers write."""
+    return [topic for topic in TopicName if topic not in _INPUTS or topic == ROLES[name].topic]
+
+
+MAX_RECORDS_WITH_MODEL: Final = 8
+"""Records of one fetch where a language model is asked about each: answers take seconds, and a batch waits for all."""
+
+
+def build_app(name: str, settings: Settings, *, with_model: bool = False) -> BatchApp:
+    """Build the app of one role.
 
     Args:
-        role: which one.
+        name: the role's.
         settings: of the process.
-        most: records of one fetch, where they are fewer than others of the role have.
+        with_model: whether a language model is asked about each record.
 
     Raises:
         UsageError: Faust is not the version that Groundwire's batches were written for, or a file of
@@ -36,9 +77,10 @@ def build_app(role: str, settings: Settings, *, most: int | None = None) -> Batc
     check_versions()
     broker = ";".join(f"kafka://{address}" for address in settings.bootstrap)
     session = settings.session_timeout
-    return PromptApp(
-        settings.group_prefix + role,
+    return BatchApp(
+        settings.group_prefix + name,
         broker=broker,
+        broker_client_id=name_client(settings.topic_prefix, name),
         broker_credentials=_credentials(kafka_security()),
         store="memory://",
         processing_guarantee="at_least_once",  # exactly_once swallows errors; decisions are idempotent instead
@@ -52,7 +94,7 @@ def build_app(role: str, settings: Settings, *, most: int | None = None) -> Batc
         consumer_auto_offset_reset="earliest",
         consumer_group_instance_id=settings.instance_id,
         consumer_max_fetch_size=4 * 1024 * 1024,
-        broker_max_poll_records=most or MAX_RECORDS[role],
+        broker_max_poll_records=MAX_RECORDS_WITH_MODEL if with_model else ROLES[name].max_records,
         broker_max_poll_interval=86_400.0,  # longer than any pause: who leaves the group this way never rejoins
         broker_session_timeout=session,
         broker_heartbeat_interval=session / 5,
@@ -69,8 +111,18 @@ def build_app(role: str, settings: Settings, *, most: int | None = None) -> Batc
     )
 
 
+def declare_agent(app: BatchApp, name: str, topic_prefix: str, workers: PartitionWorkers) -> None:
+    """Declare the one agent of a role: it hands each batch of its topic to the workers of its partitions."""
+    topic = ROLES[name].topic
+
+    @app.agent(raw_topic(app, topic_prefix + topic), name=topic)
+    async def submit_batches(batches: Any) -> None:  # noqa: ANN401 - a Faust stream
+        async for event in batches.noack().events():
+            workers.submit(event)
+
+
 def _credentials(security: KafkaSecurity) -> Credentials | None:
-    """Say to Faust how the brokers are spoken to."""
+    """Return how Faust authenticates to the brokers; None for a plain connection."""
     if security.sasl_username is not None:
         return SASLCredentials(
             username=security.sasl_username,
@@ -82,7 +134,20 @@ def _credentials(security: KafkaSecurity) -> Credentials | None:
 
 
 def quiet_faust() -> None:
-    """Hear of Faust and its drivers only what is worth a look."""
+    """Log only warnings of Faust and its drivers."""
     for name in ("faust", "mode", "aiokafka"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    logging.getLogger("mode.timers").setLevel(logging.ERROR)  # a late commit is no news under load
+    logging.getLogger("mode.timers").setLevel(logging.ERROR)  # under load a commit is late
+
+
+_GC_THRESHOLD: Final = 50_000
+"""New objects after which Python looks for cycles; with its default of 700 it looked 40 times a batch."""
+
+
+def tune_gc() -> None:
+    """Tune the garbage collector for batches: their objects form no cycles, and a full collection takes 0.1 s.
+
+    What is loaded by now is never collected, so that it is left out of every collection to come.
+    """
+    gc.freeze()
+    gc.set_threshold(_GC_THRESHOLD, 10, 10)

@@ -1,6 +1,6 @@
-"""Reviews that nobody decided in time: the gate itself sends the ReviewDecision that expires them.
+"""Expires reviews that nobody decided in time: the gate itself sends the ReviewDecision.
 
-Every worker of the role does so; an action id that names the decision makes one outcome of it.
+Every worker of the role does so. The action id is derived from the decision, so that these are one action.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import asyncio
 import heapq
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -17,29 +17,29 @@ import structlog
 from pydantic import ValidationError
 
 from agents.outputs import Output
-from agents.pauses import Pauses
+from agents.partitions import Health
 from agents.publisher import ProducerBroken, Publisher
-from groundwire.client.unasked import unasked
 from groundwire.errors import BrokerUnavailable, StateError, UsageError
 from groundwire.gate.reviews import GATE
+from groundwire.kafka.connection import client_cancellation
 from groundwire.messages.decisions import Decision, Place
-from groundwire.messages.headers import ATTESTATION
-from groundwire.messages.identity import Subject, expire_id
-from groundwire.messages.inbound import InboundRecord
-from groundwire.messages.reviews import ReviewDecision
+from groundwire.messages.headers import ATTESTATION, InboundRecord
+from groundwire.messages.identity import Subject, expire_id, subject_of_decision
+from groundwire.messages.records import ReviewDecision
 from groundwire.messages.topics import TopicName, record_key
-from groundwire.state.model import State, SubjectState
+from groundwire.state.model import State, SubjectState, SubjectStatus
 
 log = structlog.get_logger()
 
-_EVERY: Final = 60.0
+_INTERVAL: Final = 60.0
 _RETRY: Final = 5.0
 _CHUNK: Final = 500
-_MANY: Final = 20_000
+_FORGET_ABOVE: Final = 20_000
+"""Places in memory above which those that were decided meanwhile are dropped."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Waiting:
+class WaitingPlace:
     """A place in the queue, since when it is taken, and the record that says so."""
 
     since: datetime
@@ -49,13 +49,13 @@ class Waiting:
     record: InboundRecord = field(compare=False)
 
 
-class Expiry:
-    """Sends what expires reviews.
+class ReviewExpiry:
+    """Sends the ReviewDecisions that expire reviews.
 
     Args:
-        read: yields the records of `review` from its beginning, and goes on with what comes.
-        state: knows who still waits.
-        publisher: sends.
+        read: yields the records of `review` from the topic's beginning, and goes on with new ones.
+        state: knows which reviews are still pending.
+        publisher: publishes to `review-decisions`.
         sign: gives the attestation of a record's value; raises UsageError without a key.
         ttl: how long a review may wait.
         now: the wall clock.
@@ -77,32 +77,32 @@ class Expiry:
         self._sign = sign
         self._ttl = ttl
         self._now = now
-        self._waiting: list[Waiting] = []
-        self._many = _MANY
-        self._every = min(_EVERY, max(1.0, ttl.total_seconds() / 4))
+        self._waiting: list[WaitingPlace] = []
+        self._forget_above = _FORGET_ABOVE
+        self._interval = min(_INTERVAL, max(1.0, ttl.total_seconds() / 4))
 
-    async def run(self, pauses: Pauses) -> None:
+    async def run(self, health: Health) -> None:
         """Follow `review` and expire what is overdue, until the worker ends."""
-        await asyncio.gather(self._follow(), self._expire_for_ever(pauses))
+        await asyncio.gather(self._follow(), self._expire_for_ever(health))
 
     async def _follow(self) -> None:
         while True:
             try:
                 self._waiting = []
-                with unasked("reviews cannot be read"):
+                with client_cancellation("reviews cannot be read"):
                     async with aclosing(self._read()) as records:
                         async for record in records:
-                            entry = waiting(record)
-                            if entry is not None:
-                                heapq.heappush(self._waiting, entry)
+                            place = waiting(record)
+                            if place is not None:
+                                heapq.heappush(self._waiting, place)
             except (BrokerUnavailable, UsageError) as exc:
                 log.warning("review.unreadable", error=str(exc))
             await asyncio.sleep(_RETRY)
 
-    async def _expire_for_ever(self, pauses: Pauses) -> None:
+    async def _expire_for_ever(self, health: Health) -> None:
         while True:
-            await asyncio.sleep(self._every)
-            if pauses.current:
+            await asyncio.sleep(self._interval)
+            if health.current:
                 continue
             try:
                 await self.expire()
@@ -117,79 +117,75 @@ class Expiry:
             UsageError: the gate's key is in the keys file no more.
         """
         await self._forget_decided()
-        sent: list[Waiting] = []
+        sent: list[WaitingPlace] = []
         while overdue := self._take_overdue():
             try:
                 still = await self._pending(overdue)
-                await self._publisher.publish([self._output(entry) for entry in still])
+                await self._publisher.publish([self._output(place) for place in still])
             except BaseException:
-                for entry in overdue:
-                    heapq.heappush(self._waiting, entry)
+                for place in overdue:
+                    heapq.heappush(self._waiting, place)
                 raise
             sent += still
-        for entry in sent:  # until state says that it waits no longer
-            heapq.heappush(self._waiting, entry)
+        for place in sent:  # until state says that it waits no longer
+            heapq.heappush(self._waiting, place)
         if sent:
             log.info("review.expired", sent=len(sent))
         return len(sent)
 
-    def _take_overdue(self) -> list[Waiting]:
+    def _take_overdue(self) -> list[WaitingPlace]:
         until = self._now() - self._ttl
-        overdue: list[Waiting] = []
+        overdue: list[WaitingPlace] = []
         while self._waiting and self._waiting[0].since <= until and len(overdue) < _CHUNK:
             overdue.append(heapq.heappop(self._waiting))
         return overdue
 
-    async def _pending(self, entries: Sequence[Waiting]) -> list[Waiting]:
-        standings = await self._state.standings([entry.subject for entry in entries])
+    async def _pending(self, places: Sequence[WaitingPlace]) -> list[WaitingPlace]:
+        statuses = await self._state.statuses([place.subject for place in places])
         return [
-            entry
-            for entry, standing in zip(entries, standings, strict=True)
-            if standing is not None
-            and standing.state is SubjectState.PENDING
-            and standing.revision == entry.revision
+            place
+            for place, status in zip(places, statuses, strict=True)
+            if status == SubjectStatus(SubjectState.PENDING, place.revision)
         ]
 
     async def _forget_decided(self) -> None:
-        """Keep what still waits, once much more is remembered than can be waiting."""
-        if len(self._waiting) < self._many:
+        """Drop places that were decided, once far more are remembered than can be waiting."""
+        if len(self._waiting) < self._forget_above:
             return
         known, still = list(self._waiting), set()
         for first in range(0, len(known), _CHUNK):
-            still |= {entry.decision_id for entry in await self._pending(known[first : first + _CHUNK])}
-        gone = {entry.decision_id for entry in known} - still
-        self._waiting = [entry for entry in self._waiting if entry.decision_id not in gone]
+            still |= {place.decision_id for place in await self._pending(known[first : first + _CHUNK])}
+        gone = {place.decision_id for place in known} - still
+        self._waiting = [place for place in self._waiting if place.decision_id not in gone]
         heapq.heapify(self._waiting)
-        self._many = max(_MANY, 2 * len(self._waiting))
+        self._forget_above = max(_FORGET_ABOVE, 2 * len(self._waiting))
 
-    def _output(self, entry: Waiting) -> Output:
-        subject = entry.subject
+    def _output(self, place: WaitingPlace) -> Output:
+        subject = place.subject
         review = ReviewDecision(
-            action_id=expire_id(entry.decision_id),
+            action_id=expire_id(place.decision_id),
             tenant_id=subject.tenant_id,
             user_id=subject.user_id,
             kind=subject.kind.value,
             subject_id=subject.subject_id,
-            expected_revision=entry.revision,
+            expected_revision=place.revision,
             action="expire",
             reviewer=GATE,
         )
         value = review.model_dump_json(exclude_none=True).encode()
         key = record_key(subject.tenant_id, subject.user_id)
         headers = [(ATTESTATION, self._sign(value)), ("content-type", b"application/json")]
-        return Output(TopicName.REVIEW_DECISIONS, key, value, headers, entry.record)
+        return Output(TopicName.REVIEW_DECISIONS, key, value, headers, place.record)
 
 
-def waiting(record: InboundRecord) -> Waiting | None:
-    """Return the place that a record of `review` says is taken; None where it says nothing of the kind."""
+def waiting(record: InboundRecord) -> WaitingPlace | None:
+    """Return the place that a record of `review` says is taken; None where it takes none."""
     try:
         decision = Decision.model_validate_json(record.value or b"")
     except ValidationError:
         return None
     if decision.revision < 1 or decision.facts.place != Place.FREE:
         return None
-    subject = Subject(decision.tenant_id, decision.user_id, decision.kind, decision.subject_id)
-    small = InboundRecord(
-        record.topic, record.partition, record.offset, record.timestamp, record.key, None, ()
-    )
-    return Waiting(decision.decided_at, decision.decision_id, subject, decision.revision, small)
+    subject = subject_of_decision(decision)
+    position = replace(record, value=None, headers=())
+    return WaitingPlace(decision.decided_at, decision.decision_id, subject, decision.revision, position)

@@ -1,37 +1,36 @@
-"""From what the gate decided to the records that say so."""
+"""The records to publish for what the gate decided (S0-02, X-03)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
-from groundwire.decide.fan_out import fan_out
-from groundwire.decide.people import is_code, reviewed
 from groundwire.errors import ErrorCode, RecordError
-from groundwire.gate.closings import closed_by
-from groundwire.gate.results import Acted, DeadLetter, Decided, Deferred, Provisional, Refused, Result
-from groundwire.messages.audit import AuditEvent, AuditType
+from groundwire.gate.response_case import fan_out
+from groundwire.gate.tree import is_code, reviewed
+from groundwire.gate.types import Acted, DeadLetter, Decided, Deferred, Provisional, Refused, Result
 from groundwire.messages.base import format_time, from_milliseconds, to_milliseconds
-from groundwire.messages.decisions import Decision, Kind, Place, Verdict
+from groundwire.messages.decisions import AuditEvent, AuditType, Decision, Kind, Place, Verdict
 from groundwire.messages.headers import (
     ATTEMPTS,
     ATTESTATION,
+    InboundRecord,
     dead_letter_headers,
     decision_headers,
     deferred_headers,
     event_headers,
     passed,
 )
-from groundwire.messages.identity import Subject, decision_id, event_id, retraction_id
-from groundwire.messages.inbound import InboundRecord
-from groundwire.messages.reviews import Retraction
+from groundwire.messages.identity import decision_id, event_id, retraction_id, subject_of_decision
+from groundwire.messages.records import Retraction
 from groundwire.messages.topics import TopicName, record_key
+from groundwire.replay.review_closures import closed_by
 
-ACTOR = "groundwire"
+ACTOR: Final = "groundwire"
 
-_SHORT = 300
+_SHORT_HEADER: Final = 300
 """Bytes of a header that cannot be what made a record too large."""
 
 
@@ -80,18 +79,8 @@ def of_worker(kind: AuditType, cause: dict[str, Any], at: datetime, *, recurs: b
         at: when it happened.
         recurs: the cause may come again, so that the time names the event too.
     """
-    value = format_time(at)
-    event = AuditEvent(
-        event_id=event_id(kind, {**cause, "at": value} if recurs else cause),
-        type=kind,
-        at=at,
-        tenant_id="",
-        actor=ACTOR,
-        subject_id=None,
-        decision_id=None,
-        detail=cause,
-    )
-    return _audit(InboundRecord(None, 0, 0, to_milliseconds(at), None, None), event)
+    named = {**cause, "at": format_time(at)} if recurs else cause
+    return _audit(InboundRecord(None, 0, 0, to_milliseconds(at), None, None), kind, named, at, detail=cause)
 
 
 def _outputs(result: Result) -> Iterator[Output]:
@@ -156,7 +145,7 @@ def _dead_letter(record: InboundRecord, error: RecordError, *, with_headers: boo
     incoming = [
         (key, value)
         for key, value in record.headers
-        if with_headers or (key in kept and value is not None and len(value) <= _SHORT)
+        if with_headers or (key in kept and value is not None and len(value) <= _SHORT_HEADER)
     ]
     headers = dead_letter_headers(error, record.topic or "", record.partition, record.offset, incoming)
     return Output(TopicName.DEAD_LETTER, record.key, record.value, headers, record)
@@ -164,22 +153,24 @@ def _dead_letter(record: InboundRecord, error: RecordError, *, with_headers: boo
 
 def _enqueued(record: InboundRecord, decision: Decision) -> Output:
     detail = {"reason_code": decision.reason_code, "revision": decision.revision}
-    return _audit(record, _event("enqueue", decision, detail))
+    return _of_decision(record, "enqueue", decision, detail)
 
 
 def _evidence_failed(record: InboundRecord, decision: Decision) -> Output:
     """Say that not one quote of a response stands in its source (S1-40, S1-42)."""
     failure = (decision.report or {})["quotes"]["failure"]
-    return _audit(record, _event("evidence_failure", decision, failure))
+    return _of_decision(record, "evidence_failure", decision, failure)
 
 
-def _event(kind: AuditType, decision: Decision, detail: dict[str, Any]) -> AuditEvent:
-    return AuditEvent(
-        event_id=event_id(kind, decision.origin.model_dump(mode="json")),
-        type=kind,
-        at=decision.decided_at,
+def _of_decision(
+    record: InboundRecord, kind: AuditType, decision: Decision, detail: dict[str, Any]
+) -> Output:
+    return _audit(
+        record,
+        kind,
+        decision.origin.model_dump(mode="json"),
+        decision.decided_at,
         tenant_id=decision.tenant_id,
-        actor=ACTOR,
         subject_id=decision.subject_id,
         decision_id=decision.decision_id,
         detail=detail,
@@ -187,24 +178,10 @@ def _event(kind: AuditType, decision: Decision, detail: dict[str, Any]) -> Audit
 
 
 def _dead(record: InboundRecord, error: RecordError) -> Output:
-    kind: AuditType = "dead_letter"
     origin = record.origin
-    event = AuditEvent(
-        event_id=event_id(kind, origin.model_dump(mode="json")),
-        type=kind,
-        at=origin.timestamp,
-        tenant_id="",
-        actor=ACTOR,
-        subject_id=None,
-        decision_id=None,
-        detail={
-            "code": error.code,
-            "topic": origin.topic,
-            "partition": origin.partition,
-            "offset": origin.offset,
-        },
-    )
-    return _audit(record, event)
+    place = {"topic": origin.topic, "partition": origin.partition, "offset": origin.offset}
+    cause = origin.model_dump(mode="json")
+    return _audit(record, "dead_letter", cause, origin.timestamp, detail={"code": error.code, **place})
 
 
 def _acted(result: Acted) -> Output:
@@ -212,16 +189,16 @@ def _acted(result: Acted) -> Output:
     review, decision = result.review, result.decision
     superseded = decision.revision != result.revision
     # only an approval can be superseded: what is blocked stays so
-    standing = reviewed(review.action, expired=False, duplicate=False)
+    own = reviewed(review.action, expired=False, duplicate=False)
     detail: dict[str, Any] = {
-        "outcome": standing.code if superseded else decision.reason_code,
+        "outcome": own.code if superseded else decision.reason_code,
         "revision": result.revision,
-        "verdict": Verdict.of(standing.tier) if superseded else decision.verdict,
+        "verdict": Verdict.of(own.tier) if superseded else decision.verdict,
     }
     if not superseded and decision.verdict == Verdict.BLOCKED:
         # for a rebuild of state: `blocked` is kept for a shorter time than `audit`
         detail["closed"] = closed_by(decision)
-    subject = Subject(decision.tenant_id, decision.user_id, decision.kind, decision.subject_id)
+    subject = subject_of_decision(decision)
     return _action("review_action", result, decision_id(subject, result.revision), detail)
 
 
@@ -236,16 +213,17 @@ def _refused(result: Refused) -> Output:
 
 
 def _action(kind: AuditType, result: Acted | Refused, decision: str | None, detail: dict[str, Any]) -> Output:
-    """Say what became of an action; one that comes again is told of with the time of its first record.
+    """Say what became of an action; for one that comes again, at the time of its first record.
 
     The id of an action names the event of its outcome. What does not stand as its outcome (`at` is 0) may be anybody's
     work, with an id that belongs to an action to come: there the record's origin names the event.
     """
     record, review = result.record, result.review
-    event = AuditEvent(
-        event_id=event_id(kind, review.action_id if result.at else record.origin.model_dump(mode="json")),
-        type=kind,
-        at=from_milliseconds(result.at) if result.at else record.origin.timestamp,
+    return _audit(
+        record,
+        kind,
+        review.action_id if result.at else record.origin.model_dump(mode="json"),
+        from_milliseconds(result.at) if result.at else record.origin.timestamp,
         tenant_id=review.tenant_id,
         actor=review.reviewer,
         subject_id=review.subject_id,
@@ -260,7 +238,6 @@ def _action(kind: AuditType, result: Acted | Refused, decision: str | None, deta
             **detail,
         },
     )
-    return _audit(record, event)
 
 
 def _retraction(record: InboundRecord, retraction: Retraction) -> Output:
@@ -274,22 +251,24 @@ def _retraction(record: InboundRecord, retraction: Retraction) -> Output:
 
 def _retracted(record: InboundRecord, retraction: Retraction, action_id: str) -> Output:
     more = (retraction.truncated or {}).get("affected", 0)
-    event = AuditEvent(
-        event_id=event_id("retraction", action_id),
-        type="retraction",
-        at=retraction.at,
+    return _audit(
+        record,
+        "retraction",
+        action_id,
+        retraction.at,
         tenant_id=retraction.tenant_id,
         actor=retraction.actor,
         subject_id=retraction.subject_id,
         decision_id=retraction.decision_id,
         detail={"affected": len(retraction.affected) + more, "kind": retraction.kind},
     )
-    return _audit(record, event)
 
 
-def _audit(record: InboundRecord, event: AuditEvent) -> Output:
-    headers = event_headers(
-        "audit", event.event_id, format_time(event.at), event.subject_id or "", record.headers
-    )
+def _audit(record: InboundRecord, kind: AuditType, cause: Any, at: datetime, **fields: Any) -> Output:  # noqa: ANN401
+    """Return the audit event that its cause names; where the fields do not say otherwise, no tenant's and our own."""
+    ours = {"tenant_id": "", "actor": ACTOR, "subject_id": None, "decision_id": None}
+    event = AuditEvent(event_id=event_id(kind, cause), type=kind, at=at, **(ours | fields))
+    time, subject = format_time(event.at), event.subject_id or ""
+    headers = event_headers("audit", event.event_id, time, subject, record.headers)
     value = event.__pydantic_serializer__.to_json(event)
     return Output(TopicName.AUDIT, event.tenant_id.encode(), value, headers, record)

@@ -1,34 +1,33 @@
-"""How a batch is settled: prepared, decided by state, published and acknowledged, whatever it takes.
+"""How a batch is processed: prepared, decided by state, published and acknowledged, whatever it takes.
 
 The pipeline never raises for a record: it publishes a decision, publishes a dead letter, or waits.
+
+Requirements X-09, X-12, X-13.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
 
 import structlog
 
-from agents.crashes import ALONE, GIVEN_UP, CrashGuard
-from agents.desk import Desk
+from agents.app import Role
+from agents.observability import BatchMetrics, Tracing
 from agents.outputs import Output, followers, outputs
-from agents.pauses import Pauses
+from agents.partitions import ALONE, GIVEN_UP, CrashGuard, Health, LeaseLost, PartitionLease, small_first
 from agents.publisher import ProducerBroken, Publisher
-from agents.reassertion import Reassertion
-from agents.recovery import Recovery
-from agents.tally import Tally
-from agents.tenure import Released, Tenure
-from agents.tracing import NoTracing, Tracing
+from agents.recovery import StateReconciler, StateRecovery
 from groundwire import metrics
 from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError, StateLost, StateUnavailable
-from groundwire.gate.faults import report_fault
-from groundwire.gate.results import Acted, DeadLetter, Decided, Result
-from groundwire.messages.inbound import InboundRecord
+from groundwire.gate.types import Acted, DeadLetter, Decided, Result
+from groundwire.logs import report_fault
+from groundwire.messages.headers import InboundRecord
+from groundwire.messages.identity import Subject
 from groundwire.state.redis import RedisState
 
 log = structlog.get_logger()
@@ -36,114 +35,204 @@ log = structlog.get_logger()
 STALE: Final = 30.0
 """Seconds after which an answer of state is asked for again before it is published."""
 
-TOO_MANY: Final = 100
-"""Records in a row that could not be decided, after which the configuration is taken to be wrong, not the records."""
+FIRST_TRIAL: Final = 5.0
+"""Seconds that a worker pauses before it tries one record again; doubled while that fails, up to `LAST_TRIAL`."""
+
+LAST_TRIAL: Final = 300.0
 
 _RETRY: Final = 0.5
-_INTERNAL_RETRY: Final = 5.0
-_BREATH: Final = 50  # results that are written before the event loop gets a turn
+COPY_AGE: Final = 20.0
+"""Seconds for which a record on `deferred` that is not due stays there before it is copied to the end of the topic.
 
-Batch = Sequence[Any]
-"""What the desk has prepared."""
+So an outage copies each claim three times a minute at most, besides its look-ups, whatever the backlog; and what comes
+after it in its partition waits that long at most.
+"""
+_INTERNAL_RETRY: Final = 5.0
+_YIELD_EVERY: Final = 50
+"""Results that are written before the event loop gets a turn."""
+
+Batch = list[Any]
+"""What the handler has prepared."""
+
+
+class Handler(Protocol):
+    """Decides batches of records: `groundwire.gate.gate.Gate`, or `groundwire.gate.reviews.ReviewGate`.
+
+    What it prepares, only it can read.
+    """
+
+    async def prepare(self, records: Sequence[InboundRecord], *, ask_network: bool = False) -> list[Any]:
+        """Decode a batch; state is not asked yet."""
+        ...
+
+    async def apply_step(self, batch: Sequence[Any], *, deferred: bool = False) -> list[Result]:
+        """Decide a prepared batch. Raises: StateUnavailable, StateLost."""
+        ...
+
+    async def abandon(self, record: InboundRecord, give_up: Callable[[Subject], Awaitable[bool]]) -> bool:
+        """Return whether a record that brings workers down becomes a dead letter: not where state holds its outcome.
+
+        `give_up` has state let go of a subject that waits; False where it holds an outcome.
+
+        Raises:
+            RecordError: not even its identity can be read.
+        """
+        ...
+
+    def provisional(self, batch: Sequence[Any]) -> list[Result]:
+        """Decide a prepared batch without state."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
-    """What differs between the agents that decide records.
+class Services:
+    """What a pipeline uses besides its handler."""
 
-    Attributes:
-        name: as in `python -m agents <name>`; labels metrics.
-        deferred: records come from `deferred`: the network may be asked, and state is waited for.
-        grace: seconds without state after which records are decided provisionally; None waits for ever.
-        original: gives the record that is decided for the one that was read.
-    """
-
-    name: str
-    deferred: bool
-    grace: float | None
-    original: Callable[[InboundRecord], InboundRecord] = lambda record: record
+    state: RedisState
+    publisher: Publisher
+    recovery: StateRecovery
+    reconciler: StateReconciler
+    health: Health
+    tracing: Tracing = field(default_factory=Tracing)
 
 
 class Pipeline:
-    """Settles the batches of one worker.
+    """Processes the batches of one worker.
 
     Args:
-        inquire: asks a language model what a prepared batch needs of it; called off where the partition is given away.
+        role: which records these are.
+        handler: decides them.
+        services: state, publisher and what watches over them.
+        grace: seconds without state after which records are decided provisionally; None waits without limit.
+        ask_model: asks a language model what a prepared batch needs of it; cancelled where the partition is given away.
+        clock: in seconds.
     """
 
-    def __init__(  # noqa: PLR0913 - the parts of a worker
+    def __init__(
         self,
         role: Role,
-        gate: Desk,
-        state: RedisState,
-        publisher: Publisher,
-        recovery: Recovery,
-        reassertion: Reassertion,
-        pauses: Pauses,
+        handler: Handler,
+        services: Services,
         *,
-        tracing: Tracing | None = None,
-        inquire: Callable[[Batch], Coroutine[Any, Any, None]] | None = None,
+        grace: float | None = None,
+        ask_model: Callable[[Batch], Coroutine[Any, Any, Batch]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._role = role
-        self._tracing = tracing or NoTracing()
-        self._gate = gate
-        self._state = state
-        self._publisher = publisher
-        self._recovery = recovery
-        self._reassertion = reassertion
-        self._pauses = pauses
-        self._inquire = inquire
+        self._handler = handler
+        self._services = services
+        self._publisher = services.publisher
+        self._health = services.health
+        self._grace = grace
+        self._ask_model = ask_model
         self._clock = clock
-        self._tally = Tally(role.name)
+        self._metrics = BatchMetrics(role.topic)
+        self._trial = FIRST_TRIAL
         self._state_lost_at: float | None = None
 
-    async def settle(self, records: Sequence[InboundRecord], tenure: Tenure) -> None:
-        """Settle a batch of one partition.
+    async def process_batch(self, records: Sequence[InboundRecord], lease: PartitionLease) -> None:
+        """Process a batch of one partition.
 
         Raises:
-            Released: the partition is given away while the batch waits; nothing of it counts as done.
+            LeaseLost: the partition is given away while the batch waits; nothing of it counts as done.
             ProducerBroken, MemoryError: this process cannot go on.
         """
-        if tenure.guard is None:
-            guard = CrashGuard(self._state, records[0].topic or "", records[0].partition)
-            await guard.read()
-            tenure.guard = guard
-        guard = tenure.guard
-        metrics.BATCH_RECORDS.labels(self._role.name).observe(len(records))
+        if lease.guard is None:
+            guard = CrashGuard(self._services.state, records[0].topic or "", records[0].partition)
+            await guard.load()
+            lease.guard = guard
+        guard = lease.guard
+        metrics.BATCH_RECORDS.labels(self._role.topic).observe(len(records))
         try:
             for portion, crashes in guard.portions(records):
-                await self._insist(portion, crashes, tenure, guard)
-                self._pauses.progress()
-        except Released:
-            await guard.let_go()
+                due, later = self._by_due(portion)
+                for part in small_first(due):
+                    await self._process_portion(part, crashes, lease, guard)
+                    self._health.progress()
+                if later:
+                    await self._process_later(later, crashes, lease, guard)
+        except LeaseLost:
+            await guard.unmark_now()
             raise
-        guard.leave()
+        guard.unmark()
 
     def state_answered(self) -> None:
-        """Note that state answers, where no batch is under way that would find out: it is waited for no longer."""
-        if not self._pauses.under_way:
+        """Note that state answers where no batch is under way that would find out: it is waited for no longer."""
+        if not self._health.under_way:
             self._state_lost_at = None
-            self._pauses.end("state")
+            self._health.end("state")
 
-    async def _insist(
-        self, records: Sequence[InboundRecord], crashes: int, tenure: Tenure, guard: CrashGuard
+    def _by_due(self, records: Sequence[InboundRecord]) -> tuple[list[InboundRecord], list[InboundRecord]]:
+        """Split what is decided now from what is looked up again later, and only goes back to `deferred`."""
+        due: list[InboundRecord] = []
+        later: list[InboundRecord] = []
+        for record in records:
+            retry = self._role.original(record).retry if self._role.deferred else None
+            (later if retry and retry.due > time.time() * 1000 else due).append(record)
+        return due, later
+
+    async def _process_later(
+        self, records: Sequence[InboundRecord], crashes: int, lease: PartitionLease, guard: CrashGuard
     ) -> None:
-        """Try a portion until it is settled; an error of our own waits, visibly, and is tried again."""
-        await self._pauses.wait_if("dead_letters", lambda: self._tally.failed_in_a_row >= TOO_MANY, tenure)
-        await guard.enter(records, crashes)
-        began = self._tracing.began()
+        """Wait until the newest of the records is `COPY_AGE` old; decide what is due by then, and copy the rest once.
+
+        Pauses are counted, not read off the clock: one that is set back delays nothing for longer.
+        """
+        later = list(records)
+        age = time.time() - max(record.timestamp for record in later) / 1000
+        left = min(COPY_AGE - age, COPY_AGE)
+        while later and left > 0:
+            first = min(retry.due for record in later if (retry := self._role.original(record).retry))
+            pause = min(max(first / 1000 - time.time(), 1.0), left)
+            await lease.pause(pause)
+            left -= pause
+            self._health.progress()
+            due, later = self._by_due(later)
+            if due:
+                await self._process_portion(due, crashes, lease, guard)
+        if later:
+            await self._process_portion(later, crashes, lease, guard)
+
+    async def _process_portion(
+        self, records: Sequence[InboundRecord], crashes: int, lease: PartitionLease, guard: CrashGuard
+    ) -> None:
+        """Process a portion, record by record where too many in a row have failed: one that is decided ends that."""
+        if not self._metrics.failures.too_long:
+            await self._process_until_done(records, crashes, lease, guard)
+            return
+        for record in records:
+            await self._pause_after_failures(lease)
+            await self._process_until_done([record], crashes, lease, guard)
+
+    async def _pause_after_failures(self, lease: PartitionLease) -> None:
+        if not self._metrics.failures.too_long:
+            self._trial = FIRST_TRIAL
+            self._health.end("dead_letters")
+            return
+        if "dead_letters" not in self._health.current:
+            hint = "100 records in a row could not be decided, of ten keys or more: check policy, keys and producers"
+            log.error("worker.paused", why="dead_letters", hint=hint)
+        self._health.begin("dead_letters")
+        await lease.pause(self._trial)
+        self._trial = min(2 * self._trial, LAST_TRIAL)
+
+    async def _process_until_done(
+        self, records: Sequence[InboundRecord], crashes: int, lease: PartitionLease, guard: CrashGuard
+    ) -> None:
+        """Try until it is done; an error of our own waits, visibly, and is tried again."""
+        await guard.mark(records, crashes)
+        began = self._services.tracing.began()
         while True:
             try:
-                await self._publish(await self._prepare(records, crashes, guard), tenure, began)
-            except (Released, MemoryError, ProducerBroken):
+                await self._decide_and_publish(await self._prepare(records, crashes, guard), lease, began)
+            except (LeaseLost, MemoryError, ProducerBroken):
                 raise
             except Exception as exc:  # noqa: BLE001 - whatever it is, records are never dropped over it
                 report_fault("batch.failed", exc, records=len(records), offset=records[0].offset)
-                self._pauses.begin("internal")
-                await tenure.pause(_INTERNAL_RETRY)
+                self._health.begin("internal")
+                await lease.pause(_INTERNAL_RETRY)
             else:
-                self._pauses.end("internal")
+                self._health.end("internal")
                 return
 
     async def _prepare(self, records: Sequence[InboundRecord], crashes: int, guard: CrashGuard) -> Batch:
@@ -153,8 +242,8 @@ class Pipeline:
                 letter = await self._given_up(originals[0], crashes)
                 if letter is not None:
                     return [letter]
-                await guard.enter(records, ALONE)  # it is decided, however often its worker dies from here on
-            return await self._gate.prepare(originals, ask_network=self._role.deferred)
+                await guard.mark(records, ALONE)  # it is decided, however often its worker dies from here on
+            return await self._handler.prepare(originals, ask_network=self._role.deferred)
 
     async def _given_up(self, record: InboundRecord, crashes: int) -> DeadLetter | None:
         """Return the dead letter of a record that has brought down its worker too often; None if it is decided.
@@ -166,80 +255,81 @@ class Pipeline:
         if crashes > GIVEN_UP:
             return letter
         try:
-            abandoned = await self._gate.abandon(record, self._state.give_up)
+            abandoned = await self._handler.abandon(record, self._services.state.give_up)
         except RecordError as error:
             return DeadLetter(record, error)
         return letter if abandoned else None
 
-    async def _publish(self, batch: Batch, tenure: Tenure, began: int) -> None:
+    async def _decide_and_publish(self, batch: Batch, lease: PartitionLease, began: int) -> None:
         fresh: set[str] = set()
         while True:
-            asked_at, results = await self._decide(batch, tenure)
+            asked_at, results = await self._decide(batch, lease)
             fresh |= {r.decision.decision_id for r in results if isinstance(r, Decided | Acted) and r.fresh}
             outgoing, following = await _outgoing(results), followers(results)
             if self._clock() - asked_at > STALE:
                 continue
             try:
-                with self._timed("publish"), self._tracing.spans(results, began) as carried:
+                with self._timed("publish"), self._services.tracing.spans(results, began) as carried:
                     await self._publisher.publish(carried(outgoing))
                     if following:
                         await self._publisher.publish(carried(following))
             except BrokerUnavailable as exc:
-                self._pauses.begin("broker")
+                self._health.begin("broker")
                 log.warning("broker.unavailable", error=str(exc), records=len(batch))
-                await tenure.pause(_RETRY)
+                await lease.pause(_RETRY)
             else:
-                self._pauses.end("broker")
-                self._tally.count(results, fresh)
+                self._health.end("broker")
+                self._metrics.count(results, fresh)
                 return
 
-    async def _decide(self, batch: Batch, tenure: Tenure) -> tuple[float, list[Result]]:
-        """Return when state was asked, and what it came to."""
+    async def _decide(self, batch: Batch, lease: PartitionLease) -> tuple[float, list[Result]]:
+        """Return when state was asked, and what the batch came to."""
+        reconciler = self._services.reconciler
         while True:
             asked_at = self._clock()
             try:
-                if self._inquire is not None:
+                if self._ask_model is not None:
                     with self._timed("model"):
-                        await tenure.wait_for(self._inquire(batch))
+                        batch[:] = await lease.wait_for(self._ask_model(batch))
                 asked_at = self._clock()
                 with self._timed("state"):
-                    await self._reassertion.before_step()
-                    results = await self._gate.settle(batch, deferred=self._role.deferred)
+                    await reconciler.before_step()
+                    results = await self._handler.apply_step(batch, deferred=self._role.deferred)
             except StateLost:
-                await self._recovery.recover(tenure)
+                await self._services.recovery.recover(lease)
             except StateUnavailable as exc:
-                self._reassertion.failed()
-                provisional = await self._without_state(batch, exc, tenure)
+                reconciler.failed()
+                provisional = await self._without_state(batch, exc, lease)
                 if provisional is not None:
                     return asked_at, provisional
             else:
-                self._reassertion.answered()
+                reconciler.answered()
                 self._state_lost_at = None
-                self._pauses.end("state")
+                self._health.end("state")
                 return asked_at, results
 
     async def _without_state(
-        self, batch: Batch, error: StateUnavailable, tenure: Tenure
+        self, batch: Batch, error: StateUnavailable, lease: PartitionLease
     ) -> list[Result] | None:
         """Wait for state, or decide provisionally once it has been out of reach for longer than the grace."""
         now = self._clock()
         if self._state_lost_at is None:
             self._state_lost_at = now
             log.warning("state.unavailable", error=str(error))
-        self._pauses.begin("state")
-        if self._role.grace is not None and now - self._state_lost_at > self._role.grace:
-            return self._gate.provisional(batch)
-        await tenure.pause(_RETRY)
+        self._health.begin("state")
+        if self._grace is not None and now - self._state_lost_at > self._grace:
+            return self._handler.provisional(batch)
+        await lease.pause(_RETRY)
         return None
 
     def _timed(self, stage: str) -> AbstractContextManager[Any]:
-        return metrics.STAGE.labels(self._role.name, stage).time()
+        return metrics.STAGE.labels(self._role.topic, stage).time()
 
 
 async def _outgoing(results: Sequence[Result]) -> list[Output]:
     """Return what is to be published for a batch, in its order; the event loop gets its turns."""
     found: list[Output] = []
-    for first in range(0, len(results), _BREATH):
-        found += outputs(results[first : first + _BREATH])
+    for first in range(0, len(results), _YIELD_EVERY):
+        found += outputs(results[first : first + _YIELD_EVERY])
         await asyncio.sleep(0)
     return found

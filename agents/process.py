@@ -1,45 +1,138 @@
-"""One worker's process: what is looked at first, what is said of it, and how it ends."""
+"""One worker's process: what is checked before it starts, what an operator is told, and how it ends."""
 
 from __future__ import annotations
 
 import asyncio
 import faulthandler
+import logging
 import os
 import signal
 import sys
 import threading
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import click
 import faust
 import structlog
 import uvloop
+from aiokafka.errors import KafkaError
 from faust.types import TP
 from faust.utils import venusian
 
-from agents.announcer import Announcer
-from agents.app import quiet_faust
-from agents.collector import rest_collector
-from agents.health import serve_health
-from agents.publisher import Publisher
-from agents.start import advice, await_broker
+from agents.app import quiet_faust, topics_of, tune_gc
+from agents.observability import serve_health
+from agents.partitions import Health
 from agents.wiring import Worker, build_worker
-from groundwire import metrics
-from groundwire.errors import SchemeMismatch, StateError, UsageError, binding
-from groundwire.logs import configure_logs
-from groundwire.settings import Settings, load_settings
+from groundwire import __version__, metrics
+from groundwire.cli.environment import unknown_variables
+from groundwire.config import Settings, kafka_security, load_settings
+from groundwire.errors import BrokerUnavailable, SchemeMismatch, StateError, UsageError, binding
+from groundwire.gate.responses import policy_advice
+from groundwire.kafka.connection import consumer, partitions_of
+from groundwire.logs import configure_logs, toggle_debug
+from groundwire.policy import Policy
+from topics.declare import declare
+
+BROKER_SECONDS: Final = 10.0
+"""How long a broker that is starting too is waited for; then the worker ends, and is started again from outside."""
+
+_TICK: Final = 1.0
+_TOPICS_POLL: Final = 2.0
 
 log = structlog.get_logger()
 
-_TICK = 1.0
+
+def advice(role: str, policy: Policy, settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield (log event, sentence) for settings that are valid, but hardly meant so."""
+    for sentence in unknown_variables(os.environ):
+        yield "setting.unknown", sentence
+    for sentence in policy_advice(policy):
+        yield "policy.advice", sentence
+    for variable, path in _paths(settings).items():
+        if path is not None and not path.exists():
+            yield "path.missing", f"{variable}: there is no {path}"
+    if role == "reviews":
+        if settings.keys_file is None:
+            make = "groundwire keys new console --tenant TENANT --role reviewer --file keys.toml"
+            sentence = (
+                f"GROUNDWIRE_KEYS_FILE is not set: every review decision is refused; `{make}` makes one"
+            )
+            yield "review.no_keys", sentence
+        return
+    if policy.attestation == "hmac" and settings.keys_file is None:
+        yield (
+            "attestation.no_keys",
+            'the policy says attestation = "hmac", but GROUNDWIRE_KEYS_FILE is not set: no source is believed',
+        )
+    if role != "responses" and not (settings.adr_dir or settings.repo or settings.tenants_file):
+        yield (
+            "sources.none",
+            "neither GROUNDWIRE_ADR_DIR nor GROUNDWIRE_REPO is set: citations of ADRs and commits will be unknown",
+        )
+
+
+def _paths(settings: Settings) -> dict[str, Path | None]:
+    return {
+        "GROUNDWIRE_ADR_DIR": settings.adr_dir,
+        "GROUNDWIRE_REPO": settings.repo,
+        "GROUNDWIRE_KEYS_FILE": settings.keys_file,
+    }
+
+
+async def await_broker(brokers: str, seconds: float = BROKER_SECONDS) -> None:
+    """Wait until the broker answers.
+
+    Raises:
+        UsageError: it does not, within `seconds`, or `brokers` is not `host:port,...`.
+    """
+    try:
+        with _silenced("aiokafka"):
+            async with consumer(brokers, seconds):
+                pass
+    except BrokerUnavailable:
+        raise UsageError(
+            f"GROUNDWIRE_BROKERS: no broker at {brokers} answered within {seconds:g} s;"
+            f" is it up, and GROUNDWIRE_BROKERS{kafka_security().variables} right?"
+        ) from None
+
+
+async def await_topics(settings: Settings, role: str, health: Health) -> None:
+    """Wait until the topics of a role exist; those that are missing are named once, and the worker is not ready."""
+    names = [settings.topic_prefix + topic for topic in topics_of(role)]
+    async with consumer(settings.brokers, BROKER_SECONDS) as client:
+        while True:
+            with suppress(KafkaError):  # the broker may be away meanwhile
+                found = await partitions_of(client, *names)
+                missing = [name for name in names if not found[name]]
+                if not missing:
+                    break
+                if "topics" not in health.current:
+                    log.error("topics.missing", topics=missing, hint="`groundwire topics declare` makes them")
+                health.begin("topics")
+            await asyncio.sleep(_TOPICS_POLL)
+    health.end("topics")
+
+
+@contextmanager
+def _silenced(name: str) -> Iterator[None]:
+    """Keep a library from logging again and again what is reported once, at the end."""
+    logger = logging.getLogger(name)
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 class Process(faust.Worker):
     """A Faust worker that leaves standard output alone and ends in time.
 
-    On SIGTERM partitions are given away once what is under way is settled. Whatever hangs then, the process
+    On SIGTERM partitions are given away once the batches in flight are done. Whatever hangs then, the process
     exits at its deadline: what was not acknowledged will be read again.
     """
 
@@ -52,22 +145,26 @@ class Process(faust.Worker):
         self._settings = settings
 
     async def on_shutdown(self) -> None:
-        """Close the connections to the language model, once nothing asks it any more."""
+        """Close the connections to the language model, after the last batch."""
         if self._parts.model is not None:
             await self._parts.model.close()
 
     def install_signal_handlers(self) -> None:
-        """End in good order at SIGTERM and SIGINT; at SIGUSR1 say what everything is at."""
+        """End in good order at SIGTERM and SIGINT.
+
+        SIGUSR1 prints the stacks of all threads and tasks, SIGHUP logs everything until it comes again.
+        """
         self.loop.add_signal_handler(signal.SIGINT, self._on_sigint)
         self.loop.add_signal_handler(signal.SIGTERM, self._on_sigterm)
         self.loop.add_signal_handler(signal.SIGUSR1, _print_stacks, self.loop)
+        self.loop.add_signal_handler(signal.SIGHUP, _toggle_debug)
 
     def _schedule_shutdown(self, received: signal.Signals) -> None:
-        deadline = threading.Timer(self._settings.shutdown_deadline, _give_up)
+        deadline = threading.Timer(self._settings.shutdown_deadline, _exit_at_deadline)
         deadline.daemon = True
         deadline.start()
         log.info("stopping", signal=received.name)
-        self._parts.lanes.stop()
+        self._parts.partitions.stop()
         super()._schedule_shutdown(received)
 
 
@@ -77,46 +174,58 @@ def _print_stacks(loop: asyncio.AbstractEventLoop) -> None:
         task.print_stack(limit=4)
 
 
-def _give_up() -> None:
-    threading.Timer(1.0, os._exit, (0,)).start()  # whoever reads the log may have stopped reading
+def _toggle_debug() -> None:
+    level = toggle_debug()
+    log.critical("log.level", level=level)
+
+
+def _exit_at_deadline() -> None:
+    threading.Timer(1.0, os._exit, (0,)).start()  # the reader of the log may block
     log.error("stopped.at_deadline", hint="what was not acknowledged will be read again")
     sys.stderr.flush()
     os._exit(0)
 
 
-def run(role: str) -> None:
-    """Run a worker until it is told to end; a configuration with which it cannot ends the process with 2."""
+def run(role: str, *, declare_topics: bool = False) -> None:
+    """Run a worker until it is told to end; a configuration with which it cannot ends the process with 2.
+
+    Args:
+        role: one of `agents.app.ROLES`.
+        declare_topics: whether topics that are missing are created first.
+    """
     try:
         settings = load_settings()
         configure_logs(settings.log_format, settings.log_level)
         quiet_faust()
-        _leave_unscanned()
+        _skip_scan()
         uvloop.install()
         loop = asyncio.new_event_loop()
         asyncio.set_event_loop(loop)
         worker = build_worker(role, settings)
         for event, sentence in advice(role, worker.policy, settings):
             log.warning(event, advice=sentence)
-        loop.run_until_complete(await_broker(settings.brokers))
-        loop.run_until_complete(_prepare(worker))
         host, port = settings.metrics_host, settings.metrics_port
         with binding("GROUNDWIRE_METRICS_HOST, GROUNDWIRE_METRICS_PORT", host, port):
-            serve_health(host, port, worker.pauses)
+            serve_health(host, port, worker.health)
+        loop.run_until_complete(await_broker(settings.brokers))
+        if declare_topics:
+            loop.run_until_complete(declare(settings))
+        loop.run_until_complete(await_topics(settings, role, worker.health))
+        loop.run_until_complete(_prepare(worker))
     except (UsageError, SchemeMismatch) as exc:
         click.echo(f"error: {exc}", err=True)
         sys.exit(2)
-    _announce(worker, role)
-    _tell(worker, settings)
+    _add_tasks(worker, role)
     Process(worker, settings, loop).execute_from_commandline()
 
 
-def _leave_unscanned() -> None:
-    """Have Faust note no agent and no task for a scan, which no worker makes: it looks through all modules for it."""
+def _skip_scan() -> None:
+    """Skip Faust's notes for a scan that no worker makes: for each agent and task it reads the sources of modules."""
     venusian.attach = lambda *_noted, **_options: None
 
 
 async def _prepare(worker: Worker) -> None:
-    """Look at the state's server before the first record; one that does not answer is waited for later."""
+    """Open the language model and state before the first record; state that does not answer is waited for later."""
     try:
         if worker.model is not None:
             await worker.model.open()
@@ -124,6 +233,7 @@ async def _prepare(worker: Worker) -> None:
         if await worker.state.open() is None:
             await worker.recovery.begin()
         await worker.policies.put(worker.policy)
+        worker.health.state_answered()
     except StateError as exc:
         if isinstance(exc, SchemeMismatch):
             raise
@@ -131,54 +241,48 @@ async def _prepare(worker: Worker) -> None:
     log.info("policy.loaded", version=worker.policy.version, sha256=worker.policy.sha256)
 
 
-def _announce(worker: Worker, role: str) -> None:
-    """Say `ready` once the worker has joined its group, and keep the gauges."""
+def _add_tasks(worker: Worker, role: str) -> None:
+    """Add what runs beside the agent: `ready` once the worker has joined its group, expiry, gauges, audit events."""
+    app, policy = worker.app, worker.policy
+    metrics.BUILD.labels(__version__, policy.sha256, role).set(1)
 
     def assigned(tps: set[TP]) -> None:
-        worker.pauses.partitions = len(tps)
+        worker.health.partitions = len(tps)
         metrics.PARTITIONS.set(len(tps))
-        rest_collector()
+        tune_gc()
         log.info("ready", role=role, partitions=sorted(tp.partition for tp in tps))
 
-    worker.app.before_revocation = worker.lanes.release
-    worker.app.before_assignment = worker.lanes.take_over
-    worker.app.after_assignment = assigned
-
+    app.before_revocation = worker.partitions.release
+    app.before_assignment = worker.partitions.take_over
+    app.after_assignment = assigned
     if worker.expiry is not None:
-        worker.app.task(partial(worker.expiry.run, worker.pauses))
-
-    @worker.app.task  # type: ignore[untyped-decorator]
-    async def watch(app: Any) -> None:  # noqa: ANN401 - Faust's app
-        while not app.should_stop:
-            before = asyncio.get_running_loop().time()
-            await asyncio.sleep(_TICK)
-            metrics.EVENT_LOOP_LAG.set(max(0.0, asyncio.get_running_loop().time() - before - _TICK))
-            worker.pauses.tick()
-            lag, age = app.consumer.backlog()
-            metrics.LAG.labels(role).set(lag)
-            metrics.COMMIT_AGE.labels(role).set(age)
-            try:
-                metrics.REVIEW_DEPTH.set(await worker.state.queue_depth())
-                metrics.WAITING.set(await worker.state.waiting_count())
-            except StateError:
-                continue
-            worker.pipeline.state_answered()
+        app.task(partial(worker.expiry.run, worker.health))
+    app.task(partial(_watch, worker, role))
+    worker.audit.note("policy_loaded", {"version": policy.version, "sha256": policy.sha256}, recurs=True)
+    app.task(partial(_publish_audit, worker))
 
 
-def _tell(worker: Worker, settings: Settings) -> None:
-    """Publish the audit events of this process's policy and state, from when it can publish."""
-    publisher = Publisher(partial(_producer, worker.app), settings.topic_prefix)
-    announcer = Announcer(publisher, now=lambda: datetime.now(UTC))
-    worker.recovery.tell = announcer.tell
-    policy = worker.policy
-    announcer.tell("policy_loaded", {"version": policy.version, "sha256": policy.sha256}, recurs=True)
+async def _watch(worker: Worker, role: str) -> None:
+    """Keep the gauges, and note that the event loop runs."""
+    app: Any = worker.app
+    while not app.should_stop:
+        before = asyncio.get_running_loop().time()
+        await asyncio.sleep(_TICK)
+        metrics.EVENT_LOOP_LAG.set(max(0.0, asyncio.get_running_loop().time() - before - _TICK))
+        worker.health.tick()
+        lag, age = app.consumer.backlog()
+        metrics.LAG.labels(role).set(lag)
+        metrics.COMMIT_AGE.labels(role).set(age)
+        try:
+            metrics.REVIEW_DEPTH.set(await worker.state.queue_depth())
+            metrics.WAITING.set(await worker.state.waiting_count())
+        except StateError:
+            continue
+        worker.health.state_answered()
+        worker.pipeline.state_answered()
 
-    @worker.app.task  # type: ignore[untyped-decorator]
-    async def tell(app: Any) -> None:  # noqa: ANN401 - Faust's app
-        while not app.should_stop:
-            await asyncio.sleep(_TICK)
-            await announcer.publish()
 
-
-def _producer(app: Any) -> Any:  # noqa: ANN401 - Faust's app, aiokafka's producer
-    return app.producer._ensure_producer()  # noqa: SLF001 - as in agents/wiring.py
+async def _publish_audit(worker: Worker) -> None:
+    while not worker.app.should_stop:
+        await asyncio.sleep(_TICK)
+        await worker.audit.publish()

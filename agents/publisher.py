@@ -1,14 +1,16 @@
-"""Publishes in order, and returns when the broker has acknowledged everything."""
+"""Publishes in order, and returns when the broker has acknowledged everything (X-13)."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Self
 
+import structlog
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import (
     InvalidMessageError,
@@ -20,15 +22,18 @@ from aiokafka.errors import (
 )
 from aiokafka.partitioner import murmur2
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from faust.exceptions import NotReady
 
-from agents.outputs import Output, unpublishable
+from agents.faust_patches import BatchApp
+from agents.outputs import Output, of_worker, unpublishable
 from groundwire import metrics
-from groundwire.client.kafka import MAX_LETTER_BYTES, MAX_RECORD_BYTES
 from groundwire.errors import BrokerUnavailable
+from groundwire.kafka.connection import MAX_LETTER_BYTES, MAX_RECORD_BYTES
+from groundwire.messages.decisions import AuditType
 from groundwire.messages.topics import TopicName
 
-PATIENCE: Final = 30.0
-"""Seconds until an acknowledgement counts as missing; all is then published again, and the producer goes on trying."""
+ACK_SECONDS: Final = 30.0
+"""Time until an acknowledgement counts as missing; all is then published again, and the producer goes on trying."""
 
 _NEVER = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidMessageError)
 """Errors of a record that the broker will never acknowledge."""
@@ -38,14 +43,19 @@ _BROKEN = (OutOfOrderSequenceNumber, ProducerFenced)
 
 
 def partition_of(key: bytes | None, partitions: Sequence[int]) -> int:
-    """Choose the partition of a key as aiokafka does, without hashing the same few users again and again; else any."""
-    return random.choice(partitions) if key is None else partitions[_hashed(key) % len(partitions)]  # noqa: S311 - any
+    """Choose the partition of a key as aiokafka does; any for none. The hashes of recent keys are kept."""
+    return random.choice(partitions) if key is None else partitions[_hash(key) % len(partitions)]  # noqa: S311 - any
 
 
 @lru_cache(1 << 13)
-def _hashed(key: bytes) -> int:
-    hashed: int = murmur2(key)
-    return hashed & 0x7FFFFFFF
+def _hash(key: bytes) -> int:
+    value: int = murmur2(key)
+    return value & 0x7FFFFFFF
+
+
+_MAX_PENDING: Final = 100
+
+log = structlog.get_logger()
 
 
 class ProducerBroken(Exception):
@@ -65,6 +75,16 @@ class Publisher:
     def __init__(self, producer: Callable[[], Any], prefix: str) -> None:
         self._producer = producer
         self._prefix = prefix
+
+    @classmethod
+    def of(cls, app: BatchApp, prefix: str) -> Self:
+        """Return the publisher of a worker, which can publish once the app has started its producer."""
+
+        def producer() -> Any:  # noqa: ANN401 - aiokafka's, which the type of Faust's wrapper does not show
+            held: Any = app.producer
+            return held._ensure_producer()  # noqa: SLF001 - Faust's own send is not enough
+
+        return cls(producer, prefix)
 
     async def publish(self, outputs: Sequence[Output]) -> None:
         """Publish all outputs; what can never be published becomes a dead letter.
@@ -96,33 +116,34 @@ class Publisher:
             else:
                 refused.append((output, MessageSizeTooLargeError.__name__))
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(ACK_SECONDS):
                 producer = self._producer()
-                lanes = await self._lanes(producer, fitting)
-                sending = [_send(producer, *place, lane) for place, lane in lanes.items()]
-                found = await asyncio.gather(*sending, return_exceptions=True)
+                by_partition = await self._by_partition(producer, fitting)
+                sending = [_send(producer, *tp, group) for tp, group in by_partition.items()]
+                sent = await asyncio.gather(*sending, return_exceptions=True)
         except (KafkaError, TimeoutError) as exc:
-            raise BrokerUnavailable(f"not acknowledged within {PATIENCE:g} s: {type(exc).__name__}") from None
-        for lane in found:
-            if isinstance(lane, _BROKEN):
-                raise ProducerBroken(type(lane).__name__)
-            if isinstance(lane, BaseException):
-                raise BrokerUnavailable(f"not acknowledged: {type(lane).__name__}")
-            refused += lane
+            raise BrokerUnavailable(
+                f"not acknowledged within {ACK_SECONDS:g} s: {type(exc).__name__}"
+            ) from None
+        for result in sent:
+            if isinstance(result, _BROKEN):
+                raise ProducerBroken(type(result).__name__)
+            if isinstance(result, BaseException):
+                raise BrokerUnavailable(f"not acknowledged: {type(result).__name__}")
+            refused += result
         return refused
 
-    async def _lanes(
+    async def _by_partition(
         self, producer: AIOKafkaProducer, outputs: Sequence[Output]
     ) -> dict[tuple[str, int], list[Output]]:
-        """Sort outputs by topic and partition."""
-        lanes: defaultdict[tuple[str, int], list[Output]] = defaultdict(list)
+        groups: defaultdict[tuple[str, int], list[Output]] = defaultdict(list)
         partitions: dict[str, list[int]] = {}
         for output in outputs:
             topic = self._prefix + output.topic
             if topic not in partitions:
                 partitions[topic] = sorted(await producer.partitions_for(topic))
-            lanes[topic, partition_of(output.key, partitions[topic])].append(output)
-        return lanes
+            groups[topic, partition_of(output.key, partitions[topic])].append(output)
+        return groups
 
 
 async def _send(
@@ -135,7 +156,7 @@ async def _send(
     sent: list[tuple[list[Output], asyncio.Future[Any]]] = []
     for batch, members in _batches(producer, outputs):
         acknowledged = await producer.send_batch(batch, topic, partition=partition)
-        acknowledged.add_done_callback(_noticed)  # the first failure of a partition is told, and no other
+        acknowledged.add_done_callback(_retrieve)  # the first failure of a partition is raised, and no other
         sent.append((members, acknowledged))
     refused: list[tuple[Output, str]] = []
     for members, acknowledged in sent:
@@ -146,8 +167,8 @@ async def _send(
     return refused
 
 
-def _noticed(acknowledged: asyncio.Future[Any]) -> None:
-    """Take note of an error, so that asyncio does not complain, at some later time, that nobody has."""
+def _retrieve(acknowledged: asyncio.Future[Any]) -> None:
+    """Retrieve an error, so that asyncio does not log later that nobody has."""
     if not acknowledged.cancelled():
         acknowledged.exception()
 
@@ -169,3 +190,42 @@ def _fits(output: Output) -> bool:
     headers: Any = output.headers
     size: int = DefaultRecordBatchBuilder.estimate_size_in_bytes(output.key, output.value, headers)
     return size <= (MAX_LETTER_BYTES if output.topic is TopicName.DEAD_LETTER else MAX_RECORD_BYTES)
+
+
+class AuditPublisher:
+    """Publishes what becomes of a worker's state and policy, once the worker can publish.
+
+    It holds the last 100 events until the broker has them; what a process has not published when it ends is lost.
+
+    Args:
+        now: the wall clock.
+    """
+
+    def __init__(self, publisher: Publisher, *, now: Callable[[], datetime]) -> None:
+        self._publisher = publisher
+        self._now = now
+        self._pending: deque[Output] = deque(maxlen=_MAX_PENDING)
+
+    def note(self, kind: AuditType, cause: dict[str, Any], *, recurs: bool = False) -> None:
+        """Note an event.
+
+        Args:
+            kind: `state_lost`, `state_rebuilt` or `policy_loaded`.
+            cause: epoch or policy by their ids; with the type, it names the event.
+            recurs: the cause may come again, so that the time names the event too.
+        """
+        self._pending.append(of_worker(kind, cause, self._now(), recurs=recurs))
+
+    async def publish(self) -> None:
+        """Publish what is noted; without a broker it stays for the next time."""
+        pending = list(self._pending)
+        if not pending:
+            return
+        try:
+            await self._publisher.publish(pending)
+        except (BrokerUnavailable, ProducerBroken, NotReady) as exc:  # the last before Faust's producer runs
+            log.info("audit.waits", events=len(pending), error=str(exc))
+            return
+        for output in pending:
+            if output in self._pending:  # while it was published, others may have pushed it out
+                self._pending.remove(output)

@@ -1,51 +1,59 @@
-"""What a worker does when state is lost: one of them rebuilds it from the topics, the others wait."""
+"""How a worker brings state back in line with the output topics: after it was lost, and after it was out of reach."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
+from datetime import UTC, datetime
 from typing import Final
 
 import structlog
 
-from agents.pauses import Pauses
-from agents.tenure import Tenure
+from agents.partitions import Health, PartitionLease
 from groundwire import metrics
 from groundwire.errors import BrokerUnavailable, SchemeMismatch, StateUnavailable, UsageError
-from groundwire.rebuild import Read, Rebuilder
+from groundwire.policy import Policy
+from groundwire.replay.rebuild import OutputReader, Rebuilder, stored_outcome
+from groundwire.state.model import StoredOutcome
 from groundwire.state.redis import RedisState
 
 log = structlog.get_logger()
 
-_LOOK_AGAIN: Final = 1.0
+WINDOW: Final = 60.0
+"""Seconds before the last answer of state whose outcomes are asserted again on another server."""
+
+_CHUNK: Final = 200
+_RECOVERY_POLL: Final = 1.0
 _LOST: Final = "state_lost"
 
 
-class Recovery:
-    """Brings state back, once for all partitions of the worker that ask for it.
+class StateRecovery:
+    """Rebuilds lost state from the topics, once for all partitions of the worker; one worker does, the others wait.
 
     Args:
+        state: carries an epoch, unless it is lost.
+        rebuilder: rebuilds it, where no other worker does.
         read: reads the output topics.
-        pauses: shows that state is lost for as long as it is.
-
-    Attributes:
-        tell: is told of `state_lost` and `state_rebuilt`; set by whoever can publish.
+        health: shows that state is lost for as long as it is.
+        note: takes the audit events `state_lost` and `state_rebuilt`.
     """
 
     def __init__(
         self,
         state: RedisState,
         rebuilder: Rebuilder,
-        read: Read,
-        pauses: Pauses,
+        read: OutputReader,
+        health: Health,
+        note: Callable[..., None],
     ) -> None:
         self._state = state
         self._rebuilder = rebuilder
         self._read = read
-        self._pauses = pauses
+        self._health = health
+        self._note = note
         self._running: asyncio.Task[bool] | None = None
-        self.tell: Callable[..., None] | None = None
 
     async def begin(self) -> None:
         """Give a deployment that has published nothing yet its first state; anything else waits for `recover`.
@@ -61,21 +69,16 @@ class Recovery:
         except (BrokerUnavailable, UsageError) as exc:
             log.warning("topics.unreadable", error=str(exc))
 
-    async def recover(self, tenure: Tenure) -> None:
-        """Return when state carries an epoch again; this worker then takes it. Raises: Released."""
+    async def recover(self, lease: PartitionLease) -> None:
+        """Return when state carries an epoch again; this worker then takes it. Raises: LeaseLost."""
         while True:
             if self._running is None or self._running.done():
                 self._running = asyncio.create_task(self._once())
-            ending = asyncio.create_task(tenure.pause(3600))
-            try:
-                await asyncio.wait({self._running, ending}, return_when=asyncio.FIRST_COMPLETED)
-                if tenure.over:
-                    await ending
-                if self._running.done() and self._running.result():
-                    return
-            finally:
-                ending.cancel()
-            await tenure.pause(_LOOK_AGAIN)
+            running = self._running
+            await lease.wait_for(_end_of(running))  # it goes on for other partitions where this lease ends
+            if running.result():
+                return
+            await lease.pause(_RECOVERY_POLL)
 
     async def _once(self) -> bool:
         """Adopt the epoch that another worker has set, or rebuild; True when state can be used."""
@@ -90,26 +93,103 @@ class Recovery:
             metrics.REBUILDS.labels("interrupted").inc()
             return False
         except SchemeMismatch as exc:
-            log.error("state.scheme_mismatch", error=str(exc))  # noqa: TRY400 - it says all there is
+            log.error("state.scheme_mismatch", error=str(exc))  # noqa: TRY400 - a traceback would add nothing
             return False
         if done:
             metrics.REBUILDS.labels("done").inc()
         adopted = done and await self._adopted()
-        if adopted and self.tell:
-            self.tell("state_rebuilt", {"epoch": self._state.epoch})
+        if adopted:
+            self._note("state_rebuilt", {"epoch": self._state.epoch})
         return adopted
 
     def _note_lost(self, epoch: str | None) -> None:
-        """Say once that state is lost; every worker that knew its epoch names the same event."""
-        if _LOST in self._pauses.current:
+        """Say once that state is lost; each worker that notices names an event of its own, by when it noticed."""
+        if _LOST in self._health.current:
             return
         log.warning("state.lost", hint="it is empty, was flushed or restored: rebuilt from the topics")
-        self._pauses.begin(_LOST)
-        if self.tell:
-            self.tell("state_lost", {"epoch": epoch}, recurs=epoch is None)
+        self._health.begin(_LOST)
+        self._note("state_lost", {"epoch": epoch}, recurs=True)
 
     async def _adopted(self) -> bool:
         epoch = await self._state.adopt_epoch()
         if epoch is not None:
-            self._pauses.end(_LOST)
+            self._health.end(_LOST)
         return epoch is not None
+
+
+async def _end_of(task: asyncio.Task[bool]) -> None:
+    await asyncio.wait({task})
+
+
+class StateReconciler:
+    """Asserts recent outcomes again after state was out of reach, once for all partitions of the worker.
+
+    A server that restarts or hands over to a replica may have lost the last second. What stands on the output topics
+    is true, so a worker that finds another server than before reads the last minute of them and asserts it again,
+    before it asks anything else of state.
+
+    Args:
+        state: takes the outcomes.
+        policy: the worker's.
+        read: yields the values of the output topics from a time on.
+        server: names the server's process, None where it does not tell: then it counts as another one.
+            Raises: StateUnavailable.
+        clock: wall-clock seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        state: RedisState,
+        policy: Policy,
+        read: Callable[[datetime], AsyncGenerator[bytes, None]],
+        server: Callable[[], Awaitable[str | None]],
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._state = state
+        self._policy = policy
+        self._read = read
+        self._ask_server = server
+        self._clock = clock
+        self._server: str | None = None
+        self._answered_at: float | None = None
+        self._due = True
+        self._lock = asyncio.Lock()
+
+    def answered(self) -> None:
+        """Note that state has answered a step."""
+        self._answered_at = self._clock()
+
+    def failed(self) -> None:
+        """Note that it has not: the next answer may be another server's."""
+        self._due = True
+
+    async def before_step(self) -> None:
+        """Ask which server answers, and assert again where it is another. Raises: StateUnavailable, StateLost."""
+        if not self._due:
+            return
+        async with self._lock:
+            if not self._due:
+                return
+            server = await self._ask_server()
+            if self._answered_at is not None and (server is None or server != self._server):
+                await self._assert_again(self._answered_at - WINDOW)
+            self._server = server
+            self._due = False
+
+    async def _assert_again(self, since: float) -> None:
+        count = 0
+        chunk: list[StoredOutcome] = []
+        try:
+            async with aclosing(self._read(datetime.fromtimestamp(since, UTC))) as values:
+                async for value in values:
+                    outcome = stored_outcome(value, self._policy)
+                    if outcome is not None:
+                        chunk.append(outcome)
+                    if len(chunk) == _CHUNK:
+                        count += await self._state.reassert(chunk)
+                        chunk = []
+        except (BrokerUnavailable, UsageError) as exc:
+            raise StateUnavailable(f"what was published cannot be read to assert it again: {exc}") from exc
+        count += await self._state.reassert(chunk) if chunk else 0
+        log.info("state.reasserted", missing=count)

@@ -7,55 +7,50 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import product
-from typing import Any, get_args
+from typing import Final, get_args
 
 import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
-from agents import claims, deferred, responses, reviews
-from agents.app import ASKED_ABOUT, build_app
-from agents.batches import BatchApp
-from agents.desk import Desk
-from agents.expiry import Expiry
-from agents.lanes import Lanes
-from agents.pauses import Pauses
-from agents.pipeline import Pipeline, Role
-from agents.publisher import Publisher
-from agents.reassertion import Reassertion
-from agents.recovery import Recovery
-from agents.tracing import Tracing, open_tracing
+from agents.app import ROLES, build_app, declare_agent
+from agents.expiry import ReviewExpiry
+from agents.faust_patches import BatchApp
+from agents.observability import open_tracing
+from agents.partitions import Health, PartitionWorkers
+from agents.pipeline import Handler, Pipeline, Services
+from agents.publisher import AuditPublisher, Publisher
+from agents.recovery import StateReconciler, StateRecovery
 from groundwire import metrics
-from groundwire.attestation import Keys
-from groundwire.client.tail import Span, follow
-from groundwire.corpus import CorpusIndex
-from groundwire.epistemic.facts import VerifierFacts
+from groundwire.config import Settings
 from groundwire.epistemic.model import Fault
+from groundwire.epistemic.plan import VerifierFacts
 from groundwire.errors import StateUnavailable, UsageError, naming
-from groundwire.gate.dedup import dedup_scheme
-from groundwire.gate.gate import Gate
-from groundwire.gate.models import Assessor, assessor_of
-from groundwire.gate.resolvers import Resolver
+from groundwire.gate.claim_case import dedup_scheme
+from groundwire.gate.gate import Gate, Lookups
+from groundwire.gate.lookups import Assessor, TenantCorpus, assessor_of
 from groundwire.gate.reviews import ReviewGate
+from groundwire.kafka.reader import TopicSpan, follow
+from groundwire.keys.attestation import Keys
+from groundwire.keys.watched import WatchedKeys
 from groundwire.messages.events import use_hash_key
 from groundwire.messages.topics import TopicName
-from groundwire.policies import PolicyStore
 from groundwire.policy import Policy, load_policy
-from groundwire.published import Published
-from groundwire.rebuild import Rebuilder, published
-from groundwire.settings import Settings
-from groundwire.sources import load_sources
+from groundwire.replay.reading import PublishedDecisions
+from groundwire.replay.rebuild import Rebuilder, published
+from groundwire.state.corpus import CorpusIndex
+from groundwire.state.policies import PolicyStore
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
-from groundwire.verify import AddressGuard, CitationVerifier, RedisCache, UrlChecker
+from groundwire.verify.citations import CitationVerifier, load_sources
 from groundwire.verify.models import HttpModel, load_model
-from groundwire.watched_keys import WatchedKeys
+from groundwire.verify.results import RedisCache
+from groundwire.verify.url import UrlChecker
 
 log = structlog.get_logger()
 
-_PATIENCE = 30.0
-
-ROLES = {"claims": claims, "deferred": deferred, "responses": responses, "reviews": reviews}
+_FOLLOW_SECONDS: Final = 30.0
+"""How long the topic `review` may be silent about its end before it counts as unreadable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +61,13 @@ class Worker:
     policy: Policy
     policies: PolicyStore
     state: RedisState
-    verifier: CitationVerifier
     model: HttpModel | None
-    recovery: Recovery
+    recovery: StateRecovery
     pipeline: Pipeline
-    lanes: Lanes
-    pauses: Pauses
-    expiry: Expiry | None
-    tracing: Tracing
+    partitions: PartitionWorkers
+    health: Health
+    expiry: ReviewExpiry | None
+    audit: AuditPublisher
 
 
 def build_worker(name: str, settings: Settings) -> Worker:
@@ -88,85 +82,80 @@ def build_worker(name: str, settings: Settings) -> Worker:
         keys = WatchedKeys(settings.keys_file) if settings.keys_file else Keys.empty()
     state = RedisState(connect(settings.redis_url), settings.topic_prefix, scheme=dedup_scheme(policy))
     policies = PolicyStore(settings.policies_dir, state)
-    verifier = build_verifier(settings)
     model = load_model(network=not settings.no_network) if name == "responses" else None
-    app = build_app(name, settings, most=ASKED_ABOUT if model is not None else None)
-    pauses = Pauses()
-    publisher = Publisher(partial(_producer, app), settings.topic_prefix)
+    app = build_app(name, settings, with_model=model is not None)
+    health = Health()
+    publisher = Publisher.of(app, settings.topic_prefix)
+    audit = AuditPublisher(publisher, now=_now)
     expiry = build_expiry(settings, keys, state, publisher) if name == "reviews" else None
-    assessor = build_assessor(model, pauses) if model is not None else None
+    assessor = build_assessor(model, health) if model is not None else None
     gate = Gate(
         policy,
         policies,
         state,
-        verifier,
+        Lookups(build_verifier(settings), build_resolver(settings), assessor, settings.citation_patience),
         keys=keys,
         now=_now,
-        resolver=build_resolver(settings),
-        assessor=assessor,
     )
-    desk: Desk = gate
+    handler: Handler = gate
     if name == "reviews":
-        find, own_key = Published(settings), settings.review_key
-        desk = ReviewGate(policy, policies, state, keys=keys, find=find, own_key=own_key, now=_now)
+        find, own_key = PublishedDecisions(settings), settings.review_key
+        handler = ReviewGate(policy, policies, state, keys=keys, find=find, own_key=own_key, now=_now)
     read = partial(published, settings)
-    rebuilder = Rebuilder(state, policy, read, quiet=settings.rebuild_wait)
-    recovery = Recovery(state, rebuilder, read, pauses)
-    reassertion = Reassertion(state, policy, read, partial(_server_run, connect(settings.redis_url)))
-    role: Role = ROLES[name].role(settings, policy)
+    rebuilder = Rebuilder.of(settings, state, policy, policies)
+    recovery = StateRecovery(state, rebuilder, read, health, audit.note)
+    reconciler = StateReconciler(state, policy, read, partial(_server_run, connect(settings.redis_url)))
     tracing = open_tracing(name, enabled=settings.tracing)
-    inquire = gate.inquire if assessor is not None else None
+    role = ROLES[name]
     pipeline = Pipeline(
-        role, desk, state, publisher, recovery, reassertion, pauses, tracing=tracing, inquire=inquire
+        role,
+        handler,
+        Services(state, publisher, recovery, reconciler, health, tracing),
+        grace=settings.state_grace if role.provisional and policy.state_outage == "defer" else None,
+        ask_model=gate.ask_model if assessor is not None else None,
     )
-    lanes = Lanes(pipeline.settle, pauses)
-    ROLES[name].declare(app, settings, lanes)
-    return Worker(
-        app, policy, policies, state, verifier, model, recovery, pipeline, lanes, pauses, expiry, tracing
-    )
+    partitions = PartitionWorkers(pipeline.process_batch, health)
+    declare_agent(app, name, settings.topic_prefix, partitions)
+    return Worker(app, policy, policies, state, model, recovery, pipeline, partitions, health, expiry, audit)
 
 
 def build_verifier(settings: Settings) -> CitationVerifier:
     """Make the verifier that the settings describe; answers of the network are shared through Redis."""
-    try:
-        networks = [net.strip() for net in settings.allow_networks.split(",") if net.strip()]
-        ports = [int(port) for port in settings.allow_ports.split(",") if port.strip()]
-        guard = AddressGuard(networks, ports=ports)
-    except ValueError as exc:
-        raise UsageError(f"GROUNDWIRE_ALLOW_NETWORKS, GROUNDWIRE_ALLOW_PORTS: {exc}") from None
     return CitationVerifier(
         load_sources(settings),
         network=not settings.no_network,
         cache=RedisCache(connect(settings.redis_url, patience=1.0), settings.topic_prefix),
-        urls=UrlChecker(guard),
+        urls=UrlChecker.of(settings),
         on_result=_count_verification,
     )
 
 
-def build_resolver(settings: Settings) -> Resolver | None:
+def build_resolver(settings: Settings) -> TenantCorpus | None:
     """Make the resolver over the corpora in Redis; None where no tenant is checked against one."""
     if not settings.corpus_tenants:
         return None
     index = CorpusIndex(connect(settings.redis_url, patience=1.0), settings.topic_prefix)
-    return Resolver(index, frozenset(settings.corpus_tenants))
+    return TenantCorpus(index, frozenset(settings.corpus_tenants))
 
 
-def build_assessor(model: HttpModel, pauses: Pauses) -> Assessor:
+def build_assessor(model: HttpModel, health: Health) -> Assessor:
     """Make what asks the language model, and counts what it is asked.
 
-    Each response that was asked about is progress: a batch of them may take longer than a worker may be silent.
+    Each answer is progress: a batch of responses may take longer than a worker may go without.
     """
     for kind, fault in product(("support", "prior"), get_args(Fault)):
         metrics.MODEL_QUESTIONS.labels(kind, fault)  # from 0, so that the first one is an increase
 
-    def told(facts: VerifierFacts, seconds: float) -> None:
-        pauses.progress()
+    def note_asked(facts: VerifierFacts, seconds: float) -> None:
+        health.progress()
         count_model(facts, seconds)
 
-    return assessor_of(model, told)
+    return assessor_of(model, note_asked)
 
 
-def build_expiry(settings: Settings, keys: Keys, state: RedisState, publisher: Publisher) -> Expiry | None:
+def build_expiry(
+    settings: Settings, keys: Keys, state: RedisState, publisher: Publisher
+) -> ReviewExpiry | None:
     """Make what lets old reviews expire; None where the gate has no key to sign with.
 
     Raises:
@@ -182,9 +171,9 @@ def build_expiry(settings: Settings, keys: Keys, state: RedisState, publisher: P
         )
     sign = partial(keys.sign, settings.review_key)
     topic = settings.topic_prefix + TopicName.REVIEW
-    read = partial(follow, settings.brokers, topic, Span("earliest"), _PATIENCE)
+    read = partial(follow, settings.brokers, topic, TopicSpan("earliest"), _FOLLOW_SECONDS)
     ttl = timedelta(days=settings.review_ttl)
-    return Expiry(read, state, publisher, sign, ttl=ttl, now=_now)
+    return ReviewExpiry(read, state, publisher, sign, ttl=ttl, now=_now)
 
 
 def _now() -> datetime:
@@ -222,7 +211,3 @@ async def _server_run(redis: Redis) -> str | None:
     except (RedisError, OSError, TimeoutError) as exc:
         raise StateUnavailable(f"INFO: {type(exc).__name__}") from exc
     return str(answer["run_id"]) if "run_id" in answer else None
-
-
-def _producer(app: Any) -> Any:  # noqa: ANN401 - Faust's app, aiokafka's producer
-    return app.producer._ensure_producer()  # noqa: SLF001 - Faust's own send is not enough: see agents/publisher.py

@@ -1,4 +1,4 @@
-"""`python -m topics declare|check`."""
+"""`groundwire topics declare|check`, and `python -m topics` in a checkout."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import click
 
-from groundwire.environment import unknown_variables
+from groundwire.cli.environment import unknown_variables
+from groundwire.config import Settings, load_settings
 from groundwire.errors import GroundwireError
-from groundwire.settings import Settings, load_settings
 from topics.catalog import CATALOG
 from topics.declare import check as check_topics
 from topics.declare import declare as declare_topics
@@ -29,7 +29,7 @@ _FORMAT = click.option(
 def main() -> None:
     """Declare and check Groundwire's topics on the brokers of GROUNDWIRE_BROKERS.
 
-    Example: GROUNDWIRE_BROKERS=127.0.0.1:9092 python -m topics declare
+    Example: GROUNDWIRE_BROKERS=127.0.0.1:9092 groundwire topics declare
     """
     for warning in unknown_variables(os.environ):
         click.echo(f"warning: {warning}", err=True)
@@ -41,7 +41,8 @@ def declare(form: str) -> None:
     """Create the topics that are missing; existing ones stay as they are.
 
     Partitions and replicas come from GROUNDWIRE_PARTITIONS and GROUNDWIRE_REPLICATION.
-    Example: GROUNDWIRE_REPLICATION=3 python -m topics declare
+
+    Example: GROUNDWIRE_REPLICATION=3 groundwire topics declare
     """
     settings = _settings()
     created = _run(declare_topics(settings))
@@ -56,7 +57,7 @@ def declare(form: str) -> None:
 def check(form: str) -> None:
     """Compare the cluster with the catalogue; exit 1 where workers could not run.
 
-    Example: python -m topics check --format json
+    Example: groundwire topics check --format json
     """
     findings = _run(check_topics(_settings()))
     for finding in findings:

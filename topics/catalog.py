@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from groundwire.client.kafka import MAX_LETTER_BYTES
+from groundwire.kafka.connection import MAX_LETTER_BYTES
 from groundwire.messages.topics import TopicName
 
 _DAY_MS: Final = 24 * 60 * 60 * 1000
@@ -45,19 +45,19 @@ class TopicSpec:
 
 
 CATALOG: Final = tuple(
-    TopicSpec(name, days, schema, broker_time=name == TopicName.REVIEW_DECISIONS)
-    for name, days, schema in (
-        (TopicName.CLAIMS, 30, "claim"),
-        (TopicName.LLM_RESPONSES, 30, "llm-response"),
-        (TopicName.REVIEW_DECISIONS, 90, "review-decision"),
-        (TopicName.DEFERRED, 30, None),
-        (TopicName.APPROVED, None, "decision"),
-        (TopicName.REVIEW, 90, "decision"),
-        (TopicName.BLOCKED, 30, "decision"),
-        (TopicName.RETRACTIONS, None, "retraction"),
-        (TopicName.REGENERATE, 30, "regenerate"),
-        (TopicName.AUDIT, 365, "audit"),
-        (TopicName.DEAD_LETTER, 30, None),
+    TopicSpec(name, name.retention_days, schema, broker_time=name == TopicName.REVIEW_DECISIONS)
+    for name, schema in (
+        (TopicName.CLAIMS, "claim"),
+        (TopicName.LLM_RESPONSES, "llm-response"),
+        (TopicName.REVIEW_DECISIONS, "review-decision"),
+        (TopicName.DEFERRED, None),
+        (TopicName.APPROVED, "decision"),
+        (TopicName.REVIEW, "decision"),
+        (TopicName.BLOCKED, "decision"),
+        (TopicName.RETRACTIONS, "retraction"),
+        (TopicName.REGENERATE, "regenerate"),
+        (TopicName.AUDIT, "audit"),
+        (TopicName.DEAD_LETTER, None),
     )
 )
 """All topics.

@@ -11,20 +11,26 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError, TopicAlreadyExistsError, for_code
 
+from groundwire.config import Settings, kafka_security
 from groundwire.errors import BrokerUnavailable, UsageError
-from groundwire.security import kafka_security
-from groundwire.settings import Settings
+from groundwire.kafka.names import name_client
 from topics.catalog import CATALOG
 
 log = structlog.get_logger()
 
 _TIME = "message.timestamp.type"
+_RETENTION = ("retention.ms", "retention.bytes")
 _WAIT = 30.0  # seconds until a created topic must be known to the cluster
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What is wrong with a topic; `fatal` where workers cannot run with it, or a record may choose its own time."""
+class TopicFinding:
+    """What is wrong with a topic.
+
+    Attributes:
+        fatal: workers cannot run with it, a record may choose its own time, or records are gone before the
+            documentation says: decisions could not be derived, or state not be rebuilt, for as long as it promises.
+    """
 
     topic: str
     problem: str
@@ -74,7 +80,7 @@ async def declare(settings: Settings) -> list[str]:
     return [str(spec.name) for spec in missing if settings.topic_prefix + spec.name not in there]
 
 
-async def check(settings: Settings) -> list[Finding]:
+async def check(settings: Settings) -> list[TopicFinding]:
     """Compare the cluster with the catalogue. Raises: BrokerUnavailable."""
     admin = await _connect(settings)
     try:
@@ -86,7 +92,7 @@ async def check(settings: Settings) -> list[Finding]:
             name = settings.topic_prefix + spec.name
             found = described.get(name)
             if found is None or found["error_code"]:
-                findings.append(Finding(name, "does not exist; run `python -m topics declare`"))
+                findings.append(TopicFinding(name, "does not exist; run `groundwire topics declare`"))
             else:
                 inputs[name] = len(found["partitions"])
         findings += await _compare_configs(admin, list(inputs), settings.topic_prefix)
@@ -95,7 +101,7 @@ async def check(settings: Settings) -> list[Finding]:
         await admin.close()
 
 
-async def _compare_configs(admin: AIOKafkaAdminClient, names: list[str], prefix: str) -> list[Finding]:
+async def _compare_configs(admin: AIOKafkaAdminClient, names: list[str], prefix: str) -> list[TopicFinding]:
     wanted = {prefix + spec.name: spec.config for spec in CATALOG}
     try:
         responses = await admin.describe_configs(
@@ -107,19 +113,27 @@ async def _compare_configs(admin: AIOKafkaAdminClient, names: list[str], prefix:
     for response in responses:
         for _, _, _, name, entries in response.resources:  # type: ignore[attr-defined] # built by name
             actual = {entry[0]: entry[1] for entry in entries}
-            for key in ("cleanup.policy", "retention.ms", _TIME):
+            for key in ("cleanup.policy", *_RETENTION, _TIME):
                 value, want = actual.get(key), wanted[name][key]
                 if value is not None and value != want:
                     fatal = key == "cleanup.policy" or (key == _TIME and want == "LogAppendTime")
+                    fatal = fatal or (key in _RETENTION and _is_less(value, want))
                     findings.append(
-                        Finding(name, f"{key} is {value}, the catalogue says {want}", fatal=fatal)
+                        TopicFinding(name, f"{key} is {value}, the catalogue says {want}", fatal=fatal)
                     )
     return findings
 
 
+def _is_less(value: str, want: str) -> bool:
+    """Say whether a retention keeps less than another; -1 keeps everything."""
+    return int(value) >= 0 and (int(want) < 0 or int(value) < int(want))
+
+
 async def _connect(settings: Settings) -> AIOKafkaAdminClient:
     admin = AIOKafkaAdminClient(
-        bootstrap_servers=settings.bootstrap, client_id="groundwire-topics", **kafka_security().options()
+        bootstrap_servers=settings.bootstrap,
+        client_id=name_client(settings.topic_prefix, "topics"),
+        **kafka_security().options(),
     )
     try:
         async with asyncio.timeout(_WAIT):

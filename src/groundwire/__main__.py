@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from groundwire.cli import main
+from groundwire.cli.main import main
 
 if __name__ == "__main__":
     main(prog_name="python -m groundwire")

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from enum import StrEnum
+from typing import Final
 
 
 class ErrorCode(StrEnum):
@@ -79,6 +80,24 @@ class CorpusUnusable(StateError):
 
 class BrokerUnavailable(GroundwireError):
     """The broker did not acknowledge what was published in time."""
+
+
+_EXTRAS: Final = {
+    **dict.fromkeys(("faust", "mode", "uvloop", "redis"), "worker"),
+    **dict.fromkeys(("authlib", "cryptography", "itsdangerous", "jinja2", "starlette", "uvicorn"), "console"),
+    "aiokafka": "client",
+    "mcp": "mcp",
+}
+"""Packages that `pip install groundwire` leaves out, and the extra that has them (X-18)."""
+
+
+def naming_extra(exc: ModuleNotFoundError, what: str) -> ModuleNotFoundError:
+    """Return the error that says which extra installs what `what` needs; the same where none does."""
+    package = (exc.name or "").partition(".")[0]
+    if package not in _EXTRAS:
+        return exc
+    extra = f"pip install 'groundwire[{_EXTRAS[package]}]'"
+    return ModuleNotFoundError(f"{package} is not installed, and {what} needs it: {extra}", name=exc.name)
 
 
 @contextmanager

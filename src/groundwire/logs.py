@@ -1,18 +1,24 @@
-"""Logs through structlog, as lines for people or as JSON; ids, counts and codes, never a record's text."""
+"""Logs through structlog, as lines for people or as JSON; ids, counts and codes, never a record's text.
+
+structlog is imported where logs are configured only: it brings all of rich along, which takes a program that checks one
+claim as long as the check.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
+import traceback
+from collections.abc import MutableMapping
 from contextlib import suppress
-from typing import Any, TextIO, cast
+from pathlib import PurePath
+from typing import Any, Final, TextIO, cast
 
-import structlog
-from structlog.tracebacks import ExceptionDictTransformer
+from cachetools import TTLCache
 
 
-class _Unbreakable:
-    """A stream that loses text rather than raise: a reader of logs that goes away must not stop the gate."""
+class _LossyStream:
+    """A stream that drops text instead of raising: a closed pipe behind the logs must not stop the gate."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -27,15 +33,35 @@ class _Unbreakable:
             self._stream.flush()
 
 
+class _OnceAMinute(logging.Filter):
+    """Lets each kind of a library's messages through once a minute: without a broker, some come many times a second."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: TTLCache[tuple[str, str], bool] = TTLCache(maxsize=1_000, ttl=60)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.name, str(record.msg)
+        if message in self._told:
+            return False
+        self._told[message] = True
+        return True
+
+
 def configure_logs(form: str, level: str) -> None:
     """Send all logs, those of libraries too, to standard error.
 
     Args:
         form: `console` or `json`.
-        level: least level of Groundwire's own logs; libraries are heard from `warning` on.
+        level: least level of Groundwire's own logs, until `toggle_debug`; libraries log from `warning` on.
     """
-    stream = cast("TextIO", _Unbreakable(sys.stderr))
+    import structlog  # noqa: PLC0415 - see above
+    from structlog.tracebacks import ExceptionDictTransformer  # noqa: PLC0415
+
+    _levels.update(configured=level.upper(), current=level.upper())
+    stream = cast("TextIO", _LossyStream(sys.stderr))
     shared: list[Any] = [
+        _at_current_level,
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -51,15 +77,66 @@ def configure_logs(form: str, level: str) -> None:
         ending = [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
     structlog.configure(
         processors=[*shared, *ending],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        wrapper_class=structlog.make_filtering_bound_logger(
+            logging.DEBUG
+        ),  # loggers are kept: see `toggle_debug`
         logger_factory=structlog.PrintLoggerFactory(stream),
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(stream)
+    handler.addFilter(_OnceAMinute())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+            foreign_pre_chain=[*shared[1:], structlog.stdlib.add_logger_name],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *ending],
         )
     )
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+
+
+_levels: Final = {"configured": "INFO", "current": "INFO"}
+_NUMBERS: Final = logging.getLevelNamesMapping() | {"EXCEPTION": logging.ERROR}
+
+
+def _at_current_level(_: object, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    if _NUMBERS[method.upper()] < _NUMBERS[_levels["current"]]:
+        from structlog import DropEvent  # noqa: PLC0415 - see above
+
+        raise DropEvent
+    return event
+
+
+def toggle_debug() -> str:
+    """Log everything from now on, or again as configured; return the level."""
+    configured, current = _levels["configured"], _levels["current"]
+    _levels["current"] = "DEBUG" if current == configured else configured
+    logging.getLogger().setLevel(logging.INFO if _levels["current"] != configured else logging.WARNING)
+    return _levels["current"]
+
+
+_plain = logging.getLogger("groundwire")
+
+
+def write_event(level: str, event: str, **fields: Any) -> None:  # noqa: ANN401 - whatever a log line holds
+    """Log an event of the library: through structlog where the program has configured it, else through `logging`.
+
+    Without a configuration structlog writes to standard output, which belongs to the program.
+    """
+    structlog = sys.modules.get("structlog")  # who has configured it has imported it
+    if structlog and structlog.is_configured():
+        getattr(structlog.get_logger(), level)(event, **fields)
+    else:
+        _plain.log(logging.getLevelNamesMapping()[level.upper()], "%s %s", event, fields)
+
+
+_FRAMES: Final = 6
+
+
+def report_fault(event: str, error: Exception, **fields: Any) -> None:  # noqa: ANN401 - whatever a log line holds
+    """Log an exception of the gate's own code by class and place, never by message: that may hold a record's text.
+
+    The place is the innermost frames, without their variables.
+    """
+    frames = traceback.extract_tb(error.__traceback__)[-_FRAMES:]
+    where = " < ".join(f"{PurePath(frame.filename).name}:{frame.lineno}" for frame in reversed(frames))
+    write_event("error", event, error=type(error).__name__, where=where, **fields)

@@ -1,4 +1,4 @@
-"""Every metric, declared once. Labels are codes and names from closed lists, never ids or text."""
+"""Every metric, declared once. Labels are codes and names from closed lists, never ids or text (X-11)."""
 
 from __future__ import annotations
 
@@ -73,18 +73,19 @@ MODEL_PAUSED = Gauge(
     "groundwire_model_paused",
     "1 while the service is left alone after failures in a row, as far as the last questions have told.",
 )
+BUILD = Gauge("groundwire_build_info", "1; its labels are what runs here.", ["version", "policy", "role"])
 PAUSED = Gauge("groundwire_paused", "1 while the worker waits for a dependency.", ["dependency"])
 REVIEW_DEPTH = Gauge("groundwire_review_queue_entries", "Entries of the review queue, all tenants.")
 WAITING = Gauge("groundwire_waiting_claims", "Claims that wait on the deferred topic.")
 PARTITIONS = Gauge("groundwire_partitions", "Partitions that this worker holds.")
 LAG = Gauge(
     "groundwire_lag_records",
-    "Records of the partitions held that are not settled, as far as the last fetch has told.",
+    "Records of the partitions held that are not done, as far as the last fetch has told.",
     ["input"],
 )
 COMMIT_AGE = Gauge(
     "groundwire_commit_age_seconds",
-    "For how long the oldest batch that was read has not been settled; 0 where there is none.",
+    "For how long the oldest batch that was read has not been done; 0 where there is none.",
     ["input"],
 )
 PUBLISH_ERRORS = Counter(

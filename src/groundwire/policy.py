@@ -1,8 +1,8 @@
 """The policy: every threshold, list and switch that decides, with a version and a hash that decisions name.
 
 A policy is a TOML file with flat keys, `[hedges]`, `[limits]` and `[verification]`; environment variables override
-single keys.
-What is in force after that, the effective policy, is kept as JSON in a file named by its SHA-256.
+single keys. What is in force after that, the effective policy, is kept as JSON under its SHA-256: in a folder that a
+deployment ships, and in state.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from groundwire.checks.hedge_lexicon import Lexicon
-from groundwire.epistemic.config import VerificationConfig
+from groundwire.checks.hedges import Lexicon
+from groundwire.epistemic.types import VerificationConfig
 from groundwire.errors import RecordError, UsageError, did_you_mean
-from groundwire.messages.base import canonical_json, sha256_hex
+from groundwire.messages.base import canonical_json, comma_separated, sha256_hex
 from groundwire.messages.decode import parse_json
 
 ENV_PREFIX: Final = "GROUNDWIRE_"
@@ -32,11 +32,14 @@ Places = Annotated[int, Field(ge=0, le=10_000_000)]
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
 class Hedges(_Section):
-    """Words and phrases that count as hedges beside the built-in lexicon (S0-103).
+    """Words and phrases that count as hedges beside those of the built-in grammar (S0-103).
+
+    They are literal text, matched as whole words in any case, in what a reader sees of a claim; in a quotation that is
+    only reported, in code and in names they decide nothing either.
 
     Attributes:
         block: speculation.
@@ -50,11 +53,15 @@ class Hedges(_Section):
 
 
 class Limits(_Section):
-    """Places in the review queue (S0-133, S0-134), and how many claims one response may fan out (S4-33)."""
+    """Places in the review queue (S0-133, S0-134), and how many claims one response may fan out (S4-33).
+
+    A tenant has fewer places than there are in all, and bytes of its own: its flood never takes another's last place.
+    """
 
     review_per_user: Places = 100
-    review_per_tenant: Places = 10_000
+    review_per_tenant: Places = 2_000
     review_total: Places = 10_000
+    pending_bytes_per_tenant: Annotated[int, Field(ge=0, le=10**12)] = 64_000_000
     max_claims_per_response: Annotated[int, Field(ge=0, le=100)] = (
         VerificationConfig().max_claims_per_response
     )
@@ -67,17 +74,21 @@ class Policy(_Section):
         version: the operator's own name for this policy.
         enable_dedup: compare claims with what is stored; off, duplicates pass.
         dedup_threshold: least Jaccard similarity of a duplicate, inclusive.
+        conflict_threshold: least Jaccard similarity of the content words of two claims that say the same of the same
+            thing, where what differs are values, polarity or order, inclusive.
+        rejected_threshold: least Jaccard similarity to a text that a person rejected or retracted, inclusive.
         dedup_scope: `user_type` compares within (tenant, user, memory type), `user` across types.
         dedup_method: `minhash` or `partition` find candidates; `vector` works in the library only.
-        dedup_material_difference: a near-duplicate that differs in a negation, number, unit or order is a
-            conflict for review, not a duplicate (C-08).
+        dedup_material_difference: a claim that says the same as another but for a negation, number, unit, date,
+            opposite, single value, order or word is a conflict for review, not a duplicate (C-08).
+        dedup_word_difference: a near-duplicate with another content word is such a conflict; off, it is a duplicate.
         trusted_sources: sources that ground a claim by themselves.
         trusted_technical_hedges: `approve` lets technical hedges of trusted sources pass (C-26).
         grounded_speculation: `review` sends personal speculation with a verified citation to review (C-02).
         failed_citation_overrides_trust: a citation that is not verified turns an approval into review (C-04).
         auto_approve_ai_synthesis: off, every AI synthesis goes to review (S0-156).
-        verify_claim_relevance: a verified citation must also share the claim's words (S0-155).
-        relevance_minimum: least share of the claim's content words that the cited source holds.
+        verify_claim_relevance: what a claim cites must also support it: its words, values and negations (S0-155).
+        relevance_minimum: least support of a claim by what it cites, 0 to 1.
         attestation: `hmac` believes a source only where the record is signed for it (C-34).
         state_outage: `defer` decides provisionally while state is out of reach, `pause` waits.
         evidence_quote_validation_enabled: check that quotes stand in the transcript (S1-01).
@@ -101,9 +112,12 @@ class Policy(_Section):
     version: Annotated[str, Field(min_length=1, max_length=100)] = "default"
     enable_dedup: bool = True
     dedup_threshold: Annotated[float, Field(ge=0.5, le=1.0)] = 0.92
+    conflict_threshold: Annotated[float, Field(ge=0.5, le=1.0)] = 0.85
+    rejected_threshold: Annotated[float, Field(ge=0.5, le=1.0)] = 0.8
     dedup_scope: Literal["user_type", "user"] = "user_type"
     dedup_method: Literal["minhash", "partition", "vector"] = "minhash"
     dedup_material_difference: bool = True
+    dedup_word_difference: bool = True
     trusted_sources: frozenset[Annotated[str, Field(min_length=1, max_length=100)]] = TRUSTED_SOURCES
     trusted_technical_hedges: Literal["review", "approve"] = "review"
     grounded_speculation: Literal["block", "review"] = "block"
@@ -260,15 +274,11 @@ def _overridden(values: dict[str, Any], environment: Mapping[str, str]) -> dict[
     for name in Policy.model_fields:
         raw = environment.get(ENV_PREFIX + name.upper())
         if raw is not None and name not in _SECTIONS:
-            result[name] = _words(raw) if name == "trusted_sources" else raw
+            result[name] = comma_separated(raw) if name == "trusted_sources" else raw
     for section, (model, prefix) in _SECTIONS.items():
         found = {name: environment.get(ENV_PREFIX + prefix + name.upper()) for name in model.model_fields}
         given = {name: raw for name, raw in found.items() if raw is not None}
         if given:
-            parsed = {name: _words(raw) if model is Hedges else raw for name, raw in given.items()}
+            parsed = {name: comma_separated(raw) if model is Hedges else raw for name, raw in given.items()}
             result[section] = {**result.get(section, {}), **parsed}
     return result
-
-
-def _words(raw: str) -> list[str]:
-    return [word.strip() for word in raw.split(",") if word.strip()]

@@ -1,8 +1,10 @@
-"""Citations: what a claim points at (S0-46 to S0-63).
+"""Citations: what a claim points at (S0-46..S0-63, C-18).
 
 Detection finds what looks like an ADR, a commit, a URL or an issue, and decides nothing: only a citation that
-was verified gives credit. Where a token could be something else (a colour, an ordinal, part of a UUID, an
-anchor, an issue of another repository) it is left out, so that no credit is given for what was not cited.
+was verified gives credit, and only where the claim rests on it: not where it is denied or set against
+(`groundwire.checks.reliance`), and not a bare `#12` that no word makes an issue. Where a token could be something else
+(a colour, an ordinal, part of a UUID, an anchor, an issue of another repository, a longer name such as FOO-ADR-003 or
+ADR-003.1) it is left out, so that no credit is given for what was not cited.
 """
 
 from __future__ import annotations
@@ -11,10 +13,19 @@ import re
 from string import hexdigits
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from groundwire.arguments import takes
+from groundwire.checks.concealed import UNSHOWN, tags_of, unshown
+from groundwire.checks.reliance import DENIED, denied, leads
+from groundwire.text.dates import MONTHS
+from groundwire.text.visible import seen
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 CitationType = Literal["adr", "commit", "url", "issue"]
+
+MAX_CREDITED = 100
+"""Citations of a text that are verified; the rest give no credit."""
 
 _SHORT_SHA = 7  # characters of a commit in a source id (S0-55)
 
@@ -23,13 +34,15 @@ class Citation(NamedTuple):
     """One citation; `original[start:end]` is the match as written, positions in characters (S0-53).
 
     `value` is, for an ADR or an issue, the digits as written; for a commit its hash in lower case (S0-60);
-    for a URL the URL without the punctuation that ends the sentence (S0-62).
+    for a URL the URL without the punctuation that ends the sentence (S0-62). `doubt` says why it gives no credit
+    whether or not it exists, in a few words: the claim does not rest on it; empty where it may.
     """
 
     type: CitationType
     value: str
     start: int
     end: int
+    doubt: str = ""
 
     @property
     def label(self) -> str:
@@ -65,7 +78,7 @@ _TRAILING = frozenset(
     ".,;:!?'\"*`|\u2018\u2019\u201c\u201d\u00bb\u2026\u3001\u3002\uff01\uff0c\uff1a\uff1b\uff1f\u200b\ufeff"
 )
 _BRACKETS = {")": "(", "]": "[", "}": "{", "\uff09": "\uff08", "\u300d": "\u300c", "\u3011": "\u3010"}
-# URLs that cite nothing here, but whose paths must not be searched either.
+# URLs that cite nothing, but whose paths must not be searched either.
 _OTHER_URL = re.compile(r"(?<![^\W_])[a-z][a-z0-9+.-]{1,15}://\S+", re.IGNORECASE)
 
 _HEX = "[0-9a-f]"
@@ -112,7 +125,40 @@ _NUMBERED = re.compile(
     r"[ \u00a0]$",
     re.IGNORECASE,
 )
+# Also with a part before or behind: that of somebody else, a version, a draft. Lists and file names are none.
+_LONGER_BEFORE = re.compile(rf"(?<![{_W}])([{_W}]+)[-./:@~+\\]$")
+_NO_NAME_BEFORE = re.compile(
+    r"(?:see|per|cf|refs?|sources?|by|and|or|adrs?|decisions?|issues?|gh|\d+):?", re.IGNORECASE
+)
+_LONGER_BEHIND = re.compile(
+    r"(?!(?:-[\w-]{1,100})?\.md\b)(?:"
+    r"(?:[-/@~+#]|\.(?=(?-i:[0-9a-z])))(?!(?:ADR|GH)\b|#)\w|:(?=v?[0-9])|"
+    r"\s{1,2}\(?(?:v\.?\s?[0-9]|(?:version|rev|revision)\.?\s[0-9]|draft\b))",
+    re.IGNORECASE,
+)
+# GitHub's own words for closing count: "Fixed in #12".
+_ISSUE_CUE = re.compile(
+    r"(?<![^\W_])(?:issues?|bugs?|tickets?|defects?|PRs?|(?:pull|merge)[- ]requests?|GH|GitHub|GitLab|Jira|tracker|"
+    rf"close[sd]?|fix(?:e[sd])?|resolve[sd]?|refs?|reported|filed|tracked){_JOINT}",
+    re.IGNORECASE,
+)
+_ISSUE_BEHIND = re.compile(r"[\s)]{1,2}(?:issue|bug|ticket|defect)\b", re.IGNORECASE)
+UNNAMED = "no word makes it an issue"
+"""Why a bare number gives no credit."""
+FOREIGN = "reads like that of another project"
+"""Why a citation beside a name gives no credit."""
+# A name in front: "Globex ADR-003", "Initech's ADR-003", "(acme ADR-003)"; or behind: "ADR-003 of Globex".
+_NAME_BEFORE = re.compile(
+    r"(?P<opened>[(\[]?)(?<![^\W_])(?P<name>[^\W\d_][\w-]{0,30})(?P<owns>['\u2019]s)?[ \u00a0]{1,2}$"
+)
+_IDENTIFIER = re.compile(r"[^\W\d_]+-?\d[\w-]*")  # of another citation: "ADR-002 ADR-003"
+_NAME_BEHIND = re.compile(r"\]?[ \u00a0](?:of|at)[ \u00a0](?P<name>[A-Z][a-z]{2,30})")
+_FULL_WIDTH = (
+    "".join(chr(code) for code in range(0xFF01, 0xFF5F) if chr(code).isalnum()) + "\uff03\uff0d\uff3f"
+)
+_NARROW = {ord(char): ord(char) - 0xFEE0 for char in _FULL_WIDTH}
 _AND = re.compile(r"\W{0,2}(?:,|/|&|\.\.|and|or|to)\W{0,2}", re.IGNORECASE)
+_SHARES = re.compile(r"\W{1,2}(?:and|or|nor|&|/)\W{1,2}", re.IGNORECASE)
 _WINDOW = 48  # characters before a token in which a cue word counts
 _COLOUR_LENGTHS = frozenset({3, 4, 6, 8})
 
@@ -120,14 +166,23 @@ _COLOUR_LENGTHS = frozenset({3, 4, 6, 8})
 class CitationDetector:
     """Finds citations. It holds no state: one instance serves all."""
 
+    @takes(text=str)
     def detect(self, text: str) -> list[Citation]:
-        """Return the citations of a text, in text order and without overlaps (S0-54)."""
-        if not _may_cite(text):
-            return []
-        urls = list(_urls(text))
-        rest = _blank(text, urls)  # S0-52: a hash or an anchor in a URL is no citation of its own
-        return sorted([*urls, *_others(rest)], key=lambda citation: citation.start)
+        """Return the citations of a text, in text order and without overlaps (S0-54).
 
+        They are looked for in what a reader sees (`groundwire.text.visible`); positions are those of the text.
+        """
+        shown, starts, ends = seen(text)
+        shown = shown if shown.isascii() else shown.translate(_NARROW)
+        if not _may_cite(shown):
+            return _in_tags(text)
+        urls = list(_urls(shown))
+        rest = _blank(shown, urls)  # S0-52: a hash or an anchor in a URL is no citation of its own
+        found = _doubted(shown, sorted([*urls, *_others(rest)], key=lambda citation: citation.start))
+        placed = (cited._replace(start=starts[cited.start], end=ends[cited.end - 1]) for cited in found)
+        return _with_unshown(text, list(placed))
+
+    @takes(text=str)
     def summary(self, text: str) -> dict[str, list[Citation]]:
         """Return the citations of a text by type; all four types are always keys (S0-46)."""
         found: dict[str, list[Citation]] = {"adr": [], "commit": [], "url": [], "issue": []}
@@ -137,7 +192,7 @@ class CitationDetector:
 
 
 def _may_cite(text: str) -> bool:
-    """Look whether there can be a citation: in most claims there is none, and this is soon told."""
+    """Tell whether there can be a citation: most claims have none, and this costs less than the patterns."""
     return (
         "://" in text
         or "#" in text
@@ -145,6 +200,27 @@ def _may_cite(text: str) -> bool:
         or "adr" in (small := text.lower())
         or "gh-" in small
     )
+
+
+def _in_tags(text: str) -> list[Citation]:
+    """Return the ADRs that tags and comments name, which nobody sees."""
+    return [
+        Citation("adr", match["adr"], *match.span(), UNSHOWN)
+        for start, end in tags_of(text)
+        for match in _TOKEN.finditer(text, start, end)
+        if match["adr"]
+    ]
+
+
+def _with_unshown(text: str, citations: list[Citation]) -> list[Citation]:
+    """Return the citations with the doubt of those that are struck out, and with those that tags hold."""
+    parts = unshown(text)
+    marked = [
+        cited._replace(doubt=UNSHOWN) if any(start <= cited.start < end for start, end in parts) else cited
+        for cited in citations
+    ]
+    held = [cited for cited in _in_tags(text) if all(other.start != cited.start for other in citations)]
+    return sorted([*marked, *held], key=lambda cited: cited.start) if held else marked
 
 
 def _urls(text: str) -> Iterator[Citation]:
@@ -186,15 +262,73 @@ def _others(text: str) -> Iterator[Citation]:
             colour_end = end
             continue
         citation = None
+        if _is_longer(match, before):
+            continue
         if kind == "adr":
             citation = Citation("adr", match["adr"], start, end)
         elif kind == "gh" or (kind == "issue" and not _NUMBERED.search(before)):
-            citation = Citation("issue", match[kind], start, end)
+            named = kind == "gh" or _is_issue(match, before, last)
+            citation = Citation("issue", match[kind], start, end, "" if named else UNNAMED)
         elif kind == "commit" and _is_commit(match, before, last):
             citation = Citation("commit", match["commit"].lower(), start, end)
         if citation is not None:
             last = citation
             yield citation
+
+
+def _doubted(text: str, citations: Iterable[Citation]) -> Iterator[Citation]:
+    """Yield the citations with the doubt of those that are denied; one that is joined to a denied one is, too."""
+    last: Citation | None = None
+    for place, citation in enumerate(citations):
+        if place >= MAX_CREDITED:  # nothing more gives credit
+            yield citation
+            continue
+        joined = (
+            last is not None
+            and last.doubt == DENIED
+            and _SHARES.fullmatch(text, last.end, citation.start) is not None
+        )
+        doubt = citation.doubt
+        if joined or denied(text, citation.start, citation.end):
+            doubt = DENIED
+        elif citation.type == "adr" and _is_foreign(text, citation):
+            doubt = FOREIGN
+        last = citation._replace(doubt=doubt)
+        yield last
+
+
+def _is_foreign(text: str, citation: Citation) -> bool:
+    """Tell whether a name beside an ADR says whose it is: "Globex ADR-003", "(acme ADR-003)", "ADR-003 of Globex"."""
+    behind = _NAME_BEHIND.match(text, citation.end)
+    if behind and behind["name"].lower() not in MONTHS:
+        return True
+    before = text[max(0, citation.start - _WINDOW) : citation.start]
+    found = _NAME_BEFORE.search(before)
+    if not found or leads(found["name"]) or _IDENTIFIER.fullmatch(found["name"]):
+        return False
+    lead = before[: found.start()].rstrip(" \n*_#>-")
+    first = not found["opened"] and (not lead or lead[-1] in ".:!?;")  # any word has a capital there
+    named = found["name"][0].isupper() and not first
+    return bool(named or found["opened"] or (found["owns"] and found["name"][0].isupper()))
+
+
+def _is_longer(match: re.Match[str], before: str) -> bool:
+    """Tell whether an ADR or issue is part of a longer name: with a name before it, a version or word behind it."""
+    if match.lastgroup not in {"adr", "gh", "issue"}:
+        return False
+    name = _LONGER_BEFORE.search(before)
+    if name is not None and not _NO_NAME_BEFORE.fullmatch(name[1]):
+        return True
+    return _LONGER_BEHIND.match(match.string, match.end()) is not None
+
+
+def _is_issue(match: re.Match[str], before: str, last: Citation | None) -> bool:
+    """Tell whether a bare `#12` is an issue: by a word beside it, or in a list behind one that is."""
+    text, (start, end) = match.string, match.span()
+    if _ISSUE_CUE.search(before) or _ISSUE_BEHIND.match(text, end):
+        return True
+    listed = last is not None and last.type == "issue" and not last.doubt
+    return last is not None and listed and _AND.fullmatch(text, last.end, start) is not None
 
 
 def _is_colour(match: re.Match[str], before: str, colour_end: int) -> bool:

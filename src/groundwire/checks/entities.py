@@ -1,16 +1,68 @@
-"""Entity grounding: what an answer names has to stand in the corpus, with enough confidence (S3-01..S3-14)."""
+"""Entity grounding: what an answer names has to stand in the corpus, with enough confidence (S3-01..S3-14, C-55).
+
+`comparable`, `part` and `bounded` serve relation preservation too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from numbers import Real
 from typing import Any, Final
+from unicodedata import normalize
 
-from groundwire.checks.grounding import bounded, comparable, part
 from groundwire.messages.events import Event
-from groundwire.messages.responses import Entity, IndexEntry
+from groundwire.messages.records import Entity, IndexEntry
+
+MAX_ITEMS: Final = 100
+"""Most entries of a list in an event; how many more there were stands beside it (S3-29)."""
+MAX_ID: Final = 200
+"""Most characters of an id or a version in an event."""
+
+# Sorting combining marks takes quadratic time, so what is no name any more is compared without composing it.
+_COMPOSED: Final = 256
+
+
+def comparable(name: object) -> str:
+    """Return a name as it is compared: NFKC, without case, one space for each run of white space.
+
+    Args:
+        name: A name, a role or a version; None is the empty name. Text of more than 256 characters that is not
+            ASCII keeps its Unicode form: two forms of it differ, which never grounds anything.
+    """
+    if name is None:
+        return ""
+    text = name if isinstance(name, str) else str(name)
+    if text.isascii():
+        return " ".join(text.lower().split())
+    composing = len(text) <= _COMPOSED
+    folded = (normalize("NFKC", text) if composing else text).casefold()
+    return " ".join((normalize("NFKC", folded) if composing else folded).split())
+
+
+def part(record: object, name: str) -> Any:  # noqa: ANN401 - a plain mapping may hold anything
+    """Return a field of a record or of a plain mapping of the same shape; None where it has none."""
+    if type(record) is dict:  # what most are; the question whether it is a mapping costs more than the rest
+        return record.get(name)
+    return record.get(name) if isinstance(record, Mapping) else getattr(record, name, None)
+
+
+def bounded(items: Sequence[Mapping[str, Any]]) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """Cut a list for an event (S3-29).
+
+    Returns:
+        At most `MAX_ITEMS` entries, their strings cut to `MAX_ID` characters; and how many were left out, as
+        `{"truncated": n}`, empty where none was.
+    """
+    shown = [
+        {key: value[:MAX_ID] if isinstance(value, str) else value for key, value in item.items()}
+        for item in islice(items, MAX_ITEMS)
+    ]
+    left_out = len(items) - len(shown)
+    return shown, {"truncated": left_out} if left_out else {}
+
 
 REQUIRED_CONFIDENCE: Final = 0.6
 
@@ -88,6 +140,7 @@ def ground_entities(
     entities: Iterable[Entity | Mapping[str, Any]],
     index: Mapping[str, IndexEntry | Mapping[str, Any]],
     *,
+    also: Mapping[str, IndexEntry | Mapping[str, Any]] | None = None,
     required_confidence: float = REQUIRED_CONFIDENCE,
     require_provenance: bool = False,
 ) -> EntityGrounding:
@@ -99,6 +152,7 @@ def ground_entities(
     Args:
         entities: `{id, name?, role?, provenance_id?}`.
         index: Entity id to `{confidence, role?, provenance_id?, ...}`; an empty entry is none (S3-03).
+        also: Another one, which can only lower: an entity has to be in both.
         required_confidence: Least confidence of an entry, 0..1, inclusive (S3-04). A confidence that is missing
             or no number from 0 to 1 is too low.
         require_provenance: An entity that has no `provenance_id`, neither itself nor in its entry, is missing
@@ -108,8 +162,12 @@ def ground_entities(
     grounded: list[str] = []
     for position, entity in enumerate(entities):
         key = part(entity, "id")
-        entry = _entry(index, key)
-        reason = _reason(entity, entry, required_confidence, require_provenance=require_provenance)
+        reasons = (
+            _reason(entity, _entry(known, key), required_confidence, require_provenance=require_provenance)
+            for known in (index, also)
+            if known is not None
+        )
+        reason = next(filter(None, reasons), None)
         name = "" if key is None else str(key)
         if reason is None:
             grounded.append(name)

@@ -20,9 +20,11 @@ import re
 from itertools import pairwise
 from typing import Final
 
-from groundwire.checks.sentences import sentences
-from groundwire.checks.text import tidy
-from groundwire.checks.tokens import tokenize
+from groundwire.text.normalise import tidy
+from groundwire.text.refusals import tells_no_answer
+from groundwire.text.sentences import sentences
+from groundwire.text.stems import words_of
+from groundwire.text.tokens import tokenize
 
 LONGEST: Final = 1_000
 """Characters of a claim; a longer sentence is left out."""
@@ -48,48 +50,27 @@ _META: Final = re.compile(
     r"in this (?:answer|response)|this (?:answer|response)\b|the (?:answer|response) (?:below|above))",
     re.IGNORECASE,
 )
-_SOURCES: Final = (
-    r"(?:sources?|documents?|documentation|context|passages?|excerpts?|snippets?|chunks?|material)"
-)
-_REFUSAL: Final = re.compile(
-    rf"not (?:found|available|mentioned|specified|stated|given|covered) (?:in|by) (?:the |any |these |your )?"
-    rf"(?:provided |given |available |retrieved )?{_SOURCES}"
-    rf"|{_SOURCES} (?:do|does|did)(?: not|n't) "
-    r"(?:mention|say|state|specify|contain|provide|include|describe|cover|"
-    r"indicate|give|define|discuss|address|explain|list|show)"
-    r"|(?:could|can|did|do|was|were)(?:n't|not| not) (?:able to )?(?:find|locate|determine|answer|know|verify)\b"
-    r"|(?:no|any|enough|insufficient) (?:relevant |further |such )?(?:information|evidence|mention) "
-    r"(?:was|is|were|about|on|to|available|found|in)\b"
-    r"|(?:unable|not able|impossible) to (?:find|locate|determine|answer)",
-    re.IGNORECASE,
-)
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_PRONOUNS: Final = _words("it it's its they they're their he she his her him them")
-_POINTERS: Final = _words("this that these those such")
-_AUXILIARIES: Final = _words(
+_PRONOUNS: Final = words_of("it it's its they they're their he she his her him them")
+_POINTERS: Final = words_of("this that these those such")
+_AUXILIARIES: Final = words_of(
     "is are was were be been am isn't aren't wasn't weren't has have had hasn't haven't hadn't does do did "
     "doesn't don't didn't can could may might must shall should will would cannot can't couldn't won't wouldn't "
     "shouldn't mustn't"
 )
-_NO_VERBS: Final = _words(
+_NO_VERBS: Final = words_of(
     "this its his has is was as us plus versus across always perhaps towards besides thus"
 )
-_BEFORE_NOUNS: Final = _words(
+_BEFORE_NOUNS: Final = words_of(
     "a an the of for in on at with by from as all some many most no per between its their"
 )
-_COMMON_VERBS: Final = _words(
+_COMMON_VERBS: Final = words_of(
     "run use need make take give get go come keep let set put read write send hold allow return support require "
     "contain include provide fail retry expire start stop cost mean work depend apply store remain become became ran "
     "default equal range last listen connect load handle process accept reject share block wait poll belong live "
     "refer point define produce consume receive publish break happen occur exist begin end change differ match "
     "made took gave got went came kept sent held began wrote built grew fell rose won lost led met left"
 )
-_COMMANDS: Final = _words(
+_COMMANDS: Final = words_of(
     "run set use open add click see note install check ensure make try call create remove go follow consider remember "
     "please copy paste start stop restart configure enable disable replace update verify visit read write pass put "
     "select choose save delete do don't avoid keep let look type enter press import define"
@@ -134,7 +115,7 @@ def _is_claim(text: str) -> bool:
         return False
     if _clean(text) != text or [span.text for span in sentences(text)] != [text]:
         return False  # under its markup stood another: a heading, a list
-    if text.startswith(("#", "|")) or _META.match(text.lstrip("\"'(")) or _REFUSAL.search(text):
+    if text.startswith(("#", "|")) or _META.match(text.lstrip("\"'(")) or tells_no_answer(text):
         return False
     words = [word.lower() for word in _WORD.findall(_CODE.sub(" x ", text))]
     return len(words) >= SHORTEST and not _leans_on_another(words) and _states(words)

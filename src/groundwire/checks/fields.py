@@ -8,12 +8,12 @@ field is", "Note: string"); such words are no fields (C-50).
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
-from groundwire.messages.responses import Chunk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+from groundwire.arguments import takes
+from groundwire.messages.records import Chunk
+from groundwire.text.stems import words_of
 
 # Each starts at the start of a word or at a sign, so that no run of letters is read more than once.
 _CODE_SPAN = re.compile(r"`(\w+)`")
@@ -24,11 +24,7 @@ _NAMED = re.compile(r"(?<!\w)(?:parameter|field|option)(?=\s+(?:(?:named|called)
 _NAME = re.compile(r"\w+")
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_PLAIN_WORDS = _words(
+_PLAIN_WORDS = words_of(
     # What follows "parameter", "field" or "option" in a sentence: to be and to do, prepositions, conjunctions
     "is are was were be been being isn aren wasn weren has have had hasn haven do does did doesn don didn can "
     "cannot could couldn may might must shall should shouldn will won would wouldn need needs needed to of for "
@@ -68,7 +64,7 @@ _PLAIN_WORDS = _words(
     "respectively etc e i eg ie vs description descriptions documentation section syntax"
 )
 # What a writer puts before a colon, with a type behind it: "Type: string", "one of: string or number"
-_LABELS = _words(
+_LABELS = words_of(
     "note notes warning caution important hint tip example examples answer question summary return returns throws "
     "todo type types default defaults accepts expects takes of is are be as either namely including include includes "
     "following follows these those g e eg ie"
@@ -103,6 +99,7 @@ class FieldCheckResult(NamedTuple):
 class FieldChecker:
     """Finds the fields of an answer and looks for them in chunks. It holds no state: one instance serves all."""
 
+    @takes(answer=str)
     def extract_mentioned_fields(self, answer: str) -> list[str]:
         """Return the fields that an answer mentions: first mention first, each once, exact case.
 
@@ -111,6 +108,7 @@ class FieldChecker:
         """
         return list(dict.fromkeys(name for _, name in sorted(_mentions(answer))))
 
+    @takes(fields=Iterable, chunks=Iterable)
     def verify_fields(
         self, fields: Iterable[str], chunks: Iterable[Chunk | Mapping[str, Any]]
     ) -> FieldCheckResult:

@@ -5,29 +5,47 @@ send it to review (S0-78 to S0-103). Nothing else in the text, a citation or "de
 (C-02, S0-89), and neither do quotation marks or code spans; only inside a URL, which the speaker did not
 word, and inside an identifier with underscores a hedge word counts for nothing. Look-alikes are not seen
 through: digits and letters of other scripts put for Latin letters ("I th1nk") pass (S0-102).
+
+What is built in stands in `hedge_grammar.txt`. A policy can add phrases of its own, or a lexicon for a
+field of knowledge (S0-103).
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cache
+from importlib.resources import files
+from typing import Final, Literal, NamedTuple
 
-from groundwire.checks.hedge_words import (
-    LEFT,
-    LETTER,
-    RIGHT,
-    RULES,
-    SPACE,
-    first_words,
-    is_factual,
-    is_month,
-    may_begin,
-)
-from groundwire.checks.text import Reading, has_gaps, normalise, tidy
+from groundwire.arguments import takes
+from groundwire.checks.hedge_context import is_factual, is_month, is_name, reported
+from groundwire.checks.hedge_rules import RULES
+from groundwire.checks.hedge_tokens import CHUNKS, START, Tokens
+from groundwire.text.normalise import plain, read
+from groundwire.text.tokens import PerToken
+from groundwire.text.visible import splits_words, visible, without_markup
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+Lexicon = Literal["none", "scientific"]
+LEXICONS: Final[dict[Lexicon, str]] = {"scientific": "hedges_scientific.txt"}
+"""Name -> the file beside this one: a phrase to a line, comments behind "#"."""
+
+
+@cache
+def hedge_lexicon(name: Lexicon) -> tuple[str, ...]:
+    """Return the phrases of a lexicon, for `HedgeDetector(review=...)`; of "none", none.
+
+    Raises:
+        ValueError: there is no lexicon of that name.
+    """
+    if name == "none":
+        return ()
+    if name not in LEXICONS:
+        raise ValueError(f"hedge_lexicon must be none or {', '.join(LEXICONS)}, got {name!r}")
+    lines = (files("groundwire.checks") / LEXICONS[name]).read_text("utf-8").splitlines()
+    return tuple(line.strip() for line in lines if line.strip() and not line.startswith("#"))
 
 
 class HedgeAction(StrEnum):
@@ -75,6 +93,7 @@ _ACTIONS = {
     "suggestion": HedgeAction.BLOCK,
     "technical_hedge": HedgeAction.REVIEW,
     "approximation": HedgeAction.REVIEW,
+    "question": HedgeAction.REVIEW,
 }
 
 
@@ -86,25 +105,30 @@ class HedgeDetector:
         review: the same, for review. What is built in stays: of hedges that overlap the stricter one stands.
     """
 
+    @takes(block=Iterable, review=Iterable)
     def __init__(self, *, block: Iterable[str] = (), review: Iterable[str] = ()) -> None:
         added = ((HedgeAction.BLOCK, _compile(block)), (HedgeAction.REVIEW, _compile(review)))
         self._added = [(action, pattern) for action, pattern in added if pattern is not None]
 
+    @takes(text=str)
     def find(self, text: str) -> list[Hedge]:
         """Return the hedges of a text, in text order and without overlaps."""
         return [hedge for hedge, _ in self._found(text)]
 
+    @takes(text=str)
     def analyze(self, text: str) -> HedgeResult:
         """Sum up the hedges of a text: the strictest action, and the words (S0-85 to S0-87, S0-93)."""
         return self.read(text)[1]
 
     def read(self, text: str) -> tuple[list[Hedge], HedgeResult]:
-        """Return what `find` and `analyze` return, for the price of one."""
+        """Return what `find` and `analyze` return, in one pass."""
         found = self._found(text)
-        if not found:
-            return [], HedgeResult(is_speculative=False, action=HedgeAction.CONTINUE, hedge_words=[])
-        blocks = any(hedge.action is HedgeAction.BLOCK for hedge, _ in found)
-        words = list(dict.fromkeys(word for _, word in found))
+        telling = [(hedge, words) for hedge, words in found if hedge.action is not HedgeAction.CONTINUE]
+        if not telling:
+            none = HedgeResult(is_speculative=False, action=HedgeAction.CONTINUE, hedge_words=[])
+            return [hedge for hedge, _ in found], none
+        blocks = any(hedge.action is HedgeAction.BLOCK for hedge, _ in telling)
+        words = list(dict.fromkeys(words for _, words in telling))
         strictest = HedgeAction.BLOCK if blocks else HedgeAction.REVIEW
         return [hedge for hedge, _ in found], HedgeResult(
             is_speculative=True, action=strictest, hedge_words=words
@@ -113,21 +137,32 @@ class HedgeDetector:
     def _found(self, text: str) -> list[tuple[Hedge, str]]:
         """Return each hedge with its words as they are reported."""
         # "I\u200bthink" hides a space, "may\u200bbe" splits a word: such a text is read both ways (S0-102).
-        ways = (False, True) if has_gaps(text) else (False,)
-        if len(ways) == 1 and not self._added and not may_begin(text):
+        ways = (False, True) if splits_words(text) else (False,)
+        bare = text if text.isascii() else _MARKS.sub("\u200b", text)
+        if len(ways) == 1 and not self._added and not may_begin(plain(without_markup(bare))):
             return []  # saves the map of positions, which costs most in other scripts
-        return _without_overlaps([entry for split in ways for entry in self._read(text, split=split)])
+        found = [entry for split in ways for entry in self._read(text, bare, split=split)]
+        return _without_overlaps(found) if len(found) > 1 else found
 
-    def _read(self, text: str, *, split: bool) -> Iterator[tuple[Hedge, str]]:
-        reading = normalise(text, split=split)
-        for match in self._matches(reading):
-            start, end = reading.span(match.start, match.end)
+    def _read(self, text: str, bare: str, *, split: bool) -> Iterator[tuple[Hedge, str]]:
+        reading = read(bare, split=split)
+        matches = list(self._matches(reading.text))
+        spans = list(reported(reading.text)) if matches else []
+        for match in matches:
+            first, last = match.start, match.end
+            start, end = reading.span(first, last)
             written = text[start:end]
-            yield Hedge(written, match.category, match.action, start, end), tidy(written, split=split)
+            place = bisect_right(spans, (first, last)) - 1
+            is_reported = place >= 0 and last <= spans[place][1]
+            silent = is_reported or is_name(reading.text, first, last)
+            words = " ".join(visible(written, split=split).split())
+            yield (
+                Hedge(written, match.category, HedgeAction.CONTINUE if silent else match.action, start, end),
+                words,
+            )
 
-    def _matches(self, reading: Reading) -> Iterator[_Match]:
-        text = reading.text
-        for match in _built_in(text):
+    def _matches(self, text: str) -> Iterator[_Match]:
+        for match in built_in(text):
             if not is_month(text, match.start, match.end):
                 yield match
         for action, pattern in self._added:
@@ -136,29 +171,75 @@ class HedgeDetector:
                     yield _Match("configured", action, *found.span())
 
 
-def _built_in(text: str) -> Iterator[_Match]:
-    done = 0
-    for start, end, word in first_words(text):
-        if start < done:
+def built_in(text: str) -> Iterator[_Match]:
+    """Yield the hedges of the grammar in a text in normal form."""
+    asked = _ASKED.match(text)
+    if asked:
+        yield _Match("question", HedgeAction.REVIEW, *asked.span())
+    tokens = Tokens(text)
+    spans: list[tuple[int, int]] = []
+    for index in [index for index, word in enumerate(tokens.each) if word in RULES]:
+        if found := _first_match(tokens, index):
+            category, before, behind = found
+            spans = spans or tokens.spans()
+            start, end = spans[max(0, index - before)][0], spans[index + behind][1]
+            yield _Match(category, _ACTIONS[category], start, end)
+
+
+def _first_match(tokens: Tokens, index: int) -> tuple[str, int, int] | None:
+    """Return the category of the hedge that a token is the word of, and how many tokens of it stand on either side."""
+    left, right = tokens.beside(index)
+    before: list[str] = []
+    front = behind = ""
+    for rule in RULES[tokens.each[index]]:
+        if not rule.may_stand(left, right):
             continue
-        for rule in RULES[word]:
-            rest = rule.rest.match(text, end)
-            if rest is not None:
-                done = rest.end()
-                category = rule.category or rest.lastgroup or ""
-                if category in _ACTIONS:
-                    yield _Match(category, _ACTIONS[category], start, done)
-                break
+        if not before:
+            before, after = tokens.around(index)
+            front, behind = " ".join([*before, ""]).lstrip(START), " ".join(["", *after])
+        if rule.may_begin(before) and (found := rule.match(front, behind)):
+            return (rule.category, *found) if rule.category in _ACTIONS else None
+    return None
+
+
+_MARKS: Final = re.compile("[\u0300-\u036f\u20d0-\u20f0]")
+"""Marks that letters carry one by one: "m\\u0301aybe" reads as the word without them."""
+# A question is told by its mark, which is a word of the grammar, or by how it begins.
+_ASKED: Final = re.compile(
+    r"(?:(?:is|are|was|were|do|does|did|can|could|should|would|has|have|will) (?:it|we|you|they|he|she|there|i|any\w*)|"
+    r"(?:is|are|was|were|does|did|has|could|would|should) (?:the|an?|this|these|those|our|your|my|his|her|their|its)|"
+    r"(?:(?-i:Is|Are|Was|Were|Does|Did|Could|Would|Can) (?-i:[A-Z][a-z])\w*)|what if|what about|how about|"
+    r"(?:why|where|when|how|what|who) (?:is|are|was|were|do|does|did|can|could|should|would|will|has|have) "
+    r"(?:it|we|you|they|he|she|there|i|the|an?|this|that|these|our|your|my|his|her|their))\b",
+    re.IGNORECASE,
+)
+
+
+def may_begin(text: str) -> bool:
+    """Tell at small cost whether a text in normal form, but for its white space, may hold a hedge."""
+    chunks = text.split()
+    return any(_TELLING.of(chunks)) or text.endswith("?") or _ASKED.match(text) is not None
+
+
+_TELLING: Final = PerToken(lambda chunk: any(word in RULES for word, _, _ in CHUNKS[chunk]), 1 << 14)
+"""Whether what stands between two blanks holds a word that a rule is filed under."""
+
+
+# Words stay neighbours when one of them is emphasised, and a word is no part of an identifier.
+_SPACE: Final = "(?:[*_]{0,3} [*_]{0,3})"
+_LETTER: Final = re.compile(r"[0-9A-Za-z\u00c0-\u1fff]")
+_LEFT: Final = f"(?<!{_LETTER.pattern})(?<!{_LETTER.pattern}_)(?<!{_LETTER.pattern}__)"
+_RIGHT: Final = f"(?!{_LETTER.pattern})(?!_{{1,2}}{_LETTER.pattern})"
 
 
 def _compile(phrases: Iterable[str]) -> re.Pattern[str] | None:
     """Compile an operator's phrases, longest first, or return None where there are none."""
-    read = {normalise(phrase).text.strip() for phrase in phrases} - {""}
+    wanted = {read(phrase).text.strip() for phrase in phrases} - {""}
     patterns = []
-    for phrase in sorted(read, key=lambda phrase: (-len(phrase), phrase)):
-        left = LEFT if LETTER.match(phrase[0]) else ""
-        right = RIGHT if LETTER.match(phrase[-1]) else ""
-        patterns.append(left + SPACE.join(map(re.escape, phrase.split(" "))) + right)
+    for phrase in sorted(wanted, key=lambda phrase: (-len(phrase), phrase)):
+        left = _LEFT if _LETTER.match(phrase[0]) else ""
+        right = _RIGHT if _LETTER.match(phrase[-1]) else ""
+        patterns.append(left + _SPACE.join(map(re.escape, phrase.split(" "))) + right)
     return re.compile("|".join(patterns), re.IGNORECASE) if patterns else None
 
 
@@ -173,5 +254,8 @@ def _without_overlaps(found: list[tuple[Hedge, str]]) -> list[tuple[Hedge, str]]
     return kept
 
 
-def _rank(hedge: Hedge) -> tuple[bool, int]:
-    return hedge.action is HedgeAction.BLOCK, hedge.end - hedge.start
+_STRICT: Final = {HedgeAction.CONTINUE: 0, HedgeAction.REVIEW: 1, HedgeAction.BLOCK: 2}
+
+
+def _rank(hedge: Hedge) -> tuple[int, int]:
+    return _STRICT[hedge.action], hedge.end - hedge.start

@@ -1,4 +1,4 @@
-"""The prompt that keeps a generator to what was retrieved (S2-19 to S2-23).
+"""The prompt that keeps a generator to what was retrieved (S2-19..S2-23, C-48).
 
 What was retrieved and what was asked are other people's words. Each stands between two lines that carry a
 mark, derived from all of these words and found in none of them: no chunk and no query can close its block,
@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from groundwire.messages.responses import Chunk
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+from groundwire.arguments import takes
+from groundwire.messages.records import Chunk
 
 REFUSAL: Final = "Not found in provided sources"
 """What an answer says where the sources do not hold it; such a sentence is no claim (S2-21)."""
@@ -58,6 +57,7 @@ _NOTICE = (
 )
 
 
+@takes(query=str, chunks=Iterable)
 def grounded_prompt(
     query: str, chunks: Iterable[Chunk | Mapping[str, Any]], *, unsupported: Sequence[str] = ()
 ) -> str:

@@ -1,17 +1,27 @@
-"""The places of a source at which a quote nearly stands (S1-25..S1-29).
+"""The places of a source at which a quote nearly stands (S1-25..S1-29, C-38).
 
 The score of a window is that of `rapidfuzz.fuzz.partial_ratio`: twice what both share ÷ their lengths, over
 all windows of the quote's length and the shorter ones at both ends of the source. One call of it on a long
 source holds the interpreter for seconds, so the source is read in stretches: short quotes by calls of
 `partial_ratio` on one stretch each, longer ones by halving each stretch that as a whole shares enough with
 the quote. The best score found is that of one call on everything.
+
+A high score does not mean the same statement (S1-29): one character turns "30 s" into "80 s", three turn "hopeless"
+into "not hopeless", with scores of 97. `differs` asks whether numbers, units and negations are the same, in the same
+order and at the same place.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
+
+from groundwire.text.negation import negations
+from groundwire.text.quantities import quantities
+from groundwire.text.tokens import tokenize
+from groundwire.text.work import spend
 
 SHORT: Final = 64  # characters of a quote that rapidfuzz compares as one machine word
 LONGEST: Final = 10_000
@@ -26,11 +36,11 @@ _ABSENT: Final = "\n"  # stands in no text in normal form
 
 
 class OutOfSteps(Exception):
-    """The work allowed for one source is done."""
+    """The work allowed for one source is used up."""
 
 
 class Steps:
-    """The work that one source may cost, in steps of about a nanosecond.
+    """The work that one source may cost, in steps of about a nanosecond; a thousand are a unit of the whole budget.
 
     Counted, not timed, so that a decision never depends on the machine.
     """
@@ -44,6 +54,7 @@ class Steps:
             self._left = 0
             raise OutOfSteps
         self._left -= steps
+        spend(steps // 1000)
 
 
 class Window(NamedTuple):
@@ -55,7 +66,7 @@ class Window(NamedTuple):
 
 
 def require_rapidfuzz() -> None:
-    """Look whether fuzzy comparing can be done at all (S1-07). Raises: RuntimeError naming what to install."""
+    """Check that rapidfuzz is installed (S1-07). Raises: RuntimeError naming what to install."""
     try:
         import rapidfuzz  # noqa: F401, PLC0415 - only fuzzy mode needs it
     except ImportError:
@@ -112,7 +123,7 @@ def best_windows(quote: str, source: str, least: float, steps: Steps) -> Iterato
         steps: The work allowed.
 
     Raises:
-        OutOfSteps: The work allowed is done.
+        OutOfSteps: The work allowed is used up.
     """
     pair = _Pair(quote, source, steps)
     stretch = _STRETCH if len(quote) <= SHORT else 2 * len(quote)
@@ -178,3 +189,94 @@ def _turned(pair: _Pair, least: float) -> Iterator[Window]:
     found = _best(turned, 0, turned.windows, least)
     if found is not None:
         yield Window(found[1].score, 0, len(pair.source))
+
+
+_WORD: Final = re.compile(r"\S+")
+_REACH: Final = 100  # characters beyond the edge of a window in which the rest of a word is looked for
+_CLAUSE_ENDS: Final = (".", ",", ";", ":", "!", "?")
+
+
+class _Word(NamedTuple):
+    text: str
+    held: bool  # at least half of it stands in the quote too
+
+
+def differs(quote: str, source: str, window: Window) -> Literal["number", "negation"] | None:
+    """Return in what a quote and a window of the source differ materially, or None.
+
+    What the quote has and the window has not may stand beside the window, so that much is read there too, and
+    words that are cut are read whole. Words at the edges that the quote does not have do not count for
+    numbers, nor, where they belong to another clause, for negations.
+
+    Args:
+        quote: In the form in which quotes are compared, as is the source.
+        source: The source.
+        window: One that the quote nearly matches.
+    """
+    missing = len(quote) - round(window.score * (len(quote) + window.end - window.start) / 2)
+    around = _words(quote, _whole(source, window.start - missing, window.end + missing))
+    within = _words(quote, _whole(source, window.start, window.end))
+    lead, trail = _unheld(around), _unheld(around[::-1])
+    own = tokenize(quote)
+    numbers = quantities(own)
+    if not any(
+        numbers == quantities(_tokens(words)) for words in (within, around[lead : len(around) - trail])
+    ):
+        return "number"
+    if not _same_negations(own, _tokens(_one_clause(around, lead, trail))):
+        return "negation"
+    return None
+
+
+def _whole(source: str, start: int, end: int) -> str:
+    """Return a part of the source with the words at its edges whole."""
+    start = max(start, 0)
+    start = max(source.rfind(" ", max(0, start - _REACH), start + 1) + 1, start - _REACH)
+    stop = source.find(" ", max(end - 1, 0), end + _REACH)
+    return source[start : stop if stop >= 0 else end + _REACH]
+
+
+def _words(quote: str, text: str) -> list[_Word]:
+    from rapidfuzz.distance import LCSseq  # noqa: PLC0415 - only fuzzy mode needs it
+
+    held = bytearray(len(text))
+    for block in LCSseq.editops(quote, text).as_matching_blocks():
+        held[block.b : block.b + block.size] = b"\1" * block.size
+    return [
+        _Word(word.group(), 2 * sum(held[word.start() : word.end()]) >= len(word.group()))
+        for word in _WORD.finditer(text)
+    ]
+
+
+def _unheld(words: list[_Word]) -> int:
+    return next((count for count, word in enumerate(words) if word.held), 0)
+
+
+def _one_clause(words: list[_Word], lead: int, trail: int) -> list[_Word]:
+    """Leave out the words at the edges that the quote has not and that belong to another clause."""
+    first, last = 0, len(words)
+    for place in range(lead):
+        if words[place].text.endswith(_CLAUSE_ENDS):
+            first = place + 1
+    for place in range(len(words) - trail, len(words)):
+        if place and words[place - 1].text.endswith(_CLAUSE_ENDS):
+            last = place
+            break
+    return words[first:last]
+
+
+def _tokens(words: list[_Word]) -> list[str]:
+    return tokenize(" ".join(word.text for word in words))
+
+
+def _same_negations(own: list[str], other: list[str]) -> bool:
+    from rapidfuzz.distance import LCSseq  # noqa: PLC0415 - only fuzzy mode needs it
+
+    if negations(own) != negations(other):
+        return False
+    here = there = 0
+    for block in LCSseq.editops(own, other).as_matching_blocks():  # the last one is empty, at both ends
+        if negations(own[here : block.a]) != negations(other[there : block.b]):
+            return False  # it stands elsewhere: "not fast but cheap" is no quote of "fast but not cheap"
+        here, there = block.a + block.size, block.b + block.size
+    return True

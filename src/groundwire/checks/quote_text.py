@@ -1,20 +1,26 @@
-"""The normal form in which quotes and their source are compared (S1-08..S1-15).
+"""The normal form in which quotes and their source are compared (S1-08..S1-15, C-36).
 
 Conservative: it folds what copying changes (case, width, white space, curly quotes, invisible characters) and
-leaves out non-verbal tags such as ``<laughter>``. It knows nothing of meaning.
+leaves out non-verbal tags such as ``<laughter>``. It knows nothing of meaning. `standing` tells which of many quotes
+stand in one source.
 """
 
 from __future__ import annotations
 
 import re
+from collections import deque
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import Final
 
-from groundwire.checks.nfkc import nfkc, opens
+from groundwire.arguments import takes
+from groundwire.text.normalise import nfkc, opens
+from groundwire.text.visible import INVISIBLE
 
 _SMART: Final = {"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"'}  # U+00A0 is for NFKC
-_ZERO_WIDTH: Final = re.compile("[\u200b\u200c\u200d\ufeff]")
-_SOFT_TOO: Final = re.compile("[\u200b\u200c\u200d\ufeff\u00ad\u2060]")
+# Soft hyphen and word joiner are taken out only where it is asked for (S1-15); all else that shows nothing always is.
+_SHOWS_NOTHING: Final = re.compile(f"(?![\u00ad\u2060])[{INVISIBLE}]")
+_SOFT_TOO: Final = re.compile(f"[{INVISIBLE}]")
 
 _TAG_LENGTH: Final = 40  # characters between the brackets of a tag, at most (C-39)
 _BRACKET: Final = re.compile("[<>]")
@@ -32,6 +38,7 @@ _ASCII: Final = bytes(range(128))
 _LOWER: Final = bytes(
     32 if chr(byte).isspace() and byte < 128 else byte for byte in bytes(range(256)).lower()
 )
+_CONTROLS: Final = bytes(code for code in range(128) if _SHOWS_NOTHING.match(chr(code)))
 _TAGS: Final = 5_000  # that one call of the regular-expression engine takes out
 _SIMPLE_TAG: Final = re.compile(rb"<[a-z/][^<> \x80-\xff]{0,39}>")
 
@@ -39,10 +46,11 @@ _WORD_EDGE: Final = re.compile(r"\b")
 _PIECE: Final = 50_000  # characters that one call of the regular-expression engine looks at
 
 
+@takes(text=str)
 def normalize_for_quote_match(text: str, *, remove_soft: bool = False) -> str:
     """Return the form of a text in which a quote is looked for (S1-08).
 
-    NFKC, straight quotes, no zero-width characters, non-verbal tags as a space, single spaces, lower case.
+    NFKC, straight quotes, no invisible characters, non-verbal tags as a space, single spaces, lower case.
     A tag begins with a letter or a slash right after ``<`` and holds at most 40 characters, so that
     ``latency < 5 ms and load > 3`` keeps its middle (S1-13, C-39). Applied to its own result it changes
     nothing (S1-12); the time it takes grows in proportion to the text.
@@ -112,7 +120,7 @@ def _quick(text: str, *, remove_soft: bool, powers: bool = False) -> str | None:
             return None
         if alone != char:
             text = text.replace(char, alone)
-    form = _spaced(_encoded(text).translate(_LOWER))
+    form = _spaced(_encoded(text).translate(_LOWER, _CONTROLS))
     if b"<" in form and b">" in form:
         form = _without_simple_tags(form)
     found = form.decode("utf-8", "surrogatepass")
@@ -151,7 +159,7 @@ def _without_simple_tags(form: bytes) -> bytes:
 
 def _visible(text: str, *, remove_soft: bool) -> str:
     # Taken out before NFKC, which would not compose a letter and a mark with a joiner between them.
-    return text if text.isascii() else (_SOFT_TOO if remove_soft else _ZERO_WIDTH).sub("", text)
+    return (_SOFT_TOO if remove_soft else _SHOWS_NOTHING).sub("", text)
 
 
 def _fold(text: str) -> str:
@@ -207,3 +215,79 @@ def _is_tag(kept: list[str], bracket: list[int], after: str) -> bool:
     if " " in content and after.isalnum() and place and kept[place - 1][-1].isalnum():
         return False  # "a<b and c>d" compares
     return content[0].isalpha() or content[0] == "/"
+
+
+SEARCHES_WORTH: Final = 3000
+"""Characters that a search reads in the time in which the machine of `_at_once` takes one step."""
+
+_LETTERS: Final = 21  # bits of a code point
+
+
+def standing(quotes: Iterable[str], source: str) -> Iterator[tuple[str, bool]]:
+    """Yield each different quote and whether it stands in a source (S1-16).
+
+    The time grows in proportion to the text of source and quotes, however many quotes there are.
+
+    Args:
+        quotes: In the form in which they are compared, none of them empty; repeats are yielded once.
+        source: In that form too.
+    """
+    different = list(dict.fromkeys(quotes))
+    size = len(source) + sum(map(len, different))
+    if len(different) * len(source) > SEARCHES_WORTH * size:
+        found = _at_once(different, source)
+        yield from ((quote, quote in found) for quote in different)
+    else:
+        yield from ((quote, quote in source) for quote in different)
+
+
+def _at_once(quotes: list[str], source: str) -> set[str]:
+    """Return the quotes that stand in a source, by the automaton of Aho and Corasick."""
+    steps, ends = _tree(quotes)
+    fallback, order = _fallbacks(steps, len(ends))
+    seen = bytearray(len(ends))
+    state = 0
+    for char in map(ord, source):
+        while (following := steps.get(state << _LETTERS | char)) is None and state:
+            state = fallback[state]
+        state = following or 0
+        seen[state] = 1
+    for state in reversed(order):  # what ends in a longer match stands there too
+        if seen[state]:
+            seen[fallback[state]] = 1
+    return {quote for state, quote in enumerate(ends) if quote and seen[state]}
+
+
+def _tree(quotes: list[str]) -> tuple[dict[int, int], list[str]]:
+    """Return the steps of the tree of all quotes, and for each state the quote that ends there."""
+    steps: dict[int, int] = {}
+    ends = [""]
+    for quote in quotes:
+        state = 0
+        for char in map(ord, quote):
+            following = steps.setdefault(state << _LETTERS | char, len(ends))
+            if following == len(ends):
+                ends.append("")
+            state = following
+        ends[state] = quote
+    return steps, ends
+
+
+def _fallbacks(steps: dict[int, int], states: int) -> tuple[list[int], list[int]]:
+    """Return for each state that of its longest proper suffix, and the states from shortest to longest."""
+    children: list[list[tuple[int, int]]] = [[] for _ in range(states)]
+    for step, following in steps.items():
+        children[step >> _LETTERS].append((step & (1 << _LETTERS) - 1, following))
+    fallback = [0] * states
+    order: list[int] = []
+    waiting = deque([0])
+    while waiting:
+        state = waiting.popleft()
+        order.append(state)
+        for char, following in children[state]:
+            waiting.append(following)
+            suffix = fallback[state]
+            while state and (back := steps.get(suffix << _LETTERS | char)) is None and suffix:
+                suffix = fallback[suffix]
+            fallback[following] = (back or 0) if state else 0
+    return fallback, order

@@ -1,6 +1,8 @@
 """Quote grounding: a quote counts only where it stands in its source (S1-16..S1-48).
 
-Pure, and made of short steps, so that it can run in a thread beside an event loop.
+`validate_evidence_schema` reads extracted evidence, `ground_quotes` looks for each quote by the rules given,
+and a `QuoteGrounding` says what was found, as report, events and failure record. Nothing here does I/O, and no single
+step takes long, so that it can run in a thread beside an event loop.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Final
+from typing import Any, Final, Literal
 
 from groundwire.checks.quote_fuzzy import (
     LONGEST,
@@ -17,43 +19,237 @@ from groundwire.checks.quote_fuzzy import (
     Steps,
     Window,
     best_windows,
+    differs,
     require_rapidfuzz,
 )
-from groundwire.checks.quote_matter import differs
-from groundwire.checks.quote_polarity import Clauses
-from groundwire.checks.quote_results import (
-    EvidenceGroundingError,
-    EvidenceGroundingStats,
-    PolarityNote,
-    QuoteGrounding,
-    QuoteRules,
-    RejectedQuote,
-    Why,
-)
-from groundwire.checks.quote_schema import EvidenceSchemaError, validate_evidence_schema
-from groundwire.checks.quote_search import standing
-from groundwire.checks.quote_text import comparison_form, mark_words
-from groundwire.messages.events import text_hash
+from groundwire.checks.quote_text import comparison_form, mark_words, standing
+from groundwire.messages.events import Event, text_hash
+from groundwire.text.negation import Clauses
 
-__all__ = [
-    "EvidenceGroundingError",
-    "EvidenceGroundingStats",
-    "EvidenceSchemaError",
-    "PolarityNote",
-    "QuoteGrounding",
-    "QuoteRules",
-    "RejectedQuote",
-    "ground_quotes",
-    "threshold_advice",
-    "validate_evidence_schema",
-]
-
+_MOST_KEYS: Final = 10  # that an error names
+MAX_DOMAIN: Final = 100
+"""Most characters of a domain's name in an error or an event."""
+MAX_EVENTS: Final = 1000
+"""Most rejections of one source that get an event each; the summary counts them all."""
+MAX_DOMAINS: Final = 100
+"""Most domains that an event names."""
 ADVISED_THRESHOLD: Final = 0.8
 """Least fuzzy threshold that still tells a quote from a paraphrase (S1-26, C-37)."""
 
 _NEAR: Final = 0.1  # below the threshold: a rejected quote that scores so much carries its score (S2-44)
 _STEPS: Final = 12_000  # of fuzzy comparing, for each character of source and quotes
 _MATTER_STEPS: Final = 2000  # that reading the numbers and negations of a window costs for each character
+
+QuoteMode = Literal["substring", "fuzzy"]
+RejectionReason = Literal["empty", "too_short", "not_found", "too_long", "number", "negation", "work_limit"]
+
+
+class EvidenceSchemaError(ValueError):
+    """Extracted evidence has another shape than domain -> list of strings.
+
+    Attributes:
+        domains: The domains at fault, by name; empty where the whole is no object.
+    """
+
+    def __init__(self, message: str, domains: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.domains = tuple(domains)
+
+
+def validate_evidence_schema(value: object, domains: Sequence[str] = ()) -> dict[str, list[str]]:
+    """Read extracted evidence (S1-31, S1-32).
+
+    Repeated quotes of a domain are dropped, the first stays, and so are blank ones. Quotes stay as written.
+
+    Args:
+        value: What a generator gave, such as parsed JSON.
+        domains: Domains that the result holds even where the value does not have them, with no quotes.
+
+    Returns:
+        The quotes of each domain: those of `domains` first, in that order, then others as they came.
+
+    Raises:
+        EvidenceSchemaError: Something is not of that shape; names the domains, never a quote.
+    """
+    if not isinstance(value, Mapping):
+        raise EvidenceSchemaError(
+            f"evidence must be an object of domain -> list of strings, got {type(value).__name__}"
+        )
+    wrong = [key for key, quotes in value.items() if not (isinstance(key, str) and _is_list(quotes))]
+    if wrong:
+        names = [key[:MAX_DOMAIN] if isinstance(key, str) else type(key).__name__ for key in wrong]
+        shown = ", ".join(map(repr, names[:_MOST_KEYS]))
+        more = f" and {len(names) - _MOST_KEYS} more" if len(names) > _MOST_KEYS else ""
+        raise EvidenceSchemaError(f"evidence must be a list of strings for each domain: {shown}{more}", names)
+    found: dict[str, list[str]] = {domain: [] for domain in domains}
+    found.update((key, _different(quotes)) for key, quotes in value.items())
+    return found
+
+
+def _is_list(quotes: object) -> bool:
+    return isinstance(quotes, list | tuple) and all(isinstance(quote, str) for quote in quotes)
+
+
+def _different(quotes: Sequence[str]) -> list[str]:
+    kept: dict[str, str] = {}
+    for quote in quotes:
+        if bare := quote.strip():
+            kept.setdefault(bare, quote)
+    return list(kept.values())
+
+
+class EvidenceGroundingError(ValueError):
+    """Not one of the quotes stands in the source (S1-41)."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuoteRules:
+    """When a quote counts as standing in its source.
+
+    Attributes:
+        mode: `substring`, or `fuzzy` for those that nearly stand there too (S1-02, S1-27).
+        fuzzy_threshold: Least score of a fuzzy match, inclusive: 0.5 to 1.0 (S1-03).
+        min_characters: Shorter quotes, in normal form, are rejected (S1-30).
+        min_words: Quotes of fewer words are rejected (S1-30).
+        word_boundaries: A substring has to begin and end at a word's (S1-30).
+        remove_soft: Soft hyphens and word joiners do not count either (S1-15).
+
+    Raises:
+        ValueError: An unknown mode, or a threshold out of range.
+    """
+
+    mode: QuoteMode = "substring"
+    fuzzy_threshold: float = 0.85
+    min_characters: int = 0
+    min_words: int = 0
+    word_boundaries: bool = False
+    remove_soft: bool = False
+
+    def __post_init__(self) -> None:
+        """Check mode and threshold."""
+        if self.mode not in {"substring", "fuzzy"}:
+            raise ValueError('mode must be "substring" or "fuzzy"')
+        if not 0.5 <= self.fuzzy_threshold <= 1.0:
+            raise ValueError("fuzzy_threshold must be from 0.5 to 1.0")
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceGroundingStats:
+    """How many quotes stand in their source (S1-33, S1-34).
+
+    Attributes:
+        extracted_count: Quotes that there were.
+        validated_count: Of these, the ones that stand there.
+        rejected_count: The others.
+        rejected_by_domain: The others by domain; every domain is there, with 0 where none was rejected.
+    """
+
+    extracted_count: int
+    validated_count: int
+    rejected_count: int
+    rejected_by_domain: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedQuote:
+    """A quote that does not stand in its source; never its text (S1-39).
+
+    Attributes:
+        domain: Where it was extracted for.
+        quote_hash: First 12 hexadecimal characters of its SHA-256 (S1-37).
+        quote_len: Its length in characters.
+        score: Of the window that it comes nearest to, 0 to 1; None where it was not compared that way or
+            comes nowhere near the threshold (S2-44).
+        why: `empty`, `too_short`, `not_found`, `too_long` (longer than the source, or than is compared),
+            `number` or `negation` (differs in one from what it nearly matches), `work_limit`.
+    """
+
+    domain: str
+    quote_hash: str
+    quote_len: int
+    score: float | None
+    why: RejectionReason
+
+
+@dataclass(frozen=True, slots=True)
+class PolarityNote:
+    """A validated quote that stands only where a negation precedes it in its clause (C-41).
+
+    Attributes:
+        domain: Of the quote.
+        index: Its place among the validated quotes of the domain, from 0.
+    """
+
+    domain: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuoteGrounding:
+    """What comparing quotes with their source gave.
+
+    Attributes:
+        validated: The quotes that stand there, as written and in their order; every domain is there (S1-22).
+        stats: Their numbers.
+        rejected: The others.
+        polarity: Notes on validated quotes.
+        mode: How they were compared.
+        transcript_hash: Of the source.
+        transcript_len: Length of the source in characters.
+    """
+
+    validated: dict[str, list[str]]
+    stats: EvidenceGroundingStats
+    rejected: tuple[RejectedQuote, ...]
+    polarity: tuple[PolarityNote, ...]
+    mode: QuoteMode
+    transcript_hash: str
+    transcript_len: int
+
+    @property
+    def failure(self) -> dict[str, Any] | None:
+        """The failure record of evidence of which nothing stands in its source, else None (S1-40)."""
+        if self.stats.validated_count or not self.stats.extracted_count:
+            return None
+        return {
+            "category": "EVIDENCE_HALLUCINATION",
+            "severity": "ERROR",
+            "stage": "evidence_extraction",
+            "extracted_count": self.stats.extracted_count,
+            "mode": self.mode,
+        }
+
+    def events(self) -> list[Event]:
+        """Return a warning for each rejection and one summary where there were any (S1-35, S1-36)."""
+        if not self.rejected:
+            return []
+        return [*map(self._rejection, self.rejected[:MAX_EVENTS]), self._summary()]
+
+    def _rejection(self, quote: RejectedQuote) -> Event:
+        payload = {
+            "domain": quote.domain[:MAX_DOMAIN],
+            "quote_hash": quote.quote_hash,
+            "quote_len": quote.quote_len,
+            "transcript_hash": self.transcript_hash,
+            "transcript_len": self.transcript_len,
+            "mode": self.mode,
+        }
+        if quote.score is not None:
+            payload["score"] = quote.score
+        return Event("evidence_quote_rejected", payload)
+
+    def _summary(self) -> Event:
+        domains = list(self.stats.rejected_by_domain.items())
+        payload = {
+            "extracted_count": self.stats.extracted_count,
+            "validated_count": self.stats.validated_count,
+            "rejected_count": self.stats.rejected_count,
+            "rejected_by_domain": {name[:MAX_DOMAIN]: count for name, count in domains[:MAX_DOMAINS]},
+            "transcript_hash": self.transcript_hash,
+        }
+        if len(domains) > MAX_DOMAINS:
+            payload["truncated"] = len(domains) - MAX_DOMAINS
+        return Event("evidence_grounding_complete", payload, level="info")
 
 
 def threshold_advice(threshold: float) -> str | None:
@@ -70,7 +266,7 @@ def threshold_advice(threshold: float) -> str | None:
 class _Outcome:
     """What became of one quote, however often it was extracted."""
 
-    why: Why | None = None
+    why: RejectionReason | None = None
     score: float | None = None
     negated: bool = False
 
@@ -167,7 +363,7 @@ class _Source:
             return _Outcome("work_limit", outcome.score)
         return outcome
 
-    def _verdict(self, quote: str, window: Window, threshold: float) -> Why | None:
+    def _verdict(self, quote: str, window: Window, threshold: float) -> RejectionReason | None:
         if window.score < threshold - 1e-9:  # rounding must not decide
             return "not_found"
         self._steps.spend(len(quote) * (_MATTER_STEPS + len(quote) // 16))
@@ -194,7 +390,7 @@ def _compared(forms: list[str], source: _Source, rules: QuoteRules) -> Iterator[
             yield form, _Outcome("not_found")
 
 
-def _unfit(form: str, rules: QuoteRules) -> Why | None:
+def _unfit(form: str, rules: QuoteRules) -> RejectionReason | None:
     """Return why a quote is not even looked for, else None."""
     if not form:
         return "empty"

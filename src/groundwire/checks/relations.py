@@ -1,33 +1,279 @@
-"""Relation preservation: what an answer says of two things has to be what the sources say (S3-15..S3-27)."""
+"""Relation preservation: what an answer says of two things has to be what the ground truth says (S3-15..S3-27).
+
+Ground truth is arranged so that each claim is compared with the few statements that it may rest on. Statements of the
+same subject, relation, object and qualifiers are one line: a newer one supersedes those before it (S3-25). What is
+newer is told by timestamps where all of a line have one, else by versions where all are numbered alike (`v2` < `v10`,
+`2023-04` < `2024-01`); where neither tells, all of a line are in force.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
-from itertools import repeat
-from typing import Any
+from itertools import chain, islice, product, repeat
+from typing import Any, Final, NamedTuple
 
-from groundwire.checks.grounding import MAX_ID, bounded
-from groundwire.checks.relation_index import RelationIndex
-from groundwire.checks.statements import Statement, read_statement
+from groundwire.checks.entities import MAX_ID, bounded, comparable, part
+from groundwire.messages.base import parse_time
 from groundwire.messages.events import Event
-from groundwire.messages.responses import RelationClaim
+from groundwire.messages.records import RelationClaim
 
-__all__ = [
-    "Claim",
-    "RelationIndex",
-    "RelationPreservation",
-    "RelationReason",
-    "Truths",
-    "Violation",
-    "preserve_each",
-    "preserve_relations",
-]
+MAX_CANDIDATES: Final = 8
+"""Of each kind, with how many statements a claim is compared: those that fit it best; more than one is rare."""
 
-Claim = RelationClaim | Mapping[str, Any]
+_NUMBERED = re.compile(r"([a-z ]{0,20}?)[ .\-_]?(\d{1,9}(?:[.\-_]\d{1,9}){0,7})", re.ASCII)
+
+RelationLike = RelationClaim | Mapping[str, Any]
 """A relation `{subject, relation, object, timestamp?, version?, qualifiers?}`, stated or as ground truth."""
-Truths = RelationIndex | Iterable[Claim]
+
+_MAX_DEPTH: Final = 64
+_NONE: Final[Mapping[str, Hashable]] = {}
+
+
+class RelationStatement(NamedTuple):
+    """A relation as it is compared; `version` is empty and `moment` None where it has none."""
+
+    subject: str
+    relation: str
+    object: str
+    version: str
+    moment: Hashable
+    qualifiers: Mapping[str, Hashable]
+    written_version: str
+
+
+def read_statement(record: RelationLike) -> RelationStatement:
+    """Read a relation of an answer or of the ground truth; a part that is missing is the empty name."""
+    version = part(record, "version")
+    qualifiers = part(record, "qualifiers")
+    return RelationStatement(
+        comparable(part(record, "subject")),
+        comparable(part(record, "relation")),
+        comparable(part(record, "object")),
+        comparable(version),
+        _moment(part(record, "timestamp")),
+        _qualifiers(qualifiers) if qualifiers and isinstance(qualifiers, Mapping) else _NONE,
+        "" if version is None else str(version),
+    )
+
+
+def _moment(value: object) -> Hashable:
+    """Return an instant; what is no time with an offset is compared as it is written."""
+    if value is None:
+        return None
+    try:
+        return parse_time(value)
+    except ValueError:
+        return comparable(value)
+
+
+def _qualifiers(given: Mapping[Any, Any]) -> dict[str, Hashable]:
+    values = ((comparable(name), _value(value, 0)) for name, value in given.items())
+    return {name: value for name, value in values if value is not None and value != ""}
+
+
+def _value(value: object, depth: int) -> Hashable:
+    """Return a value that equals another where the two say the same; what is too odd to tell equals nothing."""
+    if isinstance(value, str):
+        return comparable(value)
+    if isinstance(value, bool):
+        return ("true or false", value)  # not the number 1 or 0
+    if isinstance(value, Mapping | list | tuple):
+        return _members(value, depth + 1) if depth < _MAX_DEPTH else object()
+    try:
+        hash(value)
+    except TypeError:
+        return object()
+    return value
+
+
+def _members(value: Mapping[Any, Any] | Sequence[Any], depth: int) -> Hashable:
+    if isinstance(value, Mapping):
+        return frozenset((comparable(name), _value(item, depth)) for name, item in value.items())
+    return tuple(_value(item, depth) for item in value)
+
+
+class Timeline:
+    """Statements that a claim may rest on, by version and moment."""
+
+    def __init__(self, statements: Sequence[RelationStatement]) -> None:
+        self._statements = statements
+        if len(statements) > 1:
+            self._arrange(_in_force(statements))
+
+    def candidates(self, claim: RelationStatement) -> Iterator[RelationStatement]:
+        """Yield statements to compare a claim with, a bounded number.
+
+        Where some agree with it in version and moment, they come first: a claim that states its moment may rest
+        on what was in force then, any other only on what still is. Then come those that it should agree with:
+        of its qualifiers, of its moment or in force at it, and the newest.
+        """
+        if len(self._statements) == 1:
+            return iter(self._statements)
+        qualified = self._qualified.get(_line(claim), ()) if claim.qualifiers else ()
+        due = chain(self._at(claim.moment), reversed(self._in_force))
+        return chain.from_iterable(
+            islice(found, MAX_CANDIDATES) for found in (self._agreeing(claim), qualified, due)
+        )
+
+    def _arrange(self, in_force: list[RelationStatement]) -> None:
+        self._in_force = _by_age(in_force)
+        self._current = _grouped(in_force, lambda one: one.version)
+        self._qualified = _grouped(in_force, _line)
+        # what has no moment holds at every moment, as long as it is in force
+        dated = [one for one in self._statements if one.moment is not None]
+        dated += [one for one in in_force if one.moment is None]
+        self._dated = _grouped(dated, lambda one: one.moment)
+        self._exact = _grouped(dated, lambda one: (one.moment, one.version))
+        self._moments = sorted(moment for moment in self._dated if isinstance(moment, datetime))
+
+    def _agreeing(self, claim: RelationStatement) -> Iterator[RelationStatement]:
+        versions, moments = (claim.version, ""), (claim.moment, None)
+        if claim.moment is None:
+            found = map(self._current.get, versions)
+        elif not claim.version:
+            found = map(self._dated.get, moments)
+        else:
+            found = map(self._exact.get, product(moments, versions))
+        return chain.from_iterable(filter(None, found))
+
+    def _at(self, moment: Hashable) -> list[RelationStatement]:
+        """Return what is stated for a moment, else what was newest at it."""
+        if not isinstance(moment, datetime):
+            return [] if moment is None else self._dated.get(moment, [])
+        place = bisect_right(self._moments, moment)
+        return self._dated[self._moments[place - 1]] if place else []
+
+
+class RelationFacts:
+    """What the ground truth says of a subject and an object, in this direction."""
+
+    __slots__ = ("_groups", "_statements")
+
+    def __init__(self) -> None:
+        self._statements: list[RelationStatement] = []
+        self._groups: dict[Hashable, list[RelationStatement] | Timeline] | None = None
+
+    def add(self, statement: RelationStatement) -> None:
+        """Add a statement; all of them come before the first question."""
+        self._statements.append(statement)
+
+    def timeline(self, relation: str | None) -> Timeline | None:
+        """Return the statements of a relation, of any for None; None where there is no such statement."""
+        if len(self._statements) == 1:  # as nearly everywhere
+            return Timeline(self._statements) if relation in (None, self._statements[0].relation) else None
+        if self._groups is None:
+            self._groups = {None: self._statements, **_grouped(self._statements, lambda one: one.relation)}
+        group = self._groups.get(relation)
+        if isinstance(group, list):  # arranged when it is first asked for
+            group = self._groups[relation] = Timeline(group)
+        return group
+
+
+class RelationIndex:
+    """Ground truth by subject and object; made once, in time linear in the number of truths (S3-28).
+
+    Args:
+        truths: `{subject, relation, object, timestamp?, version?, qualifiers?}`; one without subject, relation
+            or object grounds nothing.
+        inverses: Relations that say the same the other way round, such as `{"sued": "was sued by"}`; a relation
+            that is its own inverse has no direction, such as `{"merged with": "merged with"}`.
+    """
+
+    def __init__(
+        self,
+        truths: Iterable[RelationLike],
+        *,
+        inverses: Mapping[str, str] | None = None,
+    ) -> None:
+        self._inverses = _both_ways(inverses or {})
+        self._facts: defaultdict[tuple[str, str], RelationFacts] = defaultdict(RelationFacts)
+        for truth in truths:
+            statement = read_statement(truth)
+            if not (statement.subject and statement.relation and statement.object):
+                continue
+            self._facts[statement.subject, statement.object].add(statement)
+            inverse = self._inverses.get(statement.relation)
+            if inverse is not None:
+                turned = statement._replace(
+                    subject=statement.object, relation=inverse, object=statement.subject
+                )
+                self._facts[turned.subject, turned.object].add(turned)
+
+    def find(self, claim: RelationStatement) -> tuple[Timeline, bool] | None:
+        """Return what to compare a claim with, and whether it stands there the other way round (S3-24).
+
+        Its own relation comes first, in its direction and then in the other; then any relation of the two
+        (C-52). None where the ground truth says nothing of them.
+        """
+        forward = self._facts.get((claim.subject, claim.object))
+        inverse = self._facts.get((claim.object, claim.subject))
+        for relation in (claim.relation, None):
+            for facts, inverted in ((forward, False), (inverse, True)):
+                timeline = facts.timeline(relation) if facts else None
+                if timeline:
+                    return timeline, inverted
+        return None
+
+
+def _both_ways(inverses: Mapping[str, str]) -> dict[str, str]:
+    names = {comparable(name): comparable(inverse) for name, inverse in inverses.items()}
+    return {inverse: name for name, inverse in names.items()} | names
+
+
+def _grouped(
+    statements: Iterable[RelationStatement], key: Callable[[RelationStatement], Hashable]
+) -> dict[Hashable, list[RelationStatement]]:
+    groups: dict[Hashable, list[RelationStatement]] = {}
+    for statement in statements:
+        groups.setdefault(key(statement), []).append(statement)
+    return groups
+
+
+def _in_force(statements: Sequence[RelationStatement]) -> list[RelationStatement]:
+    """Return the statements that none of the same line supersedes."""
+    lines = _grouped(statements, _line)
+    found: list[RelationStatement] = []
+    for line in lines.values():
+        ages = _ages(line)
+        newest = max(ages) if ages else None
+        found += [one for one, age in zip(line, ages, strict=True) if age == newest] if ages else line
+    return found
+
+
+def _line(statement: RelationStatement) -> Hashable:
+    return statement.relation, frozenset(statement.qualifiers.items())
+
+
+def _by_age(statements: list[RelationStatement]) -> list[RelationStatement]:
+    """Return statements from the oldest to the newest, as they came where nothing tells their age."""
+    ages = _ages(statements)
+    order = sorted(range(len(ages)), key=ages.__getitem__) if ages else range(len(statements))
+    return [statements[place] for place in order]
+
+
+def _ages(statements: Sequence[RelationStatement]) -> list[Any]:
+    """Return what tells the statements' age, greater for the newer; an empty list where nothing does."""
+    moments = [one.moment for one in statements]
+    if all(isinstance(moment, datetime) for moment in moments):
+        return moments
+    numbered = [_number(one.version) for one in statements]
+    if None in numbered or len({found[0] for found in numbered if found}) > 1:
+        return []
+    return numbered
+
+
+def _number(version: str) -> tuple[str, tuple[int, ...]] | None:
+    found = _NUMBERED.fullmatch(version)
+    return found and (found[1], tuple(map(int, re.split(r"\D", found[2]))))
+
+
+Truths = RelationIndex | Iterable[RelationLike]
 
 
 class RelationReason(StrEnum):
@@ -87,6 +333,14 @@ class RelationPreservation:
         """How many claims have no violation."""
         return self.claim_count - len({violation.index for violation in self.violations})
 
+    def stricter(self, other: RelationPreservation) -> RelationPreservation:
+        """Return what holds by both: the violations of this one, and those of the other for further claims."""
+        found = {violation.index for violation in self.violations}
+        more = [violation for violation in other.violations if violation.index not in found]
+        violations = sorted([*self.violations, *more], key=lambda violation: violation.index)
+        unspecified = sorted({*self.unspecified, *other.unspecified})
+        return RelationPreservation(tuple(violations), tuple(unspecified), self.claim_count)
+
     def as_report(self, hops: Sequence[Any] = ()) -> dict[str, Any]:
         """The section `relations` of a response's report; `hops` are passed through (S3-23)."""
         return {
@@ -105,7 +359,7 @@ class RelationPreservation:
 
 
 def preserve_relations(
-    claims: Iterable[Claim],
+    claims: Iterable[RelationLike],
     truths: Truths,
     *,
     strict_versions: bool = False,
@@ -131,7 +385,7 @@ def preserve_relations(
 
 
 def preserve_each(
-    pairs: Iterable[tuple[Claim, RelationIndex]],
+    pairs: Iterable[tuple[RelationLike, RelationIndex]],
     *,
     strict_versions: bool = False,
     require_qualifiers: bool = False,
@@ -158,7 +412,9 @@ class _Rules:
     strict_versions: bool
     require_qualifiers: bool
 
-    def examine(self, place: int, claim: Statement, index: RelationIndex) -> tuple[list[Violation], bool]:
+    def examine(
+        self, place: int, claim: RelationStatement, index: RelationIndex
+    ) -> tuple[list[Violation], bool]:
         """Return a claim's violations, and whether it leaves a version out."""
         found = index.find(claim)
         if found is None:
@@ -178,7 +434,9 @@ class _Rules:
             _violation(place, reason, claim, nearest, inverted=inverted) for reason in fewest
         ], unspecified
 
-    def _compare(self, claim: Statement, truth: Statement, *, inverted: bool) -> tuple[RelationReason, ...]:
+    def _compare(
+        self, claim: RelationStatement, truth: RelationStatement, *, inverted: bool
+    ) -> tuple[RelationReason, ...]:
         found: tuple[RelationReason, ...] = ()
         if truth.version and claim.version != truth.version and (claim.version or self.strict_versions):
             found += (RelationReason.VERSION_MISMATCH,)
@@ -192,7 +450,7 @@ class _Rules:
 
 
 def _violation(
-    place: int, reason: RelationReason, claim: Statement, truth: Statement, *, inverted: bool
+    place: int, reason: RelationReason, claim: RelationStatement, truth: RelationStatement, *, inverted: bool
 ) -> Violation:
     match reason:
         case RelationReason.VERSION_MISMATCH:
@@ -204,6 +462,6 @@ def _violation(
     return Violation(place, reason)
 
 
-def _missing(claim: Statement, truth: Statement) -> list[str]:
+def _missing(claim: RelationStatement, truth: RelationStatement) -> list[str]:
     """Return the names of the truth's qualifiers that a claim lacks or contradicts."""
     return [name for name, value in truth.qualifiers.items() if claim.qualifiers.get(name) != value]

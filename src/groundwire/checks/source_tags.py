@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from groundwire.checks.claim_sentences import is_claim, is_table_rule, says_nothing
-from groundwire.checks.sentences import Span, sentences
 from groundwire.checks.warnings import ReportWarning, WarningType
+from groundwire.text.refusals import is_claim, is_table_rule, says_nothing
+from groundwire.text.sentences import TextSpan, sentences
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -85,7 +85,7 @@ def check_tags(answer: str, chunk_count: int, *, required: bool) -> TagReport:
 class _Sentence:
     """A sentence or a code block, with the numbers of its tags; `tagged` counts unreadable tags too."""
 
-    span: Span
+    span: TextSpan
     claim: bool
     tagged: bool
     tags: list[int]

@@ -1,6 +1,18 @@
-"""What stands behind `groundwire produce` and `groundwire tail`: plain Kafka clients, no gate."""
+"""Sends claims and answers to the gate, waits for decisions, and keeps a table of what is approved (X-16).
 
-from groundwire.client.produce import Produced, produce
-from groundwire.client.tail import Start, follow
+The names stand in `__init__.pyi`, as those of the package; only `Producer` needs a Kafka client.
+"""
 
-__all__ = ["Produced", "Start", "follow", "produce"]
+import lazy_loader
+
+from groundwire.errors import naming_extra
+
+_get, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name. Raises: ModuleNotFoundError, which names the extra that has what it needs."""
+    try:
+        return _get(name)
+    except ModuleNotFoundError as exc:
+        raise naming_extra(exc, name) from None

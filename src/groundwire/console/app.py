@@ -1,16 +1,17 @@
-"""The console as an ASGI application: one factory does all wiring."""
+"""The console as an ASGI application, and serving it by uvicorn."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
-import time
-from collections.abc import AsyncIterator, Callable
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -19,31 +20,18 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount
 
-from groundwire.console.assets import Assets
-from groundwire.console.desk import Desk, Reviews
-from groundwire.console.guard import Guard
-from groundwire.console.identity import Authenticator, TokenReader
-from groundwire.console.live import Live
-from groundwire.console.locks import Locks, MemoryLocks
-from groundwire.console.onetime import OneTimeLinks
-from groundwire.console.openid import OpenId
-from groundwire.console.orders import Order
-from groundwire.console.origins import Origins
-from groundwire.console.rates import Rates
-from groundwire.console.render import page
-from groundwire.console.routes import routes
-from groundwire.console.scraping import Scraper
-from groundwire.console.sessions import Sessions
+from groundwire.console.guard import Guard, Origins, Rates
+from groundwire.console.pages import routes
+from groundwire.console.render import Assets, page
 from groundwire.console.settings import ConsoleSettings
-from groundwire.console.site import Site
+from groundwire.console.site import Parts, Site
 from groundwire.errors import UsageError
-from groundwire.policy import Limits, Policy
-from groundwire.review.board import Board
-from groundwire.review.people import Permissions, Person
+from groundwire.review.permissions import Person
 
 TICK: Final = 0.2
-"""Seconds between two looks at what is due and what is new."""
-
+"""Seconds between two rounds of sending what is due and announcing what changed."""
+_SHARED: Final = 2.0
+"""Seconds after which other consoles know that somebody signed out, and what was decided is nobody's any more."""
 _TITLES: Final = {
     400: ("That cannot be read", "The request is not one that this page sends."),
     401: ("Not signed in", "Sign in and try again."),
@@ -57,48 +45,10 @@ _TITLES: Final = {
     502: ("Sign-in is out of reach", "The issuer did not answer. Try again in a moment."),
     503: ("Busy", "Try again in a moment."),
 }
-
-
-def utc_now() -> datetime:
-    """Return the time."""
-    return datetime.now(UTC)
-
-
-def always_caught_up() -> bool:
-    """Say that the board shows everything."""
-    return True
-
-
-def never_stale() -> None:
-    """Say that what the board shows is up to date."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a console is made of; tests put doubles in their place.
-
-    Attributes:
-        reviews: signs and publishes what people decide.
-        policy: the gate's; under it an edited text is read before it is held.
-        tokens: the API tokens, or None: none are taken.
-        stale_since: since when the board may be out of date.
-        caught_up: whether the board shows all that there was when the console started.
-        review_ttl: after which an item expires, where the reviews agent has a key to say so.
-        monotonic: seconds, for limits.
-    """
-
-    board: Board
-    permissions: Permissions
-    reviews: Reviews
-    limits: Limits = field(default_factory=Limits)
-    policy: Policy = field(default_factory=Policy)
-    tokens: TokenReader | None = None
-    locks: Locks | None = None
-    stale_since: Callable[[], datetime | None] = never_stale
-    caught_up: Callable[[], bool] = always_caught_up
-    review_ttl: timedelta = timedelta(days=60)
-    clock: Callable[[], datetime] = utc_now
-    monotonic: Callable[[], float] = time.monotonic
+_POLL: Final = 0.1
+"""Seconds between two looks at whether the server stops."""
+_GRACE: Final = 5
+"""Seconds that requests may take to end once the server stops."""
 
 
 def create_app(
@@ -109,10 +59,9 @@ def create_app(
     Raises:
         UsageError: there is no way to sign in.
     """
-    links = OneTimeLinks(parts.clock)
     require_sign_in(settings, other=parts.tokens is not None or one_time is not None)
-    site = _site(settings, parts, links)
     secret = settings.secret.get_secret_value() if settings.secret else secrets.token_urlsafe(32)
+    site = Site(settings, parts, secret)
     app = Starlette(
         routes=[
             *routes(site),
@@ -134,7 +83,7 @@ def create_app(
         lifespan=_lifespan(site),
     )
     app.state.site = site
-    return app, links.issue(one_time) if one_time else None
+    return app, site.links.issue(one_time) if one_time else None
 
 
 def require_sign_in(settings: ConsoleSettings, *, other: bool) -> None:
@@ -146,52 +95,8 @@ def require_sign_in(settings: ConsoleSettings, *, other: bool) -> None:
         )
 
 
-def _site(settings: ConsoleSettings, parts: Parts, links: OneTimeLinks) -> Site:
-    board, clock = parts.board, parts.clock
-    sessions = Sessions(timedelta(hours=settings.session_hours), clock)
-    stands = _Stands(board, parts.permissions)
-    desk = Desk(parts.reviews, stands.check, timedelta(seconds=settings.undo_seconds), clock)
-    return Site(
-        settings=settings,
-        board=board,
-        permissions=parts.permissions,
-        limits=parts.limits,
-        policy=parts.policy,
-        desk=desk,
-        locks=parts.locks or MemoryLocks(timedelta(seconds=settings.lock_seconds), clock),
-        live=Live(lambda: (board.version, desk.version, parts.stale_since(), parts.caught_up())),
-        sessions=sessions,
-        authenticator=Authenticator(settings, sessions, parts.tokens, clock),
-        links=links,
-        openid=OpenId(settings) if settings.oidc_issuer else None,
-        stale_since=parts.stale_since,
-        caught_up=parts.caught_up,
-        clock=clock,
-        identities=Rates(settings.rate_identity, parts.monotonic),
-        attempts=Rates(settings.rate_signin, parts.monotonic),
-        has_tokens=parts.tokens is not None,
-        scraper=Scraper(settings.targets, clock),
-        review_ttl=parts.review_ttl,
-    )
-
-
-class _Stands:
-    """Whether an item is still as an order takes it to be, and still its person's to decide."""
-
-    def __init__(self, board: Board, permissions: Permissions) -> None:
-        self._board = board
-        self._permissions = permissions
-
-    def check(self, order: Order) -> bool:
-        record = order.record
-        if not self._permissions.may_decide(order.person, record.tenant_id, record.user_id):
-            return False
-        item = self._board.item(self._permissions.scope(order.person), order.decision_id)
-        return item is not None and item.current.revision == record.expected_revision
-
-
 class _Errors:
-    """Errors as pages, or as JSON under `/api`; they say nothing of what was asked for."""
+    """Errors as pages, or as JSON under `/api`; they repeat nothing of the request."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -223,13 +128,23 @@ def _is_own(exc: HTTPException) -> bool:
 def _lifespan(site: Site) -> Callable[[Starlette], Any]:
     async def tick() -> None:
         while True:
-            site.desk.release()
-            await site.live.look()
+            site.outbox.release()
+            await site.live.poll()
             await asyncio.sleep(TICK)
+
+    async def share() -> None:
+        while True:
+            await site.sessions.share()
+            await site.free_decided()
+            await asyncio.sleep(_SHARED)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        tasks = [asyncio.create_task(tick())]
+        with contextlib.suppress(
+            TimeoutError
+        ):  # who was signed in before a restart is let in as soon as it is known
+            await asyncio.wait_for(site.sessions.share(), _SHARED)
+        tasks = [asyncio.create_task(tick()), asyncio.create_task(share())]
         if site.settings.targets:
             tasks.append(asyncio.create_task(site.scraper.run()))
         try:
@@ -239,6 +154,65 @@ def _lifespan(site: Site) -> Callable[[Starlette], Any]:
                 task.cancel()
             await asyncio.wait(tasks)
             await site.live.close()
-            await site.desk.close()
+            await site.outbox.close()
 
     return lifespan
+
+
+def make_server(app: Starlette) -> uvicorn.Server:
+    """Return a server without a Server header and access log that trusts no forwarding header."""
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            date_header=True,
+            lifespan="on",
+            ws="none",
+            timeout_graceful_shutdown=_GRACE,
+        )
+    )
+
+
+async def serve(server: uvicorn.Server, app: Starlette, listening: socket.socket) -> None:
+    """Serve until SIGINT, SIGTERM or `server.should_exit`; open event streams are ended first."""
+    ending = asyncio.create_task(_end_streams(server, app))
+    try:
+        with _outlived_signals():
+            await server.serve(sockets=[listening])
+    finally:
+        ending.cancel()
+        await asyncio.wait([ending])
+        await _cut(server)
+
+
+async def _cut(server: uvicorn.Server) -> None:
+    """Cut off what is still open after the grace: a transport that outlives its loop keeps its socket open."""
+    for connection in list(server.server_state.connections):
+        transport = connection.transport
+        if isinstance(transport, asyncio.WriteTransport):
+            transport.abort()
+    await asyncio.sleep(0)  # sockets are closed by the loop
+
+
+async def _end_streams(server: uvicorn.Server, app: Starlette) -> None:
+    while not server.should_exit:  # noqa: ASYNC110 - uvicorn has a flag, not an event
+        await asyncio.sleep(_POLL)
+    await app.state.site.live.close()
+
+
+@contextlib.contextmanager
+def _outlived_signals() -> Iterator[None]:
+    """Keep the process alive after a signal that ended the server: uvicorn raises it a second time."""
+    try:
+        before = {one: signal.signal(one, lambda *_: None) for one in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not the main thread: there are no signals here
+        yield
+        return
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)

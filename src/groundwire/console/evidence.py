@@ -1,30 +1,27 @@
-"""What a Decision says of its text, in the shape that a page shows: marks, checks, citations, report."""
+"""What an item's page shows of a Decision: marked text, checks, citations, report, dependencies."""
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from groundwire.console.marks import Mark, quote_marks, segments
-from groundwire.console.words import label
+from groundwire.console.site import Call
+from groundwire.console.words import TextMark, hidden_marks, label, quote_marks, segments
+from groundwire.review.model import Item, Related
 
-_HIDDEN: Final = ("Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp")
-_PLAIN_CONTROLS: Final = "\n\t"
-_MOST_HIDDEN: Final = 500
 _MOST_ROWS: Final = 100
-Decision = Mapping[str, Any]
+DecisionView = Mapping[str, Any]
 
 
-def text_of(decision: Decision) -> str | None:
+def text_of(decision: DecisionView) -> str | None:
     """Return the claim; None of a response, whose text is not published."""
     found = (decision.get("evidence") or {}).get("claim")
     return found if isinstance(found, str) else None
 
 
-def marked(decision: Decision, text: str | None) -> dict[str, Any]:
+def marked(decision: DecisionView, text: str | None) -> dict[str, Any]:
     """Return the text in segments, and what is marked in it."""
     if text is None:
         return {"segments": None, "legend": []}
@@ -34,12 +31,12 @@ def marked(decision: Decision, text: str | None) -> dict[str, Any]:
         for mark in sorted(marks)
         if text[mark.start : mark.end]
     ]
-    cut = segments(text, [*marks, *_hidden(text)])
+    cut = segments(text, [*marks, *hidden_marks(text)])
     found = [{"text": part.text, "kinds": part.kinds, "title": part.title} for part in cut]
     return {"segments": found, "legend": list({tuple(entry.items()): entry for entry in legend}.values())}
 
 
-def checks(decision: Decision) -> list[dict[str, str]]:
+def checks(decision: DecisionView) -> list[dict[str, str]]:
     """Return every check with its result; failed ones first."""
     return [
         {"result": result, "name": name.removesuffix("_skipped"), "detail": _why(result, detail)}
@@ -52,8 +49,8 @@ def _why(result: str, detail: str) -> str:
     return label(detail) if result == "skipped" and detail else detail
 
 
-def citations(decision: Decision) -> list[dict[str, Any]]:
-    """Return the citations; one has a link only where the gate found it there itself."""
+def citations(decision: DecisionView) -> list[dict[str, Any]]:
+    """Return the citations; only those that the gate verified get a link."""
     return [
         {
             "type": citation["type"],
@@ -67,7 +64,7 @@ def citations(decision: Decision) -> list[dict[str, Any]]:
     ]
 
 
-def warnings(decision: Decision) -> list[dict[str, str]]:
+def warnings(decision: DecisionView) -> list[dict[str, str]]:
     """Return the warnings of a response's report."""
     found = (decision.get("report") or {}).get("warnings") or []
     return [
@@ -76,7 +73,7 @@ def warnings(decision: Decision) -> list[dict[str, str]]:
     ]
 
 
-def report(decision: Decision) -> list[dict[str, Any]]:
+def report(decision: DecisionView) -> list[dict[str, Any]]:
     """Return the sections of a response's report as rows of path and value; single values come first."""
     found = {name: part for name, part in (decision.get("report") or {}).items() if name != "warnings"}
     single = {name: part for name, part in found.items() if not isinstance(part, dict | list)}
@@ -84,11 +81,16 @@ def report(decision: Decision) -> list[dict[str, Any]]:
     rows = [
         {
             "name": name,
-            "rows": [{"name": path, "value": value} for path, value in islice(_leaves(part), _MOST_ROWS)],
+            "rows": [{"name": path, "value": value} for path, value in leaves(part)],
         }
         for name, part in sections
     ]
     return [section for section in rows if section["rows"]]
+
+
+def leaves(value: Any) -> list[tuple[str, str]]:  # noqa: ANN401 - any JSON value
+    """Return the values within a value, each with its path, at most so many as a page shows."""
+    return list(islice(_leaves(value), _MOST_ROWS))
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:  # noqa: ANN401 - any JSON value
@@ -109,38 +111,25 @@ def _said(value: object) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
-def _hedges(decision: Decision) -> Iterator[Mark]:
+def _hedges(decision: DecisionView) -> Iterator[TextMark]:
     for hedge in decision["hedges"]:
         kind = "hedge-block" if hedge["action"] == "block" else "hedge-review"
-        yield Mark(hedge["start"], hedge["end"], kind, f"hedge: {label(hedge['category'])}")
+        yield TextMark(hedge["start"], hedge["end"], kind, f"hedge: {label(hedge['category'])}")
 
 
-def _cited(decision: Decision) -> Iterator[Mark]:
+def _cited(decision: DecisionView) -> Iterator[TextMark]:
     for citation in decision["citations"]:
         title = f"citation: {label(citation['state'])}"
-        yield Mark(citation["start"], citation["end"], f"citation-{citation['state']}", title)
+        yield TextMark(citation["start"], citation["end"], f"citation-{citation['state']}", title)
 
 
-def _quoted(decision: Decision, text: str) -> list[Mark]:
+def _quoted(decision: DecisionView, text: str) -> list[TextMark]:
     quotes = ((decision.get("report") or {}).get("quotes") or {}).get("validated") or {}
     return quote_marks(text, [quote for found in quotes.values() for quote in found])
 
 
-def _hidden(text: str) -> list[Mark]:
-    """Mark what a reader would not see: control and format characters, and others without a form."""
-    places = (
-        at
-        for at, char in enumerate(text)
-        if unicodedata.category(char) in _HIDDEN and char not in _PLAIN_CONTROLS
-    )
-    return [
-        Mark(at, at + 1, "hidden", f"U+{ord(text[at]):04X}")
-        for at, _ in zip(places, range(_MOST_HIDDEN), strict=False)
-    ]
-
-
 def _is_link(citation: Mapping[str, Any]) -> bool:
-    """Say whether a citation may be followed: http or https, plain to read, and found by the gate."""
+    """Say whether a page links a citation: http or https, printable ASCII, and verified by the gate."""
     value = citation["value"]
     if citation["state"] != "verified" or not value.isascii() or not value.isprintable() or " " in value:
         return False
@@ -149,3 +138,19 @@ def _is_link(citation: Mapping[str, Any]) -> bool:
         return parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
     except ValueError:
         return False
+
+
+def dependents(call: Call, item: Item) -> dict[str, Any]:
+    """Return the approved claims that rest on an item, and their number."""
+    page = call.site.board.dependents(call.scope, item.current)
+    return {"resting": [related_row(one) for one in page.rows], "resting_total": page.total}
+
+
+def related_row(related: Related) -> dict[str, Any]:
+    """Return what a page shows of an item's parent or dependent."""
+    return {
+        "name": related.name,
+        "id": related.decision_id,
+        "state": related.state or None,
+        "excerpt": related.excerpt,
+    }

@@ -1,33 +1,34 @@
-"""What stands before every route: host check, limits, headers of every answer, and the access log."""
+"""What every request passes before its route: host check, rate limits, response headers, access log, origin check."""
 
 from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from ipaddress import ip_address
 from typing import Final
 
 import structlog
+from cachetools import LRUCache
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from groundwire.console.rates import Rates
 from groundwire.console.settings import ConsoleSettings, Network
 
 logger = structlog.get_logger(__name__)
 
+_MAX_CALLERS: Final = 20_000
+"""Callers whose bucket is kept; beyond it the least recent one is dropped."""
 _PROBE: Final = "/healthz"
-"""Asked by an orchestrator under whatever name; says nothing."""
+"""Asked by an orchestrator under any host name; reveals nothing."""
 _STATIC: Final = "/static/"
-"""What pages are made of: that it was fetched says nothing that the page's own line does not."""
+"""Static files: successful requests are not logged."""
 _REFUSED: Final = 400
 MAX_BODY: Final = 300_000
 """Bytes of a request's body: an edited text of 20,000 characters, each up to 12 bytes in a form, and its fields."""
-
 _POLICY: Final = (
     "default-src 'self'; base-uri 'none'; object-src 'none'; form-action 'self'; frame-ancestors 'none'"
 )
@@ -40,13 +41,14 @@ _HEADERS: Final = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=(), payment=()",
 }
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Guard:
-    """An ASGI middleware that lets through what is meant for the console, in sensible amounts.
+    """An ASGI middleware: checks host, sizes and the rate of an address, adds security headers, and logs requests.
 
-    It logs method, route, status and time of every request but those for static files that there are: never the
-    path as sent, its query or its body.
+    A log line has method, route, status and time: never the path as sent, its query or its body.
     """
 
     def __init__(self, app: ASGIApp, settings: ConsoleSettings, addresses: Rates) -> None:
@@ -68,8 +70,8 @@ class Guard:
         refusal = self._refusal(scope)
         try:
             await (refusal or self._app)(scope, _limited(receive), outgoing.send)
-        except Exception as exc:  # noqa: BLE001 - answered, and told of in the log without what it says
-            logger.error("fault", error=type(exc).__name__, where=_where(exc))  # noqa: TRY400 - what it says may be text
+        except Exception as exc:  # noqa: BLE001 - answered, and logged without its message
+            logger.error("fault", error=type(exc).__name__, where=_where(exc))  # noqa: TRY400 - no message: it may be text
             if outgoing.status:
                 raise _Broken from None  # the answer has begun: let the server cut the connection
             await _fault()(scope, receive, outgoing.send)
@@ -96,7 +98,7 @@ class Guard:
 
 
 class _Outgoing:
-    """An answer on its way: gets its headers, and is remembered for the log."""
+    """Adds the headers to an answer, and remembers its status for the log."""
 
     def __init__(self, send: Send, headers: dict[str, str]) -> None:
         self._send = send
@@ -125,11 +127,8 @@ class _Outgoing:
         )
 
 
-_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-
-
 def _limited(receive: Receive) -> Receive:
-    """Stop reading a body that is longer than it may be, whatever its sender announced."""
+    """Stop reading a body over `MAX_BODY`, whatever length its sender announced."""
     size = 0
 
     async def read() -> Message:
@@ -144,7 +143,7 @@ def _limited(receive: Receive) -> Receive:
 
 
 class _Broken(Exception):
-    """Something failed in the middle of an answer; the log has said what."""
+    """An answer failed half-way, and was logged."""
 
 
 def _where(exc: Exception) -> str:
@@ -158,14 +157,21 @@ def _fault() -> JSONResponse:
 
 
 def refused(scope: Scope, status: int, why: str, headers: Mapping[str, str] | None = None) -> Response:
-    """Return the answer to what no route sees: a line of text, and JSON under `/api`."""
+    """Return a refusal by middleware: a line of text, and JSON under `/api`."""
     if scope["path"].startswith("/api/"):
         return JSONResponse({"error": "Refused", "message": why}, status, headers)
     return PlainTextResponse(f"{why}\n", status, headers)
 
 
+def check_rate(rates: Rates, caller: str) -> None:
+    """Count a request. Raises: HTTPException 429, with the seconds to wait."""
+    wait = rates.take(caller)
+    if wait:
+        raise HTTPException(429, headers={"retry-after": str(max(1, round(wait)))})
+
+
 def peer(scope: Scope | HTTPConnection) -> str:
-    """Return the address that the connection came from; no header has a say in it."""
+    """Return the address of the connection's peer; headers are ignored."""
     client = scope["client"] if scope.get("client") else None
     return client[0] if client else ""
 
@@ -177,3 +183,56 @@ def among(address: str, networks: Iterable[Network]) -> bool:
     except ValueError:
         return False
     return any(found.version == network.version and found in network for network in networks)
+
+
+class Origins:
+    """An ASGI middleware that refuses writes from other sites' pages before anything of them is read."""
+
+    def __init__(self, app: ASGIApp, origins: Collection[str]) -> None:
+        self._app = app
+        self._origins = frozenset(origin.lower() for origin in origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if (
+            scope["type"] == "http"
+            and scope["method"] not in _READS
+            and self._is_foreign(Headers(scope=scope))
+        ):
+            await refused(scope, 403, "the request comes from another site")(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _is_foreign(self, headers: Headers) -> bool:
+        site = headers.get("sec-fetch-site")
+        if site not in (None, "same-origin", "none"):
+            return True
+        # a page without referrer names no origin in its forms; that it is ours, the browser says elsewhere
+        known = self._origins | {"null"} if site == "same-origin" else self._origins
+        return any(origin.lower() not in known for origin in headers.getlist("origin"))
+
+
+class Rates:
+    """Token buckets: each caller passes `per_minute` times a minute, at most so many at once.
+
+    Attributes:
+        per_minute: requests a minute.
+    """
+
+    def __init__(self, per_minute: int, monotonic: Callable[[], float]) -> None:
+        self.per_minute = per_minute
+        self._now = monotonic
+        self._buckets: LRUCache[str, tuple[float, float]] = LRUCache(_MAX_CALLERS)
+
+    def take(self, caller: str) -> float:
+        """Count one request; return 0.0 where it may pass, else the seconds to wait."""
+        now = self._now()
+        left, since = self._buckets.get(caller, (float(self.per_minute), now))
+        left = min(float(self.per_minute), left + (now - since) * self.per_minute / 60)
+        passed = left >= 1
+        self._buckets[caller] = (left - 1 if passed else left, now)
+        return 0.0 if passed else (1 - left) * 60 / self.per_minute
+
+    def __len__(self) -> int:
+        """Return how many callers are remembered."""
+        return len(self._buckets)

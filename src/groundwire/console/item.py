@@ -1,154 +1,35 @@
-"""One item: its text with what the gate saw in it, why it is where it is, and what may be done."""
+"""One item: its text with what the gate found in it, why it is where it is, and what may be done with it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from urllib.parse import quote
 
 from starlette.exceptions import HTTPException
 
-from groundwire.console import evidence, relatives
-from groundwire.console.call import Answer, Call
-from groundwire.console.kept import unfinished
-from groundwire.console.queue import neighbours
-from groundwire.console.rows import subject_of, undo_left
-from groundwire.console.standing import Problem, allowed, changed, is_current, why_not
-from groundwire.console.views import came_from, view_of, with_query
-from groundwire.console.words import NONE
+from groundwire.console import evidence
+from groundwire.console.answer import show_original
+from groundwire.console.memories import memory_rows, with_conflicts
+from groundwire.console.outbox import NOT_DONE, OrderState, OutboxEntry, doing, undo_left
+from groundwire.console.queue import (
+    came_from,
+    neighbours,
+    subject_of,
+    unshared_since,
+    view_of,
+    with_query,
+)
+from groundwire.console.site import Call, PageAnswer
+from groundwire.console.words import NONE, label, moment
 from groundwire.messages.base import format_time
-from groundwire.review.actions import RejectReason
-from groundwire.review.model import Item, SourceRecord
+from groundwire.messages.decisions import Kind, Verdict
+from groundwire.policy import Policy
+from groundwire.review.actions import BLANK, SENTENCES, RejectReason, is_blank, speculation_in
+from groundwire.review.model import Item, Neighbours, SourceRecord, Standing
 
 _POLICY_DIGITS: Final = 12
 NO_ITEM: Final = "There is no such item, or it is not yours to see."
-
-
-def find(call: Call, decision_id: str) -> Item:
-    """Return an item that the person sees. Raises: HTTPException 404, the same for none and for another's."""
-    item = call.site.board.item(call.scope, decision_id)
-    if item is None:
-        raise HTTPException(404, NO_ITEM)
-    return item
-
-
-async def show(call: Call) -> Answer:
-    """One item; to open its page is to say that one looks at it."""
-    item = find(call, call.request.path_params["decision_id"])
-    draft, problem = unfinished(call, item)
-    seen = call.request.query_params.get("seen", "")
-    if seen.isascii() and seen.isdigit() and seen != str(item.current.revision) and len(seen) < 10:
-        problem = changed(item, int(seen))
-    return Answer(await describe(call, item, problem, draft), "item.html")
-
-
-async def standing(call: Call) -> Answer:
-    """Whether an item is what it was; `standing` changes with its revision, its state and what is on its way."""
-    item = find(call, call.request.path_params["decision_id"])
-    return Answer({"id": item.current.decision_id, "standing": _standing(call, item)})
-
-
-async def lock(call: Call) -> Answer:
-    """Say that one still looks at an item."""
-    item = find(call, call.request.path_params["decision_id"])
-    me = call.identity.person.name
-    holder = await call.site.locks.claim(subject_of(item.current), me)
-    return Answer({"reviewing": holder}, location=f"/items/{item.current.decision_id}")
-
-
-async def describe(
-    call: Call, item: Item, problem: Problem | None = None, draft: Mapping[str, str] | None = None
-) -> dict[str, Any]:
-    """Return all that is told of an item.
-
-    Args:
-        call: who asks.
-        item: of which.
-        problem: why an action on it was not taken.
-        draft: what the person typed for it that was not taken, by field.
-    """
-    decision, row = item.decision, item.current
-    text = evidence.text_of(decision)
-    return {
-        "id": decision["decision_id"],
-        "revision": decision["revision"],
-        **{name: decision[name] for name in _COPIED},
-        "risk": row.risk.level if item.pending else None,
-        "age_seconds": max(0, round((call.site.clock() - row.since).total_seconds())),
-        **evidence.marked(decision, text),
-        "content": text or "",
-        "checks": evidence.checks(decision),
-        "citations": evidence.citations(decision),
-        "warnings": evidence.warnings(decision),
-        "report": evidence.report(decision),
-        "near": relatives.near(item.nearest, text),
-        "rests_on": [relatives.told(one) for one in item.parents],
-        **relatives.resting(call, item),
-        "source": _source(decision, item.source_record),
-        "history": _history(item),
-        "places": _places(item),
-        **_deciding(call, item),
-        **await _around(call, item),
-        "problem": problem,
-        "draft": draft,
-        "address": None,
-    }
-
-
-def _standing(call: Call, item: Item) -> str:
-    state = "pending" if item.pending else str(item.current.verdict)
-    way = "acted on" if call.site.desk.on(item.current.decision_id) else "free"
-    return f"{item.current.decision_id} {state} {way}"
-
-
-def _deciding(call: Call, item: Item) -> dict[str, Any]:
-    """Return what may be done, or why nothing may."""
-    row, read_only = item.current, call.identity.person.read_only
-    entry = call.site.desk.on(row.decision_id)
-    follows = item.decision["reason_code"] == "pending_duplicate"
-    return {
-        "allowed": [] if read_only else allowed(item, entry),
-        "why_not": "You may look, and not decide." if read_only else why_not(item, entry),
-        "standing": _standing(call, item),
-        "newer": None if is_current(item) else row.decision_id,
-        "follows": item.decision["conflicting_memory_id"] if follows else None,
-        "reasons": [str(reason) for reason in RejectReason],
-        "opened": call.request.query_params.get("do", ""),
-        "undo_seconds": round(call.site.settings.undo_seconds),
-        "undo_left": undo_left(entry, call.site.clock()),
-        "lock_url": f"/api/items/{row.decision_id}/lock" if item.pending else "",
-        "lock_seconds": round(call.site.settings.lock_seconds),
-    }
-
-
-async def _around(call: Call, item: Item) -> dict[str, Any]:
-    """Return who looks at it, and where one goes from here: on in the queue, or back to the list one came from."""
-    listed = came_from(call)
-    if listed is not None:
-        return {
-            "reviewing": await _reviewing(call, item),
-            "previous": None,
-            "next": None,
-            "then": None,
-            "back": listed.address,
-            "back_title": listed.title,
-            "query": with_query("", listed.query),
-            "query_text": listed.query,
-        }
-    view = view_of(call)
-    near = await neighbours(call, view, item.current.decision_id)
-    query = view.encoded()
-    return {
-        "reviewing": await _reviewing(call, item),
-        "previous": near.before,
-        "next": near.after,
-        "then": near.then,
-        "back": with_query("/", query),
-        "back_title": "Queue",
-        "query": with_query("", query),
-        "query_text": query,
-    }
-
-
 _COPIED: Final = (
     "subject_id",
     "kind",
@@ -160,6 +41,162 @@ _COPIED: Final = (
     "memory_type",
     "decided_at",
 )
+_TYPED: Final = ("action", "content", "note", "reason", "replaces")
+_OF_PENDING_CLAIMS: Final = "edit"
+"""What can be edited can replace a memory, too."""
+Problem = dict[str, Any]
+"""Why an action was refused, as the item's page shows it: title, text, changes, code."""
+
+
+def find(call: Call, decision_id: str) -> Item:
+    """Return an item that the person sees. Raises: HTTPException 404, the same for none and for another's."""
+    item = call.site.board.item(call.scope, decision_id)
+    if item is None:
+        raise HTTPException(404, NO_ITEM)
+    return item
+
+
+def find_standing(call: Call, decision_id: str) -> Standing:
+    """Return where an item stands, without its context. Raises: HTTPException 404, as `find`."""
+    found = call.site.board.standings(call.scope, [decision_id])
+    if decision_id not in found:
+        raise HTTPException(404, NO_ITEM)
+    return found[decision_id]
+
+
+async def show(call: Call) -> PageAnswer:
+    """One item; to open its page is to say that one looks at it."""
+    item = find(call, call.request.path_params["decision_id"])
+    draft, problem = unfinished(call, item)
+    seen = call.request.query_params.get("seen", "")
+    if seen.isascii() and seen.isdigit() and seen != str(item.current.revision) and len(seen) < 10:
+        problem = changed(item, int(seen))
+    if call.page:
+        call.site.open_page(call.identity.person.name, item.current.decision_id)
+    return PageAnswer(await describe(call, item, problem, draft), "item.html")
+
+
+async def standing(call: Call) -> PageAnswer:
+    """Whether an item is what it was; `standing` changes with its revision, its state and what is on its way."""
+    item = find_standing(call, call.request.path_params["decision_id"])
+    return PageAnswer({"id": item.current.decision_id, "standing": _standing(call, item)})
+
+
+async def lock(call: Call) -> PageAnswer:
+    """Say that one still looks at an item."""
+    item = find_standing(call, call.request.path_params["decision_id"])
+    me = call.identity.person.name
+    call.site.still_looks(me, item.current.decision_id)
+    holder = await call.site.locks.claim(subject_of(item.current), me)
+    return PageAnswer({"reviewing": holder}, location=f"/items/{item.current.decision_id}")
+
+
+async def describe(
+    call: Call, item: Item, problem: Problem | None = None, draft: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return all that page and API show of an item.
+
+    Args:
+        call: the request.
+        item: the item.
+        problem: why an action on it was refused.
+        draft: what the person typed for a refused action, by field.
+    """
+    decision, row = item.decision, item.current
+    text = evidence.text_of(decision)
+    memories = await memory_rows(call, item, text)
+    return {
+        "id": decision["decision_id"],
+        "revision": decision["revision"],
+        **{name: decision[name] for name in _COPIED},
+        "risk": row.risk.level if item.pending else None,
+        "age_seconds": max(0, round((call.site.clock() - row.since).total_seconds())),
+        **evidence.marked(decision, text),
+        "original": await show_original(call.site.read, decision, call.site.policy),
+        "content": text or "",
+        "checks": with_conflicts(evidence.checks(decision), memories),
+        "citations": evidence.citations(decision),
+        "warnings": evidence.warnings(decision),
+        "report": evidence.report(decision),
+        "memories": memories,
+        "rests_on": [evidence.related_row(one) for one in item.parents],
+        **evidence.dependents(call, item),
+        "source": _source(decision, item.source_record),
+        "history": _history(item),
+        "places": _places(item),
+        "origin": _origin(call, decision),
+        **_deciding(call, item, memories),
+        **await _around(call, item),
+        "problem": problem,
+        "draft": draft,
+        "address": None,
+    }
+
+
+def _standing(call: Call, item: Standing) -> str:
+    state = "pending" if item.pending else str(item.current.verdict)
+    way = "acted on" if call.site.outbox.on(item.current.decision_id) else "free"
+    return f"{item.current.decision_id} {state} {way}"
+
+
+def _deciding(call: Call, item: Item, memories: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what may be done, or why nothing may."""
+    row, read_only = item.current, call.identity.person.read_only
+    entry = call.site.outbox.on(row.decision_id)
+    follows = item.decision["reason_code"] == "pending_duplicate"
+    possible = [] if read_only else allowed(item, entry)
+    if possible and any(memory["replaceable"] for memory in memories):
+        possible.append("replace")
+    return {
+        "allowed": possible,
+        "why_not": "You may look, and not decide." if read_only else why_not(item, entry),
+        "standing": _standing(call, item),
+        "newer": None if item.is_current else row.decision_id,
+        "follows": item.decision["conflicting_memory_id"] if follows else None,
+        "reasons": [str(reason) for reason in RejectReason],
+        "opened": call.request.query_params.get("do", ""),
+        "undo_seconds": round(call.site.settings.undo_seconds),
+        "undo_left": undo_left(entry, call.site.clock()),
+        "lock_url": f"/api/items/{row.decision_id}/lock" if item.pending else "",
+        "lock_seconds": round(call.site.settings.lock_seconds),
+    }
+
+
+async def _around(call: Call, item: Item) -> dict[str, Any]:
+    """Return who looks at it, and where a page leads: on in the queue, or back to the list it was opened from."""
+    listed = came_from(call)
+    if listed is not None:
+        near, query, back, title = Neighbours(), listed.query, listed.address, listed.title
+    else:
+        view = view_of(call)
+        near = await neighbours(call, view, item.current.decision_id)
+        query, title = view.encoded(), "Queue"
+        back = with_query("/", query)
+    return {
+        "reviewing": await _reviewing(call, item),
+        **await _taken(call, item),
+        "unshared_since": unshared_since(call),
+        "previous": near.before,
+        "next": near.after,
+        "then": near.then,
+        "place": near.place,
+        "total": near.total,
+        "back": back,
+        "back_title": title,
+        "query": with_query("", query),
+        "query_text": query,
+    }
+
+
+async def _taken(call: Call, item: Item) -> dict[str, Any]:
+    """Return who has taken a pending item, and to whom it can be given."""
+    if not item.pending:
+        return {"assigned": None, "deciders": []}
+    row, person = item.current, call.identity.person
+    deciders = (
+        [] if person.read_only else call.site.permissions.deciders(call.scope, row.tenant_id, row.user_id)
+    )
+    return {"assigned": (await call.site.assignments.of([subject_of(row)]))[0], "deciders": deciders}
 
 
 async def _reviewing(call: Call, item: Item) -> str | None:
@@ -167,8 +204,9 @@ async def _reviewing(call: Call, item: Item) -> str | None:
         return None
     subject, me = subject_of(item.current), call.identity.person.name
     if call.page and not call.identity.person.read_only:
+        call.site.look()
         return await call.site.locks.claim(subject, me)
-    holder = (await call.site.locks.holders([subject]))[0]
+    holder = (await call.site.locks.held()).get(subject)
     return holder if holder != me else None
 
 
@@ -187,6 +225,16 @@ def _source(decision: Mapping[str, Any], record: SourceRecord) -> dict[str, Any]
         ],
         "approval": f"{record.human_approved / judged:.0%}" if judged else None,
     }
+
+
+def _origin(call: Call, decision: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what the producer said of where a claim comes from; None where it said nothing."""
+    given = decision.get("evidence") or {}
+    source_id, metadata = given.get("source_id"), given.get("metadata") or {}
+    template = call.site.settings.source_url
+    url = template.replace("{source_id}", quote(str(source_id), safe="")) if template and source_id else None
+    rows = [{"name": name, "value": value} for name, value in evidence.leaves(metadata)]
+    return {"source_id": source_id, "url": url, "metadata": rows} if source_id or rows else None
 
 
 def _history(item: Item) -> list[dict[str, Any]]:
@@ -230,3 +278,108 @@ def _places(item: Item) -> list[dict[str, str]]:
         "engine": decision["engine"],
     }
     return [{"name": name, "value": value} for name, value in facts.items()]
+
+
+def typed_fields(sent: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields of a form that a person filled in; missing ones are empty."""
+    found = {name: sent.get(name) for name in _TYPED}
+    return {name: value if isinstance(value, str) else "" for name, value in found.items()}
+
+
+def allowed(item: Standing, entry: OutboxEntry | None) -> list[str]:
+    """Return the actions that are possible on an item now; `entry` is the one on its way."""
+    if entry is not None or not item.is_current:
+        return []
+    if item.pending:
+        return ["approve", "reject", *(["edit"] if item.current.kind == Kind.CLAIM else [])]
+    if item.current.verdict == Verdict.APPROVED:
+        return ["retract"]
+    return []
+
+
+def why_not(item: Item, entry: OutboxEntry | None) -> str | None:
+    """Return why nothing can be done with an item now, None where something can."""
+    if entry is not None:
+        return f"This was {doing(entry)}."
+    if not item.is_current:
+        return f"This is revision {item.decision['revision']}; it was decided again since."
+    if item.decision["reason_code"] == "pending_duplicate":
+        return "It follows another item that waits: decide that one."
+    if not allowed(item, entry):
+        return "There is nothing to decide here."
+    return None
+
+
+def conflict(call: Call, item: Item, action: str, revision: int) -> Problem | None:
+    """Return why an action is not possible: another revision, another action on its way, nothing to decide."""
+    if is_free(call, item, action, revision):
+        return None
+    if not item.is_current or item.current.revision != revision:
+        return changed(item, revision)
+    entry = call.site.outbox.on(item.decision_id)
+    if entry is not None:
+        return problem("An action is on its way.", f"{entry.order.person.name} was first.")
+    return problem("That cannot be done with it.", "See how it stands.")
+
+
+def is_free(call: Call, item: Standing, action: str, revision: int) -> bool:
+    """Say whether an action is possible on an item at the revision that the person saw."""
+    possible = allowed(item, call.site.outbox.on(item.decision_id))
+    return (
+        item.current.revision == revision
+        and (_OF_PENDING_CLAIMS if action == "replace" else action) in possible
+    )
+
+
+def changed(item: Item, revision: int) -> Problem:
+    """Return the differences from the revision that a person saw."""
+    row = item.current
+    before = next((step for step in item.history if step.revision == revision), None)
+    latest = next((step for step in item.history if step.revision == row.revision), None)
+    changes = [{"what": "revision", "was": str(revision), "now": str(row.revision)}]
+    if before is not None:
+        changes.append({"what": "verdict", "was": str(before.verdict), "now": str(row.verdict)})
+        changes.append({"what": "reason", "was": label(before.reason_code), "now": label(row.reason_code)})
+    if latest is not None:
+        at = moment(format_time(latest.decided_at))
+        changes.append({"what": "decided", "was": "", "now": f"by {latest.reviewer or 'the gate'}, {at}"})
+    return problem("It changed meanwhile.", "This is how it stands now.", changes)
+
+
+def speculation(content: str, policy: Policy) -> Problem | None:
+    """Return why an edited text cannot be approved, or None: it is blank, or speculates (S0-78, C-02).
+
+    The gate checks it again, under its own policy.
+    """
+    if is_blank(content):
+        text = f"{BLANK.capitalize()}; write what should be remembered, or reject it."
+        return problem("This text cannot be approved.", text, code="blank")
+    try:
+        sentence = speculation_in(content, policy)
+    except Exception:  # noqa: BLE001 - the gate refuses what it cannot read, whatever the reason
+        return problem("This text cannot be approved.", SENTENCES["unreadable"], code="unreadable")
+    if not sentence:
+        return None
+    text = f"{SENTENCES['personal_speculation']} {sentence}"
+    return problem("This text cannot be approved.", text, code="personal_speculation")
+
+
+def problem(
+    title: str, text: str, changes: list[dict[str, str]] | None = None, code: str = "conflict"
+) -> Problem:
+    """Return a Problem; `code` is for programs."""
+    return {"title": title, "text": text, "changes": changes or [], "code": code}
+
+
+def unfinished(call: Call, item: Item) -> tuple[dict[str, str] | None, Problem | None]:
+    """Return the text of a person's last edit of an item if it was not carried out, and why."""
+    person = call.identity.person
+    entry = call.site.outbox.last(person, item.decision["decision_id"])
+    if entry is None or entry.state not in NOT_DONE or entry.order.record.content is None:
+        return None, None
+    record = entry.order.record
+    draft = typed_fields({"action": "edit", "content": record.content, "note": record.note})
+    if entry.state is not OrderState.REFUSED or entry.outcome is None:
+        return draft, None
+    call.site.outbox.dismiss(person, entry.order.action_id)  # the page shows it beside what was typed
+    return draft, problem("Refused by the gate.", entry.outcome.sentence, code=entry.outcome.code)

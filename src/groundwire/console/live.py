@@ -1,7 +1,8 @@
-"""Telling open pages that something changed: server-sent events, each a number and nothing else.
+"""Server-sent events that tell open pages to ask again, and locks that show who looks at which item.
 
-A page that hears one asks for what it shows again, with the rights of its reader. So no event can carry what
-somebody may not see.
+An event carries a number only: a page that receives one asks again for what it shows, with the rights of its reader, so
+no event can reveal what somebody may not see. Locks expire. They are a courtesy: no action is refused because of a
+lock, only because of its revision.
 """
 
 from __future__ import annotations
@@ -9,16 +10,59 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from typing import Final
+from datetime import datetime, timedelta
+from typing import Any, Final, Protocol
+
+import structlog
+from cachetools import TTLCache
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from groundwire.console.assignments import name_of, subject_named
+from groundwire.messages.identity import Subject
+
+logger = structlog.get_logger(__name__)
 
 MOST_STREAMS: Final = 20
 """Open streams of one person."""
+_MAX_LOCKS: Final = 20_000
 _BEAT: Final = 15.0
-"""Seconds after which a stream without news says that it is there."""
+"""Seconds without an event until a comment keeps the connection open, and the sign-in is checked again."""
+_NOW: Final = """
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local function holder(entry)
+  local ends, person = string.match(entry or '', '^(%d+) (.*)$')
+  return ends and tonumber(ends) > now and person or nil
+end
+"""
+_CLAIM: Final = f"""{_NOW}
+local held = holder(redis.call('HGET', KEYS[1], ARGV[1]))
+if held and held ~= ARGV[2] then return held end
+redis.call('HSET', KEYS[1], ARGV[1], string.format('%.0f', now + ARGV[3]) .. ' ' .. ARGV[2])
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+return false
+"""
+_RELEASE: Final = f"""{_NOW}
+if holder(redis.call('HGET', KEYS[1], ARGV[1])) == ARGV[2] then redis.call('HDEL', KEYS[1], ARGV[1]) end
+"""
+_HELD: Final = f"""{_NOW}
+local entries, found = redis.call('HGETALL', KEYS[1]), {{}}
+for at = 1, #entries, 2 do
+  local held = holder(entries[at + 1])
+  if held then
+    found[#found + 1] = entries[at]
+    found[#found + 1] = held
+  else
+    redis.call('HDEL', KEYS[1], entries[at])
+  end
+end
+return found
+"""
 
 
-class Live:
-    """Wakes streams when what they show may have changed.
+class ChangeStream:
+    """Wakes event streams when what pages show may have changed.
 
     Args:
         version: anything that changes with it.
@@ -27,18 +71,18 @@ class Live:
     def __init__(self, version: Callable[[], object]) -> None:
         self._version = version
         self._latest = version()
-        self._seen = 0
+        self._count = 0
         self._changed = asyncio.Condition()
         self._streams: Counter[str] = Counter()
         self._closed = False
 
-    async def look(self) -> bool:
-        """Wake all streams if there is news; say whether there was."""
+    async def poll(self) -> bool:
+        """Wake all streams if the version changed; say whether it did."""
         version = self._version()
         if version == self._latest:
             return False
         self._latest = version
-        self._seen += 1
+        self._count += 1
         async with self._changed:
             self._changed.notify_all()
         return True
@@ -50,7 +94,7 @@ class Live:
             self._changed.notify_all()
 
     def enter(self, person: str) -> bool:
-        """Count a stream of a person; say whether there may be one more."""
+        """Count a stream of a person; return False where they have too many."""
         if self._streams[person] >= MOST_STREAMS:
             return False
         self._streams[person] += 1
@@ -74,19 +118,91 @@ class Live:
         try:
             yield "retry: 3000\n\n"
             while holds() and not self._closed:
-                if last != self._seen:
-                    last = self._seen
+                if last != self._count:
+                    last = self._count
                     yield f"event: change\nid: {last}\ndata: {last}\n\n"
                     continue
-                if not await self._news(last, beat):
+                if not await self._changes(last, beat):
                     yield ": still here\n\n"
         finally:
             self.leave(person)
 
-    async def _news(self, last: int | None, beat: float) -> bool:
+    async def _changes(self, last: int | None, beat: float) -> bool:
         try:
             async with asyncio.timeout(beat), self._changed:
-                await self._changed.wait_for(lambda: self._closed or self._seen != last)
+                await self._changed.wait_for(lambda: self._closed or self._count != last)
         except TimeoutError:
             return False
         return True
+
+
+class Locks(Protocol):
+    """Who looks at which item; a store that does not answer locks nothing."""
+
+    async def claim(self, subject: Subject, person: str) -> str | None:
+        """Take or renew the lock for a person; return who else holds it, None where the person does."""
+
+    async def release(self, subject: Subject, person: str) -> None:
+        """Give the lock back, if it is the person's."""
+
+    async def held(self) -> dict[Subject, str]:
+        """Return who looks at which items."""
+
+
+class RedisLocks:
+    """Locks as entries of the hash `<prefix>console:looking`, each with its end, shared by all consoles."""
+
+    def __init__(self, redis: Redis, prefix: str, lasts: timedelta) -> None:
+        self._redis = redis
+        self._key = f"{prefix}console:looking"
+        self._ms = round(lasts.total_seconds() * 1000)
+
+    async def claim(self, subject: Subject, person: str) -> str | None:
+        """Take or renew; see Locks."""
+        held = await self._run(_CLAIM, name_of(subject), person, str(self._ms))
+        return None if held is None else _text(held)
+
+    async def release(self, subject: Subject, person: str) -> None:
+        """Give back; see Locks."""
+        await self._run(_RELEASE, name_of(subject), person)
+
+    async def held(self) -> dict[Subject, str]:
+        """Return who looks; see Locks."""
+        found = [_text(value) for value in await self._run(_HELD) or ()]
+        return {subject_named(name): person for name, person in zip(found[::2], found[1::2], strict=True)}
+
+    async def _run(self, script: str, *values: str) -> Any:  # noqa: ANN401
+        try:
+            return await self._redis.eval(script, 1, self._key, *values)
+        except RedisError as exc:
+            logger.warning("locks_unavailable", error=type(exc).__name__)
+            return None
+
+
+class MemoryLocks:
+    """Locks within one process."""
+
+    def __init__(self, lasts: timedelta, clock: Callable[[], datetime]) -> None:
+        self._held: TTLCache[Subject, str] = TTLCache(
+            _MAX_LOCKS, lasts.total_seconds(), timer=lambda: clock().timestamp()
+        )
+
+    async def claim(self, subject: Subject, person: str) -> str | None:
+        """Take or renew; see Locks."""
+        holder = self._held.get(subject, person)
+        if holder == person:
+            self._held[subject] = person
+        return None if holder == person else holder
+
+    async def release(self, subject: Subject, person: str) -> None:
+        """Give back; see Locks."""
+        if self._held.get(subject) == person:
+            del self._held[subject]
+
+    async def held(self) -> dict[Subject, str]:
+        """Return who looks; see Locks."""
+        return dict(self._held.items())
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -1,85 +1,388 @@
-"""The queue: what waits, filtered and in order, with the gauges against the limits."""
+"""The queue: filters, order and search in a URL, rows, neighbours, and gauges against the limits.
+
+A search stands in a URL encrypted: it may hold what a claim says.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from datetime import timedelta
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import parse_qsl, urlencode
 
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 
-from groundwire.console.call import Answer, Call
-from groundwire.console.rows import queued
-from groundwire.console.searching import SearchFields, clear_search, keep_search, search_of
-from groundwire.console.views import SORTS, View, choices, view_from, view_of, with_query
+from groundwire.console.assignments import name_of
+from groundwire.console.auth import MAX_SEARCH
+from groundwire.console.outbox import doing, undo_left
+from groundwire.console.search_cipher import MAX_ENCRYPTED
+from groundwire.console.site import Call, PageAnswer, problems
+from groundwire.messages.base import ShortId, format_time
+from groundwire.messages.decisions import Kind, ReasonCode
+from groundwire.messages.identity import Subject
+from groundwire.review.model import WAITING, Nearest, Neighbours, Query, Row
+from groundwire.text.visible import invisible_places
 
+AGES: Final[dict[str, tuple[timedelta | None, timedelta | None]]] = {
+    "under_1h": (None, timedelta(hours=1)),
+    "over_1h": (timedelta(hours=1), None),
+    "over_1d": (timedelta(days=1), None),
+    "over_7d": (timedelta(days=7), None),
+}
+SORTS: Final = (("risk", "highest risk first"), ("oldest", "oldest first"), ("newest", "newest first"))
+_NOT_FILTERS: Final = frozenset({"do", "seen", "from"})
+LISTS: Final = {"approved": "Approved", "blocked": "Blocked", "responses": "Responses"}
+"""Lists beside the queue from which an item is opened, with their titles."""
+MAX_CURSOR: Final = 400
+MAX_QUERY: Final = 4_000
+"""Characters of a query that a form carries."""
+_TYPES: Final = ("fact", "preference", "decision")
+QUEUE: Final = "queue"
 PAGE: Final = 50
-NEIGHBOURS: Final = 200
+MOST_AT_ONCE: Final = 1_000
+"""Items that are decided at once."""
 
 
-async def show(call: Call) -> Answer:
-    """The queue."""
-    clear_search(call)
-    return Answer(await _queue(call, view_of(call), search_of(call)), "queue.html")
+def _blank_is_none(value: object) -> object:
+    return None if value == "" else value
 
 
-async def search(call: Call) -> Answer:
-    """Search the texts: a browser's session keeps what is searched for; a token gets the answer at once."""
-    fields = call.fields(SearchFields)
-    view = view_from(fields.back)
-    if call.identity.ambient:  # a browser begins at the top; its session carries the search on
-        view = view.model_copy(update={"cursor": None})
-        keep_search(call, fields.search.strip())
-    data = await _queue(call, view, fields.search.strip())
-    return Answer(data, location=with_query("/", view.encoded()))
+Blank = BeforeValidator(_blank_is_none)
+
+
+EncryptedSearch = Annotated[Annotated[str, Field(max_length=MAX_ENCRYPTED)] | None, Blank]
+"""A search as it stands in a URL: see `SearchCipher`."""
+
+
+class View(BaseModel):
+    """Filters, order and search of the queue, as they stand in a URL: codes, ids, and an encrypted text."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    reason: Annotated[ReasonCode | None, Blank] = None
+    tenant: Annotated[ShortId | None, Blank] = None
+    user: Annotated[ShortId | None, Blank] = None
+    source: Annotated[ShortId | None, Blank] = None
+    memory_type: Annotated[Literal["fact", "preference", "decision"] | None, Blank] = None
+    kind: Annotated[Kind | None, Blank] = None
+    age: Annotated[Literal["under_1h", "over_1h", "over_1d", "over_7d"] | None, Blank] = None
+    assigned: Annotated[Literal["mine", "nobody"] | None, Blank] = None
+    sort: Annotated[Literal["risk", "oldest", "newest"], BeforeValidator(lambda v: v or "risk")] = "risk"
+    search: EncryptedSearch = None
+    cursor: Annotated[Annotated[str, Field(max_length=MAX_CURSOR)] | None, Blank] = None
+
+    def encoded(self, **changes: str | None) -> str:
+        """Return it as the query of a URL, without the question mark; what is at its default is left out."""
+        shown = self.model_dump(exclude_defaults=True) | changes
+        return urlencode([(name, str(value)) for name, value in shown.items() if value is not None])
+
+    @property
+    def filters(self) -> Mapping[str, str]:
+        """The filters by name, empty where there is none."""
+        kept = self.model_dump(exclude={"sort", "search", "cursor"})
+        return {name: str(value) if value is not None else "" for name, value in kept.items()}
+
+
+async def board_query(call: Call, view: View, limit: int, *, selects: bool = False) -> Query:
+    """Return the query of the board for a view.
+
+    Raises:
+        HTTPException: 400, the search cannot be read; 503, it `selects` items by who has taken them, and that is not
+            known.
+    """
+    least, most = AGES[view.age] if view.age else (None, None)
+    given = view.model_dump(exclude={"age", "assigned", "search"})
+    if view.assigned is not None:
+        taken, me = await call.site.assignments.read_all(), call.identity.person.name
+        if taken is None and selects:
+            raise HTTPException(503, "Redis does not answer, so nobody knows who has taken what.")
+        taken = taken or {}
+        mine = [subject for subject, person in taken.items() if person == me]
+        given |= {"only": mine} if view.assigned == "mine" else {"without": list(taken)}
+    return Query(
+        **given, min_age=least, max_age=most, text=call.site.search_cipher.decrypt(view.search), limit=limit
+    )
+
+
+def view_of(call: Call) -> View:
+    """Read the filters of a URL, or those that a form carries. Raises: HTTPException 400, naming one at fault."""
+    if call.request.method == "POST":
+        return view_from(str(call.sent.get("query", "")))
+    found = call.request.query_params.items()
+    return _view({name: value for name, value in found if name not in _NOT_FILTERS})
 
 
 @dataclass(frozen=True, slots=True)
-class Neighbours:
-    """Items beside one in the queue as its reader sees it; `then` is where to go once this one is done."""
+class ListOrigin:
+    """The list of `LISTS` from which an item was opened, at one of its pages."""
 
-    before: str | None = None
-    after: str | None = None
-    then: str | None = None
+    name: str
+    cursor: str = ""
+    search: str = ""
+
+    @property
+    def title(self) -> str:
+        """What the list is called."""
+        return LISTS[self.name]
+
+    @property
+    def address(self) -> str:
+        """Where that page of the list is."""
+        return with_query(f"/{self.name}", urlencode(self._place))
+
+    @property
+    def query(self) -> str:
+        """What an item's address says of it."""
+        return urlencode({"from": self.name, **self._place})
+
+    @property
+    def _place(self) -> dict[str, str]:
+        place = {"search": self.search, "cursor": self.cursor}
+        return {name: value for name, value in place.items() if value}
+
+
+def came_from(call: Call) -> ListOrigin | None:
+    """Return the list from which an item was opened, None: the queue, or a link."""
+    if call.request.method == "POST":
+        return origin_in(str(call.sent.get("query", "")))
+    return _origin(call.request.query_params)
+
+
+def origin_in(query: str) -> ListOrigin | None:
+    """Return the list that a query names, which a form carries; None where it names none."""
+    return _origin(dict(parse_qsl(query)))
+
+
+def view_from(query: str) -> View:
+    """Read the filters of a query that a form carries; what is none counts as no filter."""
+    try:
+        return _view(dict(parse_qsl(query)))
+    except HTTPException:
+        return View()
+
+
+def selected_by(query: str) -> View:
+    """Read the filters of a query that says which items are meant, or is stored.
+
+    Raises:
+        HTTPException: 400, naming what is no filter; read as none it would mean every item.
+    """
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query))
+    except ValueError:
+        raise HTTPException(400, "query: each filter must be name=value") from None
+    twice = {name for name, count in Counter(name for name, _ in pairs).items() if count > 1}
+    if twice:
+        raise HTTPException(400, f"query: {', '.join(sorted(twice))[:100]}: given more than once")
+    return _view(dict(pairs))
+
+
+def choices(call: Call) -> dict[str, list[str]]:
+    """Return what can be chosen from a list; the other filters take any text."""
+    scope = call.scope
+    return {
+        "reason": list(WAITING),
+        "tenant": sorted(scope.whole | scope.own),
+        "memory_type": list(_TYPES),
+        "kind": [str(kind) for kind in Kind],
+        "age": list(AGES),
+        "assigned": ["mine", "nobody"],
+    }
+
+
+def with_query(path: str, query: str) -> str:
+    """Return an address; without a query no question mark."""
+    return f"{path}?{query}" if query else path
+
+
+def _origin(found: Mapping[str, str]) -> ListOrigin | None:
+    name, cursor, search = (found.get(part, "") for part in ("from", "cursor", "search"))
+    if name not in LISTS:
+        return None
+    return ListOrigin(
+        name, cursor if len(cursor) <= MAX_CURSOR else "", search if len(search) <= MAX_ENCRYPTED else ""
+    )
+
+
+def _view(found: Mapping[str, str]) -> View:
+    try:
+        return View.model_validate(found)
+    except ValidationError as exc:
+        raise HTTPException(400, problems(exc, View)) from None
+
+
+def subject_of(row: Row) -> Subject:
+    """Return whose state a row shows."""
+    return Subject(row.tenant_id, row.user_id, row.kind, row.subject_id)
+
+
+def is_whole(row: Row) -> bool:
+    """Say whether a list row shows the whole text: only then can it be approved from the list."""
+    return row.kind == Kind.CLAIM and not row.excerpt.endswith("…") and not invisible_places(row.excerpt)
+
+
+OwnPage = Literal["high_risk", "contradicts"]
+
+
+def own_page(row: Row, memories: Sequence[Nearest]) -> OwnPage | None:
+    """Return why an item is decided on its own page only, by the memories it was compared with; None: it is not."""
+    if row.reason_code == ReasonCode.CONFLICTING_NEAR_DUPLICATE or any(
+        one.is_contradicted for one in memories
+    ):
+        return "contradicts"
+    return "high_risk" if row.risk.level == "high" else None
+
+
+async def memories_of(call: Call, decision_ids: Sequence[str]) -> dict[str, list[Nearest]]:
+    """Return the memories that the gate compared claims with, by decision; others are answered meanwhile."""
+    return await asyncio.to_thread(call.site.board.memories, call.scope, decision_ids)
+
+
+async def fetch_excerpts(call: Call, rows: Sequence[Row]) -> None:
+    """Read back what rows of a list are to show of responses, as far as that goes in a moment."""
+    excerpts = call.site.excerpts
+    items = (call.site.board.item(call.scope, row.decision_id) for row in excerpts.missing(rows))
+    await excerpts.fetch([item.decision for item in items if item is not None])
+
+
+def list_row(call: Call, row: Row) -> dict[str, Any]:
+    """Return what every list shows of an item."""
+    return {
+        "id": row.decision_id,
+        "tenant_id": row.tenant_id,
+        "user_id": row.user_id,
+        "kind": str(row.kind),
+        "subject_id": row.subject_id,
+        "excerpt": call.site.excerpts.of(row),
+        "reason_code": row.reason_code,
+        "source": row.source,
+        "decided_at": format_time(row.since),
+        "age_seconds": max(0, round((call.site.clock() - row.since).total_seconds())),
+    }
+
+
+async def queue_rows(call: Call, rows: Sequence[Row]) -> list[dict[str, Any]]:
+    """Return rows of the queue, each with who looks at it, who has taken it, and the action on its way."""
+    await fetch_excerpts(call, rows)
+    subjects = [subject_of(row) for row in rows]
+    held, takers = await call.site.locks.held(), await call.site.assignments.of(subjects)
+    compared = await memories_of(call, [row.decision_id for row in rows])
+    me = call.identity.person.name
+    holders = (held.get(subject) for subject in subjects)
+    return [
+        {
+            **_queue_row(call, row),
+            "own_page": own_page(row, compared.get(row.decision_id, ())),
+            "reviewing": holder if holder != me else None,
+            "assigned": taker,
+        }
+        for row, holder, taker in zip(rows, holders, takers, strict=True)
+    ]
+
+
+def _queue_row(call: Call, row: Row) -> dict[str, Any]:
+    entry = call.site.outbox.on(row.decision_id)
+    return {
+        **list_row(call, row),
+        "revision": row.revision,
+        "whole": is_whole(row),
+        "risk": row.risk.level,
+        "risk_why": row.risk.why,
+        "memory_type": row.memory_type,
+        "doing": doing(entry),
+        "undo_left": undo_left(entry, call.site.clock()),
+    }
+
+
+class SearchFields(BaseModel):
+    """A search as it is posted; `back` is the query of the list's address."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    search: Annotated[str, Field(max_length=MAX_SEARCH)] = ""
+    back: Annotated[str, Field(max_length=MAX_QUERY)] = ""
+
+
+def views_shelf(call: Call) -> str:
+    """Return the name of the shelf with a person's saved views."""
+    return f"views:{hashlib.sha256(call.identity.person.name.encode()).hexdigest()[:32]}"
+
+
+async def saved_views(call: Call) -> list[dict[str, str]]:
+    """Return a person's views by name, each with the query of its address."""
+    found = await call.site.shared.read(views_shelf(call)) or {}
+    return [{"name": name, "query": query} for name, query in sorted(found.items())]
+
+
+def unshared_since(call: Call) -> str | None:
+    """Return since when nobody knows who has claimed or opened what; None while that is known."""
+    since = call.site.shared.away_since
+    return format_time(since) if since else None
+
+
+async def show(call: Call) -> PageAnswer:
+    """The queue."""
+    return PageAnswer(await _queue(call, view_of(call)), "queue.html")
+
+
+async def search(call: Call) -> PageAnswer:
+    """Search the texts: a browser is led to the address of what is found; a token gets the answer at once."""
+    fields = call.fields(SearchFields)
+    view = view_from(fields.back).model_copy(
+        update={"search": call.site.search_cipher.encrypt(fields.search.strip())}
+    )
+    if call.identity.ambient:  # a browser begins at the top
+        view = view.model_copy(update={"cursor": None})
+    return PageAnswer(await _queue(call, view), location=with_query("/", view.encoded()))
 
 
 async def neighbours(call: Call, view: View, decision_id: str) -> Neighbours:
-    """Return what stands beside an item; what has an action on its way is passed over."""
-    try:
-        page = call.site.board.pending(call.scope, view.query(search_of(call), NEIGHBOURS))
-    except ValueError:  # the place in the list is none of this order
-        return Neighbours()
-    open_ids = [
-        row.decision_id
-        for row in page.rows
-        if row.decision_id == decision_id or call.site.desk.on(row.decision_id) is None
-    ]
-    first = next((one for one in open_ids if one != decision_id), None)
-    if decision_id not in open_ids:
-        return Neighbours(after=first, then=first)
-    at = open_ids.index(decision_id)
-    after = open_ids[at + 1] if at + 1 < len(open_ids) else None
-    return Neighbours(open_ids[at - 1] if at else None, after, after or first)
+    """Return the items beside one that wait for this person, however many others stand between.
+
+    Those with an action on their way, open before somebody else, or taken by somebody else are skipped.
+    """
+    me, busy = call.identity.person.name, call.site.outbox.open_ids
+    query = await board_query(call, view.model_copy(update={"cursor": None}), PAGE)
+    theirs = await call.site.assignments.of_others(me)
+    theirs |= {name_of(subject) for subject, person in (await call.site.locks.held()).items() if person != me}
+
+    def is_free(row: Row) -> bool:
+        return row.decision_id not in busy and name_of(subject_of(row)) not in theirs
+
+    return await asyncio.to_thread(call.site.board.neighbours, call.scope, query, decision_id, is_free)
 
 
-async def _queue(call: Call, view: View, text: str) -> dict[str, Any]:
+async def _queue(call: Call, view: View) -> dict[str, Any]:
+    query = await board_query(call, view, PAGE)
     try:
-        page = call.site.board.pending(call.scope, view.query(text, PAGE))
+        page = call.site.board.pending(call.scope, query)
     except ValueError as exc:
         raise HTTPException(400, str(exc)) from None
     filtered = sum(1 for value in view.filters.values() if value)
     later = with_query("/", view.encoded(cursor=page.next)) if page.next else None
     return {
-        "items": await queued(call, page.rows),
+        "items": await queue_rows(call, page.rows),
         "total": page.total,
-        "waiting": _waiting(call) if filtered or text else page.total,
+        "waiting": _waiting(call) if filtered or query.text else page.total,
         "older": later,
         "newer": with_query("/", view.encoded(cursor=None)) if view.cursor else None,
-        "search": text,
+        "search": query.text,
+        "encrypted_search": view.search or "",
         "filters": view.filters,
         "filtered": filtered,
         "choices": choices(call),
         "sort": view.sort,
         "gauges": _gauges(call),
+        "most": MOST_AT_ONCE,
+        "views": await saved_views(call),
+        "unshared_since": unshared_since(call),
+        "view": view.encoded(cursor=None, search=None),
+        "takes": not call.identity.person.read_only,
         "query": with_query("", view.encoded()),
         "query_text": view.encoded(),
         "sorts": [{"value": value, "title": title} for value, title in SORTS],
@@ -87,12 +390,12 @@ async def _queue(call: Call, view: View, text: str) -> dict[str, Any]:
 
 
 def _waiting(call: Call) -> int:
-    """Return how many wait in all, whatever is filtered or searched for."""
-    return call.site.board.pending(call.scope, View().query("", 1)).total
+    """Return the number of all pending items, without filters and search."""
+    return call.site.board.pending(call.scope, Query(limit=1)).total
 
 
 def _gauges(call: Call) -> list[dict[str, Any]]:
-    counts, limits = call.site.board.counts(call.scope), call.site.limits
+    counts, limits = call.site.board.counts(call.scope), call.site.policy.limits
     several = len(counts.own) + len(counts.tenants) > 2
     own = [
         (f"own-{tenant}", f"Yours in {tenant}" if several else "Yours", used, limits.review_per_user)

@@ -1,23 +1,28 @@
-"""Pages from templates; whatever is put in is escaped."""
+"""Pages from templates, which escape whatever is put in; and static files under an address with their version."""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.requests import Request
-from starlette.responses import HTMLResponse
+from starlette.responses import HTMLResponse, Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
 
-from groundwire.console import lines, words
-from groundwire.console.assets import VERSION
-from groundwire.console.identity import Identity
-from groundwire.console.progress import shown_actions
-from groundwire.console.sessions import csrf_token
+from groundwire.console import words
+from groundwire.console.auth import Identity, csrf_token
+from groundwire.console.outbox import shown_actions
 from groundwire.console.site import Site
 from groundwire.messages.base import format_time
 
+_FOLDER: Final = Path(str(files("groundwire.console") / "static"))
 PAGES: Final = (
     ("/", "Queue"),
     ("/responses", "Responses"),
@@ -29,7 +34,6 @@ PAGES: Final = (
 _OPERATIONS: Final = ("/operations", "Operations")
 """Only for people who see everything of a tenant."""
 _TOKEN: Final = Markup('<input type="hidden" name="csrf" value="{}">')
-
 _environment = Environment(
     loader=PackageLoader("groundwire.console"),
     autoescape=True,
@@ -37,19 +41,39 @@ _environment = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_environment.globals.update(
-    label=words.label,
-    number=words.number,
-    age=words.age,
-    duration=words.duration,
-    share=words.share,
-    amount=words.amount,
-    waits_for=words.waits_for,
-    path=lines.path,
-    highest=lines.highest,
-    moment=words.moment,
-    assets=f"/static/{VERSION}",
+
+
+def _version() -> str:
+    together = hashlib.sha256()
+    for path in sorted(_FOLDER.iterdir()):
+        together.update(path.name.encode() + b"\0" + path.read_bytes())
+    return together.hexdigest()[:12]
+
+
+VERSION: Final = _version()
+"""Part of the address of static files: a script finds the modules that it imports under the same version."""
+_FUNCTIONS: Final = (
+    *(words.label, words.number, words.age, words.duration, words.share, words.amount, words.waits_for),
+    *(words.path, words.highest, words.moment),
 )
+_environment.globals.update(
+    {function.__name__: function for function in _FUNCTIONS}, assets=f"/static/{VERSION}"
+)
+
+
+class Assets(StaticFiles):
+    """Static files: under their version browsers cache them for good, otherwise they revalidate."""
+
+    def __init__(self) -> None:
+        super().__init__(directory=str(_FOLDER))
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        """Return a file. Raises: HTTPException 404, 405."""
+        version, _, name = path.partition("/")
+        kept = version == VERSION
+        response = await super().get_response(name if kept else path, scope)
+        response.headers["cache-control"] = "public, max-age=31536000, immutable" if kept else "no-cache"
+        return response
 
 
 def page(
@@ -61,10 +85,24 @@ def page(
     status: int = 200,
 ) -> HTMLResponse:
     """Return a page: the frame for this person, and a handler's data."""
+    whole = {**data, **_frame(site, request, identity)}
+    return HTMLResponse(_environment.get_template(template).render(whole), status)
+
+
+async def page_in_thread(
+    site: Site, request: Request, identity: Identity, template: str, data: Mapping[str, Any], status: int
+) -> HTMLResponse:
+    """Return a page that may be long; others are answered while it is put together."""
+    frame = _frame(site, request, identity)
+    text = await asyncio.to_thread(_environment.get_template(template).render, {**data, **frame})
+    return HTMLResponse(text, status)
+
+
+def _frame(site: Site, request: Request, identity: Identity | None) -> dict[str, Any]:
     csrf = csrf_token(request.session)
-    stale = site.stale_since() if identity else None
+    stale, away = (site.stale_since(), site.shared.away_since) if identity else (None, None)
     operates = identity is not None and bool(site.permissions.scope(identity.person).whole)
-    frame = {
+    return {
         "person": {"name": identity.person.name} if identity else None,
         "way": identity.way if identity else None,
         "csrf": csrf,
@@ -72,7 +110,7 @@ def page(
         "pages": (*PAGES, _OPERATIONS) if operates else PAGES,
         "here": getattr(request.scope.get("route"), "path", ""),
         "stale_since": format_time(stale) if stale else None,
+        "unshared_since": format_time(away) if away else None,
         "reading": identity is not None and not site.caught_up(),
-        "actions": shown_actions(site, identity.person) if identity else [],
+        "actions": shown_actions(site.outbox, identity.person, site.clock()) if identity else [],
     }
-    return HTMLResponse(_environment.get_template(template).render({**data, **frame}), status)

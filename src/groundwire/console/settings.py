@@ -1,4 +1,4 @@
-"""What the console is told by its environment, prefix `GROUNDWIRE_CONSOLE_`."""
+"""Settings of the console from environment variables, prefix `GROUNDWIRE_CONSOLE_`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from groundwire.settings import setting_error
+from groundwire.config import NetworkList, setting_error
+from groundwire.messages.base import comma_separated
 
 Network = IPv4Network | IPv6Network
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ScrapeTarget:
     """Where a worker, or several under one name, answer for their metrics."""
 
     host: str
@@ -29,7 +30,7 @@ class Target:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @classmethod
-    def parse(cls, word: str) -> Target:
+    def parse(cls, word: str) -> ScrapeTarget:
         """Read `host:port`. Raises: ValueError."""
         try:
             parts = urlsplit(f"//{word}")
@@ -54,11 +55,19 @@ class ConsoleSettings(BaseSettings):
         None,
         description="Where people reach it, `https://review.acme.example`; decides host check, cookies, HSTS.",
     )
+    source_url: str | None = Field(
+        None,
+        description="Where a claim's `source_id` leads to, `https://wiki.acme.example/{source_id}`; none: it is text.",
+    )
     key: str | None = Field(
         None, description="Id of the key, role reviewer, that signs what people decide here; required."
     )
     secret: SecretStr | None = Field(
-        None, description="Signs session cookies, 32 characters or more; none: one for each start."
+        None,
+        description=(
+            "Signs session cookies and encrypts searches in addresses; 32 characters or more; none: one for each"
+            " start."
+        ),
     )
     board: Path | None = Field(
         None, description="SQLite file that mirrors the topics; none: a temporary one, filled at each start."
@@ -81,7 +90,7 @@ class ConsoleSettings(BaseSettings):
     proxy_tenants: str = Field(
         "", description="Tenants of everybody, `acme,...`, where no header lists them."
     )
-    proxy_addresses: str = Field(
+    proxy_addresses: NetworkList = Field(
         "", description="Networks of the proxy, `10.0.0.7/32,...`; required with it."
     )
 
@@ -128,6 +137,18 @@ class ConsoleSettings(BaseSettings):
             raise ValueError("must be https, but for a loopback address: sessions would travel in the clear")
         return value.rstrip("/") if value else None
 
+    @field_validator("source_url")
+    @classmethod
+    def _leads_to_a_page(cls, value: str | None) -> str | None:
+        parts = urlsplit(value or "https://x/{source_id}")
+        if parts.scheme not in ("http", "https") or not parts.hostname or "{source_id}" in parts.netloc:
+            raise ValueError(
+                "must be an http or https address, for example https://wiki.acme.example/{source_id}"
+            )
+        if "{source_id}" not in (value or "{source_id}"):
+            raise ValueError("must hold {source_id} where the id of the source goes")
+        return value
+
     @field_validator("secret")
     @classmethod
     def _is_long(cls, value: SecretStr | None) -> SecretStr | None:
@@ -135,18 +156,11 @@ class ConsoleSettings(BaseSettings):
             raise ValueError("must have 32 characters or more")
         return value
 
-    @field_validator("proxy_addresses")
-    @classmethod
-    def _are_networks(cls, value: str) -> str:
-        for network in words(value):
-            ip_network(network)
-        return value
-
     @field_validator("workers")
     @classmethod
     def _are_targets(cls, value: str) -> str:
-        for word in words(value):
-            Target.parse(word)
+        for word in comma_separated(value):
+            ScrapeTarget.parse(word)
         return value
 
     @model_validator(mode="after")
@@ -161,12 +175,12 @@ class ConsoleSettings(BaseSettings):
                 "GROUNDWIRE_CONSOLE_OIDC_ISSUER needs GROUNDWIRE_CONSOLE_OIDC_CLIENT_ID and"
                 " GROUNDWIRE_CONSOLE_OIDC_CLIENT_SECRET beside it"
             )
-        if self.proxy_header and not words(self.proxy_addresses):
+        if self.proxy_header and not comma_separated(self.proxy_addresses):
             raise ValueError(
                 "GROUNDWIRE_CONSOLE_PROXY_HEADER needs GROUNDWIRE_CONSOLE_PROXY_ADDRESSES: from whom the header may"
                 " come"
             )
-        if self.proxy_header and not (self.proxy_tenants_header or words(self.proxy_tenants)):
+        if self.proxy_header and not (self.proxy_tenants_header or comma_separated(self.proxy_tenants)):
             raise ValueError(
                 "GROUNDWIRE_CONSOLE_PROXY_HEADER needs GROUNDWIRE_CONSOLE_PROXY_TENANTS_HEADER or"
                 " GROUNDWIRE_CONSOLE_PROXY_TENANTS"
@@ -195,17 +209,12 @@ class ConsoleSettings(BaseSettings):
     @property
     def proxies(self) -> tuple[Network, ...]:
         """`proxy_addresses` as networks."""
-        return tuple(ip_network(network) for network in words(self.proxy_addresses))
+        return tuple(ip_network(network) for network in comma_separated(self.proxy_addresses))
 
     @property
-    def targets(self) -> tuple[Target, ...]:
+    def targets(self) -> tuple[ScrapeTarget, ...]:
         """`workers`, each once."""
-        return tuple(dict.fromkeys(Target.parse(word) for word in words(self.workers)))
-
-
-def words(value: str) -> list[str]:
-    """Split at commas; what is empty falls away."""
-    return [word.strip() for word in value.split(",") if word.strip()]
+        return tuple(dict.fromkeys(ScrapeTarget.parse(word) for word in comma_separated(self.workers)))
 
 
 def load_console_settings() -> ConsoleSettings:

@@ -1,58 +1,309 @@
-"""What one console holds: made by the app factory, handed to every handler."""
+"""What every handler gets: the parts of the console, and one request; and what it returns for page and API alike.
+
+A handler returns plain data. The page renders it through a template; the same address under `/api` sends it as JSON. So
+both show the same, to the same people.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import parse_qsl
 
-from groundwire.console.desk import Desk
-from groundwire.console.identity import Authenticator
-from groundwire.console.live import Live
-from groundwire.console.locks import Locks
-from groundwire.console.onetime import OneTimeLinks
-from groundwire.console.openid import OpenId
-from groundwire.console.rates import Rates
-from groundwire.console.scraping import Scraper
-from groundwire.console.sessions import Sessions
+from cachetools import LRUCache
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+
+from groundwire.console.assignments import Assignments
+from groundwire.console.auth import Authenticator, Identity, OneTimeLinks, OpenId, Sessions, TokenReader
+from groundwire.console.excerpts import Excerpts
+from groundwire.console.guard import Rates
+from groundwire.console.live import ChangeStream, Locks, MemoryLocks
+from groundwire.console.outbox import Outbox, ReviewOrder, ReviewSender
+from groundwire.console.search_cipher import SearchCipher
 from groundwire.console.settings import ConsoleSettings
-from groundwire.policy import Limits, Policy
+from groundwire.console.shared import MemoryShared, Shared
+from groundwire.console.workers import Scraper
+from groundwire.errors import RecordError
+from groundwire.messages.decode import parse_json
+from groundwire.policy import Policy
 from groundwire.review.board import Board
-from groundwire.review.people import Permissions
+from groundwire.review.originals import RecordReader
+from groundwire.review.permissions import Permissions, ViewScope
+from groundwire.review.reviewers import Turn
+
+Fields = TypeVar("Fields", bound=BaseModel)
+_NAMED: Final = {"missing": "missing", "extra_forbidden": "unknown"}
+"""Error types after which the message lists the fields."""
+_MAX_REPORTED: Final = 20
+"""Errors of one request that are listed."""
+_FORM: Final = "application/x-www-form-urlencoded"
+_JSON: Final = "application/json"
+_MAX_VISITS: Final = 20_000
+"""Pages that somebody opened, whose time is remembered."""
+_ABSENCE: Final = timedelta(minutes=10)
+"""Without a sign of somebody at a page, after which they begin anew."""
+_PRESENCE: Final = 2
+"""Seconds in which lists are told once that somebody opened an item."""
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
-    """The parts of a console.
+class Parts:
+    """What a console is made of; tests put doubles in their place.
 
     Attributes:
-        policy: under which an edited text is read before it is held; the gate reads it again under its own.
-        stale_since: since when the topics have not been heard of, None while they are.
-        caught_up: whether the board shows all that there was at the start.
-        identities: how often one person may ask.
-        attempts: how often one address may try to sign in.
-        has_tokens: whether API tokens are taken.
-        scraper: what workers answered when they were asked for their metrics.
+        reviews: signs and publishes what people decide.
+        policy: its limits bound the queue, and an edited text is checked under it before it is held; the gate checks it
+            again under its own.
+        tokens: the API tokens, or None: none are accepted.
+        read: reads the records of responses back from their topics; None: answers are not shown.
+        locks: who looks at which item; None: kept in this process.
+        shared: who takes which item, saved views, ended sessions; None: kept in this process.
+        stale_since: since when the board may be out of date; None while it is not.
+        caught_up: whether the board shows all that there was when the console started.
         review_ttl: after which an item expires, where the reviews agent has a key to say so.
+        clock: the wall clock.
+        monotonic: seconds, for rate limits.
     """
 
-    settings: ConsoleSettings
     board: Board
     permissions: Permissions
-    limits: Limits
-    policy: Policy
-    desk: Desk
-    locks: Locks
-    live: Live
-    sessions: Sessions
-    authenticator: Authenticator
-    links: OneTimeLinks
-    openid: OpenId | None
-    stale_since: Callable[[], datetime | None]
-    caught_up: Callable[[], bool]
-    clock: Callable[[], datetime]
-    identities: Rates
-    attempts: Rates
-    has_tokens: bool
-    scraper: Scraper
-    review_ttl: timedelta
+    reviews: ReviewSender
+    policy: Policy = field(default_factory=Policy)
+    tokens: TokenReader | None = None
+    read: RecordReader | None = None
+    locks: Locks | None = None
+    shared: Shared | None = None
+    stale_since: Callable[[], datetime | None] = lambda: None
+    caught_up: Callable[[], bool] = lambda: True
+    review_ttl: timedelta = timedelta(days=60)
+    clock: Callable[[], datetime] = _utc_now
+    monotonic: Callable[[], float] = time.monotonic
+
+
+class _Visit(NamedTuple):
+    """Somebody at an item's page: since when, and when they were last heard of."""
+
+    since: datetime
+    last: datetime
+
+
+class Site:
+    """What one console holds: made once by `create_app`, handed to every handler.
+
+    Attributes:
+        identities: rate limit of one person.
+        attempts: rate limit of one address on attempts to sign in.
+    """
+
+    def __init__(self, settings: ConsoleSettings, parts: Parts, secret: str) -> None:
+        clock = parts.clock
+        self.search_cipher = SearchCipher(secret)
+        self.settings = settings
+        self.board, self.permissions, self.policy = parts.board, parts.permissions, parts.policy
+        self.stale_since, self.caught_up, self.clock = parts.stale_since, parts.caught_up, clock
+        self.review_ttl, self.read = parts.review_ttl, parts.read
+        self.excerpts = Excerpts(parts.read)
+        self.outbox = Outbox(parts.reviews, self._unchanged, timedelta(seconds=settings.undo_seconds), clock)
+        self.locks = parts.locks or MemoryLocks(timedelta(seconds=settings.lock_seconds), clock)
+        self.shared = parts.shared or MemoryShared(clock)
+        self.assignments = Assignments(self.shared)
+        self._looked = self._told = 0
+        self._swept: int | None = None
+        self._visits: LRUCache[tuple[str, str], _Visit] = LRUCache(_MAX_VISITS)
+        self.live = ChangeStream(
+            lambda: (
+                self.board.version,
+                self.outbox.version,
+                self.stale_since(),
+                self.caught_up(),
+                self.shared.away_since,
+                self._looked,
+                self._told,
+            )
+        )
+        self.sessions = Sessions(timedelta(hours=settings.session_hours), clock, self.shared)
+        self.authenticator = Authenticator(settings, self.sessions, parts.tokens, clock)
+        self.links = OneTimeLinks(clock)
+        self.openid = OpenId(settings) if settings.oidc_issuer else None
+        self.has_tokens = parts.tokens is not None
+        self.identities = Rates(settings.rate_identity, parts.monotonic)
+        self.attempts = Rates(settings.rate_signin, parts.monotonic)
+        self.scraper = Scraper(settings.targets, clock)
+
+    def look(self) -> None:
+        """Say that somebody opened an item: lists show who looks at what, and are told every other second at most."""
+        self._looked = round(self.clock().timestamp()) // _PRESENCE
+
+    def open_page(self, person: str, decision_id: str) -> None:
+        """Note that an item's page is shown to somebody: the time until they decide runs from the first time on."""
+        now, visit = self.clock(), self._visit(person, decision_id)
+        self._visits[person, decision_id] = _Visit(visit.since if visit else now, now)
+
+    def still_looks(self, person: str, decision_id: str) -> None:
+        """Note that somebody is still at an item's page, if they opened it."""
+        if (person, decision_id) in self._visits:
+            self.open_page(person, decision_id)
+
+    def _visit(self, person: str, decision_id: str) -> _Visit | None:
+        visit = self._visits.get((person, decision_id))
+        return visit if visit and self.clock() - visit.last <= _ABSENCE else None
+
+    def turn(self, order: ReviewOrder, *, at_page: bool) -> Turn:
+        """Return an order as the action of a person; `at_page`: they decided at the item's page."""
+        record, name = order.record, order.person.name
+        visit = self._visit(name, order.decision_id) if at_page else None
+        took = None if visit is None else round((self.clock() - visit.since).total_seconds() * 1000)
+        return Turn(record.action_id, record.tenant_id, record.user_id, name, took)
+
+    async def free_decided(self) -> None:
+        """Give back what was decided, by whomever and by whatever way; while an action can be undone nothing is."""
+        version = self.board.version
+        if version == self._swept:
+            return
+        taken = await self.assignments.read_all()
+        if taken is None:
+            return
+        decided = await asyncio.to_thread(self.board.decided, list(taken))
+        if decided:
+            if not await self.assignments.give(decided, ""):
+                return
+            self.tell()
+        self._swept = version
+
+    def tell(self) -> None:
+        """Have open lists ask again at once."""
+        self._told += 1
+
+    def _unchanged(self, orders: Sequence[ReviewOrder]) -> set[str]:
+        """Return the ids of orders whose item still has their revision, and is still their person's to decide."""
+        found: set[str] = set()
+        for person in {order.person for order in orders}:
+            theirs = [order for order in orders if order.person == person]
+            ids = [order.decision_id for order in theirs]
+            standings = self.board.standings(self.permissions.scope(person), ids)
+            found |= {
+                order.action_id
+                for order in theirs
+                if (item := standings.get(order.decision_id))
+                and item.current.revision == order.record.expected_revision
+            }
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class PageAnswer:
+    """What a handler answers.
+
+    Attributes:
+        data: what the page shows and the API sends; JSON values only.
+        template: of the page; None: a browser goes to `location`.
+        status: HTTP status.
+        location: where a browser goes after a form; the API sends the data instead.
+    """
+
+    data: Mapping[str, Any] = field(default_factory=dict)
+    template: str | None = None
+    status: int = 200
+    location: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request of an authenticated person.
+
+    Attributes:
+        site: what the console holds.
+        identity: who asks.
+        sent: fields of the form or the JSON object; a field sent more than once is a list.
+        page: whether a page was asked for, not the API.
+    """
+
+    request: Request
+    site: Site
+    identity: Identity
+    sent: Mapping[str, Any]
+    page: bool
+
+    @property
+    def scope(self) -> ViewScope:
+        """What this person may see."""
+        return self.site.permissions.scope(self.identity.person)
+
+    def fields(self, model: type[Fields]) -> Fields:
+        """Read what was sent. Raises: HTTPException 400 that names the fields at fault, not their values."""
+        try:
+            return model.model_validate(self.sent)
+        except ValidationError as exc:
+            raise HTTPException(400, problems(exc, model)) from None
+
+
+def problems(exc: ValidationError, model: type[BaseModel]) -> str:
+    """Return a message on all missing, unknown or wrong fields of a request, and which fields there are."""
+    errors = exc.errors(include_url=False, include_input=False, include_context=False)
+    lines = [f"{'.'.join(map(str, error['loc']))[:100] or 'request'}: {_problem(error)}" for error in errors]
+    more = [f"and {len(lines) - _MAX_REPORTED} more"] if len(lines) > _MAX_REPORTED else []
+    if not {error["type"] for error in errors}.isdisjoint(_NAMED):
+        needed = [name for name, field in model.model_fields.items() if field.is_required()]
+        others = [name for name in model.model_fields if name not in needed]
+        more += [f"needed: {', '.join(needed)}"] if needed else []
+        more += [f"permitted: {', '.join(others)}"] if others else []
+    return "; ".join([*lines[:_MAX_REPORTED], *more])
+
+
+def _problem(error: ErrorDetails) -> str:
+    return _NAMED.get(error["type"], error["msg"].removeprefix("Value error, "))
+
+
+PageHandler = Callable[[Call], Awaitable[PageAnswer]]
+
+
+async def read_form(request: Request) -> dict[str, Any]:
+    """Return the fields of a form. Raises: HTTPException 415, 400."""
+    _require(request, _FORM)
+    try:
+        pairs = parse_qsl(
+            (await request.body()).decode(), keep_blank_values=True, errors="strict", max_num_fields=1000
+        )
+    except ValueError:
+        raise HTTPException(400, "the form is not UTF-8, or has too many fields") from None
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        # a text area sends its line ends as CR LF, whatever they were
+        text = value.replace("\r\n", "\n")
+        found[name] = [*_list(found[name]), text] if name in found else text
+    return found
+
+
+async def read_json(request: Request) -> dict[str, Any]:
+    """Return the JSON object that was sent. Raises: HTTPException 415, 400."""
+    _require(request, _JSON)
+    try:
+        value = parse_json(await request.body())
+    except RecordError as exc:
+        raise HTTPException(400, exc.message) from None
+    if not isinstance(value, dict):
+        raise HTTPException(400, "must be a JSON object")
+    return value
+
+
+def _require(request: Request, content_type: str) -> None:
+    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if given != content_type:
+        raise HTTPException(
+            415, f"Send the header Content-Type: {content_type}.", {"accept-post": content_type}
+        )
+
+
+def _list(value: Any) -> list[Any]:  # noqa: ANN401
+    return value if isinstance(value, list) else [value]

@@ -1,133 +1,39 @@
-"""Codes and times as people read them."""
+"""Texts that pages show: codes, numbers and times as words, lines as SVG paths, marks and differences of texts."""
 
 from __future__ import annotations
 
-from typing import Final
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from itertools import groupby, pairwise
+from typing import Final, Literal
+
+from rapidfuzz.distance import Indel
 
 from groundwire.messages.base import parse_time
+from groundwire.text.visible import invisible_places
 
+HEIGHT: Final = 20
+_EDGE: Final = 1.0
+"""Room above and below, so that a line at its greatest is not cut."""
+Operation = Literal["equal", "insert", "delete"]
+_PARTS: Final = re.compile(r"\s+|\w+|[^\w\s]")
+"""Runs of white space, words, and single signs: together they are the whole text."""
 NONE: Final = "\u2013"
-"""Stands where there is nothing to say."""
+"""Shown where there is no value."""
 
-_REASONS: Final = {
-    "ai_synthesis_held": "AI synthesis, held by policy",
-    "check_unavailable": "a check could not run",
-    "citation_irrelevant": "citation is about something else",
-    "citation_unverified": "citation not verified",
-    "conflicting_near_duplicate": "contradicts a memory",
-    "critical_gap": "critical statement unsupported",
-    "dedup_unavailable": "not compared with memory",
-    "derived_from_unapproved": "rests on something unapproved",
-    "entity_grounding_failed": "names unknown entities",
-    "expired": "no longer valid",
-    "flagged_claims": "parts are unsupported",
-    "grounded": "grounded in its sources",
-    "human_approved": "approved by a person",
-    "human_rejected": "rejected by a person",
-    "internal_error": "a check failed",
-    "nothing_to_ground_on": "nothing to check it against",
-    "pending_duplicate": "same as a waiting item",
-    "phantom_source": "names a source that is not there",
-    "previously_rejected": "close to a rejected text",
-    "quotes_rejected": "quotes not in their source",
-    "relation_preservation_failed": "relations not in the sources",
-    "review_expired": "not reviewed in time",
-    "review_queue_full": "the queue was full",
-    "snippet_mismatch": "quotes what the source does not say",
-    "source_unattested": "source not signed for",
-    "stale_index": "outdated index",
-    "technical_hedge": "worded as uncertain",
-    "ungrounded": "nothing vouches for it",
-    "unverified_fields": "names unknown fields",
-}
-_CHECKS: Final = {
-    "citation_missing": "names no source",
-    "citation_present": "names a source",
-    "citation_relevant": "citation fits the claim",
-    "citation_verification": "verification of citations",
-    "citation_unavailable": "citations could not be looked for",
-    "citation_verification_unavailable": "citations could not be verified",
-    "claims": "statements of the answer",
-    "confidence_sufficient": "confidence is high enough",
-    "dedup": "comparison with memory",
-    "dedup_check_failed": "could not be compared with memory",
-    "entities_grounded": "entities are known",
-    "fan_out": "splitting into claims",
-    "fields_verified": "fields are known",
-    "hedge_words_detected": "hedges",
-    "hedges_unavailable": "hedges could not be looked for",
-    "index_current": "index is up to date",
-    "no_speculation": "worded as certain",
-    "not_duplicate": "new",
-    "not_expired": "still valid",
-    "not_previously_rejected": "unlike any rejected text",
-    "parents": "what it rests on",
-    "parents_approved": "what it rests on is approved",
-    "parents_unavailable": "what it rests on could not be looked up",
-    "phantom_file": "names a file that is not there",
-    "previously_rejected_unavailable": "could not be compared with rejected texts",
-    "quote_polarity": "quote says the opposite",
-    "quotes_grounded": "quotes stand in their source",
-    "relations_preserved": "relations are those of the sources",
-    "relevance": "whether the citation fits the claim",
-    "review_place": "has a place in the queue",
-    "source_not_trusted": "source is not on the trusted list",
-    "source_tag_phantom": "tag of a source that is not there",
-    "source_tags_missing": "statements without a source tag",
-    "source_tags_present": "statements have source tags",
-    "sources_verified": "sources exist",
-    "validity": "validity horizon",
-    "values_supported": "values stand in the sources",
-    "values_unsupported": "values not in the sources",
-}
-_WAITS: Final = {
-    "state": "Redis gives no answer, or one that cannot be used. Records stay in Kafka, and the lag grows.",
-    "state_lost": "State was lost and is being rebuilt from the topics. Records stay in Kafka until it is there again.",
-    "broker": "Kafka does not acknowledge what is published. Nothing is lost; the lag grows.",
-    "dead_letters": "A hundred records in a row could not be decided: see what is wrong with policy, keys or producers,"
-    " then restart the worker.",
-    "internal": "An error of Groundwire's own, tried again every five seconds: its place stands in the worker's log.",
-}
-_LABELS: Final = {
-    **_CHECKS,
-    **_REASONS,
-    "ai_synthesis": "AI synthesis",
-    "adr": "ADR",
-    "url": "URL",
-    "not_found": "not found",
-    "incorrect": "Incorrect",
-    "outdated": "Outdated",
-    "not_verifiable": "Cannot be verified",
-    "duplicate": "Duplicate",
-    "sensitive": "Sensitive or private",
-    "off_topic": "Not worth keeping",
-    "other": "Another reason",
-    "under_1h": "under an hour",
-    "over_1h": "over an hour",
-    "over_1d": "over a day",
-    "over_7d": "over a week",
-    "approve": "Approve",
-    "reject": "Reject",
-    "passed": "fine",
-    "failed": "problem",
-    "skipped": "not checked",
-    "invalid_json": "not readable as JSON",
-    "invalid_record": "fields are missing or wrong",
-    "unsupported_version": "unknown schema version",
-    "claim_id_conflict": "id used for another claim",
-    "worker_crash": "stopped a worker three times",
-    "unpublishable": "could not be published",
-    "conflict": "changed meanwhile, or has an action on its way",
-    "partly_shown": "the list shows only a part of it: open it to approve it",
-    "held": "taken",
-    "silent": "no answer",
-    "unreadable": "not a worker's answer",
-    "unresolved": "no such name",
-}
+_TEXTS: Final[dict[str, dict[str, str]]] = tomllib.loads(
+    files("groundwire.console").joinpath("labels.toml").read_text("utf-8")
+)
+_LABELS: Final = {**_TEXTS["faults"], **_TEXTS["checks"], **_TEXTS["reasons"], **_TEXTS["others"]}
+_WAITS: Final = _TEXTS["waits"]
+LEVERS: Final = _TEXTS["levers"]
 
 
 def label(code: object) -> str:
-    """Return a code as words; what a record says stays as it is, but for underscores."""
+    """Return the text for a code; an unknown code stays as it is, but for underscores."""
     if code is None:
         return NONE
     text = str(code)
@@ -135,8 +41,13 @@ def label(code: object) -> str:
 
 
 def waits_for(dependency: str) -> str:
-    """Return what it means that a worker waits for something, as a sentence or two."""
+    """Return a sentence or two on what a paused worker waits for."""
     return _WAITS.get(dependency, "It waits for something that this console does not know.")
+
+
+def lever(code: str) -> str | None:
+    """Return the command or the keys of the policy that change how much is held for a reason, where there is one."""
+    return LEVERS.get(code)
 
 
 def amount(value: float | None) -> str:
@@ -149,7 +60,7 @@ def amount(value: float | None) -> str:
 
 
 def number(value: int | None) -> str:
-    """Return a number with its thousands apart."""
+    """Return a number with its thousands set apart."""
     return NONE if value is None else f"{value:,}".replace(",", "\u202f")
 
 
@@ -182,3 +93,132 @@ def share(part: int, whole: int) -> str:
 def moment(time: str | None) -> str:
     """Return a time of the contract's form as a person reads it, in UTC."""
     return parse_time(time).strftime("%Y-%m-%d %H:%M UTC") if time else NONE
+
+
+def highest(rows: Iterable[Sequence[float | None]]) -> float:
+    """Return the greatest value of several lines that share one scale; 0 where there is none."""
+    return max((value for row in rows for value in row if value is not None), default=0.0)
+
+
+def path(values: Sequence[float | None], top: float) -> str:
+    """Return the `d` of an SVG path, one unit of width for each value; a value of None is a gap.
+
+    Args:
+        values: of which none is less than 0.
+        top: what is drawn at the upper edge; 0 draws everything at the lower one.
+    """
+    parts = []
+    for measured, run in groupby(enumerate(values), key=lambda pair: pair[1] is not None):
+        if measured:
+            points = [f"{at + 0.5:g} {_height(value or 0.0, top):.2f}" for at, value in run]
+            parts.append(f"M{'L'.join(points)}" + ("h0.01" if len(points) == 1 else ""))
+    return "".join(parts)
+
+
+def _height(value: float, top: float) -> float:
+    share = min(1.0, value / top) if top > 0 else 0.0
+    return HEIGHT - _EDGE - share * (HEIGHT - 2 * _EDGE)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TextMark:
+    """A span of the text with the kind of what is marked there.
+
+    Attributes:
+        start: first character.
+        end: one past the last character.
+        kind: what it is: `hedge-block`, `hedge-review`, `citation-verified`, ..., `quote`.
+        title: a word or two about it, for a person.
+    """
+
+    start: int
+    end: int
+    kind: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A run of characters under the same marks; the outermost, that is the longest, first."""
+
+    text: str
+    marks: tuple[TextMark, ...] = ()
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of its marks, once each."""
+        return list(dict.fromkeys(mark.kind for mark in self.marks))
+
+    @property
+    def title(self) -> str:
+        """What its marks say, once each."""
+        return "; ".join(dict.fromkeys(mark.title for mark in self.marks))
+
+
+def segments(text: str, marks: Iterable[TextMark]) -> list[Segment]:
+    """Cut a text where marks begin and end; the segments joined give the text again.
+
+    Positions are code points of the original text. The part of a mark outside the text is left out: positions come from
+    records, and may belong to another text.
+    """
+    spans = [
+        TextMark(max(0, mark.start), min(len(text), mark.end), mark.kind, mark.title)
+        for mark in marks
+        if max(0, mark.start) < min(len(text), mark.end)
+    ]
+    cuts = sorted({0, len(text), *(span.start for span in spans), *(span.end for span in spans)})
+    opening = sorted(spans)
+    active: list[TextMark] = []
+    found = []
+    for start, end in pairwise(cuts):
+        active = [span for span in active if span.end > start]
+        while opening and opening[0].start <= start:
+            active.append(opening.pop(0))
+        order = sorted(active, key=lambda span: (span.start - span.end, span.start, span.kind))
+        found.append(Segment(text[start:end], tuple(order)))
+    return found
+
+
+_BREAKS: Final = re.compile("[\\r\\v\\f\\x85\\u2028\\u2029]")
+_MOST_HIDDEN: Final = 500
+
+
+def hidden_marks(text: str) -> list[TextMark]:
+    """Mark the first characters that show nothing, and those that break a line where none is seen to."""
+    places = sorted({*invisible_places(text), *(found.start() for found in _BREAKS.finditer(text))})
+    return [TextMark(at, at + 1, "hidden", f"U+{ord(text[at]):04X}") for at in places[:_MOST_HIDDEN]]
+
+
+def quote_marks(text: str, quotes: Sequence[str]) -> list[TextMark]:
+    """Return marks where quotes stand in the text, letter for letter; each at its first place."""
+    places = [(text.find(quote), quote) for quote in dict.fromkeys(quotes) if quote]
+    return [TextMark(at, at + len(quote), "quote", "quote") for at, quote in places if at >= 0]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A run of text that stands in both, in the new one alone, or in the old one alone."""
+
+    operation: Operation
+    text: str
+
+
+def word_diff(old: str, new: str) -> list[Change]:
+    """Return the word changes from `old` to `new`; of a replacement the deleted text comes first.
+
+    The changes that are not `insert`, joined, give `old`; those that are not `delete` give `new`. Of texts of
+    20,000 characters it takes some milliseconds: the common subsequence is found bit-parallel.
+    """
+    before, after = _PARTS.findall(old), _PARTS.findall(new)
+    changes: list[Change] = []
+    taken = put = ""
+    for code in Indel.opcodes(before, after):
+        if code.tag != "equal":
+            taken += "".join(before[code.src_start : code.src_end])
+            put += "".join(after[code.dest_start : code.dest_end])
+            continue
+        changes += [Change("delete", taken), Change("insert", put)]
+        changes.append(Change("equal", "".join(before[code.src_start : code.src_end])))
+        taken = put = ""
+    changes += [Change("delete", taken), Change("insert", put)]
+    return [change for change in changes if change.text]

@@ -1,21 +1,34 @@
-"""Dead letters as they are read, and which of them are meant."""
+"""Dead letters: read, selected, and their redriving as the audit topic records it.
+
+Each redriving leaves two events: one before the record is sent, one when it is acknowledged. A run that ended in
+between leaves the first alone; whether the record was sent is then looked up on its topic.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
-from typing import Final, NamedTuple
+from itertools import count
+from typing import Any, Final, NamedTuple
 
-from groundwire.client.tail import Start
-from groundwire.errors import ErrorCode, RecordError
-from groundwire.messages.base import to_milliseconds
-from groundwire.messages.headers import ATTEMPTS, dead_letter_headers, header
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+from pydantic import ValidationError
+
+from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError, UsageError
+from groundwire.kafka.connection import producer, unavailable
+from groundwire.kafka.reader import Start, TopicSpan, follow
+from groundwire.messages.base import format_time, to_milliseconds
+from groundwire.messages.decisions import AuditEvent
+from groundwire.messages.headers import ATTEMPTS, InboundRecord, dead_letter_headers, event_headers, header
 from groundwire.messages.identity import event_id
-from groundwire.messages.inbound import InboundRecord
 from groundwire.messages.topics import TopicName
-from groundwire.review.records import Failed, TopicRecord, read_dead_letter
+from groundwire.review.records import FailedRecord, read_dead_letter, topic_record
 
 _WRITTEN: Final = {
     name for name, _ in dead_letter_headers(RecordError(ErrorCode.INVALID_JSON, ""), "", 0, 0, ())
@@ -23,7 +36,7 @@ _WRITTEN: Final = {
 """Headers that the gate puts on a dead letter; all others are the record's own."""
 
 
-class Place(NamedTuple):
+class LetterPlace(NamedTuple):
     """Where a dead letter stands on its topic."""
 
     partition: int
@@ -34,8 +47,8 @@ class Place(NamedTuple):
         return f"{self.partition}@{self.offset}"
 
 
-class Failure(NamedTuple):
-    """What is the same in two letters of one failure: a worker that dies at the wrong moment writes it twice."""
+class LetterFailure(NamedTuple):
+    """Equal in two letters of one failure: a worker that dies between publishing and committing writes it twice."""
 
     topic: str
     partition: int
@@ -53,16 +66,16 @@ class Letter:
     """
 
     record: InboundRecord
-    failed: Failed
+    failed: FailedRecord
 
     @property
-    def place(self) -> Place:
+    def place(self) -> LetterPlace:
         """Where it stands."""
-        return Place(self.record.partition, self.record.offset)
+        return LetterPlace(self.record.partition, self.record.offset)
 
     @cached_property
     def id(self) -> str:
-        """Its name in the audit: it follows from place, time and bytes, so that no other letter has it."""
+        """Its id in the audit, made of place, time and bytes: no other letter has it."""
         return event_id("dead_letter", self.record.origin.model_dump(mode="json"))
 
     @property
@@ -72,12 +85,12 @@ class Letter:
         return int(text) if text and text.isascii() and text.isdigit() and len(text) < 7 else None
 
     @property
-    def failure(self) -> Failure | None:
+    def failure(self) -> LetterFailure | None:
         """The failure that it is of: where the record stood, and how often it had failed; None if it does not say."""
         failed, attempts = self.failed, self.attempts
         if failed.partition is None or failed.offset is None or attempts is None:
             return None
-        return Failure(failed.topic, failed.partition, failed.offset, attempts)
+        return LetterFailure(failed.topic, failed.partition, failed.offset, attempts)
 
     @property
     def headers(self) -> list[tuple[str, bytes]]:
@@ -92,16 +105,7 @@ class Letter:
 
 def read_letter(record: InboundRecord) -> Letter:
     """Read a record of the dead-letter topic; one that the gate did not write has no code and no attempts."""
-    raw = TopicRecord(
-        TopicName.DEAD_LETTER,
-        record.partition,
-        record.offset,
-        record.timestamp,
-        record.key,
-        record.value,
-        record.headers,
-    )
-    failed = read_dead_letter(raw)
+    failed = read_dead_letter(topic_record(record, TopicName.DEAD_LETTER))
     if failed is None:
         raise AssertionError("every record of the dead-letter topic is read")  # pragma: no cover
     return Letter(record, failed)
@@ -109,15 +113,15 @@ def read_letter(record: InboundRecord) -> Letter:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which letters are meant: those that every condition holds for.
+    """Which letters are selected: those for which every condition holds.
 
     Attributes:
         start: where on the topic reading begins: an offset of every partition, or Kafka's time.
-        end: where it ends: an offset or a time that is not meant any more; None: where the topic ends now.
-        partition: the one partition that is meant.
+        end: where it ends: the first offset or time that is not selected; None: where the topic ends now.
+        partition: the only partition.
         codes: error codes; empty: all.
         topic: where the record came in, with the prefix.
-        tenant: whose it is, as far as key and value agree on that.
+        tenant: the owner, where key and value agree on it.
         key: the record's key.
         places: single letters; empty: all.
     """
@@ -129,7 +133,7 @@ class Selection:
     topic: str | None = None
     tenant: str | None = None
     key: bytes | None = None
-    places: AbstractSet[Place] = frozenset()
+    places: AbstractSet[LetterPlace] = frozenset()
 
     def narrowed(self) -> Selection:
         """Read no more of the topic than where the named letters stand, unless a start or an end is given."""
@@ -141,7 +145,7 @@ class Selection:
         return replace(self, start=min(offsets), end=max(offsets) + 1, partition=only)
 
     def __contains__(self, letter: Letter) -> bool:
-        """Tell whether a letter is meant."""
+        """Say whether a letter is selected."""
         record, failed = letter.record, letter.failed
         return (
             self._before_end(record)
@@ -154,10 +158,265 @@ class Selection:
         )
 
     def ended(self, record: InboundRecord) -> bool:
-        """Tell whether nothing from a record on is meant any more: of one partition, offsets only grow."""
+        """Say whether no record from this one on is selected: within a partition, offsets only grow."""
         return self.partition is not None and isinstance(self.end, int) and record.offset >= self.end
 
     def _before_end(self, record: InboundRecord) -> bool:
         if isinstance(self.end, datetime):
             return record.timestamp < to_milliseconds(self.end)
         return self.end is None or record.offset < self.end
+
+
+_MARK: Final = b'"redrive'
+"""Stands in every event that counts here: the others, nearly all, need not be parsed."""
+
+
+class Stands(NamedTuple):
+    """Where a redriven record stands now."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    def __str__(self) -> str:
+        """Write it as tables do."""
+        return f"{self.topic}[{self.partition}]@{self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """A letter that was sent back, when, by whom and to where."""
+
+    at: datetime
+    actor: str
+    stands: Stands
+
+
+class Begun(NamedTuple):
+    """A letter that was about to be sent: when, by whom, to which topic."""
+
+    at: datetime
+    actor: str
+    topic: str
+
+
+class RedriveRecord(NamedTuple):
+    """A record to be sent; `topic` with its prefix."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes]]
+
+
+@dataclass(slots=True)
+class RedriveHistory:
+    """What was redriven, by the letter's id, and by its failure: of two letters of one failure, one is enough.
+
+    Attributes:
+        redriven: letters whose record was acknowledged.
+        begun: those that were about to be sent, and of which no more is known.
+    """
+
+    redriven: dict[str | LetterFailure, Redriven] = field(default_factory=dict)
+    begun: dict[str | LetterFailure, Begun] = field(default_factory=dict)
+
+    def redriven_of(self, letter: Letter) -> Redriven | None:
+        """Return when and to where a letter was sent back, or another letter of the same failure."""
+        return self.redriven.get(letter.id) or (self.redriven.get(letter.failure) if letter.failure else None)
+
+    def begun_of(self, letter: Letter) -> Begun | None:
+        """Return when a letter was about to be sent, or another letter of the same failure."""
+        return self.begun.get(letter.id) or (self.begun.get(letter.failure) if letter.failure else None)
+
+    def remember(self, letter: Letter, redriven: Redriven) -> None:
+        """Note that a letter was sent back."""
+        if letter.failure:
+            self.redriven.setdefault(letter.failure, redriven)
+
+    def add(self, record: InboundRecord) -> None:
+        """Take in a record of the audit topic."""
+        if record.value is None or _MARK not in record.value:
+            return
+        try:
+            event = AuditEvent.model_validate_json(record.value)
+        except ValidationError:
+            return
+        letter = event.detail.get("letter")
+        if event.type != "dead_letter" or not isinstance(letter, str):
+            return
+        names: list[str | LetterFailure] = [letter, *_failure(event.detail)]
+        match event.detail:
+            case {"action": "redriven", "stands": {"topic": str(t), "partition": int(p), "offset": int(o)}}:
+                for name in names:
+                    self.redriven.setdefault(name, Redriven(event.at, event.actor, Stands(t, p, o)))
+                    self.begun.pop(name, None)
+            case {"action": "redrive", "origin": {"topic": str(topic)}}:
+                for name in names:
+                    if name not in self.redriven:
+                        self.begun.setdefault(name, Begun(event.at, event.actor, topic))
+
+
+def _failure(detail: dict[str, Any]) -> list[LetterFailure]:
+    """Return the failure that an event names, if it does."""
+    match detail:
+        case {
+            "origin": {"topic": str(topic), "partition": int(partition), "offset": int(offset)},
+            "attempts": int(attempts),
+        }:
+            return [LetterFailure(topic, partition, offset, attempts)]
+    return []
+
+
+async def read_history(audit: AsyncIterator[InboundRecord]) -> RedriveHistory:
+    """Read what the audit topic says; memory grows with the letters that were redriven, not with the topic."""
+    history = RedriveHistory()
+    async for record in audit:
+        history.add(record)
+    return history
+
+
+def audit_record(prefix: str, letter: Letter, noted: Begun | Redriven) -> RedriveRecord:
+    """Return the event of a redriving: of no tenant, as the gate's own of a dead letter, and without text."""
+    stands = noted.stands if isinstance(noted, Redriven) else None
+    action = "redriven" if stands else "redrive"
+    origin = letter.record.origin.model_dump(mode="json")
+    failed = letter.failed
+    detail: dict[str, Any] = {
+        "action": action,
+        "letter": letter.id,
+        "partition": letter.place.partition,
+        "offset": letter.place.offset,
+        "code": failed.code,
+        "attempts": letter.attempts,
+        "origin": {"topic": failed.topic, "partition": failed.partition, "offset": failed.offset},
+        "stands": stands._asdict() if stands else None,
+    }
+    event = AuditEvent(
+        event_id=letter.id if action == "redriven" else event_id("dead_letter", [action, origin]),
+        type="dead_letter",
+        at=noted.at,
+        tenant_id="",
+        actor=noted.actor,
+        subject_id=None,
+        decision_id=None,
+        detail=detail,
+    )
+    headers = event_headers("audit", event.event_id, format_time(noted.at), "", letter.headers)
+    return RedriveRecord(f"{prefix}{TopicName.AUDIT}", b"", event.model_dump_json().encode(), headers)
+
+
+class KafkaLog:
+    """Reads topics to where they end now, without a consumer group, and sends through a producer of its own.
+
+    Args:
+        brokers: `host:port,...`.
+        prefix: before every topic's name.
+        seconds: how long the broker may take to answer.
+        sender: None where nothing is to be sent.
+        on_read: called for every record that is read.
+    """
+
+    def __init__(
+        self,
+        brokers: str,
+        prefix: str,
+        seconds: float,
+        sender: AIOKafkaProducer | None = None,
+        *,
+        on_read: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._brokers = brokers
+        self._topic = f"{prefix}{TopicName.DEAD_LETTER}"
+        self._seconds = seconds
+        self._sender = sender
+        self._on_read = on_read
+        self._watching: asyncio.Task[None] | None = None
+
+    def letters(self, start: Start, partition: int | None) -> AsyncGenerator[InboundRecord, None]:
+        """Yield the records of the dead-letter topic. Raises: UsageError, BrokerUnavailable."""
+        return self._read(self._topic, TopicSpan(start, partition, until_end=True))
+
+    def records(self, topic: str, since: datetime) -> AsyncGenerator[InboundRecord, None]:
+        """Yield the records of a topic from a time of Kafka's on. Raises: UsageError, BrokerUnavailable."""
+        return self._read(topic, TopicSpan(since, until_end=True))
+
+    async def oldest(self, start: Start, partition: int | None) -> int | None:
+        """Return the time of the first dead letter from `start` on, milliseconds: the least of all partitions'.
+
+        Raises:
+            UsageError: there is no such topic or partition.
+            BrokerUnavailable: the broker does not answer.
+        """
+        times = []
+        for number in count() if partition is None else [partition]:
+            span = TopicSpan(start, number, until_end=True, limit=1)
+            try:
+                async with aclosing(self._read(self._topic, span)) as records:
+                    times += [record.timestamp async for record in records]
+            except UsageError:  # nobody says how many partitions there are; the first must be there
+                if number == (partition or 0):
+                    raise
+                break
+        return min(times, default=None)
+
+    @asynccontextmanager
+    async def failing(self, since: datetime) -> AsyncIterator[Collection[Stands]]:
+        """Follow the dead-letter topic from a time on; yields where the failed records stood, kept up to date."""
+        failing: set[Stands] = set()
+
+        async def watch() -> None:
+            async with aclosing(self._read(self._topic, TopicSpan(since))) as records:
+                async for record in records:
+                    failed = read_letter(record).failed
+                    failing.add(Stands(failed.topic, failed.partition or 0, failed.offset or 0))
+
+        self._watching = watching = asyncio.create_task(watch())
+        try:
+            yield failing
+        finally:
+            self._watching = None
+            watching.cancel()
+            with suppress(asyncio.CancelledError, BrokerUnavailable):  # nobody sends any more
+                await watching
+
+    async def publish(self, records: Sequence[RedriveRecord]) -> list[tuple[int, int]]:
+        """Send records in order, wait for all acknowledgements and return where each record stands.
+
+        Raises:
+            BrokerUnavailable: not all were acknowledged; some may stand on their topic all the same.
+        """
+        if self._sender is None:
+            raise AssertionError("a dry run sends nothing")
+        if self._watching and self._watching.done():  # without it nothing tells how many fail again
+            raise BrokerUnavailable("the dead-letter topic cannot be followed any more; go on with a new run")
+        try:
+            async with asyncio.timeout(self._seconds):
+                futures: list[asyncio.Future[Any]] = [
+                    await self._sender.send(one.topic, one.value, one.key, headers=one.headers)
+                    for one in records
+                ]
+                places = await asyncio.gather(*futures)
+        except TimeoutError as exc:
+            raise unavailable(self._brokers, self._seconds, f"acknowledge {len(records)} records") from exc
+        except KafkaError as exc:
+            raise BrokerUnavailable(f"the broker does not take a record: {type(exc).__name__}") from exc
+        return [(place.partition, place.offset) for place in places]
+
+    async def _read(self, topic: str, span: TopicSpan) -> AsyncGenerator[InboundRecord, None]:
+        async with aclosing(follow(self._brokers, topic, span, self._seconds)) as records:
+            async for record in records:
+                self._on_read()
+                yield record
+
+
+@asynccontextmanager
+async def kafka_log(
+    brokers: str, prefix: str, seconds: float, *, sends: bool, on_read: Callable[[], None]
+) -> AsyncIterator[KafkaLog]:
+    """Open the topics, to read alone or to send too. Raises: UsageError, BrokerUnavailable."""
+    if not sends:
+        yield KafkaLog(brokers, prefix, seconds, on_read=on_read)
+        return
+    async with producer(brokers, seconds) as sender:
+        yield KafkaLog(brokers, prefix, seconds, sender, on_read=on_read)

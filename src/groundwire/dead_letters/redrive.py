@@ -1,60 +1,138 @@
-"""Sending dead letters back to the topic that they came from, each at most once.
+"""Sends dead letters back to the topic that they came from, each at most once.
 
-A run that dies may leave letters of which the audit says only that they were about to be sent. The next run looks
-for them on their topic: a record with the same key, bytes and count of failures can only be the redriven one.
+The audit records each letter before it is sent and after it is acknowledged. A run that dies in between leaves only
+the first event. The next run looks for such letters on their topic: a record with the same key, bytes and count of
+failures can only be the redriven one.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
-from contextlib import AbstractAsyncContextManager, aclosing
+from contextlib import aclosing
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final, Protocol
+from enum import StrEnum
+from typing import Final
 
-from groundwire.client.tail import Start
-from groundwire.dead_letters.ledger import (
+from groundwire.dead_letters.letters import (
     Begun,
-    History,
-    Outgoing,
+    KafkaLog,
+    Letter,
+    LetterFailure,
+    RedriveHistory,
     Redriven,
+    RedriveRecord,
+    Selection,
     Stands,
     audit_record,
     read_history,
+    read_letter,
 )
-from groundwire.dead_letters.letters import Failure, Letter, Selection, read_letter
-from groundwire.dead_letters.rules import Outcome, Rules, Step, Why
+from groundwire.errors import ErrorCode
+from groundwire.kafka.connection import MAX_RECORD_BYTES
+from groundwire.kafka.produce import INPUT_TOPICS
 from groundwire.messages.base import from_milliseconds
-from groundwire.messages.headers import ATTEMPTS, header
-from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.headers import ATTEMPTS, InboundRecord, header
 from groundwire.messages.topics import TopicName
 
-SKEW: Final = timedelta(minutes=5)
+WINDOW: Final = 100
+"""Most records that are sent at once."""
+
+WINDOW_BYTES: Final = 4_000_000
+"""Bytes from which on no more are added to a window: all of it has to be acknowledged in time."""
+
+CLOCK_SKEW: Final = timedelta(minutes=5)
 """By how much clocks may differ: one wrote the letter, another the audit."""
 
+_CODES: Final = frozenset(ErrorCode)
+_HEADER_BYTES: Final = 12  # lengths around a header and its share of the batch, at most
+_RECORD_BYTES: Final = 200
 
-class Log(Protocol):
-    """The topics, as far as redriving needs them; every reading ends where its topic ended when it began."""
 
-    def letters(self, start: Start, partition: int | None) -> AsyncGenerator[InboundRecord, None]:
-        """Yield the records of the dead-letter topic."""
-        ...
+class RedriveOutcome(StrEnum):
+    """What becomes of a letter; `redrive` in a dry run: it would be sent."""
 
-    def records(self, topic: str, since: datetime) -> AsyncGenerator[InboundRecord, None]:
-        """Yield the records of a topic, named with its prefix, from a time of Kafka's on."""
-        ...
+    REDRIVE = "redrive"
+    REDRIVEN = "redriven"
+    SKIPPED = "skipped"
+    REFUSED = "refused"
 
-    async def oldest(self, start: Start, partition: int | None) -> int | None:
-        """Return the least Kafka time of the dead letters from `start` on, milliseconds; None: there is none."""
-        ...
 
-    def failing(self, since: datetime) -> AbstractAsyncContextManager[Collection[Stands]]:
-        """Watch the dead-letter topic: where the records stood that have failed from a time on, kept up to date."""
-        ...
+class RedriveRefusal(StrEnum):
+    """Why a letter is not sent. The list is closed."""
 
-    async def publish(self, records: Sequence[Outgoing]) -> list[tuple[int, int]]:
-        """Send records and return where the broker put each: partition and offset. Raises: BrokerUnavailable."""
-        ...
+    ALREADY_REDRIVEN = "already_redriven"
+    NOT_A_DEAD_LETTER = "not_a_dead_letter"
+    NOT_AN_INPUT_TOPIC = "not_an_input_topic"
+    TOO_MANY_ATTEMPTS = "too_many_attempts"
+    TOO_LARGE = "too_large"
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveStep:
+    """A letter and what became of it.
+
+    Attributes:
+        why: of those that are not sent.
+        redriven: when and to where, of those that were sent, now or earlier.
+    """
+
+    letter: Letter
+    outcome: RedriveOutcome
+    why: RedriveRefusal | None = None
+    redriven: Redriven | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How letters are sent back.
+
+    Attributes:
+        prefix: of the deployment's topics.
+        actor: who does it, as the audit names them.
+        max_attempts: a record that has failed so often is not sent again.
+        limit: stop after so many; None: no limit.
+        rate: at most so many records a second.
+        stop_after: stop once so many have failed again: workers pause at a hundred in a row.
+    """
+
+    prefix: str
+    actor: str
+    max_attempts: int = 3
+    limit: int | None = None
+    rate: float = 50.0
+    stop_after: int = 20
+
+    def full(self, letters: Sequence[Letter]) -> bool:
+        """Say whether a window is full: it holds the records of a second, at most `WINDOW` and `WINDOW_BYTES`."""
+        most = max(1, min(WINDOW, int(self.rate)))
+        return len(letters) >= most or sum(map(_size, letters)) >= WINDOW_BYTES
+
+    @property
+    def topics(self) -> list[str]:
+        """The input topics of the deployment: no other is ever written to."""
+        return [f"{self.prefix}{name}" for name in INPUT_TOPICS]
+
+    def why_not(self, letter: Letter) -> RedriveRefusal | None:
+        """Return why a letter may not be sent; None where it may.
+
+        A header's word is not enough for a topic: only this deployment's input topics are written to.
+        """
+        failed = letter.failed
+        if failed.code not in _CODES or letter.attempts is None or letter.failure is None:
+            return RedriveRefusal.NOT_A_DEAD_LETTER
+        if failed.topic not in self.topics:
+            return RedriveRefusal.NOT_AN_INPUT_TOPIC
+        if letter.attempts >= self.max_attempts:
+            return RedriveRefusal.TOO_MANY_ATTEMPTS
+        return RedriveRefusal.TOO_LARGE if _size(letter) > MAX_RECORD_BYTES else None
+
+
+def _size(letter: Letter) -> int:
+    """Return about how many bytes a record takes, and never fewer."""
+    headers = sum(len(name.encode()) + len(value or b"") + _HEADER_BYTES for name, value in letter.again)
+    return len(letter.record.key or b"") + len(letter.record.value or b"") + headers + _RECORD_BYTES
 
 
 class Redrive:
@@ -73,7 +151,7 @@ class Redrive:
 
     def __init__(
         self,
-        log: Log,
+        log: KafkaLog,
         selection: Selection,
         rules: Rules,
         *,
@@ -89,28 +167,28 @@ class Redrive:
         self._sent_last = 0
         self.stopped = False
 
-    async def plan(self) -> AsyncGenerator[Step, None]:
-        """Say of each letter what `run` would do with it, and change nothing."""
-        async with aclosing(self._judged(*await self._past())) as steps:
+    async def plan(self) -> AsyncGenerator[RedriveStep, None]:
+        """Yield what `run` would do with each letter; nothing is sent."""
+        async with aclosing(self._steps(*await self._read_past())) as steps:
             async for step in steps:
                 yield step
 
-    async def run(self) -> AsyncGenerator[Step, None]:
-        """Send letters back, and yield each once it is known what became of it.
+    async def run(self) -> AsyncGenerator[RedriveStep, None]:
+        """Send letters back, and yield the outcome of each.
 
-        May be broken off at any moment and begun again: what was sent is not sent a second time.
+        It may be interrupted at any moment and started again: what was sent is not sent a second time.
 
         Raises:
             BrokerUnavailable: not everything was acknowledged.
         """
-        history, unnoted = await self._past()
+        history, unnoted = await self._read_past()
         window: list[Letter] = []
         async with (
             self._log.failing(self._now()) as failing,
-            aclosing(self._judged(history, unnoted)) as steps,
+            aclosing(self._steps(history, unnoted)) as steps,
         ):
             async for step in steps:
-                if step.outcome == Outcome.REDRIVE:
+                if step.outcome == RedriveOutcome.REDRIVE:
                     window.append(step.letter)
                     if self._rules.full(window):
                         for done in await self._send(window, history, failing):
@@ -125,39 +203,39 @@ class Redrive:
             for done in await self._send(window, history, failing):
                 yield done
 
-    async def _past(self) -> tuple[History, Unnoted]:
+    async def _read_past(self) -> tuple[RedriveHistory, Unnoted]:
         history = await history_of(self._log, self._selection, self._rules.prefix)
         return history, await _unnoted(self._log, history, self._rules.topics)
 
-    async def _judged(self, history: History, unnoted: Unnoted) -> AsyncGenerator[Step, None]:
+    async def _steps(self, history: RedriveHistory, unnoted: Unnoted) -> AsyncGenerator[RedriveStep, None]:
         count = 0
-        sending: set[Failure | None] = set()
+        sending: set[LetterFailure | None] = set()
         async with aclosing(selected(self._log, self._selection)) as letters:
             async for letter in letters:
                 step = self._judge(letter, history, unnoted)
-                if step.outcome == Outcome.REDRIVE and letter.failure in sending:
-                    step = Step(letter, Outcome.SKIPPED, Why.ALREADY_REDRIVEN)
+                if step.outcome == RedriveOutcome.REDRIVE and letter.failure in sending:
+                    step = RedriveStep(letter, RedriveOutcome.SKIPPED, RedriveRefusal.ALREADY_REDRIVEN)
                 yield step
-                if step.outcome == Outcome.REDRIVE:
+                if step.outcome == RedriveOutcome.REDRIVE:
                     sending.add(letter.failure)
                     count += 1
                 if count == self._rules.limit:
                     return
 
-    def _judge(self, letter: Letter, history: History, unnoted: Unnoted) -> Step:
+    def _judge(self, letter: Letter, history: RedriveHistory, unnoted: Unnoted) -> RedriveStep:
         done, begun = history.redriven_of(letter), history.begun_of(letter)
         if begun and not done and (places := unnoted.get(_marks(letter.failed.topic, letter.record))):
             done = Redriven(begun.at, begun.actor, places.pop())
             history.remember(letter, done)
         if done:
-            return Step(letter, Outcome.SKIPPED, Why.ALREADY_REDRIVEN, done)
+            return RedriveStep(letter, RedriveOutcome.SKIPPED, RedriveRefusal.ALREADY_REDRIVEN, done)
         why = self._rules.why_not(letter)
-        return Step(letter, Outcome.REFUSED, why) if why else Step(letter, Outcome.REDRIVE)
+        return RedriveStep(letter, RedriveOutcome.REFUSED if why else RedriveOutcome.REDRIVE, why)
 
     async def _send(
-        self, letters: Sequence[Letter], history: History, failing: Collection[Stands]
-    ) -> list[Step]:
-        """Wait for the window's turn; note, send, note. Nothing is sent once too much has failed again."""
+        self, letters: Sequence[Letter], history: RedriveHistory, failing: Collection[Stands]
+    ) -> list[RedriveStep]:
+        """Wait as the rate says; note, send, note. Nothing is sent once too many records have failed again."""
         if self._sent and letters:
             await self._sleep(self._sent_last / self._rules.rate)
             self.stopped = len(self._sent.intersection(failing)) >= self._rules.stop_after
@@ -174,18 +252,18 @@ class Redrive:
         await self._note(done)
         self._sent_last = len(letters)
         self._sent |= {redriven.stands for _, redriven in done}
-        return [Step(letter, Outcome.REDRIVEN, redriven=redriven) for letter, redriven in done]
+        return [RedriveStep(letter, RedriveOutcome.REDRIVEN, redriven=redriven) for letter, redriven in done]
 
     async def _note(self, notes: Sequence[tuple[Letter, Begun | Redriven]]) -> None:
         await self._log.publish([audit_record(self._rules.prefix, letter, noted) for letter, noted in notes])
 
 
-def _back(letter: Letter) -> Outgoing:
-    return Outgoing(letter.failed.topic, letter.record.key, letter.record.value, letter.again)
+def _back(letter: Letter) -> RedriveRecord:
+    return RedriveRecord(letter.failed.topic, letter.record.key, letter.record.value, letter.again)
 
 
-async def selected(log: Log, selection: Selection) -> AsyncGenerator[Letter, None]:
-    """Yield the letters that are meant, a partition's in their order."""
+async def selected(log: KafkaLog, selection: Selection) -> AsyncGenerator[Letter, None]:
+    """Yield the selected letters, a partition's in their order."""
     async with aclosing(log.letters(selection.start, selection.partition)) as records:
         async for record in records:
             if selection.ended(record):
@@ -195,12 +273,14 @@ async def selected(log: Log, selection: Selection) -> AsyncGenerator[Letter, Non
                 yield letter
 
 
-async def history_of(log: Log, selection: Selection, prefix: str) -> History:
+async def history_of(log: KafkaLog, selection: Selection, prefix: str) -> RedriveHistory:
     """Read what was redriven of a selection: nothing can have been before its first letter was written."""
     oldest = await log.oldest(selection.start, selection.partition)
     if oldest is None:
-        return History()
-    async with aclosing(log.records(f"{prefix}{TopicName.AUDIT}", from_milliseconds(oldest) - SKEW)) as audit:
+        return RedriveHistory()
+    async with aclosing(
+        log.records(f"{prefix}{TopicName.AUDIT}", from_milliseconds(oldest) - CLOCK_SKEW)
+    ) as audit:
         return await read_history(audit)
 
 
@@ -208,24 +288,24 @@ Marks = tuple[str, bytes | None, str, str | None]
 """Topic, key, SHA-256 of the value and count of failures: what a redriven record is known by."""
 
 Unnoted = dict[Marks, list[Stands]]
-"""Where records stand that were redriven without a note."""
+"""Where records stand that were redriven, but not noted in the audit as sent."""
 
 
 def _marks(topic: str, record: InboundRecord) -> Marks:
     return topic, record.key, record.sha256, header(record.headers, ATTEMPTS)
 
 
-async def _unnoted(log: Log, history: History, topics: Collection[str]) -> Unnoted:
+async def _unnoted(log: KafkaLog, history: RedriveHistory, topics: Collection[str]) -> Unnoted:
     """Find the records of letters that were about to be sent when a run ended."""
     noted = {redriven.stands for redriven in history.redriven.values()}
-    found: Unnoted = {}
+    unnoted: Unnoted = {}
     for topic in topics:
         times = [begun.at for begun in history.begun.values() if begun.topic == topic]
         if not times:
             continue
-        async with aclosing(log.records(topic, min(times) - SKEW)) as records:
+        async with aclosing(log.records(topic, min(times) - CLOCK_SKEW)) as records:
             async for record in records:
                 stands = Stands(topic, record.partition, record.offset)
                 if header(record.headers, ATTEMPTS) and stands not in noted:
-                    found.setdefault(_marks(topic, record), []).append(stands)
-    return found
+                    unnoted.setdefault(_marks(topic, record), []).append(stands)
+    return unnoted

@@ -1,5 +1,6 @@
-"""Asks a model: bounded in time and cost, cached, counted.
+"""Asks a model about claims: bounded in time and cost, cached, counted (S4-20, S4-46, S4-47, S4-65).
 
+A question is asked only where the most that it can cost still fits; afterwards its actual cost is booked instead.
 Whatever a client does wrong (an exception, no answer in time, something other than text, an answer that does not
 parse) is a fault of that question, never a pass and never an exception.
 """
@@ -8,29 +9,133 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
-from dataclasses import dataclass
-from typing import Final
+import math
+import threading
+import time
+import weakref
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
 
-from groundwire.epistemic.budget import Ledger, Purse, book
-from groundwire.epistemic.config import VerificationConfig
-from groundwire.epistemic.memories import Memories
-from groundwire.epistemic.model import Answer, Client, Fault, Model, ModelFault, Request
-from groundwire.epistemic.prompts import Prompt
-from groundwire.epistemic.replies import Judgement, read_reply
-from groundwire.epistemic.types import ModelCall
+from cachetools import LRUCache
 
-_BYTES: Final = 4  # of a token, about; where the client does not count
-_MILLION: Final = 1_000_000
-_MOST: Final = 10**9  # tokens: no answer has as many
-_GRACE: Final = 1.0  # seconds beyond its own time limit after which a Model is not waited for either
+from groundwire.epistemic.claims import UNAVAILABLE, UNPARSEABLE, ClaimDraft, ModelOpinion
+from groundwire.epistemic.model import Client, Fault, Model, ModelAnswer, ModelFault, ModelRequest
+from groundwire.epistemic.plan import Plan, VerifierFacts
+from groundwire.epistemic.prompts import (
+    Judgement,
+    Prompt,
+    consensus,
+    prior_prompt,
+    read_reply,
+    support_prompt,
+)
+from groundwire.epistemic.types import ModelCall, VerificationConfig
 
 logger = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+MINUTE = 60.0
+_REPLIES: Final = 1_024  # per client
+_HELD: Final = 16  # clients without weak references whose memory is kept
+_BYTES: Final = 4  # of a token, about; where the client does not count
+_MILLION: Final = 1_000_000
+_MOST: Final = 10**9  # a larger count of tokens is an error of the client
+_GRACE: Final = 1.0  # seconds beyond its time limit after which a Model is cancelled
+_CUT_SHORT: Final = frozenset({"unparseable", "truncated"})
+
+
+@dataclass(slots=True)
+class BudgetEntry:
+    """The cost of a question: at first the most that it can be."""
+
+    at: float
+    tokens: int
+    usd: float
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Sums what was spent within the last seconds; safe to use from several threads.
+
+    Args:
+        window: seconds after which an entry no longer counts.
+        clock: monotonic seconds.
+    """
+
+    window: float = math.inf
+    clock: Callable[[], float] = time.monotonic
+    _entries: deque[BudgetEntry] = field(default_factory=deque, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def reserve(self, tokens: int, usd: float, *, most_tokens: int, most_usd: float) -> BudgetEntry | None:
+        """Return an entry of that much, or None where it does not fit."""
+        with self._lock:
+            now = self.clock()
+            while self._entries and self._entries[0].at <= now - self.window:
+                self._entries.popleft()
+            spent = sum(entry.tokens for entry in self._entries)
+            paid = sum(entry.usd for entry in self._entries)
+            if spent + tokens > most_tokens or paid + usd > most_usd:
+                return None
+            entry = BudgetEntry(now, tokens, usd)
+            self._entries.append(entry)
+            return entry
+
+
+class Budget:
+    """What one response may still cost, in tokens, dollars and seconds; belongs to one event loop.
+
+    Args:
+        config: the limits.
+        clock: monotonic seconds.
+    """
+
+    def __init__(self, config: VerificationConfig, clock: Callable[[], float] = time.monotonic) -> None:
+        self._config = config
+        self._clock = clock
+        self._deadline = clock() + config.budget_seconds
+        self._ledger = Ledger(clock=clock)
+        self._locks: defaultdict[Hashable, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    @property
+    def seconds(self) -> float:
+        """Time that a question may take now; 0 or less where none is left."""
+        return min(self._config.timeout_seconds, self._deadline - self._clock())
+
+    def lock(self, key: Hashable) -> asyncio.Lock:
+        """Return a lock under which the same question is asked once, its second copy from the cache."""
+        return self._locks[key]
+
+    def reserve(self, minute: Ledger, tokens: int, usd: float) -> list[BudgetEntry] | None:
+        """Return the entries of a question, here and in the minute's ledger; None where one has no room."""
+        config = self._config
+        own = self._ledger.reserve(tokens, usd, most_tokens=config.budget_tokens, most_usd=config.budget_usd)
+        if own is None:
+            return None
+        shared = minute.reserve(
+            tokens,
+            usd,
+            most_tokens=config.budget_tokens_per_minute,
+            most_usd=config.budget_usd_per_minute,
+        )
+        if shared is None:
+            book([own], 0, 0.0)
+            return None
+        return [own, shared]
+
+
+def book(entries: Sequence[BudgetEntry], tokens: int, usd: float) -> None:
+    """Replace the reserved cost of a question by its actual one."""
+    for entry in entries:
+        entry.tokens, entry.usd = tokens, usd
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back.
+    """The reply to a question.
 
     Attributes:
         call: what it cost, and the fault where nothing counts.
@@ -43,7 +148,54 @@ class Reply:
     text: str | None = None
 
 
-_memories: Final[Memories[Reply]] = Memories()
+@dataclass(slots=True)
+class ClientMemory:
+    """Replies and recent costs of one client; safe to use from several threads."""
+
+    minute: Ledger = field(default_factory=lambda: Ledger(MINUTE))
+    _replies: LRUCache[Hashable, Reply] = field(default_factory=lambda: LRUCache(_REPLIES))
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def known(self, key: Hashable) -> Reply | None:
+        """Return the reply to a question, None where it is not known."""
+        with self._lock:
+            return self._replies.get(key)
+
+    def keep(self, key: Hashable, reply: Reply) -> None:
+        """Keep a reply; the least recently used makes room."""
+        with self._lock:
+            self._replies[key] = reply
+
+
+class Memories:
+    """The memory of each client, for as long as the client lives.
+
+    Clients are told apart by identity: equal ones may have different keys, and a dataclass may have no hash. A client
+    that takes no weak reference is held here, the last 16 of them.
+    """
+
+    def __init__(self) -> None:
+        self._alive: dict[int, ClientMemory] = {}
+        self._held: LRUCache[int, tuple[object, ClientMemory]] = LRUCache(_HELD)
+        self._lock = threading.Lock()
+
+    def of(self, client: object) -> ClientMemory:
+        """Return the memory of a client."""
+        name = id(client)
+        with self._lock:
+            memory = self._alive.get(name) or self._held.get(name, (None, None))[1]
+            if memory is None:
+                memory = ClientMemory()
+                try:
+                    # `dict.pop` takes no lock: a client may die, and be forgotten, while this one is held
+                    weakref.finalize(client, self._alive.pop, name, None).atexit = False
+                    self._alive[name] = memory
+                except TypeError:
+                    self._held[name] = client, memory
+            return memory
+
+
+_memories: Final = Memories()
 
 
 async def ask(
@@ -52,28 +204,28 @@ async def ask(
     config: VerificationConfig,
     *,
     claim_id: str,
-    purse: Purse | None = None,
+    budget: Budget | None = None,
     sample: int = 0,
 ) -> Reply:
-    """Put a question to a model, or take the reply to the same question from the cache (S4-46, S4-47).
+    """Put a question to a model, or take the reply to the same question from the cache.
 
     Args:
         client: the model.
         prompt: the question.
         config: name of the model, prices, limits.
         claim_id: whom the call is counted for.
-        purse: what the response may still cost; a full one where none is given.
+        budget: of the response; a full one where None.
         sample: which of several answers to the same question.
     """
-    purse = purse or Purse(config)
+    budget = budget or Budget(config)
     key = (config.verification_model, prompt.key, config.samples > 1, sample)
     memory = _memories.of(client)
-    async with purse.turn(key):
+    async with budget.lock(key):
         known = memory.known(key)
         if known is not None:
             call = _call(prompt, claim_id, cached=True, requests=0)
             return Reply(call, known.judgement, known.text)
-        reply = await _put(client, prompt, config, claim_id, purse, memory.minute)
+        reply = await _put(client, prompt, config, claim_id, budget, memory.minute)
     if reply.call.fault is None:
         memory.keep(key, reply)
     else:
@@ -86,37 +238,34 @@ async def _put(
     prompt: Prompt,
     config: VerificationConfig,
     claim_id: str,
-    purse: Purse,
+    budget: Budget,
     minute: Ledger,
 ) -> Reply:
     sent = _tokens(str(prompt))
     most = _price(config, sent, config.max_output_tokens)
-    entries = purse.reserve(minute, sent + config.max_output_tokens, most)
-    if entries is None or purse.seconds <= 0:
+    entries = budget.reserve(minute, sent + config.max_output_tokens, most)
+    if entries is None or budget.seconds <= 0:
         book(entries or [], 0, 0.0)
         return Reply(_call(prompt, claim_id, requests=0, fault="over_budget"))
     try:
-        answer = await _answer(client, prompt, config, purse.seconds)
+        answer = await _answer(client, prompt, config, budget.seconds)
         reply = _read(prompt, claim_id, answer, config, sent)
     except ModelFault as fault:
         used = (_or(fault.input_tokens, sent), _or(fault.output_tokens, 0))
         call = _call(prompt, claim_id, used, config, requests=_or(fault.requests, 1), fault=_code(fault))
         reply = Reply(call)
-    except (
-        Exception,
-        SystemExit,
-        asyncio.CancelledError,
-    ) as exc:  # any failure of a client: it is unavailable
-        if isinstance(exc, asyncio.CancelledError) and _is_called_off():
-            raise  # the entries stand: nobody knows what it cost
+    # any failure of a client makes it unavailable
+    except (Exception, SystemExit, asyncio.CancelledError) as exc:
+        if isinstance(exc, asyncio.CancelledError) and _is_cancelled():
+            raise  # the entries stay: the cost is unknown
         reply = Reply(_call(prompt, claim_id, (sent, 0), config, fault="failed"))
     book(entries, reply.call.input_tokens + reply.call.output_tokens, reply.call.cost_usd)
     return reply
 
 
-async def _answer(client: Client, prompt: Prompt, config: VerificationConfig, seconds: float) -> Answer:
+async def _answer(client: Client, prompt: Prompt, config: VerificationConfig, seconds: float) -> ModelAnswer:
     if isinstance(client, Model):
-        request = Request(
+        request = ModelRequest(
             prompt.user,
             config.verification_model,
             prompt.system,
@@ -128,8 +277,8 @@ async def _answer(client: Client, prompt: Prompt, config: VerificationConfig, se
     else:
         given = await _in_time(client.complete(str(prompt), model=config.verification_model), seconds)
     if isinstance(given, str):
-        return Answer(given)
-    if not isinstance(given, Answer) or not isinstance(given.text, str):
+        return ModelAnswer(given)
+    if not isinstance(given, ModelAnswer) or not isinstance(given.text, str):
         raise ModelFault("failed", requests=1, input_tokens=None)
     return given
 
@@ -142,7 +291,7 @@ async def _in_time(answer: Awaitable[object], seconds: float) -> object:
         raise ModelFault("timeout", requests=1, input_tokens=None) from None
 
 
-def _read(prompt: Prompt, claim_id: str, answer: Answer, config: VerificationConfig, sent: int) -> Reply:
+def _read(prompt: Prompt, claim_id: str, answer: ModelAnswer, config: VerificationConfig, sent: int) -> Reply:
     used = (_or(answer.input_tokens, sent), _or(answer.output_tokens, _tokens(answer.text)))
     requests = _or(answer.requests, 1)
     if prompt.kind == "answer":
@@ -183,7 +332,7 @@ def _tokens(text: str) -> int:
 
 
 def _or(counted: object, about: int) -> int:
-    """Return a number that a client told, or another one where it is none."""
+    """Return a count of the client, or an estimate where it is no number."""
     return counted if type(counted) is int and 0 <= counted <= _MOST else about
 
 
@@ -191,7 +340,100 @@ def _code(fault: ModelFault) -> Fault:
     return fault.code if isinstance(fault.code, str) and fault.code else "failed"
 
 
-def _is_called_off() -> bool:
-    """Tell whether it is we who are to end, rather than a client that says so of its own."""
+def _is_cancelled() -> bool:
+    """Tell whether this task was cancelled, rather than the client raising CancelledError by itself."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
+
+
+async def assess(plan: Plan, client: Client, config: VerificationConfig) -> VerifierFacts | None:
+    """Ask a model about a response; None where there is nothing to ask (S4-20, S4-42).
+
+    It never raises for what a model or its service does: a claim without an answer that counts has a `fault`, and is
+    flagged. It takes `config.budget_seconds` at most, and a second.
+
+    Args:
+        plan: from `plan_response(..., ask=True)`.
+        client: the model.
+        config: the one that the plan was made with.
+    """
+    if not plan.due and not plan.truncated:
+        return None
+    facts = await ask_about(plan.due, plan.evidence, client, config)
+    return facts.model_copy(update={"truncated": plan.truncated})
+
+
+async def ask_about(
+    drafts: Sequence[ClaimDraft],
+    evidence: Sequence[Mapping[str, str]],
+    client: Client,
+    config: VerificationConfig,
+) -> VerifierFacts:
+    """Ask a model about the claims of one response, with the evidence and without it (S4-34).
+
+    Args:
+        drafts: the claims.
+        evidence: for each, id -> text.
+        client: the model.
+        config: model, limits, whether to ask at the same time.
+    """
+    budget = Budget(config)
+    asked = await _all(
+        [
+            _opinion(draft, texts, client, config, budget)
+            for draft, texts in zip(drafts, evidence, strict=True)
+        ],
+        config,
+    )
+    return VerifierFacts(
+        model=config.verification_model,
+        opinions=[opinion for opinion, _ in asked],
+        calls=[call for _, calls in asked for call in calls],
+    )
+
+
+async def _opinion(
+    draft: ClaimDraft, evidence: Mapping[str, str], client: Client, config: VerificationConfig, budget: Budget
+) -> tuple[ModelOpinion, list[ModelCall]]:
+    try:
+        prompts = [support_prompt(draft.text, evidence)]
+        if config.evidence_scrubbing:
+            prompts.append(prior_prompt(draft.text))
+    except ModelFault as fault:
+        none = ModelCall(claim_id=draft.claim_id, kind="support", requests=0, fault=fault.code)
+        return ModelOpinion(claim_id=draft.claim_id, fault=UNAVAILABLE), [none]
+    jobs = [
+        ask(client, prompt, config, claim_id=draft.claim_id, budget=budget, sample=sample)
+        for prompt in prompts
+        for sample in range(config.samples)
+    ]
+    replies = await _all(jobs, config)
+    opinion = _opinion_of(draft, replies, config.samples, is_cut=prompts[0].is_cut)
+    return opinion, [reply.call for reply in replies]
+
+
+def _opinion_of(draft: ClaimDraft, replies: Sequence[Reply], samples: int, *, is_cut: bool) -> ModelOpinion:
+    """Return what the replies say together: the first `samples` with the evidence, the others without it."""
+    said = consensus([reply.judgement for reply in replies[:samples]])
+    prior = consensus([reply.judgement for reply in replies[samples:]])
+    faults = [
+        UNPARSEABLE if reply.call.fault in _CUT_SHORT else UNAVAILABLE
+        for reply in replies
+        if reply.call.fault
+    ]
+    opinion = ModelOpinion(
+        claim_id=draft.claim_id,
+        prior=prior.support if prior else None,
+        fault=next(iter(faults), "" if said else UNAVAILABLE),
+    )
+    if said is None:
+        return opinion
+    # a model that has not seen all of the evidence can only lower a verdict
+    support = min(said.support, draft.support) if is_cut else said.support
+    return opinion.model_copy(update={"support": support, "verdict": said.verdict, "reason": said.reason})
+
+
+async def _all(jobs: Sequence[Coroutine[Any, Any, _T]], config: VerificationConfig) -> list[_T]:
+    if config.parallel_verification:
+        return list(await asyncio.gather(*jobs))
+    return [await job for job in jobs]

@@ -1,19 +1,32 @@
-"""From what the rules found, and what a model said, to the verification of a claim."""
+"""One claim: what the rules found, whether a model is asked about it, and its verification (C-49)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import Annotated, Final, NamedTuple
 
-from groundwire.checks.epistemic.score import Verdict
-from groundwire.checks.epistemic.verify import AnswerCheck, ClaimCheck
-from groundwire.epistemic.config import VerificationConfig
-from groundwire.epistemic.scale import TARGET, evidence_gap_bits
-from groundwire.epistemic.types import ClaimVerification, EpistemicGap, GapType, UncoveredWord
+from pydantic import BaseModel, ConfigDict, Field
+
+from groundwire.checks.hedges import HedgeDetector
+from groundwire.checks.support.score import SupportVerdict
+from groundwire.checks.support.verify import AnswerCheck, ClaimCheck, Uncovered
+from groundwire.epistemic.types import (
+    TARGET,
+    ClaimVerification,
+    EpistemicGap,
+    GapType,
+    Score,
+    UncoveredWord,
+    VerificationConfig,
+    evidence_gap_bits,
+)
+from groundwire.text.negation import negations
+from groundwire.text.tokens import tokenize
 
 UNPARSEABLE: Final = "verifier_unparseable"
 UNAVAILABLE: Final = "verifier_unavailable"
-_SHOWN: Final = 100
 
 ACTIONS: Final[dict[GapType, str]] = {
     "unsupported": "Remove the claim, or cite evidence that states it.",
@@ -24,8 +37,12 @@ ACTIONS: Final[dict[GapType, str]] = {
     "evidence_independent": "Check that the claim follows from the evidence rather than from memory.",
 }
 
+_LISTED: Final = 100  # uncovered words of a claim
+_CITED: Final = re.compile(r"\d|\[[^\]]{1,200}\]|https?://", re.IGNORECASE)
+_hedges = HedgeDetector()
 
-class Draft(NamedTuple):
+
+class ClaimDraft(NamedTuple):
     """A claim as the rules see it, before a model is asked."""
 
     claim_id: str
@@ -33,28 +50,46 @@ class Draft(NamedTuple):
     evidence_ids: tuple[str, ...]
     support: float
     held: float
-    verdict: Verdict
+    verdict: SupportVerdict
     phantom: bool = False
     start: int = 0
     end: int = 0
-    uncovered: tuple[tuple[str, int, int], ...] = ()
+    uncovered: tuple[Uncovered, ...] = ()
     critical: bool = False
+    hard: bool = False
+    cost: float | None = None  # with `lacking`, of a part of an answer; None for what is judged by itself
+    lacking: float = 0.0
 
 
-class Opinion(NamedTuple):
-    """What a model said of a claim: `fault` where an answer of it does not count."""
+class Fact(BaseModel):
+    """A fact that a decision records."""
 
-    support: float | None = None
-    prior: float | None = None
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+
+class ModelOpinion(Fact):
+    """What a model said of a claim.
+
+    Attributes:
+        claim_id: of the plan that was asked.
+        support: probability that the evidence states the claim; None where no answer counts.
+        prior: the same without the evidence; None where it was not measured.
+        verdict: the model's, where it gave one.
+        reason: in its words, at most 300 characters.
+        fault: `verifier_unavailable` or `verifier_unparseable` where an answer does not count.
+    """
+
+    claim_id: str
+    support: Score | None = None
+    prior: Score | None = None
+    verdict: SupportVerdict | None = None
+    reason: Annotated[str, Field(max_length=300)] = ""
     fault: str = ""
-    verdict: Verdict | None = None
-    reason: str = ""
 
 
-def draft(claim_id: str, claim: ClaimCheck) -> Draft:
-    """Return a claim of an answer as a draft."""
-    words = tuple((word.text, word.start, word.end) for word in claim.uncovered[:_SHOWN])
-    return Draft(
+def draft_of(claim_id: str, claim: ClaimCheck) -> ClaimDraft:
+    """Return the draft of one claim of an answer."""
+    return ClaimDraft(
         claim_id,
         claim.text,
         claim.evidence_ids,
@@ -63,32 +98,43 @@ def draft(claim_id: str, claim: ClaimCheck) -> Draft:
         claim.verdict,
         start=claim.start,
         end=claim.end,
-        uncovered=words,
+        uncovered=claim.uncovered[:_LISTED],
+        hard=claim.hard,
+        cost=claim.cost,
+        lacking=claim.lacking,
     )
 
 
-def whole(
+def whole_draft(
     claim_id: str, text: str, check: AnswerCheck, cited: Sequence[str], *, phantom: bool = False
-) -> Draft:
-    """Return a text that was given as one claim as a draft: its worst part names what is wrong.
+) -> ClaimDraft:
+    """Return the draft of a text that was given as one claim: its worst part names what is wrong.
 
     A text that claims nothing is supported by nothing: what was to be verified was not.
     """
+    found = ClaimDraft(
+        claim_id, text, tuple(cited), 0.0, 0.0, SupportVerdict.UNSUPPORTED, phantom, 0, len(text)
+    )
     if not check.claims:
-        return Draft(claim_id, text, tuple(cited), 0.0, 0.0, Verdict.UNSUPPORTED, phantom, 0, len(text))
-    worst = max(check.claims, key=lambda claim: claim.cost)
-    words = tuple((word.text, word.start, word.end) for claim in check.claims for word in claim.uncovered)
-    held = sum(claim.held * len(claim.text) for claim in check.claims) / sum(
-        len(claim.text) for claim in check.claims
-    )
-    verdict = worst.verdict if worst.verdict is not Verdict.SUPPORTED else Verdict.PARTIAL
-    return Draft(
-        claim_id, text, tuple(cited), check.support, held, verdict, phantom, 0, len(text), words[:_SHOWN]
+        return found
+    worst = max(check.claims, key=lambda claim: claim.cost).verdict
+    held = sum(claim.held * len(claim.text) for claim in check.claims)
+    uncovered = tuple(word for claim in check.claims for word in claim.uncovered)
+    return found._replace(
+        support=check.support,
+        held=held / sum(len(claim.text) for claim in check.claims),
+        verdict=SupportVerdict.PARTIAL if worst is SupportVerdict.SUPPORTED else worst,
+        uncovered=uncovered[:_LISTED],
+        hard=any(claim.hard for claim in check.claims),
     )
 
 
-def settle(
-    found: Draft, config: VerificationConfig, opinion: Opinion | None = None, *, target: float = TARGET
+def verification_of(
+    draft: ClaimDraft,
+    config: VerificationConfig,
+    opinion: ModelOpinion | None = None,
+    *,
+    target: float = TARGET,
 ) -> ClaimVerification:
     """Return the verification of a claim.
 
@@ -96,66 +142,78 @@ def settle(
     the rules flag gets better by it. What it said that does not parse changes no score, and flags the claim (S4-17).
 
     Args:
-        found: what the rules found.
+        draft: what the rules found.
         config: thresholds.
         opinion: what a model said; None where none was asked.
         target: reliability that the claim should have, 0..1.
     """
     said = opinion.support if opinion else None
-    support = found.support
+    support = draft.support
     if said is not None:
-        support = said if config.model_may_clear and not found.phantom else min(support, said)
-    measured = opinion is not None and opinion.prior is not None and said is not None
+        support = said if config.model_may_clear and not draft.phantom else min(support, said)
     prior = opinion.prior if opinion and opinion.prior is not None else config.prior_support
-    dependence = abs(said - prior) if measured and said is not None else found.held
-    bits = evidence_gap_bits(support, prior, target)
-    if not config.model_may_clear and found.support < config.support_threshold:
-        # what a model thinks likely without evidence makes what the rules flag no smaller
-        bits = max(bits, evidence_gap_bits(found.support, config.prior_support, target))
-    reason = _reason(found, support, dependence, config, opinion, measured=measured)
+    measured = said is not None and opinion is not None and opinion.prior is not None
+    dependence = abs(said - prior) if measured and said is not None else draft.held
+    independent = measured and dependence < config.dependence_threshold
+    bits = _gap_bits(draft, support, prior, config, target)
+    reason = _flag_reason(draft, support, config, opinion, independent=independent)
+    # what the rules merely doubt is soft; what they contradict, and what a model says, is not
+    soft = draft.support < config.support_threshold and support == draft.support
+    soft = soft and draft.cost is not None and not (draft.hard or draft.phantom)
     return ClaimVerification(
-        claim_id=found.claim_id,
-        claim_text=found.text,
-        evidence_ids=list(found.evidence_ids),
+        claim_id=draft.claim_id,
+        claim_text=draft.text,
+        evidence_ids=list(draft.evidence_ids),
         evidence_support=support,
         evidence_dependence=dependence,
-        consistency_score=1.0 if said is None else 1 - abs(said - found.support),
+        consistency_score=1.0 if said is None else 1 - abs(said - draft.support),
         confidence_justified=bits <= 0 and reason is None,
         evidence_gap_bits=bits,
         is_flagged=reason is not None,
+        severity=None if reason is None else "soft" if soft else "hard",
         flag_reason=reason,
         method="deterministic" if said is None else "model",
         prior_support=prior,
-        start=found.start,
-        end=found.end,
-        uncovered=[UncoveredWord(text=text, start=start, end=end) for text, start, end in found.uncovered],
+        start=draft.start,
+        end=draft.end,
+        uncovered=[UncoveredWord(text=word.text, start=word.start, end=word.end) for word in draft.uncovered],
     )
 
 
-def _reason(
-    found: Draft,
+def _gap_bits(
+    draft: ClaimDraft, support: float, prior: float, config: VerificationConfig, target: float
+) -> float:
+    bits = evidence_gap_bits(support, prior, target)
+    if config.model_may_clear or draft.support >= config.support_threshold:
+        return bits
+    # what a model believes without evidence does not shrink the gap of what the rules flag
+    return max(bits, evidence_gap_bits(draft.support, config.prior_support, target))
+
+
+def _flag_reason(
+    draft: ClaimDraft,
     support: float,
-    dependence: float,
     config: VerificationConfig,
-    opinion: Opinion | None,
+    opinion: ModelOpinion | None,
     *,
-    measured: bool,
+    independent: bool,
 ) -> str | None:
-    if found.phantom:
+    if draft.phantom:
         return "phantom_citation"
     if support < config.support_threshold:
-        return _verdict(found, config, opinion).value
+        # the rules' verdict, or the model's where the rules found nothing
+        said = opinion.verdict if opinion and draft.support >= config.support_threshold else None
+        verdicts = (said, draft.verdict, SupportVerdict.PARTIAL)
+        return next(one.value for one in verdicts if one and one is not SupportVerdict.SUPPORTED)
+    if draft.hard:
+        return (
+            SupportVerdict.CONTRADICTED.value
+            if draft.verdict is SupportVerdict.SUPPORTED
+            else draft.verdict.value
+        )
     if opinion is not None and opinion.fault:
         return opinion.fault
-    return "evidence_independent" if measured and dependence < config.dependence_threshold else None
-
-
-def _verdict(found: Draft, config: VerificationConfig, opinion: Opinion | None) -> Verdict:
-    """Return what is wrong: as the rules say, or as the model does where the rules found nothing."""
-    said = opinion.verdict if opinion else None
-    if said and said is not Verdict.SUPPORTED and found.support >= config.support_threshold:
-        return said
-    return found.verdict if found.verdict is not Verdict.SUPPORTED else Verdict.PARTIAL
+    return "evidence_independent" if independent else None
 
 
 def gap_of(claim: ClaimVerification) -> EpistemicGap | None:
@@ -170,3 +228,103 @@ def gap_of(claim: ClaimVerification) -> EpistemicGap | None:
         gap_bits=claim.evidence_gap_bits,
         suggested_action=ACTIONS[kind],
     )
+
+
+def claims_to_ask(drafts: Iterable[ClaimDraft], config: VerificationConfig) -> tuple[list[ClaimDraft], int]:
+    """Return the claims about which a model is asked, and how many more were due beyond the limit (S4-33, S4-35)."""
+    due = [draft for draft in drafts if _is_due(draft, config)]
+    return due[: config.max_claims_per_response], max(0, len(due) - config.max_claims_per_response)
+
+
+def _is_due(draft: ClaimDraft, config: VerificationConfig) -> bool:
+    if draft.phantom:
+        return False  # known to be wrong without a question (S4-24)
+    if config.model_scope == "doubtful" and not is_doubtful(draft, config):
+        return False
+    if config.mode == "full":
+        return True
+    if config.mode == "sample":
+        return is_sampled(draft.claim_id, config.sample_rate, config.sample_seed)
+    return draft.critical or is_critical_text(draft.text)
+
+
+def is_doubtful(draft: ClaimDraft, config: VerificationConfig) -> bool:
+    """Tell whether rules leave a claim open: no hard fault, and less support than it should have.
+
+    Where one doubtful claim flags the answer, and no model may clear it, those that rules flag are decided too.
+    """
+    decided = config.operating_point == "strict" and not config.model_may_clear
+    least = config.support_threshold if decided else 0.0
+    return not draft.hard and least <= round(draft.support, 4) < TARGET
+
+
+def is_sampled(claim_id: str, rate: float, seed: str = "") -> bool:
+    """Tell whether a claim belongs to the sample: always the same for the same id and seed (S4-44, C-61)."""
+    digest = blake2b(f"{seed}\0{claim_id}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest) < rate * 2**64
+
+
+def is_critical_text(claim: str) -> bool:
+    """Tell whether a claim has an uncertainty marker, a number, a citation or a negation (S4-45, C-60, C-62, C-63)."""
+    return bool(_CITED.search(claim) or negations(tokenize(claim)) or _hedges.find(claim))
+
+
+_BRACKETS: Final = re.compile(r"\[([^\[\]\n]{1,200})\](?![\[(:])")  # neither a Markdown link nor its target
+_SOURCE: Final = re.compile(
+    r"(?:sources?|cit(?:e[sd]?|ation)|ref(?:erence)?s?|evidence)\s*:\s*", re.IGNORECASE
+)
+_COUNT: Final = re.compile(r"[0-9]{1,3}")
+_DIGITS: Final = re.compile(r"[0-9]+")
+_LINES: Final = re.compile(r"(?::|#l)[0-9]{1,9}(?:-l?[0-9]{1,9})?\Z")  # of a file: `:12-14`, `#L12`
+
+
+class Citable:
+    """The sources that a text may cite in brackets, such as `[source: doc-9]` (S4-06, S4-24).
+
+    Args:
+        names: of the evidence, as the text may spell them; of files the last part of their path will do.
+        numbered: how many there are for `[source:1]`, `[source:2]`, ...; None where another check covers these.
+    """
+
+    def __init__(self, names: Iterable[str], numbered: int | None) -> None:
+        self._known = {name.casefold() for name in names}
+        self._shapes = {shape for name in self._known if (shape := _shape(name))}
+        self._counted = any(_COUNT.fullmatch(name) for name in self._known)
+        self._known |= {name.rpartition("/")[2] for name in self._known}
+        self._numbered = numbered
+
+    def missing(self, text: str) -> tuple[str, ...]:
+        """Return the sources that a text cites and that do not exist, once each, in its order.
+
+        Brackets cite where they say so (`source:`, `ref:`, ...), or hold what is one of the names but for its digits.
+
+        Example:
+            >>> Citable(["doc-1"], 1).missing("It retries [doc-9] twice [doc-1]. It waits [citation needed].")
+            ('doc-9',)
+        """
+        named = _named(text) if self._known else ()
+        return tuple(
+            dict.fromkeys(name for name, said in named if self._is_missing(name.casefold(), said=said))
+        )
+
+    def _is_missing(self, name: str, *, said: bool) -> bool:
+        if name in self._known or _LINES.sub("", name) in self._known:
+            return False
+        if _COUNT.fullmatch(name):
+            numbered = self._numbered if said or self._counted else None
+            return numbered is not None and not 1 <= int(name) <= numbered
+        return said or _shape(name) in self._shapes
+
+
+def _named(text: str) -> Iterator[tuple[str, bool]]:
+    """Yield each name in brackets, and whether the brackets say that it is a source."""
+    for found in _BRACKETS.finditer(text):
+        said = _SOURCE.match(found[1])
+        for part in re.split("[,;]", found[1][said.end() if said else 0 :]):
+            if name := part.strip(" `'\""):
+                yield name, said is not None
+
+
+def _shape(name: str) -> str | None:
+    """Return a name without the values of its digits; None where it has none, or nothing else."""
+    return None if name.isdigit() or not _DIGITS.search(name) else _DIGITS.sub("0", name)

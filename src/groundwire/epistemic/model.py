@@ -1,4 +1,4 @@
-"""The port to a language model: the least that a client is, and what one that knows more gives beside the text.
+"""The port to a language model, and what its answers cost (S4-47, S4-66, S4-69, C-66).
 
 A client is any object with `async complete(prompt, *, model) -> str`. A `Model` also counts tokens, gives
 log-probabilities where its service offers them, keeps to a time limit, and says why there is no answer.
@@ -7,10 +7,11 @@ log-probabilities where its service offers them, keeps to a time limit, and says
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
+from groundwire.epistemic.types import ModelCall
 from groundwire.errors import GroundwireError
 
 Fault = Literal[
@@ -34,7 +35,7 @@ Fault = Literal[
 
 
 class Client(Protocol):
-    """What verification asks of a language model, at the least."""
+    """The least that verification needs of a language model."""
 
     async def complete(self, prompt: str, *, model: str) -> str:
         """Return the model's reply to a prompt."""
@@ -42,7 +43,7 @@ class Client(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ModelRequest:
     """A question to a `Model`.
 
     Attributes:
@@ -63,7 +64,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Token:
+class LogprobToken:
     """A token of an answer: its natural log-probability, and those of what might have stood there instead."""
 
     text: str
@@ -72,7 +73,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ModelAnswer:
     """What a `Model` answered.
 
     Attributes:
@@ -86,7 +87,7 @@ class Answer:
     text: str = field(repr=False)
     input_tokens: int | None = None
     output_tokens: int | None = None
-    tokens: tuple[Token, ...] = field(default=(), repr=False)
+    tokens: tuple[LogprobToken, ...] = field(default=(), repr=False)
     requests: int = 1
 
 
@@ -98,7 +99,7 @@ class ModelFault(GroundwireError):
     Attributes:
         code: why.
         requests: that were made.
-        input_tokens: that the service counted all the same; None where nobody knows.
+        input_tokens: that the service counted all the same; None where unknown.
         output_tokens: the same.
     """
 
@@ -119,10 +120,10 @@ class ModelFault(GroundwireError):
 
 
 class Model(ABC):
-    """A client that says more than text; usable wherever a `Client` is."""
+    """A client that gives more than text; usable wherever a `Client` is."""
 
     @abstractmethod
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: ModelRequest) -> ModelAnswer:
         """Return the model's answer.
 
         Raises:
@@ -131,4 +132,65 @@ class Model(ABC):
 
     async def complete(self, prompt: str, *, model: str) -> str:
         """Return the model's reply to a prompt. Raises: ModelFault."""
-        return (await self.answer(Request(prompt, model))).text
+        return (await self.answer(ModelRequest(prompt, model))).text
+
+
+class CostLine(NamedTuple):
+    """What the questions of a kind cost; `questions` includes those answered from the cache, `known`."""
+
+    kind: str
+    questions: int
+    known: int
+    failed: int
+    requests: int
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float
+
+
+class CostReport(NamedTuple):
+    """What verification cost.
+
+    Attributes:
+        lines: one for each kind of question that was asked, in the order support, prior, answer.
+        total: their sum.
+        base_usd: what the response itself cost.
+        share: of it, as a number: 0.1 for a tenth; None where the response cost nothing.
+    """
+
+    lines: tuple[CostLine, ...]
+    total: CostLine
+    base_usd: float
+    share: float | None
+
+
+def cost_report(calls: Iterable[ModelCall], *, base_usd: float) -> CostReport:
+    """Return what calls cost, by kind of question, beside what the response cost.
+
+    Args:
+        calls: of one response or of many.
+        base_usd: US dollars that the responses themselves cost.
+
+    Raises:
+        ValueError: `base_usd` is less than nothing, or no number.
+    """
+    if not base_usd >= 0:
+        raise ValueError(f"base_usd: must be 0 or more, got {base_usd!r}")
+    calls = list(calls)
+    by_kind = {kind: [call for call in calls if call.kind == kind] for kind in ("support", "prior", "answer")}
+    lines = tuple(_line(kind, found) for kind, found in by_kind.items() if found)
+    total = _line("total", calls)
+    return CostReport(lines, total, base_usd, total.cost_usd / base_usd if base_usd else None)
+
+
+def _line(kind: str, calls: list[ModelCall]) -> CostLine:
+    return CostLine(
+        kind,
+        len(calls),
+        sum(call.cached for call in calls),
+        sum(call.fault is not None for call in calls),
+        sum(call.requests for call in calls),
+        sum(call.input_tokens for call in calls),
+        sum(call.output_tokens for call in calls),
+        sum(call.cost_usd for call in calls),
+    )

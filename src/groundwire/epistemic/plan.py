@@ -1,22 +1,41 @@
-"""What the rules find in a response, what a model is to be asked, and the report once it was (S4-20): pure."""
+"""A response: what the rules find in it, what a model is asked, and the report that follows (S4-12..S4-15, S4-20).
+
+A report follows from the response, the configuration and the recorded facts alone; nothing here loads a client.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from hashlib import sha256
+from typing import Final, NamedTuple
 
-from groundwire.checks.epistemic.verify import check_answer
-from groundwire.checks.values_statements import Read, read_statements
-from groundwire.epistemic.cited import Citable
-from groundwire.epistemic.claims import Draft, draft, settle, whole
-from groundwire.epistemic.config import VerificationConfig
-from groundwire.epistemic.report import build_report, response_id_of
-from groundwire.epistemic.sampling import chosen
-from groundwire.epistemic.types import HallucinationReport
+from pydantic import Field
 
-if TYPE_CHECKING:  # the gate loads no client
-    from groundwire.epistemic.opinions import Asked
+from groundwire.checks.support.verify import Doubt, answer_support, check_answer
+from groundwire.checks.values.statements import StatementReader, read_statements
+from groundwire.epistemic.claims import (
+    Citable,
+    ClaimDraft,
+    Fact,
+    ModelOpinion,
+    claims_to_ask,
+    draft_of,
+    gap_of,
+    verification_of,
+    whole_draft,
+)
+from groundwire.epistemic.types import (
+    ClaimVerification,
+    Count,
+    EpistemicGap,
+    HallucinationReport,
+    ModelCall,
+    VerificationConfig,
+    is_doubted,
+)
+from groundwire.text.refusals import claims_nothing
 
 LEAST_CHARACTERS: Final = 100
 """Of a response, below which no model is asked (S4-41)."""
@@ -26,6 +45,143 @@ AUDITED: Final = 900_000
 
 BYPASS: Final = "/simple"
 """A query that begins with it asks for no verification (S4-37)."""
+
+OVER_BUDGET: Final = "over_budget"
+"""Fault of a question that was not asked, as it might have cost more than there was left."""
+
+
+_LINK: Final = re.compile(r"(?:https?://|(?<![\w./@])www\.)[^\s()<>\[\]\"'`|]{3,}", re.IGNORECASE)
+_SCHEME: Final = re.compile(r"https?://|www\.", re.IGNORECASE)
+
+
+class PlanStep(NamedTuple):
+    """A step of reasoning, the ids of the sources that it cites, and whether its author calls it critical."""
+
+    claim: str
+    cites: Sequence[str]
+    critical: bool = False
+
+
+class Plan(NamedTuple):
+    """A response as the rules see it, and what a model is to be asked.
+
+    `claims_nothing`: beside evidence the text only frames, greets, or tells what the sources lack.
+    """
+
+    response_id: str
+    drafts: Sequence[ClaimDraft]
+    left_out: int
+    due: Sequence[ClaimDraft]
+    evidence: Sequence[Mapping[str, str]]
+    truncated: int
+    claims_nothing: bool = False
+
+
+class VerifierFacts(Fact):
+    """All that a model was asked about a response; recorded with the decision, so that it is asked once (S4-33, S4-47).
+
+    Attributes:
+        model: its name, as configured.
+        opinions: one for each claim that it was asked about, in the order of the claims.
+        calls: what was asked, in the order of the claims, and what that cost.
+        truncated: claims that were due but beyond the limit.
+    """
+
+    model: str
+    opinions: list[ModelOpinion] = Field(default_factory=list)
+    calls: list[ModelCall] = Field(default_factory=list)
+    truncated: Count = 0
+
+    @property
+    def over_budget(self) -> bool:
+        """Whether a question was not asked for want of budget."""
+        return any(call.fault == OVER_BUDGET for call in self.calls)
+
+
+def response_id_of(text: str) -> str:
+    """Return the id of a response that has none: the first 16 hex digits of its hash."""
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def build_report(
+    response_id: str,
+    claims: Sequence[ClaimVerification],
+    config: VerificationConfig,
+    *,
+    answer_support: float | None = None,
+    unverified: int = 0,
+    asked: int = 0,
+    truncated: int = 0,
+    calls: Sequence[ModelCall] = (),
+) -> HallucinationReport:
+    """Return the report of a response.
+
+    Args:
+        response_id: of the response.
+        claims: all that were checked, in text order.
+        config: thresholds, and what becomes of failures.
+        answer_support: of the answer as a whole; by default that of its weakest claim.
+        unverified: number of claims that were not checked.
+        asked: number of claims about which a model was asked.
+        truncated: number of claims that were due for a model but beyond the limit.
+        calls: what was asked.
+    """
+    gaps = [gap for claim in claims if (gap := gap_of(claim))]
+    flagged = sum(claim.is_flagged for claim in claims)
+    if answer_support is None:
+        answer_support = min((claim.evidence_support for claim in claims), default=1.0)
+    is_flagged = _is_flagged(claims, config, answer_support, unverified)
+    critical = is_flagged and any(is_critical(gap, config) for gap in gaps)
+    return HallucinationReport(
+        response_id=response_id,
+        total_claims=len(claims) + unverified,
+        verified_claims=len(claims) - flagged,
+        flagged_claims=flagged,
+        unverified_claims=unverified,
+        is_flagged=is_flagged,
+        claims=list(claims),
+        gaps=gaps,
+        overall_confidence=_mean_support(claims),
+        answer_support=answer_support,
+        max_gap_bits=max((claim.evidence_gap_bits for claim in claims), default=0.0),
+        has_critical_gaps=critical,
+        should_retry=critical and config.on_failure == "retry",
+        retry_guidance=guidance(gaps) if gaps else None,
+        model_claims=asked,
+        model_truncated=truncated,
+        calls=list(calls),
+        input_tokens=sum(call.input_tokens for call in calls),
+        output_tokens=sum(call.output_tokens for call in calls),
+        cost_usd=sum(call.cost_usd for call in calls),
+    )
+
+
+def _is_flagged(
+    claims: Sequence[ClaimVerification], config: VerificationConfig, support: float, unverified: int
+) -> bool:
+    """Tell whether the answer is flagged: by a hard fault, by what nobody looked at, or by doubts that add up."""
+    if unverified or any(claim.severity == "hard" for claim in claims):
+        return True
+    weakest = min((claim.evidence_support for claim in claims), default=1.0)
+    return is_doubted(weakest, support, config.operating_point, config.support_threshold)
+
+
+def _mean_support(claims: Sequence[ClaimVerification]) -> float:
+    """Return the mean support of claims, weighted by their words; 1.0 without any."""
+    weights = [max(1, len(claim.claim_text.split())) for claim in claims]
+    total = sum(weight * claim.evidence_support for weight, claim in zip(weights, claims, strict=True))
+    return min(1.0, total / sum(weights)) if claims else 1.0
+
+
+def is_critical(gap: EpistemicGap, config: VerificationConfig) -> bool:
+    """Tell whether a gap exceeds the threshold; independence of the evidence alone never does (S4-14, C-68)."""
+    return gap.gap_type != "evidence_independent" and gap.gap_bits > config.gap_threshold_bits
+
+
+def guidance(gaps: Sequence[EpistemicGap]) -> str:
+    """Return what another answer should do, a line for each gap (S4-39)."""
+    lines = (f"- {gap.suggested_action} ({gap.gap_type}) {gap.claim_text}" for gap in gaps)
+    return "\n".join(("Answer again from the evidence alone.", *lines))
 
 
 def is_simple(query: str) -> bool:
@@ -38,35 +194,16 @@ def has_evidence(context: Mapping[str, str]) -> bool:
     return any(text.strip() for text in context.values())
 
 
-class Step(NamedTuple):
-    """A step of reasoning, the ids of the sources that it cites, and whether its author calls it critical."""
-
-    claim: str
-    cites: Sequence[str]
-    critical: bool = False
-
-
-class Plan(NamedTuple):
-    """A response as the rules see it, and what a model is to be asked."""
-
-    response_id: str
-    drafts: Sequence[Draft]
-    answer_support: float
-    left_out: int
-    due: Sequence[Draft]
-    evidence: Sequence[Mapping[str, str]]
-    truncated: int
-
-
-def plan_response(
+def plan_response(  # noqa: PLR0913 - what a response is made of
     response: str,
     context: Mapping[str, str],
     config: VerificationConfig,
     *,
     ask: bool,
     response_id: str | None = None,
-    steps: Sequence[Step] = (),
-    read: Read | None = None,
+    question: str = "",
+    steps: Sequence[PlanStep] = (),
+    read: StatementReader | None = None,
     citable: Citable | None = None,
 ) -> Plan:
     """Check a response by the rules, and choose what a model is asked (S4-20, S4-33, S4-35, S4-41).
@@ -76,41 +213,41 @@ def plan_response(
         context: evidence, id -> text.
         config: mode and limits.
         ask: whether there is a model.
-        response_id: of the response; its claims are `<response_id>/claim#<n>` then, so that none has the id of a
-            claim that is fanned out. Without one the hash of the text.
+        response_id: its claims are `<response_id>/claim#<n>` then, so that none has the id of a claim that is fanned
+            out; the hash of the text where None.
+        question: what was asked.
         steps: the reasoning behind it, audited too: claims of the report behind those of the text. Those past
             `AUDITED` are not looked at, and supported by nothing.
-        read: reads a text's statements, and remembers them.
-        citable: what the text may cite in brackets; the ids of the evidence where nothing else is said.
+        read: reads a text's statements, and caches them.
+        citable: what the text may cite in brackets; by default the ids of the evidence.
     """
     read = read or cache(read_statements)
-    found = check_answer(response, context, read=read)
+    found = check_answer(response, context, question=question, read=read)
     name = response_id or response_id_of(response)
     prefix = f"{name}/claim" if response_id else name
-    drafts = [draft(f"{prefix}#{number}", claim) for number, claim in enumerate(found.claims, start=1)]
+    drafts = [draft_of(f"{prefix}#{number}", claim) for number, claim in enumerate(found.claims, start=1)]
     citable = citable or Citable(context, len(context))
     drafts = [_with_phantoms(claim, citable) for claim in drafts]
+    drafts, unclaimed = _with_links(drafts, invented_links(response, (*context, *context.values(), question)))
     within = _readable(steps, context)
     audited = audit_steps(f"{name}/step", steps[:within], context, read)
     ask = ask and config.enabled and len(response) >= LEAST_CHARACTERS and has_evidence(context)
     # a step that cites nothing is supported by nothing, whatever a model knows
     askable = [*drafts, *(step for step in audited if not context.keys().isdisjoint(step.evidence_ids))]
-    due, truncated = chosen(askable, config) if ask else ([], 0)
+    due, truncated = claims_to_ask(askable, config) if ask else ([], 0)
     evidence = [_of(claim, context) for claim in due]
-    left_out = found.left_out + len(steps) - within
-    return Plan(name, [*drafts, *audited], found.support, left_out, due, evidence, truncated)
+    left_out = found.left_out + len(steps) - within + unclaimed
+    said = (response[statement.start : statement.end] for statement in read(response))
+    nothing = not (drafts or steps) and has_evidence(context) and claims_nothing(said)
+    return Plan(name, [*drafts, *audited], left_out, due, evidence, truncated, nothing)
 
 
 def audit_steps(
-    name: str, steps: Sequence[Step], sources: Mapping[str, str], read: Read | None = None
-) -> list[Draft]:
-    """Hold each step of a reasoning against the sources that it cites, and only these (S4-02, S4-24, S4-25).
+    name: str, steps: Sequence[PlanStep], sources: Mapping[str, str], read: StatementReader | None = None
+) -> list[ClaimDraft]:
+    """Check each step of a reasoning against the sources that it cites, and only these (S4-02, S4-24, S4-25).
 
-    Args:
-        name: what the steps' ids begin with.
-        steps: in order.
-        sources: id -> text.
-        read: reads a text's statements, and remembers them.
+    The ids of the drafts begin with `name`; `read` reads a text's statements, and caches them.
     """
     read = read or cache(read_statements)
     drafts = []
@@ -118,36 +255,69 @@ def audit_steps(
         cited = {key: sources[key] for key in cites if key in sources}
         check = check_answer(claim, cited, declared=True, read=read)
         phantom = any(key not in sources for key in cites)
-        step = whole(f"{name}#{number}", claim, check, cites, phantom=phantom)
+        step = whole_draft(f"{name}#{number}", claim, check, cites, phantom=phantom)
         drafts.append(step._replace(critical=critical))
     return drafts
 
 
-def settle_plan(plan: Plan, asked: Mapping[str, Asked], config: VerificationConfig) -> HallucinationReport:
-    """Return the report of a response, once the model was asked."""
-    claims = [
-        settle(claim, config, asked[claim.claim_id].opinion if claim.claim_id in asked else None)
-        for claim in plan.drafts
+def report_of(plan: Plan, facts: VerifierFacts | None, config: VerificationConfig) -> HallucinationReport:
+    """Return the report of a response from what the rules found and what a model said.
+
+    Args:
+        plan: of the response; whether it was made to ask a model does not matter.
+        facts: as recorded; None where no model was asked.
+        config: the one that the facts were made with.
+    """
+    opinions = {opinion.claim_id: opinion for opinion in facts.opinions} if facts else {}
+    claims = [verification_of(draft, config, opinions.get(draft.claim_id)) for draft in plan.drafts]
+    # what a model cleared is no doubt any more
+    doubted = [
+        Doubt(draft.text, draft.cost, draft.held, draft.lacking)
+        for draft, claim in zip(plan.drafts, claims, strict=True)
+        if draft.cost is not None and claim.evidence_support <= draft.support
     ]
     return build_report(
         plan.response_id,
         claims,
         config,
-        answer_support=plan.answer_support,
+        answer_support=0.0 if plan.left_out else answer_support(doubted),
         unverified=plan.left_out,
-        asked=len(asked),
-        truncated=plan.truncated,
-        calls=[call for found in asked.values() for call in found.calls],
+        asked=len(opinions),
+        truncated=facts.truncated if facts else plan.truncated,
+        calls=[call for call in facts.calls if call.claim_id in opinions] if facts else (),
     )
 
 
-def _with_phantoms(claim: Draft, citable: Citable) -> Draft:
+def _with_phantoms(claim: ClaimDraft, citable: Citable) -> ClaimDraft:
     """Return a claim with what it cites and is not there (S4-06, S4-24)."""
-    missing = citable.not_there(claim.text)
+    missing = citable.missing(claim.text)
     return claim._replace(phantom=True, evidence_ids=(*claim.evidence_ids, *missing)) if missing else claim
 
 
-def _readable(steps: Sequence[Step], sources: Mapping[str, str]) -> int:
+def invented_links(response: str, given: Iterable[str]) -> list[tuple[int, int]]:
+    """Return where a text holds links that nothing given holds, scheme and final marks aside."""
+    spans = [
+        (found.start(), found.start() + len(found[0].rstrip(".,;:!?*_~/")))
+        for found in _LINK.finditer(response)
+    ]
+    known = "\0".join(given).casefold() if spans else ""
+    return [span for span in spans if _SCHEME.sub("", response[slice(*span)]).casefold() not in known]
+
+
+def _with_links(
+    drafts: Sequence[ClaimDraft], links: Sequence[tuple[int, int]]
+) -> tuple[list[ClaimDraft], int]:
+    """Return claims, those with one of the links as citing what is not there, and the number of links beside claims."""
+    holders = {
+        (start, end): [claim for claim in drafts if claim.start < end and start < claim.end]
+        for start, end in links
+    }
+    citing = {claim.claim_id for claims in holders.values() for claim in claims}
+    marked = [claim._replace(phantom=True) if claim.claim_id in citing else claim for claim in drafts]
+    return marked, sum(not claims for claims in holders.values())
+
+
+def _readable(steps: Sequence[PlanStep], sources: Mapping[str, str]) -> int:
     """Return how many steps, from the first on, can be audited in the time that a response has."""
     total = 0
     for number, (claim, cites, _) in enumerate(steps):
@@ -157,6 +327,6 @@ def _readable(steps: Sequence[Step], sources: Mapping[str, str]) -> int:
     return len(steps)
 
 
-def _of(claim: Draft, context: Mapping[str, str]) -> Mapping[str, str]:
+def _of(claim: ClaimDraft, context: Mapping[str, str]) -> Mapping[str, str]:
     """Return the passages that bind a claim's words; all of them where none does."""
     return {name: context[name] for name in claim.evidence_ids if name in context} or context

@@ -1,23 +1,30 @@
-"""What a model is asked (S4-16, S4-18, C-67).
+"""The questions to a model, and how its replies are read: strictly (S4-16..S4-18, C-67).
 
-Claims and evidence are text of strangers. They go into a prompt as one JSON document, in which they cannot end their
-own string, between two lines that hold a number which nobody can guess; the instructions say that all of it is data.
+Claims and evidence are untrusted text. They go into a prompt as one JSON document, in which they cannot end their
+own string, between two lines that hold a nonce; the instructions say that all of it is data. A reply that does not
+parse is no pass.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import sys
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from hashlib import sha256
-from typing import Final, Literal
+from math import exp
+from typing import Annotated, Any, Final, Literal, NamedTuple, cast
 
-from groundwire.epistemic.model import ModelFault
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-Kind = Literal["support", "prior", "answer"]
+from groundwire.checks.support.score import SupportVerdict
+from groundwire.epistemic.model import LogprobToken, ModelAnswer, ModelFault
+
+PromptKind = Literal["support", "prior", "answer"]
 
 MAX_CLAIM: Final = 4_000
 """Characters of a claim or a question; a longer one is not asked about, as half of it is another claim."""
@@ -70,11 +77,11 @@ class Prompt:
         kind: what is asked.
         system: the instructions.
         user: the data.
-        key: the same for the same question, whatever the number between whose lines it stands.
+        key: the same for the same question, whatever its nonce.
         is_cut: whether evidence was left out.
     """
 
-    kind: Kind
+    kind: PromptKind
     system: str = field(repr=False)
     user: str = field(repr=False)
     key: str
@@ -91,7 +98,7 @@ def support_prompt(claim: str, evidence: Mapping[str, str], *, nonce: str | None
     Args:
         claim: what is claimed.
         evidence: id -> text, the best first.
-        nonce: the number between whose lines the data stands; one that nobody can guess where none is given.
+        nonce: delimits the data; a random one where None.
 
     Raises:
         ModelFault: `too_long`, the claim is.
@@ -122,7 +129,7 @@ def answer_prompt(question: str, *, nonce: str | None = None) -> Prompt:
 
 
 def clean(text: str) -> str:
-    """Return a text without what nobody sees: control and format characters, halves of characters."""
+    """Return a text without control and format characters and lone surrogates."""
     return text.translate(_unseen())
 
 
@@ -134,7 +141,12 @@ def _whole(text: str) -> str:
 
 
 def _prompt(
-    kind: Kind, instructions: str, data: Mapping[str, object], nonce: str | None, *, is_cut: bool = False
+    kind: PromptKind,
+    instructions: str,
+    data: Mapping[str, object],
+    nonce: str | None,
+    *,
+    is_cut: bool = False,
 ) -> Prompt:
     document = json.dumps(data, ensure_ascii=False)
     nonce = nonce or secrets.token_hex(8)
@@ -143,20 +155,170 @@ def _prompt(
     return Prompt(kind, system, f"DATA {nonce}\n{document}\nEND {nonce}", key, is_cut)
 
 
-_table: dict[int, str | None] = {}
-
-
+@cache
 def _unseen() -> dict[int, str | None]:
-    if not _table:  # made when first needed: it takes a moment
-        instead: dict[str, str | None] = {
-            "Cc": " ",
-            "Zl": " ",
-            "Zp": " ",
-            "Cf": None,
-            "Cs": "\N{REPLACEMENT CHARACTER}",
-        }
-        kinds = ((code, unicodedata.category(chr(code))) for code in range(sys.maxunicode + 1))
-        _table.update((code, instead[kind]) for code, kind in kinds if kind in instead)
-        for kept in "\n\t":
-            del _table[ord(kept)]
-    return _table
+    """Return the translation of characters that are not shown; built lazily, as it takes a moment."""
+    instead: dict[str, str | None] = {
+        "Cc": " ",
+        "Zl": " ",
+        "Zp": " ",
+        "Cf": None,
+        "Cs": "\N{REPLACEMENT CHARACTER}",
+    }
+    kinds = ((code, unicodedata.category(chr(code))) for code in range(sys.maxunicode + 1))
+    return {code: instead[kind] for code, kind in kinds if kind in instead and chr(code) not in "\n\t"}
+
+
+_LONGEST: Final = 10_000  # characters of a reply that anyone reads
+_REASON: Final = 300
+_HALF: Final = 0.5
+
+_SCORE: Final = re.compile(
+    r"\s*(?:score\s*|support\s*)?(?:[:=]\s*)?(0(?:\.[0-9]{1,17})?|1(?:\.0{1,17})?)(?=\.?(?:\s|$)|[,;:](?:\s|$))",
+    re.IGNORECASE,
+)
+_SCALED: Final = re.compile(
+    r" ?[,;:]? ?(?:[-+~\u2010-\u2015/\u2044*x\u00d7]? ?\d|[/\u2044%\u2030\u066a\uff05]|"
+    r"(?:out|of|in|per|percent|to|or|and)\b)",
+    re.IGNORECASE,
+)  # behind a number: "1 out of 10", "1 %", "0.2 to 0.9", "0.9, 0.1" say something else than it
+_COUNTS: Final = re.compile(
+    r" (?!(?:because|since|as|fully|completely|entirely|stated|supported|unsupported|contradicted|not?|yes|"
+    r"the|it|this|that|evidence)\b)\w",
+    re.IGNORECASE,
+)  # behind a number without decimals: "1 part of the claim"
+_LISTED: Final = re.compile(r"\s*1\.\s")  # "1. The evidence ...": an item of a list, no score
+_FENCED: Final = re.compile(r"\s*```(?:json)?[^\S\n]*\n(.*)\n[^\S\n]*```\s*", re.DOTALL)
+_VERDICT: Final = re.compile(r'"verdict"\s*:\s*"')
+
+
+class Judgement(NamedTuple):
+    """What a reply says.
+
+    Attributes:
+        support: probability that the claim holds: measured where there are log-probabilities, else as stated.
+        verdict: how, where the reply says so and was asked with the evidence.
+        reason: in the model's words, at most 300 characters.
+    """
+
+    support: float
+    verdict: SupportVerdict | None = None
+    reason: str = ""
+
+
+class _Said(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+
+    verdict: str
+    probability: Annotated[float, Field(ge=0, le=1)]
+    reason: str = ""
+
+
+def read_reply(kind: PromptKind, answer: ModelAnswer) -> Judgement | None:
+    """Return what a reply says, or None where it does not parse (S4-17).
+
+    It is one JSON object with nothing around it (a code fence will do), with the keys that were asked for, each once;
+    or it begins with a number from 0 to 1. A verdict other than "supported" never gives more than 0.5, whichever way
+    the model meant its probability.
+    """
+    if len(answer.text) > _LONGEST:
+        return None
+    if (score := parse_score(answer.text)) is not None:
+        found = cast("re.Match[str]", _SCORE.match(answer.text))
+        return Judgement(score, None, _short(answer.text[found.end() :].lstrip(" \t\n,;:.")))
+    said = _object(answer.text)
+    words = SUPPORT_VERDICTS if kind == "support" else PRIOR_VERDICTS
+    if said is None or said.verdict not in words:
+        return None
+    verdict = SupportVerdict(said.verdict) if kind == "support" else None
+    return Judgement(_support(said, words, answer), verdict, _short(said.reason))
+
+
+def parse_score(reply: object) -> float | None:
+    """Return the number with which a reply begins, or None where it begins with none (S4-16).
+
+    A number on another scale, one of several, or one that counts something is none.
+
+    Example:
+        >>> parse_score("0.85 because it is stated"), parse_score("85%"), parse_score("1 out of 10")
+        (0.85, None, None)
+    """
+    if not isinstance(reply, str) or _LISTED.match(reply):
+        return None
+    found = _SCORE.match(reply)
+    if found is None:
+        return None
+    line = reply[found.end() :].partition("\n")[0]
+    behind = " " * line[:1].isspace() + " ".join(line.split())
+    counts = "." not in found[1] and _COUNTS.match(behind)
+    return None if counts or _SCALED.match(behind) else float(found[1])
+
+
+def consensus(replies: Sequence[Judgement | None]) -> Judgement | None:
+    """Return what several answers to a question agree on: the mean, and the verdict most of them give.
+
+    Of verdicts given as often, the worse one. Answers that do not count say nothing; None where none does.
+    """
+    judgements = [one for one in replies if one is not None]
+    if not judgements:
+        return None
+    verdicts = [one.verdict for one in judgements if one.verdict is not None]
+    order = [SupportVerdict(name) for name in SUPPORT_VERDICTS]
+    verdict = max(verdicts, key=lambda one: (verdicts.count(one), order.index(one)), default=None)
+    reason = next((one.reason for one in judgements if one.verdict is verdict), "")
+    return Judgement(sum(one.support for one in judgements) / len(judgements), verdict, reason)
+
+
+def _support(said: _Said, words: Sequence[str], answer: ModelAnswer) -> float:
+    measured = _measured(answer, words)
+    if said.verdict != words[0]:
+        sure = said.probability if measured is None else measured
+        return min(sure, 1 - sure)
+    return said.probability if measured is None or said.probability < _HALF else measured
+
+
+def _object(text: str) -> _Said | None:
+    fenced = _FENCED.fullmatch(text)
+    try:
+        found = json.loads(fenced[1] if fenced else text, object_pairs_hook=_once, parse_constant=_refuse)
+        return _Said.model_validate(found)
+    except (ValueError, ValidationError, RecursionError):
+        return None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a key stands twice")
+    return dict(pairs)
+
+
+def _refuse(name: str) -> float:
+    raise ValueError(f"{name} is no number")
+
+
+def _short(reason: str) -> str:
+    return clean(reason)[:_REASON].strip()
+
+
+def _measured(answer: ModelAnswer, words: Sequence[str]) -> float | None:
+    """Return the probability that the model gave to the first of the verdicts at the place where its own begins."""
+    found = _VERDICT.search(answer.text)
+    if not found or "".join(token.text for token in answer.tokens) != answer.text:
+        return None
+    end = 0
+    for token in answer.tokens:
+        start, end = end, end + len(token.text)
+        if end > found.end():
+            return _share(token, token.text[: found.end() - start], words)
+    return None
+
+
+def _share(token: LogprobToken, before: str, words: Sequence[str]) -> float | None:
+    masses = dict.fromkeys(words, 0.0)
+    for text, logprob in {**token.others, token.text: token.logprob}.items():
+        begun = text[len(before) :]
+        fitting = [word for word in words if word.startswith(begun) or begun.startswith(word)]
+        if text.startswith(before) and begun and len(fitting) == 1:
+            masses[fitting[0]] += exp(min(logprob, 0.0))
+    total = sum(masses.values())
+    return min(1.0, masses[words[0]] / total) if total > _HALF else None

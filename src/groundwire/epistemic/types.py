@@ -1,13 +1,178 @@
-"""What epistemic verification hands back (S4-08..S4-15)."""
+"""Configuration (S4-26..S4-36) and results (S4-08..S4-15) of epistemic verification; gaps in bits (S4-21..S4-23).
+
+A gap is the information that a claim lacks to be as reliable as it should be. Required is what takes it from its prior
+to the target reliability; observed is what the evidence gave, with the sign of its direction: evidence that speaks
+against a claim is not observed for it (C-58). Both are Kullback-Leibler divergences of two coins, in bits.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from math import isfinite, log2
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat
 
+from groundwire.arguments import takes
+
+PRIOR: Final = 0.02
+"""Support without evidence, where it is not measured (C-59)."""
+TARGET: Final = 0.95
+"""Reliability that a claim should have (C-57)."""
+
+_EDGE: Final = 1e-6  # certainty would be worth endless bits
+
+Band = Literal["supported", "minor", "suspicious", "likely_hallucination"]
+
+
+def evidence_gap_bits(p1: float, p0: float = PRIOR, tau: float = TARGET) -> float:
+    """Return the bits that a claim lacks: KL(tau, p0) less the observed KL(p1, p0), negative below p0 (S4-21, S4-22).
+
+    Args:
+        p1: support with the evidence, 0..1.
+        p0: support without it, 0..1.
+        tau: target reliability, 0..1.
+
+    Returns:
+        0 or less where the evidence gives enough; with the defaults 2.00 at a support of 0.70.
+
+    Raises:
+        ValueError: an argument is no number from 0 to 1.
+
+    Example:
+        >>> round(evidence_gap_bits(0.99), 2), round(evidence_gap_bits(0.01, 0.9), 1)
+        (-0.43, 3.2)
+    """
+    for name, value in (("p1", p1), ("p0", p0), ("tau", tau)):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+            raise ValueError(f"{name} must be a number from 0 to 1, got {value!r}")
+    observed = _divergence(p1, p0)
+    return _divergence(tau, p0) - (observed if p1 >= p0 else -observed)
+
+
+@takes(bits=float | int)
+def gap_band(bits: float) -> Band:
+    """Return what a gap means: below 0 supported, to 2 minor, to 10 suspicious, above that likely invented (S4-23).
+
+    Raises:
+        ValueError: `bits` is no finite number.
+    """
+    if not isfinite(bits):
+        raise ValueError(f"bits must be a finite number, got {bits!r}")
+    if bits < 0:
+        return "supported"
+    if bits <= 2:
+        return "minor"
+    return "suspicious" if bits <= 10 else "likely_hallucination"
+
+
+def _divergence(p: float, q: float) -> float:
+    p, q = (min(max(value, _EDGE), 1 - _EDGE) for value in (p, q))
+    return p * log2(p / q) + (1 - p) * log2((1 - p) / (1 - q))
+
+
 Score = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
+
+
+OperatingPoint = Literal["strict", "balanced", "lenient"]
+
+LENIENT: Final = 0.75
+"""Of the threshold of support, below which the answer's has to be at the lenient operating point."""
+
+
+def share_of_threshold(point: OperatingPoint) -> float:
+    """Return of which share of the threshold an answer has to be supported, at an operating point."""
+    return LENIENT if point == "lenient" else 1.0
+
+
+def is_doubted(weakest: float, whole: float, point: OperatingPoint, threshold: float) -> bool:
+    """Tell whether doubts flag an answer.
+
+    Args:
+        weakest: support of its weakest claim, 0..1.
+        whole: its own.
+        point: at which doubts count.
+        threshold: of support.
+    """
+    if point == "strict":
+        return weakest < threshold
+    return round(whole, 4) < round(threshold * share_of_threshold(point), 4)
+
+
+class VerificationConfig(BaseModel):
+    """Epistemic verification: thresholds, what becomes of failures, and when a model is asked.
+
+    The library's configuration, and the table `[verification]` of the policy: the one source of its defaults (S4-36).
+    Deterministic checks see every claim; `mode`, limits, skip rules and the cache govern model calls alone.
+
+    Attributes:
+        enabled: off, nothing is verified: the gate lists `claims_skipped: disabled`, and `verify_response` hands the
+            answer back as it is.
+        support_threshold: a claim with less support is flagged, and an answer as a whole.
+        operating_point: when doubts about claims flag the answer. `strict`: one flagged claim does. `balanced`: they
+            add up, and do where the answer's support is below the threshold. `lenient`: where it is far below.
+        dependence_threshold: a claim whose measured dependence is less is flagged.
+        gap_threshold_bits: a gap above it is critical.
+        on_failure: `flag` says what does not hold: `verify_response` annotates the answer, at the gate it ends in
+            review. `retry` asks for another answer where a gap is critical. `ask` leaves it to a person: at the gate,
+            whatever brings a response to review asks for a place in the queue.
+        max_retries: other answers asked for at most; the gate asks no more than twice.
+        verification_model: name that is passed to the client.
+        max_claims_per_response: claims of a response that a model is asked about.
+        parallel_verification: ask about claims at the same time; results keep their order.
+        model_scope: `doubtful` asks a model only about claims that rules leave open: no hard fault, and less than full
+            support. `all` asks about those too that rules decide.
+        mode: of the claims in that scope, `full` asks about all, `sample` about a share, `critical_only` about those
+            with uncertainty markers, numbers, citations or negations.
+        sample_rate: that share.
+        sample_seed: picks which; the same claims for the same seed (C-61).
+        evidence_scrubbing: also ask without the evidence, to measure dependence.
+        prior_support: support without evidence where it is not measured.
+        model_may_clear: a model may raise support too; off, it can only lower it.
+        samples: answers to each question, of which the mean counts: what they agree on, where a model gives no
+            log-probabilities.
+        timeout_seconds: for one model call, repeated requests included.
+        max_output_tokens: of one answer.
+        budget_seconds: for all model calls of a response.
+        budget_tokens: sent and received, of all model calls of a response; a question that may not fit is not asked.
+        budget_usd: the same in US dollars.
+        budget_tokens_per_minute: of all responses that one client verifies within a minute.
+        budget_usd_per_minute: the same in US dollars.
+        input_price: US dollars for a million tokens sent.
+        output_price: the same for tokens received.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), hide_input_in_errors=True)
+
+    enabled: bool = True
+    support_threshold: Score = 0.7
+    operating_point: OperatingPoint = "balanced"
+    dependence_threshold: Score = 0.3
+    gap_threshold_bits: Annotated[float, Field(ge=0, le=100)] = 2.0
+    on_failure: Literal["flag", "retry", "ask"] = "flag"
+    max_retries: Annotated[int, Field(ge=0, le=10)] = 2
+    verification_model: Annotated[str, Field(min_length=1, max_length=200)] = "haiku"
+    max_claims_per_response: Annotated[int, Field(ge=0, le=100)] = 10
+    parallel_verification: bool = True
+    model_scope: Literal["doubtful", "all"] = "doubtful"
+    mode: Literal["full", "sample", "critical_only"] = "sample"
+    sample_rate: Score = 0.3
+    sample_seed: Annotated[str, Field(max_length=200)] = ""
+    evidence_scrubbing: bool = True
+    prior_support: Score = PRIOR
+    model_may_clear: bool = False
+    samples: Annotated[int, Field(ge=1, le=20)] = 1
+    timeout_seconds: Annotated[float, Field(gt=0, le=600)] = 10.0
+    max_output_tokens: Annotated[int, Field(ge=1, le=100_000)] = 300
+    budget_seconds: Annotated[float, Field(gt=0, le=3_600)] = 30.0
+    budget_tokens: Annotated[int, Field(ge=0, le=1_000_000_000)] = 200_000
+    budget_usd: Annotated[float, Field(ge=0, le=1_000_000)] = 1.0
+    budget_tokens_per_minute: Annotated[int, Field(ge=0, le=1_000_000_000)] = 2_000_000
+    budget_usd_per_minute: Annotated[float, Field(ge=0, le=1_000_000)] = 10.0
+    input_price: Annotated[float, Field(ge=0)] = 0.25
+    output_price: Annotated[float, Field(ge=0)] = 1.25
+
+
 GapType = Literal[
     "unsupported",
     "partial_support",
@@ -16,12 +181,10 @@ GapType = Literal[
     "over_extrapolation",
     "evidence_independent",
 ]
-GAP_TYPES = frozenset(get_args(GapType))
-"""The six ways in which a claim may want evidence (S4-11)."""
 
 
 class _Result(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", frozen=True, protected_namespaces=(), hide_input_in_errors=True)
 
 
 class UncoveredWord(_Result):
@@ -38,14 +201,15 @@ class ClaimVerification(_Result):
     Attributes:
         claim_id: `<response id>#<n>`, counted from 1.
         claim_text: as written.
-        evidence_ids: what it was held against: the ids cited, else those that bind its words, the best one first.
+        evidence_ids: what it was checked against: the ids cited, else those that bind its words, the best one first.
         evidence_support: how well the evidence supports it.
         evidence_dependence: how much it rests on the evidence. Measured where a model was asked without the evidence;
-            else the share of it that stands in the evidence.
+            else the share of it that the evidence holds.
         consistency_score: how far the verdicts of rules and model agree; 1.0 where only one was asked.
         confidence_justified: whether the evidence bears out the reliability asked for: the gap is 0 or less.
         evidence_gap_bits: bits that are missing for it, negative where there are more than enough.
         is_flagged: whether something is wrong.
+        severity: of what is wrong: `hard` flags the answer, `soft` adds to other doubts; None where not flagged.
         flag_reason: a gap type, `verifier_unparseable` or `verifier_unavailable`; None where not flagged.
         method: `deterministic`, or `model` where a model's answer counted too.
         prior_support: support without evidence, measured or configured.
@@ -63,6 +227,7 @@ class ClaimVerification(_Result):
     confidence_justified: bool
     evidence_gap_bits: FiniteFloat
     is_flagged: bool
+    severity: Literal["hard", "soft"] | None = None
     flag_reason: str | None = None
     method: Literal["deterministic", "model"] = "deterministic"
     prior_support: Score = 0.02
@@ -114,12 +279,14 @@ class HallucinationReport(_Result):
         verified_claims: looked at, and nothing wrong.
         flagged_claims: something is wrong.
         unverified_claims: not looked at, as there are too many.
+        is_flagged: whether the answer is: by what is hard, or by doubts as the operating point says.
         claims: in text order.
         gaps: one for each flagged claim that wants evidence, in text order.
         overall_confidence: mean of the claims' support, weighted by their words; 1.0 where nothing is claimed.
-        answer_support: support of the answer as a whole: doubts about its claims add up.
+        answer_support: support of the answer as a whole, 0..1: doubts about its claims add up, hard ones aside.
         max_gap_bits: of its claims; 0.0 where it has none.
-        has_critical_gaps: whether a gap exceeds the threshold; independence of the evidence alone is never critical.
+        has_critical_gaps: whether the answer is flagged and a gap exceeds the threshold; independence of the evidence
+            alone is never critical.
         should_retry: critical gaps, and failures are to be retried.
         retry_guidance: what another answer should do; None without gaps.
         model_claims: claims about which a model was asked.
@@ -135,6 +302,7 @@ class HallucinationReport(_Result):
     verified_claims: Count
     flagged_claims: Count
     unverified_claims: Count = 0
+    is_flagged: bool = False
     claims: list[ClaimVerification]
     gaps: list[EpistemicGap]
     overall_confidence: Score
@@ -152,11 +320,11 @@ class HallucinationReport(_Result):
 
 
 class VerifiedResponse(_Result):
-    """What `verify_response` hands back.
+    """The result of `verify_response`.
 
     Attributes:
         answer: the answer, annotated or another one where failures ask for it.
-        report: of the answer handed back, without its annotations; None where nothing was verified.
+        report: of that answer, without its annotations; None where nothing was verified.
         retries: other answers that were asked for.
         skipped: why no model was asked: `no_answer`, `disabled`, `bypassed`, `too_short`, `no_evidence`; else None.
     """

@@ -1,34 +1,61 @@
-"""Claims at the gate: read, their citations looked up, put to state, and their decisions derived."""
+"""Claims at the gate: prepared, put to state, decided; and what people decide of them (S0-157)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
-import structlog
-
-from groundwire.attestation import Keys
-from groundwire.decide.build import Envelope, build_decision
-from groundwire.decide.claims import ClaimCase, Prejudgement, prejudge
-from groundwire.decide.reading import UNREAD, read
-from groundwire.gate.citations import CitationDesk
-from groundwire.gate.dedup import dedup_query, dedup_scheme, make_ready
-from groundwire.gate.faults import report_fault
-from groundwire.gate.prepared import PreparedClaim, canonical_form
-from groundwire.gate.recorded import Payload, derive
-from groundwire.gate.results import Decided
+from groundwire.checks.citations import Citation
+from groundwire.checks.hedges import HedgeAction
+from groundwire.gate.attested import attestation_fact
+from groundwire.gate.build import Envelope, Stamp, build_decision
+from groundwire.gate.claim_case import (
+    UNREAD,
+    CheckFinding,
+    ClaimCase,
+    ClaimInputs,
+    ClaimReading,
+    dedup_query,
+    dedup_scheme,
+    load_dedup,
+    prejudge,
+    read_claim,
+)
+from groundwire.gate.record import ClaimPayload, HumanDecision, claim_of, derive, record_of, recorded_facts
+from groundwire.gate.types import (
+    NOT_PUBLISHED,
+    Decided,
+    DecidedText,
+    DecisionQuery,
+    PreparedClaim,
+    PreparedReview,
+    ReviewPlan,
+    canonical_form,
+    parents_of,
+    record_origin,
+)
+from groundwire.keys.attestation import Keys
+from groundwire.logs import report_fault, write_event
 from groundwire.messages.base import from_milliseconds, sha256_hex, to_milliseconds
-from groundwire.messages.claims import Claim
-from groundwire.messages.decisions import Decision, DedupFacts, Facts
-from groundwire.messages.headers import ATTESTATION, header
-from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.decisions import CitationState, Decision, DedupFacts, Verdict
+from groundwire.messages.decode import decode_claim
+from groundwire.messages.headers import InboundRecord, LookupRetry
+from groundwire.messages.identity import Subject, decision_id
+from groundwire.messages.records import Claim
 from groundwire.policy import Policy
-from groundwire.state.model import Ask, Outcome
-from groundwire.verify.citations import CitationVerifier
-from groundwire.version import __version__
+from groundwire.state.model import DedupQuery, HeldEntry, Outcome, ReviewAction, StepRequest
+from groundwire.verify.citations import NETWORK, CitationVerifier
+from groundwire.verify.relevance import relevance
+from groundwire.verify.results import CitationCheck
 
-log = structlog.get_logger()
+MAX_DETAIL = 100
+"""Characters of a finding's detail: a hundred of them have to fit into a decision beside everything else."""
+
+Answers = dict[tuple[str, str], CitationCheck]
+"""Tenant and label of a citation -> what checking it gave; one that is missing could not be checked."""
 
 
 class Policies(Protocol):
@@ -43,11 +70,22 @@ async def policy_that_decided(sha256: str, current: Policy, policies: Policies) 
     """Return the policy of a recorded outcome, or None where it is not known here any more."""
     policy = current if sha256 == current.sha256 else await policies.get(sha256)
     if policy is None:
-        log.warning("policy.unknown", sha256=sha256, hint="put its file into GROUNDWIRE_POLICIES_DIR")
+        write_event(
+            "warning", "policy.unknown", sha256=sha256, hint="put its file into GROUNDWIRE_POLICIES_DIR"
+        )
     return policy
 
 
-class ClaimDesk:
+class ClaimStep(NamedTuple):
+    """A claim as it is put to state; `case` is what was known of it then."""
+
+    entry: PreparedClaim
+    case: ClaimCase
+    payload: ClaimPayload
+    request: StepRequest
+
+
+class ClaimGate:
     """Decides claims; see `groundwire.gate.gate.Gate` for the arguments."""
 
     def __init__(
@@ -61,125 +99,357 @@ class ClaimDesk:
     ) -> None:
         self._policy = policy
         self._policies = policies
-        self._citations = CitationDesk(verifier, policy)
+        self._citations = CitationLookup(verifier, policy)
         self._keys = keys
         self._now = now
         self._scheme = dedup_scheme(policy)
-        make_ready(policy)
+        load_dedup(policy)
 
-    def read(self, record: InboundRecord, claim: Claim) -> PreparedClaim:
+    def prepare(self, record: InboundRecord, claim: Claim) -> PreparedClaim:
         """Read a claim's text. Raises: RecordError where it has no canonical form."""
-        print_ = sha256_hex(canonical_form(claim))
-        attestation = self._keys.check(
-            header(record.headers, ATTESTATION),
-            record.value or b"",
-            tenant=claim.tenant_id,
-            source=claim.source,
-            at=from_milliseconds(record.timestamp),
-        )
+        fingerprint = sha256_hex(canonical_form(claim))
         error = None
         try:
-            reading, dedup = read(claim.content, self._policy), dedup_query(claim, self._policy)
+            reading, dedup = read_claim(claim.content, self._policy), dedup_query(claim, self._policy)
         except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
             report_fault("claim.unreadable", exc, offset=record.offset)
             reading, dedup, error = UNREAD, None, type(exc).__name__
-        fact = attestation.fact() if attestation else None
-        return PreparedClaim(record, claim, print_, reading, dedup, fact, error, findings={})
+        clock = max(
+            from_milliseconds(record.timestamp), self._now()
+        )  # who sends a record may choose its time
+        inputs = ClaimInputs({}, self._attestation(record, claim, clock), error=error)
+        return PreparedClaim(record, claim, fingerprint, reading, dedup, inputs)
 
-    async def look_up(self, claims: Sequence[PreparedClaim], *, ask_network: bool) -> None:
+    def _attestation(self, record: InboundRecord, claim: Claim, at: datetime) -> dict[str, Any] | None:
+        return attestation_fact(self._keys, record, at, tenant=claim.tenant_id, source=claim.source)
+
+    async def look_up(self, claims: Sequence[PreparedClaim], *, ask_network: bool) -> list[PreparedClaim]:
         """Look up what the claims cite."""
-        await self._citations.look_up(claims, ask_network=ask_network)
+        return await self._citations.look_up(claims, ask_network=ask_network)
 
-    def ask(self, entry: PreparedClaim) -> Ask:
-        """Return what state is asked about a claim."""
+    def request_of(self, entry: PreparedClaim) -> ClaimStep:
+        """Return how a claim is put to state."""
         try:
-            judged = self._prejudge(entry)
+            return self._judged(entry)
         except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
             report_fault("claim.unjudged", exc, offset=entry.record.offset)
-            entry.fail(exc)
-            judged = self._prejudge(entry)
-        horizon = entry.claim.validity_horizon
-        entry.asked = self._payload(entry, judged)
-        return Ask(
-            subject=entry.subject,
-            fingerprint=entry.fingerprint,
-            origin=entry.origin,
-            base_tier=judged.base_tier,
-            capped=judged.capped,
-            wait=entry.wait,
-            dedup=entry.dedup,
-            dedup_failed=entry.error is not None,
-            parents=entry.parents,
-            horizon=to_milliseconds(horizon) if horizon else 0,
-            payload=entry.asked.to_bytes(),
-            record=entry.record.value or b"",
-        )
+            return self._judged(entry.failed(exc))
 
-    async def decided(self, entry: PreparedClaim, outcome: Outcome) -> Decided:
-        """Derive the decision of a claim's recorded outcome."""
-        # what this very step recorded need not be read back
-        payload = (outcome.fresh and entry.asked) or Payload.from_bytes(outcome.payload)
-        policy = await policy_that_decided(payload.policy_sha256, self._policy, self._policies)
-        claim = payload.as_decided(entry.claim)
-        as_read = claim is entry.claim and (policy is None or policy is self._policy)
-        reading = entry.reading if as_read else read(claim.content, policy or self._policy)
-        decision = derive(claim, reading, policy, self._policy, outcome, payload)
-        return Decided(entry.record, decision, outcome.fresh)
+    def provisional(self, entry: PreparedClaim) -> Decision:
+        """Decide a claim without state; see `provisional_claim`. No wall clock counts: a repeat has the same bytes."""
+        attestation = self._attestation(entry.record, entry.claim, entry.clock)
+        entry = entry._replace(inputs=entry.inputs._replace(attestation=attestation))
+        try:
+            return provisional_claim(entry, self._policy)
+        except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
+            report_fault("claim.unjudged", exc, offset=entry.record.offset)
+            return provisional_claim(entry.failed(exc), self._policy)
 
-    def without_state(self, entry: PreparedClaim) -> Decision:
-        """Decide a claim provisionally; see `provisional_claim`."""
-        return provisional_claim(entry, self._policy)
-
-    def _prejudge(self, entry: PreparedClaim) -> Prejudgement:
-        return prejudge(
-            entry.claim,
-            entry.reading,
-            self._policy,
-            entry.findings,
-            clock=entry.clock,
-            attestation=entry.attestation,
-            relevance=entry.relevance,
-            error=entry.error,
-        )
-
-    def _payload(self, entry: PreparedClaim, judged: Prejudgement) -> Payload:
-        return Payload(
-            capture_time=entry.claim.captured_at or entry.clock,
-            decided_at=self._now(),
-            engine=__version__,
-            policy_sha256=self._policy.sha256,
-            policy_version=self._policy.version,
+    def _judged(self, entry: PreparedClaim) -> ClaimStep:
+        claim, inputs = entry.claim, entry.inputs
+        case = ClaimCase(claim, entry.reading, self._policy, inputs.facts(entry.clock), inputs.findings)
+        judged = prejudge(case)
+        payload = ClaimPayload(
+            stamp=Stamp.of(self._policy, self._now()),
             scheme=self._scheme,
             base=judged.base.code,
             cap=judged.cap,
-            metadata=entry.claim.metadata,
-            findings=entry.findings,
-            attestation=entry.attestation,
-            relevance=entry.relevance or None,
-            error=entry.error,
+            capture_time=claim.captured_at or entry.clock,
+            metadata=claim.metadata,
+            inputs=inputs,
         )
+        request = StepRequest(
+            subject=entry.subject,
+            fingerprint=entry.fingerprint,
+            origin=record_origin(entry.record),
+            base_tier=judged.base_tier,
+            capped=judged.cap is not None,
+            wait=entry.wait,
+            dedup=entry.dedup,
+            dedup_failed=inputs.error is not None,
+            parents=parents_of(claim),
+            horizon=_milliseconds(claim.validity_horizon),
+            payload=payload.to_bytes(),
+            record=record_of(claim),  # canonical: blanks between its fields would take places' bytes
+        )
+        return ClaimStep(entry, case, payload, request)
+
+    def postponed(self, entry: PreparedClaim, patience: float) -> InboundRecord | None:
+        """Return the record as it goes to `deferred` again, where a host failed and might still make a difference.
+
+        Pauses double, from a twentieth of the patience on; the last look-up is at its end.
+
+        Args:
+            entry: looked up in vain.
+            patience: seconds since the first look-up for which a person does not get the claim yet.
+        """
+        now = to_milliseconds(self._now())
+        first = min(entry.record.retry.first, now) if entry.record.retry else now
+        end = first + round(1000 * patience)
+        if now >= end or not self.would_help(entry):
+            return None
+        due = min(now + max(round(50 * patience), now - first), end)
+        return replace(entry.record, retry=LookupRetry(first, due))
+
+    def would_help(self, entry: PreparedClaim) -> bool:
+        """Say whether a claim that goes to a person now would be approved if what failed were verified."""
+        if not entry.unanswered:
+            return False
+        verified = CheckFinding(CitationState.VERIFIED, "", self._now())
+        hopeful = {**entry.inputs.findings, **dict.fromkeys(entry.unanswered, verified)}
+        relevant = [{"start": c.start, "score": 1.0, "relevant": True} for c in entry.reading.verifiable]
+        now, then = (
+            self.request_of(entry._replace(inputs=inputs)).request
+            for inputs in (entry.inputs, entry.inputs._replace(findings=hopeful, relevance=relevant))
+        )
+        return (now.base_tier, now.capped) != (then.base_tier, then.capped) == (1, False)
+
+    async def decide(self, step: ClaimStep, recorded: Outcome) -> Decided:
+        """Derive the decision of a claim's recorded outcome."""
+        if recorded.fresh:  # what this very step recorded need not be read back
+            case = step.case.with_state(recorded_facts(recorded, step.payload))
+            decision = derive(case, recorded, step.payload, known_policy=True)
+        else:
+            decision = await self._decide_again(step.entry, recorded)
+        return Decided(step.entry.record, decision, recorded.fresh)
+
+    async def _decide_again(self, entry: PreparedClaim, recorded: Outcome) -> Decision:
+        payload = ClaimPayload.from_bytes(recorded.payload)
+        known = await policy_that_decided(payload.stamp.policy_sha256, self._policy, self._policies)
+        policy, claim = known or self._policy, payload.as_decided(entry.claim)
+        as_read = claim is entry.claim and policy is self._policy
+        reading = entry.reading if as_read else read_claim(claim.content, policy)
+        case = ClaimCase(claim, reading, policy, recorded_facts(recorded, payload), payload.inputs.findings)
+        return derive(case, recorded, payload, known_policy=known is not None)
 
 
 def provisional_claim(entry: PreparedClaim, policy: Policy) -> Decision:
     """Decide a claim while state is out of reach: nothing approved, nothing looked up, the same bytes each time."""
-    clock = entry.clock
-    facts = Facts(
-        clock=clock,
-        dedup=DedupFacts(status="failed", scheme=dedup_scheme(policy), matches=[]),
-        attestation=entry.attestation,
-        error=entry.error,
-    )
-    case = ClaimCase(entry.claim, entry.reading, policy, facts, {})
+    claim, clock = entry.claim, entry.clock
+    failed = DedupFacts(status="failed", scheme=dedup_scheme(policy), matches=[])
+    inputs = entry.inputs._replace(findings={}, relevance=None)
+    facts = inputs.facts(clock).model_copy(update={"dedup": failed})
+    case = ClaimCase(claim, entry.reading, policy, facts, {})
     envelope = Envelope(
         revision=0,
         fingerprint=entry.fingerprint,
         origin=entry.record.origin,
         subject_origin=None,
-        decided_at=clock,
-        capture_time=entry.claim.captured_at or clock,
-        metadata=entry.claim.metadata,
-        engine=__version__,
-        policy_sha256=policy.sha256,
-        policy_version=policy.version,
+        stamp=Stamp.of(policy, clock),
+        capture_time=claim.captured_at or clock,
+        metadata=claim.metadata,
     )
     return build_decision(case, envelope, case.outcome())
+
+
+class CitationLookup:
+    """Looks up the citations of prepared claims; network ones in the cache only, where their claims may wait."""
+
+    def __init__(self, verifier: CitationVerifier, policy: Policy) -> None:
+        self._verifier = verifier
+        self._policy = policy
+
+    async def look_up(self, claims: Sequence[PreparedClaim], *, ask_network: bool) -> list[PreparedClaim]:
+        """Return the claims with the findings, relevance and `wait` of their citations."""
+        cited = [
+            (entry.claim.tenant_id, citation) for entry in claims for citation in entry.reading.verifiable
+        ]
+        if not cited:
+            return list(claims)
+        answers = await _nothing_if_broken(self._local(cited))
+        remote = [request for request in cited if request[1].type in NETWORK]
+        if remote:
+            want_text = self._policy.verify_claim_relevance
+            answers |= await _nothing_if_broken(self._verifier.cached(remote, want_text=want_text))
+            missing = [
+                (tenant, citation) for tenant, citation in remote if (tenant, citation.label) not in answers
+            ]
+            if ask_network:  # what failed a moment ago is asked again by who has waited for it
+                missing += _failed(claims, answers)
+            if missing and ask_network:
+                answers |= await _nothing_if_broken(self._verifier.remote(missing, want_text=want_text))
+        return [self._with_answers(entry, answers) for entry in claims]
+
+    async def _local(self, cited: Sequence[tuple[str, Citation]]) -> Answers:
+        tenants: defaultdict[str, list[Citation]] = defaultdict(list)
+        for tenant, citation in cited:
+            if citation.type not in NETWORK:
+                tenants[tenant].append(citation)
+        answers: Answers = {}
+        for tenant, citations in tenants.items():
+            found = await self._verifier.local(
+                tenant, citations, want_text=self._policy.verify_claim_relevance
+            )
+            answers |= {(tenant, label): check for label, check in found.items()}
+        return answers
+
+    def _with_answers(self, entry: PreparedClaim, answers: Answers) -> PreparedClaim:
+        if not entry.reading.citations:
+            return entry
+        first: dict[str, Citation] = {}
+        for citation in entry.reading.verifiable:
+            first.setdefault(citation.label, citation)
+        checks = {label: answers.get((entry.claim.tenant_id, label)) for label in first}
+        inputs = entry.inputs._replace(
+            findings={label: as_finding(check) for label, check in checks.items() if check is not None}
+        )
+        if self._policy.verify_claim_relevance:
+            texts = {
+                first[label].start: check.text
+                for label, check in checks.items()
+                if check is not None and check.state == CitationState.VERIFIED
+            }
+            inputs = inputs._replace(relevance=self._relevance(entry.claim.content, texts) or None)
+        unanswered = tuple(label for label, check in checks.items() if check is not None and check.may_pass)
+        return entry._replace(inputs=inputs, wait=None in checks.values(), unanswered=unanswered)
+
+    def _relevance(self, content: str, texts: Mapping[int, str | None]) -> list[dict[str, Any]]:
+        """Return `facts.relevance`: for each verified citation, by where it starts, its source's support.
+
+        A source without text has no score, and is not relevant.
+        """
+        read = {start: text for start, text in texts.items() if text is not None}
+        scores: dict[int, float] = {}
+        try:
+            scores = dict(zip(read, relevance(content, list(read.values())), strict=True))
+        except Exception as exc:  # noqa: BLE001 - a check that broke takes credit away, never a claim
+            report_fault("relevance.failed", exc)
+        least = self._policy.relevance_minimum
+        return [
+            {"start": start, "score": scores.get(start), "relevant": scores.get(start, -1.0) >= least}
+            for start in texts
+        ]
+
+
+def _failed(claims: Sequence[PreparedClaim], answers: Answers) -> list[tuple[str, Citation]]:
+    """Return what claims cite that are tried again, of which the cache only knows that a host failed."""
+    return [
+        (entry.claim.tenant_id, citation)
+        for entry in claims
+        if entry.record.retry
+        for citation in entry.reading.verifiable
+        if citation.type in NETWORK
+        and (check := answers.get((entry.claim.tenant_id, citation.label)))
+        and check.may_pass
+    ]
+
+
+def as_finding(check: CitationCheck) -> CheckFinding:
+    """Keep of a verification what a decision may carry: a short detail, never the source's text."""
+    return CheckFinding(check.state, check.detail[:MAX_DETAIL], check.checked_at)
+
+
+async def _nothing_if_broken(lookup: Awaitable[Answers]) -> Answers:
+    """Await a look-up; what it could not say is not checked, and gives no credit (S0-21)."""
+    try:
+        return await lookup
+    except Exception as exc:  # noqa: BLE001 - as it says
+        report_fault("citations.failed", exc)
+        return {}
+
+
+def _milliseconds(horizon: datetime | None) -> int:
+    return to_milliseconds(horizon) if horizon else 0
+
+
+_WITHOUT_TEXT = {ReviewAction.EXPIRE, ReviewAction.RETRACT}
+"""Actions for which the claim's text is not compared."""
+
+
+class ClaimReviews:
+    """Works out what people's actions on claims come to; see `groundwire.gate.reviews.ReviewGate` for the arguments."""
+
+    def __init__(self, policy: Policy, policies: Policies, *, now: Callable[[], datetime]) -> None:
+        self._policy = policy
+        self._policies = policies
+        self._now = now
+        self._scheme = dedup_scheme(policy)
+
+    def refuse(self, held: HeldEntry, refused: str, *, only_recorded: bool) -> ReviewPlan:
+        """Return the plan of an action that cannot be carried out, unless it was before."""
+        human = ClaimPayload.from_bytes(held.payload).human
+        parents = parents_of(decode_claim(human.record.encode())) if human else ()
+        return ReviewPlan(refused, only_recorded=only_recorded, text=DecidedText(parents=parents))
+
+    def query(self, entry: PreparedReview, held: HeldEntry) -> DecisionQuery | None:
+        """Return the published decision that an action rests on: state keeps no text of what the gate approved."""
+        payload = ClaimPayload.from_bytes(held.payload)
+        if held.record or payload.human:
+            return None
+        superseded = decision_id(entry.subject, held.revision)
+        return DecisionQuery(Verdict.APPROVED, superseded, payload.stamp.decided_at)
+
+    def plan(self, entry: PreparedReview, held: HeldEntry, published: Decision | None) -> ReviewPlan:
+        """Work out what an action on a claim would come to; `published` is the decision that `query` named."""
+        before = ClaimPayload.from_bytes(held.payload)
+        first = _first_record(held, before, published)
+        if first is None:
+            return NOT_PUBLISHED
+        payload = self._next_payload(entry, before, first)
+        claim = payload.as_decided(first)
+        reading, dedup, failed = self._read(claim, self._policy)
+        case = ClaimCase(
+            claim, reading, self._policy, payload.inputs.facts(entry.clock), payload.inputs.findings
+        )
+        text = DecidedText(
+            expired=case.expired,
+            dedup=None if entry.action in _WITHOUT_TEXT else dedup,
+            dedup_failed=failed,
+            parents=parents_of(claim),
+            horizon=_milliseconds(claim.validity_horizon),
+        )
+        refused = _refused_edit(case, unread=failed) if entry.action is ReviewAction.EDIT else ""
+        return ReviewPlan(refused, text=text, payload=payload.to_bytes())
+
+    def _next_payload(self, entry: PreparedReview, before: ClaimPayload, first: Claim) -> ClaimPayload:
+        edits = entry.action is ReviewAction.EDIT
+        kept = before.human.content if before.human else None
+        content = entry.review.content if edits else kept
+        human = HumanDecision(entry.fact(edited=content is not None), content, record_of(first).decode())
+        # relevance names places in the text that was edited, and an error was one of reading it
+        inputs = before.inputs._replace(relevance=None, error=None) if edits else before.inputs
+        stamp = Stamp.of(self._policy, self._now())
+        return replace(before, stamp=stamp, scheme=self._scheme, inputs=inputs, human=human)
+
+    async def next_decision(
+        self,
+        subject: Subject,  # noqa: ARG002 - as of responses
+        recorded: Outcome,
+        before: Decision | None,  # noqa: ARG002
+    ) -> Decision | None:
+        """Derive the decision of a claim that a person decided."""
+        payload = ClaimPayload.from_bytes(recorded.payload)
+        known = await policy_that_decided(payload.stamp.policy_sha256, self._policy, self._policies)
+        record = payload.human.record if payload.human else ""
+        claim = payload.as_decided(decode_claim(record.encode()))
+        reading, _, _ = self._read(claim, known or self._policy)
+        case = ClaimCase(
+            claim,
+            reading,
+            known or self._policy,
+            recorded_facts(recorded, payload),
+            payload.inputs.findings,
+        )
+        return derive(case, recorded, payload, known_policy=known is not None)
+
+    def _read(self, claim: Claim, policy: Policy) -> tuple[ClaimReading, DedupQuery | None, bool]:
+        try:
+            return read_claim(claim.content, policy), dedup_query(claim, self._policy), False
+        except Exception as exc:  # noqa: BLE001 - a person may decide what the gate could not read
+            report_fault("review.unreadable", exc)
+        return UNREAD, None, True
+
+
+def _first_record(held: HeldEntry, before: ClaimPayload, published: Decision | None) -> Claim | None:
+    """Return the claim that an action is about, as it was sent; None where nobody holds it."""
+    record = held.record or (before.human.record.encode() if before.human else b"")
+    if record:
+        return decode_claim(record)
+    return claim_of(published) if published is not None else None
+
+
+def _refused_edit(case: ClaimCase, *, unread: bool) -> str:
+    """Say why an edited text cannot be approved: it speculates, or could not be read; empty where it can."""
+    if unread:
+        return "unreadable"
+    return "personal_speculation" if case.hedge == HedgeAction.BLOCK else ""

@@ -1,36 +1,61 @@
-"""The gate: prepare a batch, settle it in one step of state, derive the decisions."""
+"""The gate: prepare a batch, put it to state in one step, derive the decisions."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Final, assert_never
+from typing import Final, NamedTuple, TypeVar, assert_never
 
-from groundwire.attestation import Keys
-from groundwire.decide.build import response_subject
 from groundwire.errors import ErrorCode, RecordError
-from groundwire.gate.aside import LARGE
-from groundwire.gate.claims import ClaimDesk, Policies
-from groundwire.gate.models import Assessor
-from groundwire.gate.prepared import Prepared, PreparedClaim, PreparedResponse
-from groundwire.gate.resolvers import Resolver
-from groundwire.gate.responses import ResponseDesk
-from groundwire.gate.results import DeadLetter, Deferred, Provisional, Result, Standby
-from groundwire.messages.claims import Claim
-from groundwire.messages.decisions import Kind
+from groundwire.gate.claims import ClaimGate, ClaimStep, Policies
+from groundwire.gate.lookups import Assessor, ModelQuestions, TenantCorpus
+from groundwire.gate.responses import ResponseGate, ResponseStep
+from groundwire.gate.types import (
+    LARGE,
+    AlreadyDeferred,
+    DeadLetter,
+    Deferred,
+    Prepared,
+    PreparedClaim,
+    PreparedResponse,
+    Provisional,
+    Result,
+)
+from groundwire.keys.attestation import Keys
+from groundwire.messages.base import to_milliseconds
+from groundwire.messages.decisions import Decision
 from groundwire.messages.decode import decode_claim, decode_either, decode_response
+from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject
-from groundwire.messages.inbound import InboundRecord
-from groundwire.messages.responses import LlmResponse
+from groundwire.messages.records import Claim, LlmResponse
 from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
-from groundwire.state.model import Answer, Ask, Conflict, GivenUp, Limits, Outcome, State, Waiting
+from groundwire.state.model import Conflict, GivenUp, Outcome, QueueLimits, State, StepAnswer, Waiting
 from groundwire.verify.citations import CitationVerifier
 
-_BREATH: Final = 50  # records that are read, or decided, before the event loop gets a turn
+_YIELD_EVERY: Final = 50  # records that are read, or decided, before the event loop gets a turn
 
-Entry = Prepared | DeadLetter
+GateEntry = Prepared | DeadLetter | Deferred
+Step = ClaimStep | ResponseStep
+
+_T = TypeVar("_T")
+
+
+class Lookups(NamedTuple):
+    """What a gate asks about records, beside state.
+
+    Attributes:
+        verifier: checks citations.
+        resolver: knows entities and relations that responses do not carry themselves; None: nobody does.
+        assessor: the language model that is asked about claims of responses; None: rules alone verify them.
+        patience: seconds for which citations whose host failed are looked up again before a person gets the claim.
+    """
+
+    verifier: CitationVerifier
+    resolver: TenantCorpus | None = None
+    assessor: Assessor | None = None
+    patience: float = 0.0
 
 
 class Gate:
@@ -40,78 +65,88 @@ class Gate:
         policy: what decides.
         policies: earlier policies, for records that are sent again after a change.
         state: identity, duplicates, parents, the queue.
-        verifier: checks citations.
+        lookups: what is asked beside state.
         keys: sign records; empty where attestation is not used.
         now: the wall clock, for `decided_at`; everything else goes by the record's timestamp.
-        resolver: knows entities and relations that responses do not carry themselves; None: nobody does.
         fan_out: whether claims of responses are sent on; else their decisions say that they are not.
-        assessor: the language model that is asked about claims of responses; None: rules alone verify them.
 
     Raises:
         UsageError: for a policy that this process cannot follow.
     """
 
-    def __init__(  # noqa: PLR0913 - everything that decides
+    def __init__(
         self,
         policy: Policy,
         policies: Policies,
         state: State,
-        verifier: CitationVerifier,
+        lookups: Lookups,
         *,
         keys: Keys,
         now: Callable[[], datetime],
-        resolver: Resolver | None = None,
         fan_out: bool = True,
-        assessor: Assessor | None = None,
     ) -> None:
+        self._policy = policy
         self._state = state
-        self._claims = ClaimDesk(policy, policies, verifier, keys=keys, now=now)
-        self._responses = ResponseDesk(
-            policy, policies, resolver, now=now, fan_out=fan_out, assessor=assessor
+        self._patience = lookups.patience
+        self._now = now
+        self._claims = ClaimGate(policy, policies, lookups.verifier, keys=keys, now=now)
+        models = ModelQuestions(lookups.assessor, policy) if lookups.assessor is not None else None
+        self._responses = ResponseGate(
+            policy, policies, lookups.resolver, models, keys=keys, now=now, fan_out=fan_out
         )
         limits = policy.limits
-        self._limits = Limits(limits.review_per_user, limits.review_per_tenant, limits.review_total)
+        self._limits = QueueLimits(
+            limits.review_per_user,
+            limits.review_per_tenant,
+            limits.review_total,
+            limits.pending_bytes_per_tenant,
+        )
 
-    async def prepare(self, records: Sequence[InboundRecord], *, ask_network: bool = False) -> list[Entry]:
-        """Decode and read a batch and look up what it rests on; state is not asked yet.
+    async def prepare(
+        self, records: Sequence[InboundRecord], *, ask_network: bool = False
+    ) -> list[GateEntry]:
+        """Decode a batch, run the checks that need no state and look up what claims cite.
 
         Args:
             records: in the order of their offsets.
             ask_network: ask for citations that are not cached, instead of leaving their claims to wait.
 
         Returns:
-            One entry for each record, in order.
+            One entry for each record, in order; one that is not due yet goes back to `deferred`.
         """
-        batch: list[Entry] = []
-        for number, record in enumerate(records, 1):
+        batch: list[GateEntry] = []
+        async for record in _with_pauses(records):
             if len(record.value or b"") < LARGE:
-                batch.append(self._read(record))
+                batch.append(self._prepare(record))
             else:
-                batch.append(await asyncio.to_thread(self._read, record))
-            if number % _BREATH == 0:
-                await asyncio.sleep(0)
-        await self._claims.look_up(
-            [entry for entry in batch if isinstance(entry, PreparedClaim)], ask_network=ask_network
-        )
-        await self._responses.look_up([entry for entry in batch if isinstance(entry, PreparedResponse)])
-        return batch
+                batch.append(await asyncio.to_thread(self._prepare, record))
+        claims = [entry for entry in batch if isinstance(entry, PreparedClaim)]
+        looked_up = iter(await self._claims.look_up(claims, ask_network=ask_network))
+        prepared: list[GateEntry] = []
+        for entry in batch:
+            if isinstance(entry, PreparedClaim):
+                prepared.append(self._or_postponed(next(looked_up), ask_network=ask_network))
+            elif isinstance(entry, PreparedResponse):
+                prepared.append(await self._responses.run_checks(entry))
+            else:
+                prepared.append(entry)
+        return prepared
 
-    async def inquire(self, batch: Sequence[Entry]) -> None:
-        """Ask the model about a prepared batch; it takes its time, and may be called off and repeated.
-
-        `settle` does so too, where that was not done.
+    async def ask_model(self, batch: Sequence[GateEntry]) -> list[GateEntry]:
+        """Return a prepared batch with what the model says of its responses; it may be cancelled and repeated.
 
         Raises:
             StateUnavailable, StateLost: what is recorded is not known, and nobody was asked.
         """
         responses = [entry for entry in batch if isinstance(entry, PreparedResponse)]
-        await self._responses.ask_model(responses, self._state)
+        asked = iter(await self._responses.ask_model(responses, self._state))
+        return [next(asked) if isinstance(entry, PreparedResponse) else entry for entry in batch]
 
-    async def settle(self, batch: Sequence[Entry], *, deferred: bool = False) -> list[Result]:
+    async def apply_step(self, batch: Sequence[GateEntry], *, deferred: bool = False) -> list[Result]:
         """Decide a prepared batch in one atomic step of state; may be repeated, with the same outcome.
 
         Args:
-            batch: what `prepare` returned.
+            batch: what `prepare` returned, or `ask_model` where there is a model.
             deferred: whether the records come from `deferred`, and do not wait again.
 
         Returns:
@@ -121,24 +156,20 @@ class Gate:
             StateUnavailable: state is out of reach; nothing is known of the batch.
             StateLost: state has to be rebuilt first.
         """
-        await self.inquire(batch)
-        answers: list[Answer] = []
-        for portion in _portions([entry for entry in batch if not isinstance(entry, DeadLetter)]):
-            responses = [entry for entry in portion if isinstance(entry, PreparedResponse)]
-            await self._responses.resolve(responses)
-            await self._responses.look_back(responses, self._state)
-            asks = []
-            for number, prepared in enumerate(portion, 1):
-                asks.append(self._ask(prepared))
-                if number % _BREATH == 0:
-                    await asyncio.sleep(0)
-            answers += await self._state.step(asks, self._limits, deferred=deferred)
-        each = iter(answers)
+        steps: list[Step] = []
+        answers: list[StepAnswer] = []
+        for portion in _portions([entry for entry in batch if not isinstance(entry, DeadLetter | Deferred)]):
+            taken = [self._step(entry) async for entry in _with_pauses(await self._look_up(portion))]
+            requests = [step.request for step in taken]
+            answers += await self._state.step(requests, self._limits, deferred=deferred)
+            steps += taken
+        answered = zip(steps, answers, strict=True)
         results: list[Result] = []
-        for number, entry in enumerate(batch, 1):
-            results.append(entry if isinstance(entry, DeadLetter) else await self._result(entry, next(each)))
-            if number % _BREATH == 0:
-                await asyncio.sleep(0)
+        async for entry in _with_pauses(batch):
+            if isinstance(entry, DeadLetter | Deferred):
+                results.append(entry)
+            else:
+                results.append(await self._result(*next(answered)))
         return results
 
     async def abandon(self, record: InboundRecord, give_up: Callable[[Subject], Awaitable[bool]]) -> bool:
@@ -147,49 +178,70 @@ class Gate:
         Raises:
             RecordError: not even its identity can be read.
         """
-        return await give_up(subject_of(record))
+        return await give_up(decode_record(record).subject)
 
-    def provisional(self, batch: Sequence[Entry]) -> list[Result]:
+    def provisional(self, batch: Sequence[GateEntry]) -> list[Result]:
         """Decide a prepared batch without state: revision 0, nothing approved, the same bytes each time."""
         return [
             entry
-            if isinstance(entry, DeadLetter)
-            else Provisional(
-                entry.record,
-                self._claims.without_state(entry)
-                if isinstance(entry, PreparedClaim)
-                else self._responses.without_state(entry),
-            )
+            if isinstance(entry, DeadLetter | Deferred)
+            else Provisional(entry.record, self._without_state(entry))
             for entry in batch
         ]
 
-    def _read(self, record: InboundRecord) -> Entry:
+    def _or_postponed(self, entry: PreparedClaim, *, ask_network: bool) -> PreparedClaim | Deferred:
+        if (
+            not ask_network
+        ):  # that a host failed a moment ago is no answer: the claim waits with those that met it
+            hopeful = self._patience > 0 and self._claims.would_help(entry)
+            return entry._replace(wait=entry.wait or hopeful)
+        again = self._claims.postponed(entry, self._patience)
+        return entry if again is None else Deferred(again)
+
+    def _prepare(self, record: InboundRecord) -> GateEntry:
+        if record.retry and self._patience and record.retry.due > to_milliseconds(self._now()):
+            return Deferred(record)
         try:
             content = decode_record(record)
             if isinstance(content, Claim):
-                return self._claims.read(record, content)
-            return self._responses.read(record, content)
+                return self._claims.prepare(record, content)
+            return self._responses.prepare(record, content)
         except RecordError as error:
             return DeadLetter(record, error)
 
-    def _ask(self, entry: Prepared) -> Ask:
-        return self._claims.ask(entry) if isinstance(entry, PreparedClaim) else self._responses.ask(entry)
+    async def _look_up(self, portion: Sequence[Prepared]) -> list[Prepared]:
+        responses = [entry for entry in portion if isinstance(entry, PreparedResponse)]
+        looked_up = iter(await self._responses.look_up(responses, self._state))
+        return [next(looked_up) if isinstance(entry, PreparedResponse) else entry for entry in portion]
 
-    async def _result(self, entry: Prepared, answer: Answer) -> Result:
+    def _step(self, entry: Prepared) -> Step:
+        return (
+            self._claims.request_of(entry)
+            if isinstance(entry, PreparedClaim)
+            else self._responses.request_of(entry)
+        )
+
+    def _without_state(self, entry: Prepared) -> Decision:
+        if isinstance(entry, PreparedClaim):
+            return self._claims.provisional(entry)
+        return self._responses.provisional(entry)
+
+    async def _result(self, step: Step, answer: StepAnswer) -> Result:
+        record = step.entry.record
         match answer:
             case Conflict():
-                return DeadLetter(entry.record, _conflict(entry))
+                return DeadLetter(record, _conflict(step.entry))
             case GivenUp():
                 message = "a worker died several times over this record"
-                return DeadLetter(entry.record, RecordError(ErrorCode.WORKER_CRASH, message))
+                return DeadLetter(record, RecordError(ErrorCode.WORKER_CRASH, message))
             case Waiting(publish=True):
-                return Deferred(entry.record)
+                return Deferred(record)
             case Waiting():
-                return Standby(entry.record)
-            case Outcome():
-                if isinstance(entry, PreparedClaim):
-                    return await self._claims.decided(entry, answer)
-                return await self._responses.decided(entry, answer)
+                return AlreadyDeferred(record)
+            case Outcome() if isinstance(step, ClaimStep):
+                return await self._claims.decide(step, answer)
+            case Outcome() if isinstance(step, ResponseStep):
+                return await self._responses.decide(step, answer)
             case _:
                 assert_never(answer)
 
@@ -208,12 +260,12 @@ def decode_record(record: InboundRecord) -> Claim | LlmResponse:
     return decode_either(record.value)
 
 
-def subject_of(record: InboundRecord) -> Subject:
-    """Return the identity of what a record would have decided. Raises: RecordError, as `decode_record`."""
-    content = decode_record(record)
-    if isinstance(content, LlmResponse):
-        return response_subject(content)
-    return Subject(content.tenant_id, content.user_id, Kind.CLAIM, content.claim_id)
+async def _with_pauses(items: Iterable[_T]) -> AsyncIterator[_T]:
+    """Yield items, and give the event loop a turn now and then."""
+    for number, item in enumerate(items, 1):
+        yield item
+        if number % _YIELD_EVERY == 0:
+            await asyncio.sleep(0)
 
 
 def _portions(entries: Sequence[Prepared]) -> Iterator[Sequence[Prepared]]:
@@ -231,7 +283,6 @@ def _portions(entries: Sequence[Prepared]) -> Iterator[Sequence[Prepared]]:
 
 
 def _conflict(entry: Prepared) -> RecordError:
-    name = "claim_id" if isinstance(entry, PreparedClaim) else "response_id"
     kind = "claim" if isinstance(entry, PreparedClaim) else "response"
-    message = f"{name}: this id was used for another {kind} of the same tenant and user"
-    return RecordError(ErrorCode.CLAIM_ID_CONFLICT, message, name)
+    message = f"{kind}_id: this id was used for another {kind} of the same tenant and user"
+    return RecordError(ErrorCode.CLAIM_ID_CONFLICT, message, f"{kind}_id")

@@ -1,171 +1,188 @@
-"""LLM responses at the gate: read, what they lack looked up, put to state, and their decisions derived."""
+"""LLM responses at the gate: prepared, put to state, decided; and what people decide of them (S2-40)."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from groundwire.checks.quotes import threshold_advice
-from groundwire.decide.build import Envelope, build_response_decision
-from groundwire.decide.fan_out import extract
-from groundwire.decide.regenerate import regenerate_request
-from groundwire.decide.response_reading import (
+from groundwire.gate.attested import attestation_fact
+from groundwire.gate.build import Envelope, Stamp, build_response_decision
+from groundwire.gate.claims import Policies, policy_that_decided
+from groundwire.gate.lookups import ModelQuestions, TenantCorpus, is_asked, resolvable, resolve, with_reading
+from groundwire.gate.record import (
+    Attempt,
+    ResponsePayload,
+    derive_response,
+    next_decision,
+    recorded_response_facts,
+)
+from groundwire.gate.response_case import INTERNAL, STATE, ResponseCase, extract, regenerate_request
+from groundwire.gate.response_checks import (
+    CHECKS,
     NOT_PROVIDED,
     Broken,
     ResponseReading,
-    found,
+    list_broken,
+    read_again,
     read_response,
-    with_corpus,
-    without_claims,
+    result_of,
 )
-from groundwire.decide.responses import INTERNAL, STATE, ResponseCase, broken_checks, list_broken
-from groundwire.gate.aside import aside
-from groundwire.gate.claims import Policies, policy_that_decided
-from groundwire.gate.faults import report_fault
-from groundwire.gate.models import Assessor, ModelDesk, is_asked
-from groundwire.gate.prepared import PreparedResponse, canonical_form, in_canonical_order
-from groundwire.gate.recorded_responses import ResponsePayload, derive_response, recorded_case
-from groundwire.gate.resolvers import Resolver, lacking, resolve
-from groundwire.gate.results import Decided
+from groundwire.gate.tree import reviewed
+from groundwire.gate.types import (
+    NOT_PUBLISHED,
+    Decided,
+    DecisionQuery,
+    Find,
+    PreparedResponse,
+    PreparedReview,
+    ReviewPlan,
+    canonical_form,
+    record_origin,
+    run_in_thread,
+)
+from groundwire.keys.attestation import Keys
+from groundwire.logs import report_fault
 from groundwire.messages.base import sha256_hex
-from groundwire.messages.decisions import Decision, Facts
+from groundwire.messages.decisions import Decision, Facts, IngestionTier, Verdict
 from groundwire.messages.events import Event
-from groundwire.messages.identity import Subject
-from groundwire.messages.inbound import InboundRecord
-from groundwire.messages.responses import LlmResponse
-from groundwire.messages.tiers import IngestionTier
+from groundwire.messages.headers import InboundRecord
+from groundwire.messages.identity import Subject, decision_id
+from groundwire.messages.records import LlmResponse
 from groundwire.policy import Policy
-from groundwire.state.model import Ask, Outcome, State
-from groundwire.version import __version__
+from groundwire.state.model import HeldEntry, Outcome, ReviewAction, State, StepRequest, SubjectState
 
 MAX_ID: Final = 190
 """Characters of a response's id: a longer `in_reply_to` names none, and a decision has no room for it."""
 
 _TIERS: Final = tuple(IngestionTier)
-_UNREAD: Final = ResponseReading(**{f.name: NOT_PROVIDED for f in fields(ResponseReading)})
-_CHECKS: Final = tuple(field.name for field in fields(ResponseReading))
+_UNREAD: Final = ResponseReading(**dict.fromkeys(CHECKS, NOT_PROVIDED))
+_FREE: Final = ("evidence", "current_revisions", "context", "hop_results")
+"""Fields of a response that hold objects with keys of the sender's."""
 
 
-class ResponseDesk:
+class ResponseStep(NamedTuple):
+    """A response as it is put to state."""
+
+    entry: PreparedResponse
+    request: StepRequest
+
+
+class ResponseGate:
     """Decides responses; see `groundwire.gate.gate.Gate` for the arguments."""
 
     def __init__(
         self,
         policy: Policy,
         policies: Policies,
-        resolver: Resolver | None,
+        resolver: TenantCorpus | None,
+        models: ModelQuestions | None,
         *,
+        keys: Keys,
         now: Callable[[], datetime],
         fan_out: bool,
-        assessor: Assessor | None = None,
     ) -> None:
         self._policy = policy
         self._policies = policies
         self._resolver = resolver
+        self._models = models
+        self._keys = keys
         self._now = now
         self._fan_out = fan_out
-        self._models = ModelDesk(assessor, policy) if assessor is not None else None
 
-    def read(self, record: InboundRecord, response: LlmResponse) -> PreparedResponse:
-        """Take a response over; nothing is checked yet. Raises: RecordError without a canonical form."""
-        return take_over(record, response)
+    def prepare(self, record: InboundRecord, response: LlmResponse) -> PreparedResponse:
+        """Return a response of which only the signature is checked. Raises: RecordError without a canonical form."""
+        entry = prepare_response(record, response)
+        return self._attested(entry, max(entry.clock, self._now()))  # who sends a record may choose its time
 
-    async def look_up(self, responses: Sequence[PreparedResponse]) -> None:
-        """Run the checks; those that a resolver answers are run again once it was asked."""
-        for entry in responses:
-            try:
-                read = partial(read_response, entry.response, self._policy, verifier=entry.verifier)
-                entry.take_in(await aside(entry, read))
-                if entry.response.fan_out and self._fan_out:
-                    limit = self._policy.limits.max_claims_per_response
-                    entry.extraction = await aside(entry, partial(extract, entry.response.answer, limit))
-            except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
-                report_fault("response.unreadable", exc, offset=entry.record.offset)
-                _give_up(entry, exc)
+    def _attested(self, entry: PreparedResponse, at: datetime) -> PreparedResponse:
+        tenant = entry.response.tenant_id
+        attestation = attestation_fact(self._keys, entry.record, at, tenant=tenant, role="grounding")
+        return entry._replace(inputs=entry.inputs._replace(attestation=attestation))
 
-    async def ask_model(self, responses: Sequence[PreparedResponse], state: State) -> None:
+    async def run_checks(self, entry: PreparedResponse) -> PreparedResponse:
+        """Run the checks; those that a resolver or a model answers are run again once it was asked."""
+        response, policy = entry.response, self._policy
+        try:
+            reading = await run_in_thread(entry, partial(read_response, response, policy, entry.inputs))
+            entry = with_reading(entry, reading)
+            if response.fan_out and self._fan_out:
+                limit = policy.limits.max_claims_per_response
+                claims = await run_in_thread(entry, partial(extract, response.answer, limit))
+                entry = entry._replace(extraction=claims)
+        except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
+            report_fault("response.unreadable", exc, offset=entry.record.offset)
+            return _failed(entry, exc)
+        return entry
+
+    async def ask_model(
+        self, responses: Sequence[PreparedResponse], state: State
+    ) -> Sequence[PreparedResponse]:
         """Ask the model about claims, where there is one and state has not recorded what it said.
 
         Raises:
             StateUnavailable, StateLost: as `State.payloads`; nobody was asked.
         """
-        if self._models is not None:
-            await self._models.ask(responses, state)
+        return responses if self._models is None else await self._models.ask(responses, state)
 
-    async def resolve(self, responses: Sequence[PreparedResponse]) -> None:
-        """Ask the corpus for what responses lack, all at once.
-
-        Raises:
-            StateUnavailable: it is out of reach; those that were answered are not asked again.
-        """
-        await asyncio.gather(*(self._resolve(entry) for entry in responses if not entry.resolved))
-
-    async def _resolve(self, entry: PreparedResponse) -> None:
-        if self._resolver is not None and lacking(entry, self._resolver):
-            await resolve(entry, self._resolver)
-            read = partial(
-                with_corpus,
-                entry.reading,
-                entry.response,
-                self._policy,
-                entities=entry.entities,
-                relations=entry.relations,
-                broken=entry.broken,
-            )
-            entry.take_in(await aside(entry, read))
-        entry.resolved = True
-
-    async def look_back(self, responses: Sequence[PreparedResponse], state: State) -> None:
-        """Find what is known of the responses that some of these replace.
+    async def look_up(self, responses: Sequence[PreparedResponse], state: State) -> list[PreparedResponse]:
+        """Ask the corpus for what responses name, all at once, and state for the responses that some of them replace.
 
         Raises:
-            StateUnavailable, StateLost: as `State.payloads`.
+            StateUnavailable, StateLost: one of them is out of reach; nothing is known yet, and both are asked again.
         """
-        replies = [(entry, entry.parent) for entry in responses if entry.parent]
-        if not replies:
-            return
-        payloads = await state.payloads([parent for _, parent in replies])
-        for (entry, parent), payload in zip(replies, payloads, strict=True):
-            known = ResponsePayload.from_bytes(payload) if payload else None
-            entry.reply_to = reply_to(parent, known)
+        resolved = await asyncio.gather(*map(self._resolve, responses))
+        parents = [entry.parent for entry in resolved if entry.parent]
+        if not parents:
+            return resolved
+        payloads = dict(zip(parents, await state.payloads(parents), strict=True))
+        return [
+            entry._replace(reply_to=reply_to(entry.parent, payloads[entry.parent])) if entry.parent else entry
+            for entry in resolved
+        ]
 
-    def ask(self, entry: PreparedResponse) -> Ask:
-        """Return what state is asked about a response."""
+    async def _resolve(self, entry: PreparedResponse) -> PreparedResponse:
+        if self._resolver is None or not resolvable(entry.response, self._resolver):
+            return entry
+        entry = await resolve(entry, self._resolver)
+        checks, policy = ("entities", "relations"), self._policy
+        read = partial(read_again, entry.reading, checks, entry.response, policy, entry.inputs)
+        return with_reading(entry, await run_in_thread(entry, read))
+
+    def request_of(self, entry: PreparedResponse) -> ResponseStep:
+        """Return how a response is put to state."""
+        judged = entry
         if self._models is not None and not is_asked(entry):
-            entry = _forgotten(entry)
+            # its outcome is recorded; should state have forgotten that meanwhile, it is a review
+            judged = with_reading(entry, replace(entry.reading, claims=Broken("NotAsked")))
         try:
-            case = self._case(entry)
-            standing, regeneration = case.standing(), case.regeneration
+            return ResponseStep(entry, self._request(judged))
         except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
             report_fault("response.unjudged", exc, offset=entry.record.offset)
-            _give_up(entry, exc)
-            case = self._case(entry)
-            standing, regeneration = case.standing(), None
+            failed = _failed(entry, exc)
+            return ResponseStep(failed, self._request(failed, asks_again=False))
+
+    def _request(self, entry: PreparedResponse, *, asks_again: bool = True) -> StepRequest:
+        case = self._case(entry)
+        judged, asked = case.before_queue(), case.regeneration if asks_again else None
         payload = ResponsePayload(
-            decided_at=self._now(),
-            engine=__version__,
-            policy_sha256=self._policy.sha256,
-            policy_version=self._policy.version,
-            code=standing.code,
-            asked_mode=regeneration.mode if regeneration else None,
-            attempt=case.attempt,
-            entities=entry.entities,
-            relations=entry.relations,
-            verifier=entry.verifier,
-            extraction=kept(entry.extraction, standing.tier),
+            stamp=Stamp.of(self._policy, self._now()),
+            code=judged.code,
+            attempt=Attempt(asked.mode if asked else None, case.attempt),
+            inputs=entry.inputs,
+            extraction=publishable(entry.extraction, judged.tier),
             reply_to=entry.reply_to,
-            error=entry.error,
         )
-        return Ask(
+        return StepRequest(
             subject=entry.subject,
             fingerprint=entry.fingerprint,
-            origin=entry.origin,
-            base_tier=_TIERS.index(standing.tier) + 1,
+            origin=record_origin(entry.record),
+            base_tier=_TIERS.index(judged.tier) + 1,
             capped=False,
             wait=False,
             dedup=None,
@@ -177,56 +194,72 @@ class ResponseDesk:
             queued=self._policy.verification.on_failure == "ask",
         )
 
-    async def decided(self, entry: PreparedResponse, outcome: Outcome) -> Decided:
+    async def decide(self, step: ResponseStep, recorded: Outcome) -> Decided:
         """Derive the decision of a response's recorded outcome, and what it asks of the generator."""
-        payload = ResponsePayload.from_bytes(outcome.payload)
-        policy = await policy_that_decided(payload.policy_sha256, self._policy, self._policies)
+        entry, payload = step.entry, ResponsePayload.from_bytes(recorded.payload)
+        known = await policy_that_decided(payload.stamp.policy_sha256, self._policy, self._policies)
+        policy = known or self._policy
+        # the recorded facts are what this very record found, unless it was sent again
+        checks = CHECKS if policy is not self._policy else entry.inputs.differing(payload.inputs)
         reading = entry.reading
-        if policy not in {None, self._policy} or not _found_the_same(entry, payload):
-            read = partial(
-                read_response,
-                entry.response,
-                policy or self._policy,
-                entities=payload.entities,
-                relations=payload.relations,
-                verifier=payload.verifier,
-                broken=broken_checks(payload.error),
-            )
-            reading = await aside(entry, read)
-        case = recorded_case(entry.response, reading, policy or self._policy, outcome, payload)
-        derive = partial(derive_response, case, outcome, payload, known_policy=policy is not None)
-        decision = await aside(entry, derive)
+        if checks:
+            read = partial(read_again, reading, checks, entry.response, policy, payload.inputs)
+            reading = await run_in_thread(entry, read)
+        case = ResponseCase(entry.response, reading, policy, recorded_response_facts(recorded, payload))
+        derive = partial(derive_response, case, recorded, payload, known_policy=known is not None)
+        decision = await run_in_thread(entry, derive)
         request = None
         if payload.review is None:  # what a person decided asks for nothing more
-            request = await aside(entry, partial(regenerate_request, case, decision))
-        events = list(_events(entry, case)) if outcome.fresh else []
-        return Decided(entry.record, decision, outcome.fresh, request, events)
+            request = await run_in_thread(entry, partial(regenerate_request, case, decision))
+        events = list(_events(entry.response, case)) if recorded.fresh else []
+        return Decided(entry.record, decision, recorded.fresh, request, events)
 
-    def without_state(self, entry: PreparedResponse) -> Decision:
-        """Decide a response provisionally; see `provisional_response`."""
-        entry = _as_unasked(entry)
-        missing = dict.fromkeys((STATE, *lacking(entry, self._resolver)), "StateUnavailable")
-        broken = missing | {check: error for check, error in entry.broken.items() if check not in missing}
-        return provisional_response(entry, self._policy, broken)
+    def provisional(self, entry: PreparedResponse) -> Decision:
+        """Decide a response without state; see `provisional_response`. No wall clock counts, as of claims."""
+        entry = self._attested(entry, entry.clock)
+        try:
+            return self._provisional(_by_rules(entry))
+        except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
+            report_fault("response.unjudged", exc, offset=entry.record.offset)
+            return self._provisional(_failed(entry, exc))
+
+    def _provisional(self, entry: PreparedResponse) -> Decision:
+        missing = dict.fromkeys((STATE, *resolvable(entry.response, self._resolver)), "StateUnavailable")
+        more = {check: error for check, error in entry.inputs.broken.items() if check not in missing}
+        return provisional_response(entry, self._policy, missing | more)
 
     def _case(self, entry: PreparedResponse) -> ResponseCase:
         facts = Facts(
             clock=entry.clock,
-            entities=entry.entities,
-            relations=entry.relations,
-            verifier=entry.verifier,
             extraction=entry.extraction,
             reply_to=entry.reply_to,
-            error=entry.error,
+            **entry.inputs._asdict(),
         )
         return ResponseCase(entry.response, entry.reading, self._policy, facts)
 
 
-def take_over(record: InboundRecord, response: LlmResponse) -> PreparedResponse:
+def prepare_response(record: InboundRecord, response: LlmResponse) -> PreparedResponse:
     """Return a response of which nothing is checked yet. Raises: RecordError without a canonical form."""
     form = canonical_form(response)
-    ordered = in_canonical_order(response, json.loads(form))
+    ordered = _in_canonical_order(response, json.loads(form))
     return PreparedResponse(record, ordered, sha256_hex(form), _UNREAD)
+
+
+def _in_canonical_order(response: LlmResponse, canonical: Mapping[str, Any]) -> LlmResponse:
+    """Return a response whose free parts stand in the order and spelling of its canonical form.
+
+    The same fingerprint must give the same decision, whatever order its keys were sent in.
+    """
+    update = {name: canonical[name] for name in _FREE if getattr(response, name) is not None}
+    for name in ("claims", "relations"):
+        if statements := getattr(response, name):
+            update[name] = [
+                statement.model_copy(update={"qualifiers": plain["qualifiers"]})
+                if statement.qualifiers
+                else statement
+                for statement, plain in zip(statements, canonical[name], strict=True)
+            ]
+    return response.model_copy(update=update)
 
 
 def provisional_response(entry: PreparedResponse, policy: Policy, broken: Mapping[str, str]) -> Decision:
@@ -241,86 +274,141 @@ def provisional_response(entry: PreparedResponse, policy: Policy, broken: Mappin
         clock=entry.clock,
         extraction=[] if entry.response.fan_out else None,
         reply_to=reply_to(entry.parent, None) if entry.parent else None,
+        attestation=entry.inputs.attestation,
         error=list_broken(broken),
     )
-    not_made = {check: Broken(error) for check, error in broken.items() if check in _CHECKS}
+    not_made = {check: Broken(error) for check, error in broken.items() if check in CHECKS}
     case = ResponseCase(entry.response, replace(entry.reading, **not_made), policy, facts)
     envelope = Envelope(
         revision=0,
         fingerprint=entry.fingerprint,
         origin=entry.record.origin,
         subject_origin=None,
-        decided_at=entry.clock,
+        stamp=Stamp.of(policy, entry.clock),
         capture_time=entry.clock,
         metadata={},
-        engine=__version__,
-        policy_sha256=policy.sha256,
-        policy_version=policy.version,
     )
     return build_response_decision(case, envelope, case.outcome())
 
 
 def policy_advice(policy: Policy) -> list[str]:
-    """Return what an operator should be told of a policy before it decides."""
+    """Return the warnings that an operator should see of a policy before it decides."""
     advice = threshold_advice(policy.evidence_quote_fuzzy_threshold)
     return [f"evidence_quote_fuzzy_threshold: {advice}"] if advice else []
 
 
-def reply_to(parent: Subject, known: ResponsePayload | None) -> dict[str, Any]:
-    """Return what is known of the response that a reply replaces, as a fact."""
+def reply_to(parent: Subject, payload: bytes | None) -> dict[str, Any]:
+    """Return what is known of the response that a reply replaces, as a fact; `payload` is what state recorded of it."""
+    known = ResponsePayload.from_bytes(payload).attempt if payload else Attempt(None, None)
     return {
         "response_id": parent.subject_id[:MAX_ID],
-        "mode": known.asked_mode if known else None,
-        "attempt": known.attempt if known else None,
+        "mode": known.asked_mode,
+        "attempt": known.number,
     }
 
 
-def _give_up(entry: PreparedResponse, error: Exception) -> None:
-    """Give up on judging a response: it goes to review, as an internal error (S0-23)."""
-    name = type(error).__name__
-    entry.broken = {INTERNAL: name} | dict.fromkeys(_CHECKS, name)
-    entry.reading = ResponseReading(**{check: Broken(name) for check in _CHECKS})
-    entry.extraction = [] if entry.extraction is not None else None
-
-
-def _forgotten(entry: PreparedResponse) -> PreparedResponse:
-    """Return a response as it is put to state where nobody was asked about it, as its outcome is recorded.
-
-    Should state have forgotten that meanwhile, it is a review.
-    """
-    again = replace(entry, broken=dict(entry.broken))
-    again.take_in(without_claims(entry.reading, "NotAsked"))
-    return again
-
-
-def _as_unasked(entry: PreparedResponse) -> PreparedResponse:
-    """Return a response as the rules alone see it: what it was before a model was asked."""
-    if entry.by_rules is None or INTERNAL in entry.broken:
-        return entry
-    broken = {check: error for check, error in entry.broken.items() if check != "claims"}
-    return replace(entry, reading=replace(entry.reading, claims=entry.by_rules), broken=broken, verifier=None)
-
-
-def _found_the_same(entry: PreparedResponse, payload: ResponsePayload) -> bool:
-    """Say whether the recorded facts are what this very record found, as they are unless it was sent again."""
-    found = (entry.entities, entry.relations, entry.verifier, entry.error)
-    return found == (payload.entities, payload.relations, payload.verifier, payload.error)
-
-
-def kept(extraction: list[str] | None, tier: IngestionTier) -> list[str] | None:
-    """Keep no claims of a blocked response: they go nowhere."""
+def publishable(extraction: list[str] | None, tier: IngestionTier) -> list[str] | None:
+    """Return the extracted claims that are published: none of a blocked response, they go nowhere."""
     return [] if extraction is not None and tier == IngestionTier.BLOCK else extraction
 
 
-def _events(entry: PreparedResponse, case: ResponseCase) -> Iterator[Event]:
-    reading, tenant = case.reading, entry.response.tenant_id
-    quotes, entities, relations = found(reading.quotes), found(reading.entities), found(reading.relations)
-    versions = found(reading.versions)
+def _failed(entry: PreparedResponse, error: Exception) -> PreparedResponse:
+    """Return a response as one that could not be judged: it goes to review, as an internal error (S0-23)."""
+    name = type(error).__name__
+    inputs = entry.inputs._replace(error=list_broken({INTERNAL: name} | dict.fromkeys(CHECKS, name)))
+    reading = ResponseReading(**{check: Broken(name) for check in CHECKS})
+    extraction: list[str] | None = [] if entry.extraction is not None else None
+    return entry._replace(reading=reading, inputs=inputs, extraction=extraction)
+
+
+def _by_rules(entry: PreparedResponse) -> PreparedResponse:
+    """Return a response as the rules alone see it: what it was before a model was asked."""
+    broken = entry.inputs.broken
+    if entry.by_rules is None or INTERNAL in broken:
+        return entry
+    kept = {check: error for check, error in broken.items() if check != "claims"}
+    inputs = entry.inputs._replace(verifier=None, error=list_broken(kept))
+    return entry._replace(reading=replace(entry.reading, claims=entry.by_rules), inputs=inputs)
+
+
+def _events(response: LlmResponse, case: ResponseCase) -> Iterator[Event]:
+    reading, tenant = case.reading, response.tenant_id
+    quotes = result_of(reading.quotes)
     if quotes and case.policy.evidence_quote_log_rejections:
         yield from quotes.events()
-    if entities:
+    if entities := result_of(reading.entities):
         yield from entities.events(tenant)
-    if relations:
+    if relations := result_of(reading.relations):
         yield from relations.events(tenant)
-    if versions:
+    if versions := result_of(reading.versions):
         yield from versions.events(tenant)
+
+
+_VERDICTS: Final = {SubjectState.APPROVED: Verdict.APPROVED, SubjectState.BLOCKED: Verdict.BLOCKED}
+
+
+class ResponseReviews:
+    """Works out what people's actions on responses come to, from published decisions: state keeps no text of them."""
+
+    def __init__(self, find: Find, *, now: Callable[[], datetime]) -> None:
+        self._find = find
+        self._now = now
+
+    def refuse(self, held: HeldEntry, refused: str, *, only_recorded: bool) -> ReviewPlan:  # noqa: ARG002 - as of claims
+        """Return the plan of an action that cannot be carried out, unless it was before."""
+        return ReviewPlan(refused, only_recorded=only_recorded)
+
+    def query(self, entry: PreparedReview, held: HeldEntry) -> DecisionQuery | None:
+        """Return the published decision that an action rests on."""
+        verdict = Verdict.APPROVED if held.state is SubjectState.APPROVED else Verdict.REVIEW
+        since = ResponsePayload.from_bytes(held.payload).stamp.decided_at
+        return DecisionQuery(verdict, decision_id(entry.subject, held.revision), since)
+
+    def plan(self, entry: PreparedReview, held: HeldEntry, published: Decision | None) -> ReviewPlan:
+        """Work out what an action on a response would come to; `published` is the decision that `query` named."""
+        if entry.action is ReviewAction.EDIT:
+            return ReviewPlan("not_editable")
+        if published is None:
+            return NOT_PUBLISHED
+        before = ResponsePayload.from_bytes(held.payload)
+        payload = replace(
+            before,
+            stamp=before.stamp._replace(decided_at=self._now()),
+            code=reviewed(entry.action, expired=False, duplicate=False).code,
+            review=entry.fact(edited=False),
+            superseded_at=before.stamp.decided_at,
+        )
+        return ReviewPlan(payload=payload.to_bytes(), before=published)
+
+    async def next_decision(
+        self, subject: Subject, recorded: Outcome, before: Decision | None
+    ) -> Decision | None:
+        """Make the decision of a response that a person decided, or find it where the action comes again.
+
+        Returns:
+            None where no topic holds it any more, nor the one that it superseded.
+
+        Raises:
+            StateUnavailable: a topic cannot be read now.
+        """
+        payload = ResponsePayload.from_bytes(recorded.payload)
+        if before is None:
+            own, superseded = _queries(subject, recorded, payload)
+            found = await self._find([own, superseded])
+            if own.decision_id in found:
+                return found[own.decision_id]
+            before = found.get(superseded.decision_id)
+        return next_decision(before, recorded, payload) if before else None
+
+
+def _queries(
+    subject: Subject, recorded: Outcome, payload: ResponsePayload
+) -> tuple[DecisionQuery, DecisionQuery]:
+    """Return where the decision that an action brought is published, and the one that it superseded."""
+    own = decision_id(subject, recorded.revision)
+    superseded = decision_id(subject, recorded.revision - 1)
+    retracted = (payload.review or {}).get("action") == ReviewAction.RETRACT
+    return (
+        DecisionQuery(_VERDICTS[recorded.state], own, payload.stamp.decided_at),
+        DecisionQuery(Verdict.APPROVED if retracted else Verdict.REVIEW, superseded, payload.superseded_at),
+    )

@@ -1,4 +1,4 @@
-"""People's decisions at the gate: who may decide, put to state, and the next revisions derived."""
+"""What people decide, at the gate: who may, put to state, and the next revisions derived."""
 
 from __future__ import annotations
 
@@ -6,35 +6,86 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from groundwire.attestation import Keys
-from groundwire.decide.people import is_code
+from cachetools import FIFOCache
+
 from groundwire.errors import RecordError, StateError
-from groundwire.gate.claims import Policies
-from groundwire.gate.drafts import ClaimDrafts, Draft, Find, PreparedReview, ResponseDrafts
-from groundwire.gate.finder import Finder
-from groundwire.gate.results import Acted, DeadLetter, Refused, Result
+from groundwire.gate.claims import ClaimReviews, Policies
+from groundwire.gate.responses import ResponseReviews
+from groundwire.gate.tree import is_code
+from groundwire.gate.types import (
+    Acted,
+    DeadLetter,
+    DecisionQuery,
+    Find,
+    PreparedReview,
+    Refused,
+    Result,
+    ReviewPlan,
+    record_origin,
+)
+from groundwire.keys.attestation import Keys
 from groundwire.messages.decisions import Decision, Kind
 from groundwire.messages.decode import decode_review_decision
-from groundwire.messages.headers import ATTESTATION, header
+from groundwire.messages.headers import ATTESTATION, InboundRecord, header
 from groundwire.messages.identity import Subject, decision_id, expire_id
-from groundwire.messages.inbound import InboundRecord
-from groundwire.messages.reviews import Retraction, ReviewDecision
+from groundwire.messages.records import Retraction, ReviewDecision
 from groundwire.policy import Policy
 from groundwire.state.model import (
     HeldEntry,
     RefusedAction,
     ReviewAction,
     ReviewAnswer,
-    ReviewAsk,
     Reviewed,
+    ReviewRequest,
     State,
     SubjectState,
 )
 
+_REMEMBERED: Final = 500
+
+
+class Finder:
+    """Looks published decisions up, and remembers the latest.
+
+    A search in vain may read a topic from its beginning, and answers of state that are older than it may not be
+    published: it is made once for a batch, or the batch would be repeated for ever. What was derived a moment ago
+    counts as published: nothing that rests on it is published before it is.
+
+    Args:
+        find: looks them up.
+    """
+
+    def __init__(self, find: Find) -> None:
+        self._find = find
+        self._known: FIFOCache[str, Decision] = FIFOCache(_REMEMBERED)
+        self._missed: set[str] = set()
+
+    def begin(self) -> None:
+        """Search again for what was not there: another batch begins, or time has passed since."""
+        self._missed.clear()
+
+    async def __call__(self, wanted: Sequence[DecisionQuery]) -> dict[str, Decision]:
+        """Return by id those that stand on their topics. Raises: StateUnavailable."""
+        missing = [one for one in wanted if one.decision_id not in self._known.keys() | self._missed]
+        if missing:
+            found = await self._find(missing)
+            for decision in found.values():
+                self.remember(decision)
+            self._missed |= {one.decision_id for one in missing} - found.keys()
+        return {
+            one.decision_id: self._known[one.decision_id] for one in wanted if one.decision_id in self._known
+        }
+
+    def remember(self, decision: Decision) -> None:
+        """Keep a decision for a while."""
+        self._missed.discard(decision.decision_id)
+        self._known[decision.decision_id] = decision
+
+
 GATE: Final = "groundwire"
 """The reviewer of what expires."""
 
-Entry = PreparedReview | DeadLetter
+ReviewEntry = PreparedReview | DeadLetter
 
 
 class ReviewGate:
@@ -66,37 +117,37 @@ class ReviewGate:
         self._own_key = own_key
         self._find = Finder(find)
         self._now = now
-        self._claims = ClaimDrafts(policy, policies, now=now)
-        self._responses = ResponseDrafts(self._find, now=now)
+        self._claims = ClaimReviews(policy, policies, now=now)
+        self._responses = ResponseReviews(self._find, now=now)
 
-    async def prepare(self, records: Sequence[InboundRecord], *, ask_network: bool = False) -> list[Entry]:  # noqa: ARG002 - as the Gate
-        """Decode a batch and look at who signed it; state is not asked yet."""
+    async def prepare(
+        self,
+        records: Sequence[InboundRecord],
+        *,
+        ask_network: bool = False,  # noqa: ARG002 - as the Gate
+    ) -> list[ReviewEntry]:
+        """Decode a batch and check who signed it and may act; state is not asked yet."""
         self._find.begin()
-        return [self._read(record) for record in records]
+        return [self._prepare(record) for record in records]
 
-    async def settle(self, batch: Sequence[Entry], *, deferred: bool = False) -> list[Result]:  # noqa: ARG002 - as the Gate
+    async def apply_step(self, batch: Sequence[ReviewEntry], *, deferred: bool = False) -> list[Result]:  # noqa: ARG002 - as the Gate
         """Carry out a prepared batch; may be repeated, with the same outcome.
 
         Raises:
             StateUnavailable: state is out of reach; nothing is known of the batch.
             StateLost: state has to be rebuilt first.
         """
-        results: dict[int, Result] = {}
-        possible: list[tuple[int, PreparedReview]] = []
-        for number, entry in enumerate(batch):
-            if isinstance(entry, DeadLetter):
-                results[number] = entry
-            else:
-                possible.append((number, entry))
+        results: list[Result] = []
         try:
-            for portion in _portions(possible):
-                results.update(await self._carry_out(portion))
+            for portion in _portions([entry for entry in batch if isinstance(entry, PreparedReview)]):
+                results += await self._carry_out(portion)
         except StateError:
             self._find.begin()  # until state answers again, what was not there may have been published
             raise
-        return [results[number] for number in range(len(batch))]
+        carried_out = iter(results)
+        return [entry if isinstance(entry, DeadLetter) else next(carried_out) for entry in batch]
 
-    def provisional(self, batch: Sequence[Entry]) -> list[Result]:
+    def provisional(self, batch: Sequence[ReviewEntry]) -> list[Result]:
         """Never: what people decide waits for state.
 
         Raises:
@@ -110,17 +161,17 @@ class ReviewGate:
         Raises:
             RecordError: it is no ReviewDecision.
         """
-        entry = self._read(record)
+        entry = self._prepare(record)
         if isinstance(entry, DeadLetter):
             raise entry.error
         (held,) = await self._state.held([entry.subject])
         if held is None:
             return True
-        draft = self._desk(entry).hopeless(held, "worker_crash", only_recorded=True)
-        (answer,) = await self._state.review([_ask(entry, draft)])
+        plan = self._of_kind(entry).refuse(held, "worker_crash", only_recorded=True)
+        (answer,) = await self._state.review([_request(entry, plan)])
         return isinstance(answer, RefusedAction)
 
-    def _read(self, record: InboundRecord) -> Entry:
+    def _prepare(self, record: InboundRecord) -> ReviewEntry:
         try:
             review = decode_review_decision(record.value)
         except RecordError as error:
@@ -148,38 +199,43 @@ class ReviewGate:
         owner = review.reviewer == review.user_id
         return "" if owner or self._keys.delegated(review.tenant_id, review.reviewer) else "unauthorized"
 
-    async def _carry_out(self, portion: Sequence[tuple[int, PreparedReview]]) -> dict[int, Result]:
-        entries = [entry for _, entry in portion]
-        held = await self._state.held([entry.subject for entry in entries])
-        both = list(zip(entries, held, strict=True))
-        wanted = [self._desk(e).wanted(e, each) for e, each in both if each and not _hopeless(e, each)]
-        found = await self._find([one for one in wanted if one])
-        drafts = [await self._draft(entry, each, found) for entry, each in both]
-        asks = [_ask(entry, draft) for entry, draft in zip(entries, drafts, strict=True)]
-        answers = await self._state.review(asks)
-        return {
-            number: await self._result(entry, draft, answer)
-            for (number, entry), draft, answer in zip(portion, drafts, answers, strict=True)
-        }
+    async def _carry_out(self, portion: Sequence[PreparedReview]) -> list[Result]:
+        held = await self._state.held([entry.subject for entry in portion])
+        plans = await self._plan(list(zip(portion, held, strict=True)))
+        requests = [_request(entry, plan) for entry, plan in zip(portion, plans, strict=True)]
+        answers = await self._state.review(requests)
+        return [
+            await self._result(entry, plan, answer)
+            for entry, plan, answer in zip(portion, plans, answers, strict=True)
+        ]
 
-    async def _draft(
+    async def _plan(self, entries: Sequence[tuple[PreparedReview, HeldEntry | None]]) -> list[ReviewPlan]:
+        """Work out what the actions would come to, from the decisions that they rest on; what state says stands."""
+        queries = [
+            self._of_kind(entry).query(entry, held)
+            for entry, held in entries
+            if held and not _already_refused(entry, held)
+        ]
+        found = await self._find([query for query in queries if query])
+        return [self._plan_one(entry, held, found) for entry, held in entries]
+
+    def _plan_one(
         self, entry: PreparedReview, held: HeldEntry | None, found: Mapping[str, Decision]
-    ) -> Draft:
-        """Work out what the action would come to; what state says in the end stands."""
-        hopeless = _hopeless(entry, held)
+    ) -> ReviewPlan:
+        refused = _already_refused(entry, held)
         if held is None:
-            return Draft(hopeless, only_recorded=bool(entry.refused))
-        desk = self._desk(entry)
-        if hopeless:
-            return desk.hopeless(held, hopeless, only_recorded=bool(entry.refused))
-        return await desk.draft(entry, held, found.get(decision_id(entry.subject, held.revision)))
+            return ReviewPlan(refused, only_recorded=bool(entry.refused))
+        if refused:
+            return self._of_kind(entry).refuse(held, refused, only_recorded=bool(entry.refused))
+        published = found.get(decision_id(entry.subject, held.revision))
+        return self._of_kind(entry).plan(entry, held, published)
 
-    async def _result(self, entry: PreparedReview, draft: Draft, answer: ReviewAnswer) -> Result:
+    async def _result(self, entry: PreparedReview, plan: ReviewPlan, answer: ReviewAnswer) -> Result:
         if isinstance(answer, RefusedAction):
             waits = answer.current is not None and answer.current.state is SubjectState.WAITING
             code = "waiting" if waits and answer.code == "unknown" else answer.code
             return Refused(entry.record, entry.review, code, answer.current, answer.at)
-        decision = await self._desk(entry).decision(entry.subject, answer.outcome, draft.before)
+        decision = await self._of_kind(entry).next_decision(entry.subject, answer.outcome, plan.before)
         if decision is None:
             return Refused(entry.record, entry.review, "not_published", None, answer.at)
         self._find.remember(decision)
@@ -188,18 +244,17 @@ class ReviewGate:
             entry.record, entry.review, decision, answer.fresh, answer.revision, answer.at, retraction
         )
 
-    def _desk(self, entry: PreparedReview) -> ClaimDrafts | ResponseDrafts:
+    def _of_kind(self, entry: PreparedReview) -> ClaimReviews | ResponseReviews:
         return self._claims if entry.subject.kind is Kind.CLAIM else self._responses
 
 
 def expiry_of(review: ReviewDecision) -> str:
     """Return the action id that expires the revision which a review expects."""
-    subject = Subject(review.tenant_id, review.user_id, Kind(review.kind), review.subject_id)
-    return expire_id(decision_id(subject, review.expected_revision))
+    return expire_id(decision_id(review.subject, review.expected_revision))
 
 
-def _hopeless(entry: PreparedReview, held: HeldEntry | None) -> str:
-    """Say why an action cannot be, unless it was carried out before; empty where it can."""
+def _already_refused(entry: PreparedReview, held: HeldEntry | None) -> str:
+    """Say why an action cannot be carried out, unless it was before; empty where it can."""
     if entry.refused:
         return entry.refused
     if held is None:
@@ -211,39 +266,31 @@ def _hopeless(entry: PreparedReview, held: HeldEntry | None) -> str:
     return "" if held.state is SubjectState.PENDING else "not_pending"
 
 
-def _portions(
-    entries: Sequence[tuple[int, PreparedReview]],
-) -> Iterator[Sequence[tuple[int, PreparedReview]]]:
+def _portions(entries: Sequence[PreparedReview]) -> Iterator[Sequence[PreparedReview]]:
     """Cut a batch before each action on a subject of the same portion: it rests on what the other one leaves."""
-    portion: list[tuple[int, PreparedReview]] = []
-    subjects: set[Subject] = set()
-    for number, entry in entries:
-        if entry.subject in subjects:
-            yield portion
-            portion, subjects = [], set()
-        portion.append((number, entry))
-        subjects.add(entry.subject)
+    portion: dict[Subject, PreparedReview] = {}
+    for entry in entries:
+        if entry.subject in portion:
+            yield list(portion.values())
+            portion = {}
+        portion[entry.subject] = entry
     if portion:
-        yield portion
+        yield list(portion.values())
 
 
-def _ask(entry: PreparedReview, draft: Draft) -> ReviewAsk:
-    return ReviewAsk(
+def _request(entry: PreparedReview, plan: ReviewPlan) -> ReviewRequest:
+    return ReviewRequest(
         subject=entry.subject,
         action_id=entry.review.action_id,
         action=entry.action,
         expected_revision=entry.review.expected_revision,
-        origin=entry.origin,
-        refused=draft.refused,
-        expired=draft.expired,
-        dedup=draft.dedup,
-        dedup_failed=draft.dedup_failed,
-        parents=draft.parents,
-        horizon=draft.horizon,
-        payload=draft.payload,
+        origin=record_origin(entry.record),
+        refused=plan.refused,
+        **plan.text._asdict(),
+        payload=plan.payload,
         decisive=entry.decisive,
-        only_recorded=draft.only_recorded,
-        forget=draft.forget,
+        only_recorded=plan.only_recorded,
+        forget=plan.forget,
     )
 
 

@@ -5,12 +5,21 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Annotated, Any, Final, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Protocol, Self, TypeVar
 
 import rfc8785
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    ValidationError,
+    WithJsonSchema,
+)
 from pydantic_core import to_json
 
 SCHEMA_VERSIONS: Final = ("1.0",)
@@ -34,13 +43,47 @@ _SCALARS: Final = frozenset((str, bool, type(None)))
 class InputRecord(BaseModel):
     """A record that comes in: unknown fields are refused and nothing is coerced."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+
+class KafkaRecord(Protocol):
+    """A record as Kafka clients hand it on; those of aiokafka and kafka-python are such."""
+
+    @property
+    def key(self) -> bytes | None:
+        """The key's bytes."""
+
+    @property
+    def value(self) -> bytes | None:
+        """The value's bytes; None of a tombstone."""
+
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes]]:
+        """Names and values."""
 
 
 class OutputRecord(BaseModel):
     """A record that goes out: it may gain fields, and readers ignore those they do not know."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True, hide_input_in_errors=True)
+    ce_type: ClassVar[str]
+    """What the header of this name says of such records."""
+
+    @classmethod
+    def from_record(cls, record: KafkaRecord) -> Self:
+        """Read a record of an output topic.
+
+        Raises:
+            ValueError: it is of another type or version, or cannot be read; the message holds none of its text.
+        """
+        said = dict(record.headers).get("ce_type", b"").decode(errors="replace")
+        if said != cls.ce_type:
+            raise ValueError(f"ce_type is not {cls.ce_type}")
+        try:
+            return cls.model_validate_json(record.value or b"")
+        except ValidationError as exc:
+            where = ".".join(map(str, exc.errors(include_input=False)[0]["loc"])) or "the value"
+        raise ValueError(f"{cls.__name__}: {where} cannot be read")
 
     @classmethod
     def made(cls, **fields: Any) -> Self:  # noqa: ANN401 - whatever the model's fields hold
@@ -213,6 +256,11 @@ def _has_ascii_keys(value: dict[Any, Any]) -> bool:
         return "".join(value).isascii()
     except TypeError:  # of a key that is no text
         return False
+
+
+def comma_separated(text: str) -> list[str]:
+    """Split a setting at commas; what is empty falls away."""
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def sha256_hex(data: bytes) -> str:

@@ -1,4 +1,7 @@
-"""Decision 1.0: what the gate decided, with the evidence for it."""
+"""The records that go out: Decision 1.0 with the evidence for it, AuditEvent 1.0 and RegenerateRequest 1.0.
+
+Requirements S0-01, S0-146, S0-153, C-32, C-33, C-70.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,22 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from functools import cached_property
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field
 
 from groundwire.messages.base import OutputRecord, Time
-from groundwire.messages.tiers import IngestionTier
+
+
+class IngestionTier(StrEnum):
+    """Where a claim goes; compares equal to its wire value."""
+
+    AUTO_APPROVE = "tier_1"
+    FLAG_REVIEW = "tier_2"
+    BLOCK = "tier_3"
+
+
+Tier = IngestionTier
 
 
 class Kind(StrEnum):
@@ -56,6 +69,7 @@ class ReasonCode(StrEnum):
     UNGROUNDED = "ungrounded"
     SOURCE_UNATTESTED = "source_unattested"
     CITATION_UNVERIFIED = "citation_unverified"
+    HIDDEN_TEXT = "hidden_text"
     CONFLICTING_NEAR_DUPLICATE = "conflicting_near_duplicate"
     PREVIOUSLY_REJECTED = "previously_rejected"
     DERIVED_FROM_UNAPPROVED = "derived_from_unapproved"
@@ -74,11 +88,13 @@ class ReasonCode(StrEnum):
     CRITICAL_GAP = "critical_gap"
     LOW_CONFIDENCE = "low_confidence"
     CHECK_UNAVAILABLE = "check_unavailable"
+    GROUNDING_UNATTESTED = "grounding_unattested"
     PHANTOM_SOURCE = "phantom_source"
     SNIPPET_MISMATCH = "snippet_mismatch"
     UNVERIFIED_FIELDS = "unverified_fields"
     STALE_INDEX = "stale_index"
     FLAGGED_CLAIMS = "flagged_claims"
+    VERIFICATION_BYPASSED = "verification_bypassed"
     NOTHING_TO_GROUND_ON = "nothing_to_ground_on"
     GROUNDED = "grounded"
 
@@ -237,6 +253,8 @@ LAST_REVISION: Final = 2_147_483_647
 class Decision(OutputRecord):
     """The outcome of a subject at a revision."""
 
+    ce_type: ClassVar = "groundwire.decision.v1"
+
     decision_id: str
     revision: int
     supersedes: str | None
@@ -286,3 +304,45 @@ class Decision(OutputRecord):
         copied = super().__copy__()
         copied.__dict__.pop("wire", None)
         return copied
+
+
+AuditType = Literal[
+    "enqueue",
+    "review_action",
+    "refused_action",
+    "retraction",
+    "dead_letter",
+    "state_lost",
+    "state_rebuilt",
+    "policy_loaded",
+    "evidence_failure",
+]
+
+
+class AuditEvent(OutputRecord):
+    """What happened to whom and when: ids, counts, codes and keyed hashes only, never text."""
+
+    event_id: str
+    type: AuditType
+    at: Time
+    tenant_id: str
+    actor: str
+    subject_id: str | None
+    decision_id: str | None
+    detail: dict[str, Any]
+
+
+class RegenerateRequest(OutputRecord):
+    """A grounded prompt with which a generator is asked to answer again."""
+
+    request_id: str
+    response_id: str
+    decision_id: str
+    tenant_id: str
+    user_id: str
+    query: str | None
+    mode: Literal["instant", "auto", "thinking"]
+    attempt: int
+    why: Literal["low_confidence", "critical_gap"]
+    prompt: str
+    flagged: list[str]

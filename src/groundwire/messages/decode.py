@@ -12,17 +12,18 @@ from pydantic_core import ErrorDetails
 
 from groundwire.errors import ErrorCode, RecordError, did_you_mean
 from groundwire.messages.base import SCHEMA_VERSIONS, InputRecord
-from groundwire.messages.claims import Claim
-from groundwire.messages.responses import (
+from groundwire.messages.records import (
     Chunk,
+    Claim,
+    CorpusLine,
     Entity,
     IndexEntry,
     LlmResponse,
     RelationClaim,
+    ReviewDecision,
     Source,
     Step,
 )
-from groundwire.messages.reviews import ReviewDecision
 
 MAX_VALUE_BYTES: Final = 900_000
 MAX_DEPTH: Final = 64
@@ -99,6 +100,11 @@ def decode_response(value: bytes | None) -> LlmResponse:
 def decode_review_decision(value: bytes | None) -> ReviewDecision:
     """Decode a ReviewDecision. Raises: RecordError, as `decode_claim`."""
     return _decode(ReviewDecision, value)
+
+
+def decode_corpus_line(value: bytes | None) -> CorpusLine:
+    """Decode a line of a corpus file. Raises: RecordError naming the field at fault."""
+    return validate(CorpusLine, parse_json(value))
 
 
 def validate(model: type[Record], parsed: object) -> Record:

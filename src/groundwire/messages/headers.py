@@ -1,19 +1,78 @@
-"""Kafka headers: CloudEvents in binary mode, errors of dead letters, origins of deferred records."""
+"""A Kafka record as it was read, and its headers.
+
+Headers carry CloudEvents in binary mode, the errors of dead letters and the origins of deferred records.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, NamedTuple
 
 from groundwire.errors import RecordError
-from groundwire.messages.base import format_time
-from groundwire.messages.decisions import Decision
-from groundwire.messages.inbound import Headers, InboundRecord
+from groundwire.messages.base import format_time, from_milliseconds, sha256_hex
+from groundwire.messages.decisions import Decision, Origin
+from groundwire.text.normalise import escape_controls
+
+Headers = Sequence[tuple[str, bytes]]
+
+
+class LookupRetry(NamedTuple):
+    """Of a record on `deferred` whose look-ups came to nothing: when that was first, and when they are due again.
+
+    In milliseconds since 1970, by the clocks of workers.
+    """
+
+    first: int
+    due: int
+
+
+@dataclass(frozen=True)
+class InboundRecord:
+    """A record and where it stood.
+
+    Attributes:
+        topic: None for a line of a file.
+        timestamp: Kafka's, milliseconds since 1970: the gate's clock for this record.
+        value: None for a tombstone.
+        retry: only of a record of `deferred`.
+    """
+
+    topic: str | None
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = field(default_factory=tuple)
+    retry: LookupRetry | None = None
+
+    @cached_property
+    def sha256(self) -> str:
+        """Hash of the value's bytes."""
+        return sha256_hex(self.value or b"")
+
+    @cached_property
+    def origin(self) -> Origin:
+        """Where the record stood, as a decision names it."""
+        return Origin(
+            topic=self.topic,
+            partition=self.partition,
+            offset=self.offset,
+            timestamp=from_milliseconds(self.timestamp),
+            sha256=self.sha256,
+        )
+
 
 TRACEPARENT: Final = "traceparent"
 ATTESTATION: Final = "gw-attestation"
 ATTEMPTS: Final = "gw-attempts"
 _ORIGIN: Final = "gw-origin"
+_RETRY: Final = "gw-origin-retry"
+READ: Final = frozenset({TRACEPARENT, ATTESTATION, ATTEMPTS, _ORIGIN, _RETRY})
+"""Headers of an input record that the gate reads; others are passed over."""
 _PLACE: Final = ("topic", "partition", "offset", "timestamp")
 _INT64: Final = re.compile(r"-?[0-9]{1,19}")
 _LARGEST: Final = 2**53 - 1
@@ -77,7 +136,7 @@ def dead_letter_headers(
         "__connect.errors.stage": "VALUE_CONVERTER",
         "__connect.errors.class.name": type(error).__name__,
         "__connect.errors.exception.class.name": f"{type(error).__module__}.{type(error).__qualname__}",
-        "__connect.errors.exception.message": error.message,
+        "__connect.errors.exception.message": escape_controls(error.message),
         "gw-error": str(error.code),
         ATTEMPTS: str(
             int(attempts) + 1 if attempts.isascii() and attempts.isdigit() and len(attempts) < 6 else 1
@@ -88,12 +147,13 @@ def dead_letter_headers(
 
 
 def deferred_headers(record: InboundRecord) -> list[tuple[str, bytes]]:
-    """Return the original headers and the record's origin: topic, partition, offset, milliseconds."""
+    """Return the original headers and the record's origin (topic, partition, offset, milliseconds), and its retry."""
     place = (record.topic or "", record.partition, record.offset, record.timestamp)
     original = [(key, value) for key, value in record.headers if not key.startswith(_ORIGIN)]
     return [
         *original,
         *((f"{_ORIGIN}-{name}", str(part).encode()) for name, part in zip(_PLACE, place, strict=True)),
+        *([(_RETRY, b"%d %d" % record.retry)] if record.retry else ()),
     ]
 
 
@@ -109,4 +169,13 @@ def deferred_record(record: InboundRecord) -> InboundRecord:
     if max(abs(partition), abs(offset)) > _LARGEST:
         return record
     rest = tuple((key, value) for key, value in record.headers if not key.startswith(_ORIGIN))
-    return InboundRecord(topic or None, partition, offset, timestamp, record.key, record.value, rest)
+    retry = _retry(header(record.headers, _RETRY))
+    return InboundRecord(topic or None, partition, offset, timestamp, record.key, record.value, rest, retry)
+
+
+def _retry(text: str | None) -> LookupRetry | None:
+    """Read when look-ups are due; None where the header is not as a worker writes it."""
+    first, _, due = (text or "").partition(" ")
+    if not (_INT64.fullmatch(first) and _INT64.fullmatch(due)):
+        return None
+    return LookupRetry(int(first), int(due))

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from groundwire.messages.base import InputRecord, canonical_json, sha256_hex
-from groundwire.messages.decisions import Kind
+from groundwire.messages.decisions import Decision, Kind
 
 NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_URL, "urn:groundwire:decision")
 
@@ -33,6 +33,11 @@ class Subject(NamedTuple):
     def names(self) -> tuple[str, str, str, str]:
         """The four in plain text, under which everything about the subject is named."""
         return self.tenant_id, self.user_id, str(self.kind), self.subject_id
+
+
+def subject_of_decision(decision: Decision) -> Subject:
+    """Return the identity of what was decided."""
+    return Subject(decision.tenant_id, decision.user_id, decision.kind, decision.subject_id)
 
 
 @lru_cache(1 << 12)  # those of users come again and again

@@ -22,10 +22,25 @@ class TopicName(StrEnum):
     AUDIT = "audit"
     DEAD_LETTER = "dead-letter"
 
+    @property
+    def retention_days(self) -> int | None:
+        """For how long the topic is declared to keep its records; None: for ever."""
+        return _RETENTION_DAYS.get(self, 30)
+
     @classmethod
     def of(cls, verdict: Verdict) -> TopicName:
         """Return the topic on which decisions with a verdict are published."""
         return cls(str(verdict))
+
+
+_RETENTION_DAYS = {
+    TopicName.REVIEW_DECISIONS: 90,
+    TopicName.APPROVED: None,
+    TopicName.REVIEW: 90,
+    TopicName.RETRACTIONS: None,
+    TopicName.AUDIT: 365,
+}
+"""Of topics that keep records longer than inputs, or for ever."""
 
 
 def record_key(tenant_id: str, user_id: str) -> bytes:

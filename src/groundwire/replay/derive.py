@@ -1,19 +1,84 @@
-"""A decision derived again: a pure function of (record, policy, facts), by the code that decides on the stream.
+"""Derives a recorded decision again: a pure function of record, policy and facts, by the code of the gate.
 
-Of the recorded decision only what came from outside is taken over: `facts`, the citations' states, where the
-records stood and when it was decided. What of the facts follows from record and policy is derived as well.
+Of the recorded decision only what came from outside is taken over: `facts`, the states of citations, where the records
+stood, and when it was decided. What of the facts follows from record and policy is derived as well.
 """
 
 from __future__ import annotations
 
-from groundwire.messages.claims import Claim
-from groundwire.messages.decisions import Decision, Kind
-from groundwire.messages.identity import Subject
-from groundwire.messages.responses import LlmResponse
-from groundwire.messages.reviews import ReviewDecision
+from collections.abc import Sequence
+from dataclasses import fields
+from types import NoneType
+from typing import Any, Final, get_args
+
+from groundwire.checks.citations import Citation
+from groundwire.checks.dedup.signature import Difference, Thresholds
+from groundwire.checks.dedup.similarity import is_near
+from groundwire.gate.build import Stamp, build_decision, build_response_decision
+from groundwire.gate.claim_case import (
+    UNREAD,
+    CheckFinding,
+    ClaimCase,
+    ClaimInputs,
+    ClaimReading,
+    Findings,
+    dedup_scheme,
+    match_rules,
+    read_claim,
+)
+from groundwire.gate.claims import provisional_claim
+from groundwire.gate.record import Attempt, ResponsePayload, next_decision
+from groundwire.gate.response_case import INTERNAL, STATE, ResponseCase, extract
+from groundwire.gate.response_checks import (
+    CheckInputs,
+    ResponseReading,
+    broken_checks,
+    list_broken,
+    read_response,
+    why_skipped,
+)
+from groundwire.gate.responses import prepare_response, provisional_response, publishable, reply_to
+from groundwire.gate.types import PreparedClaim, PreparedResponse
+from groundwire.keys.attestation import AttestationState
+from groundwire.messages.base import to_milliseconds
+from groundwire.messages.decisions import (
+    CitationState,
+    Decision,
+    DedupFacts,
+    DedupMatch,
+    Facts,
+    IngestionTier,
+    Kind,
+    MatchClass,
+    Origin,
+    ParentFact,
+    Place,
+    ReasonCode,
+    Verdict,
+)
+from groundwire.messages.headers import InboundRecord
+from groundwire.messages.identity import Subject, fingerprint
+from groundwire.messages.records import Claim, LlmResponse, Mode, ReviewDecision
 from groundwire.policy import Policy
-from groundwire.replay import claims, responses
-from groundwire.replay.inputs import Inputs, Mismatch, named
+from groundwire.replay.inputs import (
+    Inputs,
+    Mismatch,
+    envelope,
+    inbound_of,
+    named,
+    origin_of,
+    review_fact,
+    revision_of,
+    stored_origin,
+)
+from groundwire.state.model import MAX_MATCHES, Outcome, SubjectState
+
+_DIFFERENCES: Final = frozenset(Difference)
+_PARENT_STATES: Final = {"unknown", *(state.name.lower() for state in SubjectState)}
+_MAY_BREAK: Final = {INTERNAL, STATE, *(check.name for check in fields(ResponseReading))}
+"""What `facts.error` may name as broken."""
+
+_UNAVAILABLE: Final = "StateUnavailable"
 
 
 def rederive(recorded: Decision, inputs: Inputs, policy: Policy) -> Decision:
@@ -34,8 +99,8 @@ def rederive(recorded: Decision, inputs: Inputs, policy: Policy) -> Decision:
     if recorded.facts.review is not None:
         raise Mismatch("$.facts.review", "the record is not what a person decided")
     if isinstance(record, Claim):
-        return claims.decide(recorded, inputs.value, record, policy)
-    return responses.decide(recorded, inputs.value, record, policy)
+        return decide_claim(recorded, inputs.value, record, policy)
+    return decide_response(recorded, inputs.value, record, policy)
 
 
 def _reviewed(recorded: Decision, inputs: Inputs, review: ReviewDecision, policy: Policy) -> Decision:
@@ -45,5 +110,329 @@ def _reviewed(recorded: Decision, inputs: Inputs, review: ReviewDecision, policy
     if named(first) != Subject(review.tenant_id, review.user_id, Kind(review.kind), review.subject_id):
         raise Mismatch("$.subject_origin.sha256", "the first record is not what the person decided about")
     if isinstance(first, LlmResponse):
-        return responses.review(recorded, inputs, review, policy)
-    return claims.review(recorded, inputs, review, policy)
+        return review_response(recorded, inputs, review, policy)
+    return review_claim(recorded, inputs, review, policy)
+
+
+def decide_claim(recorded: Decision, value: bytes, claim: Claim, policy: Policy) -> Decision:
+    """Derive what the gate decided of a claim by itself."""
+    record = inbound_of(recorded, value)
+    facts = recorded.facts
+    reading = UNREAD if facts.error else read_claim(claim.content, policy)
+    inputs = ClaimInputs({}, attestation_of(facts), error=facts.error)
+    entry = PreparedClaim(record, claim, fingerprint(claim), reading, None, inputs)
+    revision = revision_of(recorded, entry.subject)
+    if revision is None:
+        provisional = provisional_claim(entry, policy)
+        if recorded.revision == 0 or recorded.decision_id == provisional.decision_id:
+            return provisional
+    findings = findings_of(recorded, reading)
+    given = Facts(
+        clock=facts.clock,
+        dedup=_compared(facts.dedup, policy, broken=facts.error is not None),
+        parents=_parents(claim, facts),
+        place=facts.place,
+        attestation=attestation_of(facts),
+        relevance=relevance_of(facts, reading, findings, policy),
+        error=facts.error,
+    )
+    case = ClaimCase(claim, reading, policy, given, findings)
+    if given.place != Place.NOT_NEEDED and case.before_queue().tier != IngestionTier.FLAG_REVIEW:
+        without_place = given.model_copy(update={"place": Place.NOT_NEEDED})
+        case = ClaimCase(claim, reading, policy, without_place, findings)
+    frame = envelope(
+        recorded,
+        origin_of(recorded, value),
+        policy,
+        revision=revision or recorded.revision,
+        fingerprint=entry.fingerprint,
+        capture_time=claim.captured_at or facts.clock,
+        metadata=claim.metadata,
+    )
+    return build_decision(case, frame, case.outcome())
+
+
+def review_claim(recorded: Decision, inputs: Inputs, action: ReviewDecision, policy: Policy) -> Decision:
+    """Derive what a person's action, or an expiry, made of a claim."""
+    first = inputs.first
+    if not isinstance(first, Claim) or recorded.subject_origin is None:
+        raise Mismatch("$.subject_origin", "no claim stands there")
+    claim = _as_decided(first, inputs, action)
+    edited = claim is not first
+    facts = recorded.facts
+    reading = UNREAD if facts.error else read_claim(claim.content, policy)
+    findings = findings_of(recorded, reading)
+    given = Facts(
+        clock=facts.clock,
+        dedup=_compared_by_people(facts.dedup, policy, anew=_is_compared(claim, action, facts)),
+        parents=_parents(claim, facts),
+        place=Place.NOT_NEEDED,
+        attestation=attestation_of(facts),
+        relevance=None if edited else _kept_relevance(facts, reading, findings),
+        review=review_fact(recorded, inputs.value, action, edited=edited),
+        error=facts.error,
+    )
+    case = ClaimCase(claim, reading, policy, given, findings)
+    deciding, clock = inputs.again or (first, recorded.subject_origin.timestamp)
+    frame = envelope(
+        recorded,
+        origin_of(recorded, inputs.value),
+        policy,
+        revision=action.expected_revision + 1,
+        fingerprint=fingerprint(first),
+        capture_time=deciding.captured_at or clock,
+        metadata=deciding.metadata,
+    )
+    return build_decision(case, frame, case.outcome())
+
+
+def findings_of(recorded: Decision, reading: ClaimReading) -> dict[str, CheckFinding]:
+    """Return the recorded states of the citations that the text holds, by label; the first of a label counts."""
+    places: dict[tuple[str, int], str] = {(c.type, c.start): c.label for c in reading.verifiable}
+    findings: dict[str, CheckFinding] = {}
+    for citation in recorded.citations:
+        label = places.get((citation.type, citation.start))
+        if label is not None and citation.state != CitationState.NOT_CHECKED:
+            findings.setdefault(label, CheckFinding(citation.state, citation.detail, citation.checked_at))
+    return findings
+
+
+def attestation_of(facts: Facts) -> dict[str, Any] | None:
+    """Return the fact of the signature."""
+    recorded = facts.attestation
+    if recorded is None:
+        return None
+    if recorded.get("state") not in set(AttestationState):
+        raise Mismatch("$.facts.attestation", "there is no such state")
+    return {"key_id": recorded.get("key_id"), "state": recorded["state"]}
+
+
+def relevance_of(
+    facts: Facts, reading: ClaimReading, findings: Findings, policy: Policy
+) -> list[dict[str, Any]] | None:
+    """Return `facts.relevance` with the recorded scores; a score that was not taken counts for nothing."""
+    if not policy.verify_claim_relevance or facts.error or not reading.citations:
+        return None
+    scores = {entry["start"]: entry["score"] for entry in facts.relevance or ()}
+    verified = _verified(reading, findings)
+    return [_relevance(start, scores.get(start), policy) for start in verified] or None
+
+
+def _kept_relevance(facts: Facts, reading: ClaimReading, findings: Findings) -> list[dict[str, Any]] | None:
+    """Return what a person's decision keeps of `facts.relevance`: what is relevant, an earlier policy may have said."""
+    known = {entry["start"]: entry for entry in facts.relevance or ()}
+    return [
+        {"start": start, "score": known[start]["score"], "relevant": _was_relevant(known[start])}
+        for start in _verified(reading, findings)
+        if start in known
+    ] or None
+
+
+def _was_relevant(entry: dict[str, Any]) -> bool:
+    return entry["relevant"] is True and entry["score"] is not None
+
+
+def _verified(reading: ClaimReading, findings: Findings) -> list[int]:
+    """Return where the citations stand that were verified, each the first of its label."""
+    first: dict[str, Citation] = {}
+    for citation in reading.verifiable:
+        first.setdefault(citation.label, citation)
+    return [
+        citation.start
+        for label, citation in first.items()
+        if label in findings and findings[label].state == CitationState.VERIFIED
+    ]
+
+
+def _relevance(start: int, score: float | None, policy: Policy) -> dict[str, Any]:
+    relevant = score is not None and score >= policy.relevance_minimum
+    return {"start": start, "score": score, "relevant": relevant}
+
+
+def _compared(dedup: DedupFacts | None, policy: Policy, *, broken: bool) -> DedupFacts:
+    """Return what the recorded comparison comes to under a policy; what was not compared counts as failed."""
+    scheme = dedup_scheme(policy)
+    if broken or (policy.enable_dedup and (dedup is None or dedup.status != "ok")):
+        return DedupFacts(status="failed", scheme=scheme, matches=[])
+    if dedup is None or not policy.enable_dedup:
+        return DedupFacts(status="disabled", scheme=scheme, matches=[])
+    thresholds = match_rules(policy).thresholds
+    found = [match for match in _well_formed(dedup.matches) if _counts(match, thresholds)]
+    return DedupFacts(status="ok", scheme=scheme, matches=found)
+
+
+def _counts(match: DedupMatch, thresholds: Thresholds) -> bool:
+    """Say whether a recorded match is one under other thresholds, as far as the facts tell.
+
+    They tell the similarity of all words. How near two claims are by their content words is not recorded.
+    """
+    if match.match_class is MatchClass.REJECTED:
+        return is_near(match.inter, match.union, min(thresholds.duplicate, thresholds.rejected))
+    near = is_near(match.inter, match.union, thresholds.duplicate)
+    return near or match.difference not in {Difference.NONE, Difference.WORD}
+
+
+def _well_formed(matches: Sequence[DedupMatch]) -> list[DedupMatch]:
+    """Return the matches that can be: in their order, most alike first."""
+    possible = [
+        match
+        for match in matches[:MAX_MATCHES]
+        if 0 < match.inter <= match.union and match.difference in _DIFFERENCES
+    ]
+    return sorted(possible, key=lambda match: -match.inter / match.union)
+
+
+def _is_compared(claim: Claim, action: ReviewDecision, facts: Facts) -> bool:
+    """Say whether an action had the text compared: an approval, unless the claim no longer holds."""
+    expired = claim.validity_horizon is not None and claim.validity_horizon <= facts.clock
+    return action.action in {"approve", "edit"} and not expired
+
+
+def _compared_by_people(dedup: DedupFacts | None, policy: Policy, *, anew: bool) -> DedupFacts:
+    """Return the comparison that a person's decision names: made `anew`, or that of the revision before."""
+    recorded = dedup or DedupFacts(status="disabled", scheme="", matches=[])
+    if recorded.status not in {"ok", "failed", "disabled"}:
+        raise Mismatch("$.facts.dedup.status", "there is no such status")
+    if anew:
+        return _compared(recorded, policy, broken=recorded.status == "failed")
+    update = {"scheme": dedup_scheme(policy), "matches": _well_formed(recorded.matches)}
+    return recorded.model_copy(update=update)
+
+
+def _parents(claim: Claim, facts: Facts) -> list[ParentFact]:
+    """Return the parents that the claim names, in their recorded states."""
+    states = [parent.state for parent in facts.parents or ()]
+    if len(states) != len(claim.derived_from):
+        raise Mismatch("$.facts.parents", f"{len(states)} parents are recorded of {len(claim.derived_from)}")
+    if not _PARENT_STATES.issuperset(states):
+        raise Mismatch("$.facts.parents", "there is no such state")
+    return [ParentFact(id=name, state=state) for name, state in zip(claim.derived_from, states, strict=True)]
+
+
+def _as_decided(first: Claim, inputs: Inputs, action: ReviewDecision) -> Claim:
+    """Return the claim with the text that was decided: by this action, or by an edit before it."""
+    if action.content is not None:
+        return first.model_copy(update={"content": action.content})
+    return first if inputs.edit is None else first.model_copy(update={"content": inputs.edit})
+
+
+def decide_response(recorded: Decision, value: bytes, response: LlmResponse, policy: Policy) -> Decision:
+    """Derive what the gate decided of a response by itself."""
+    entry = prepare_response(inbound_of(recorded, value), response)
+    revision = revision_of(recorded, entry.subject)
+    if revision is None:
+        broken = _broken(recorded.facts) | {STATE: _UNAVAILABLE}
+        known = {check: error for check, error in broken.items() if check != STATE}
+        reading = read_response(entry.response, policy, CheckInputs(error=list_broken(known)))
+        attested = entry.inputs._replace(attestation=attestation_of(recorded.facts))
+        entry = entry._replace(reading=reading, inputs=attested)
+        provisional = provisional_response(entry, policy, broken)
+        if recorded.revision == 0 or recorded.decision_id == provisional.decision_id:
+            return provisional
+    origin = origin_of(recorded, value)
+    return _own(recorded, entry, origin, policy, revision or recorded.revision, recorded.facts.place)
+
+
+def review_response(recorded: Decision, inputs: Inputs, action: ReviewDecision, policy: Policy) -> Decision:
+    """Derive what a person's action, or an expiry, made of a response: from the decision that it superseded."""
+    first, place = inputs.first, recorded.subject_origin
+    if not isinstance(first, LlmResponse) or place is None:
+        raise Mismatch("$.subject_origin", "no response stands there")
+    then = InboundRecord(
+        place.topic, place.partition, place.offset, to_milliseconds(place.timestamp), None, None
+    )
+    entry = prepare_response(then, first)
+    revision = action.expected_revision
+    before = _own(recorded, entry, place, policy, revision, Place.NOT_NEEDED)
+    if before.tier == IngestionTier.FLAG_REVIEW:
+        before = _own(recorded, entry, place, policy, revision, Place.FREE)
+    fact = review_fact(recorded, inputs.value, action, edited=False)
+    payload = ResponsePayload(
+        stamp=Stamp.of(policy, recorded.decided_at),
+        code=ReasonCode(before.reason_code),
+        attempt=Attempt(None, None),
+        review=fact,
+    )
+    return next_decision(before, _outcome(recorded, inputs.value, revision + 1, before), payload)
+
+
+def _own(
+    recorded: Decision,
+    entry: PreparedResponse,
+    origin: Origin,
+    policy: Policy,
+    revision: int,
+    place: Place,
+) -> Decision:
+    facts, response = recorded.facts, entry.response
+    entities = facts.entities if response.entities is not None else None
+    relations = facts.relations if response.claims is not None else None
+    broken = {check: error for check, error in _broken(facts).items() if check != STATE}
+    verifier = facts.verifier if why_skipped(response, policy.verification) is None else None
+    inputs = CheckInputs(entities, relations, verifier, list_broken(broken), attestation_of(facts))
+    reading = read_response(response, policy, inputs)
+    given = Facts(clock=origin.timestamp, place=place, reply_to=_reply_to(entry, facts), **inputs._asdict())
+    case = _case(entry, reading, policy, given, recorded)
+    frame = envelope(
+        recorded,
+        origin,
+        policy,
+        revision=revision,
+        fingerprint=entry.fingerprint,
+        capture_time=recorded.decided_at,
+        metadata={},
+    )
+    return build_response_decision(case, frame, case.outcome())
+
+
+def _case(
+    entry: PreparedResponse, reading: ResponseReading, policy: Policy, given: Facts, recorded: Decision
+) -> ResponseCase:
+    """Return the case with what follows from its tier: whether it asked for a place, and fanned claims out."""
+    tier = ResponseCase(entry.response, reading, policy, given).before_queue().tier
+    extraction = None
+    if entry.response.fan_out and recorded.facts.extraction is not None:
+        limit = policy.limits.max_claims_per_response
+        given_up = INTERNAL in broken_checks(given.error)
+        extraction = publishable([] if given_up else extract(entry.response.answer, limit), tier)
+    asks = tier == IngestionTier.FLAG_REVIEW and policy.verification.on_failure == "ask"
+    update: dict[str, Any] = {"extraction": extraction}
+    if not asks:
+        update["place"] = Place.NOT_NEEDED
+    return ResponseCase(entry.response, reading, policy, given.model_copy(update=update))
+
+
+def _broken(facts: Facts) -> dict[str, str]:
+    """Return what is recorded as broken: checks that there are, the whole gate, or state."""
+    broken = broken_checks(facts.error)
+    return {check: error for check, error in broken.items() if check in _MAY_BREAK}
+
+
+def _reply_to(entry: PreparedResponse, facts: Facts) -> dict[str, Any] | None:
+    if entry.parent is None:
+        return None
+    known = facts.reply_to or {}
+    mode, attempt = known.get("mode"), known.get("attempt")
+    if mode not in {None, *get_args(Mode)} or type(attempt) not in {int, NoneType}:
+        raise Mismatch("$.facts.reply_to", "there is no such mode or attempt")
+    return reply_to(entry.parent, None) | {"mode": mode, "attempt": attempt}
+
+
+def _outcome(recorded: Decision, value: bytes, revision: int, before: Decision) -> Outcome:
+    """Return what state recorded of the action, as far as its decision names it."""
+    origin, first = origin_of(recorded, value), recorded.subject_origin
+    return Outcome(
+        state=SubjectState.APPROVED if recorded.verdict == Verdict.APPROVED else SubjectState.BLOCKED,
+        tier=1 if recorded.verdict == Verdict.APPROVED else 3,
+        revision=revision,
+        fresh=False,
+        origin=stored_origin(origin),
+        first_origin=stored_origin(first) if first else None,
+        fingerprint=before.fingerprint,
+        dedup_status="disabled",
+        matches=[],
+        parents=[],
+        place=Place.NOT_NEEDED,
+        payload=b"",
+        record=b"",
+    )

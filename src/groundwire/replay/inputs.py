@@ -1,4 +1,4 @@
-"""What a decision is derived from again: the records that it names, found by the hash of their bytes."""
+"""What a decision is derived from: the records that it names, found by hash, and the envelope that frames it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,75 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol
 
-from groundwire.messages.claims import Claim
-from groundwire.messages.decisions import Decision, Kind
+from pydantic import ValidationError
+
+from groundwire.gate.build import Envelope, Stamp
+from groundwire.gate.types import PreparedReview
+from groundwire.messages.base import sha256_hex, to_milliseconds
+from groundwire.messages.decisions import Decision, Kind, Origin
 from groundwire.messages.decode import parse_json, validate
-from groundwire.messages.identity import Subject, fingerprint
-from groundwire.messages.responses import LlmResponse
-from groundwire.messages.reviews import ReviewDecision
-from groundwire.replay.frame import revision_of
+from groundwire.messages.headers import InboundRecord
+from groundwire.messages.identity import Subject, decision_id, fingerprint, subject_of_decision
+from groundwire.messages.records import Claim, LlmResponse, ReviewDecision
+from groundwire.policy import Policy
+from groundwire.state.model import RecordOrigin
+
+_REVISIONS: Final = 20
+"""Revisions among which that of an id is looked for: a subject that is refused again and again may have more."""
+
+
+def origin_of(recorded: Decision, value: bytes) -> Origin:
+    """Return where the record stood; its time is the clock of the facts, its hash that of its bytes."""
+    place = recorded.origin
+    return Origin(
+        topic=place.topic or None,
+        partition=max(place.partition, 0),
+        offset=max(place.offset, 0),
+        timestamp=recorded.facts.clock,
+        sha256=sha256_hex(value),
+    )
+
+
+def inbound_of(recorded: Decision, value: bytes) -> InboundRecord:
+    """Return the record as it came in, but for its key and headers."""
+    place = recorded.origin
+    clock = to_milliseconds(recorded.facts.clock)
+    return InboundRecord(place.topic, place.partition, place.offset, clock, None, value)
+
+
+def envelope(
+    recorded: Decision,
+    origin: Origin,
+    policy: Policy,
+    *,
+    revision: int,
+    fingerprint: str,
+    capture_time: datetime,
+    metadata: dict[str, Any],
+) -> Envelope:
+    """Frame a decision of revision 1 or higher."""
+    return Envelope(
+        revision=revision,
+        fingerprint=fingerprint,
+        origin=origin,
+        subject_origin=recorded.subject_origin if revision > 1 else None,
+        stamp=Stamp.of(policy, recorded.decided_at),
+        capture_time=capture_time,
+        metadata=metadata,
+    )
+
+
+def revision_of(recorded: Decision, subject: Subject) -> int | None:
+    """Return the revision that the decision's id was made of; None where it was made of no such revision."""
+    candidates = (recorded.revision, *range(1, _REVISIONS)) if recorded.revision > 0 else range(1, _REVISIONS)
+    return next((n for n in candidates if decision_id(subject, n) == recorded.decision_id), None)
+
+
+def review_fact(recorded: Decision, value: bytes, review: ReviewDecision, *, edited: bool) -> dict[str, Any]:
+    """Return `facts.review`: what the action says, and the key that vouched for it."""
+    key_id = (recorded.facts.review or {}).get("key_id")
+    return PreparedReview(inbound_of(recorded, value), review, "", key_id).fact(edited=edited)
+
 
 _END: Final = 2**53
 
@@ -20,11 +82,11 @@ Record = Claim | LlmResponse | ReviewDecision
 
 
 class Missing(Exception):
-    """Something that a decision is derived from is not at hand; the message says what."""
+    """Something that a decision is derived from was not found; the message says what."""
 
 
 class Mismatch(Exception):
-    """A decision cannot be what it says it is, whatever else is derived.
+    """Records and facts contradict the decision, whatever else is derived.
 
     Attributes:
         path: JSON path of the field at fault.
@@ -35,7 +97,7 @@ class Mismatch(Exception):
         self.path = path
 
 
-class Revision(NamedTuple):
+class InputRevision(NamedTuple):
     """What brought a revision from 2 on about: hash and time of its record, and whether people decided."""
 
     sha256: str
@@ -50,8 +112,8 @@ class Records(Protocol):
         """Return the value with this hash, or None."""
         ...
 
-    def revision(self, subject: Subject, number: int) -> Revision | None:
-        """Return what a decision at hand says of a revision from 2 on, or None."""
+    def revision(self, decision: Decision, number: int) -> InputRevision | None:
+        """Return what a decision at hand says of a revision from 2 on of the same subject, or None."""
         ...
 
 
@@ -74,9 +136,18 @@ class Inputs:
     edit: str | None = None
 
 
-def subject_of(decision: Decision) -> Subject:
-    """Return the identity of what was decided."""
-    return Subject(decision.tenant_id, decision.user_id, decision.kind, decision.subject_id)
+def parse_decision(value: bytes | None) -> Decision | None:
+    """Return the decision of a record's value, None where it is no decision."""
+    try:
+        return Decision.model_validate_json(value or b"")
+    except ValidationError:
+        return None
+
+
+def stored_origin(origin: Origin) -> RecordOrigin:
+    """Return an origin as state keeps it."""
+    timestamp = to_milliseconds(origin.timestamp)
+    return RecordOrigin(origin.topic or "", origin.partition, origin.offset, timestamp, origin.sha256)
 
 
 def beyond_numbers(decision: Decision) -> list[str]:
@@ -105,7 +176,7 @@ def gather(decision: Decision, records: Records) -> Inputs:
     """Find what a decision is derived from.
 
     Raises:
-        Missing: a record is not at hand.
+        Missing: a record was not found.
         Mismatch: a record is not what the decision makes of it.
         RecordError: a record cannot be read.
     """
@@ -114,7 +185,10 @@ def gather(decision: Decision, records: Records) -> Inputs:
         raise Missing(f"record {decision.origin.sha256} (origin)")
     record = read_record(value)
     if not isinstance(record, ReviewDecision):
-        if decision.revision > 1 and revision_of(decision, subject_of(decision)) == decision.revision:
+        if (
+            decision.revision > 1
+            and revision_of(decision, subject_of_decision(decision)) == decision.revision
+        ):
             _check_first(decision, record, records)
         return Inputs(value, record)
     if decision.subject_origin is None:
@@ -122,12 +196,12 @@ def gather(decision: Decision, records: Records) -> Inputs:
     first = _first(decision.subject_origin.sha256, records)
     if isinstance(first, LlmResponse):  # which nobody edits, and of which a later record changes nothing
         return Inputs(value, record, first)
-    again, edit = _between(subject_of(decision), record.expected_revision, records)
+    again, edit = _between(decision, record.expected_revision, records)
     return Inputs(value, record, first, again, edit)
 
 
 def _check_first(decision: Decision, record: Claim | LlmResponse, records: Records) -> None:
-    """Look whether a subject that the gate decided again began with the record that the decision names."""
+    """Check that a subject which the gate decided again began with the record that the decision names."""
     if decision.subject_origin is None:
         raise Mismatch("$.subject_origin", "the gate decided again, so the first record is named")
     first = _first(decision.subject_origin.sha256, records)
@@ -148,21 +222,21 @@ def _first(sha256: str, records: Records) -> Claim | LlmResponse:
 
 
 def _between(
-    subject: Subject, number: int, records: Records
+    decision: Decision, number: int, records: Records
 ) -> tuple[tuple[Claim, datetime] | None, str | None]:
     """Return what stands between a claim's first record and a revision: the record decided again, and an edit."""
     edit = None
     while number > 1:
-        found = records.revision(subject, number)
-        if found is None:
+        revision = records.revision(decision, number)
+        if revision is None:
             raise Missing(f"decision of revision {number}")
-        value = records.value(found.sha256)
+        value = records.value(revision.sha256)
         if value is None:
-            kind = "approval or edit" if found.by_people else "claim"
-            raise Missing(f"record {found.sha256[:64]} ({kind} of revision {number})")
+            kind = "approval or edit" if revision.by_people else "claim"
+            raise Missing(f"record {revision.sha256[:64]} ({kind} of revision {number})")
         record = read_record(value)
         if isinstance(record, Claim):
-            return (record, found.clock), edit
+            return (record, revision.clock), edit
         if isinstance(record, ReviewDecision) and edit is None:
             edit = record.content
         number -= 1
@@ -170,7 +244,7 @@ def _between(
 
 
 def _model(parsed: Any) -> type[Record]:  # noqa: ANN401 - any JSON value
-    """Say what a value is by a field that only one kind of record has, and must have."""
+    """Tell the model of a value by a required field that only one kind of record has."""
     if isinstance(parsed, dict) and "action_id" in parsed:
         return ReviewDecision
     return LlmResponse if isinstance(parsed, dict) and "response_id" in parsed else Claim

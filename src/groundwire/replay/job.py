@@ -1,33 +1,34 @@
-"""A replay's job: what was read, how far it has come and what it found, in one file on disk.
+"""A replay's job file: what was read, how far it has come, and what it found.
 
-Everything that a replay needs is read from the topics first; what follows asks nobody. So it goes on where it was
-interrupted, holds no more than a page of records in memory, and gives the same result each time.
+Everything that a replay needs is read from the topics first; after that it asks no service. So it can continue where
+it was interrupted, holds no more than a page of records in memory, and gives the same result each time.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
+from groundwire import __version__
 from groundwire.errors import UsageError
-from groundwire.replay.spool import Spool
-from groundwire.version import __version__
+from groundwire.replay.store import RecordStore, open_database
 
-_CACHE_KIB: Final = 65_536
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS facts_of_job (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS simulated (id TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS changes (number INTEGER PRIMARY KEY, before BLOB, after BLOB, fields TEXT);
+CREATE TABLE IF NOT EXISTS changes (number INTEGER PRIMARY KEY, before BLOB, after BLOB, fields TEXT, verdict INTEGER);
 """
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
-    """What a replay is to do; a job that goes on has the same.
+class ReplayOrder:
+    """What a replay is to do; a replay that continues a job file has the same order.
 
     Attributes:
         name: stands in `replay` of every decision that it gives.
@@ -38,7 +39,8 @@ class Order:
         simulate: whether duplicates, parents and places are found anew.
         output: file or topic that decisions go to; None: nowhere.
         facts_from: as `--facts-from` says it.
-        engine: which derives; another one may decide otherwise, so that it does not go on.
+        engine: which derives; another one may decide otherwise, and continues no job of this one.
+        layout: of the job file's tables; a job file of another layout is not continued.
     """
 
     name: str
@@ -50,28 +52,31 @@ class Order:
     output: str | None
     facts_from: str = "earliest"
     engine: str = __version__
+    layout: int = 4
 
 
 class Job:
     """A job file.
 
     Args:
-        path: the file; one that exists is gone on with.
+        path: the file; a replay whose file exists continues.
         order: what is to be done.
 
+    Attributes:
+        order: what is to be done.
+        store: the records and decisions that were read.
+
     Raises:
-        UsageError: the file is not a job's, or is that of another one.
+        UsageError: the file is no job file, or that of another replay.
     """
 
-    def __init__(self, path: Path, order: Order) -> None:
+    def __init__(self, path: Path, order: ReplayOrder) -> None:
+        self.order = order
         try:
             path.touch(mode=0o600)  # it holds what people said
-            self._database = sqlite3.connect(path, isolation_level=None)
-            self._database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-            self._database.execute("PRAGMA journal_mode = WAL")
-            self._database.execute("PRAGMA synchronous = NORMAL")
-            self._database.executescript(_SCHEMA)
-            self.spool = Spool(self._database)
+            pragmas = "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;"
+            self._database = open_database(path, f"{pragmas} {_SCHEMA}")
+            self.store = RecordStore(self._database)
         except (sqlite3.Error, OSError) as exc:
             raise UsageError(f"--job: {path} is no job file: {exc}") from None
         plain = json.dumps(asdict(order))
@@ -91,7 +96,7 @@ class Job:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file; what was not committed is done again."""
+        """Close the file; what was not committed is done again."""
         self._database.close()
 
     def known(self, name: str) -> str | None:
@@ -112,20 +117,26 @@ class Job:
         self._database.execute("COMMIT")
 
     def add_change(
-        self, number: int, before: bytes | None, after: bytes | None, fields: Sequence[str]
+        self,
+        number: int,
+        before: bytes | None,
+        after: bytes | None,
+        fields: Sequence[str],
+        *,
+        verdict: bool = False,
     ) -> None:
-        """Keep a decision that came out otherwise."""
-        row = number, before, after, json.dumps(list(fields))
-        self._database.execute("INSERT OR REPLACE INTO changes VALUES (?, ?, ?, ?)", row)
+        """Keep a decision that came out otherwise; `verdict`: with another verdict."""
+        row = number, before, after, json.dumps(list(fields)), verdict
+        self._database.execute("INSERT OR REPLACE INTO changes VALUES (?, ?, ?, ?, ?)", row)
 
     def changes(self) -> Iterator[tuple[bytes | None, bytes | None, list[str]]]:
-        """Yield what came out otherwise: the recorded decision, the derived one, and the fields that differ."""
-        query = "SELECT before, after, fields FROM changes ORDER BY number"
+        """Yield what came out otherwise, other verdicts first: recorded decision, derived one, and fields."""
+        query = "SELECT before, after, fields FROM changes ORDER BY verdict DESC, number"
         for before, after, fields in self._database.execute(query):
             yield before, after, json.loads(fields)
 
     def forget_results(self) -> None:
-        """Forget what was found, to begin again."""
+        """Forget the changes, to begin again."""
         self._database.execute("DELETE FROM changes")
 
     def forget_simulated(self) -> None:
@@ -140,3 +151,84 @@ class Job:
         """Return a decision of the simulation."""
         row = self._database.execute("SELECT value FROM simulated WHERE id = ?", (name,)).fetchone()
         return row[0] if row else None
+
+
+MOST_JOBS: Final = 20
+"""Of a folder, those that changed last."""
+_MOST_FILES: Final = 1_000
+_MAGIC: Final = b"SQLite format 3\x00"
+_PATIENCE: Final = 0.5
+"""Seconds that a file may be locked by the replay that writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobProgress:
+    """How far a replay has come.
+
+    Attributes:
+        name: of the replay.
+        start: as `--from` says it.
+        end: as `--to` says it.
+        policy: whether another policy decides than the recorded ones.
+        records: how many are replayed; None while they are still being read from the topics.
+        total: of how many; None while that is not known.
+        changes: decisions that came out otherwise so far.
+        moved_at: when the file last changed.
+    """
+
+    name: str
+    start: str
+    end: str
+    policy: bool
+    records: int | None
+    total: int | None
+    changes: int
+    moved_at: datetime
+
+
+def jobs_in(folder: Path) -> list[JobProgress]:
+    """Return the replays of a folder, the latest changed first; files that are no jobs are left out.
+
+    Nothing of what was replayed is read, and nothing is written.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    found = sorted(_files(folder), key=lambda pair: pair[1], reverse=True)
+    jobs = (_progress(path, moved) for path, moved in found[:MOST_JOBS])
+    return [job for job in jobs if job is not None]
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, float]]:
+    for path, _ in zip(folder.iterdir(), range(_MOST_FILES), strict=False):
+        with contextlib.suppress(OSError):
+            if path.is_file() and _is_database(path):
+                log = path.with_name(f"{path.name}-wal")  # what is new stands there first
+                yield path, max(one.stat().st_mtime for one in (path, log) if one.exists())
+
+
+def _is_database(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
+
+
+def _progress(path: Path, moved: float) -> JobProgress | None:
+    query = "SELECT name, value FROM facts_of_job WHERE name IN ('order', 'progress')"
+    try:
+        read_only = f"{path.absolute().as_uri()}?mode=ro"
+        with contextlib.closing(sqlite3.connect(read_only, uri=True, timeout=_PATIENCE)) as database:
+            facts: dict[str, Any] = {name: json.loads(value) for name, value in database.execute(query)}
+        order, progress = facts["order"], facts.get("progress", {})
+        summary = progress.get("summary", {})
+        return JobProgress(
+            name=str(order["name"]),
+            start=str(order["start"]),
+            end=str(order["end"]),
+            policy=order["policy"] is not None,
+            records=int(summary["records"]) if summary else None,
+            total=int(progress["total"]) if "total" in progress else None,
+            changes=int(summary.get("changes", 0)),
+            moved_at=datetime.fromtimestamp(moved, UTC),
+        )
+    except (sqlite3.Error, OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None  # another program's, or one that was only just begun

@@ -1,24 +1,27 @@
-"""Reading what a replay needs from the topics: without a consumer group, so that nobody notices."""
+"""Reads what a replay needs from the topics of a deployment, and looks published decisions up; without a group."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Final
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing, suppress
+from datetime import timedelta
+from typing import Final
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka import TopicPartition
 
-from groundwire.client.kafka import consumer, inbound, partitions_of, unavailable
-from groundwire.client.tail import Start, offsets_at
-from groundwire.errors import UsageError
-from groundwire.messages.headers import header
-from groundwire.messages.inbound import InboundRecord
+from groundwire.config import Settings
+from groundwire.errors import BrokerUnavailable, StateUnavailable, UsageError
+from groundwire.gate.types import DecisionQuery
+from groundwire.kafka.reader import Positions, Start, TopicReader, TopicSpan, follow, open_reader
+from groundwire.messages.decisions import Decision, Verdict
+from groundwire.messages.erasure import read_tombstone
+from groundwire.messages.headers import InboundRecord, header
 from groundwire.messages.topics import TopicName
+from groundwire.replay.inputs import parse_decision
 from groundwire.replay.job import Job
-from groundwire.replay.published import Place
-from groundwire.replay.rate import Rate
-from groundwire.replay.spool import Stretch
+from groundwire.replay.store import OffsetRange, RecordPlace
 
 INPUTS: Final = (TopicName.CLAIMS, TopicName.LLM_RESPONSES, TopicName.REVIEW_DECISIONS)
 """Topics whose records are decided."""
@@ -26,26 +29,59 @@ INPUTS: Final = (TopicName.CLAIMS, TopicName.LLM_RESPONSES, TopicName.REVIEW_DEC
 OUTPUTS: Final = (
     *(TopicName.APPROVED, TopicName.REVIEW, TopicName.BLOCKED),
     *(TopicName.DEAD_LETTER, TopicName.AUDIT),
+    # planned last: what was decided anew behind a tombstone was published after it
+    TopicName.RETRACTIONS,
 )
 """Topics that tell what became of them."""
 
 _PATIENCE: Final = 30.0
+"""Seconds that the broker may take to answer."""
 _PAGE: Final = 500
-_POLL_MS: Final = 500
-_DEAD: Final = "__connect.errors."
+_FAILURE: Final = "__connect.errors."
+_CLOCK_SKEW: Final = timedelta(minutes=5)
+"""By how much clocks of workers may differ: one decides, and after its death another publishes."""
 
 Report = Callable[[str, int, int], None]
-"""Told what is done, how much of it, and of how much."""
+"""Called with what is done, how much of it, and of how much."""
 
 
-class Reader:
+class Rate:
+    """Limits a replay, which shares brokers with workers, to so many records a second, in the mean since its start.
+
+    Args:
+        a_second: records; None: no limit.
+        clock: seconds.
+        sleep: waits so many seconds.
+    """
+
+    def __init__(
+        self,
+        a_second: float | None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._a_second = a_second
+        self._clock = clock
+        self._sleep = sleep
+        self._started = clock()
+        self._done = 0
+
+    async def after(self, count: int) -> None:
+        """Wait as long as `count` more records take; without a limit only yield to the event loop."""
+        self._done += count
+        due = self._started + self._done / self._a_second if self._a_second else 0.0
+        await self._sleep(max(due - self._clock(), 0.0))
+
+
+class ReplayReader:
     """Reads topics of a deployment into a job.
 
     Args:
         brokers: Kafka bootstrap servers.
         prefix: of the topics' names.
         rate: how fast.
-        report: told how far it has come.
+        report: called after each page.
     """
 
     def __init__(self, brokers: str, prefix: str, rate: Rate, report: Report) -> None:
@@ -54,22 +90,18 @@ class Reader:
         self._rate = rate
         self._report = report
 
-    async def plan(self, topics: Sequence[str], start: Start, end: Start) -> list[Stretch]:
+    async def plan(self, topics: Sequence[str], start: Start, end: Start) -> list[OffsetRange]:
         """Say which offsets of each partition lie between two places; `end` is left out.
 
         Raises:
             UsageError: a topic does not exist.
             BrokerUnavailable: the broker does not answer.
         """
-        async with consumer(self._brokers, _PATIENCE) as client:
-            try:
-                async with asyncio.timeout(_PATIENCE):
-                    return [stretch for topic in topics for stretch in await _plan(client, topic, start, end)]
-            except (KafkaError, TimeoutError) as exc:
-                raise unavailable(self._brokers, _PATIENCE, "say where the topics begin and end") from exc
+        async with open_reader(self._brokers, _PATIENCE) as reader:
+            return [each for topic in topics for each in await _ranges(reader, topic, start, end)]
 
     async def read(
-        self, job: Job, inside: Sequence[Stretch], outputs: Sequence[Stretch], *, everything: bool
+        self, job: Job, inside: Sequence[OffsetRange], outputs: Sequence[OffsetRange], *, everything: bool
     ) -> None:
         """Read the records to be replayed, what became of them, and what that rests on, into a job.
 
@@ -78,131 +110,149 @@ class Reader:
         Raises:
             BrokerUnavailable: the broker does not answer, or stopped answering.
         """
-        chosen = {(stretch.topic, stretch.partition): stretch for stretch in inside}
+        chosen = {(each.topic, each.partition): each for each in inside}
 
         def keep_record(record: InboundRecord) -> None:
-            job.spool.add_record(record, inside=True)
+            job.store.add_record(record, inside=True)
 
         def keep_outcome(record: InboundRecord) -> None:
             self._keep_outcome(job, record, chosen, everything=everything)
 
-        total = sum(stretch.end - job.spool.next_of(stretch) for stretch in (*inside, *outputs))
+        # what decisions under one id have between them is known before they are read
+        outputs = sorted(outputs, key=lambda each: not each.topic.endswith(TopicName.RETRACTIONS))
+        total = sum(each.end - job.store.next_of(each) for each in (*inside, *outputs))
         done = 0
-        async with consumer(self._brokers, _PATIENCE) as client:
-            for stretches, keep in ((inside, keep_record), (outputs, keep_outcome)):
-                for stretch in stretches:
-                    async for count in self._read(client, job, stretch, keep):
+        async with open_reader(self._brokers, _PATIENCE) as reader:
+            for ranges, keep in ((inside, keep_record), (outputs, keep_outcome)):
+                for each in ranges:
+                    async for count in self._read(reader, job, each, keep):
                         done += count
                         self._report("read", done, total)
-            await self._fetch(client, job, job.spool.missing_places())
+            await self._fetch(reader, job, job.store.missing_places())
 
     async def _read(
-        self, client: AIOKafkaConsumer, job: Job, stretch: Stretch, keep: Callable[[InboundRecord], None]
+        self, reader: TopicReader, job: Job, offsets: OffsetRange, keep: Callable[[InboundRecord], None]
     ) -> AsyncIterator[int]:
-        """Read a stretch page by page; yields how many offsets each page took."""
-        at = job.spool.next_of(stretch)
-        partition = TopicPartition(stretch.topic, stretch.partition)
-        if at < stretch.end:
-            client.assign([partition])
-            client.seek(partition, at)
-        while at < stretch.end:
-            page = await self._page(client, partition, stretch.end)
-            reached = min(await client.position(partition), stretch.end)
-            job.begin()
-            for record in page:
-                if record.offset < stretch.end:
+        """Read a part of a partition page by page; yields how many offsets each page took."""
+        at = job.store.next_of(offsets)
+        if at >= offsets.end:
+            return
+        partition = TopicPartition(offsets.topic, offsets.partition)
+        reader.seek({partition: at}, {partition: offsets.end})
+        async with aclosing(reader.rest(_PAGE)) as pages:
+            async for page in pages:
+                reached = min(await reader.position(partition), offsets.end)
+                job.begin()
+                for record in page:
                     keep(record)
-            job.spool.read_to(stretch, reached)
-            job.commit()
-            yield reached - at
-            at = reached
-            await self._rate.after(len(page))
-
-    async def _page(
-        self, client: AIOKafkaConsumer, partition: TopicPartition, end: int, most: int = _PAGE
-    ) -> list[InboundRecord]:
-        try:
-            async with asyncio.timeout(_PATIENCE):
-                page: Sequence[Any] = ()
-                while (
-                    not page and await client.position(partition) < end
-                ):  # which retention may have overtaken
-                    fetched = await client.getmany(partition, timeout_ms=_POLL_MS, max_records=most)
-                    page = fetched.get(partition, ())
-        except (KafkaError, TimeoutError) as exc:
-            raise unavailable(self._brokers, _PATIENCE, f"bring the rest of {partition.topic}") from exc
-        return [inbound(record) for record in page]
+                job.store.set_next(offsets, reached)
+                job.commit()
+                yield reached - at
+                at = reached
+                await self._rate.after(len(page))
+        if at < offsets.end:  # what was compacted there brings no page
+            job.store.set_next(offsets, offsets.end)
+            yield offsets.end - at
 
     def _keep_outcome(
         self,
         job: Job,
         record: InboundRecord,
-        chosen: Mapping[tuple[str, int], Stretch],
+        chosen: Mapping[tuple[str, int], OffsetRange],
         *,
         everything: bool,
     ) -> None:
         topic = (record.topic or "").removeprefix(self._prefix)
         if topic == TopicName.DEAD_LETTER:
-            job.spool.add_end(
-                place_name(*(header(record.headers, _DEAD + name) or "" for name in Place._fields))
-            )
+            place = {name: header(record.headers, _FAILURE + name) or "" for name in RecordPlace._fields}
+            job.store.add_end("{topic}/{partition}@{offset}".format_map(place))
+        elif topic == TopicName.RETRACTIONS:
+            if erasure := read_tombstone(record):
+                job.store.note_erasure(erasure)
         elif topic == TopicName.AUDIT:
             if b'"refused_action"' in (record.value or b"") or b'"review_action"' in (record.value or b""):
-                job.spool.add_end(header(record.headers, "ce_id") or "")
+                job.store.add_end(header(record.headers, "ce_id") or "")
         else:
-            job.spool.add_decision(record, inside=chosen, everything=everything)
+            job.store.add_decision(record, inside=chosen, everything=everything)
 
-    async def _fetch(self, client: AIOKafkaConsumer, job: Job, places: Sequence[Place]) -> None:
+    async def _fetch(self, reader: TopicReader, job: Job, places: Sequence[RecordPlace]) -> None:
         """Read single records that decisions rest on; those that retention has taken are left out."""
-        stand = await self._standing(client, places)
-        for first in range(0, len(stand), _PAGE):
-            page = stand[first : first + _PAGE]
-            found = [await self._one(client, place) for place in page]
+        existing = await self._existing(reader, places)
+        for first in range(0, len(existing), _PAGE):
+            page = existing[first : first + _PAGE]
+            found = [await self._one(reader, place) for place in page]
             job.begin()
             for record in found:
                 if record is not None:
-                    job.spool.add_record(record, inside=False)
+                    job.store.add_record(record, inside=False)
             job.commit()
-            self._report("fetched", first + len(page), len(stand))
+            self._report("fetched", first + len(page), len(existing))
 
-    async def _standing(self, client: AIOKafkaConsumer, places: Sequence[Place]) -> list[Place]:
+    async def _existing(self, reader: TopicReader, places: Sequence[RecordPlace]) -> list[RecordPlace]:
         """Return the places that topics have: from where retention has left them to their ends."""
-        known: dict[TopicPartition, range] = {}
-        try:
-            for topic in sorted({place.topic for place in places}):
-                async with asyncio.timeout(_PATIENCE):
-                    partitions = [
-                        TopicPartition(topic, number)
-                        for number in (await partitions_of(client, topic))[topic]
-                    ]
-                    if not partitions:  # it may be anybody's word that there is such a topic
-                        continue
-                    beginnings = await client.beginning_offsets(partitions)
-                    ends = await client.end_offsets(partitions)
-                known |= {each: range(beginnings[each], ends[each]) for each in partitions}
-        except (KafkaError, TimeoutError) as exc:
-            raise unavailable(self._brokers, _PATIENCE, "say where the topics begin and end") from exc
-        return [place for place in places if place.offset in known.get(TopicPartition(*place[:2]), range(0))]
+        beginnings: Positions = {}
+        ends: Positions = {}
+        for topic in sorted({place.topic for place in places}):
+            with suppress(UsageError):  # a forged decision may name a topic that does not exist
+                of_topic = await reader.ends(topic)
+                beginnings |= await reader.offsets("earliest", of_topic)
+                ends |= of_topic
+        partitions = {place: TopicPartition(place.topic, place.partition) for place in places}
+        return [
+            place
+            for place, partition in partitions.items()
+            if beginnings.get(partition, 0) <= place.offset < ends.get(partition, 0)
+        ]
 
-    async def _one(self, client: AIOKafkaConsumer, place: Place) -> InboundRecord | None:
+    async def _one(self, reader: TopicReader, place: RecordPlace) -> InboundRecord | None:
         """Read a single record; None where the topic turns out to have none there."""
         await self._rate.after(1)
-        partition = TopicPartition(place.topic, place.partition)
-        client.assign([partition])
-        client.seek(partition, place.offset)
-        page = await self._page(client, partition, place.offset + 1, most=1)
-        return next((record for record in page if record.offset == place.offset), None)
+        return await reader.one(TopicPartition(place.topic, place.partition), place.offset)
 
 
-def place_name(topic: str, partition: str, offset: str) -> str:
-    """Return the name of a place among what ended without a decision."""
-    return f"{topic}/{partition}/{offset}"
+async def _ranges(reader: TopicReader, topic: str, start: Start, end: Start) -> list[OffsetRange]:
+    ends = await reader.ends(topic)
+    first, last = await reader.offsets(start, ends), await reader.offsets(end, ends)
+    return [OffsetRange(*each, first[each], max(first[each], last[each])) for each in ends]
 
 
-async def _plan(client: AIOKafkaConsumer, topic: str, start: Start, end: Start) -> list[Stretch]:
-    partitions = [TopicPartition(topic, number) for number in (await partitions_of(client, topic))[topic]]
-    if not partitions:
-        raise UsageError(f"there is no topic {topic}: `python -m topics declare` creates it")
-    ends = await client.end_offsets(partitions)
-    first, last = await offsets_at(client, start, ends), await offsets_at(client, end, ends)
-    return [Stretch(topic, each.partition, first[each], max(first[each], last[each])) for each in partitions]
+class PublishedDecisions:
+    """Finds decisions on the output topics of a deployment: state keeps no text of what the gate approved."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    async def __call__(self, wanted: Sequence[DecisionQuery]) -> dict[str, Decision]:
+        """Return the published decisions by id: one scan a topic, and a second from its beginning where need be.
+
+        Raises:
+            StateUnavailable: a topic cannot be read now.
+        """
+        decisions: dict[str, Decision] = {}
+        for verdict in {query.verdict for query in wanted}:
+            of_topic = [query for query in wanted if query.verdict == verdict]
+            ids = {query.decision_id for query in of_topic}
+            times = [query.since for query in of_topic if query.since is not None]
+            if times:
+                decisions |= await self._scan(verdict, ids, min(times) - _CLOCK_SKEW)
+            if missing := ids - decisions.keys():
+                decisions |= await self._scan(verdict, missing, "earliest")
+        return decisions
+
+    async def _scan(self, verdict: Verdict, ids: set[str], start: Start) -> dict[str, Decision]:
+        topic = self._settings.topic_prefix + TopicName.of(verdict)
+        read = follow(self._settings.brokers, topic, TopicSpan(start, until_end=True), _PATIENCE)
+        decisions: dict[str, Decision] = {}
+        try:
+            async with aclosing(read) as records:
+                async for record in records:
+                    decision = (
+                        parse_decision(record.value) if header(record.headers, "ce_id") in ids else None
+                    )
+                    if decision is not None and decision.decision_id in ids:
+                        decisions[decision.decision_id] = decision
+                        if decisions.keys() == ids:
+                            break
+        except (BrokerUnavailable, UsageError) as exc:
+            raise StateUnavailable(f"a published decision cannot be looked up: {exc}") from exc
+        return decisions

@@ -1,15 +1,157 @@
-"""What a replay found, for people and programs: a table, JSON, or a page of HTML."""
+"""The report of a replay as a table or JSON, and what writes its decisions: to a file or a topic of its own."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
+import re
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
 from typing import Any, Final
 
-from groundwire.errors import UsageError
-from groundwire.replay.job import Job
-from groundwire.replay.summary import Summary
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 
+from groundwire import __version__
+from groundwire.config import Settings, kafka_security
+from groundwire.errors import BrokerUnavailable, UsageError
+from groundwire.kafka.connection import unavailable
+from groundwire.kafka.names import client_name
+from groundwire.messages.decisions import Decision
+from groundwire.messages.headers import InboundRecord, decision_headers
+from groundwire.messages.topics import TopicName, record_key
+from groundwire.replay.job import Job
+from groundwire.replay.untold import RELEVANCE
+
+
+class ReplayStatus(StrEnum):
+    """The result of replaying a decision, or a record without one.
+
+    `equal`: the same bytes, or under another policy the same tier and reason; `differs`; `missing`: its record or
+    policy was not found; `cannot_tell`: the facts do not hold what the other policy asks for; `facts_missing`: no
+    topic tells what became of the record, so nothing is derived; `repeat`: the record's subject was decided on another
+    record; `dead_letter` and `refused`: how the record ended.
+    """
+
+    EQUAL = "equal"
+    DIFFERS = "differs"
+    MISSING = "missing"
+    CANNOT_TELL = "cannot_tell"
+    FACTS_MISSING = "facts_missing"
+    REPEAT = "repeat"
+    DEAD_LETTER = "dead_letter"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """The result of replaying one decision.
+
+    Attributes:
+        before: as it was recorded; None where there is none.
+        after: as it was derived; None where it could not be.
+        fields: JSON paths that differ; where nothing could be derived, why; keys of the policy, where the facts do not
+            tell what they come to.
+        value: the derived decision as it is written, with the replay's name.
+    """
+
+    status: ReplayStatus
+    before: Decision | None = None
+    after: Decision | None = None
+    fields: tuple[str, ...] = ()
+    value: bytes | None = None
+
+
+class Summary:
+    """The counts of a replay.
+
+    Attributes:
+        records: how many were replayed.
+        statuses: of decisions, and of records without one.
+        reasons: (verdict and reason as recorded, as derived) -> decisions.
+        policies: hash of a policy -> decisions that it decided, as recorded.
+        untold: key of the policy -> decisions of which the facts do not tell what it comes to.
+        other_engine: decisions that another engine made.
+        changes: decisions that are listed because they differ, or because something is missing.
+    """
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.statuses: Counter[str] = Counter()
+        self.reasons: Counter[tuple[str, str]] = Counter()
+        self.policies: Counter[str] = Counter()
+        self.untold: Counter[str] = Counter()
+        self.other_engine = 0
+        self.changes = 0
+
+    def add(self, replayed: Replayed) -> None:
+        """Count a result."""
+        self.statuses[replayed.status.value] += 1
+        before = replayed.before
+        if replayed.status is ReplayStatus.CANNOT_TELL:
+            self.untold.update(replayed.fields)
+        if before is not None:
+            self.reasons[_verdict(before), _outcome(replayed)] += 1
+            self.policies[before.policy.sha256] += 1
+            self.other_engine += before.engine != __version__
+        if replayed.status in {ReplayStatus.DIFFERS, ReplayStatus.MISSING}:
+            self.changes += 1
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the counts as a JSON value."""
+        return {
+            "records": self.records,
+            "statuses": dict(sorted(self.statuses.items())),
+            "reasons": [
+                {"from": old, "to": new, "count": n}
+                for (old, new), n in sorted(self.reasons.items(), key=_changed_first)
+            ],
+            "policies": dict(self.policies),
+            "untold": dict(self.untold),
+            "other_engine": self.other_engine,
+            "changes": self.changes,
+        }
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> Summary:
+        """Read what `as_json` returned; an empty object is an empty summary."""
+        summary = cls()
+        summary.records = plain.get("records", 0)
+        summary.statuses.update(plain.get("statuses", {}))
+        summary.reasons.update({(row["from"], row["to"]): row["count"] for row in plain.get("reasons", [])})
+        summary.policies.update(plain.get("policies", {}))
+        summary.untold.update(plain.get("untold", {}))
+        summary.other_engine = plain.get("other_engine", 0)
+        summary.changes = plain.get("changes", 0)
+        return summary
+
+
+def _changed_first(row: tuple[tuple[str, str], int]) -> tuple[bool, int, tuple[str, str]]:
+    (old, new), count = row
+    return old == new, -count, (old, new)
+
+
+def _outcome(replayed: Replayed) -> str:
+    if replayed.after is None or replayed.status is ReplayStatus.CANNOT_TELL:
+        return replayed.status.value
+    return _verdict(replayed.after)
+
+
+def _verdict(decision: Decision) -> str:
+    return f"{decision.verdict} {decision.reason_code}"
+
+
+Change = dict[str, Any]
+"""A decision that came out otherwise: `fields`, and `before` and `after`, each a decision or None."""
+
+MAX_ROWS: Final = 200
+"""Decisions that the table names."""
 _SHOWN: Final = 5
 """Fields that a line of the table names."""
 
@@ -22,66 +164,203 @@ def as_table(job: Job, summary: Summary) -> Iterator[str]:
     )
     for status, count in sorted(summary.statuses.items()):
         yield f"{count:>9}  {status}"
+    yield from untold_lines(summary)
     if summary.other_engine:
         yield f"{summary.other_engine:>9}  of another engine"
-    moved = [(old, new, n) for (old, new), n in sorted(summary.reasons.items()) if old != new]
+    rows = sorted(summary.reasons.items(), key=_changed_first)
+    moved = [(old, new, n) for (old, new), n in rows if old != new]
     if moved:
         yield ""
         yield f"{'decisions':>9}  recorded -> replayed"
     for old, new, count in moved:
         yield f"{count:>9}  {old} -> {new}"
-    for index, (before, after, fields) in enumerate(job.changes()):
+    for index, change in enumerate(islice(changes_of(job), MAX_ROWS)):
         if not index:
             yield ""
-        yield _line(_plain(before), _plain(after), fields)
+        yield _line(**change)
+    if summary.changes > MAX_ROWS:
+        yield f"and {summary.changes - MAX_ROWS} more: --format json lists them all"
+
+
+def untold_lines(summary: Summary) -> Iterator[str]:
+    """Yield what the facts do not tell, by key of the policy, and what does."""
+    for key, count in sorted(summary.untold.items()):
+        instead = (
+            "it was not recorded whether sources support claims: send a sample to groundwire check"
+            if key == RELEVANCE
+            else "more is compared than was recorded: --simulate compares anew"
+        )
+        yield f"{count:>9}  not to be told from the facts, for {key}: {instead}"
 
 
 def as_json(job: Job, name: str, summary: Summary) -> Iterator[str]:
     """Yield the parts of one JSON object; each changed decision stands in it twice, as recorded and as derived."""
     head = {"name": name, **summary.as_json()}
     yield json.dumps(head, ensure_ascii=False)[:-1] + ', "changed": ['
-    for index, (before, after, fields) in enumerate(job.changes()):
-        change = {"fields": fields, "before": _plain(before), "after": _plain(after)}
+    for index, change in enumerate(changes_of(job)):
         yield (", " if index else "") + json.dumps(change, ensure_ascii=False)
     yield "]}\n"
 
 
-def as_html(job: Job, name: str, summary: Summary) -> Iterator[str]:
-    """Yield the parts of an HTML page; whatever is put in is escaped.
+def changes_of(job: Job) -> Iterator[Change]:
+    """Yield what came out otherwise, other verdicts first: the fields, and both decisions as JSON values."""
+    for before, after, fields in job.changes():
+        yield {"fields": fields, "before": _decision(before), "after": _decision(after)}
+
+
+def _line(fields: list[str], before: dict[str, Any] | None, after: dict[str, Any] | None) -> str:
+    shown = " ".join(fields[:_SHOWN]) + (" ..." if len(fields) > _SHOWN else "")
+    known = after or before or {}
+    who = f"{known['tenant_id']}:{known['user_id']} {known['kind']} {known['subject_id']}"
+    verdicts = [f"{one['verdict']} {one['reason_code']}" if one else "nothing" for one in (before, after)]
+    return f"{known['decision_id']}  {who}  {' -> '.join(verdicts)}  {shown}"
+
+
+def _decision(value: bytes | None) -> dict[str, Any] | None:
+    return json.loads(value) if value is not None else None
+
+
+REPLAY: Final = "replay."
+"""Begins the name of every topic that a replay may write to, behind the deployment's prefix."""
+
+_PATIENCE: Final = 30.0
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+
+
+def replay_topic(given: str, prefix: str) -> str:
+    """Return the whole name of an output topic.
+
+    Args:
+        given: `replay.<name>`, with or without the prefix.
+        prefix: of the deployment's topics.
 
     Raises:
-        UsageError: Jinja2 is not installed.
+        UsageError: it might be a live topic.
     """
+    name = given.removeprefix(prefix) if given.startswith(prefix + REPLAY) else given
+    own = name.removeprefix(REPLAY)
+    if not name.startswith(REPLAY) or not _NAME.fullmatch(own):
+        raise UsageError(f"--output-topic: {given!r} is not {REPLAY}<name>: a replay writes to no live topic")
+    if own.endswith(tuple(TopicName)):  # a prefix need not end with a dot
+        raise UsageError(f"--output-topic: {given!r} may be a live topic of a deployment with another prefix")
+    return prefix + name
+
+
+def replay_name(given: str) -> str:
+    """Return a replay's name. Raises: UsageError for one that cannot be part of a topic's name."""
+    if not _NAME.fullmatch(given):
+        raise UsageError(f"--name: {given!r} is not of letters, digits, dots, dashes and underscores")
+    return given
+
+
+async def create_topic(settings: Settings, topic: str) -> None:
+    """Create an output topic, unless it is there.
+
+    A broker that creates no topics on request may do so on first use, or refuses what is then sent.
+
+    Raises:
+        BrokerUnavailable: no broker answers.
+    """
+    admin = AIOKafkaAdminClient(
+        bootstrap_servers=settings.bootstrap, client_id=client_name(), **kafka_security().options()
+    )
     try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - an extra of its own
-    except ImportError:
-        raise UsageError("--html needs Jinja2: pip install 'groundwire[console]'") from None
-    environment = Environment(
-        loader=PackageLoader("groundwire.replay"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    changes = (
-        {"before": _plain(before), "after": _plain(after), "fields": fields}
-        for before, after, fields in job.changes()
-    )
-    return environment.get_template("report.html").generate(
-        name=name, summary=summary.as_json(), changes=changes
-    )
+        async with asyncio.timeout(_PATIENCE):
+            await admin.start()
+            if topic not in await admin.list_topics():
+                await admin.create_topics([NewTopic(topic, settings.partitions, settings.replication)])
+    except IncompatibleBrokerVersion:
+        return
+    except (KafkaError, TimeoutError) as exc:
+        raise unavailable(settings.brokers, _PATIENCE, f"create {topic}") from exc
+    finally:
+        await admin.close()
 
 
-def _line(before: dict[str, Any] | None, after: dict[str, Any] | None, fields: list[str]) -> str:
-    known = after or before or {}
-    shown = " ".join(fields[:_SHOWN]) + (" ..." if len(fields) > _SHOWN else "")
-    who = f"{known['tenant_id']}:{known['user_id']} {known['kind']} {known['subject_id']}"
-    return f"{known['decision_id']}  {who}  {_short(before)} -> {_short(after)}  {shown}"
+class Nowhere:
+    """Writes nothing."""
+
+    async def resume(self, written: int) -> None:
+        """Begin."""
+
+    async def write(self, record: InboundRecord, decision: Decision, value: bytes) -> None:
+        """Leave a decision out."""
+
+    async def flush(self) -> int:
+        """Nothing is written."""
+        return 0
 
 
-def _short(decision: dict[str, Any] | None) -> str:
-    return f"{decision['verdict']} {decision['reason_code']}" if decision else "nothing"
+class FileWriter:
+    """Writes one decision a line.
+
+    Args:
+        path: the file; what stands in it is replaced.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._file = path.open("r+b" if path.exists() else "w+b")
+        except OSError as exc:
+            raise UsageError(f"--output: {path}: {exc.strerror}") from None
+
+    async def resume(self, written: int) -> None:
+        """Continue behind the first `written` bytes. Raises: UsageError where the file has fewer."""
+        if self._file.seek(0, 2) < written:
+            raise UsageError(
+                "--output: the file is shorter than it was left; remove the job file to begin anew"
+            )
+        self._file.truncate(written)
+        self._file.seek(written)
+
+    async def write(self, record: InboundRecord, decision: Decision, value: bytes) -> None:  # noqa: ARG002 - as Writer
+        """Write a line."""
+        self._file.write(value + b"\n")
+
+    async def flush(self) -> int:
+        """Sync the file to disk; return its size in bytes."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return self._file.tell()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
 
 
-def _plain(value: bytes | None) -> dict[str, Any] | None:
-    return json.loads(value) if value is not None else None
+class TopicWriter:
+    """Publishes decisions as the gate does, on a topic of the replay's own.
+
+    What an interrupted replay published after its last page is published again when it continues, with the same bytes
+    under the same `ce_id`.
+
+    Args:
+        producer: acknowledged by all replicas.
+        topic: see `replay_topic`.
+    """
+
+    def __init__(self, producer: AIOKafkaProducer, topic: str) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._sent: list[asyncio.Future[Any]] = []
+        self._written = 0
+
+    async def resume(self, written: int) -> None:
+        """Go on counting."""
+        self._written = written
+
+    async def write(self, record: InboundRecord, decision: Decision, value: bytes) -> None:
+        """Pass a decision to the producer."""
+        key = record_key(decision.tenant_id, decision.user_id)
+        headers = decision_headers(decision, record.headers)
+        self._sent.append(await self._producer.send(self._topic, value, key=key, headers=headers))
+        self._written += 1
+
+    async def flush(self) -> int:
+        """Wait until everything is acknowledged; return how many were sent. Raises: BrokerUnavailable."""
+        try:
+            await asyncio.gather(*self._sent)
+        except KafkaError as exc:
+            raise BrokerUnavailable(f"{self._topic} does not take decisions: {type(exc).__name__}") from exc
+        self._sent = []
+        return self._written

@@ -1,33 +1,55 @@
-"""Replaying what was read: each decision again, and what came out otherwise; asks neither network nor Redis."""
+"""Replays the records of a job: decides each again, and compares; asks neither network nor Redis.
+
+A replay from recorded facts derives each decision from its record, policy and facts. A simulation finds duplicates,
+parents and places in the queue anew, as if the records had come to an empty deployment.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Final, Protocol
 
+from groundwire import __version__
 from groundwire.errors import RecordError
+from groundwire.gate.claim_case import ClaimInputs
 from groundwire.gate.claims import Policies
-from groundwire.gate.faults import report_fault
-from groundwire.gate.gate import decode_record, subject_of
-from groundwire.messages.decisions import Decision
+from groundwire.gate.gate import Gate, Lookups, decode_record
+from groundwire.gate.response_checks import CheckInputs, read_response
+from groundwire.gate.reviews import ReviewGate
+from groundwire.gate.types import (
+    Acted,
+    Decided,
+    DecisionQuery,
+    PreparedClaim,
+    PreparedResponse,
+    PreparedReview,
+)
+from groundwire.keys.attestation import Keys
+from groundwire.logs import report_fault
+from groundwire.messages.decisions import Decision, Kind
 from groundwire.messages.decode import decode_review_decision
-from groundwire.messages.identity import event_id
-from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.headers import InboundRecord
+from groundwire.messages.identity import event_id, subject_of_decision
+from groundwire.messages.records import ReviewDecision
 from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
-from groundwire.replay.compare import differences
-from groundwire.replay.derive import rederive
-from groundwire.replay.inputs import Mismatch, Missing, gather
+from groundwire.replay.derive import attestation_of, findings_of, rederive, relevance_of
+from groundwire.replay.inputs import Mismatch, Missing, gather, read_record
 from groundwire.replay.job import Job
-from groundwire.replay.rate import Rate
-from groundwire.replay.reading import Report, place_name
-from groundwire.replay.summary import Replayed, Status, Summary
-from groundwire.version import __version__
+from groundwire.replay.reading import Rate, Report
+from groundwire.replay.rebuild import stored_outcome
+from groundwire.replay.report import Replayed, ReplayStatus, Summary
+from groundwire.replay.store import RecordPlace
+from groundwire.replay.untold import untold
+from groundwire.replay.verify import differences
+from groundwire.state.memory import MemoryState
+from groundwire.verify.citations import CitationVerifier
 
 PAGE: Final = 500
-"""Records between two points from which an interrupted replay goes on."""
+"""Records between two commits of the job file, from which an interrupted replay continues."""
 
 
 class Writer(Protocol):
@@ -46,23 +68,6 @@ class Writer(Protocol):
 
 Decide = Callable[[InboundRecord, Decision], Awaitable[Decision | None]]
 """Decides a record again, given the recorded decision; None where it has no decision."""
-
-
-class Known:
-    """Policies at hand, and those that others keep.
-
-    Args:
-        policies: at hand.
-        others: asked for the rest.
-    """
-
-    def __init__(self, policies: Iterable[Policy], others: Policies) -> None:
-        self._policies = {policy.sha256: policy for policy in policies}
-        self._others = others
-
-    async def get(self, sha256: str) -> Policy | None:
-        """Return the policy with this hash, or None."""
-        return self._policies.get(sha256) or await self._others.get(sha256)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +100,7 @@ class Replayer:
         task: how to decide.
         writer: where decisions go.
         rate: how fast.
-        report: told how far it has come.
+        report: called after each page.
     """
 
     def __init__(self, job: Job, task: Task, writer: Writer, rate: Rate, report: Report) -> None:
@@ -114,8 +119,8 @@ class Replayer:
         progress = json.loads(known) if known and not self._task.simulate else {}
         self._summary = Summary.from_json(progress.get("summary", {}))
         await self._writer.resume(progress.get("written", 0))
-        after, total = progress.get("after"), self._job.spool.count()
-        while page := self._job.spool.page(after, PAGE, by_turn=self._task.simulate is not None):
+        after, total = progress.get("after"), self._job.store.count()
+        while page := self._job.store.page(after, PAGE, by_turn=self._task.simulate is not None):
             self._job.begin()
             for record, mark in page:
                 for replayed in await self._replay(record):
@@ -127,7 +132,7 @@ class Replayer:
                 "after": after,
                 "written": written,
                 "summary": self._summary.as_json(),
-                "total": total,  # for who looks at the file meanwhile
+                "total": total,  # for `jobs_in`, which reads the file meanwhile
             }
             self._job.note(progress=json.dumps(plain))
             self._job.commit()
@@ -138,14 +143,15 @@ class Replayer:
     async def _take(self, record: InboundRecord, replayed: Replayed) -> None:
         self._summary.add(replayed)
         before, after, value = replayed.before, replayed.after, replayed.value
-        if replayed.status in {Status.DIFFERS, Status.MISSING}:
+        if replayed.status in {ReplayStatus.DIFFERS, ReplayStatus.MISSING}:
             old = before.to_bytes() if before else None
-            self._job.add_change(self._summary.changes, old, value, replayed.fields)
+            other = before is None or after is None or before.verdict != after.verdict
+            self._job.add_change(self._summary.changes, old, value, replayed.fields, verdict=other)
         if after is not None and value is not None:
             await self._writer.write(record, after, value)
 
     async def _replay(self, record: InboundRecord) -> list[Replayed]:
-        values = self._job.spool.decisions_of(record)
+        values = self._job.store.decisions_of(record)
         if not values:
             return [Replayed(self._without_decision(record))]
         decisions = [(value, Decision.model_validate_json(value)) for value in values]
@@ -157,17 +163,19 @@ class Replayer:
         try:
             after = await self._derive(record, decision)
         except Missing as exc:
-            return Replayed(Status.MISSING, decision, None, (str(exc),))
+            return Replayed(ReplayStatus.MISSING, decision, None, (str(exc),))
         except Mismatch as exc:
-            return Replayed(Status.DIFFERS, decision, None, (exc.path,))
+            return Replayed(ReplayStatus.DIFFERS, decision, None, (exc.path,))
         except Exception as exc:  # noqa: BLE001 - facts may hold anything: what cannot be derived does not follow
             report_fault("replay.underivable", exc, partition=record.partition, offset=record.offset)
-            return Replayed(Status.DIFFERS, decision, None, ("$.facts",))
+            return Replayed(ReplayStatus.DIFFERS, decision, None, ("$.facts",))
         if after is None:
-            return Replayed(Status.FACTS_MISSING, decision)
+            return Replayed(ReplayStatus.FACTS_MISSING, decision)
         derived = after.to_bytes()
         fields = self._fields(value, derived, decision, after)
-        status = Status.DIFFERS if fields else Status.EQUAL
+        status = ReplayStatus.DIFFERS if fields else ReplayStatus.EQUAL
+        if keys := await self._untold(decision, after):
+            status, fields = ReplayStatus.CANNOT_TELL, keys
         return Replayed(status, decision, after, fields, marked(derived, self._task.name))
 
     async def _derive(self, record: InboundRecord, decision: Decision) -> Decision | None:
@@ -179,7 +187,15 @@ class Replayer:
         policy = self._task.policy or await self._task.policies.get(name)
         if policy is None:
             raise Missing(f"policy {name[:64]}")
-        return rederive(decision, gather(decision, self._job.spool), policy)
+        return rederive(decision, gather(decision, self._job.store), policy)
+
+    async def _untold(self, decision: Decision, after: Decision) -> tuple[str, ...]:
+        """Return the keys of another policy for which the facts do not tell what the decision comes to."""
+        policy = self._task.policy
+        if policy is None or policy.sha256 == decision.policy.sha256:
+            return ()
+        before = await self._task.policies.get(decision.policy.sha256)
+        return untold(decision, after, policy, before, compared=self._task.simulate is not None)
 
     def _fields(self, value: bytes, derived: bytes, decision: Decision, after: Decision) -> tuple[str, ...]:
         """Return what differs: of tier and reason, or of all that the gate published."""
@@ -188,7 +204,7 @@ class Replayer:
                 (name, getattr(decision, name), getattr(after, name)) for name in ("tier", "reason_code")
             )
             return tuple(f"$.{name}" for name, old, new in pairs if old != new)
-        if self._job.spool.is_unlike(decision.decision_id):
+        if self._job.store.is_contradicted(decision.decision_id):
             return ("$",)  # published twice, with other bytes
         if derived == value:
             return ()
@@ -196,27 +212,28 @@ class Replayer:
         allowed = {"$.engine"} if decision.engine != __version__ else set()
         return tuple(path for path in paths if path not in allowed)
 
-    def _without_decision(self, record: InboundRecord) -> Status:
-        """Say how a record ended that brought no decision about."""
-        place = place_name(record.topic or "", str(record.partition), str(record.offset))
-        if self._job.spool.has_ended(place):
-            return Status.DEAD_LETTER
+    def _without_decision(self, record: InboundRecord) -> ReplayStatus:
+        """Say what became of a record without a decision."""
+        if self._job.store.has_ended(str(RecordPlace.of(record))):
+            return ReplayStatus.DEAD_LETTER
         try:
             if (record.topic or "").endswith(TopicName.REVIEW_DECISIONS):
                 return self._without_revision(record, decode_review_decision(record.value).action_id)
             decode_record(record)
-            return Status.REPEAT if self._job.spool.is_decided(subject_of(record)) else Status.FACTS_MISSING
         except RecordError:
-            return Status.DEAD_LETTER
+            return ReplayStatus.DEAD_LETTER
+        decided = self._job.store.is_decided(decode_record(record).subject)
+        return ReplayStatus.REPEAT if decided else ReplayStatus.FACTS_MISSING
 
-    def _without_revision(self, record: InboundRecord, action_id: str) -> Status:
-        """Say it of an action; a refusal that stands is told of by the action's id, any other by its record."""
-        has_ended = self._job.spool.has_ended
+    def _without_revision(self, record: InboundRecord, action_id: str) -> ReplayStatus:
+        """Say what became of an action: the audit names a final refusal by the action's id, any other by its record."""
+        has_ended = self._job.store.has_ended
         if has_ended(event_id("refused_action", record.origin.model_dump(mode="json"))):
-            return Status.REFUSED
+            return ReplayStatus.REFUSED
         if has_ended(event_id("review_action", action_id)):
-            return Status.REPEAT
-        return Status.REFUSED if has_ended(event_id("refused_action", action_id)) else Status.FACTS_MISSING
+            return ReplayStatus.REPEAT
+        refused = has_ended(event_id("refused_action", action_id))
+        return ReplayStatus.REFUSED if refused else ReplayStatus.FACTS_MISSING
 
 
 def marked(value: bytes, name: str) -> bytes:
@@ -229,3 +246,116 @@ def marked(value: bytes, name: str) -> bytes:
     if not before.endswith(b'"replay":') or not none or rest:
         raise ValueError("replay is not the last field")
     return before + json.dumps(name).encode() + b"}"
+
+
+class Simulation:
+    """Decides records as they come; memory grows with the subjects that it has seen.
+
+    Args:
+        job: what was read; keeps what was decided, for actions that rest on it.
+        policies: find the policies that decided.
+        policy: decides instead; None: each decision's own.
+    """
+
+    def __init__(self, job: Job, policies: Policies, policy: Policy | None) -> None:
+        self._job = job
+        self._policies = policies
+        self._policy = policy
+        self._state = MemoryState()
+        self._lookups = Lookups(CitationVerifier({}, network=False))
+        self._now = datetime.fromtimestamp(0, UTC)
+
+    async def load(self, values: Iterable[bytes], policy: Policy) -> None:
+        """Take over decisions that were made before: those of a subject in the order of their revisions."""
+        self._job.forget_simulated()
+        for value in values:
+            stored = stored_outcome(value, policy)
+            if stored is not None:
+                await self._state.reassert([stored])
+                self._keep(Decision.model_validate_json(value))
+
+    async def __call__(self, record: InboundRecord, recorded: Decision) -> Decision | None:
+        """Decide a record again; None where it has no decision in this course of events.
+
+        Raises:
+            Missing: the policy that decided is not at hand.
+        """
+        name = recorded.policy.sha256
+        policy = self._policy or await self._policies.get(name)
+        if policy is None:
+            raise Missing(f"policy {name[:64]}")
+        self._now = recorded.decided_at
+        content = read_record(record.value or b"")
+        if isinstance(content, ReviewDecision):
+            decision = await self._act(record, content, recorded, policy)
+        else:
+            decision = await self._decide(record, recorded, policy)
+        if decision is not None:
+            self._keep(decision)
+        return decision
+
+    async def _decide(self, record: InboundRecord, recorded: Decision, policy: Policy) -> Decision | None:
+        gate = Gate(
+            policy,
+            self._policies,
+            self._state,
+            self._lookups,
+            keys=Keys.empty(),
+            now=lambda: self._now,
+            fan_out=recorded.facts.extraction is not None,
+        )
+        (entry,) = await gate.prepare([record])
+        if isinstance(entry, PreparedClaim):
+            entry = _as_recorded(entry, recorded, policy)
+        elif isinstance(entry, PreparedResponse):
+            entry = _as_answered(entry, recorded, policy)
+        (result,) = await gate.apply_step([entry], deferred=True)
+        return result.decision if isinstance(result, Decided) else None
+
+    async def _act(
+        self, record: InboundRecord, review: ReviewDecision, recorded: Decision, policy: Policy
+    ) -> Decision | None:
+        (standing,) = await self._state.statuses([subject_of_decision(recorded)])
+        if standing is None:
+            return None
+        current = review.model_copy(update={"expected_revision": standing.revision})
+        gate = ReviewGate(
+            policy,
+            self._policies,
+            self._state,
+            keys=Keys.empty(),
+            find=self._find,
+            own_key=None,
+            now=lambda: self._now,
+        )
+        key_id = (recorded.facts.review or {}).get("key_id")
+        (result,) = await gate.apply_step([PreparedReview(record, current, "", key_id)])
+        return result.decision if isinstance(result, Acted) else None
+
+    async def _find(self, wanted: Sequence[DecisionQuery]) -> dict[str, Decision]:
+        values = {query.decision_id: self._job.simulated(query.decision_id) for query in wanted}
+        return {name: Decision.model_validate_json(value) for name, value in values.items() if value}
+
+    def _keep(self, decision: Decision) -> None:
+        """Keep what an action may rest on: approvals, and responses that wait."""
+        if decision.approved or decision.kind == Kind.RESPONSE:
+            self._job.add_simulated(decision.decision_id, decision.to_bytes())
+
+
+def _as_recorded(entry: PreparedClaim, recorded: Decision, policy: Policy) -> PreparedClaim:
+    """Return a claim with what the outside answered then."""
+    facts = recorded.facts
+    attestation = attestation_of(facts)
+    if facts.error is not None:
+        return entry._replace(dedup=None, inputs=ClaimInputs({}, attestation, None, facts.error), wait=False)
+    findings = findings_of(recorded, entry.reading)
+    relevance = relevance_of(facts, entry.reading, findings, policy)
+    inputs = ClaimInputs(findings, attestation, relevance, entry.inputs.error)
+    return entry._replace(inputs=inputs, wait=False)
+
+
+def _as_answered(entry: PreparedResponse, recorded: Decision, policy: Policy) -> PreparedResponse:
+    """Return a response with what its resolvers answered then."""
+    facts = recorded.facts
+    inputs = CheckInputs(facts.entities, facts.relations, facts.verifier, facts.error, attestation_of(facts))
+    return entry._replace(inputs=inputs, reading=read_response(entry.response, policy, inputs))

@@ -1,44 +1,101 @@
-"""Whether a published decision follows from its record, its policy and its facts.
+"""Verifies published decisions: each is derived again from its record, its policy and its facts, and compared.
 
-It shows that the decision follows from the facts, not that the facts were true.
+It shows that a decision follows from its facts, not that the facts were true.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
+from groundwire import __version__
 from groundwire.errors import RecordError
 from groundwire.gate.claims import Policies
-from groundwire.gate.faults import report_fault
-from groundwire.messages.decisions import Decision
+from groundwire.kafka.reader import Start
+from groundwire.logs import report_fault
+from groundwire.messages.decisions import Decision, Origin
+from groundwire.messages.identity import event_id
+from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
-from groundwire.replay.compare import differences, path_of
 from groundwire.replay.derive import rederive
 from groundwire.replay.inputs import Mismatch, Missing, Records, beyond_numbers, gather
-from groundwire.version import __version__
+from groundwire.replay.job import Job, ReplayOrder
+from groundwire.replay.reading import INPUTS, OUTPUTS, ReplayReader, Report
+from groundwire.replay.store import FileRecords, Misfit, OffsetRange, RecordPlace, RecordStore, decision_lines
 
 MAX_PATHS: Final = 100
 """Fields that are named of one decision."""
 
+_DECISIONS: Final = (TopicName.APPROVED, TopicName.REVIEW, TopicName.BLOCKED)
+_OUTPUTS: Final = tuple(name for name in OUTPUTS if name is not TopicName.DEAD_LETTER)
+_OTHER: Final = "another decision stands under this id"
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
-class Status(StrEnum):
-    """What came of a decision."""
+
+def differences(recorded: Any, derived: Any, path: str = "$") -> Iterator[str]:  # noqa: ANN401 - any JSON values
+    """Yield the path of each value that is not the same in both, or is in one of them only.
+
+    As strict as bytes: 1, 1.0 and true are three values. The order of an object's keys says nothing.
+    """
+    if isinstance(recorded, dict) and isinstance(derived, dict):
+        for name in [*derived, *(name for name in recorded if name not in derived)]:
+            if name in recorded and name in derived:
+                yield from differences(recorded[name], derived[name], _member(path, name))
+            else:
+                yield _member(path, name)
+    elif isinstance(recorded, list) and isinstance(derived, list):
+        for index in range(max(len(recorded), len(derived))):
+            if index < min(len(recorded), len(derived)):
+                yield from differences(recorded[index], derived[index], f"{path}[{index}]")
+            else:
+                yield f"{path}[{index}]"
+    elif type(recorded) is not type(derived) or recorded != derived:
+        yield path
+
+
+def path_of(location: tuple[int | str, ...]) -> str:
+    """Return the JSON path of a place in a record, as a validation error names it."""
+    path = "$"
+    for part in location:
+        path = f"{path}[{part}]" if isinstance(part, int) else _member(path, part)
+    return path
+
+
+def _member(path: str, name: str) -> str:
+    return f"{path}.{name}" if _NAME.fullmatch(name) else f"{path}[{json.dumps(name, ensure_ascii=False)}]"
+
+
+class VerifyStatus(StrEnum):
+    """The result of verifying a decision.
+
+    `contradicted`: another decision was published under its id, or the audit says that the action which brought it
+    about was refused; `expired`: retention has taken a record that it rests on, so nothing is proven either way.
+    """
 
     EQUAL = "equal"
     DIFFERS = "differs"
+    CONTRADICTED = "contradicted"
+    EXPIRED = "expired"
     OTHER_ENGINE = "other_engine"
     MISSING = "missing"
 
 
+def told(counts: Mapping[VerifyStatus, int]) -> str:
+    """Write counts as commands do: "3 equal, 0 differs, ..."."""
+    return ", ".join(f"{counts.get(status, 0)} {status.value.replace('_', ' ')}" for status in VerifyStatus)
+
+
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """What came of one decision.
+class VerifyFinding:
+    """The result of verifying one decision.
 
     Attributes:
         decision_id: as it says itself; None where it is no Decision.
@@ -46,7 +103,7 @@ class Finding:
         detail: what is missing, which engine decided, or why nothing can be derived.
     """
 
-    status: Status
+    status: VerifyStatus
     decision_id: str | None
     paths: tuple[str, ...] = ()
     detail: str = ""
@@ -56,7 +113,7 @@ class Placed(NamedTuple):
     """A finding, and where its decision stands."""
 
     where: str
-    finding: Finding
+    finding: VerifyFinding
 
 
 class Verifier:
@@ -78,51 +135,57 @@ class Verifier:
         self._replay = replay
         self._exactly = exactly
 
-    async def verify(self, value: bytes) -> Finding:
+    async def verify(self, value: bytes) -> VerifyFinding:
         """Verify one decision, given as JSON."""
         try:
             recorded = Decision.model_validate_json(value)
         except ValidationError as exc:
             paths = dict.fromkeys(path_of(error["loc"]) for error in exc.errors(include_input=False))
-            return Finding(Status.DIFFERS, None, tuple(islice(paths, MAX_PATHS)), "it is no Decision")
+            return VerifyFinding(
+                VerifyStatus.DIFFERS, None, tuple(islice(paths, MAX_PATHS)), "it is no Decision"
+            )
         name = recorded.decision_id[:100]
         if beyond := beyond_numbers(recorded):
-            return Finding(Status.DIFFERS, name, tuple(beyond), "there is no such number")
+            return VerifyFinding(VerifyStatus.DIFFERS, name, tuple(beyond), "there is no such number")
         if recorded.engine != __version__:
             detail = f"engine {recorded.engine[:100]}, this is {__version__}"
-            return Finding(Status.OTHER_ENGINE, name, detail=detail)
+            return VerifyFinding(VerifyStatus.OTHER_ENGINE, name, detail=detail)
         policy = await self._policies.get(recorded.policy.sha256)
         if policy is None:
-            return Finding(Status.MISSING, name, detail=f"policy {recorded.policy.sha256[:64]}")
+            return VerifyFinding(VerifyStatus.MISSING, name, detail=f"policy {recorded.policy.sha256[:64]}")
         return self._compare(value, recorded, policy)
 
-    def _compare(self, value: bytes, recorded: Decision, policy: Policy) -> Finding:
+    def _compare(self, value: bytes, recorded: Decision, policy: Policy) -> VerifyFinding:
         name = recorded.decision_id[:100]
         try:
             derived = rederive(recorded, gather(recorded, self._records), policy)
         except Missing as exc:
-            return Finding(Status.MISSING, name, detail=str(exc))
+            return VerifyFinding(VerifyStatus.MISSING, name, detail=str(exc))
         except Mismatch as exc:
-            return Finding(Status.DIFFERS, name, (exc.path,), str(exc))
+            return VerifyFinding(VerifyStatus.DIFFERS, name, (exc.path,), str(exc))
         except RecordError as exc:
-            return Finding(Status.DIFFERS, name, ("$.origin.sha256",), f"the record is {exc.code}")
+            return VerifyFinding(
+                VerifyStatus.DIFFERS, name, ("$.origin.sha256",), f"the record is {exc.code}"
+            )
         except Exception as exc:  # noqa: BLE001 - facts may hold anything: what cannot be derived does not follow
             report_fault("verify.underivable", exc)
             detail = f"nothing can be derived: {type(exc).__name__}"
-            return Finding(Status.DIFFERS, name, ("$.facts",), detail)
+            return VerifyFinding(VerifyStatus.DIFFERS, name, ("$.facts",), detail)
         return self._finding(value, name, derived.model_copy(update={"replay": self._replay}).to_bytes())
 
-    def _finding(self, value: bytes, name: str, derived: bytes) -> Finding:
+    def _finding(self, value: bytes, name: str, derived: bytes) -> VerifyFinding:
         if value == derived:
-            return Finding(Status.EQUAL, name)
+            return VerifyFinding(VerifyStatus.EQUAL, name)
         try:
             plain = json.loads(value, object_pairs_hook=_once)
         except ValueError as exc:
-            return Finding(Status.DIFFERS, name, ("$",), str(exc))
+            return VerifyFinding(VerifyStatus.DIFFERS, name, ("$",), str(exc))
         paths = tuple(islice(differences(plain, json.loads(derived)), MAX_PATHS))
         if paths:
-            return Finding(Status.DIFFERS, name, paths)
-        return Finding(Status.DIFFERS if self._exactly else Status.EQUAL, name, detail="written otherwise")
+            return VerifyFinding(VerifyStatus.DIFFERS, name, paths)
+        return VerifyFinding(
+            VerifyStatus.DIFFERS if self._exactly else VerifyStatus.EQUAL, name, detail="written otherwise"
+        )
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -130,3 +193,139 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         raise ValueError("a key stands twice in one object")
     return found
+
+
+async def verify_files(records: FileRecords, verifier: Verifier, path: Path) -> AsyncGenerator[Placed, None]:
+    """Verify the decisions of a file; yields one finding for each.
+
+    Args:
+        records: what the decisions rest on.
+        verifier: derives them again from that.
+        path: of the decisions.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    for number, value in decision_lines(path):
+        finding = await verifier.verify(value)
+        if finding.status is VerifyStatus.EQUAL and not records.is_first(value):
+            finding = VerifyFinding(VerifyStatus.CONTRADICTED, finding.decision_id, ("$",), _OTHER)
+        yield Placed(f"line {number}", finding)
+
+
+async def verify_topics(
+    reader: ReplayReader,
+    prefix: str,
+    since: Start,
+    policies: Policies,
+    folder: Path,
+    report: Report = lambda *_: None,
+) -> AsyncGenerator[Placed, None]:
+    """Verify the decisions that stand on their topics from a place on; yields one finding for each.
+
+    Args:
+        reader: reads the topics from their beginnings, as what a decision rests on may be old.
+        prefix: of the topics' names.
+        since: where to begin to verify, on the topics with decisions.
+        policies: by which was decided.
+        folder: for what is read meanwhile.
+        report: called after each decision that was derived.
+
+    Raises:
+        UsageError: a topic does not exist.
+        BrokerUnavailable: the broker does not answer.
+    """
+    topics = [prefix + name for name in INPUTS]
+    order = ReplayOrder("verify", topics, "earliest", "latest", policy=None, simulate=False, output=None)
+    with Job(folder / "verify", order) as job:
+        published = [prefix + name for name in _DECISIONS]
+        outputs = await reader.plan([prefix + name for name in _OUTPUTS], "earliest", "latest")
+        starts = {each[:2]: each.start for each in await reader.plan(published, since, "latest")}
+        inside = await reader.plan(order.topics, "earliest", "latest")
+        await reader.read(job, inside, outputs, everything=True)
+        for misfit in job.store.misfits():
+            if _is_verified(misfit.where, starts):
+                yield Placed(misfit.where, _misfit(misfit))
+        verifier = Verifier(job.store, policies, exactly=True)
+        total = job.store.count_decisions()
+        for done, (where, value) in enumerate(job.store.decisions(), 1):
+            if _is_verified(where, starts):
+                finding = await verifier.verify(value)
+                yield Placed(where, on_topics(job.store, inside, value, finding))
+            report("derived", done, total)
+
+
+def _misfit(misfit: Misfit) -> VerifyFinding:
+    status = VerifyStatus.CONTRADICTED if misfit.other else VerifyStatus.DIFFERS
+    return VerifyFinding(
+        status, misfit.name, misfit.fields, _OTHER if misfit.other else "the record does not fit"
+    )
+
+
+def _is_verified(where: str, starts: Mapping[tuple[str, int], int]) -> bool:
+    """Say whether a published record stands where decisions are verified."""
+    place = RecordPlace.parse(where)
+    return place.offset >= starts.get(place[:2], 0)
+
+
+def on_topics(
+    store: RecordStore,
+    inside: Sequence[OffsetRange],
+    value: bytes,
+    finding: VerifyFinding,
+    *,
+    moved: bool = False,
+) -> VerifyFinding:
+    """Look at what topics tell of a decision beside its own bytes.
+
+    Audit may contradict one that follows from its facts, and so may a second one under the same id where nothing can
+    be derived. The bytes of a record that retention has taken may stand elsewhere, sent again: where they first
+    stood is not known.
+
+    Args:
+        store: what topics hold.
+        inside: how far back they reach.
+        value: the decision.
+        finding: what came of deriving it.
+        moved: its record may stand at another place: the topic was copied or mirrored, and offsets have shifted.
+    """
+    if finding.status is VerifyStatus.DIFFERS:
+        return finding
+    decision = Decision.model_validate_json(value)
+    equal = finding.status is VerifyStatus.EQUAL
+    origins = {"$.origin": decision.origin, "$.subject_origin": decision.subject_origin}
+    wrong = {path: origin for path, origin in origins.items() if origin and not store.has_origin(origin)}
+    gone = [path for path, origin in wrong.items() if _is_gone(origin, inside)]
+    lost = [path for path in wrong if path not in gone]
+    forged = [path for path in lost if (not moved if equal else _is_other(store, decision, wrong[path]))]
+    if forged:
+        found = VerifyStatus.DIFFERS, tuple(forged), "no such record stands there"
+    elif _is_refused(store, decision):
+        found = VerifyStatus.CONTRADICTED, ("$.facts.review",), "audit says that this action was refused"
+    elif not (equal and not gone) and store.is_contradicted(decision.decision_id):
+        found = VerifyStatus.CONTRADICTED, ("$",), _OTHER
+    elif gone:
+        found = VerifyStatus.EXPIRED, (), f"record of {', '.join(gone)}: retention has taken it"
+    else:
+        return finding
+    return VerifyFinding(found[0], finding.decision_id, *found[1:])
+
+
+def _is_other(store: RecordStore, decision: Decision, origin: Origin) -> bool:
+    """Say whether another record stands where a decision says; a later one tells that the topic was made anew."""
+    return store.has_record(RecordPlace.of(origin), until=max(decision.decided_at, origin.timestamp))
+
+
+def _is_refused(store: RecordStore, decision: Decision) -> bool:
+    """Say whether audit knows the action behind a decision as refused, and nowhere as carried out."""
+    action_id = (decision.facts.review or {}).get("action_id")
+    if action_id is None or store.has_ended(event_id("review_action", action_id)):
+        return False
+    causes = action_id, decision.origin.model_dump(mode="json")
+    return any(store.has_ended(event_id("refused_action", cause)) for cause in causes)
+
+
+def _is_gone(origin: Origin, inside: Sequence[OffsetRange]) -> bool:
+    """Say whether a place lies before where retention has left its partition."""
+    starts = {each[:2]: each.start for each in inside}
+    return 0 <= origin.offset < starts.get((origin.topic or "", origin.partition), 0)

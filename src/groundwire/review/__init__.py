@@ -1,1 +1,1 @@
-"""What people see of the gate and do to it: the board, the actions, who may, and how often they agree."""
+"""People's side of the gate: a board of pending items, signed actions on them, and who may do what."""

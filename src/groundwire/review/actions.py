@@ -1,14 +1,12 @@
-"""What a person decided, signed and sent to the gate, and what the gate made of it.
+"""Builds, signs and sends what people decide, and follows the audit for what the gate made of it.
 
-Nothing is changed here: the reviews agent alone changes entries, and checks signature and rights again (S0-131).
+Nothing is changed here: the reviews agent alone changes entries, and checks signature and rights itself (S0-131).
 """
 
 from __future__ import annotations
 
 import asyncio
-import unicodedata
 import uuid
-from collections import OrderedDict
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,28 +15,114 @@ from typing import Final, Self
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
+from cachetools import FIFOCache
 from pydantic import ValidationError
 
-from groundwire.attestation import Keys
-from groundwire.checks.text import tidy
-from groundwire.client.kafka import producer, unavailable
-from groundwire.client.tail import Start
+from groundwire.checks.hedges import HedgeAction
 from groundwire.errors import BrokerUnavailable, UsageError
-from groundwire.messages.decisions import Kind
+from groundwire.gate.claim_case import read_claim
+from groundwire.kafka.connection import producer, unavailable
+from groundwire.kafka.reader import Positions, Start, TopicReader
+from groundwire.keys.attestation import Keys
+from groundwire.messages.decisions import AuditEvent, Kind
 from groundwire.messages.headers import ATTESTATION
-from groundwire.messages.reviews import Action, ReviewDecision
+from groundwire.messages.records import Action, ReviewDecision
 from groundwire.messages.topics import TopicName, record_key
+from groundwire.policy import Policy
 from groundwire.review.model import Row
-from groundwire.review.outcomes import Outcome, outcome_of
-from groundwire.review.reading import Positions, Reader, reading
-from groundwire.review.records import TopicRecord, read_action
+from groundwire.review.records import TopicRecord, read_action, reading, topic_records
+from groundwire.text.normalise import tidy
+from groundwire.text.visible import invisible_places
 
-_REMEMBERED: Final = 10_000
-"""Actions whose outcome is kept for who asks late."""
+_APPLIED: Final = {
+    "human_approved": "Approved: the memory is published.",
+    "human_rejected": "Rejected: nothing is stored, and texts close to it come to review from now on.",
+    "retracted": "Retracted: the approval is withdrawn; look at what rests on it.",
+    "review_expired": "Expired: nobody reviewed it in time; send the claim again if it still matters.",
+    "expired": "Blocked: its validity ended before the approval; send it again with a later horizon.",
+    "duplicate": "Blocked: an approved memory already says this; there is nothing left to do.",
+    "superseded": "Done, and changed again since; look at where it stands now.",
+}
+_REFUSED: Final = {
+    "stale": "The item has another revision by now; look at what changed and decide again.",
+    "unknown": "There is no such item, or it was forgotten; look at the queue again.",
+    "not_pending": "It waits for nobody; look at where it stands.",
+    "not_approved": "Only what is approved can be retracted; look at where it stands.",
+    "waiting": "The gate is still checking it; try again when it is in the queue.",
+    "action_id_reused": "This action id stands for another action already; act again with a new one.",
+    "unattested": (
+        "The signature was not accepted: the reviews worker needs the keys file (GROUNDWIRE_KEYS_FILE) with this key, "
+        "and the key the role reviewer for this tenant, and to be valid."
+    ),
+    "unauthorized": "Only the owner or a reviewer delegated for the tenant may decide it; ask one of them.",
+    "invalid_reason": "The reason is no code: 1 to 64 letters, digits, dots, dashes; put words into the note.",
+    "reserved": "This action or name belongs to the gate itself; act under your own name.",
+    "personal_speculation": "The edited text speculates and cannot be approved; word it as a fact, or reject it.",
+    "not_published": "The decision it rests on is on no topic yet; try again in a moment.",
+    "not_editable": "A response cannot be edited; approve or reject it.",
+    "unreadable": "The edited text could not be read; shorten or reword it.",
+}
+
+SENTENCES: Final = {**_APPLIED, **_REFUSED}
+
+
+def speculation_in(content: str, policy: Policy) -> str:
+    """Return a sentence that quotes the words for which a policy blocks a text, empty where it does not (C-02)."""
+    reading = read_claim(content, policy)
+    if reading.action is not HedgeAction.BLOCK:
+        return ""
+    words = dict.fromkeys(hedge.text for hedge in reading.hedges if hedge.action is HedgeAction.BLOCK)
+    return f"It says {', '.join(f'“{word}”' for word in words)}."
+
+
+@dataclass(frozen=True, slots=True)
+class ActionOutcome:
+    """The outcome of an action.
+
+    Attributes:
+        applied: whether anything changed.
+        code: the reason of the new decision, or why the action was refused.
+        revision: the one brought about; of a refused action the current one, where it is known.
+        verdict: of the new decision, None of a refused action.
+        decision_id: of the new decision.
+    """
+
+    action_id: str
+    applied: bool
+    code: str
+    revision: int | None
+    verdict: str | None
+    decision_id: str | None
+
+    @property
+    def sentence(self) -> str:
+        """One sentence for people: what happened, and what to do next."""
+        if self.code in SENTENCES:
+            return SENTENCES[self.code]
+        if self.applied:
+            return f"Done, with the code {self.code}; look at where it stands."
+        return (
+            f"Refused with the code {self.code}, nothing was changed; look at the item before you try again."
+        )
+
+
+def outcome_of(event: AuditEvent) -> ActionOutcome:
+    """Read the AuditEvent of an action."""
+    detail = event.detail
+    revision, verdict = detail.get("revision"), detail.get("verdict")
+    return ActionOutcome(
+        action_id=str(detail.get("action_id")),
+        applied=event.type == "review_action",
+        code=str(detail.get("outcome") or "unknown_code"),
+        revision=revision if type(revision) is int else None,
+        verdict=verdict if isinstance(verdict, str) else None,
+        decision_id=event.decision_id,
+    )
+
+
+_MAX_OUTCOMES: Final = 10_000
+"""Actions whose outcome is kept for a late call of `outcome`."""
 _RETRY_SECONDS: Final = 1.0
-_UNSEEN: Final = "CZ"
-"""Categories of Unicode that have no form: control, format and unassigned characters, and separators."""
-_BLANK_PATTERN: Final = "\u2800"
 
 BLANK: Final = "the edited text is blank"
 """Why a text that shows nothing is not approved."""
@@ -56,8 +140,11 @@ class RejectReason(StrEnum):
     OTHER = "other"
 
 
+_REASONS: Final = frozenset(RejectReason)
+
+
 @dataclass(frozen=True, slots=True)
-class Target:
+class ActionTarget:
     """What is decided, at the revision that the person saw."""
 
     tenant_id: str
@@ -74,13 +161,13 @@ class Target:
 
 def is_blank(text: str) -> bool:
     """Say whether a text shows nothing: white space and characters without a form are all of it."""
-    return not any(
-        unicodedata.category(char)[0] not in _UNSEEN and char != _BLANK_PATTERN for char in tidy(text)
-    )
+    read = tidy(text)
+    unseen = set(invisible_places(read))
+    return all(char.isspace() or at in unseen for at, char in enumerate(read))
 
 
 def review_decision(
-    target: Target,
+    target: ActionTarget,
     action: Action,
     reviewer: str,
     *,
@@ -103,14 +190,7 @@ def review_decision(
     Raises:
         UsageError: naming the field that is wrong.
     """
-    if action == "expire":
-        raise UsageError("action: expire is the gate's own")
-    if reason is None and action == "reject":
-        raise UsageError(f"reason: needed to reject; one of {', '.join(RejectReason)}")
-    if reason is not None and reason not in list(RejectReason):
-        raise UsageError(f"reason: must be one of {', '.join(RejectReason)}")
-    if content is not None and is_blank(content):
-        raise UsageError(f"content: {BLANK}")
+    _check_given(action, reason, content)
     given = {"reason": reason, "note": note or None, "content": content}
     try:
         return ReviewDecision(
@@ -132,6 +212,17 @@ def review_decision(
         raise UsageError(f"{field}: {message}" if field else message) from None
 
 
+def _check_given(action: Action, reason: str | None, content: str | None) -> None:
+    if action == "expire":
+        raise UsageError("action: expire is the gate's own")
+    if reason is None and action == "reject":
+        raise UsageError(f"reason: needed to reject; one of {', '.join(RejectReason)}")
+    if reason is not None and reason not in _REASONS:
+        raise UsageError(f"reason: must be one of {', '.join(RejectReason)}")
+    if content is not None and is_blank(content):
+        raise UsageError(f"content: {BLANK}")
+
+
 class Signer:
     """Signs ReviewDecisions with one key of the keys file.
 
@@ -140,7 +231,7 @@ class Signer:
     """
 
     def __init__(self, keys: Keys, key_id: str) -> None:
-        keys.sign(key_id, b"")  # an unknown key is told before anything is sent
+        keys.sign(key_id, b"")  # raises for an unknown key
         if "reviewer" not in dict(keys)[key_id].roles:
             raise UsageError(
                 f"the key {key_id!r} has not the role reviewer; `groundwire keys new --role reviewer`"
@@ -158,11 +249,11 @@ class Signer:
         return [("content-type", b"application/json"), (ATTESTATION, self._keys.sign(self._key_id, value))]
 
 
-Pending = asyncio.Future[Outcome]
+PendingOutcome = asyncio.Future[ActionOutcome]
 
 
 class Actions:
-    """Sends what people decide, and tells what became of it; an asynchronous context manager.
+    """Sends what people decide and reports the outcomes; an asynchronous context manager.
 
     The audit is followed from before the first action is sent, so that no outcome is missed.
 
@@ -179,7 +270,7 @@ class Actions:
         self._signer = signer
         self._seconds = seconds
         self._stack = AsyncExitStack()
-        self._outcomes: OrderedDict[tuple[str, str], Pending] = OrderedDict()
+        self._outcomes: FIFOCache[tuple[str, str], PendingOutcome] = FIFOCache(_MAX_OUTCOMES)
         self._client: AIOKafkaProducer | None = None
 
     async def __aenter__(self) -> Self:
@@ -187,7 +278,7 @@ class Actions:
         async with AsyncExitStack() as stack:
             reader = AsyncExitStack()
             stack.push_async_exit(reader)
-            opened = await reader.enter_async_context(self._audit())
+            opened = await reader.enter_async_context(self._open_audit())
             self._client = await stack.enter_async_context(producer(self._brokers, self._seconds))
             task = asyncio.create_task(self._follow(opened, reader))
             stack.push_async_callback(_cancelled, task)
@@ -195,7 +286,7 @@ class Actions:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop; whoever still waits for an outcome gets none."""
+        """Stop; calls of `outcome` that still wait return None."""
         await self._stack.aclose()
         self._client = None
 
@@ -211,7 +302,7 @@ class Actions:
             raise RuntimeError("Actions are used inside `async with`")
         if not self._signer.covers(decision.tenant_id):
             raise UsageError(f"the key may not sign for the tenant {decision.tenant_id!r}")
-        self._expect(decision)
+        self._future(decision)
         value = decision.model_dump_json(exclude_none=True).encode()
         topic = f"{self._prefix}{TopicName.REVIEW_DECISIONS}"
         key = record_key(decision.tenant_id, decision.user_id)
@@ -219,25 +310,23 @@ class Actions:
             async with asyncio.timeout(self._seconds):
                 await self._client.send_and_wait(topic, value, key=key, headers=self._signer.headers(value))
         except UnknownTopicOrPartitionError as exc:
-            raise UsageError(f"there is no topic {topic}: `python -m topics declare` creates it") from exc
+            raise UsageError(f"there is no topic {topic}: `groundwire topics declare` creates it") from exc
         except (KafkaError, OSError, TimeoutError) as exc:
             raise unavailable(self._brokers, self._seconds, "acknowledge the action") from exc
 
-    async def outcome(self, decision: ReviewDecision, timeout: float) -> Outcome | None:  # noqa: ASYNC109 - as asked for: it returns None
-        """Wait for what becomes of an action that was sent; None where nothing is heard in time (seconds)."""
-        waiting = self._expect(decision)
+    async def outcome(self, decision: ReviewDecision, timeout: float) -> ActionOutcome | None:  # noqa: ASYNC109 - as asked for: it returns None
+        """Wait for the outcome of an action that was sent; None where there is none in time (seconds)."""
+        waiting = self._future(decision)
         done, _ = await asyncio.wait([waiting], timeout=timeout)
-        return waiting.result() if done and not waiting.cancelled() else None
+        return waiting.result() if done else None
 
-    def _expect(self, decision: ReviewDecision) -> Pending:
+    def _future(self, decision: ReviewDecision) -> PendingOutcome:
         key = (decision.tenant_id, decision.action_id)
         if key not in self._outcomes:
             self._outcomes[key] = asyncio.get_running_loop().create_future()
-            while len(self._outcomes) > _REMEMBERED:
-                self._outcomes.popitem(last=False)[1].cancel()
         return self._outcomes[key]
 
-    def _hear(self, record: TopicRecord) -> None:
+    def _resolve(self, record: TopicRecord) -> None:
         event = read_action(record)
         if event is None:
             return
@@ -245,24 +334,24 @@ class Actions:
         if waiting is not None and not waiting.done():
             waiting.set_result(outcome_of(event))
 
-    def _audit(self, positions: Positions | None = None) -> AbstractAsyncContextManager[Reader]:
+    def _open_audit(self, positions: Positions | None = None) -> AbstractAsyncContextManager[TopicReader]:
         starts: dict[TopicName, Start] = {TopicName.AUDIT: "latest"}
         return reading(self._brokers, self._prefix, starts, self._seconds, positions)
 
-    async def _follow(self, reader: Reader, stack: AsyncExitStack) -> None:
+    async def _follow(self, reader: TopicReader, stack: AsyncExitStack) -> None:
         """Read the audit; where it breaks off, go on from there."""
         while True:
             try:
-                for record in await reader.batch():
-                    self._hear(record)
+                for record in topic_records(await reader.batch(), self._prefix):
+                    self._resolve(record)
             except BrokerUnavailable:
                 reader = await self._reopen(reader.positions, stack)
 
-    async def _reopen(self, positions: Positions, stack: AsyncExitStack) -> Reader:
+    async def _reopen(self, positions: Positions, stack: AsyncExitStack) -> TopicReader:
         while True:
             await stack.aclose()
             try:
-                return await stack.enter_async_context(self._audit(positions))
+                return await stack.enter_async_context(self._open_audit(positions))
             except (BrokerUnavailable, UsageError):
                 await asyncio.sleep(_RETRY_SECONDS)
 

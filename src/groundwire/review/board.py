@@ -1,7 +1,7 @@
 """The board: what the output topics say of the review queue, in SQLite, for people to look at.
 
-It is a projection. Nothing is decided here and nothing is lost with it: it is read again from the topics, in any
-order and as often as comes. State has the last word on what is pending (`candidates`, `settle`).
+It is a projection: it decides nothing, and is rebuilt by reading the topics again, in any order and any number of
+times. State has the last word on what is pending (`candidates`, `apply_statuses`).
 """
 
 from __future__ import annotations
@@ -19,28 +19,42 @@ from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import Kind
 from groundwire.messages.identity import Subject
 from groundwire.messages.topics import TopicName
-from groundwire.review import agreement, items, projection, resting, search
+from groundwire.review import projection, queries, reads, reviewers
 from groundwire.review.model import (
     Agreement,
     Backlog,
+    BlindOpinion,
     Counts,
-    DeadLetter,
+    DeadLetterRow,
     Item,
-    LookedUp,
-    Opinion,
+    ListedTopic,
+    Nearest,
+    Neighbours,
     Page,
     Query,
     Related,
     Revealed,
     Row,
     Sampled,
+    Standing,
     check_limit,
 )
-from groundwire.review.people import Scope
-from groundwire.review.queries import COLUMNS, WIDTH, as_row, filtered, make_cursor, ordered, seen, sort_key
+from groundwire.review.permissions import ViewScope
+from groundwire.review.queries import (
+    COLUMNS,
+    WIDTH,
+    Where,
+    as_row,
+    filtered,
+    make_cursor,
+    ordered,
+    seen,
+    sort_key,
+    statement,
+)
 from groundwire.review.records import TopicRecord
-from groundwire.review.sql import Where, statement
-from groundwire.state.model import Standing, SubjectState
+from groundwire.review.reviewers import ReviewerCounts, Turn
+from groundwire.state.model import SubjectState, SubjectStatus
 
 IN_MEMORY: Final = ":memory:"
 _PORTION: Final = 100
@@ -51,15 +65,15 @@ def _now() -> datetime:
 
 
 class Board:
-    """What people see. Every read takes a Scope, and answers as if nothing else existed.
+    """The tables and their queries; every read takes a ViewScope and answers as if nothing else existed.
 
-    Methods are quick and may be called from several threads; one runs at a time.
+    Methods take milliseconds and may be called from several threads; one runs at a time.
 
     Args:
-        path: of the SQLite file, which is made readable for its owner alone. In memory, what people thought of
-            the blind sample is forgotten with the process.
-        clock: what the time is.
-        fts: whether texts are searched by an index; None: if this SQLite can.
+        path: of the SQLite file, which is made readable for its owner alone. In memory, opinions on the blind sample
+            are lost with the process.
+        clock: the wall clock.
+        fts: whether texts are searched by an index; None: if this SQLite has FTS5.
 
     Raises:
         sqlite3.Error: the file cannot be used.
@@ -73,74 +87,84 @@ class Board:
         self._connection = sqlite3.connect(path, check_same_thread=False)
         self._lock = threading.RLock()
         self._clock = clock
-        self._fts = search.has_fts5(self._connection) if fts is None else fts
+        self._fts = queries.has_fts5(self._connection) if fts is None else fts
         with self._writing() as connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.executescript(files("groundwire.review").joinpath("schema.sql").read_text("utf-8"))
-            search.create(connection, fts=self._fts)
+            queries.create(connection, fts=self._fts)
             projection.upgrade(connection)
 
     @property
     def version(self) -> int:
-        """A number that grows whenever something on the board changes."""
+        """A number that grows with every change of the board."""
         return self._connection.total_changes
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         with self._lock:
             self._connection.close()
 
     def add(self, records: Sequence[TopicRecord]) -> None:
-        """Take in records of output topics, in any order and as often as they come; others are left out."""
-        for start in range(0, len(records), _PORTION):  # who reads need not wait for all of them
+        """Write records of output topics, in any order and any number of times; others are ignored."""
+        for start in range(0, len(records), _PORTION):  # readers wait for one portion, not for all
             with self._writing() as connection:
                 for record in records[start : start + _PORTION]:
                     projection.write(connection, record)
 
     def candidates(self, *, dropped: bool = False) -> list[tuple[Subject, int]]:
-        """Return what the board takes for pending, with the revision; `dropped`: what it dropped, too."""
-        found = "SELECT tenant_id, user_id, kind, subject_id, revision FROM items WHERE"
+        """Return what the board shows as pending, with the revision; `dropped`: also what `apply_statuses` dropped."""
+        columns = "SELECT tenant_id, user_id, kind, subject_id, revision FROM items WHERE"
         with self._reading() as connection:
-            rows = connection.execute(statement(found, "placed = 1" if dropped else "pending = 1")).fetchall()
+            rows = connection.execute(
+                statement(columns, "placed = 1" if dropped else "pending = 1")
+            ).fetchall()
         return [(Subject(row[0], row[1], Kind(row[2]), row[3]), row[4]) for row in rows]
 
-    def settle(self, standings: Mapping[Subject, Standing | None]) -> None:
+    def apply_statuses(self, statuses: Mapping[Subject, SubjectStatus | None]) -> None:
         """Drop what state does not hold as pending at the revision that the board shows; put back what it does.
 
-        An answer older than what the board shows says nothing about it.
+        A status of a lower revision than the board's is out of date and changes nothing.
         """
         with self._writing() as connection:
-            for subject, standing in standings.items():
+            for subject, status in statuses.items():
                 found = connection.execute(
                     "SELECT id, revision FROM items WHERE tenant_id = ? AND user_id = ? AND kind = ?"
                     " AND subject_id = ? AND placed = 1",
                     (subject.tenant_id, subject.user_id, str(subject.kind), subject.subject_id),
                 ).fetchone()
-                if found is None or (standing is not None and standing.revision < found[1]):
+                if found is None or (status is not None and status.revision < found[1]):
                     continue
-                held = standing == Standing(SubjectState.PENDING, found[1])
-                projection.settle(connection, found[0], -1 if held else found[1])
+                pending = status == SubjectStatus(SubjectState.PENDING, found[1])
+                projection.set_dropped(connection, found[0], -1 if pending else found[1])
 
     def forget(self, before: datetime) -> None:
-        """Drop what is older and not pending, so that a board that runs for long stays small."""
+        """Delete what is older and not pending, so that the board of a long-running process stays small."""
         with self._writing() as connection:
-            projection.forget(connection, to_milliseconds(before))
+            projection.forget_items(connection, to_milliseconds(before))
 
-    def pending(self, scope: Scope, query: Query) -> Page[Row]:
-        """Return a page of the queue. Raises: ValueError, of a cursor that is none."""
+    def pending(self, scope: ViewScope, query: Query) -> Page[Row]:
+        """Return a page of the queue. Raises: ValueError, of an invalid cursor."""
         where = filtered(seen(scope, Where(["items.pending = 1"])), query, self._clock(), fts=self._fts)
         return self._page(where, query)
 
-    def looked_up(
+    def neighbours(
+        self, scope: ViewScope, query: Query, decision_id: str, is_free: Callable[[Row], bool]
+    ) -> Neighbours:
+        """Return the items beside one in the queue that are free, however many that are not stand between."""
+        where = filtered(seen(scope, Where(["items.pending = 1"])), query, self._clock(), fts=self._fts)
+        with self._reading() as connection:
+            return reads.neighbours(connection, where, query.sort, decision_id, is_free)
+
+    def not_pending(
         self,
-        scope: Scope,
-        topic: LookedUp,
+        scope: ViewScope,
+        topic: ListedTopic,
         limit: int = 50,
         cursor: str | None = None,
         text: str = "",
     ) -> Page[Row]:
-        """Return a page of what waits for nobody, newest first: approved, blocked, or responses in review.
+        """Return a page of what is not pending, newest first: approved, blocked, or responses in review.
 
         `text`: words that all stand in the text or id, as in a Query.
 
@@ -150,58 +174,98 @@ class Board:
         where = seen(scope, Where(["items.pending = 0"]).equals("items.topic", str(topic)))
         if topic is TopicName.REVIEW:
             where.equals("items.kind", str(Kind.RESPONSE))
-        found = search.condition(text, fts=self._fts, table=search.OTHERS)
+        found = queries.condition(text, fts=self._fts, table=queries.OTHERS)
         if found is not None:
             where.add(found[0], *found[1])
         return self._page(where, Query(sort="newest", limit=limit, cursor=cursor))
 
-    def dead_letters(self, scope: Scope, limit: int = 50, cursor: str | None = None) -> Page[DeadLetter]:
+    def dead_letters(
+        self, scope: ViewScope, limit: int = 50, cursor: str | None = None
+    ) -> Page[DeadLetterRow]:
         """Return a page of dead letters, newest first.
 
-        They have no owner that could be trusted: only who sees the whole tenant of a record's key sees it, and
-        nobody where its value names another tenant.
+        Their owner is not verified: a letter is shown to who sees the whole tenant of the record's key, and to nobody
+        where the value names another tenant.
 
         Raises:
             ValueError: of limit or cursor.
         """
         check_limit(limit)
         with self._reading() as connection:
-            return items.dead_letters(connection, scope, limit, cursor)
+            return reads.dead_letters(connection, scope, limit, cursor)
 
-    def item(self, scope: Scope, decision_id: str) -> Item | None:
-        """Return a Decision with all that bears on it; None where there is none that the person sees (S0-132)."""
+    def item(self, scope: ViewScope, decision_id: str) -> Item | None:
+        """Return a Decision with its context; None where there is none that the person sees (S0-132)."""
         with self._reading() as connection:
-            return items.item(connection, scope, decision_id)
+            return reads.item(connection, scope, decision_id)
 
-    def resting(self, scope: Scope, row: Row) -> Page[Related]:
-        """Return the approved claims that rest on what is approved or retracted, by id; `total` counts all.
+    def standings(self, scope: ViewScope, decision_ids: Sequence[str]) -> dict[str, Standing]:
+        """Return where the subjects of many Decisions stand, by the id asked for: of those that the person sees."""
+        with self._reading() as connection:
+            return reads.standings(connection, scope, decision_ids)
 
-        At most 1,000: those that the board holds, and of what was retracted those that its Retraction names.
+    def decided(self, subjects: Sequence[Subject]) -> list[Subject]:
+        """Return those of some items that are decided: approved or blocked, by whomever."""
+        with self._reading() as connection:
+            return reads.decided(connection, subjects)
+
+    def memories(self, scope: ViewScope, decision_ids: Sequence[str]) -> dict[str, list[Nearest]]:
+        """Return, by the id of each of many Decisions, the claims that the gate compared its claim with."""
+        found: dict[str, list[Nearest]] = {}
+        for start in range(0, len(decision_ids), _PORTION):  # others wait for one portion, not for all
+            with self._reading() as connection:
+                found |= reads.memories(connection, scope, decision_ids[start : start + _PORTION])
+        return found
+
+    def approved_near(self, scope: ViewScope, item: Item, limit: int = 20) -> list[Nearest]:
+        """Return approved claims of the same owner that share words with a claim, as the search finds them."""
+        with self._reading() as connection:
+            return reads.approved_near(connection, scope, item, limit=limit, fts=self._fts)
+
+    def dependents(self, scope: ViewScope, row: Row) -> Page[Related]:
+        """Return the approved claims that rest on an approved or retracted item, by id; `total` counts all.
+
+        At most 1,000: those that the board holds, and of a retracted item those that its Retraction names.
         """
         with self._reading() as connection:
-            return resting.children(connection, scope, row)
+            return projection.dependents(connection, scope, row)
 
-    def find(self, scope: Scope, tenant_id: str, user_id: str, subject_id: str) -> str | None:
+    def find(self, scope: ViewScope, tenant_id: str, user_id: str, subject_id: str) -> str | None:
         """Return the decision id of a claim's highest revision, or None."""
         with self._reading() as connection:
-            return items.find(connection, scope, (tenant_id, user_id, subject_id))
+            return reads.find(connection, scope, (tenant_id, user_id, subject_id))
 
-    def counts(self, scope: Scope) -> Counts:
+    def counts(self, scope: ViewScope) -> Counts:
         """Return how many items are pending, for the gauges of the limits (S0-133, S0-134)."""
         with self._reading() as connection:
-            return items.counts(connection, scope)
+            return reads.counts(connection, scope)
 
     def backlog(self) -> Backlog:
-        """Return how near the queue is to its limits, of all tenants: for whoever is on call (S0-133, S0-134)."""
+        """Return how near the queue is to its limits, over all tenants, for operators (S0-133, S0-134)."""
         with self._reading() as connection:
-            return items.backlog(connection)
+            return reads.backlog(connection)
 
-    def agreement(self, scope: Scope, since: datetime) -> Agreement:
+    def agreement(self, scope: ViewScope, since: datetime) -> Agreement:
         """Return how people's decisions since a time compare with the gate's."""
         with self._reading() as connection:
-            return agreement.agreement(connection, scope, to_milliseconds(since))
+            return reads.agreement(connection, scope, to_milliseconds(since))
 
-    def sample(self, scope: Scope, share: float = 0.0, limit: int = 20) -> list[Sampled]:
+    def by_reviewer(self, scope: ViewScope, since: datetime) -> list[ReviewerCounts]:
+        """Return what each reviewer did since a time."""
+        with self._reading() as connection:
+            return reviewers.by_reviewer(connection, scope, to_milliseconds(since))
+
+    def record_turns(self, turns: Sequence[Turn]) -> None:
+        """Store actions as people take them at a console."""
+        with self._writing() as connection:
+            reviewers.record_turns(connection, turns, to_milliseconds(self._clock()))
+
+    def mark_undone(self, action_ids: Sequence[str]) -> None:
+        """Store that actions were taken back."""
+        with self._writing() as connection:
+            reviewers.mark_undone(connection, action_ids)
+
+    def sample(self, scope: ViewScope, share: float = 0.0, limit: int = 20) -> list[Sampled]:
         """Return claims of the blind sample that the person has no opinion on yet, verdicts hidden.
 
         Args:
@@ -212,16 +276,16 @@ class Board:
         """
         check_limit(limit)
         with self._reading() as connection:
-            return agreement.sample(connection, scope, share, limit)
+            return reads.sample(connection, scope, share, limit)
 
-    def record_opinion(self, scope: Scope, decision_id: str, opinion: Opinion) -> Revealed | None:
-        """Keep what a person thinks of a sampled claim, the first time, and tell what the gate decided.
+    def record_opinion(self, scope: ViewScope, decision_id: str, opinion: BlindOpinion) -> Revealed | None:
+        """Store a person's first opinion of a sampled claim, and return it with what the gate decided.
 
         Returns:
             None where there is no such claim that the person sees.
         """
         with self._writing() as connection:
-            return agreement.record_opinion(
+            return reads.record_opinion(
                 connection, scope, decision_id, opinion, to_milliseconds(self._clock())
             )
 

@@ -1,35 +1,41 @@
 """Keeps a board up to date: reads the output topics into it, and asks state what is still pending.
 
-Neither a broker nor a Redis that is away ends it: it says since when what it shows may be out of date, and goes on
-when they are back.
+An outage of the broker or of Redis does not end it: it reports since when the board may be out of date, and goes on
+when both answer again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
 
 import structlog
 
-from groundwire.client.kafka import unavailable
-from groundwire.client.tail import Start
+from groundwire.config import Settings
 from groundwire.errors import BrokerUnavailable, StateError, StateLost, UsageError
+from groundwire.gate.claim_case import dedup_scheme
+from groundwire.kafka.reader import Positions, Start, TopicReader
 from groundwire.messages.decisions import Kind
 from groundwire.messages.identity import Subject
 from groundwire.messages.topics import TopicName
+from groundwire.policy import load_policy
 from groundwire.review.board import Board
-from groundwire.review.reading import Positions, Reader, reading
-from groundwire.state.model import Standing
+from groundwire.review.records import reading, topic_records
+from groundwire.state.model import SubjectStatus
+from groundwire.state.redis import RedisState
+from groundwire.state.server import connect
 
 log = structlog.get_logger()
 
 WINDOW: Final = timedelta(days=7)
 _PORTION: Final = 1_000
 _FULL_ROUND: Final = 60
-"""Each so many rounds state is asked about what was dropped, too."""
+"""In one round of so many, state is asked about dropped items too."""
 _FORGET: Final = timedelta(hours=1)
 _RECENT: Final = (
     TopicName.APPROVED,
@@ -40,20 +46,20 @@ _RECENT: Final = (
 )
 
 _NOBODY: Final = Subject("-", "-", Kind.CLAIM, "-")
-"""Asked about where nothing is pending: so that state's absence or loss does not go unseen."""
+"""Asked about where nothing is pending, so that an outage or loss of state is noticed."""
 
 
-class Standings(Protocol):
+class StatusSource(Protocol):
     """What the feed needs of state."""
 
-    async def standings(self, subjects: Sequence[Subject]) -> list[Standing | None]:
+    async def statuses(self, subjects: Sequence[Subject]) -> list[SubjectStatus | None]:
         """Return where subjects stand; raises StateError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """That something changed; a listener looks at the board itself, within its own scope.
+    """A change of the board or of the feed; a listener reads the board itself, within its own scope.
 
     Attributes:
         version: of the board; the same number, the same content.
@@ -68,7 +74,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How often the feed does what, in seconds.
+    """Intervals of the feed, in seconds.
 
     Attributes:
         poll: to wait for records.
@@ -98,7 +104,7 @@ class Feed:
     def __init__(
         self,
         board: Board,
-        state: Standings | None,
+        state: StatusSource | None,
         *,
         brokers: str,
         prefix: str,
@@ -116,13 +122,13 @@ class Feed:
         self._read = False
         self._asked = state is None
         self._lost = False
-        self._again = False
+        self._read_again = False
         self._rounds = 0
         self._announced = self.notice
 
     @property
     def notice(self) -> Notice:
-        """How things stand."""
+        """The present notice."""
         return Notice(self._board.version, self._read and self._asked, self.stale_since)
 
     @property
@@ -136,7 +142,7 @@ class Feed:
         return min(self._stale.values(), default=None)
 
     async def subscribe(self) -> AsyncIterator[Notice]:
-        """Yield how things stand, now and whenever it changes; changes in quick succession come as one."""
+        """Yield the notice now and after each change; changes in quick succession come as one."""
         changed = asyncio.Event()
         self._listeners.add(changed)
         try:
@@ -148,26 +154,26 @@ class Feed:
             self._listeners.discard(changed)
 
     async def run(self) -> None:
-        """Read, settle and forget until cancelled."""
+        """Read topics, ask state and delete old items until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._keep_reading())
-            tasks.create_task(self._keep_settling())
-            tasks.create_task(self._keep_forgetting())
+            tasks.create_task(self._read_loop())
+            tasks.create_task(self._state_loop())
+            tasks.create_task(self._forget_loop())
 
-    async def settle(self, *, dropped: bool = False) -> None:
-        """Ask state about what the board takes for pending, and drop what is not.
+    async def sync_state(self, *, dropped: bool = False) -> None:
+        """Ask state about what the board shows as pending, and drop what is not.
 
-        `dropped`: ask about what was dropped too, and put back what is pending. Raises: StateError.
+        `dropped`: ask about dropped items too, and put back what is pending. Raises: StateError.
         """
         if self._state is None:
             return
         candidates = [subject for subject, _ in self._board.candidates(dropped=dropped)] or [_NOBODY]
         for start in range(0, len(candidates), _PORTION):
             portion = candidates[start : start + _PORTION]
-            standings = await self._state.standings(portion)
-            await asyncio.to_thread(self._board.settle, dict(zip(portion, standings, strict=True)))
+            statuses = await self._state.statuses(portion)
+            await asyncio.to_thread(self._board.apply_statuses, dict(zip(portion, statuses, strict=True)))
 
-    async def _keep_reading(self) -> None:
+    async def _read_loop(self) -> None:
         starts = _starts(self._window)
         positions: Positions = {}
         while True:
@@ -179,63 +185,63 @@ class Feed:
                     await self._read_on(reader)
                     positions = {}
             except (BrokerUnavailable, UsageError) as exc:
-                self._mark("broker", exc)
+                self._mark_stale("broker", exc)
                 await asyncio.sleep(self._pace.retry)
 
-    async def _read_on(self, reader: Reader) -> None:
+    async def _read_on(self, reader: TopicReader) -> None:
         """Read until the broker fails, or everything is to be read again."""
         loop = asyncio.get_running_loop()
         checked = loop.time()
-        self._unmark("broker")
-        while not self._again:
+        self._clear_stale("broker")
+        while not self._read_again:
             records = await reader.batch(int(self._pace.poll * 1000))
             if records:
-                await asyncio.to_thread(self._board.add, records)
+                await asyncio.to_thread(self._board.add, topic_records(records, self._prefix))
             if not self._read:
                 self._read = await reader.caught_up()
             if loop.time() - checked >= self._pace.check:
                 await reader.check()
                 checked = loop.time()
-            self._announce()
-        self._again = False
+            self._notify()
+        self._read_again = False
 
-    async def _keep_settling(self) -> None:
+    async def _state_loop(self) -> None:
         while self._state is not None:
             if self._read:
-                await self._settle_once()
+                await self._sync_once()
             await asyncio.sleep(self._pace.check if self._asked else self._pace.poll)
 
-    async def _settle_once(self) -> None:
+    async def _sync_once(self) -> None:
         try:
-            await self.settle(dropped=self._rounds % _FULL_ROUND == 0)
+            await self.sync_state(dropped=self._rounds % _FULL_ROUND == 0)
         except StateError as exc:
             self._lost = self._lost or isinstance(exc, StateLost)
             self._rounds = 0
-            self._mark("state", exc)
+            self._mark_stale("state", exc)
             return
-        if self._lost:  # rebuilt: what was forgotten as decided may be pending again
-            self._lost, self._again = False, True
+        if self._lost:  # rebuilt: what was deleted as decided may be pending again
+            self._lost, self._read_again = False, True
         self._rounds += 1
         self._asked = True
-        self._unmark("state")
+        self._clear_stale("state")
 
-    async def _keep_forgetting(self) -> None:
+    async def _forget_loop(self) -> None:
         while True:
             await asyncio.sleep(_FORGET.total_seconds())
             await asyncio.to_thread(self._board.forget, datetime.now(UTC) - self._window)
 
-    def _mark(self, what: str, error: Exception) -> None:
+    def _mark_stale(self, what: str, error: Exception) -> None:
         if what not in self._stale:
             self._stale[what] = datetime.now(UTC)
             log.warning("review_feed.stale", what=what, error=str(error))
-        self._announce()
+        self._notify()
 
-    def _unmark(self, what: str) -> None:
+    def _clear_stale(self, what: str) -> None:
         if self._stale.pop(what, None) is not None:
             log.info("review_feed.back", what=what)
-        self._announce()
+        self._notify()
 
-    def _announce(self) -> None:
+    def _notify(self) -> None:
         notice = self.notice
         if notice != self._announced:
             self._announced = notice
@@ -244,7 +250,7 @@ class Feed:
 
 
 async def fill(board: Board, brokers: str, prefix: str, window: timedelta, seconds: float) -> None:
-    """Read into a board what the topics hold now, and no more; for who looks once.
+    """Read into a board what the topics hold now, and no more: for a single look.
 
     Args:
         board: what is filled.
@@ -257,17 +263,55 @@ async def fill(board: Board, brokers: str, prefix: str, window: timedelta, secon
         UsageError: a topic does not exist.
         BrokerUnavailable: the broker does not answer, or brings nothing for so long.
     """
-    loop = asyncio.get_running_loop()
-    async with reading(brokers, prefix, _starts(window), seconds) as reader:
-        came = loop.time()
-        while not await reader.caught_up():
-            records = await reader.batch()
-            await asyncio.to_thread(board.add, records)
-            if records:
-                came = loop.time()
-            elif loop.time() - came > seconds:
-                raise unavailable(brokers, seconds, "bring the rest of the topics")
+    async with (
+        reading(brokers, prefix, _starts(window), seconds) as reader,
+        aclosing(reader.rest()) as batches,
+    ):
+        async for records in batches:
+            await asyncio.to_thread(board.add, topic_records(records, prefix))
 
 
 def _starts(window: timedelta) -> dict[TopicName, Start]:
     return {TopicName.REVIEW: "earliest", **dict.fromkeys(_RECENT, datetime.now(UTC) - window)}
+
+
+class RedisStatuses:
+    """Asks Redis for the status of subjects, read-only; after a loss of state, the one that was rebuilt.
+
+    Args:
+        state: its own, for this use.
+    """
+
+    def __init__(self, state: RedisState) -> None:
+        self._state = state
+        self._known = False
+
+    @classmethod
+    def of(cls, settings: Settings) -> RedisStatuses:
+        """Return the one of a deployment. Raises: UsageError, of the policy or the address."""
+        policy = load_policy(settings.policy_file, os.environ)
+        client = connect(settings.redis_url)
+        scheme = dedup_scheme(policy)
+        return cls(RedisState(client, settings.topic_prefix, scheme=scheme, require_aof=False))
+
+    async def statuses(self, subjects: Sequence[Subject]) -> list[SubjectStatus | None]:
+        """Return where subjects stand.
+
+        Raises:
+            StateUnavailable: Redis does not answer.
+            StateLost: what was known is gone; the next call asks what is there then.
+            SchemeMismatch: the policy here is not the workers'.
+        """
+        if not self._known:
+            if await self._state.open() is None:
+                raise StateLost("state is lost, and not rebuilt yet")
+            self._known = True
+        try:
+            return await self._state.statuses(subjects)
+        except StateLost:
+            self._known = False
+            raise
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._state.close()

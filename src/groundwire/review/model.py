@@ -1,34 +1,132 @@
-"""What the board is asked, and what it answers."""
+"""Queries and answers of the board, and the risk by which pending items are ordered.
+
+The order goes by the gravest of the reason and the failed checks, so that it can be explained and does not change while
+somebody works: contradictions of what is known, then what could not be checked, then what lacks support, then what
+merely lacks a source. Of equal risk the oldest comes first. A Decision's reason is the first that applied in the gate's
+tree, which has another order: a claim that rests on something unapproved may also cite an issue that does not exist.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final, Generic, Literal, TypeVar
 
-from groundwire.messages.decisions import Kind, Verdict
+from groundwire.messages.decisions import Kind, ReasonCode, Verdict
+from groundwire.messages.identity import Subject
 from groundwire.messages.topics import TopicName
-from groundwire.review.risk import Risk
 
+Level = Literal["high", "medium", "low"]
+LEVELS: Final[tuple[Level, ...]] = ("high", "medium", "low")
+_ORDER: Final[tuple[tuple[ReasonCode, Level, str], ...]] = (
+    (ReasonCode.CONFLICTING_NEAR_DUPLICATE, "high", "contradicts a memory that is approved or waits"),
+    (ReasonCode.PREVIOUSLY_REJECTED, "high", "close to a text that a person turned down"),
+    (ReasonCode.HIDDEN_TEXT, "high", "holds characters that hide text"),
+    (ReasonCode.CRITICAL_GAP, "high", "a critical statement is not supported by the evidence"),
+    (ReasonCode.PHANTOM_SOURCE, "high", "names a source that does not exist"),
+    (ReasonCode.SNIPPET_MISMATCH, "high", "quotes what the source does not say"),
+    (ReasonCode.QUOTES_REJECTED, "high", "quotes are not in their source"),
+    (ReasonCode.INTERNAL_ERROR, "high", "a check failed, so it was not fully checked"),
+    (ReasonCode.CHECK_UNAVAILABLE, "high", "a check was not available"),
+    (ReasonCode.DEDUP_UNAVAILABLE, "high", "could not be compared with what is stored"),
+    (ReasonCode.DERIVED_FROM_UNAPPROVED, "medium", "rests on something that is not approved"),
+    (ReasonCode.FLAGGED_CLAIMS, "medium", "statements were flagged"),
+    (ReasonCode.CITATION_IRRELEVANT, "medium", "the citation exists and is about something else"),
+    (ReasonCode.CITATION_UNVERIFIED, "medium", "the citation could not be verified"),
+    (ReasonCode.SOURCE_UNATTESTED, "medium", "claims a trusted source without a signature"),
+    (ReasonCode.GROUNDING_UNATTESTED, "medium", "nobody signed for what the model was given"),
+    (ReasonCode.VERIFICATION_BYPASSED, "medium", "its statements were not verified, as its sender asked"),
+    (ReasonCode.UNVERIFIED_FIELDS, "medium", "names fields that the sources do not have"),
+    (ReasonCode.STALE_INDEX, "medium", "rests on an outdated index"),
+    (ReasonCode.LOW_CONFIDENCE, "medium", "confidence is low"),
+    (ReasonCode.TECHNICAL_HEDGE, "low", "worded as uncertain"),
+    (ReasonCode.NOTHING_TO_GROUND_ON, "low", "there was nothing to check it against"),
+    (ReasonCode.UNGROUNDED, "low", "names no source"),
+    (ReasonCode.AI_SYNTHESIS_HELD, "low", "written by a model; held by policy"),
+    (ReasonCode.PENDING_DUPLICATE, "low", "says what another waiting item says"),
+)
+WAITING: Final = tuple(str(code) for code, _, _ in _ORDER)
+"""Reasons for which something waits, in this order."""
+_CHECKS: Final = {
+    "citation_missing": ReasonCode.UNGROUNDED,
+    "dedup_check_failed": ReasonCode.DEDUP_UNAVAILABLE,
+    "hedge_words_detected": ReasonCode.TECHNICAL_HEDGE,
+    "phantom_file": ReasonCode.PHANTOM_SOURCE,
+    "previously_rejected_unavailable": ReasonCode.DEDUP_UNAVAILABLE,
+    "quote_polarity": ReasonCode.FLAGGED_CLAIMS,
+    "source_tag_phantom": ReasonCode.PHANTOM_SOURCE,
+    "source_tags_missing": ReasonCode.FLAGGED_CLAIMS,
+    "values_unsupported": ReasonCode.FLAGGED_CLAIMS,
+}
+"""Reasons of equal weight for failed checks; others have the name of a reason, or end in `_unavailable`."""
+_UNINFORMATIVE: Final = "source_not_trusted"
+"""Fails for every claim without a trusted source, so it says nothing about the risk."""
 Sort = Literal["risk", "oldest", "newest"]
-Opinion = Literal["approve", "reject"]
-LookedUp = Literal[TopicName.APPROVED, TopicName.BLOCKED, TopicName.REVIEW]
+BlindOpinion = Literal["approve", "reject"]
+ListedTopic = Literal[TopicName.APPROVED, TopicName.BLOCKED, TopicName.REVIEW]
 T = TypeVar("T")
-
 MAX_PAGE: Final = 200
 SORTS: Final[tuple[Sort, ...]] = ("risk", "oldest", "newest")
+_BLOCKED: Final = {"retracted": "retracted", "human_rejected": "rejected"}
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """How soon something is to be looked at.
+
+    Attributes:
+        rank: 0 comes first.
+        why: one clause for people.
+    """
+
+    rank: int
+    level: Level
+    why: str
+
+
+_RISKS: Final = {str(code): Risk(rank, level, why) for rank, (code, level, why) in enumerate(_ORDER, start=1)}
+
+
+_UNKNOWN: Final = Risk(0, "high", "for a reason that this version does not know")
+
+
+_BY_RANK: Final = [_UNKNOWN, *_RISKS.values()]
+
+
+def risk_of(reason_code: str, checks_failed: Iterable[str] = ()) -> Risk:
+    """Return how soon an item is to be looked at: the gravest of its reason and of its failed checks.
+
+    Args:
+        reason_code: why it is in review; an unknown reason comes first.
+        checks_failed: of its Decision, each `name` or `name: detail`; so does an unknown name.
+    """
+    names = {check.partition(":")[0] for check in checks_failed} - {_UNINFORMATIVE}
+    codes = {reason_code, *(_code(name) for name in names)}
+    return min((_RISKS.get(code, _UNKNOWN) for code in codes), key=lambda risk: risk.rank)
+
+
+def risk_at(rank: int) -> Risk:
+    """Return the risk of a rank that `risk_of` gave."""
+    return _BY_RANK[rank] if 0 <= rank < len(_BY_RANK) else _UNKNOWN
+
+
+def _code(check: str) -> str:
+    code = ReasonCode.CHECK_UNAVAILABLE if check.endswith("_unavailable") else check
+    return _CHECKS.get(check, code)
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Which pending items, in which order. None: whatever.
+    """Which pending items, in which order; a field that is None filters nothing.
 
     Attributes:
         source: that the producer named.
+        only: these items and no others.
+        without: none of these items.
         min_age: waiting at least so long.
         text: words that all stand in the text or id, each from its beginning; whatever a person typed.
-        sort: `risk` by `groundwire.review.risk`, then oldest first.
+        sort: `risk`, then oldest first.
         limit: rows of a page, 1 to 200.
         cursor: `Page.next` of the page before, under the same sort.
 
@@ -42,6 +140,8 @@ class Query:
     source: str | None = None
     memory_type: str | None = None
     kind: Kind | None = None
+    only: Sequence[Subject] | None = None
+    without: Sequence[Subject] = ()
     min_age: timedelta | None = None
     max_age: timedelta | None = None
     text: str = ""
@@ -111,8 +211,8 @@ class Revision:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
-    """What the audit tells of an action on a subject; `outcome` is a code."""
+class ActionAttempt:
+    """An action on a subject as the audit recorded it; `outcome` is a code."""
 
     action_id: str
     at: datetime
@@ -122,11 +222,8 @@ class Attempt:
     outcome: str
 
 
-_BLOCKED: Final = {"retracted": "retracted", "human_rejected": "rejected"}
-
-
 def state_of(verdict: Verdict, reason_code: str) -> str:
-    """Return how something stands in one word: approved, pending, rejected, retracted or blocked."""
+    """Return the state in one word: approved, pending, rejected, retracted or blocked."""
     if verdict == Verdict.BLOCKED:
         return _BLOCKED.get(reason_code, "blocked")
     return "approved" if verdict == Verdict.APPROVED else "pending"
@@ -154,10 +251,11 @@ class Nearest:
     """The memory that a claim is nearest to.
 
     Attributes:
-        difference: none, negation, number, unit or order.
+        difference: none, or in what it differs: negation, number, order, ...
         match_class: approved, pending or rejected: how it stood when the claim was compared with it.
         similarity: 0 to 1.
-        decision_id: of the memory as it stands now, where the board holds it, with its verdict, text and reason code.
+        decision_id: of the memory as it stands now, where the board holds it, with its verdict, text, reason code,
+            revision, source and when it was decided.
     """
 
     subject_id: str
@@ -168,11 +266,19 @@ class Nearest:
     verdict: Verdict | None = None
     text: str | None = None
     reason_code: str = ""
+    revision: int = 0
+    source: str | None = None
+    decided_at: datetime | None = None
 
     @property
     def state(self) -> str:
         """How it stands now, as far as the board knows."""
         return self.match_class if self.verdict is None else state_of(self.verdict, self.reason_code)
+
+    @property
+    def is_contradicted(self) -> bool:
+        """Whether it is approved, and the claim says something else."""
+        return self.difference != "none" and self.state == "approved"
 
     @property
     def since(self) -> str:
@@ -192,35 +298,72 @@ class SourceRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """A Decision with all that bears on it.
+class Standing:
+    """Where the subject of a Decision stands.
 
     Attributes:
+        decision_id: of the Decision asked for.
         current: the subject's highest revision; `current.decision_id` differs where this one is superseded.
         pending: whether a person may decide it now.
+    """
+
+    decision_id: str
+    current: Row
+    pending: bool
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the Decision asked for is the subject's highest revision."""
+        return self.current.decision_id == self.decision_id
+
+
+@dataclass(frozen=True, slots=True)
+class Item(Standing):
+    """A Decision with its context.
+
+    Attributes:
         decision: the Decision asked for, as published.
         topic: without the prefix; with partition and offset where that Decision stands.
         history: all revisions, lowest first.
         attempts: actions that the audit tells of, oldest first.
+        nearest: the first of `memories`.
+        memories: those that the gate compared it with: the one it conflicts with first, then the nearest.
         parents: what the Decision asked for rests on, as it stands now.
     """
 
-    current: Row
-    pending: bool
     decision: Mapping[str, Any]
     topic: str
     partition: int
     offset: int
     timestamp: datetime
     history: Sequence[Revision]
-    attempts: Sequence[Attempt]
+    attempts: Sequence[ActionAttempt]
     nearest: Nearest | None
     source_record: SourceRecord
     parents: Sequence[Related] = ()
+    memories: Sequence[Nearest] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
+class Neighbours:
+    """Free items beside one in the queue, under its filters and order.
+
+    Attributes:
+        before, after: their decision ids; None where there is none.
+        then: where to go once this one is done: on, or back to the first.
+        place: which of the queue's items it is, from 1; None: it is not among them.
+        total: how many the queue has.
+    """
+
+    before: str | None = None
+    after: str | None = None
+    then: str | None = None
+    place: int | None = None
+    total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterRow:
     """A record that could not be decided; `topic`, `partition`, `offset` say where it failed.
 
     Attributes:
@@ -272,7 +415,7 @@ class Backlog:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class DecisionCounts:
     """What people decided of items that were in review for a reason, or came from a source.
 
     Attributes:
@@ -307,9 +450,9 @@ class Blind:
 class Agreement:
     """How people's decisions compare with the gate's; most frequent first."""
 
-    total: Tally
-    by_reason: Sequence[Tally]
-    by_source: Sequence[Tally]
+    total: DecisionCounts
+    by_reason: Sequence[DecisionCounts]
+    by_source: Sequence[DecisionCounts]
     blind: Blind
 
 
@@ -328,10 +471,10 @@ class Sampled:
 
 @dataclass(frozen=True, slots=True)
 class Revealed:
-    """What the gate had decided, told once an opinion stands; `opinion` is the first that the person gave."""
+    """What the gate decided, shown once an opinion is stored; `opinion` is the first that the person gave."""
 
     decision_id: str
-    opinion: Opinion
+    opinion: BlindOpinion
     verdict: Verdict
     reason_code: str
 

@@ -1,21 +1,173 @@
-"""Pieces of SQL: conditions with their parameters bound, and pages by cursor."""
+"""SQL of the board: conditions with bound parameters, search in texts, and pages by cursor.
+
+Statements are put together from fixed pieces; whatever comes from outside is bound as a parameter.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import json
+import re
+import sqlite3
+import unicodedata
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 from groundwire.messages.base import from_milliseconds, to_milliseconds
 from groundwire.messages.decisions import Kind, Verdict
-from groundwire.review.model import Query, Row, Sort
-from groundwire.review.people import Scope
-from groundwire.review.risk import risk_at
-from groundwire.review.search import condition
-from groundwire.review.sql import Value, Where, statement
+from groundwire.review.model import Query, Row, Sort, risk_at
+from groundwire.review.permissions import ViewScope
+
+SqlValue = str | int
+
+
+def statement(*parts: str) -> str:
+    """Return a statement of fixed pieces."""
+    return " ".join(parts)
+
+
+@dataclass(slots=True)
+class Where:
+    """A conjunction; text reaches SQL as parameters only."""
+
+    terms: list[str] = field(default_factory=list)
+    values: list[SqlValue] = field(default_factory=list)
+
+    def copy(self) -> Where:
+        """Return one to which more is added."""
+        return Where(list(self.terms), list(self.values))
+
+    def add(self, term: str, *values: SqlValue) -> Where:
+        """Add a condition with a `?` for each value."""
+        self.terms.append(term)
+        self.values += [bindable(value) for value in values]
+        return self
+
+    def equals(self, column: str, value: str | None) -> Where:
+        """Add that a column has a value; None: no condition."""
+        return self if value is None else self.add(f"{column} = ?", value)
+
+    @property
+    def sql(self) -> str:
+        """The clause, from its WHERE on."""
+        return "WHERE " + (" AND ".join(self.terms) or "1")
+
+
+def bindable(value: SqlValue) -> SqlValue:
+    """Return a value that SQLite takes: what is no text matches nothing."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
+PENDING: Final = "texts"
+OTHERS: Final = "texts_of_others"
+"""Texts of items that are not pending: a search of the queue does not have to skip them."""
+_MAX_WORDS: Final = 20
+_MAX_LETTERS: Final = 100
+_TELLING: Final = 4
+"""Letters of a word that texts are found by: shorter ones stand in most."""
+_MAX_ANY: Final = 12
+_WORD: Final = ("L", "N")
+"""Categories of characters of which the tokenizer of FTS5 makes words."""
+_ALONE: Final = (
+    (0x2E80, 0x9FFF),
+    (0xAC00, 0xD7AF),
+    (0xF900, 0xFAFF),
+    (0x20000, 0x3FFFF),
+)
+"""Scripts written without spaces: each character counts as a word."""
+
+
+def has_fts5(connection: sqlite3.Connection) -> bool:
+    """Say whether this SQLite can search texts by an index."""
+    try:
+        connection.execute("CREATE VIRTUAL TABLE temp.probe USING fts5(text)")
+        connection.execute("DROP TABLE temp.probe")
+    except sqlite3.OperationalError:
+        return False
+    return True
+
+
+def create(connection: sqlite3.Connection, *, fts: bool) -> None:
+    """Create the tables of texts: an index each, or where there is no FTS5 plain text."""
+    for table in (PENDING, OTHERS):
+        if fts:
+            options = "USING fts5(text, tokenize='unicode61 remove_diacritics 2')"
+            connection.execute(statement("CREATE VIRTUAL TABLE IF NOT EXISTS", table, options))
+        else:
+            columns = "(rowid INTEGER PRIMARY KEY, text TEXT NOT NULL)"
+            connection.execute(statement("CREATE TABLE IF NOT EXISTS", table, columns))
+
+
+def put(connection: sqlite3.Connection, item: int, text: str, *, pending: bool) -> None:
+    """Index the text of an item in place of what was indexed of it."""
+    drop(connection, item)
+    into = statement("INSERT INTO", PENDING if pending else OTHERS, "(rowid, text) VALUES (?, ?)")
+    connection.execute(into, (item, searchable(text)))
+
+
+def move(connection: sqlite3.Connection, item: int, *, pending: bool) -> None:
+    """Move an item's text to the pending ones, or to the others."""
+    to, of = (PENDING, OTHERS) if pending else (OTHERS, PENDING)
+    copy = statement("INSERT INTO", to, "(rowid, text) SELECT rowid, text FROM", of, "WHERE rowid = ?")
+    connection.execute(copy, (item,))
+    connection.execute(statement("DELETE FROM", of, "WHERE rowid = ?"), (item,))
+
+
+def drop(connection: sqlite3.Connection, item: int) -> None:
+    """Delete an item's text from the index."""
+    for table in (PENDING, OTHERS):
+        connection.execute(statement("DELETE FROM", table, "WHERE rowid = ?"), (item,))
+
+
+def searchable(text: str) -> str:
+    """Return a text as it is stored for search: compatibility forms folded, controls and surrogates left out."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    if folded.isascii():
+        return folded.replace("\x00", " ")
+    return "".join(_spaced(char) for char in folded)
+
+
+def condition(typed: str, *, fts: bool, table: str = PENDING) -> tuple[str, list[str]] | None:
+    """Return the SQL condition on `items.id` that finds what a person typed, with its parameters.
+
+    Every word is a quoted string to FTS5, so that none of it is an operator. None for blank text; text without
+    a letter or digit finds nothing.
+    """
+    if not typed.strip():
+        return None
+    found = [
+        part
+        for part in searchable(typed[: _MAX_WORDS * _MAX_LETTERS]).split()
+        if any(unicodedata.category(char)[0] in _WORD for char in part)
+    ]
+    words = [word[:_MAX_LETTERS] for word in found[:_MAX_WORDS]]
+    if not words:
+        return "0", []
+    if fts:
+        quoted = [f'"{word.replace(chr(34), " ")}"*' for word in words]
+        matching = statement("items.id IN (SELECT rowid FROM", table, "WHERE", table, "MATCH ?)")
+        return matching, [" ".join(quoted)]
+    each = " AND ".join(["instr(text, ?)"] * len(words))
+    return statement("items.id IN (SELECT rowid FROM", table, "WHERE", each, ")"), words
+
+
+def any_word(text: str) -> str | None:
+    """Return what FTS5 matches where any of a text's longest words stands, None where it has none."""
+    found = dict.fromkeys(re.findall(r"\w+", searchable(text[: _MAX_WORDS * _MAX_LETTERS])))
+    words = sorted((word for word in found if len(word) >= _TELLING), key=lambda word: -len(word))
+    return " OR ".join(f'"{word[:_MAX_LETTERS]}"' for word in words[:_MAX_ANY]) or None
+
+
+def _spaced(char: str) -> str:
+    category = unicodedata.category(char)
+    if category in {"Cc", "Cs", "Cn"}:
+        return " "
+    code = ord(char)
+    return f" {char} " if any(first <= code <= last for first, last in _ALONE) else char
+
 
 COLUMNS: Final = (
     "items.decision_id, items.revision, items.tenant_id, items.user_id, items.kind, items.subject_id,"
@@ -27,7 +179,7 @@ WIDTH: Final = 13
 _INT64: Final = 2**63
 
 
-def seen(scope: Scope, where: Where | None = None, table: str = "items") -> Where:
+def seen(scope: ViewScope, where: Where | None = None, table: str = "items") -> Where:
     """Add that a person sees the row."""
     where = where or Where()
     whole, own = sorted(scope.whole), sorted(scope.own)
@@ -40,12 +192,25 @@ def seen(scope: Scope, where: Where | None = None, table: str = "items") -> Wher
     return where.add(term, json.dumps(whole), scope.person, json.dumps(own))
 
 
+NAMED: Final = (
+    "FROM json_each(?) AS one CROSS JOIN items AS named"
+    " ON named.tenant_id = json_extract(one.value, '$[0]') AND named.user_id = json_extract(one.value, '$[1]')"
+    " AND named.kind = json_extract(one.value, '$[2]') AND named.subject_id = json_extract(one.value, '$[3]')"
+)
+"""Items by the four parts of their names, each found by its index."""
+_AMONG: Final = f"items.id {{}} (SELECT named.id {NAMED})"
+
+
 def filtered(where: Where, query: Query, now: datetime, *, fts: bool) -> Where:
     """Add what a query asks for."""
     where.equals("items.reason_code", query.reason).equals("items.tenant_id", query.tenant)
     where.equals("items.user_id", query.user).equals("items.source", query.source)
     where.equals("items.memory_type", query.memory_type)
     where.equals("items.kind", None if query.kind is None else str(query.kind))
+    if query.only is not None:
+        where.add(_AMONG.format("IN"), json.dumps(query.only))
+    if query.without:
+        where.add(_AMONG.format("NOT IN"), json.dumps(query.without))
     milliseconds = to_milliseconds(now)
     if query.min_age is not None:
         where.add("items.since_ms <= ?", _clamped(milliseconds - query.min_age.total_seconds() * 1000))
@@ -63,15 +228,21 @@ _ORDERS: Final[dict[Sort, tuple[tuple[str, ...], str]]] = {
 
 
 def ordered(where: Where, sort: Sort, cursor: str | None) -> str:
-    """Add what comes after the cursor; return the columns of the sort key and the ORDER BY clause.
+    """Add what comes after the cursor; return the ORDER BY clause.
 
     Raises:
         ValueError: the cursor is none of this sort's.
     """
+    return beside(where, sort, None if cursor is None else read_cursor(cursor, len(_ORDERS[sort][0])))
+
+
+def beside(where: Where, sort: Sort, key: Sequence[SqlValue] | None, *, before: bool = False) -> str:
+    """Add what comes after a place in the order, or before it; return the ORDER BY clause that leads away from it."""
     columns, beyond = _ORDERS[sort]
-    if cursor is not None:
-        marks = ", ".join("?" * len(columns))
-        where.add(f"({', '.join(columns)}) {beyond} ({marks})", *read_cursor(cursor, len(columns)))
+    if before:
+        beyond = "<" if beyond == ">" else ">"
+    if key is not None:
+        where.add(f"({', '.join(columns)}) {beyond} ({', '.join('?' * len(columns))})", *key)
     direction = " DESC" if beyond == "<" else ""
     return "ORDER BY " + ", ".join(column + direction for column in columns)
 
@@ -81,12 +252,12 @@ def sort_key(sort: Sort) -> str:
     return ", ".join(_ORDERS[sort][0])
 
 
-def make_cursor(key: Sequence[Value]) -> str:
+def make_cursor(key: Sequence[SqlValue]) -> str:
     """Return where a page ended, as text for a URL: places in the order, no text of claims."""
     return base64.urlsafe_b64encode(json.dumps(list(key)).encode()).decode()
 
 
-def read_cursor(cursor: str, length: int) -> list[Value]:
+def read_cursor(cursor: str, length: int) -> list[SqlValue]:
     """Read it again: whole numbers, and an id at the end. Raises: ValueError."""
     try:
         key = json.loads(base64.urlsafe_b64decode(cursor.encode()))

@@ -1,19 +1,20 @@
-"""What records of the output topics say, as far as the board shows it."""
+"""Records of the output topics, decoded for the board."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import ValidationError
 
-from groundwire.client.produce import address_anyhow
-from groundwire.messages.audit import AuditEvent
-from groundwire.messages.decisions import LAST_REVISION, Decision, Kind
-from groundwire.messages.headers import header
-from groundwire.messages.reviews import Retraction
+from groundwire.kafka.produce import address_anyhow
+from groundwire.kafka.reader import Positions, Start, TopicReader, open_reader
+from groundwire.messages.decisions import LAST_REVISION, AuditEvent, Decision, Kind
+from groundwire.messages.headers import InboundRecord, header
+from groundwire.messages.records import Retraction
 from groundwire.messages.topics import TopicName
 
 _DECISIONS: Final = {TopicName.REVIEW, TopicName.APPROVED, TopicName.BLOCKED}
@@ -39,7 +40,7 @@ class TopicRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedRecord:
     """A dead letter; tenant and user are None where it belongs to nobody for certain."""
 
     code: str
@@ -85,12 +86,12 @@ def read_retraction(record: TopicRecord) -> Retraction | None:
         return None
 
 
-def read_dead_letter(record: TopicRecord) -> Failed | None:
+def read_dead_letter(record: TopicRecord) -> FailedRecord | None:
     """Return what a dead letter says of its failure; None for all other records."""
     if record.topic is not TopicName.DEAD_LETTER:
         return None
     tenant, user = _owner(record)
-    return Failed(
+    return FailedRecord(
         code=header(record.headers, "gw-error") or "unknown",
         message=header(record.headers, f"{_FAILURE}exception.message") or "",
         topic=header(record.headers, f"{_FAILURE}topic") or "",
@@ -120,8 +121,8 @@ def review_fact(decision: Decision, name: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def lot(decision: Decision) -> int | None:
-    """Draw a decision's lot for the blind sample, 0 to 2^32 - 1: the same whoever draws, and not to be chosen.
+def sample_hash(decision: Decision) -> int | None:
+    """Return the number that draws a decision into the blind sample, 0 to 2^32 - 1: by its id, so no one can choose it.
 
     Only what the gate itself approved or blocked takes part; None for the rest.
     """
@@ -146,3 +147,50 @@ def _owner(record: TopicRecord) -> tuple[str | None, str | None]:
 
 def _number(text: str | None) -> int | None:
     return int(text) if text and text.isascii() and text.isdigit() and len(text) <= _DIGITS else None
+
+
+def topic_record(record: InboundRecord, topic: TopicName) -> TopicRecord:
+    """Return a record of an output topic as the board takes it."""
+    return TopicRecord(
+        topic=topic,
+        partition=record.partition,
+        offset=record.offset,
+        timestamp_ms=record.timestamp,
+        key=record.key,
+        value=record.value,
+        headers=record.headers,
+    )
+
+
+def topic_records(records: Iterable[InboundRecord], prefix: str) -> list[TopicRecord]:
+    """Return records of output topics, whose names begin with a prefix, as the board takes them."""
+    return [topic_record(one, TopicName((one.topic or "").removeprefix(prefix))) for one in records]
+
+
+@asynccontextmanager
+async def reading(
+    brokers: str,
+    prefix: str,
+    starts: Mapping[TopicName, Start],
+    seconds: float,
+    positions: Positions | None = None,
+) -> AsyncIterator[TopicReader]:
+    """Open a TopicReader of output topics, each from its start.
+
+    Everything written after it is open is read. Partitions that are added while it runs are not seen.
+
+    Args:
+        brokers: `host:port,...`.
+        prefix: before every topic's name.
+        starts: where to begin with each topic.
+        seconds: how long the broker may take to answer.
+        positions: `TopicReader.positions` of an earlier reader, which this one continues.
+
+    Raises:
+        UsageError: a topic does not exist.
+        BrokerUnavailable: the broker does not answer within `seconds`.
+    """
+    async with open_reader(brokers, seconds) as reader:
+        named = {f"{prefix}{topic}": start for topic, start in starts.items()}
+        await reader.begin(named, continued=positions)
+        yield reader

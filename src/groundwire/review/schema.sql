@@ -91,6 +91,7 @@ CREATE TABLE IF NOT EXISTS actions (
     outcome TEXT NOT NULL,
     PRIMARY KEY (tenant_id, event_id)
 ) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS actions_by_id ON actions (tenant_id, action_id);
 CREATE INDEX IF NOT EXISTS actions_by_subject ON actions (tenant_id, user_id, kind, subject_id);
 
 CREATE TABLE IF NOT EXISTS dead_letters (
@@ -118,3 +119,15 @@ CREATE TABLE IF NOT EXISTS opinions (
     at_ms INTEGER NOT NULL,
     PRIMARY KEY (decision_id, person)
 ) WITHOUT ROWID;
+
+-- What people did at this console: an action, how long after its item's page was shown, whether it was taken back.
+CREATE TABLE IF NOT EXISTS turns (
+    action_id TEXT PRIMARY KEY,
+    tenant_id TEXT NOT NULL,
+    user_id TEXT NOT NULL,
+    person TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    took_ms INTEGER,                     -- NULL: not decided at that page
+    undone INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS turns_by_time ON turns (at_ms);

@@ -25,11 +25,12 @@ from typing import Annotated, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from groundwire.attestation import KeyId, not_toml
 from groundwire.errors import UsageError
-from groundwire.keys_file import TomlValue, appended, edit, table
+from groundwire.keys.attestation import KeyId, not_toml
+from groundwire.keys.file import TomlValue, edit, with_table, without_table
+from groundwire.keys.watched import WatchedFile
 from groundwire.messages.base import ShortId, TenantId, Time, sha256_hex
-from groundwire.review.people import Person
+from groundwire.review.permissions import Person
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +40,7 @@ _PREFIX: Final = "gwt_"
 _WHAT: Final = "tokens file"
 
 
-class Token(BaseModel):
+class ApiToken(BaseModel):
     """What is kept of a token."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
@@ -54,13 +55,13 @@ class Token(BaseModel):
 class _File(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    tokens: dict[KeyId, Token] = Field(default_factory=dict)
+    tokens: dict[KeyId, ApiToken] = Field(default_factory=dict)
 
 
 class Tokens:
     """The tokens of a deployment."""
 
-    def __init__(self, tokens: dict[str, Token]) -> None:
+    def __init__(self, tokens: dict[str, ApiToken]) -> None:
         self._tokens = tokens
 
     @classmethod
@@ -97,7 +98,7 @@ class Tokens:
             raise UsageError(f"{_WHAT} {path}: two tokens have the same hash; revoke one of them")
         return cls(found)
 
-    def __iter__(self) -> Iterator[tuple[str, Token]]:
+    def __iter__(self) -> Iterator[tuple[str, ApiToken]]:
         """Yield (id, token) in the order of the file."""
         return iter(self._tokens.items())
 
@@ -111,7 +112,7 @@ class Tokens:
         How long it takes does not tell how much of a token is right: hashes are compared, and all of them.
         """
         given = hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()
-        found: Token | None = None
+        found: ApiToken | None = None
         for each in self._tokens.values():
             if hmac.compare_digest(each.sha256, given):
                 found = each
@@ -120,8 +121,8 @@ class Tokens:
         return Person(found.person, frozenset(found.tenants), read_only=found.read_only)
 
 
-class LiveTokens:
-    """The tokens of a file as it is now: what is revoked there counts no more, without a restart.
+class WatchedTokens:
+    """The tokens of a file as it is now: a revoked token is refused at once, without a restart.
 
     A file that has gone or cannot be read lets nobody in.
 
@@ -131,27 +132,15 @@ class LiveTokens:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen = self._look()
-        self._tokens = Tokens.load(path)
+        self._file = WatchedFile(path, Tokens.load, broken=self._none)
 
     def person(self, token: str, at: datetime) -> Person | None:
         """Return for whom a token speaks, as `Tokens.person`."""
-        seen = self._look()
-        if seen != self._seen:
-            self._seen = seen
-            try:
-                self._tokens = Tokens.load(self._path)
-            except UsageError:
-                logger.exception("tokens file %s cannot be read any more: no token counts", self._path)
-                self._tokens = Tokens({})
-        return self._tokens.person(token, at)
+        return self._file.current().person(token, at)
 
-    def _look(self) -> tuple[int, ...]:
-        try:
-            status = self._path.stat()
-        except OSError:
-            return ()
-        return status.st_ino, status.st_mtime_ns, status.st_size
+    def _none(self, error: UsageError, _: Tokens) -> Tokens:
+        logger.error("tokens file %s cannot be read any more: no token counts", self._path, exc_info=error)
+        return Tokens({})
 
 
 def new_token(
@@ -183,7 +172,7 @@ def new_token(
     def add(before: bytes) -> bytes:
         if token_id in Tokens.parse(before, path):
             raise UsageError(f"{_WHAT} {path}: the token {token_id!r} exists; revoke it first")
-        after = appended(before, table("tokens", token_id, fields))
+        after = with_table(before, "tokens", token_id, fields)
         Tokens.parse(after, path)
         return after
 
@@ -195,34 +184,16 @@ def revoke_token(path: Path, token_id: str) -> None:
     """Take a token out of a tokens file; the rest stays byte for byte.
 
     Raises:
-        UsageError: there is no such token, the file cannot be written, or the token does not stand there as a
-            table of its own.
+        UsageError: there is no such token, the file cannot be written, or the rest would not read as before.
     """
 
     def remove(before: bytes) -> bytes:
         tokens = dict(Tokens.parse(before, path))
         if tokens.pop(token_id, None) is None:
             raise UsageError(f"{_WHAT} {path}: there is no token {token_id!r}")
-        for after in _without_one_table(before):
-            if _reads_as(after, tokens, path):
-                return after
-        raise UsageError(
-            f"{_WHAT} {path}: the token {token_id!r} has no table of its own; take it out by hand"
-        )
+        after = without_table(before, "tokens", token_id)
+        if after is None or dict(Tokens.parse(after, path)) != tokens:
+            raise UsageError(f"{_WHAT} {path}: the token {token_id!r} cannot be taken out; remove it by hand")
+        return after
 
     edit(path, remove, what=_WHAT)
-
-
-def _without_one_table(content: bytes) -> Iterator[bytes]:
-    """Yield the content without each stretch of lines from what looks like a heading up to the next one."""
-    lines = content.splitlines(keepends=True)
-    heads = [number for number, line in enumerate(lines) if line.lstrip().startswith(b"[")]
-    for start, end in zip(heads, [*heads[1:], len(lines)], strict=True):
-        yield b"".join(lines[:start] + lines[end:])
-
-
-def _reads_as(content: bytes, tokens: dict[str, Token], path: Path) -> bool:
-    try:
-        return dict(Tokens.parse(content, path)) == tokens
-    except UsageError:
-        return False

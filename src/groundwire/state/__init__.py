@@ -1,1 +1,1 @@
-"""What the gate remembers: one atomic step a batch, over Redis or in memory."""
+"""What the gate remembers: one atomic step a batch, over Redis or in memory (X-04)."""

@@ -1,24 +1,35 @@
-"""Which near-duplicates of a claim are reported, and which of them decide.
+"""What a claim repeats or contradicts: what is reported, what decides, and the index that state in memory has.
 
-The same rules as in step.lua, in plain Python, for the state in memory.
+The same rules as in near.lua.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
 
-from groundwire.checks.difference import Difference, difference, overlap
-from groundwire.checks.similarity import is_near
+from groundwire.checks.dedup.signature import Difference, compare
+from groundwire.checks.dedup.similarity import is_near
 from groundwire.messages.decisions import DedupMatch, MatchClass
 from groundwire.messages.identity import Subject
-from groundwire.state.model import MAX_MATCHES, DedupQuery
+from groundwire.state.model import (
+    CANDIDATE_BYTES,
+    MAX_MATCHES,
+    MAX_REJECTED,
+    DedupQuery,
+    MatchRules,
+    Outcome,
+    RecordOrigin,
+    ReviewRequest,
+    StepRequest,
+    SubjectState,
+)
 
 
-class Kind(StrEnum):
+class MatchKind(StrEnum):
     """What a match decides."""
 
     DUPLICATE = "duplicate"
@@ -39,9 +50,9 @@ class Indexed:
     signature: bytes
 
     def hides(self, subject_id: str, clock: int) -> bool:
-        """Tell whether it is no duplicate of a claim: because it is the same one, or no longer holds.
+        """Return whether it is no duplicate of a claim: because it is the same one, or no longer holds.
 
-        What a person rejected outlives the entry of its subject, and holds against the same id as well.
+        A rejected text outlives the entry of its subject, and counts against the same id as well.
         """
         if self.match_class is MatchClass.APPROVED and self.horizon and self.horizon <= clock:
             return True
@@ -50,7 +61,7 @@ class Indexed:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An indexed claim near to the one in question."""
+    """An indexed claim that the one in question repeats or contradicts."""
 
     indexed: Indexed
     inter: int
@@ -58,22 +69,12 @@ class Match:
     difference: Difference
 
     @property
-    def rank(self) -> tuple[Fraction, int, bytes, int]:
-        """Sort key: higher similarity first, then the earlier, then by id."""
+    def rank(self) -> tuple[Fraction, bool, int, bytes, int]:
+        """Sort key: higher similarity first, then what is approved, then the earlier, then by id."""
         indexed = self.indexed
         ratio = Fraction(self.inter, self.union)
-        return -ratio, indexed.time, indexed.subject.subject_id.encode(), indexed.number
-
-    def kind(self, *, material_difference: bool) -> Kind | None:
-        """Return what the match decides, if anything."""
-        plain = self.difference is Difference.NONE or not material_difference
-        match self.indexed.match_class:
-            case MatchClass.REJECTED:
-                return Kind.REJECTED
-            case MatchClass.APPROVED:
-                return Kind.DUPLICATE if plain else Kind.CONFLICT
-            case MatchClass.PENDING:
-                return Kind.PENDING if plain else None
+        waits = indexed.match_class is not MatchClass.APPROVED
+        return -ratio, waits, indexed.time, indexed.subject.subject_id.encode(), indexed.number
 
     def fact(self) -> DedupMatch:
         """Return the match as a Decision reports it."""
@@ -86,54 +87,190 @@ class Match:
         )
 
 
+def kind_of(match: DedupMatch, rules: MatchRules) -> MatchKind | None:
+    """Return what a match decides, if anything."""
+    if match.match_class is MatchClass.REJECTED:
+        return MatchKind.REJECTED
+    approved = match.match_class is MatchClass.APPROVED
+    ignored = {Difference.NONE, *(() if rules.word_difference else (Difference.WORD,))}
+    differs = rules.material_difference and match.difference not in ignored
+    if not differs and is_near(match.inter, match.union, rules.thresholds.duplicate):
+        return MatchKind.DUPLICATE if approved else MatchKind.PENDING
+    return MatchKind.CONFLICT if differs and approved else None
+
+
 @dataclass(slots=True)
-class Scope:
-    """The index of one scope: ids under keys, claims under ids."""
+class ScopeIndex:
+    """The index of one scope: ids under keys, claims under ids, ids of rejected texts."""
 
     buckets: defaultdict[bytes, list[int]] = field(default_factory=lambda: defaultdict(list))
     claims: dict[int, Indexed] = field(default_factory=dict)
+    rejected: deque[int] = field(default_factory=lambda: deque(maxlen=MAX_REJECTED))
     last: int = 0
 
     def add(
         self, query: DedupQuery, subject: Subject, match_class: MatchClass, times: tuple[int, int]
     ) -> int:
-        """Make a claim findable; `times`: that of its approval, and its horizon."""
+        """Index a claim; `times`: that of its approval, and its horizon."""
         self.last += 1
         self.claims[self.last] = Indexed(self.last, subject, match_class, *times, query.signature)
         for key in query.stored:
             self.buckets[key].append(self.last)
+        if match_class is MatchClass.REJECTED:
+            self.rejected.append(self.last)
         return self.last
 
     def candidates(self, query: DedupQuery) -> list[Indexed]:
-        """Return the claims that share a key, each once."""
-        ids = {number for key in query.probed for number in self.buckets.get(key, ())}
+        """Return the claims that share a key, and the rejected ones, each once."""
+        ids = {number for key in query.probed for number in self.buckets.get(key, ())}.union(self.rejected)
         return [self.claims[number] for number in ids if number in self.claims]
 
 
-def near_duplicates(query: DedupQuery, candidates: Iterable[Indexed]) -> list[Match]:
+def matches_of(query: DedupQuery, candidates: Iterable[Indexed]) -> list[Match]:
     """Compare a claim with its candidates, exactly."""
     found = []
     for indexed in candidates:
-        inter, union = overlap(query.signature, indexed.signature)
-        if is_near(inter, union, query.threshold_parts):
-            found.append(Match(indexed, inter, union, difference(query.signature, indexed.signature)))
+        rejected = indexed.match_class is MatchClass.REJECTED
+        compared = compare(query.signature, indexed.signature, query.rules.thresholds, rejected=rejected)
+        if compared:
+            found.append(Match(indexed, *compared))
     return found
 
 
-def choose(
-    matches: Iterable[Match], *, material_difference: bool
-) -> tuple[Sequence[Match], dict[Kind, Match]]:
+def choose(matches: Iterable[Match], rules: MatchRules) -> tuple[Sequence[Match], dict[MatchKind, Match]]:
     """Return the matches to report, nearest first, and the best of each kind that decides.
 
     At most five are reported: those that decide, and the nearest of the others.
     """
     ranked = sorted(matches, key=lambda match: match.rank)
-    best: dict[Kind, Match] = {}
+    best: dict[MatchKind, Match] = {}
     for match in ranked:
-        kind = match.kind(material_difference=material_difference)
+        kind = kind_of(match.fact(), rules)
         if kind is not None:
             best.setdefault(kind, match)
     chosen = list(best.values())
     others = [match for match in ranked if match not in chosen]
     chosen += others[: MAX_MATCHES - len(chosen)]
     return sorted(chosen, key=lambda match: match.rank), best
+
+
+User = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEntry:
+    """What is kept of a subject.
+
+    Attributes:
+        answered: the latest timestamp of its records that state has answered for.
+        outcome: None while it waits.
+        indexed: scope and local id under which others find the claim; a rejected text belongs to no entry.
+        affected: of a retracted subject: how many claims rest on it, and the ids that are named.
+    """
+
+    fingerprint: str
+    origin: RecordOrigin
+    answered: int
+    state: SubjectState
+    revision: int
+    first_origin: RecordOrigin | None
+    outcome: Outcome | None = None
+    joined_to: Subject | None = None
+    indexed: tuple[bytes, int] | None = None
+    affected: tuple[int, Sequence[str]] | None = None
+
+
+class Store:
+    """What state in memory keeps: entries, the index of each scope, waiting subjects, places and their bytes, children.
+
+    Args:
+        max_candidates: as for `groundwire.state.redis.RedisState`.
+    """
+
+    def __init__(self, max_candidates: int) -> None:
+        self.entries: dict[Subject, StoredEntry] = {}
+        self.scopes: defaultdict[bytes, ScopeIndex] = defaultdict(ScopeIndex)
+        self.waiting: defaultdict[User, set[Subject]] = defaultdict(set)
+        self.places: Counter[User | str] = Counter()
+        self.bytes: Counter[str] = Counter()  # of pending records, by tenant
+        self.children: defaultdict[Subject, set[Subject]] = defaultdict(set)
+        self.max_candidates = max_candidates
+
+    def put(self, subject: Subject, entry: StoredEntry, parents: Sequence[Subject] = ()) -> None:
+        """Put an entry in the place of the one before, with all that it holds beside itself but the index."""
+        before, user = self.entries.get(subject), user_of(subject)
+        self.waiting[user].discard(subject)
+        if before and before.state is SubjectState.PENDING:
+            self.places.subtract((user, subject.tenant_id, ""))
+            self.bytes[subject.tenant_id] -= _record_bytes(before)
+        if entry.state is SubjectState.PENDING:
+            self.places.update((user, subject.tenant_id, ""))
+            self.bytes[subject.tenant_id] += _record_bytes(entry)
+        elif entry.state is SubjectState.WAITING:
+            self.waiting[user].add(subject)
+        elif entry.state is SubjectState.APPROVED:
+            for parent in parents:
+                self.children[parent].add(subject)
+        self.entries[subject] = entry
+
+    def index(
+        self, query: DedupQuery, subject: Subject, match_class: MatchClass, times: tuple[int, int]
+    ) -> tuple[bytes, int] | None:
+        """Index a claim; return its entry's `indexed`. `times`: of its approval, its horizon."""
+        number = self.scopes[query.scope].add(query, subject, match_class, times)
+        return None if match_class is MatchClass.REJECTED else (query.scope, number)
+
+    def leave_index(self, entry: StoredEntry | None) -> None:
+        """Remove the claim of an entry from the index."""
+        if entry and entry.indexed:
+            scope, number = entry.indexed
+            self.scopes[scope].claims.pop(number)
+
+    def change_class(self, entry: StoredEntry, match_class: MatchClass, times: tuple[int, int]) -> bool:
+        """Index the claim of an entry as of another class; return whether it is indexed at all."""
+        if entry.indexed is None:
+            return False
+        scope, number = entry.indexed
+        claims, (time, horizon) = self.scopes[scope].claims, times
+        claims[number] = replace(claims[number], match_class=match_class, time=time, horizon=horizon)
+        if match_class is MatchClass.REJECTED:
+            self.scopes[scope].rejected.append(number)
+        return True
+
+    def deduplicate(
+        self, request: StepRequest | ReviewRequest
+    ) -> tuple[str, Sequence[Match], dict[MatchKind, Match]]:
+        """Compare a claim: the status, the matches to report, and the best of each kind that decides."""
+        if request.dedup_failed or request.dedup is None:
+            return "failed" if request.dedup_failed else "disabled", (), {}
+        query = request.dedup
+        candidates = self.scopes[query.scope].candidates(query)
+        compared = sum(len(indexed.signature) for indexed in candidates)
+        if len(candidates) > self.max_candidates or compared > CANDIDATE_BYTES * self.max_candidates:
+            return "failed", (), {}
+        found = matches_of(
+            query,
+            [c for c in candidates if not c.hides(request.subject.subject_id, request.origin.timestamp)],
+        )
+        return "ok", *choose(found, query.rules)
+
+    def state_of(self, subject: Subject) -> str:
+        """Return the state of a parent as facts name it."""
+        entry = self.entries.get(subject)
+        return entry.state.name.lower() if entry else "unknown"
+
+
+def _record_bytes(entry: StoredEntry) -> int:
+    return len(entry.outcome.record) if entry.outcome else 0
+
+
+def user_of(subject: Subject) -> User:
+    """Return the user among whose places and waiting claims a subject counts."""
+    return subject.tenant_id, subject.user_id
+
+
+def history(before: StoredEntry | None) -> tuple[int, RecordOrigin | None]:
+    """Return the revision so far and, where there was one, the origin of the subject's first record."""
+    if before is None or before.revision == 0:
+        return 0, None
+    return before.revision, before.first_origin or before.origin

@@ -1,34 +1,42 @@
 """State in memory: the same life cycle as in Redis, for one process and as long as it lives.
 
-It serves `groundwire check`, and as the model that the script is tested against. Nothing expires in it.
+It serves `groundwire check` and `--simulate`, and is the model that the scripts are tested against. Nothing expires.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import islice
 
-from groundwire.messages.decisions import ParentFact, Place
+from groundwire.messages.decisions import MatchClass, ParentFact, Place
 from groundwire.messages.identity import Subject
-from groundwire.state.matching import Kind, Match
-from groundwire.state.memory_reviews import Reviews
-from groundwire.state.memory_store import Entry, Store, history, user_of
+from groundwire.state.matching import Match, MatchKind, Store, StoredEntry, history, user_of
 from groundwire.state.model import (
+    MAX_AFFECTED,
     MAX_CANDIDATES,
-    Answer,
-    Ask,
     Conflict,
     HeldEntry,
-    Limits,
     Outcome,
+    QueueLimits,
     RecordOrigin,
+    RefusedAction,
+    ReviewAction,
     ReviewAnswer,
-    ReviewAsk,
-    Standing,
+    Reviewed,
+    ReviewRequest,
+    StepAnswer,
+    StepRequest,
     StoredOutcome,
     SubjectState,
+    SubjectStatus,
     Waiting,
 )
+
+_Key = tuple[str, str, Subject | None]
+
+_APPROVING = {ReviewAction.APPROVE, ReviewAction.EDIT}
+_REJECTING = {ReviewAction.REJECT, ReviewAction.RETRACT}
 
 
 class MemoryState:
@@ -40,13 +48,15 @@ class MemoryState:
 
     def __init__(self, *, max_candidates: int = MAX_CANDIDATES) -> None:
         self._store = Store(max_candidates)
-        self._reviews = Reviews(self._store)
+        self._reviews = _Reviews(self._store)
         self._entries = self._store.entries
-        self._superseded: dict[tuple[Subject, RecordOrigin], Entry] = {}
+        self._superseded: dict[tuple[Subject, RecordOrigin], StoredEntry] = {}
 
-    async def step(self, asks: Sequence[Ask], limits: Limits, *, deferred: bool = False) -> list[Answer]:
+    async def step(
+        self, requests: Sequence[StepRequest], limits: QueueLimits, *, deferred: bool = False
+    ) -> list[StepAnswer]:
         """Decide a batch; see `groundwire.state.model.State`. Atomic, because it awaits nothing."""
-        return [self._answer(ask, limits, deferred=deferred) for ask in asks]
+        return [self._answer(request, limits, deferred=deferred) for request in requests]
 
     async def reassert(self, outcomes: Sequence[StoredOutcome]) -> int:
         """Record outcomes that are known to be published; see `groundwire.state.model.State`."""
@@ -55,7 +65,7 @@ class MemoryState:
             outcome, before = stored.outcome, self._entries.get(stored.subject)
             if before and before.revision >= outcome.revision:
                 continue
-            entry = Entry(
+            entry = StoredEntry(
                 outcome.fingerprint,
                 outcome.origin,
                 outcome.origin.timestamp,
@@ -74,19 +84,24 @@ class MemoryState:
         entries = [self._entries.get(subject) for subject in subjects]
         return [entry.outcome.payload if entry and entry.outcome else None for entry in entries]
 
-    async def review(self, asks: Sequence[ReviewAsk]) -> list[ReviewAnswer]:
+    async def review(self, requests: Sequence[ReviewRequest]) -> list[ReviewAnswer]:
         """Carry out actions of people; see `groundwire.state.model.State`."""
-        return [self._reviews.answer(ask) for ask in asks]
+        return [self._reviews.answer(request) for request in requests]
 
     async def held(self, subjects: Sequence[Subject]) -> list[HeldEntry | None]:
         """Return what is held of decided subjects; see `groundwire.state.model.State`."""
-        entries = [self._entries.get(subject) for subject in subjects]
-        return [_held(entry.outcome) if entry and entry.outcome else None for entry in entries]
+        found = [entry and entry.outcome for entry in map(self._entries.get, subjects)]
+        return [
+            HeldEntry(held.state, held.revision, held.fingerprint, held.payload, held.record)
+            if held
+            else None
+            for held in found
+        ]
 
-    async def standings(self, subjects: Sequence[Subject]) -> list[Standing | None]:
+    async def statuses(self, subjects: Sequence[Subject]) -> list[SubjectStatus | None]:
         """Return where subjects stand; see `groundwire.state.model.State`."""
         entries = [self._entries.get(subject) for subject in subjects]
-        return [Standing(entry.state, entry.revision) if entry else None for entry in entries]
+        return [SubjectStatus(entry.state, entry.revision) if entry else None for entry in entries]
 
     async def waiting_count(self) -> int:
         """Return how many claims wait on `deferred`."""
@@ -99,64 +114,70 @@ class MemoryState:
     async def close(self) -> None:
         """Nothing to let go of."""
 
-    def _answer(self, ask: Ask, limits: Limits, *, deferred: bool) -> Answer:
-        before = self._entries.get(ask.subject)
-        if before and before.fingerprint != ask.fingerprint:
+    def _answer(self, request: StepRequest, limits: QueueLimits, *, deferred: bool) -> StepAnswer:
+        before = self._entries.get(request.subject)
+        if before and before.fingerprint != request.fingerprint:
             return Conflict()
-        recorded = self._recorded(ask, before)
+        recorded = self._recorded(request, before)
         if recorded is not None:
             return replace(recorded, fresh=False)
         if before and before.state is SubjectState.WAITING:
             if deferred:
-                return self._decide(ask, before, limits)
-            self._note(ask, before)
-            return Waiting(publish=before.origin == ask.origin)
-        if not deferred and (ask.wait or (ask.ordered and self._store.waiting[user_of(ask.subject)])):
-            return self._wait(ask, before)
-        return self._decide(ask, before, limits)
+                return self._decide(request, before, limits)
+            self._note(request, before)
+            return Waiting(publish=before.origin == request.origin)
+        if not deferred and (
+            request.wait or (request.ordered and self._store.waiting[user_of(request.subject)])
+        ):
+            return self._wait(request, before)
+        return self._decide(request, before, limits)
 
-    def _recorded(self, ask: Ask, before: Entry | None) -> Outcome | None:
+    def _recorded(self, request: StepRequest, before: StoredEntry | None) -> Outcome | None:
         """Return what the record came to, also where a later one took its place; else what its subject came to."""
-        own = self._superseded.get((ask.subject, ask.origin))
+        own = self._superseded.get((request.subject, request.origin))
         if own:
             return own.outcome
-        if before is None or before.outcome is None or self._may_be_decided_again(ask, before):
+        if before is None or before.outcome is None or self._may_be_decided_again(request, before):
             return None
         if before.state is SubjectState.JOINED:
-            self._note(ask, before)
+            self._note(request, before)
         return before.outcome
 
-    def _may_be_decided_again(self, ask: Ask, before: Entry) -> bool:
-        if ask.origin.timestamp <= before.answered:
+    def _may_be_decided_again(self, request: StepRequest, before: StoredEntry) -> bool:
+        if request.origin.timestamp <= before.answered:
             return False
         if before.state is SubjectState.JOINED:
             joined = before.joined_to and self._entries.get(before.joined_to)
             return not joined or joined.state is not SubjectState.PENDING
         return before.state is SubjectState.REFUSED
 
-    def _note(self, ask: Ask, before: Entry) -> None:
+    def _note(self, request: StepRequest, before: StoredEntry) -> None:
         """Remember what a record was answered: when it comes again, it is not decided afresh."""
-        answered = max(before.answered, ask.origin.timestamp)
-        self._entries[ask.subject] = replace(before, answered=answered)
+        answered = max(before.answered, request.origin.timestamp)
+        self._entries[request.subject] = replace(before, answered=answered)
 
-    def _wait(self, ask: Ask, before: Entry | None) -> Waiting:
+    def _wait(self, request: StepRequest, before: StoredEntry | None) -> Waiting:
         revision, first = history(before)
-        origin = ask.origin
-        entry = Entry(ask.fingerprint, origin, origin.timestamp, SubjectState.WAITING, revision, first)
-        self._supersede(ask, before)
-        self._store.put(ask.subject, entry)
+        origin = request.origin
+        entry = StoredEntry(
+            request.fingerprint, origin, origin.timestamp, SubjectState.WAITING, revision, first
+        )
+        self._supersede(request, before)
+        self._store.put(request.subject, entry)
         return Waiting(publish=True)
 
-    def _supersede(self, ask: Ask, before: Entry | None) -> None:
+    def _supersede(self, request: StepRequest, before: StoredEntry | None) -> None:
         """Keep what an earlier record came to: its worker may have died before that was published."""
         if before and before.outcome:
-            self._superseded[ask.subject, before.origin] = before
+            self._superseded[request.subject, before.origin] = before
 
-    def _decide(self, ask: Ask, before: Entry | None, limits: Limits) -> Outcome:
-        status, matches, best = self._store.deduplicate(ask)
-        parents = [ParentFact(id=name, state=self._store.state_of(parent)) for name, parent in ask.parents]
-        tier = _tier(ask, status, best, parents)
-        state, place = self._settle(ask, tier, best, limits)
+    def _decide(self, request: StepRequest, before: StoredEntry | None, limits: QueueLimits) -> Outcome:
+        status, matches, best = self._store.deduplicate(request)
+        parents = [
+            ParentFact(id=name, state=self._store.state_of(parent)) for name, parent in request.parents
+        ]
+        tier = _tier(request, status, best, parents)
+        state, place = self._state_and_place(request, tier, best, limits)
         revision, first = history(before)
         pending = state is SubjectState.PENDING
         outcome = Outcome(
@@ -164,29 +185,31 @@ class MemoryState:
             tier=tier,
             revision=revision + 1,
             fresh=True,
-            origin=ask.origin,
+            origin=request.origin,
             first_origin=first,
-            fingerprint=ask.fingerprint,
+            fingerprint=request.fingerprint,
             dedup_status=status,
             matches=[match.fact() for match in matches],
             parents=parents,
             place=place,
-            payload=ask.payload,
-            record=ask.record if pending else b"",
+            payload=request.payload,
+            record=request.record if pending else b"",
         )
-        joined_to = best[Kind.PENDING].indexed.subject if state is SubjectState.JOINED else None
-        answered = max(ask.origin.timestamp, before.answered) if before else ask.origin.timestamp
-        entry = Entry(ask.fingerprint, ask.origin, answered, state, revision + 1, first, outcome, joined_to)
+        joined_to = best[MatchKind.PENDING].indexed.subject if state is SubjectState.JOINED else None
+        answered = max(request.origin.timestamp, before.answered) if before else request.origin.timestamp
+        entry = StoredEntry(
+            request.fingerprint, request.origin, answered, state, revision + 1, first, outcome, joined_to
+        )
         # what could not be compared is not indexed either
-        dedup = ask.dedup if status == "ok" else None
-        rests_on = [parent for _, parent in ask.parents]
-        stored = StoredOutcome(ask.subject, outcome, dedup, ask.horizon, parents=rests_on)
-        self._supersede(ask, before)
-        self._replace(stored, before, entry, (ask.origin.timestamp, ask.horizon))
+        dedup = request.dedup if status == "ok" else None
+        rests_on = [parent for _, parent in request.parents]
+        stored = StoredOutcome(request.subject, outcome, dedup, request.horizon, parents=rests_on)
+        self._supersede(request, before)
+        self._replace(stored, before, entry, (request.origin.timestamp, request.horizon))
         return outcome
 
     def _replace(
-        self, stored: StoredOutcome, before: Entry | None, entry: Entry, times: tuple[int, int]
+        self, stored: StoredOutcome, before: StoredEntry | None, entry: StoredEntry, times: tuple[int, int]
     ) -> None:
         """Put an entry in the place of the one before, with all that it holds beside itself."""
         subject, match_class = stored.subject, stored.match_class
@@ -195,48 +218,237 @@ class MemoryState:
             entry = replace(entry, indexed=self._store.index(stored.dedup, subject, match_class, times))
         self._store.put(subject, entry, stored.parents)
 
-    def _settle(
-        self, ask: Ask, tier: int, best: dict[Kind, Match], limits: Limits
+    def _state_and_place(
+        self, request: StepRequest, tier: int, best: dict[MatchKind, Match], limits: QueueLimits
     ) -> tuple[SubjectState, Place]:
+        """Return the state that a tier brings, and what the queue answered."""
         if tier == 1:
             return SubjectState.APPROVED, Place.NOT_NEEDED
         if tier == 3:
             return SubjectState.BLOCKED, Place.NOT_NEEDED
-        if not ask.queued:
+        if not request.queued:
             return SubjectState.REVIEW, Place.NOT_NEEDED
-        if Kind.PENDING in best:
+        if MatchKind.PENDING in best:
             return SubjectState.JOINED, Place.NOT_NEEDED
-        place = self._ask_for_place(ask, limits)
+        place = self._ask_for_place(request, limits)
         return SubjectState.PENDING if place is Place.FREE else SubjectState.REFUSED, place
 
-    def _ask_for_place(self, ask: Ask, limits: Limits) -> Place:
-        if self._store.places[user_of(ask.subject)] >= limits.per_user:
+    def _ask_for_place(self, request: StepRequest, limits: QueueLimits) -> Place:
+        if self._store.places[user_of(request.subject)] >= limits.per_user:
             return Place.USER_FULL
-        if self._store.places[ask.subject.tenant_id] >= limits.per_tenant:
+        tenant = request.subject.tenant_id
+        if self._store.places[tenant] >= limits.per_tenant:
+            return Place.TENANT_FULL
+        if self._store.bytes[tenant] + len(request.record) > limits.tenant_bytes:
             return Place.TENANT_FULL
         if self._store.places[""] >= limits.total:
             return Place.TOTAL_FULL
         return Place.FREE
 
 
-def _tier(ask: Ask, status: str, best: dict[Kind, Match], parents: Sequence[ParentFact]) -> int:
-    if ask.base_tier == 3 or Kind.DUPLICATE in best:
+def _tier(
+    request: StepRequest, status: str, best: dict[MatchKind, Match], parents: Sequence[ParentFact]
+) -> int:
+    if request.base_tier == 3 or MatchKind.DUPLICATE in best:
         return 3
     doubtful = (
-        ask.capped
+        request.capped
         or status == "failed"
-        or Kind.CONFLICT in best
-        or Kind.REJECTED in best
+        or MatchKind.CONFLICT in best
+        or MatchKind.REJECTED in best
         or any(parent.state != "approved" for parent in parents)
     )
-    return 2 if ask.base_tier == 1 and doubtful else ask.base_tier
+    return 2 if request.base_tier == 1 and doubtful else request.base_tier
 
 
-def _held(outcome: Outcome) -> HeldEntry:
-    return HeldEntry(
-        outcome.state,
-        outcome.revision,
-        outcome.fingerprint,
-        outcome.payload,
-        outcome.record,
-    )
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """What became of an action: of the record at `origin`; `state` is what it brought."""
+
+    request: ReviewRequest
+    refused: RefusedAction | None
+    revision: int = 0
+    state: SubjectState = SubjectState.BLOCKED
+
+    @property
+    def origin(self) -> RecordOrigin:
+        return self.request.origin
+
+    def is_of(self, request: ReviewRequest) -> bool:
+        """Tell whether an action of the same id is the same action."""
+        mine, theirs = ((a.subject, a.action, a.decisive) for a in (self.request, request))
+        return mine == theirs
+
+    def as_left(self, entry: StoredEntry, superseded: StoredEntry | None) -> tuple[StoredEntry | None, bool]:
+        """Return the entry as the action left it, where that is known, and whether that is part of its past."""
+        own = superseded if self.revision < entry.revision else entry
+        if own and own.revision == self.revision:
+            its = self.origin == own.origin
+            return own if its else None, its
+        final = self.request.action is not ReviewAction.RETRACT or entry.state is SubjectState.BLOCKED
+        return None, self.revision < entry.revision and final
+
+
+class _Reviews:
+    """Carries out actions of people, each once, as review.lua does.
+
+    Args:
+        store: what they act on.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._actions: dict[_Key, _Recorded] = {}
+        self._superseded: dict[Subject, StoredEntry] = {}
+
+    def answer(self, request: ReviewRequest) -> ReviewAnswer:
+        """Carry out an action, or say what became of it when it came before."""
+        entry = self._store.entries.get(request.subject)
+        before = self._recorded(request, entry)
+        if before:
+            return before
+        code = _obstacle(request, entry)
+        if entry is None or entry.outcome is None or code:
+            return self._refuse(
+                request, RefusedAction(code, SubjectStatus(entry.state, entry.revision) if entry else None)
+            )
+        self._carry_out(request, entry, entry.outcome)
+        after = self._store.entries[request.subject]
+        return replace(self._remember_carried_out(request, after), fresh=True)
+
+    def _recorded(self, request: ReviewRequest, entry: StoredEntry | None) -> ReviewAnswer | None:
+        """Return what an action that came before was answered, or None."""
+        before = self._actions.get(_key(request))
+        if before and request.only_recorded and before.origin != request.origin:
+            before = None
+        decided = entry if entry and entry.outcome else None
+        if before and not before.is_of(request):
+            return RefusedAction("action_id_reused", None)
+        if before and before.refused:
+            return before.refused
+        if before and decided:
+            own, stands = before.as_left(decided, self._superseded.get(request.subject))
+            if stands:
+                return self._reviewed(before, own or decided)
+            if before.revision <= decided.revision and not request.only_recorded:
+                del self._actions[_key(request)]  # its revision is another's: a later one is to prove nothing
+        if decided and decided.origin == request.origin:  # known from the topics alone
+            return self._remember_carried_out(request, decided)
+        return None
+
+    def _remember_carried_out(self, request: ReviewRequest, entry: StoredEntry) -> Reviewed:
+        carried_out = _Recorded(request, None, entry.revision, entry.state)
+        if not request.only_recorded:
+            self._actions[_key(request)] = carried_out
+        return self._reviewed(carried_out, entry)
+
+    def _refuse(self, request: ReviewRequest, refused: RefusedAction) -> RefusedAction:
+        """Remember a refusal, in the place of nothing."""
+        if request.forgets or _key(request) in self._actions:
+            return refused
+        refused = replace(refused, at=request.origin.timestamp)
+        self._actions[_key(request)] = _Recorded(request, refused)
+        return refused
+
+    def _reviewed(self, done: _Recorded, entry: StoredEntry) -> Reviewed:
+        if entry.outcome is None:
+            raise AssertionError("a decided subject does not wait again")
+        outcome, request = replace(entry.outcome, fresh=False), done.request
+        reviewed = Reviewed(done.revision, outcome, at=done.origin.timestamp, state=done.state)
+        if request.action is not ReviewAction.RETRACT:
+            return reviewed
+        total, affected = entry.affected or self._affected_by(request.subject)
+        return replace(reviewed, affected=tuple(affected), affected_total=total)
+
+    def _carry_out(self, request: ReviewRequest, entry: StoredEntry, before: Outcome) -> None:
+        after, match_class = self._review_outcome(request, before)
+        if entry.state is SubjectState.APPROVED and entry.revision > 1:
+            self._superseded[request.subject] = entry
+        revision, first = history(entry)
+        after = replace(
+            after,
+            tier=1 if after.state is SubjectState.APPROVED else 3,
+            revision=revision + 1,
+            origin=request.origin,
+            first_origin=first,
+            place=Place.NOT_NEEDED,
+            payload=request.payload,
+            record=b"",
+        )
+        known = StoredEntry(
+            entry.fingerprint,
+            request.origin,
+            request.origin.timestamp,
+            after.state,
+            after.revision,
+            first,
+            after,
+            indexed=self._index_anew(request, entry, match_class),
+            affected=self._affected_by(request.subject) if request.action is ReviewAction.RETRACT else None,
+        )
+        self._store.put(request.subject, known, [parent for _, parent in request.parents])
+
+    def _review_outcome(self, request: ReviewRequest, before: Outcome) -> tuple[Outcome, MatchClass | None]:
+        """Return the outcome as far as the action makes it, and the class under which its text is indexed now."""
+        blocked = replace(before, state=SubjectState.BLOCKED)
+        if request.action in _REJECTING:
+            return blocked, MatchClass.REJECTED
+        if request.action not in _APPROVING or request.expired:
+            return blocked, None
+        status, matches, best = self._store.deduplicate(request)
+        # what the person knew of the parents stays
+        compared = replace(blocked, dedup_status=status, matches=[match.fact() for match in matches])
+        if MatchKind.DUPLICATE in best:
+            return compared, None
+        return replace(compared, state=SubjectState.APPROVED), MatchClass.APPROVED
+
+    def _index_anew(
+        self, request: ReviewRequest, entry: StoredEntry, match_class: MatchClass | None
+    ) -> tuple[bytes, int] | None:
+        """Change the class of the text in the index, or index it anew; only an edit brings another text."""
+        times = request.origin.timestamp, request.horizon
+        rejected = match_class is MatchClass.REJECTED
+        if match_class is None or request.action is ReviewAction.EDIT:
+            self._store.leave_index(entry)
+        elif self._store.change_class(entry, match_class, times):
+            return None if rejected else entry.indexed
+        if match_class and request.dedup and (rejected or not request.dedup_failed):
+            return self._store.index(request.dedup, request.subject, match_class, times)
+        return None
+
+    def _affected_by(self, subject: Subject) -> tuple[int, Sequence[str]]:
+        """Return how many approved claims rest on a subject, and their ids, by their bytes.
+
+        Of those that were derived from it, no more are looked at than one claim may be compared with.
+        """
+        children = islice(self._store.children[subject], self._store.max_candidates)
+        entries = self._store.entries
+        ids = [
+            child.subject_id
+            for child in children
+            if child != subject and child in entries and entries[child].state is SubjectState.APPROVED
+        ]
+        return len(ids), sorted(ids, key=str.encode)[:MAX_AFFECTED]
+
+
+def _key(request: ReviewRequest) -> _Key:
+    """Return the name of an action; the gate's own expiries have names that no person can take."""
+    expired = request.subject if request.action is ReviewAction.EXPIRE else None
+    return request.subject.tenant_id, request.action_id, expired
+
+
+def _obstacle(request: ReviewRequest, entry: StoredEntry | None) -> str:
+    """Return why the action cannot be, or nothing."""
+    if request.refused or entry is None:
+        return request.refused or "unknown"
+    if entry.state is SubjectState.WAITING:
+        return "waiting"
+    if entry.revision != request.expected_revision:
+        return "stale"
+    retract = request.action is ReviewAction.RETRACT
+    if retract and entry.state is not SubjectState.APPROVED:
+        return "not_approved"
+    if not retract and entry.state is not SubjectState.PENDING:
+        return "not_pending"
+    # without: it was decided after whoever requests looked it up
+    return "" if request.payload else "unknown"

@@ -1,4 +1,4 @@
-"""What a step of the state is asked, and what it answers.
+"""Requests to state, its answers, and the protocol of both implementations (S0-122, S0-123, X-09, C-10).
 
 A step takes the claims and responses of a batch in order and does for each, atomically with all others: return
 the recorded outcome if there is one; else find near-duplicates in its scope, look up its parents, apply what only
@@ -6,7 +6,7 @@ lowers a tier, ask for a place in the review queue, and record the outcome. Ever
 from the answer, by pure code.
 
 A record that was answered gets the same answer again, or what became of its subject since; it is never decided
-afresh. So a worker that lost its partition, and asks once more, starts nothing that nobody would finish.
+afresh. So a worker that asks once more after it lost its partition starts nothing that no other worker would finish.
 """
 
 from __future__ import annotations
@@ -16,18 +16,21 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
+from groundwire.checks.dedup.signature import Thresholds
 from groundwire.messages.decisions import DedupMatch, Kind, MatchClass, ParentFact, Place
 from groundwire.messages.identity import Subject
 
 MAX_CANDIDATES: Final = 10_000
-"""Stored claims with which one claim is compared; where there are more, its deduplication has failed."""
+"""Stored claims with which one claim is compared at most; with more, its deduplication has failed."""
 
 CANDIDATE_BYTES: Final = 400
-"""Bytes of signature for each of these, in the mean: more, and deduplication has failed as well."""
+"""Mean bytes of signature for each of these; with more, deduplication has failed as well."""
+
+MAX_REJECTED: Final = 1_000
+"""Rejected texts of a scope, the latest, with which every claim is compared, whatever keys they share."""
 
 MAX_MATCHES: Final = 5
 """Near-duplicates that are reported."""
-
 
 DECISIVE_BYTES: Final = 16
 
@@ -72,12 +75,28 @@ class RecordOrigin:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Places in the review queue: of a user, of a tenant, in all."""
+class QueueLimits:
+    """Places in the review queue: of a user, of a tenant, in all; and bytes of a tenant's pending records."""
 
     per_user: int = 100
-    per_tenant: int = 10_000
+    per_tenant: int = 2_000
     total: int = 10_000
+    tenant_bytes: int = 64_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class MatchRules:
+    """From where on two claims say the same, and what comes of a difference.
+
+    Attributes:
+        thresholds: in basis points.
+        material_difference: whether a claim that differs materially is a conflict, no duplicate.
+        word_difference: whether a near-duplicate with another content word differs materially.
+    """
+
+    thresholds: Thresholds
+    material_difference: bool = True
+    word_difference: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +107,19 @@ class DedupQuery:
         scope: 16 bytes; claims are compared within one scope only.
         stored: keys under which the claim is indexed once approved or pending, 8 bytes each.
         probed: keys that are looked up, 8 bytes each.
-        signature: see `groundwire.checks.difference`.
-        threshold_parts: least similarity, in parts of 10,000.
-        material_difference: whether a near-duplicate that differs materially is a conflict, no duplicate.
+        signature: see `groundwire.checks.dedup.signature`.
+        rules: what the claims that it is compared with count as.
     """
 
     scope: bytes
     stored: Sequence[bytes]
     probed: Sequence[bytes]
     signature: bytes
-    threshold_parts: int
-    material_difference: bool
+    rules: MatchRules
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class StepRequest:
     """One claim or response of a step.
 
     Attributes:
@@ -115,7 +132,7 @@ class Ask:
         horizon: milliseconds from when on the claim no longer holds, or 0.
         payload: one line that re-derives the decision; returned as it is. What stands before a tab is kept once for
             all that have it alike.
-        record: the record's value, kept while the subject is pending.
+        record: the record in canonical form, kept while the subject is pending.
         queued: whether a tier 2 asks for a place in the review queue; else it is a review, and final there.
     """
 
@@ -135,7 +152,7 @@ class Ask:
 
     @property
     def ordered(self) -> bool:
-        """Whether it waits behind waiting claims of its user: responses are never deferred."""
+        """Whether it waits behind waiting claims of its user; responses do not."""
         return self.subject.kind is Kind.CLAIM
 
 
@@ -150,7 +167,7 @@ class Outcome:
         first_origin: from revision 2 on, where the subject's first record stood.
         dedup_status: `ok`, `failed` or `disabled`.
         payload: what was given when it was recorded.
-        record: the value bytes while pending, else empty.
+        record: the record in canonical form while pending, else empty.
     """
 
     state: SubjectState
@@ -188,11 +205,11 @@ class GivenUp:
     """The record became a dead letter while its claim waited; another, later record would be decided."""
 
 
-Answer = Outcome | Waiting | Conflict | GivenUp
+StepAnswer = Outcome | Waiting | Conflict | GivenUp
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SubjectStatus:
     """Where a subject stands now."""
 
     state: SubjectState
@@ -211,7 +228,7 @@ class HeldEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class ReviewAsk:
+class ReviewRequest:
     """One action on a subject, of a person or of the gate itself.
 
     Attributes:
@@ -222,8 +239,8 @@ class ReviewAsk:
             rejected text is found; None of responses, of other actions, and where deduplication is disabled.
         dedup_failed: the text could not be compared; a person's approval stands all the same.
         parents: (id as sent, subject) of each entry of the claim's `derived_from`.
-        horizon: as in the Ask.
-        payload: as in the Ask; re-derives the next revision.
+        horizon: as in StepRequest.
+        payload: as in StepRequest; re-derives the next revision.
         decisive: at most 16 bytes, a digest of what the action says beside subject and kind: who acts, why, which
             text. The same action id with another digest is another action.
         only_recorded: answer what was recorded of the action where there is something; else it is refused, as
@@ -290,16 +307,16 @@ class Reviewed:
 
 @dataclass(frozen=True, slots=True)
 class RefusedAction:
-    """The action changes nothing, now and whenever it comes again.
+    """The action changes nothing, now and on every redelivery.
 
     Attributes:
-        code: `unknown`, `stale`, `not_pending`, `not_approved`, `waiting`, `action_id_reused`, or what the ask gave.
+        code: `unknown`, `stale`, `not_pending`, `not_approved`, `waiting`, `action_id_reused`, or as requested.
         current: where the subject stood when it was refused; None where it is not known.
         at: milliseconds since 1970 of the ReviewDecision that was refused; 0 where that is not remembered.
     """
 
     code: str
-    current: Standing | None
+    current: SubjectStatus | None
     at: int = field(default=0, compare=False)
 
 
@@ -312,7 +329,7 @@ class StoredOutcome:
 
     Attributes:
         dedup: how it is found and compared; None where it is not to be found. `probed` is not needed.
-        horizon: as in the Ask.
+        horizon: as in StepRequest.
         rejected: blocked because a person rejected or retracted it.
         joined_to: the pending claim that a joined one follows.
         parents: subjects that the claim is derived from.
@@ -352,7 +369,7 @@ _CLASSES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class InFlightMark:
     """What a worker has in flight of a partition: offsets `first` to `last`, both included.
 
     `crashes`: how often a worker died with it.
@@ -370,8 +387,10 @@ class State(Protocol):
     not the one that this process knows, SchemeMismatch where its keys are of another scheme.
     """
 
-    async def step(self, asks: Sequence[Ask], limits: Limits, *, deferred: bool = False) -> list[Answer]:
-        """Decide a batch in one atomic step; the answers stand in the order of `asks`.
+    async def step(
+        self, requests: Sequence[StepRequest], limits: QueueLimits, *, deferred: bool = False
+    ) -> list[StepAnswer]:
+        """Decide a batch in one atomic step; the answers stand in the order of the requests.
 
         A batch gives what its claims would have given one after the other.
 
@@ -390,14 +409,14 @@ class State(Protocol):
         ...
 
     async def payloads(self, subjects: Sequence[Subject]) -> list[bytes | None]:
-        """Look back: return what was recorded with the current outcome of each subject.
+        """Return the payload of the current outcome of each subject.
 
-        None where there is no outcome: state never heard of the subject, has forgotten it, or it waits.
+        None where there is no outcome: the subject is unknown, its entry has expired, or it waits.
         """
         ...
 
-    async def review(self, asks: Sequence[ReviewAsk]) -> list[ReviewAnswer]:
-        """Carry out actions of people in order, in one atomic step; the answers stand in the order of `asks`.
+    async def review(self, requests: Sequence[ReviewRequest]) -> list[ReviewAnswer]:
+        """Carry out actions of people in order, in one atomic step; the answers stand in the order of the requests.
 
         The first outcome of an action id within a tenant stands, for as long as its ReviewDecision can come again.
         Approve, edit, reject and expire need a pending subject, retract an approved one, all of them at the
@@ -411,7 +430,7 @@ class State(Protocol):
         """Return what state holds of decided subjects; None where it holds nothing, or the subject waits."""
         ...
 
-    async def standings(self, subjects: Sequence[Subject]) -> list[Standing | None]:
+    async def statuses(self, subjects: Sequence[Subject]) -> list[SubjectStatus | None]:
         """Return where subjects stand; None where state holds nothing. Cheap, for thousands at once."""
         ...
 

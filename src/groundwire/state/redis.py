@@ -1,7 +1,7 @@
 """State in Redis: every step of a batch is one script on the primary.
 
-Keys, lifetimes and what they cost in bytes are in docs/state.md. All of them start with the deployment's
-topic prefix, and the script computes them itself: one primary is required, Redis Cluster is refused.
+docs/state.md says what keys cost in bytes. All of them start with the deployment's topic prefix, and the scripts
+compute them: one primary is required, Redis Cluster is refused.
 
     s:<subject>    the outcome of a claim or response              none while approved, pending or waiting,
                                                                    else `idempotency_ttl`; blocked by a
@@ -11,6 +11,7 @@ topic prefix, and the script computes them itself: one primary is required, Redi
     b:<scope>      later a hash: dedup key -> local ids            none
     m:<scope>      hash: local id -> the claim to compare with;    none
                    n -> last local id given
+    x:<scope>      local ids of the latest rejected texts         none
     c              hash: name -> what derivation lines begin      none
                    with alike, up to a tab
     d:<parent>     set of approved claims that name the        none
@@ -20,7 +21,7 @@ topic prefix, and the script computes them itself: one primary is required, Redi
                    it was retracted
     w:<user>       set of the user's waiting subjects              none
     q              hash of counters: total, waiting,               none
-                   t:<tenant> and u:<user>
+                   t:<tenant>, b:<tenant> (bytes) and u:<user>
     f:<topic>:<partition>   what a worker has in flight            1 day
     policy:<sha256>         an effective policy                    none
     epoch, scheme           which state this is                    none
@@ -29,31 +30,41 @@ topic prefix, and the script computes them itself: one primary is required, Redi
 
 from __future__ import annotations
 
+import asyncio
+import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final
 
 from redis.asyncio import Redis
 
 from groundwire.errors import SchemeMismatch, StateLost, StateUnavailable
 from groundwire.messages.identity import Subject
-from groundwire.state.entries import Argument, read_answer, short, user_digest, write_ask, write_stored
-from groundwire.state.line import Line
+from groundwire.state.codec import (
+    Argument,
+    read_answer,
+    read_held,
+    read_reviewed,
+    read_status,
+    short,
+    user_digest,
+    write_review,
+    write_step,
+    write_stored,
+)
 from groundwire.state.model import (
     MAX_CANDIDATES,
-    Answer,
-    Ask,
     HeldEntry,
-    Limits,
-    Mark,
+    InFlightMark,
+    QueueLimits,
     ReviewAnswer,
-    ReviewAsk,
-    Standing,
+    ReviewRequest,
+    StepAnswer,
+    StepRequest,
     StoredOutcome,
+    SubjectStatus,
 )
-from groundwire.state.rebuild import Rebuild, hold
-from groundwire.state.reviews import read_held, read_reviewed, read_standing, write_review
-from groundwire.state.server import PATIENCE, Server, script
+from groundwire.state.server import PATIENCE, Server, SharedConnection, script
 
 IDEMPOTENCY_TTL: Final = 31 * 86_400
 """Seconds: the retention of the claims topic and a day."""
@@ -69,9 +80,11 @@ _LOST: Final = b"LOST"
 _STEP: Final = ("entries", "near", "step")
 _LOAD: Final = ("entries", "load")
 _REVIEW: Final = ("entries", "near", "review")
-_LOOK_BACK: Final = ("entries", "payloads")
-_HELD: Final = ("entries", "held")
-_STANDINGS: Final = ("entries", "standings")
+_LOOK_UP: Final = ("entries", "look_up")
+
+_REBUILT_KEYS: Final = ("s:*", "k:*", "b:*", "m:*", "x:*", "w:*", "d:*", "r:*")
+_SCANNED: Final = 1000
+_GLOB: Final = str.maketrans({char: f"\\{char}" for char in "\\*?[]^-"})
 
 
 class RedisState:
@@ -80,7 +93,7 @@ class RedisState:
     Args:
         redis: a client as `groundwire.state.server.connect` makes it.
         prefix: the topic prefix, put before every key.
-        scheme: what dedup keys and signatures depend on, from `groundwire.checks.dedup_keys.scheme`.
+        scheme: what dedup keys and signatures depend on, from `groundwire.checks.dedup.keys.scheme`.
         idempotency_ttl: seconds for which outcomes are kept that hold no place in index or queue.
         action_ttl: seconds for which actions of people, and what they blocked, are kept.
         patience: seconds for one call.
@@ -102,7 +115,7 @@ class RedisState:
         max_candidates: int = MAX_CANDIDATES,
     ) -> None:
         self._server = Server(redis, patience)
-        self._marks = Line(redis, patience)
+        self._marks = SharedConnection(redis, patience)
         self._prefix = prefix
         self._scheme = f"{scheme}/{LAYOUT}"
         self._ttl = idempotency_ttl
@@ -150,36 +163,40 @@ class RedisState:
         epoch = await self._server.call("GET", self._prefix + "epoch")
         return None if epoch is None else str(epoch.decode())
 
-    async def step(self, asks: Sequence[Ask], limits: Limits, *, deferred: bool = False) -> list[Answer]:
+    async def step(
+        self, requests: Sequence[StepRequest], limits: QueueLimits, *, deferred: bool = False
+    ) -> list[StepAnswer]:
         """Decide a batch in one atomic step; see `groundwire.state.model.State`."""
-        if not asks:
+        if not requests:
             return []
         head: list[Argument] = [await self._known_epoch(), int(deferred), limits.per_user, limits.per_tenant]
-        head += [limits.total, self._max_candidates]
-        answers = await self._in_turn(_STEP, head, [write_ask(ask) for ask in asks])
+        head += [limits.total, limits.tenant_bytes, self._max_candidates]
+        answers = await self._in_turn(_STEP, head, [write_step(request) for request in requests])
         with _readable("step"):
-            return [read_answer(ask, answer) for ask, answer in zip(asks, answers, strict=True)]
+            return [read_answer(request, answer) for request, answer in zip(requests, answers, strict=True)]
 
-    async def review(self, asks: Sequence[ReviewAsk]) -> list[ReviewAnswer]:
+    async def review(self, requests: Sequence[ReviewRequest]) -> list[ReviewAnswer]:
         """Carry out actions of people in one atomic step; see `groundwire.state.model.State`."""
-        if not asks:
+        if not requests:
             return []
         head: list[Argument] = [await self._known_epoch(), self._max_candidates]
-        answers = await self._in_turn(_REVIEW, head, [write_review(ask) for ask in asks], self._action_ttl)
+        answers = await self._in_turn(
+            _REVIEW, head, [write_review(request) for request in requests], self._action_ttl
+        )
         with _readable("review"):
-            return [read_reviewed(ask, answer) for ask, answer in zip(asks, answers, strict=True)]
+            return [read_reviewed(request, answer) for request, answer in zip(requests, answers, strict=True)]
 
     async def held(self, subjects: Sequence[Subject]) -> list[HeldEntry | None]:
         """Return what state holds of decided subjects, in one round trip; see `groundwire.state.model.State`."""
-        entries = await self._of_each(_HELD, subjects)
+        entries = await self._look_up("entry", subjects)
         with _readable("held"):
             return [read_held(entry) for entry in entries]
 
-    async def standings(self, subjects: Sequence[Subject]) -> list[Standing | None]:
+    async def statuses(self, subjects: Sequence[Subject]) -> list[SubjectStatus | None]:
         """Return where subjects stand, in one round trip; see `groundwire.state.model.State`."""
-        texts = await self._of_each(_STANDINGS, subjects)
-        with _readable("standings"):
-            return [read_standing(text) for text in texts]
+        texts = await self._look_up("status", subjects)
+        with _readable("statuses"):
+            return [read_status(text) for text in texts]
 
     async def reassert(self, outcomes: Sequence[StoredOutcome]) -> int:
         """Record outcomes that are known to be published; see `groundwire.state.model.State`."""
@@ -189,7 +206,7 @@ class RedisState:
 
     async def payloads(self, subjects: Sequence[Subject]) -> list[bytes | None]:
         """Return what was recorded with each subject, in one round trip; see `groundwire.state.model.State`."""
-        return [payload or None for payload in await self._of_each(_LOOK_BACK, subjects)]
+        return [payload or None for payload in await self._look_up("payload", subjects)]
 
     @asynccontextmanager
     async def rebuilding(self, ttl: float = 30.0) -> AsyncIterator[Rebuild | None]:
@@ -206,7 +223,7 @@ class RedisState:
             )
 
     async def mark(
-        self, topic: str, partition: int, mark: Mark, *, written: Callable[[], None] = lambda: None
+        self, topic: str, partition: int, mark: InFlightMark, *, written: Callable[[], None] = lambda: None
     ) -> None:
         """Note what is in flight, so that a worker that dies over it leaves a trace.
 
@@ -222,10 +239,10 @@ class RedisState:
         key = self._mark_key(topic, partition)
         await self._marks.call("SET", key, value, "EX", _MARK_TTL, written=written)
 
-    async def marks(self, topic: str, partition: int) -> Mark | None:
+    async def marks(self, topic: str, partition: int) -> InFlightMark | None:
         """Return what was in flight on a partition when its worker was last heard of, or None."""
         value = await self._server.call("GET", self._mark_key(topic, partition))
-        return None if value is None else Mark(*map(int, value.split()))
+        return None if value is None else InFlightMark(*map(int, value.split()))
 
     async def unmark(self, topic: str, partition: int) -> None:
         """Forget the mark: all of it is settled."""
@@ -242,6 +259,12 @@ class RedisState:
         user = user_digest(subject)
         held = await self._run(("entries", "release"), short(subject.digest), user)
         return not held
+
+    async def forget(self, subjects: Sequence[Subject]) -> None:
+        """Remove what a rebuild leaves of subjects: approvals that people retracted. Raises: StateUnavailable."""
+        for first in range(0, len(subjects), _SCANNED):
+            keys = [f"{self._prefix}o:{short(one.digest)}" for one in subjects[first : first + _SCANNED]]
+            await self._server.call("UNLINK", *keys)
 
     async def waiting_count(self) -> int:
         """Return how many claims wait on `deferred`."""
@@ -286,14 +309,16 @@ class RedisState:
             answers += some
         return answers
 
-    async def _of_each(self, files: tuple[str, ...], subjects: Sequence[Subject]) -> list[bytes]:
-        """Run a script that answers for each subject; a hostile batch may name one large entry again and again."""
+    async def _look_up(self, name: str, subjects: Sequence[Subject]) -> list[bytes]:
+        """Look up each subject once: a hostile batch may name one large entry again and again."""
         digests = [short(subject.digest) for subject in subjects]
         if not digests:
             return []
         each = list(dict.fromkeys(digests))
-        found = dict(zip(each, await self._run(files, await self._known_epoch(), *each), strict=True))
-        return [found[name] for name in digests]
+        found = dict(
+            zip(each, await self._run(_LOOK_UP, await self._known_epoch(), name, *each), strict=True)
+        )
+        return [found[digest] for digest in digests]
 
     async def _run(self, files: tuple[str, ...], *arguments: Argument, ttl: int | None = None) -> Any:  # noqa: ANN401 - a reply is what the script returns
         answer = await self._server.run(script(*files), (), self._prefix, ttl or self._ttl, *arguments)
@@ -303,6 +328,114 @@ class RedisState:
 
     def _mark_key(self, topic: str, partition: int) -> str:
         return f"{self._prefix}f:{topic}:{partition}"
+
+
+class Fence:
+    """The lock of a rebuild, as its holder knows it.
+
+    A worker that stalls may lose the lock to another without noticing. So every command of a rebuild runs in a
+    script that first asks whether the lock is still held, and a holder that came too late changes nothing.
+    """
+
+    def __init__(self, server: Server, key: str, token: str, ttl: float) -> None:
+        self.server = server
+        self.token = token
+        self._key = key
+        self._ttl = ttl
+
+    async def run(self, *command: Argument) -> None:
+        """Run one command as the lock's holder.
+
+        Raises:
+            StateUnavailable: the lock is no longer held; nothing was changed.
+        """
+        if not await self.server.run(script("fenced"), (self._key,), self.token, *command):
+            raise StateUnavailable("the rebuild's lock was lost to another worker")
+
+    async def renew(self) -> None:
+        """Hold on to the lock for as long as the context lasts."""
+        while True:
+            await asyncio.sleep(self._ttl / 3)
+            with suppress(StateUnavailable):  # the next command of the rebuild says so
+                await self.run("PEXPIRE", self._key, round(self._ttl * 1000))
+
+    async def release(self) -> None:
+        """Give up the lock, if it is still ours."""
+        with suppress(StateUnavailable):  # then it falls by itself
+            await self.run("DEL", self._key)
+
+
+@asynccontextmanager
+async def hold(server: Server, prefix: str, ttl: float) -> AsyncIterator[Fence | None]:
+    """Take the lock of the rebuild, renew it, and release it at the end; None where it is taken."""
+    key, token = prefix + "rebuild", secrets.token_hex(16)
+    if not await server.call("SET", key, token, "NX", "PX", round(ttl * 1000)):
+        yield None
+        return
+    fence = Fence(server, key, token, ttl)
+    renewing = asyncio.create_task(fence.renew())
+    try:
+        yield fence
+    finally:
+        renewing.cancel()
+        with suppress(asyncio.CancelledError):
+            await renewing
+        await fence.release()
+
+
+class Rebuild:
+    """What the one worker may do that rebuilds state: `clear`, `load` as often as needed, `start_epoch`.
+
+    Every method raises StateUnavailable where the server does not answer or the lock is lost.
+    """
+
+    def __init__(self, fence: Fence, prefix: str, scheme: str, lifetimes: tuple[int, int]) -> None:
+        self._fence = fence
+        self._prefix = prefix
+        self._scheme = scheme
+        self._lifetime, self._action_lifetime = lifetimes
+
+    async def clear(self) -> None:
+        """Remove outcomes, index, queue and epoch; workers pause from here on.
+
+        Cached citations, policies, what derivation lines have alike, marks of what is in flight, actions of people
+        and what they superseded stay: the first outcome of an action stands, where it was published.
+        """
+        # first, so that nobody decides on half a state
+        await self._fence.run("UNLINK", *[self._prefix + name for name in ("epoch", "scheme", "q")])
+        for pattern in _REBUILT_KEYS:
+            await self._clear(self._prefix.translate(_GLOB) + pattern)
+
+    async def load(self, outcomes: Sequence[StoredOutcome]) -> int:
+        """Load outcomes; of a subject the highest revision stays.
+
+        A joined claim may come before the one that it is joined to.
+
+        Returns:
+            How many were taken.
+
+        Raises:
+            ValueError: an outcome is none that state could have recorded.
+        """
+        arguments = [write_stored(outcome) for outcome in outcomes]
+        head = (self._prefix, self._lifetime, "rebuild", self._fence.token, self._action_lifetime)
+        taken = await self._fence.server.run(script("entries", "load"), (), *head, *arguments)
+        if taken == b"LOST":
+            raise StateUnavailable("the rebuild's lock was lost to another worker")
+        return int(taken)
+
+    async def start_epoch(self, epoch: str) -> None:
+        """Give the state its epoch and scheme: workers may decide on it."""
+        await self._fence.run("MSET", self._prefix + "epoch", epoch, self._prefix + "scheme", self._scheme)
+
+    async def _clear(self, pattern: str) -> None:
+        cursor = b"0"
+        while True:
+            cursor, keys = await self._fence.server.call("SCAN", cursor, "MATCH", pattern, "COUNT", _SCANNED)
+            for first in range(0, len(keys), _SCANNED):
+                await self._fence.run("UNLINK", *keys[first : first + _SCANNED])
+            if int(cursor) == 0:
+                return
 
 
 @contextmanager

@@ -1,23 +1,25 @@
-"""Calls to the Redis server that end in bounded time, with an answer or with an error of ours."""
+"""Calls to the Redis server that end in bounded time, with an answer or with StateUnavailable."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
 from redis.asyncio import Redis
+from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as BrokenConnection
 from redis.exceptions import NoPermissionError, NoScriptError, RedisError, ResponseError
 
 from groundwire.errors import StateUnavailable, UsageError
-from groundwire.state.entries import Argument
+from groundwire.state.codec import Argument
 
 PATIENCE: Final = 5.0
 
@@ -55,7 +57,7 @@ class Script:
 @cache
 def script(*names: str) -> Script:
     """Return the script made of these files of the package."""
-    source = "\n".join(files("groundwire.state").joinpath(f"{name}.lua").read_text() for name in names)
+    source = "\n".join(files("groundwire.state").joinpath("lua", f"{name}.lua").read_text() for name in names)
     return Script(source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
@@ -143,6 +145,82 @@ class Server:
                 return None
             raise unavailable from error
         return {_text(key): _text(value) for key, value in found.items()}.get(name)
+
+
+class SharedConnection:
+    """Pipelines commands of several tasks over one connection: the server carries them out in the order of the calls.
+
+    No command waits for the answer to the one before. A connection that breaks fails what was under way; the next
+    command goes over another.
+
+    Args:
+        redis: the client whose pool the connection is from.
+        patience: seconds for one call.
+    """
+
+    def __init__(self, redis: Redis, patience: float = PATIENCE) -> None:
+        self._pool = redis.connection_pool
+        self._patience = patience
+        self._writing = asyncio.Lock()
+        self._burst: _Burst | None = None
+
+    async def call(self, *command: Argument, written: Callable[[], None] = lambda: None) -> Any:  # noqa: ANN401 - a reply is what the server sends
+        """Send one command and return its answer.
+
+        Args:
+            command: its name and arguments.
+            written: called once the operating system has the command: it is sent, whatever becomes of this process.
+
+        Raises:
+            StateUnavailable: as `Server.call`.
+        """
+        async with bounded(command, self._patience), AsyncExitStack() as due:
+            async with self._writing:
+                burst = await due.enter_async_context(self._share())
+                await burst.connection.send_command(*command)
+                await asyncio.sleep(0)  # uvloop writes once its loop comes around
+            written()
+            async with burst.reading:  # whoever waits for a lock gets it in turn: in the order of writing
+                if burst.broken:
+                    raise BrokenConnection("an earlier answer did not come")
+                return await burst.connection.read_response(disconnect_on_error=False)
+
+    @asynccontextmanager
+    async def _share(self) -> AsyncIterator[_Burst]:
+        """Give a connection for one answer; where that does not come, it must not be read as the next one's."""
+        burst = self._burst
+        if burst is None or burst.broken:
+            connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
+            burst = self._burst = _Burst(connection)
+        burst.due += 1
+        try:
+            yield burst
+        except ResponseError:
+            raise
+        except BaseException:
+            burst.broken = True
+            raise
+        finally:
+            burst.due -= 1
+            if burst.due == 0:
+                await self._give_back(burst)
+
+    async def _give_back(self, burst: _Burst) -> None:
+        if self._burst is burst:
+            self._burst = None
+        if burst.broken:
+            await burst.connection.disconnect(nowait=True)
+        await self._pool.release(burst.connection)
+
+
+class _Burst:
+    """Commands that share a connection; between two bursts it is the pool's."""
+
+    def __init__(self, connection: AbstractConnection) -> None:
+        self.connection = connection
+        self.reading = asyncio.Lock()
+        self.due = 0
+        self.broken = False
 
 
 def _refused(error: StateUnavailable) -> bool:

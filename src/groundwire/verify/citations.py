@@ -1,37 +1,84 @@
-"""Verifies citations of many claims at once: local ones together, network ones with a budget.
+"""Verifies that citations exist: local ones as a batch, network ones with a budget each (S0-69).
 
-Whatever breaks, the answer is a state and never `verified` (S0-70): an error can take credit, not give it.
+Whatever breaks, the answer is a state other than `verified` (S0-70).
 """
+
+from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
+import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from groundwire.arguments import takes
 from groundwire.checks.citations import Citation
-from groundwire.verify.cache import CitationCache, MemoryCache, cache_key
-from groundwire.verify.issues import NOT_CONFIGURED, IssueTracker
-from groundwire.verify.local import LocalLookup, Sources
+from groundwire.errors import UsageError
+from groundwire.keys.attestation import not_toml
+from groundwire.verify.adr import AdrFolder
+from groundwire.verify.git import GitRepository, find_repository
 from groundwire.verify.pacing import NotAskedError, Pacer
-from groundwire.verify.results import CitationCheck, CitationState, Clock, OnResult, utc_now
-from groundwire.verify.urls import BUDGET, UrlChecker
+from groundwire.verify.results import (
+    BUDGET,
+    CitationCache,
+    CitationCheck,
+    CitationState,
+    Clock,
+    MemoryCache,
+    OnResult,
+    VerificationResult,
+    cache_key,
+    utc_now,
+)
+
+if TYPE_CHECKING:  # its library reads environments, which takes long to import
+    from groundwire.config import Settings
+
+    # A check that asks no network loads no client for it: half of the time that `import groundwire` and one claim take.
+    from groundwire.verify.issues import IssueTracker
+    from groundwire.verify.url import UrlChecker
+
+_NO_TRACKER = "issue tracker not configured"
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Where a tenant's citations are looked up; what is None is unknown, "not configured".
+
+    Attributes:
+        adr_dir: Folder of architecture decision records.
+        repo: Git repository.
+        tracker: Issue tracker.
+    """
+
+    adr_dir: Path | None = None
+    repo: Path | None = None
+    tracker: IssueTracker | None = None
+
 
 DEFAULT_TENANT = "*"
 NETWORK = frozenset({"url", "issue"})
-_GRACE = 0.5  # seconds
 PATIENCE = 30.0  # seconds that a batch waits for its turn at busy hosts
+_UNCONFIGURED = {"adr": "ADR folder not configured", "commit": "repository not configured"}
+_GRACE = 0.5  # seconds beyond its budget after which a tracker is cancelled
 
-Request = tuple[str, Citation]
+CitationRequest = tuple[str, Citation]
 """A tenant and what it cites."""
-Answers = dict[tuple[str, str], CitationCheck]
+CitationAnswers = dict[tuple[str, str], CitationCheck]
 """(tenant, label of the citation) -> answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """One question to the network, asked once for all who cite the same."""
+    """One request to the network, shared by all of a tenant who cite the same."""
 
+    tenant: str
     key: str
     kind: str
     value: str
@@ -39,17 +86,17 @@ class _Task:
 
 
 class CitationVerifier:
-    """Says of citations whether they exist. Belongs to one event loop.
+    """Verifies that citations exist. Belongs to one event loop.
 
     Args:
         sources: Per tenant; the key "*" serves every tenant that is not named.
         network: Whether URLs and issues may be asked at all.
         cache: Answers of the network; within the process by default.
-        urls: Asks URLs; by default the public internet only.
+        urls: Requests URLs; by default from the public internet only.
         pacer: Limits requests per host, for issue trackers and (unless `urls` is given) URLs.
         clock: Gives `checked_at`.
         monotonic: Seconds, for durations and deadlines; the pacer's clock must be the same.
-        on_result: Told type, state and seconds of every answer that was looked up.
+        on_result: Called for every answer that was looked up.
     """
 
     def __init__(
@@ -72,7 +119,8 @@ class CitationVerifier:
         self._clock = clock
         self._monotonic = monotonic
         self._on_result = on_result
-        self._local = LocalLookup(clock=clock, monotonic=monotonic, on_result=on_result)
+        self._folders: dict[Path, AdrFolder] = {}
+        self._repositories: dict[Path, GitRepository] = {}
 
     async def local(
         self, tenant: str, citations: Iterable[Citation], *, want_text: bool = False
@@ -81,24 +129,63 @@ class CitationVerifier:
 
         Args:
             tenant: Whose sources to look in.
-            citations: URLs and issues among them are passed over.
+            citations: URLs and issues among them are skipped.
             want_text: Read the sources' text as well, for relevance.
 
         Returns:
             Label -> answer; it does not raise.
         """
-        return await self._local.check(self._of(tenant), citations, want_text=want_text)
+        values: dict[str, dict[str, None]] = {"adr": {}, "commit": {}}
+        for citation in citations:
+            if citation.type in values:
+                values[citation.type][citation.value] = None
+        sources = self._of(tenant)
+        found = await asyncio.gather(
+            self._check_local("adr", list(values["adr"]), self._folder(sources.adr_dir), want_text=want_text),
+            self._check_local(
+                "commit", list(values["commit"]), self._repository(sources.repo), want_text=want_text
+            ),
+        )
+        return found[0] | found[1]
 
-    async def cached(self, requests: Iterable[Request], *, want_text: bool = False) -> Answers:
-        """Return what can be said of URLs and issues without asking anyone: one round trip to the cache.
+    def _folder(self, path: Path | None) -> AdrFolder | None:
+        if path is not None and path not in self._folders:
+            self._folders[path] = AdrFolder(path, clock=self._clock, monotonic=self._monotonic)
+        return self._folders.get(path) if path else None
+
+    def _repository(self, path: Path | None) -> GitRepository | None:
+        if path is not None and path not in self._repositories:
+            self._repositories[path] = GitRepository(path, clock=self._clock)
+        return self._repositories.get(path) if path else None
+
+    async def _check_local(
+        self, kind: str, values: list[str], source: AdrFolder | GitRepository | None, *, want_text: bool
+    ) -> dict[str, CitationCheck]:
+        if not values:
+            return {}
+        if source is None:
+            return {f"{kind}:{value}": self._unknown(_UNCONFIGURED[kind]) for value in values}
+        started = self._monotonic()
+        try:
+            checks = await source.check(values, want_text=want_text)
+        except Exception as error:  # noqa: BLE001 - fails closed: whatever broke, the citations are unknown
+            checks = dict.fromkeys(values, self._unknown(type(error).__name__))
+        for check in checks.values():
+            self._report(kind, check, self._monotonic() - started)
+        return {f"{kind}:{value}": check for value, check in checks.items()}
+
+    async def cached(
+        self, requests: Iterable[CitationRequest], *, want_text: bool = False
+    ) -> CitationAnswers:
+        """Return what is known of URLs and issues without a request: one round trip to the cache.
 
         Args:
-            requests: ADRs and commits among them are passed over.
-            want_text: Leave out verified answers, since their text is not cached: they are to be asked again.
+            requests: ADRs and commits among them are skipped.
+            want_text: Leave out verified answers, as the cache does not hold their text.
 
         Returns:
-            The known answers, among them `unknown` where the network is off or no tracker is configured. What
-            is missing must be asked with `remote`.
+            The known answers, `unknown` where the network is off or no tracker is configured; the rest is for
+            `remote`.
         """
         answers, tasks = self._sort(requests)
         known = await self._cache_get([t.key for t in tasks.values()])
@@ -110,19 +197,18 @@ class CitationVerifier:
 
     async def remote(
         self,
-        requests: Iterable[Request],
+        requests: Iterable[CitationRequest],
         *,
         budget: float = BUDGET,
         patience: float = PATIENCE,
         want_text: bool = False,
-    ) -> Answers:
-        """Ask the network about URLs and issues, each once, whoever cites it.
+    ) -> CitationAnswers:
+        """Request URLs and issues, each once for each tenant: one that waits or is held back is no other's answer.
 
         Args:
-            requests: ADRs and commits among them are passed over.
+            requests: ADRs and commits among them are skipped.
             budget: Seconds on the network for one citation, redirects included.
-            patience: Seconds that the call waits for places at busy hosts; it takes `patience + budget` at
-                most.
+            patience: Seconds to wait for busy hosts; the call takes `patience + budget` at most.
             want_text: Read the sources' text as well, for relevance.
 
         Returns:
@@ -130,12 +216,12 @@ class CitationVerifier:
         """
         answers, tasks = self._sort(requests)
         deadline = self._monotonic() + patience
-        unique = {t.key: t for t in tasks.values()}
+        unique = {(t.tenant, t.key): t for t in tasks.values()}
         checks = await asyncio.gather(
             *(self._ask(t, budget, deadline, want_text=want_text) for t in unique.values())
         )
         by_key = dict(zip(unique, checks, strict=True))
-        return answers | {request: by_key[task.key] for request, task in tasks.items()}
+        return answers | {request: by_key[task.tenant, task.key] for request, task in tasks.items()}
 
     async def verify(
         self, tenant: str, citations: Iterable[Citation], *, want_text: bool = False
@@ -165,9 +251,11 @@ class CitationVerifier:
     def _of(self, tenant: str) -> Sources:
         return self._sources.get(tenant) or self._sources.get(DEFAULT_TENANT) or Sources()
 
-    def _sort(self, requests: Iterable[Request]) -> tuple[Answers, dict[tuple[str, str], _Task]]:
-        """Split network citations into those that nobody can be asked about and those that somebody can."""
-        answers: Answers = {}
+    def _sort(
+        self, requests: Iterable[CitationRequest]
+    ) -> tuple[CitationAnswers, dict[tuple[str, str], _Task]]:
+        """Split network citations into those that are unknown without a request, and requests to make."""
+        answers: CitationAnswers = {}
         tasks: dict[tuple[str, str], _Task] = {}
         for tenant, citation in requests:
             at = (tenant, citation.label)
@@ -177,10 +265,10 @@ class CitationVerifier:
             if not self._network:
                 answers[at] = self._unknown("network disabled")
             elif citation.type == "issue" and tracker is None:
-                answers[at] = self._unknown(NOT_CONFIGURED)
+                answers[at] = self._unknown(_NO_TRACKER)
             else:
                 key = cache_key(citation.type, tracker.identity if tracker else "", citation.value)
-                tasks[at] = _Task(key, citation.type, citation.value, tracker)
+                tasks[at] = _Task(tenant, key, citation.type, citation.value, tracker)
         return answers, tasks
 
     async def _cache_get(self, keys: list[str]) -> dict[str, CitationCheck]:
@@ -209,19 +297,23 @@ class CitationVerifier:
     async def _answer(self, task: _Task, budget: float, deadline: float, *, want_text: bool) -> CitationCheck:
         if task.tracker is None:
             urls = self._url_checker()
-            return await urls.check(task.value, budget=budget, deadline=deadline, want_text=want_text)
-        async with self._pacer.visit(task.tracker.host, deadline) as visit:
+            return await urls.check(
+                task.value, budget=budget, deadline=deadline, want_text=want_text, tenant=task.tenant
+            )
+        async with self._pacer.visit(task.tracker.host, deadline, tenant=task.tenant) as visit:
             try:
                 async with asyncio.timeout(budget + _GRACE):  # for a tracker that does not keep its budget
                     check = await task.tracker.exists(task.value, budget=budget, want_text=want_text)
             except TimeoutError:
                 return self._unknown(f"timeout after {budget:g} s")
-            visit.ok = check.state is not CitationState.UNKNOWN
+            visit.ok = not check.may_pass
             return check
 
     def _url_checker(self) -> UrlChecker:
-        # When first needed: it reads the trusted certificates, 30 ms. A worker passes one made at its start.
+        # Lazily: it reads the trusted certificates, 30 ms. A worker passes one made at its start.
         if self._urls is None:
+            from groundwire.verify.url import UrlChecker  # noqa: PLC0415 - see the imports
+
             self._urls = UrlChecker(pacer=self._pacer, clock=self._clock, monotonic=self._monotonic)
         return self._urls
 
@@ -231,3 +323,110 @@ class CitationVerifier:
     def _report(self, kind: str, check: CitationCheck, seconds: float) -> None:
         if self._on_result is not None:
             self._on_result(kind, check.state.value, seconds)
+
+
+_answers = MemoryCache()  # shared by calls without a verifier, each of which may run in its own event loop
+
+
+@takes(citation=Citation)
+async def verify_citation(
+    citation: Citation, *, verifier: CitationVerifier | None = None, tenant: str = "default"
+) -> VerificationResult:
+    """Say whether a detected citation exists (S0-64). It proves existence only, not content (S0-71).
+
+    Args:
+        citation: What `CitationDetector` found.
+        verifier: Where to look. Without one: `GROUNDWIRE_ADR_DIR` or `docs/adrs`, `GROUNDWIRE_REPO` or the
+            git repository of the working directory, URLs of the public internet (none if
+            `GROUNDWIRE_NO_NETWORK` is 1), and no issue tracker, so that an issue is not valid (S0-68).
+        tenant: Whose sources of `verifier` to look in.
+
+    Returns:
+        (valid, reason), e.g. `(False, "HTTP 404")`. Timeouts, name errors, refused connections and a missing
+        git are not valid and carry the reason; no exception comes out (S0-70).
+    """
+    if verifier is None:
+        own = await asyncio.to_thread(default_verifier)
+        try:
+            return await verify_citation(citation, verifier=own, tenant=tenant)
+        finally:
+            await own.close()
+    check = (await verifier.verify(tenant, [citation]))[citation.label]
+    return VerificationResult(check.valid, check.detail)
+
+
+def default_verifier() -> CitationVerifier:
+    """Return the verifier that the environment describes; see `verify_citation`."""
+    repo = os.environ.get("GROUNDWIRE_REPO")
+    sources = Sources(
+        adr_dir=Path(os.environ.get("GROUNDWIRE_ADR_DIR") or "docs/adrs"),
+        repo=Path(repo) if repo else find_repository(Path.cwd()),
+    )
+    network = os.environ.get("GROUNDWIRE_NO_NETWORK") != "1"
+    return CitationVerifier({DEFAULT_TENANT: sources}, network=network, cache=_answers)
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Tracker(_Section):
+    kind: Literal["github", "gitlab"]
+    url: str
+    project: str
+    token_env: str | None = None
+    """Name of the variable that holds the token: the file holds no secret."""
+
+
+class _Tenant(_Section):
+    adr_dir: Path | None = None
+    repo: Path | None = None
+    tracker: _Tracker | None = None
+
+
+class _File(_Section):
+    tenants: dict[str, _Tenant]
+
+
+def load_sources(settings: Settings) -> dict[str, Sources]:
+    """Return the sources of each tenant; `*` serves those that are not named.
+
+    The file (`GROUNDWIRE_TENANTS_FILE`) has a table `[tenants."<id>"]` with `adr_dir`, `repo` and
+    `tracker = {kind, url, project, token_env}`; `GROUNDWIRE_ADR_DIR` and `GROUNDWIRE_REPO` serve the others.
+
+    Raises:
+        UsageError: names the key that is wrong.
+    """
+    sources = {DEFAULT_TENANT: Sources(adr_dir=settings.adr_dir, repo=settings.repo)}
+    path = settings.tenants_file
+    if path is None:
+        return sources
+    try:
+        file = _File.model_validate(tomllib.loads(path.read_text("utf-8")))
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise UsageError(f"GROUNDWIRE_TENANTS_FILE {path}: {key}: {first['msg']}") from None
+    except OSError as exc:
+        raise UsageError(f"GROUNDWIRE_TENANTS_FILE {path}: {exc}") from None
+    except (ValueError, RecursionError) as exc:
+        raise UsageError(f"GROUNDWIRE_TENANTS_FILE {path}: {not_toml(exc)}") from None
+    for tenant, section in file.tenants.items():
+        tracker = _tracker(section.tracker, f"tenants.{tenant}.tracker") if section.tracker else None
+        sources[tenant] = Sources(section.adr_dir, section.repo, tracker)
+    return sources
+
+
+def _tracker(section: _Tracker, where: str) -> IssueTracker:
+    from httpx import InvalidURL  # noqa: PLC0415 - see the imports
+
+    from groundwire.verify.issues import GitHubTracker, GitLabTracker  # noqa: PLC0415 - see the imports
+
+    token = os.environ.get(section.token_env) if section.token_env else None
+    if section.token_env and not token:
+        raise UsageError(f"{where}.token_env: the variable {section.token_env} is not set")
+    kind = GitHubTracker if section.kind == "github" else GitLabTracker
+    try:
+        return kind(section.url, section.project, token)
+    except (ValueError, InvalidURL) as exc:
+        raise UsageError(f"{where}: {exc}") from None

@@ -1,8 +1,7 @@
-"""Does a commit exist in a repository (S0-66, S0-73, S0-77, C-16)?
+"""Checks that a commit exists in a repository (S0-66, S0-73, S0-77, C-16).
 
-Git is asked once for a whole batch, through `git cat-file --batch-check`. The ids go to its standard input
-after a strict check, so none can be an option or a revision expression; and a repository that is itself
-hostile can neither run a program nor reach the network.
+One `git cat-file --batch-check` serves a whole batch. The ids go to its standard input after a strict check, so
+none can be an option or a revision expression; a hostile repository can neither run a program nor reach the network.
 """
 
 import asyncio
@@ -28,8 +27,8 @@ _SETTINGS = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_NO_REPLACE_OBJECTS": "1",  # a replacement would make one id answer for another
-    # Older gits fetch missing objects of a partial clone all the same. This list, unlike `protocol.*.allow`,
-    # wins over the repository's own configuration.
+    # Older gits fetch missing objects of a partial clone all the same. Unlike `protocol.*.allow`, this
+    # overrides the repository's own configuration.
     "GIT_ALLOW_PROTOCOL": "none",
 }
 _OPTIONS = (
@@ -39,7 +38,7 @@ _OPTIONS = (
     "core.disambiguate=none",  # an id that is short for a commit and for a blob is ambiguous
     "core.pager=cat",
     f"core.sshCommand={os.devnull}",
-    f"credential.helper={''}",
+    "credential.helper=",
 )
 
 
@@ -49,7 +48,7 @@ class _GitError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """One line of git's answer."""
+    """One line of git's output."""
 
     sha: str
     kind: str
@@ -60,8 +59,7 @@ class GitRepository:
     """One repository that commits are looked up in.
 
     Args:
-        path: Its working tree, or itself if it is bare. A folder inside another repository's tree does not
-            count.
+        path: Its working tree, or itself if it is bare; a folder inside another repository does not count.
         clock: Gives `checked_at`.
         timeout: Seconds for one batch; past them git is killed.
         git: The program.
@@ -74,15 +72,11 @@ class GitRepository:
         self._git = git
 
     async def check(self, shas: Iterable[str], *, want_text: bool = False) -> dict[str, CitationCheck]:
-        """Look every id up with one git process.
-
-        Args:
-            shas: Full or shortened ids as cited.
-            want_text: Read the commits' messages as well, with a second process.
+        """Look every full or shortened id up with one git process; the messages take a second one.
 
         Returns:
-            An answer for each of `shas`; unknown where git is missing, fails, is too slow, or where there is
-            no repository.
+            A result for each of `shas`; unknown where git is missing, fails or is too slow, or without a
+            repository.
         """
         cited = list(dict.fromkeys(shas))
         asked = [s for s in cited if _SHA.fullmatch(s)]
@@ -122,10 +116,10 @@ class GitRepository:
         sizes = {f.sha: f.size for f in found.values() if f.kind == "commit"}
         shas: list[str] = []
         room = _MAX_MESSAGES
-        for sha, size in sorted(
-            sizes.items(), key=lambda item: item[1]
-        ):  # one giant must not displace the rest
-            room -= size
+        for sha in sorted(
+            sizes, key=sizes.__getitem__
+        ):  # small ones first: a giant must not displace the rest
+            room -= sizes[sha]
             if room >= 0:
                 shas.append(sha)
         return _split(await self._run("--batch", shas)) if shas else {}
@@ -133,8 +127,8 @@ class GitRepository:
     async def _run(self, shape: str, shas: list[str]) -> bytes:
         root = await asyncio.to_thread(self._path.resolve)
         options = [part for option in (*_OPTIONS, f"safe.directory={root}") for part in ("-c", option)]
-        try:
-            process = await asyncio.create_subprocess_exec(
+        start = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
                 self._git,
                 *("-C", str(root), "--no-pager", *options, "cat-file", shape),
                 stdin=asyncio.subprocess.PIPE,
@@ -143,8 +137,16 @@ class GitRepository:
                 env=_environment(root),
                 start_new_session=True,  # so that its children can be killed with it
             )
+        )
+        try:
+            process = await asyncio.shield(start)
         except FileNotFoundError:
             raise _GitError("git not found") from None
+        except asyncio.CancelledError:
+            # asyncio would kill the program alone and wait for its children, which hold the pipes.
+            with contextlib.suppress(OSError):
+                await _end(await start)
+            raise
         try:
             output, _ = await process.communicate("".join(f"{s}\n" for s in shas).encode("ascii"))
         finally:

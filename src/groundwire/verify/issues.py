@@ -1,7 +1,6 @@
-"""Does an issue exist in the tracker (S0-68)?
+"""Checks that an issue exists in the tracker, and that it was not closed as not planned or a duplicate (S0-68).
 
-The tracker is configured by the operator, so it may stand on a private network; what is cited is only a
-number.
+The operator configures the tracker, so it may be on a private network; what is cited is only a number.
 """
 
 import asyncio
@@ -13,46 +12,44 @@ from urllib.parse import quote
 
 import httpx
 
-from groundwire.verify.results import CitationCheck, CitationState, Clock, utc_now
-from groundwire.verify.urls import BUDGET, describe
+from groundwire.verify.results import BUDGET, CitationCheck, CitationState, Clock, utc_now
+from groundwire.verify.url import describe
 
-NOT_CONFIGURED = "issue tracker not configured"
 _NUMBER = re.compile(r"[0-9]{1,12}")
 _GONE = frozenset({404, 410})
 _MOVED = frozenset({301, 302, 307, 308})
 _MAX_MOVES = 3
-_MAX_BODY = 1_048_576  # bytes; a larger issue is verified without its text
+_MAX_BODY = 1_048_576  # bytes; a larger issue is unknown
 
 
 class IssueTracker(Protocol):
-    """What can say whether an issue exists."""
+    """Looks issues up."""
 
     @property
     def identity(self) -> str:
-        """Tells this tracker, seen with these rights, from any other; part of the cache key, never shown."""
+        """Tracker, project and rights, as part of the cache key; never shown."""
 
     @property
     def host(self) -> str:
         """Where requests go, for pacing."""
 
     async def exists(self, number: str, *, budget: float = BUDGET, want_text: bool = False) -> CitationCheck:
-        """Look one issue up.
-
-        Args:
-            number: Digits as cited.
-            budget: Seconds at most.
-            want_text: Read title and body as well.
-
-        Returns:
-            Verified, not found, or unknown with the reason; it does not raise.
-        """
+        """Look one issue up, within `budget` seconds; it does not raise."""
 
     async def close(self) -> None:
         """Close every connection."""
 
 
 class _RestTracker:
-    """What the trackers share: one GET for one issue, with the token in a header."""
+    """One GET for one issue, with the token in a header.
+
+    Args:
+        base_url: Of the API or server, e.g. `https://api.github.com` or `https://gitlab.com`.
+        project: `owner/name` at GitHub; path (`group/name`) or number at GitLab.
+        token: Sent to that origin only; never logged.
+        clock: Gives `checked_at`.
+        transport: How requests are sent; replaced in tests.
+    """
 
     _name = ""
     _body_field = ""
@@ -61,10 +58,10 @@ class _RestTracker:
         self,
         base_url: str,
         project: str,
-        token: str | None,
+        token: str | None = None,
         *,
-        clock: Clock,
-        transport: httpx.AsyncBaseTransport | None,
+        clock: Clock = utc_now,
+        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._base = httpx.URL(base_url.rstrip("/"))
         self._project = project
@@ -77,7 +74,7 @@ class _RestTracker:
                 "Accept-Encoding": "identity",
                 **self._headers(token),
             },
-            # `exists` keeps the time; two that end at the same moment cancel each other's cleaning up
+            # `exists` keeps the time; two timeouts that end together cancel each other's cleaning up
             timeout=None,  # noqa: S113
             trust_env=False,
             transport=transport,
@@ -88,12 +85,12 @@ class _RestTracker:
 
     @property
     def identity(self) -> str:
-        """Tracker, project and a digest of the token: other rights see other issues."""
+        """Tracker, project and a digest of the token."""
         return json.dumps([self._name, str(self._base), self._project, self._rights])
 
     @property
     def host(self) -> str:
-        """Host of the tracker's interface."""
+        """Host of the API."""
         return self._base.host
 
     async def exists(self, number: str, *, budget: float = BUDGET, want_text: bool = False) -> CitationCheck:
@@ -127,87 +124,60 @@ class _RestTracker:
             async with self._client.stream("GET", target) as response:
                 status = response.status_code
                 if status == 200:
-                    text = self._text(await _read(response)) if want_text else None
-                    return CitationState.VERIFIED, "Issue exists", text
+                    return self._found(await _read(response), want_text=want_text)
                 moved = target.join(response.headers.get("location", "")) if status in _MOVED else target
-            if moved == target or not _same_origin(moved, target):  # the token must not leave the host
+            if moved == target or _origin(moved) != _origin(target):  # the token must not leave the host
                 break
             target = moved
         if status in _GONE:
             return CitationState.NOT_FOUND, "Issue not found", None
         return CitationState.UNKNOWN, f"HTTP {status}", None
 
-    def _text(self, body: bytes | None) -> str | None:
+    def _found(self, body: bytes | None, *, want_text: bool) -> tuple[CitationState, str, str | None]:
         try:
             issue = json.loads(body) if body else None
         except (ValueError, RecursionError):
-            return None
+            issue = None
         if not isinstance(issue, dict):
-            return None
-        return "\n".join(str(issue[k]) for k in ("title", self._body_field) if issue.get(k))
+            return CitationState.UNKNOWN, "Issue not readable", None
+        if closed := self._closed_as(issue):
+            return CitationState.NOT_FOUND, f"Issue closed as {closed}", None
+        text = "\n".join(str(issue[k]) for k in ("title", self._body_field) if issue.get(k))
+        return CitationState.VERIFIED, "Issue exists", text if want_text else None
+
+    def _closed_as(self, issue: dict[str, object]) -> str:
+        """Return why an issue was closed that nobody acts on, `not planned` or `duplicate`; empty for others."""
+        raise NotImplementedError
 
 
 class GitHubTracker(_RestTracker):
     """Issues (and pull requests) of one GitHub repository.
 
-    Args:
-        base_url: Of the interface, e.g. `https://api.github.com`.
-        repository: `owner/name`.
-        token: Sent as a bearer token to that origin only; never logged.
-        clock: Gives `checked_at`.
-        transport: How requests are sent; replaced in tests.
-
     Raises:
-        ValueError: If `repository` is not `owner/name`.
+        ValueError: If `project` is not `owner/name`.
     """
 
     _name = "github"
     _body_field = "body"
 
-    def __init__(
-        self,
-        base_url: str,
-        repository: str,
-        token: str | None = None,
-        *,
-        clock: Clock = utc_now,
-        transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
-        if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository, re.ASCII):
-            raise ValueError("repository: expected owner/name")
-        super().__init__(base_url, repository, token, clock=clock, transport=transport)
-
     def _headers(self, token: str | None) -> dict[str, str]:
+        if not re.fullmatch(r"[\w.-]+/[\w.-]+", self._project, re.ASCII):
+            raise ValueError("repository: expected owner/name")
         return {"Authorization": f"Bearer {token}"} if token else {}
 
     def _path(self, number: int) -> str:
         return f"/repos/{self._project}/issues/{number}"
 
+    def _closed_as(self, issue: dict[str, object]) -> str:
+        reason = issue.get("state_reason") if issue.get("state") == "closed" else None
+        return {"not_planned": "not planned", "duplicate": "duplicate"}.get(str(reason), "")
+
 
 class GitLabTracker(_RestTracker):
-    """Issues of one GitLab project.
-
-    Args:
-        base_url: Of the server, e.g. `https://gitlab.com`.
-        project: Its path (`group/name`) or number.
-        token: Sent as `PRIVATE-TOKEN` to that origin only; never logged.
-        clock: Gives `checked_at`.
-        transport: How requests are sent; replaced in tests.
-    """
+    """Issues of one GitLab project."""
 
     _name = "gitlab"
     _body_field = "description"
-
-    def __init__(
-        self,
-        base_url: str,
-        project: str,
-        token: str | None = None,
-        *,
-        clock: Clock = utc_now,
-        transport: httpx.AsyncBaseTransport | None = None,
-    ) -> None:
-        super().__init__(base_url, project, token, clock=clock, transport=transport)
 
     def _headers(self, token: str | None) -> dict[str, str]:
         return {"PRIVATE-TOKEN": token} if token else {}
@@ -215,18 +185,18 @@ class GitLabTracker(_RestTracker):
     def _path(self, number: int) -> str:
         return f"/api/v4/projects/{quote(self._project, safe='')}/issues/{number}"
 
+    def _closed_as(self, issue: dict[str, object]) -> str:
+        """GitLab knows no reason but this one, by a link to the other issue."""
+        links = issue.get("_links")
+        return "duplicate" if isinstance(links, dict) and links.get("closed_as_duplicate_of") else ""
 
-def _same_origin(one: httpx.URL, other: httpx.URL) -> bool:
-    return (one.scheme, one.host, one.port, one.userinfo) == (
-        other.scheme,
-        other.host,
-        other.port,
-        other.userinfo,
-    )
+
+def _origin(url: httpx.URL) -> tuple[object, ...]:
+    return url.scheme, url.host, url.port, url.userinfo
 
 
 async def _read(response: httpx.Response) -> bytes | None:
-    """Return the body as sent, or None if it is too large or compressed although nobody asked for that."""
+    """Return the body as sent, or None if it is too large or compressed."""
     if response.headers.get("content-encoding", "identity") != "identity":
         return None
     body = bytearray()

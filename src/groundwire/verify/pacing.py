@@ -1,32 +1,35 @@
-"""Good manners towards other people's servers.
+"""Rate limiting and circuit breaking for each tenant at each host (C-15: what is held back is unknown, not verified).
 
-Few requests at once, some distance between them, and a pause after a row of failures (C-15: a paced citation
-is unknown, never verified).
+Nothing that one tenant cites pauses a host for another, or takes the last place of all.
 """
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
+
+from cachetools import LRUCache
 
 
 @dataclass(frozen=True, slots=True)
 class PacingLimits:
-    """How hard hosts may be asked.
+    """Limits of the requests to hosts.
 
     Attributes:
-        per_host: Requests in flight to one host.
+        per_host: Requests in flight of one tenant to one host.
+        per_tenant: Requests in flight of one tenant.
         total: Requests in flight to all hosts.
-        spacing: Seconds between the starts of two requests to one host.
+        spacing: Seconds between the starts of two requests of one tenant to one host.
         failures: Failures in a row that open the breaker.
-        pause: Seconds that it stays open; after them a single request finds out.
-        hosts: Hosts remembered; idle ones are forgotten, longest unused first.
+        pause: Seconds that it stays open; then a single request probes the host.
+        hosts: Idle hosts that are remembered, the most recently used; each for each tenant.
     """
 
     per_host: int = 4
-    total: int = 32
+    per_tenant: int = 16
+    total: int = 64
     spacing: float = 0.02
     failures: int = 5
     pause: float = 30.0
@@ -34,7 +37,7 @@ class PacingLimits:
 
 
 class NotAskedError(Exception):
-    """The host was not asked; the answer says nothing about the citation and is not worth caching."""
+    """The host was not asked: the answer says nothing about the citation and is not cached."""
 
     detail = "not asked"
 
@@ -53,7 +56,7 @@ class NotReachedError(NotAskedError):
 
 @dataclass(slots=True)
 class Visit:
-    """One request to a host; the visitor sets `ok` when the host answered as a healthy host does."""
+    """One request to a host; the caller sets `ok` when the host answered as a healthy one does."""
 
     ok: bool = False
 
@@ -68,12 +71,15 @@ class _Host:
     users: int = 0
 
 
+_Key = tuple[str, str]  # tenant, host
+
+
 @dataclass(slots=True)
 class Pacer:
-    """Lets requests through, host by host. Belongs to one event loop.
+    """Lets requests through, for each tenant host by host. Belongs to one event loop.
 
     Args:
-        limits: How hard hosts may be asked.
+        limits: Concurrency, spacing and the breaker's thresholds.
         clock: Monotonic seconds.
         sleep: Waits that many seconds.
     """
@@ -81,70 +87,76 @@ class Pacer:
     limits: PacingLimits = field(default_factory=PacingLimits)
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    _hosts: OrderedDict[str, _Host] = field(default_factory=OrderedDict, init=False)
+    _busy: dict[_Key, _Host] = field(default_factory=dict, init=False)
+    _idle: LRUCache[_Key, _Host] = field(init=False)
+    _tenants: WeakValueDictionary[str, asyncio.Semaphore] = field(
+        default_factory=WeakValueDictionary, init=False
+    )
     _total: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the places for all hosts together."""
+        """Size the shared semaphore and the memory of idle hosts."""
+        self._idle = LRUCache(self.limits.hosts)
         self._total = asyncio.Semaphore(self.limits.total)
 
     @asynccontextmanager
-    async def visit(self, name: str, deadline: float | None = None) -> AsyncIterator[Visit]:
+    async def visit(
+        self, name: str, deadline: float | None = None, *, tenant: str = ""
+    ) -> AsyncIterator[Visit]:
         """Wait for a place at host `name` and hold it.
 
         Args:
             name: The host.
             deadline: On the pacer's clock, when waiting (not the request) ends.
+            tenant: Who asks.
 
         Raises:
-            HostPausedError: At once, if the host has failed too often.
+            HostPausedError: At once, if the host has failed this tenant too often.
             NotReachedError: If no place was free before the deadline.
         """
-        host = self._host(name)
+        key = (tenant, name)
+        host = (
+            self._busy.get(key) or self._idle.pop(key, None) or _Host(asyncio.Semaphore(self.limits.per_host))
+        )
+        self._busy[key] = host
         host.users += 1
+        own = self._tenants.setdefault(tenant, asyncio.Semaphore(self.limits.per_tenant))
         try:
-            self._refuse_if_paused(host)  # before waiting
-            await self._take_place(host, deadline)
+            self._refuse_if_paused(host)
+            await self._take_place(host, own, deadline)
             try:
                 self._refuse_if_paused(host)  # it may have failed meanwhile
                 async with self._counted(host) as visit:
                     yield visit
             finally:
                 self._total.release()
+                own.release()
                 host.slots.release()
         finally:
             host.users -= 1
-
-    def _host(self, name: str) -> _Host:
-        host = self._hosts.get(name)
-        if host is None:
-            host = self._hosts[name] = _Host(asyncio.Semaphore(self.limits.per_host))
-        self._hosts.move_to_end(name)
-        if len(self._hosts) > self.limits.hosts:
-            idle = next((n for n, h in self._hosts.items() if not h.users and n != name), None)
-            if idle is not None:
-                del self._hosts[idle]
-        return host
+            if not host.users:
+                self._idle[key] = self._busy.pop(key)
 
     def _refuse_if_paused(self, host: _Host) -> None:
         if host.failures >= self.limits.failures and (host.probing or self.clock() < host.open_until):
             raise HostPausedError
 
-    async def _take_place(self, host: _Host, deadline: float | None) -> None:
+    async def _take_place(self, host: _Host, own: asyncio.Semaphore, deadline: float | None) -> None:
+        """Take a place at the host, of the tenant and of all.
+
+        In this order: who waits for a slow host holds no other host's place, who waits for their own no other tenant's.
+        """
         patience = None if deadline is None else max(0.0, deadline - self.clock())
-        try:
-            async with asyncio.timeout(patience):
-                await host.slots.acquire()
-                try:
+        async with AsyncExitStack() as taken:
+            try:
+                async with asyncio.timeout(patience):
+                    await taken.enter_async_context(host.slots)
                     await self._keep_distance(host)
-                    await (
-                        self._total.acquire()
-                    )  # last: waiting for a slow host must not hold other hosts' places
-                except BaseException:
-                    host.slots.release()
-                    raise
-        except TimeoutError:
-            raise NotReachedError from None
+                    await taken.enter_async_context(own)
+                    await taken.enter_async_context(self._total)
+            except TimeoutError:
+                raise NotReachedError from None
+            taken.pop_all()
 
     async def _keep_distance(self, host: _Host) -> None:
         now = self.clock()

@@ -1,23 +1,42 @@
-"""What a verification answers: the state of a citation, why, and when it was looked at.
+"""The result of verifying a citation, and caches of results (S0-76, C-15).
 
 A state proves that the cited thing exists, never that it says what the claim says (S0-71, S0-72).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+from cachetools import TLRUCache
 
 from groundwire.messages.decisions import CitationState as CitationState  # noqa: PLC0414 - part of the answer
 
+if TYPE_CHECKING:
+    from redis.asyncio import Redis
+
 MAX_DETAIL = 500  # characters, the contract's limit for strings in a Decision's lists
 MAX_TEXT = 20_000  # characters of a source that relevance looks at
+BUDGET = 5.0  # seconds for one look-up on the network, names and redirects included
+
+_PASSING = re.compile(
+    r"timeout after .{1,20}|DNS error|connection (?:refused|failed)|host paused .{1,40}|not reached in time.{0,60}"
+    r"|HTTP (?:408|425|429|5\d\d)|[A-Za-z]{1,40}(?:Error|Timeout)"
+)
+"""Details of what could not be found out for a while; an answer such as HTTP 403 stays what it is."""
 
 Clock = Callable[[], datetime]
-"""Returns the present time with an offset; injected so that results can be reproduced."""
+"""Returns the present time with an offset."""
 
 OnResult = Callable[[str, str, float], None]
-"""Called with (citation type, state, seconds) for each answer that was looked up, for metrics."""
+"""Called with (citation type, state, seconds), for metrics."""
 
 
 def utc_now() -> datetime:
@@ -27,14 +46,13 @@ def utc_now() -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class CitationCheck:
-    """One answer about one citation.
+    """The result for one citation.
 
     Attributes:
-        state: Verified, not found, unknown (could not be settled) or not checked.
+        state: Verified, not found, unknown (could not be found out) or not checked.
         detail: Why, in one line of at most 500 characters.
-        checked_at: When the source was asked, in UTC.
-        text: An excerpt of the source, only where relevance was asked for. It is never cached and never put
-            into a decision.
+        checked_at: In UTC.
+        text: An excerpt of the source, where relevance is wanted; never cached, never part of a decision.
 
     Raises:
         ValueError: If `checked_at` has no offset.
@@ -46,7 +64,7 @@ class CitationCheck:
     text: str | None = None
 
     def __post_init__(self) -> None:
-        """Put detail, time and text into their bounds."""
+        """Normalise and bound the fields."""
         if self.checked_at.tzinfo is None:
             raise ValueError("checked_at needs an offset")
         object.__setattr__(self, "detail", one_line(self.detail))
@@ -58,6 +76,11 @@ class CitationCheck:
     def valid(self) -> bool:
         """Whether the citation was shown to exist."""
         return self.state is CitationState.VERIFIED
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the network or a host failed, so that the same question may be answered a little later."""
+        return self.state is CitationState.UNKNOWN and _PASSING.fullmatch(self.detail) is not None
 
 
 class VerificationResult(NamedTuple):
@@ -76,3 +99,124 @@ def one_line(text: str) -> str:
     """Return `text` on one line without control characters, cut at 500 characters."""
     printable = "".join(c if c.isprintable() else " " for c in text[: 4 * MAX_DETAIL])
     return " ".join(printable.split())[:MAX_DETAIL]
+
+
+@dataclass(frozen=True, slots=True)
+class Lifetimes:
+    """Seconds for which a cache keeps a result."""
+
+    verified: float = 86_400.0
+    not_found: float = 3_600.0
+    unknown: float = 60.0
+    not_checked: float = 0.0
+
+    def of(self, state: CitationState) -> float:
+        """Return the seconds for `state`; 0 is not kept."""
+        seconds: float = getattr(self, state.value)
+        return seconds
+
+
+class CitationCache(Protocol):
+    """Keeps results without their text. A cache out of reach counts as empty; it raises nothing."""
+
+    async def get_many(self, keys: Sequence[str]) -> dict[str, CitationCheck]:
+        """Return the known results, in one round trip."""
+
+    async def put(self, key: str, check: CitationCheck) -> None:
+        """Keep one result for the lifetime of its state."""
+
+
+def cache_key(kind: str, identity: str, value: str) -> str:
+    """Return the key of a citation; `identity` is the tracker's for issues, empty for URLs."""
+    return hashlib.sha256(json.dumps([kind, identity, value]).encode()).hexdigest()
+
+
+class MemoryCache:
+    """A cache within the process.
+
+    Args:
+        clock: Monotonic seconds.
+        lifetimes: How long results are kept.
+        max_entries: The least recently used go first.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        lifetimes: Lifetimes | None = None,
+        max_entries: int = 10_000,
+    ) -> None:
+        self._lifetimes = lifetimes or Lifetimes()
+        self._entries: TLRUCache[str, CitationCheck, float] = TLRUCache(
+            max_entries, lambda _, check, now: now + self._lifetimes.of(check.state), clock
+        )
+
+    async def get_many(self, keys: Sequence[str]) -> dict[str, CitationCheck]:
+        """Return the known results."""
+        with self._entries.timer:
+            return {key: self._entries[key] for key in keys if key in self._entries}
+
+    async def put(self, key: str, check: CitationCheck) -> None:
+        """Keep one result."""
+        if self._lifetimes.of(check.state) > 0:
+            self._entries[key] = replace(check, text=None)
+
+
+class RedisCache:
+    """A cache that workers share.
+
+    Args:
+        redis: The client.
+        prefix: Of every key, e.g. the topic prefix.
+        lifetimes: How long results are kept.
+        patience: Seconds for one round trip.
+
+    Attributes:
+        failures: Round trips that failed and counted as misses.
+    """
+
+    def __init__(
+        self, redis: Redis, prefix: str, *, lifetimes: Lifetimes | None = None, patience: float = 1.0
+    ) -> None:
+        self._redis = redis
+        self._prefix = f"{prefix}citation:"
+        self._lifetimes = lifetimes or Lifetimes()
+        self._patience = patience
+        self.failures = 0
+
+    async def get_many(self, keys: Sequence[str]) -> dict[str, CitationCheck]:
+        """Return the known results, with one MGET."""
+        if not keys:
+            return {}
+        try:
+            async with asyncio.timeout(self._patience):
+                values = await self._redis.mget([self._prefix + k for k in keys])
+        except Exception:  # noqa: BLE001 - a cache out of reach is empty
+            self.failures += 1
+            return {}
+        known = {k: _decode(v) for k, v in zip(keys, values, strict=False) if v is not None}
+        return {k: check for k, check in known.items() if check is not None}
+
+    async def put(self, key: str, check: CitationCheck) -> None:
+        """Keep one result, with SET PX."""
+        lifetime = round(self._lifetimes.of(check.state) * 1000)
+        if lifetime <= 0:
+            return
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._redis.set(self._prefix + key, _encode(check), px=lifetime)
+        except Exception:  # noqa: BLE001 - as above
+            self.failures += 1
+
+
+def _encode(check: CitationCheck) -> str:
+    return json.dumps([check.state.value, check.detail, check.checked_at.isoformat()])
+
+
+def _decode(value: bytes | str) -> CitationCheck | None:
+    try:
+        state, detail, checked_at = json.loads(value)
+        return CitationCheck(CitationState(state), str(detail), datetime.fromisoformat(checked_at))
+    except (ValueError, TypeError):  # written by another program or version: a miss
+        return None

@@ -1,7 +1,7 @@
 """An httpx transport that connects only to addresses the guard has just checked.
 
-The name is resolved inside `connect_tcp`, the last step before the socket: whatever comes between, a redirect
-or a reused client, passes here. `Host` and the TLS server name stay the URL's.
+The name is resolved inside `connect_tcp`, the last step before the socket, which no redirect or reused client can
+bypass. `Host` and the TLS server name stay the URL's.
 """
 
 import contextlib
@@ -102,7 +102,7 @@ class PinnedBackend(httpcore.AsyncNetworkBackend):
 
 
 class _Body(httpx.AsyncByteStream):
-    """A response body that is read only as far as somebody asks for."""
+    """A response body that is read lazily."""
 
     def __init__(self, reply: httpcore.Response) -> None:
         self._reply = reply

@@ -1,9 +1,10 @@
 /* Keyboard, live news, lock, drafts and undo. Everything else works without it: pages and plain forms. */
 import { $, all, body, page, post, typing } from "./dom.js";
 import "./signin.js";
-import { extend, focusList, move, onList } from "./list.js";
+import { extend, focusList, move, onList, selectAll } from "./list.js";
 import { choose, close, focusItem, onItem, openForm } from "./item.js";
 import "./drafts.js";
+import { nextFault } from "./answer.js";
 import { follow, tell } from "./live.js";
 
 document.documentElement.classList.add("js");
@@ -15,9 +16,9 @@ for (const box of all(".text, .table, .chosen")) {
 
 /* One action at a time: a second press of the key must not act on the next item. */
 let sent = false;
-function submit(form) {
+function submit(form, button) {
   if (!form || sent) return false;
-  form.requestSubmit();
+  form.requestSubmit(button);
   return true;
 }
 document.addEventListener("submit", (event) => {
@@ -26,7 +27,22 @@ document.addEventListener("submit", (event) => {
   sent = true;
   setTimeout(() => (sent = false), 3000);
 });
+
 addEventListener("pageshow", () => (sent = false));
+
+/* A key meant for the page before must not even begin a decision on the one that just appeared: see guard.js. */
+const DECIDING = "arp";
+const tooSoon = (key) => DECIDING.includes(key) && !document.documentElement.classList.contains("ready");
+
+/* Single letters and signs can be switched off (WCAG 2.1.4); then the button opens the list of keys. */
+const LETTERS = "groundwire.letters";
+const letters = $("#letters");
+const lettersAct = () => localStorage.getItem(LETTERS) !== "off";
+if (letters) {
+  letters.checked = lettersAct();
+  letters.addEventListener("change", () => localStorage.setItem(LETTERS, letters.checked ? "on" : "off"));
+  $("#keys").addEventListener("click", () => $("#help").showModal());
+}
 
 /* What went wrong stands until somebody has read it. */
 function dismiss(form) {
@@ -70,10 +86,12 @@ function onKey(key) {
   if (openForm()) return false; // whoever has a form open writes, wherever the focus is
   if (key === "u") return undo();
   if (key === "q") return (location.href = $("#to-queue")?.href || "/"), true;
+  if (key === "f" || key === "F") return nextFault(key === "f" ? 1 : -1);
+  if (key === "*") return selectAll();
   if (page === "item") return onItem(key, submit);
   if (page === "queue" && (key === "J" || key === "K")) return extend(key === "J" ? 1 : -1), true;
   if (key === "j" || key === "k") return move(key === "j" ? 1 : -1), true;
-  return "oarex".includes(key) && key.length === 1 && onList(key);
+  return "oarexc".includes(key) && key.length === 1 && onList(key);
 }
 
 function onKeydown(event) {
@@ -87,6 +105,10 @@ function onKeydown(event) {
     return;
   } else if (event.repeat && !"jkJK".includes(key)) {
     return; // a key held down must not act on the next item too
+  } else if (key.length === 1 && !lettersAct()) {
+    return;
+  } else if (tooSoon(key)) {
+    event.preventDefault();
   } else if (onKey(key)) {
     event.preventDefault();
   }

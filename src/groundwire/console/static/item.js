@@ -13,7 +13,7 @@ export function open(name) {
   const part = $(`#${name}`);
   if (!part) return false;
   part.open = true;
-  $("textarea[name=content], input[type=radio]:checked, input[type=radio]", part).focus();
+  $("textarea[name=content], fieldset input:checked, fieldset input", part).focus();
   return true;
 }
 
@@ -34,6 +34,8 @@ export function onItem(key, submit) {
   if (key === "a") return submit($("#approve"));
   if (key === "r") return open("reject") || open("retract");
   if (key === "e") return open("edit");
+  if (key === "p") return open("replace");
+  if (key === "c" && $("#claim")) return submit($("#claim").form, $("#claim"));
   const link = { j: "#next", k: "#previous" }[key];
   if (link && $(link)) return $(link).click(), true;
   if (link) return (location.href = $("#to-queue").href), true;

@@ -6,7 +6,7 @@ const KEPT = "groundwire.at";
 export const rows = () => all("#list > .item");
 const opener = (row) => $(".open", row);
 const current = () => document.activeElement.closest?.("#list > .item");
-const chosen = () => all("#list input:checked").length;
+const chosen = () => all("#list input:checked:enabled").length;
 
 /* From where a range is selected: the item that was last selected, or where one stood. */
 let anchor = null;
@@ -62,7 +62,7 @@ export function focusList() {
 
 const seenWhole = (row) => {
   const excerpt = $(".excerpt", row);
-  return row.dataset.whole === "true" && excerpt.scrollHeight <= excerpt.clientHeight + 1;
+  return row.dataset.whole === "true" && !("ownPage" in row.dataset) && excerpt.scrollHeight <= excerpt.clientHeight + 1;
 };
 
 function approve(row) {
@@ -73,10 +73,33 @@ function approve(row) {
   form.requestSubmit();
 }
 
+/* What is selected, else the item: a plain form of its own boxes. */
+function claim(row) {
+  if (!chosen() && row) $("input", row).checked = true;
+  if (!chosen()) return false;
+  remember();
+  const mine = all("#list .item:has(input:checked)").every((one) => $(".assigned", one)?.dataset.by === $("#claim").value);
+  if (mine) $("#claim").value = "";
+  return $("#claim").click(), true;
+}
+
+/* All that match, on other pages too: the box beside what is selected says so, and holds while all that is shown is. */
+const allMatch = $("#all-match");
+const markAll = () => mark(rows()[0], rows().at(-1), true);
+allMatch?.addEventListener("change", () => allMatch.checked && markAll());
+
+export function selectAll() {
+  if (page !== "queue" || !rows().length) return false;
+  markAll();
+  if (allMatch) allMatch.checked = true;
+  return count(), true;
+}
+
 export function onList(key) {
   const together = { a: "approve", r: "reject" }[key];
   if (together && chosen()) return $(`#bulk button[value=${together}]`).click(), true;
   const row = current();
+  if (key === "c" && $("#claim")) return claim(row);
   if (!row || row.classList.contains("doing") || row.classList.contains("gone")) return false;
   remember();
   const target = opener(row).href;
@@ -99,10 +122,12 @@ if ($("#filters") && matchMedia("(min-width: 60rem)").matches) $("#filters").ope
 const bar = $("#bulk-bar");
 function count() {
   if (!bar) return;
-  $("#selected-count").textContent = String(chosen());
+  if (allMatch && $("#list input:enabled:not(:checked)")) allMatch.checked = false;
+  $("#selected-count").textContent = allMatch?.checked ? allMatch.dataset.count : String(chosen());
   bar.classList.toggle("none", chosen() === 0);
 }
 document.addEventListener("change", count);
+addEventListener("pageshow", count); // a browser that goes back restores boxes, too
 document.addEventListener("click", (event) => {
   if (!event.target.matches("#list input[type=checkbox]")) return;
   const row = event.target.closest(".item");

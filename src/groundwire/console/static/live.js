@@ -36,16 +36,31 @@ export function tell(text) {
   outcomes.prepend(told);
 }
 
+const TROUBLE = ["refused", "stale", "failed", "unanswered", "dropped"];
+
+/* The half of a replacement that was not carried out, and what another tab did: told here too. */
+function added(action) {
+  const made = element("div", "outcome");
+  made.id = `action-${action.action_id}`;
+  made.dataset.actionId = action.action_id;
+  const what = element("a", "what", action.subject_id);
+  what.href = `/items/${action.decision_id}`;
+  made.append(element("span", "said"), what);
+  outcomes.prepend(made);
+  return made;
+}
+
 function drawOutcome(action) {
-  const shown = document.getElementById(`action-${action.action_id}`);
+  let shown = document.getElementById(`action-${action.action_id}`);
   if (action.state === "applied") published(action.decision_id);
+  if (!shown && TROUBLE.includes(action.state)) shown = added(action);
   if (!shown || shown.dataset.state === action.state) return;
   shown.dataset.state = action.state;
   shown.className = `outcome ${action.state}`;
   $(".said", shown).textContent = action.text;
   all("form, .left", shown).forEach((one) => one.remove());
   if (action.state === "refused" && action.sentence) shown.append(element("span", "sentence", action.sentence));
-  if (["refused", "stale", "failed", "unanswered"].includes(action.state)) shown.append(dismissal(action.action_id));
+  if (TROUBLE.includes(action.state)) shown.append(dismissal(action.action_id));
 }
 function dismissal(id) {
   const form = element("form", "dismiss");
@@ -77,6 +92,20 @@ function drawDoing(row, item) {
   if (held) made.append(left(item.undo_left));
   $(".meta", row).append(made);
 }
+function drawPerson(row, name, said, person) {
+  const shown = $(`.${name}`, row);
+  if ((shown?.dataset.by || null) === person) return;
+  shown?.remove();
+  if (!person) return;
+  const made = element("span", name, `${said} by `);
+  made.dataset.by = person;
+  made.append(element("bdi", "", person));
+  $(".meta", row).append(made);
+}
+function drawPeople(row, item) {
+  drawPerson(row, "assigned", "claimed", item.assigned);
+  drawPerson(row, "reviewing", "being reviewed", item.reviewing);
+}
 /* What is not in the queue any more waits for nobody. */
 function settle(row) {
   const shown = $(".doing-text", row);
@@ -91,7 +120,7 @@ function drawGauge(gauge) {
   $(".number", drawn).firstChild.textContent = `${number(gauge.used)} `;
 }
 async function refreshQueue() {
-  const answer = await fetch(`/api/queue${location.search.replace(/[?&]all=1/, "")}`);
+  const answer = await fetch(`/api/queue${location.search}`);
   if (!answer.ok) return;
   const queue = await answer.json();
   const there = new Map(queue.items.map((item) => [item.id, item]));
@@ -100,7 +129,7 @@ async function refreshQueue() {
   const cursor = /[?&]cursor=/.test(location.search);
   for (const row of rows()) {
     const item = there.get(row.dataset.id);
-    if (item) drawDoing(row, item);
+    if (item) drawDoing(row, item), drawPeople(row, item);
     else if (!cursor && queue.items.length < 50) row.classList.add("gone");
     if (!item) settle(row);
   }
@@ -150,13 +179,95 @@ function forget() {
   }
 }
 
+/* One stream a browser: of the tabs that somebody looks at, the one that holds the lock listens, and tells the others.
+   A hidden tab listens to nothing, and asks once it is looked at again. */
+const channel = new BroadcastChannel(`groundwire/${body.dataset.person}`);
+const AWAY = {
+  away: "The console does not answer; it is asked again. What you type is kept in this tab.",
+  ended: "You are signed out, or not let in any more. What you type is kept in this tab: sign in, and go on.",
+};
+/* Milliseconds until a stream that broke is asked for again: at first, and at most. */
+const FIRST = 1000;
+const MOST = 30000;
+let ending = null;
+
+function heard(news) {
+  if (news in AWAY || news === "open") {
+    $("#away").hidden = news === "open";
+    $("#away").textContent = AWAY[news] || "";
+  } else if (!document.hidden) refresh();
+}
+function spread(news) {
+  channel.postMessage(news);
+  heard(news);
+}
+
+/* A stream says not why it broke: a proxy that answers 502 signs nobody out. */
+async function whyBroken(signal) {
+  try {
+    const { ok, status, type } = await fetch(outcomes.dataset.url, { redirect: "manual", signal });
+    if ([401, 403].includes(status) || type === "opaqueredirect") return "ended";
+    return ok ? "open" : "away";
+  } catch {
+    return "away";
+  }
+}
+/* Spread what a stream tells until it breaks. */
+function hear(signal) {
+  return new Promise((done) => {
+    const events = new EventSource(body.dataset.live);
+    const end = () => (events.close(), done());
+    events.addEventListener("open", () => spread("open"));
+    events.addEventListener("change", () => spread("change"));
+    events.addEventListener("error", end);
+    signal.addEventListener("abort", end);
+  });
+}
+function pauseFor(milliseconds, signal) {
+  return new Promise((done) => {
+    setTimeout(done, milliseconds);
+    signal.addEventListener("abort", done);
+  });
+}
+/* Listen until the tab is left or its reader is signed out; what breaks is asked for again after pauses that grow. */
+async function listen(signal) {
+  let pause = FIRST;
+  while (!signal.aborted) {
+    const began = performance.now();
+    await hear(signal);
+    if (performance.now() - began > MOST) pause = FIRST;
+    const news = signal.aborted ? null : await whyBroken(signal);
+    if (signal.aborted) return;
+    spread(news);
+    if (news === "ended") return;
+    if (news === "open") spread("change");
+    await pauseFor(pause, signal);
+    pause = Math.min(2 * pause, MOST);
+  }
+}
+function leave() {
+  ending?.abort();
+  ending = null;
+}
+function attend() {
+  if (document.hidden) return leave();
+  if (ending) return;
+  ending = new AbortController();
+  const { signal } = ending;
+  const turn = () => (signal.aborted ? null : listen(signal));
+  if (navigator.locks) navigator.locks.request(channel.name, { signal }, turn).catch(() => {});
+  else turn();
+  refresh(); // what changed since this page was made, or was last looked at
+}
+
 export function follow() {
   all(".outcome.applied").forEach((one) => published(one.dataset.decisionId));
   $("#news")?.addEventListener("click", () => location.reload());
-  const events = new EventSource(body.dataset.live);
-  // the first one tells of nothing new, but what changed since this page was made is asked for by it
-  events.addEventListener("change", refresh);
-  addEventListener("pagehide", () => events.close());
+  channel.addEventListener("message", (event) => heard(event.data));
+  document.addEventListener("visibilitychange", attend);
+  addEventListener("pageshow", attend);
+  addEventListener("pagehide", leave);
+  attend();
   count();
   setInterval(() => (count(), forget()), 500);
 }

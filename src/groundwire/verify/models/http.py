@@ -1,6 +1,6 @@
-"""What both APIs share: one POST, within limits, repeated where that may help.
+"""Language models over HTTP: what both APIs share. One POST, within limits, repeated where that may help.
 
-The address is the operator's, so it may stand on a private network; redirects are not followed, as the key must not
+The address is the operator's, so it may be on a private network; redirects are not followed, as the key must not
 leave it. Neither key, nor prompt, nor answer is ever part of an error, a log line or a representation.
 """
 
@@ -8,24 +8,220 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+import random
+import re
 import ssl
+import threading
 import time
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import KW_ONLY, dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from ipaddress import ip_address
 from typing import Any, ClassVar, Final, Self
+from weakref import WeakKeyDictionary
 
 import httpx
-from redis.backoff import AbstractBackoff, FullJitterBackoff
 
-from groundwire.epistemic.model import Answer, Fault, Model, ModelFault, Request, Token
-from groundwire.verify.models.secrecy import may_carry_key
-from groundwire.verify.models.sending import Failed, ModelLimits, Sender
+from groundwire.epistemic.model import Fault, LogprobToken, Model, ModelAnswer, ModelFault, ModelRequest
+from groundwire.verify.pacing import HostPausedError, NotReachedError, Pacer, PacingLimits
 
-_OURS: Final = frozenset({"messages", "model", "system", "stream", "n"})
+_PRIVATE_SUFFIXES: Final = frozenset({"localhost", "local", "internal", "lan", "svc", "test"})
+"""Last parts of names that no public server has: RFC 6761 and 6762, and what clusters and offices use."""
+_HEADERS: Final = {
+    "user-agent": "groundwire",
+    "content-type": "application/json",
+    "accept": "application/json",
+    "accept-encoding": "identity",
+}
+_RESERVED: Final = frozenset({"messages", "model", "system", "stream", "n"})
+_BASE_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 8.0
 _SHAPES: Final = (TypeError, KeyError, IndexError, ValueError, AttributeError, OverflowError)
 """What reading a document of another shape raises; the last, an integer that no float holds."""
 _MOST_TOKENS: Final = 10**9
-"""No answer has as many: whoever says so counts nothing, and a decision could not tell it."""
+"""A larger count of tokens is an error of the service."""
+_SECONDS: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
+_NO_TRUST: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""For services without TLS; made once, as each client would read all certificates."""
+_UNHEALTHY: Final = frozenset({401, 403, 408, 429})
+"""Statuses that count as failures of the whole service, beside 500 and above."""
+_UNAUTHORIZED: Final = frozenset({401, 403})
+
+
+def _full_jitter(failures: int) -> float:
+    """Return for how many seconds to wait after so many failures: any time up to a bound that doubles."""
+    return random.uniform(0, min(_LONGEST_PAUSE, _BASE_PAUSE * 2**failures))  # noqa: S311 - jitter is no secret
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLimits:
+    """Limits of the requests to a service.
+
+    Attributes:
+        concurrency: requests in flight.
+        attempts: requests for one question at most.
+        failures: failures in a row that open the breaker.
+        pause: seconds that it stays open; then a single request probes the service.
+        most_bytes: of an answer.
+    """
+
+    concurrency: int = 4
+    attempts: int = 3
+    failures: int = 5
+    pause: float = 30.0
+    most_bytes: int = 1_000_000
+
+    def pacer(self) -> Pacer:
+        """Return a pacer with these limits."""
+        total = self.concurrency
+        return Pacer(
+            PacingLimits(per_host=total, total=total, spacing=0.0, failures=self.failures, pause=self.pause)
+        )
+
+
+@dataclass(eq=False, repr=False)
+class RequestFailed(Exception):
+    """A request without an answer.
+
+    Attributes:
+        code: why.
+        detail: the same for a person, such as `HTTP 404`.
+        again: whether another attempt may succeed.
+        wait: seconds that the service asked to wait; None where it did not.
+        requests: that were made: 0 where the service was not asked.
+        unknown: whether the service may have counted tokens all the same.
+    """
+
+    code: Fault
+    detail: str = ""
+    _: KW_ONLY
+    again: bool = False
+    wait: float | None = None
+    requests: int = 1
+    unknown: bool = False
+
+
+@dataclass(slots=True)
+class _LoopState:
+    """What belongs to one event loop."""
+
+    pacer: Pacer
+    client: httpx.AsyncClient | None = None
+
+
+class Sender:
+    """Sends requests to one address; usable in several event loops, each with its own connections and limits.
+
+    Args:
+        url: where to.
+        headers: of every request; they are sent to that address alone.
+        limits: concurrency, breaker and size of an answer.
+        tls: trusted certificates; the system's where None.
+    """
+
+    def __init__(
+        self, url: httpx.URL, headers: Mapping[str, str], limits: ModelLimits, tls: ssl.SSLContext | None
+    ) -> None:
+        self.url = url
+        self.limits = limits
+        self._headers = dict(headers)
+        self._tls = tls
+        self._states: MutableMapping[asyncio.AbstractEventLoop, _LoopState] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    async def open(self) -> None:
+        """Keep connections of this loop from now on."""
+        await self.close()
+        self._state().client = self._client()
+
+    async def close(self) -> None:
+        """Close the connections that this loop has."""
+        state = self._state()
+        client, state.client = state.client, None
+        if client is not None:
+            await client.aclose()
+
+    async def exchange(self, content: bytes, deadline: float) -> Any:  # noqa: ANN401 - any JSON value
+        """Send a request once, and return the answer's document. Raises: RequestFailed."""
+        state = self._state()
+        try:
+            async with state.pacer.visit(self.url.host, deadline) as visit:
+                async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+                    status, headers, body = await self._send(state.client, content)
+                visit.ok = status < 500 and status not in _UNHEALTHY
+        except HostPausedError:
+            raise RequestFailed("paused", requests=0) from None
+        except NotReachedError:
+            raise RequestFailed("busy", requests=0) from None
+        except TimeoutError:
+            raise RequestFailed("timeout", unknown=True) from None
+        except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:  # InvalidURL: of a redirect
+            raise RequestFailed("unreachable", type(error).__name__, again=True) from None
+        if status != httpx.codes.OK:
+            raise _refusal(status, headers, body)
+        try:
+            return json.loads(body)
+        except (ValueError, RecursionError):
+            raise RequestFailed("malformed", "no JSON", unknown=True) from None
+
+    async def _send(
+        self, client: httpx.AsyncClient | None, content: bytes
+    ) -> tuple[int, httpx.Headers, bytes]:
+        if client is None:
+            async with self._client() as own:
+                return await self._send(own, content)
+        body = bytearray()
+        async with client.stream("POST", self.url, headers=self._headers, content=content) as response:
+            if response.headers.get("content-encoding", "identity") != "identity":
+                raise RequestFailed("malformed", "compressed without being asked to", unknown=True)
+            async for part in response.aiter_raw():
+                body += part
+                if len(body) > self.limits.most_bytes:
+                    raise RequestFailed("malformed", "too long", unknown=True)
+        return response.status_code, response.headers, bytes(body)
+
+    def _client(self) -> httpx.AsyncClient:
+        if self.url.scheme == "https" and self._tls is None:
+            self._tls = httpx.create_ssl_context(trust_env=False)
+        # `exchange` keeps the time; two timeouts that end together cancel each other's cleaning up
+        return httpx.AsyncClient(verify=self._tls or _NO_TRUST, timeout=None, trust_env=False)  # noqa: S113
+
+    def _state(self) -> _LoopState:
+        with self._lock:
+            return self._states.setdefault(asyncio.get_running_loop(), _LoopState(self.limits.pacer()))
+
+
+def _refusal(status: int, headers: httpx.Headers, body: bytes) -> RequestFailed:
+    detail = f"HTTP {status}"
+    if status == httpx.codes.TOO_MANY_REQUESTS:
+        return RequestFailed("rate_limited", detail, again=True, wait=retry_after(headers))
+    if status >= 500 or status == httpx.codes.REQUEST_TIMEOUT:
+        return RequestFailed("server_error", detail, again=True, wait=retry_after(headers))
+    if status in _UNAUTHORIZED:
+        return RequestFailed("unauthorized", detail)
+    return RequestFailed("refused" if b'"content_filter"' in body else "rejected", detail)
+
+
+def retry_after(headers: Mapping[str, str], now: datetime | None = None) -> float | None:
+    """Return the seconds of a Retry-After header, a number or a date; None without one that can be read.
+
+    Example:
+        >>> retry_after({"retry-after": "2"}), retry_after({"retry-after": "soon"}), retry_after({})
+        (2.0, None, None)
+    """
+    value = headers.get("retry-after", "").strip()
+    if _SECONDS.fullmatch(value):
+        return float(value)
+    try:
+        then = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    then = then if then.tzinfo else then.replace(tzinfo=UTC)
+    wait = (then - (now or datetime.now(UTC))).total_seconds()
+    return max(0.0, wait) if math.isfinite(wait) else None
 
 
 class HttpModel(Model):
@@ -38,9 +234,9 @@ class HttpModel(Model):
         url: base of the API.
         key: sent to that address alone.
         names: model name of the caller -> that of the service; others are sent as they are.
-        options: members of the request's body beside ours, or instead of them; None leaves a member out.
-        limits: how hard the service may be asked.
-        tls: whom to trust; whom the system does where None.
+        options: members of the request's body beside the standard ones, or instead; None leaves a member out.
+        limits: concurrency, attempts, breaker.
+        tls: trusted certificates; the system's where None.
         backoff: how long to wait before the next attempt, where the service does not say.
         sleep: waits that many seconds.
 
@@ -59,7 +255,7 @@ class HttpModel(Model):
         options: Mapping[str, Any] | None = None,
         limits: ModelLimits | None = None,
         tls: ssl.SSLContext | None = None,
-        backoff: AbstractBackoff | None = None,
+        backoff: Callable[[int], float] = _full_jitter,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         address = _address(url)
@@ -67,20 +263,14 @@ class HttpModel(Model):
             raise ValueError(
                 "url: must begin with https://, for the key goes there and the host is a public one"
             )
-        headers = {
-            "user-agent": "groundwire",
-            "content-type": "application/json",
-            "accept": "application/json",
-            "accept-encoding": "identity",
-            **self._authority(_checked(key)),
-        }
+        headers = {**_HEADERS, **self._authority(_checked(key))}
         self._names = dict(names or {})
         self._options = dict(options or {})
-        if taken := sorted(_OURS.intersection(self._options)):
+        if taken := sorted(_RESERVED.intersection(self._options)):
             raise ValueError(f"options: {taken[0]} is not yours to set")
         address = address.copy_with(path=address.path.rstrip("/") + self.path)
         self._sender = Sender(address, headers, limits or ModelLimits(), tls)
-        self._backoff = backoff or FullJitterBackoff(cap=8, base=0.5)
+        self._backoff = backoff
         self._sleep = sleep
         self._trouble = ""
 
@@ -99,12 +289,12 @@ class HttpModel(Model):
 
     @property
     def limits(self) -> ModelLimits:
-        """How hard the service may be asked."""
+        """Concurrency, attempts, breaker."""
         return self._sender.limits
 
     @property
     def trouble(self) -> str:
-        """What the last request that failed came to, `HTTP 404` or `ConnectError`, for a person; empty before one."""
+        """The last failure, `HTTP 404` or `ConnectError`, for a person; empty before one."""
         return self._trouble
 
     async def open(self) -> None:
@@ -115,7 +305,7 @@ class HttpModel(Model):
         """Close the connections that this loop has."""
         await self._sender.close()
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: ModelRequest) -> ModelAnswer:
         """Return the model's answer; a request that may succeed later is repeated within the time limit.
 
         Raises:
@@ -124,16 +314,16 @@ class HttpModel(Model):
         deadline = time.monotonic() + request.timeout
         content = self._content(request)
         requests = 0
-        cause: Failed | None = None
+        cause: RequestFailed | None = None
         while True:
             try:
                 document = await self._sender.exchange(content, deadline)
-            except Failed as failed:
+            except RequestFailed as failed:
                 requests += failed.requests
-                # a question whose own requests failed before the pause was met by that, not by the pause
+                # requests that failed before the breaker opened explain more than the breaker does
                 cause = failed if failed.requests or cause is None else cause
                 self._trouble = failed.detail or self._trouble
-                wait = self._backoff.compute(requests) if failed.wait is None else failed.wait
+                wait = self._backoff(requests) if failed.wait is None else failed.wait
                 last = not failed.again or requests >= self._sender.limits.attempts
                 if last or time.monotonic() + wait >= deadline:
                     used = None if failed.unknown else 0
@@ -142,7 +332,7 @@ class HttpModel(Model):
             else:
                 return self._finished(document, requests + 1)
 
-    def _finished(self, document: Any, requests: int) -> Answer:  # noqa: ANN401 - any JSON value
+    def _finished(self, document: Any, requests: int) -> ModelAnswer:  # noqa: ANN401 - any JSON value
         """Return the answer that a document holds. Raises: ModelFault, it holds none that counts."""
         sent, received = self._usage(document)
         try:
@@ -153,38 +343,62 @@ class HttpModel(Model):
             raise ModelFault(end, requests=requests, input_tokens=sent, output_tokens=received or 0)
         try:
             tokens = self._tokens(document)
-        except _SHAPES:  # then the answer counts as stated
+        except _SHAPES:  # then the answer counts without log-probabilities
             tokens = ()
-        return Answer(text, sent, received, tokens, requests)
+        return ModelAnswer(text, sent, received, tokens, requests)
 
-    def _content(self, request: Request) -> bytes:
+    def _content(self, request: ModelRequest) -> bytes:
         name = self._names.get(request.model, request.model)
         body = {**self._body(request), "model": name, **self._options}
         return json.dumps({key: value for key, value in body.items() if value is not None}).encode()
 
     @abstractmethod
     def _authority(self, key: str | None) -> dict[str, str]:
-        """Return the headers that show the key, and those that the API wants beside."""
+        """Return the headers that carry the key, and those that the API wants beside."""
 
     @abstractmethod
-    def _body(self, request: Request) -> dict[str, Any]:
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
         """Return the request's body."""
 
     @abstractmethod
     def _text(self, document: Any) -> tuple[str, Fault | None]:  # noqa: ANN401 - any JSON value
-        """Return the text, and why it does not count. Raises: any error of a wrong shape."""
+        """Return the text, and why it does not count. Raises: any of `_SHAPES`."""
 
     @abstractmethod
     def _usage(self, document: Any) -> tuple[int | None, int | None]:  # noqa: ANN401 - any JSON value
-        """Return the tokens sent and received, None where they are not told. Never raises."""
+        """Return the tokens sent and received, None where the service does not say. Never raises."""
 
-    def _tokens(self, document: Any) -> tuple[Token, ...]:  # noqa: ANN401, ARG002 - any JSON value; not every API has them
+    def _tokens(self, document: Any) -> tuple[LogprobToken, ...]:  # noqa: ANN401, ARG002 - any JSON value; not every API has them
         return ()
+
+
+def usage_of(document: Any) -> Mapping[str, Any]:  # noqa: ANN401 - any JSON value
+    """Return the member `usage` of a document; an empty mapping where it has none."""
+    usage = document.get("usage") if isinstance(document, dict) else None
+    return usage if isinstance(usage, dict) else {}
 
 
 def count(value: object) -> int | None:
     """Return a number of tokens, or None where it is none."""
     return value if type(value) is int and 0 <= value <= _MOST_TOKENS else None
+
+
+def may_carry_key(address: httpx.URL) -> bool:
+    """Tell whether a key may be sent: over TLS anywhere, in clear only to this machine or a private network.
+
+    Example:
+        >>> [may_carry_key(httpx.URL(url)) for url in ("http://vllm:8000/v1", "http://api.openai.com/v1")]
+        [True, False]
+    """
+    if address.scheme == "https":
+        return True
+    host = address.host.rstrip(".")
+    try:
+        found = ip_address(host.partition("%")[0])
+    except ValueError:
+        parts = host.lower().split(".")
+        return len(parts) == 1 or parts[-1] in _PRIVATE_SUFFIXES
+    return found.is_private or found.is_link_local
 
 
 def _address(url: str) -> httpx.URL:

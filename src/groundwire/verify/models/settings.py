@@ -1,4 +1,4 @@
-"""Which model is asked, and where: from the environment, prefix `GROUNDWIRE_MODEL_`."""
+"""Settings of the language model, from the environment, prefix `GROUNDWIRE_MODEL_`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
+from groundwire.config import setting_error
 from groundwire.errors import UsageError
-from groundwire.settings import setting_error
-from groundwire.verify.models.anthropic import AnthropicModel
-from groundwire.verify.models.http import HttpModel
-from groundwire.verify.models.openai import OpenAIModel
-from groundwire.verify.models.sending import ModelLimits
+from groundwire.verify.models.http import HttpModel, ModelLimits
+from groundwire.verify.models.providers import AnthropicModel, OpenAIModel
 
 PREFIX: Final = "GROUNDWIRE_MODEL_"
 _URLS: Final = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com"}
@@ -22,7 +20,7 @@ _NAMES: Final = {"openai": {}, "anthropic": {"haiku": "claude-haiku-4-5"}}
 
 
 class ModelSettings(BaseSettings):
-    """How the language model is reached that verifies claims; what it decides stands in the policy."""
+    """How to reach the language model that verifies claims; the policy holds what it decides."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -77,9 +75,8 @@ class ModelSettings(BaseSettings):
         try:
             key = self.key_file.read_text("utf-8").strip()
         except (OSError, UnicodeDecodeError) as exc:
-            why = (
-                exc.strerror if isinstance(exc, OSError) else None
-            )  # what is no text could be told with the key
+            # the message of a decoding error would quote the key
+            why = exc.strerror if isinstance(exc, OSError) else None
             raise UsageError(f"{PREFIX}KEY_FILE: {self.key_file}: {why or type(exc).__name__}") from None
         if not key:
             raise UsageError(f"{PREFIX}KEY_FILE: {self.key_file}: holds no key")

@@ -1,0 +1,319 @@
+"""What Groundwire replaces in Faust and aiokafka: a fetch travels as one event, and offsets are counted here.
+
+Stock Faust pays its conductor, channel, event and stream for every record, and its offset bookkeeping commits
+past an event that is not finished. Here `getmany` yields, for each partition fetched, **one** message: its value is
+the list of records and its offset the last one's. A message counts once `mark_done` is called, in the order of its
+partition; only then may the offset behind it be committed.
+
+This holds for the versions below. Whoever upgrades them reads `faust/transport/consumer.py` again and runs
+`tests/stream/test_batches.py`, which fails when Faust changes what this file relies on. docs/faust.md lists what else
+Faust's behaviour would lose, double or delay.
+"""
+
+# ruff: noqa: SLF001 - this file stands inside Faust and aiokafka, and is bound to their versions for that
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from importlib.metadata import version
+from typing import Any, ClassVar, Final
+
+import faust
+from aiokafka import AIOKafkaProducer
+from faust.tables.manager import TableManager
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP
+
+from groundwire.errors import UsageError
+from groundwire.kafka.connection import back_off, inbound
+
+VERSIONS: Final = {"faust-streaming": "0.15.3", "mode-streaming": "0.7.1", "aiokafka": "0.14.0"}
+
+FETCH_WAIT: Final = 100
+"""Milliseconds that a fetch may wait at the broker for records; an idle worker asks each broker that often.
+
+aiokafka has one fetch under way to each broker, for the partitions of which it holds no records at that time; others
+wait until it returns. With Faust's 1.5 s, a busy partition beside silent ones gave one batch in 1.5 s.
+"""
+
+_BUSY_POLL: Final = 0.02
+"""Seconds that a fetch waits while batches are in work: their partitions must not wait for idle ones."""
+
+_TABLES_POLL: Final = 0.01
+
+
+def check_versions() -> None:
+    """Refuse to run on a Faust that this file was not written for. Raises: UsageError."""
+    for package, expected in VERSIONS.items():
+        found = version(package)
+        if found != expected:
+            raise UsageError(
+                f"{package} is {found}, workers need {expected}: install groundwire[worker] as locked"
+            )
+    try:
+        from faust._cython.streams import StreamIterator  # noqa: F401, PLC0415 - only its presence matters
+    except ImportError:
+        raise UsageError(
+            "Faust's compiled extension is missing, and without it records are acked differently: "
+            "install a wheel of faust-streaming, without NO_CYTHON"
+        ) from None
+
+
+class NoTables(TableManager):
+    """Lets the consumer subscribe as soon as all agents read their topics; no worker has a table.
+
+    Faust's own sleeps for a second and takes the agents to be ready by then: a later one is subscribed after 45 s.
+    """
+
+    async def on_start(self) -> None:
+        """Wait until the topics of all agents are known, then subscribe."""
+        while not self.should_stop and not self._agents_read():
+            await self.sleep(_TABLES_POLL)  # ends when the worker does
+        if not self.should_stop:
+            await self._update_channels()
+            await self.recovery.start()
+
+    def _agents_read(self) -> bool:
+        read = {name for topic in self.app.topics for name in topic.topics}
+        return all(read.issuperset(agent.get_topic_names()) for agent in self.app.agents.values())
+
+
+class ConsumerThread(driver.AIOKafkaConsumerThread):
+    """A consumer's thread whose fetches return soon, and that ends in good order also while a broker is away.
+
+    aiokafka's consumer leaves its group, and then cancels what it still fetches. A fetch that waits to ask an
+    unreachable broker again passes the cancellation on to whoever stops the consumer. Faust's thread then ends without
+    saying so, and the worker waits until its deadline, long after it has given its partitions away.
+    """
+
+    def _create_worker_consumer(self, transport: Any) -> Any:  # noqa: ANN401 - Faust's transport, aiokafka's consumer
+        consumer = super()._create_worker_consumer(transport)
+        consumer._fetch_max_wait_ms = FETCH_WAIT  # Faust has no setting for it
+        return back_off(consumer)
+
+    async def on_thread_stop(self) -> None:
+        """Stop the consumer; where that is cut short, only its connections are left to close."""
+        with suppress(asyncio.CancelledError):
+            await super().on_thread_stop()
+            return
+        if self._consumer is not None:
+            await self._consumer._client.close()
+
+
+class _NoOffsetsRead(defaultdict[Any, Any]):
+    """Faust's notes of the offsets it has read: it drops what lies below them, even what a rebalance read again."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:  # noqa: ANN401 - a partition and an offset
+        """Forget at once."""
+
+
+class BatchConsumer(driver.Consumer):
+    """Yields batches, and commits behind those that are done, never beyond."""
+
+    app: Any
+
+    #: Batches of one partition that may be on their way at a time.
+    depth: ClassVar[int] = 2
+
+    def _new_consumer_thread(self) -> ConsumerThread:
+        return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - Faust's own arguments
+        super().__init__(*args, **kwargs)
+        self._read_offset = _NoOffsetsRead(lambda: None)
+        self._held = False
+        self._forget()
+
+    def _forget(self) -> None:
+        #: Batches that were handed out and are not done, in the order of their partition.
+        self._under_way: defaultdict[TP, deque[Any]] = defaultdict(deque)
+        #: Those of them that are done, behind one that is not.
+        self._early: set[int] = set()
+        #: The offset behind the last batch that is done.
+        self._done_until: dict[TP, int] = {}
+
+    async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Any]]:  # noqa: ASYNC109 - Faust's signature
+        """Fetch once, and yield one message for each partition that brought records.
+
+        What was fetched is not fetched again unless partitions are assigned anew: then, and only then, it is
+        dropped. A rebalance may begin or end while we wait for the records, or while they are taken from us.
+        """
+        assignment, records = await self._fetch(timeout)
+        for tp, fetched in records.items():
+            if not self.flow_active:
+                await self.wait_first(self.can_resume_flow.wait())
+            if self.should_stop or not assignment.active:
+                return
+            message: Any = self._to_message(tp, fetched[-1])
+            message.value = [inbound(record) for record in fetched]
+            message.time_in = time.monotonic()
+            self._under_way[tp].append(message)
+            yield tp, message
+
+    async def _fetch(self, timeout: float) -> tuple[Any, Mapping[TP, list[Any]]]:  # noqa: ASYNC109
+        if not self.flow_active:
+            await self.wait_first(self.can_resume_flow.wait())
+        ready = {tp for tp in self._get_active_partitions() if len(self._under_way[tp]) < self.depth}
+        if not ready or self.should_stop:
+            await asyncio.sleep(_BUSY_POLL)
+            return None, {}
+        busy = any(self._under_way.values())
+        return await self._thread.call_thread(self._fetch_there, ready, _BUSY_POLL if busy else timeout)  # type: ignore[no-any-return]
+
+    async def _fetch_there(self, tps: set[TP], timeout: float) -> tuple[Any, Mapping[TP, list[Any]]]:  # noqa: ASYNC109
+        """Fetch, in the consumer's thread, and say for which assignment; nothing is awaited in between."""
+        consumer = self._thread._ensure_consumer()
+        limit = consumer._max_poll_records
+        records = await self._thread._fetch_records(consumer, tps, timeout=timeout, max_records=limit)
+        return consumer._subscription.subscription.assignment, records
+
+    def mark_done(self, message: Any) -> None:  # noqa: ANN401 - Faust's message
+        """Let go of a batch whose results the broker has acknowledged.
+
+        Its offset may be committed once all batches before it are done. One of an assignment that is over
+        counts for nothing: its partition has been read again from what was committed.
+        """
+        tp = message.tp
+        waiting = self._under_way[tp]
+        if any(message is other for other in waiting):
+            self._early.add(id(message))
+        while waiting and id(waiting[0]) in self._early:
+            first = waiting.popleft()
+            self._early.discard(id(first))
+            self._done_until[tp] = first.offset + 1
+            self._acked[tp] = [first.offset]  # tells `force_commit` that this partition has something
+        self.give_back(message)
+
+    def give_back(self, message: Any) -> None:  # noqa: ANN401
+        """Let go of a batch; one that is not done is read again by whoever holds its partition next."""
+        message.acked = True
+        self._unacked_messages.discard(message)
+        waiting = self._waiting_for_ack
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+    def backlog(self) -> tuple[int, float]:
+        """Return how many records of partitions read from are not done, and the seconds since the oldest batch began.
+
+        The end of a partition is as the last fetch has told: while nothing is fetched, more may be there.
+        """
+        assignment = (
+            self._thread._ensure_consumer()._subscription.subscription.assignment if self._held else None
+        )
+        records, taken = 0, [waiting[0].time_in for waiting in self._under_way.values() if waiting]
+        for tp in {*self._under_way, *self._done_until}:
+            waiting, state = self._under_way[tp], assignment and assignment.state_value(tp)
+            done = self._done_until.get(tp, waiting[0].value[0].offset if waiting else None)
+            if state is not None and state.highwater is not None and done is not None:
+                records += max(0, state.highwater - done)
+        return records, time.monotonic() - min(taken) if taken else 0.0
+
+    def ack(self, message: Any) -> bool:  # noqa: ANN401, ARG002
+        """Ignore Faust's own acks: `mark_done` is the only way."""
+        return False
+
+    def _new_offset(self, tp: TP) -> int | None:
+        self._acked.pop(tp, None)
+        return self._done_until.get(tp)
+
+    async def wait_empty(self) -> None:
+        """Wait until nothing is under way any more, and commit all of it.
+
+        Faust's last commit does nothing where another one is on its way, which may have begun too early.
+        """
+        await super().wait_empty()
+        await self.commit()
+
+    async def perform_seek(self) -> None:
+        """Leave the positions alone: aiokafka itself begins each assignment at what was committed.
+
+        Faust goes back there once more before it resumes. By then a fetch that was begun before the rebalance may
+        have brought records of the new assignment: they are handed out, and would be read and decided again.
+        """
+
+    def resume_flow(self) -> None:
+        """Resume, unless partitions are being given away: the resumption of an earlier assignment may come late."""
+        if self._held:
+            super().resume_flow()
+
+    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
+        """Let what is under way finish and be committed, then forget the partitions.
+
+        Stock Faust forgets first, and so commits nothing of the last second.
+        """
+        self._held = False
+        self.app.before_revocation(set(revoked))
+        self.stop_flow()
+        self.app.flow_control.suspend()
+        self.app.flow_control.clear()
+        await self.wait_empty()
+        await super().on_partitions_revoked(revoked)
+        self._forget()
+
+    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
+        """Take over partitions; everything read before the rebalance has been forgotten."""
+        self._forget()
+        self._held = True
+        self.app.before_assignment(set(assigned))
+        await super().on_partitions_assigned(assigned, generation_id)
+        self.app.after_assignment(set(assigned))
+
+
+class PatientProducer(AIOKafkaProducer):
+    """Keeps what it took, however long a partition has no leader.
+
+    aiokafka gives such a batch up after the time of a request. Its sequence numbers are gone with it, and the broker
+    refuses all that follows. How long a batch is waited for is decided by `Publisher`.
+    """
+
+    def __init__(self, **settings: object) -> None:
+        """Take aiokafka's own settings."""
+        super().__init__(**settings)  # type: ignore[no-untyped-call]  # aiokafka's
+        self._message_accumulator._batch_ttl = math.inf
+        back_off(self)
+
+
+class IdempotentProducer(driver.Producer):
+    """Faust offers an idempotent producer only with its transactions; Groundwire needs it without."""
+
+    @property
+    def _producer_type(self) -> type[AIOKafkaProducer]:
+        return PatientProducer
+
+    def _settings_extra(self) -> dict[str, Any]:
+        return {"acks": "all", "enable_idempotence": True, "linger_ms": 0}
+
+
+class BatchTransport(driver.Transport):
+    """The aiokafka driver with the two replacements."""
+
+    Consumer: ClassVar[Any] = BatchConsumer
+    Producer: ClassVar[Any] = IdempotentProducer
+
+
+class BatchApp(faust.App):
+    """A Faust app over BatchTransport.
+
+    Attributes:
+        before_revocation: called with partitions before they are given away: what waits must let go of them.
+        before_assignment: called with all partitions held, before any of their records come.
+        after_assignment: called with all partitions held, once they can be read.
+    """
+
+    before_revocation: Callable[[set[TP]], None]
+    before_assignment: Callable[[set[TP]], None]
+    after_assignment: Callable[[set[TP]], None]
+
+    def _create_directories(self) -> None:
+        """Make none: nothing is kept in files, and the file system may be read-only."""
+
+    def _new_transport(self) -> Any:  # noqa: ANN401
+        return BatchTransport(self.conf.broker_consumer, self)
+
+    def _new_producer_transport(self) -> Any:  # noqa: ANN401
+        return BatchTransport(self.conf.broker_producer, self)

@@ -1,0 +1,343 @@
+"""What a worker tells of itself: metrics of its batches, spans of its records, and /metrics, /live and /ready."""
+
+# ruff: noqa: PLC0415 - the packages of OpenTelemetry are optional
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+from wsgiref.simple_server import WSGIRequestHandler, make_server
+
+import structlog
+from prometheus_client import make_wsgi_app
+from prometheus_client.exposition import ThreadingWSGIServer
+
+from agents.outputs import Output
+from agents.partitions import Health
+from groundwire import metrics
+from groundwire.errors import ErrorCode, UsageError
+from groundwire.gate.types import Acted, DeadLetter, Decided, Deferred, Provisional, Refused, Result
+from groundwire.library.events import emit
+from groundwire.library.quotes import count_quotes
+from groundwire.messages.decisions import Decision, ReasonCode
+from groundwire.messages.decode import known_field
+from groundwire.messages.headers import TRACEPARENT, InboundRecord, header
+from groundwire.messages.topics import TopicName, record_key
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span, Tracer
+
+log = structlog.get_logger()
+
+Carrier = Callable[[list[Output]], list[Output]]
+"""Returns records with `traceparent` of the span of the record that each comes from."""
+
+STALL_SECONDS: Final = 120.0
+"""Time without progress after which a worker with work under way is taken for dead."""
+
+_SKEW: Final = 5.0
+"""Seconds by which clocks may differ unnoticed: a record's timestamp is the gate's clock for it."""
+
+
+TOO_MANY: Final = 100
+"""Records in a row that could not be decided, after which the configuration is taken to be wrong, not the records."""
+
+_MOST_OF_ONE_KEY: Final = 10
+
+
+class FailureRun:
+    """Counts records in a row that could not be decided, of one key ten at most: one bad producer stops nobody else."""
+
+    def __init__(self) -> None:
+        self._by_key: Counter[bytes | None] = Counter()
+
+    def count(self, key: bytes | None, *, failed: bool) -> None:
+        """Count a record; one that was decided ends the run."""
+        if not failed:
+            self._by_key.clear()
+        elif self._by_key[key] < _MOST_OF_ONE_KEY:
+            self._by_key[key] += 1
+
+    @property
+    def too_long(self) -> bool:
+        """Whether the worker should pause."""
+        return self._by_key.total() >= TOO_MANY
+
+
+class BatchMetrics:
+    """Metrics of one worker, and the records in a row that it could not decide."""
+
+    def __init__(self, role: str) -> None:
+        self._latency = metrics.LATENCY.labels(role)
+        self.failures = FailureRun()
+        for code in ErrorCode:
+            metrics.DEAD_LETTERS.labels(code)  # from 0, so that the first one is an increase
+
+    def count(self, results: Sequence[Result], fresh: AbstractSet[str]) -> None:
+        """Count a batch that is published.
+
+        Args:
+            results: in the order of the records.
+            fresh: ids of the decisions that this worker brought about; each counts once, all others are repeats.
+        """
+        left = set(fresh)
+        counts = _Counts()
+        for result in results:
+            self.failures.count(result.record.key, failed=_failed(result))
+            match result:
+                case Decided(record=record, decision=decision) if decision.decision_id in left:
+                    left.discard(decision.decision_id)
+                    self._count_decided(record, decision, counts)
+                    _report_checks(result)
+                case Acted(record=record, decision=decision) if _own_decision(result) in left:
+                    left.discard(decision.decision_id)
+                    self._count_decided(record, decision, counts)
+                    metrics.REVIEW_ACTIONS.labels(result.review.action, decision.reason_code).inc()
+                case Decided() | Acted():
+                    metrics.REPEATS.inc()
+                case Refused(code=code):
+                    metrics.REVIEW_ACTIONS.labels(result.review.action, f"refused_{code}").inc()
+                case Provisional(decision=decision):
+                    metrics.PROVISIONAL.labels(decision.reason_code).inc()
+                    metrics.DEFERRED.inc()
+                case Deferred():
+                    metrics.DEFERRED.inc()
+                case DeadLetter():
+                    _count_dead(result)
+        counts.publish()
+
+    def _count_decided(self, record: InboundRecord, decision: Decision, counts: _Counts) -> None:
+        counts.add(decision)
+        age = time.time() - record.timestamp / 1000
+        self._latency.observe(max(0.0, age))
+        if age < -_SKEW:
+            metrics.FUTURE.inc()
+        if record.key != record_key(decision.tenant_id, decision.user_id):
+            metrics.MISKEYED.inc()
+
+
+class _Counts:
+    """Decisions and checks of a batch: a metric is looked up once a batch, not ten times a decision."""
+
+    def __init__(self) -> None:
+        self._decisions: Counter[tuple[str, str, str]] = Counter()
+        self._checks: dict[str, Counter[str]] = {name: Counter() for name in ("passed", "failed", "skipped")}
+
+    def add(self, decision: Decision) -> None:
+        """Count a decision and its checks."""
+        self._decisions[decision.kind, decision.tier, decision.reason_code] += 1
+        self._checks["passed"].update(decision.checks_passed)
+        self._checks["failed"].update(decision.checks_failed)
+        self._checks["skipped"].update(decision.checks_skipped)
+
+    def publish(self) -> None:
+        """Add what was counted to the metrics; of a check its name alone, what stands behind it is text."""
+        for labels, number in self._decisions.items():
+            metrics.DECISIONS.labels(*labels).inc(number)
+        for result, checks in self._checks.items():
+            for check, number in checks.items():
+                metrics.CHECKS.labels(check.partition(":")[0], result).inc(number)
+
+
+def _count_dead(letter: DeadLetter) -> None:
+    metrics.DEAD_LETTERS.labels(letter.error.code).inc()
+    log.info(
+        "record.dead",
+        code=letter.error.code,
+        field=known_field(letter.error.field),
+        topic=letter.record.topic,
+        partition=letter.record.partition,
+        offset=letter.record.offset,
+    )
+
+
+def _own_decision(result: Acted) -> str | None:
+    """Return the id of the decision that an action brought; None where only a later one is known."""
+    return result.decision.decision_id if result.decision.revision == result.revision else None
+
+
+def _report_checks(result: Decided) -> None:
+    """Count and log what the checks of a fresh response found."""
+    quotes = (result.decision.report or {}).get("quotes")
+    if quotes:
+        count_quotes(quotes["validated"], quotes["rejected_count"])
+        if "failure" in quotes:
+            metrics.QUOTE_FAILURES.labels(quotes["failure"]["mode"]).inc()
+    for event in result.events:
+        emit(event)
+
+
+def _failed(result: Result) -> bool:
+    if isinstance(result, Decided):
+        return result.decision.reason_code == ReasonCode.INTERNAL_ERROR
+    return isinstance(result, DeadLetter)
+
+
+class Tracing:
+    """Follows what a batch brings; off, unless it is asked for.
+
+    A record's `traceparent` is passed on in any case. With tracing on, a span of its own stands between: from when its
+    batch was read to the acknowledgement of what it brought, which then carries that span's context.
+    """
+
+    def began(self) -> int:
+        """Return the time by which spans begin, in nanoseconds since 1970; 0 where there are none."""
+        return 0
+
+    @contextmanager
+    def spans(self, results: Sequence[Result], began: int) -> Iterator[Carrier]:  # noqa: ARG002 - as OpenTelemetry
+        """Hold a span for each result open until what it brought is acknowledged, or was not."""
+        yield lambda outgoing: outgoing
+
+
+class OpenTelemetry(Tracing):
+    """One span a record, a child of the one that its `traceparent` names, else the first of a trace.
+
+    Args:
+        role: the worker's; names the spans.
+        tracer: makes them.
+    """
+
+    def __init__(self, role: str, tracer: Tracer) -> None:
+        self._role = role
+        self._tracer = tracer
+
+    def began(self) -> int:
+        """Return the wall clock's time."""
+        return time.time_ns()
+
+    @contextmanager
+    def spans(self, results: Sequence[Result], began: int) -> Iterator[Carrier]:
+        """Hold a span for each result open; an exception ends all of them as errors."""
+        with ExitStack() as opened:
+            spans = {id(result.record): opened.enter_context(self._span(result, began)) for result in results}
+            yield lambda outgoing: [_carried(output, spans[id(output.cause)]) for output in outgoing]
+
+    @contextmanager
+    def _span(self, result: Result, began: int) -> Iterator[Span]:
+        from opentelemetry import trace
+        from opentelemetry.trace.propagation import tracecontext
+
+        record = result.record
+        parent = header(record.headers, TRACEPARENT)
+        carrier = {TRACEPARENT: parent} if parent else {}
+        span = self._tracer.start_span(
+            f"groundwire {self._role}",
+            context=tracecontext.TraceContextTextMapPropagator().extract(carrier),
+            kind=trace.SpanKind.CONSUMER,
+            start_time=began,
+            attributes=_position(record) | _outcome(result),
+        )
+        try:
+            yield span
+        except BaseException as exc:
+            span.set_status(trace.StatusCode.ERROR, type(exc).__name__)  # what it says may be a record's text
+            raise
+        finally:
+            span.end()
+
+
+def open_tracing(role: str, *, enabled: bool) -> Tracing:
+    """Set up tracing; exporter, sampler and resource come from OpenTelemetry's own variables.
+
+    Raises:
+        UsageError: tracing is asked for, and its packages are not installed.
+    """
+    if not enabled:
+        return Tracing()
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as exc:
+        raise UsageError(
+            f"GROUNDWIRE_TRACING: pip install 'groundwire[tracing]' ({exc.name} is missing)"
+        ) from None
+    service = os.environ.get("OTEL_SERVICE_NAME", f"groundwire-{role}")
+    provider = TracerProvider(resource=Resource.create({"service.name": service}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    tracer = provider.get_tracer("groundwire")
+    return OpenTelemetry(role, tracer)  # spans that are left are sent at the process's exit
+
+
+def _carried(output: Output, span: Span) -> Output:
+    """Give a record the context of a span; a dead letter keeps the headers that its record had."""
+    context = span.get_span_context()
+    if output.topic == TopicName.DEAD_LETTER or not context.is_valid:
+        return output
+    value = f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+    others = [(key, held) for key, held in output.headers if key != TRACEPARENT]
+    return replace(output, headers=[*others, (TRACEPARENT, value.encode())])
+
+
+def _position(record: InboundRecord) -> dict[str, str | int]:
+    return {
+        "messaging.system": "kafka",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": record.topic or "",
+        "messaging.destination.partition.id": str(record.partition),
+        "messaging.kafka.offset": record.offset,
+    }
+
+
+def _outcome(result: Result) -> dict[str, str | int]:
+    """Return what became of a record, as codes: no span carries an id or a text."""
+    match result:
+        case Decided(decision=decision) | Provisional(decision=decision) | Acted(decision=decision):
+            return {"groundwire.outcome": "decided", **_decision(decision)}
+        case DeadLetter(error=error):
+            return {"groundwire.outcome": "dead_letter", "groundwire.error": str(error.code)}
+        case Refused(code=code):
+            return {"groundwire.outcome": "refused", "groundwire.reason_code": str(code)}
+        case Deferred():
+            return {"groundwire.outcome": "deferred"}
+    return {"groundwire.outcome": "standby"}
+
+
+def _decision(decision: Decision) -> dict[str, str | int]:
+    return {
+        "groundwire.kind": str(decision.kind),
+        "groundwire.tier": str(decision.tier),
+        "groundwire.reason_code": str(decision.reason_code),
+        "groundwire.revision": decision.revision,
+    }
+
+
+def serve_health(host: str, port: int, health: Health) -> None:
+    """Serve /metrics, /live and /ready in a thread of their own; port 0 serves nothing."""
+    if not port:
+        return
+    metrics_app = make_wsgi_app()  # answers whatever the path
+    answers: dict[str, Callable[[], bool]] = {
+        "/live": lambda: health.alive(STALL_SECONDS),
+        "/ready": health.ready,
+    }
+
+    def app(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        answer = answers.get(environ["PATH_INFO"])
+        if answer is None and environ["PATH_INFO"] == "/metrics":
+            page: Iterable[bytes] = metrics_app(environ, start_response)
+            return page
+        if answer is None:
+            start_response("404 Not Found", [("Content-Type", "text/plain")])
+            return [b"not found: there are /metrics, /live and /ready"]
+        good = answer()
+        text = "ok" if good else "paused: " + ", ".join(sorted(health.waits_for) or ["no progress"])
+        start_response("200 OK" if good else "503 Service Unavailable", [("Content-Type", "text/plain")])
+        return [text.encode()]
+
+    server = make_server(host, port, app, server_class=ThreadingWSGIServer, handler_class=_QuietHandler)
+    threading.Thread(target=server.serve_forever, name="health", daemon=True).start()
+
+
+class _QuietHandler(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401 - the base class's signature
+        """Log nothing: probes come every few seconds."""

@@ -1,0 +1,1 @@
+"""The published contract, and what writes and checks it."""

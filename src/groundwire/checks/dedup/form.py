@@ -1,0 +1,439 @@
+"""What a claim says, in the form in which claims are compared: words, values, polarity, and its frame.
+
+A claim's **content** is its words without function words, values and what denies, by their stems; a pair of opposites
+is one word. What stands before its verb tells what the claim is **about**. **Values** are numbers, units, parts of
+dates and the sides of opposites, in one spelling. A claim that says of a thing something of which it can have but one
+has a
+**frame** (what it is about, verb, preposition), and the words that fill it.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from groundwire.checks.dedup.amounts import amounts
+from groundwire.checks.dedup.events import is_ordinal_name, repeats
+from groundwire.checks.dedup.frames import frame_of, head_of
+from groundwire.checks.dedup.phrases import in_place
+from groundwire.checks.dedup.wording import same_stem
+from groundwire.text.clauses import (
+    ADVERBS,
+    AUXILIARIES,
+    BE,
+    FUNCTION_WORDS,
+    Role,
+    read_clause,
+    role_of,
+    stem_of,
+)
+from groundwire.text.dates import MONTHS, WEEKDAYS, clock_times, dates, is_year, may_be_time, may_date
+from groundwire.text.negation import (
+    DENYING,
+    FULL,
+    WEAK,
+    denies,
+    is_affixed,
+    may_deny,
+    may_negate,
+    negations,
+    without_affix,
+)
+from groundwire.text.opposites import Side, may_be_particle, side_of, side_of_particle
+from groundwire.text.quantities import UNIT_NAMES, is_unit, may_count, quantities
+from groundwire.text.stems import words_of
+from groundwire.text.tokens import PerToken, tokenize
+from groundwire.text.visible import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+
+class Word(NamedTuple):
+    """A token of a claim.
+
+    Attributes:
+        token: As the tokeniser gives it.
+        stem: What its content is compared by; empty for a function word, a value and what denies.
+        role: Of content: what it is to the verb, see `groundwire.text.clauses`.
+        topic: It stands before the verb.
+        filler: It fills the frame.
+    """
+
+    token: str
+    stem: str
+    role: int = 0
+    topic: bool = False
+    filler: bool = False
+
+
+class ClaimForm(NamedTuple):
+    """What a claim says.
+
+    Attributes:
+        words: In text order; sorted where a relation says the same either way round.
+        full: How many negations it has.
+        weak: How many of the kind of "rarely".
+        values: Kind and value, sorted; `groundwire.checks.dedup.signature` names the kinds.
+        about: Values that tell what it is about, sorted.
+        frame: What can be filled but once; empty where there is no such thing.
+        keys: What its content is found by; each depends on one token alone.
+    """
+
+    words: list[Word]
+    full: int
+    weak: int
+    values: list[tuple[str, str]]
+    about: list[str]
+    frame: str
+    keys: frozenset[str]
+
+
+# Each begins with the character that is looked for, which the engine finds quickly.
+_SENTENCE_END: Final = re.compile(r"\n|[.!?;](?<!\s\w.)(?<!\b[DMS][rst].)\s")
+_NAME: Final = re.compile(r"[A-Z](?<!\w.)[\w'-]*")
+_LETTERS: Final = re.compile(r"[^\W\d_]+")
+_NO_NAMES: Final = frozenset(("", "st", "nd", "rd", "th", "x", "v", "am", "pm"))
+_SYMMETRIC: Final = words_of(
+    "married engaged related connected linked equal identical similar adjacent borders twinned"
+)
+_REACH: Final = 6  # words behind a negation among which the one that it denies is looked for
+_BEFORE_AMOUNT: Final = 4  # words that bound a number: "up to", "at least a"
+_TRUE: Final = words_of("true false correct incorrect untrue wrong case fact")
+_EMBEDDING: Final = words_of("it is was it's not isn't wasn't n't the a simply just no longer") | _TRUE
+_MOST_EMBEDDING: Final = 8  # words of "it is not the case that"
+_BEFORE_PREDICATE: Final = AUXILIARIES | ADVERBS | {"to"}
+_LONGEST: Final = 64  # characters of an identifier that are looked through
+
+
+# What a token can be, as bits: what it says then depends on the words beside it.
+_UNIT: Final = 1
+_COUNTS: Final = 2  # it is a number
+_OPENS: Final = 4  # a unit may stand behind it
+_DATES: Final = 8
+_NEGATES: Final = 16
+_SIDED: Final = 32
+_PARTICLE: Final = 64  # it has a side in some places
+_AMOUNT: Final = 128  # a number or a rate by itself, also "one" and "daily"
+_CLOCK: Final = 256
+
+
+class _Kind(NamedTuple):
+    """What a token is wherever it stands."""
+
+    blank: Word  # where it is no content
+    flags: int
+    stem: str  # empty: a function word, or a number without a name
+    side: Side | None
+    key: str  # what its content is found by: never depends on the words around it
+    said: dict[tuple[int, bool], Word]  # what it is as content, by role and whether it stands before the verb
+
+
+def _kind(token: str) -> _Kind:
+    function = token in FUNCTION_WORDS
+    opens, negates = may_count(token), may_negate(token)
+    counts = opens and not function
+    side = None if function or counts else side_of(token)
+    stem = "" if function else _name_in(token) if counts else _bare_stem(token)
+    if negates and side is None and not (is_affixed(token) or may_deny(token)):
+        stem = ""
+    key = side.pair if side else stem.removeprefix("=")
+    flags = {
+        _UNIT: is_unit(token),
+        _COUNTS: counts,
+        _OPENS: opens,
+        _DATES: may_date(token),
+        _NEGATES: negates,
+        _SIDED: side is not None,
+        _PARTICLE: may_be_particle(token),
+        _AMOUNT: any(quantities([token])),
+        _CLOCK: may_be_time(token),
+    }
+    return _Kind(
+        Word(token, ""),
+        sum(flag for flag, holds in flags.items() if holds),
+        stem,
+        side,
+        "" if key in _NO_KEYS else key,
+        {},
+    )
+
+
+def _bare_stem(token: str) -> str:
+    return same_stem(stem_of(without_affix(token) if is_affixed(token) else token))
+
+
+def _name_in(token: str) -> str:
+    """Return the letters of an identifier with digits: "vm" of "vm-12", nothing of "30ms"."""
+    if not any(map(str.isdigit, token)) or dates([token]):
+        return ""
+    letters = "-".join(_LETTERS.findall(token[:_LONGEST]))
+    return "" if letters in _NO_NAMES or is_unit(letters) else letters
+
+
+# What may be a unit, a part of a date or a denial, depending on what stands beside it, is never looked for.
+_NO_KEYS: Final = frozenset(
+    side.pair if (side := side_of(word)) else _bare_stem(word)
+    for word in (*MONTHS, *WEEKDAYS, *UNIT_NAMES, *DENYING, *_TRUE)
+)
+_KINDS: Final = PerToken(_kind)
+
+
+def read_form(text: str) -> ClaimForm:
+    """Read a claim, in linear time.
+
+    Args:
+        text: Any text.
+    """
+    return _Reader(text).form()
+
+
+def _embedding_of(tokens: Sequence[str]) -> int:
+    """Return how many words come before what "it is false that ..." denies, or "it is true that" affirms; mostly 0."""
+    if tokens[:1] != ["it"] and tokens[:1] != ["it's"]:
+        return 0
+    head = tokens[:_MOST_EMBEDDING]
+    end = head.index("that") if "that" in head else 0
+    return end + 1 if end and _EMBEDDING.issuperset(head[:end]) and head[end - 1] in _TRUE else 0
+
+
+class _Reader:
+    """Reads one claim."""
+
+    __slots__ = (
+        "_clause",
+        "_dated",
+        "_dates",
+        "_embedding",
+        "_flags",
+        "_kinds",
+        "_names",
+        "_naming",
+        "_opening",
+        "_repeats",
+        "_sides",
+        "_tokens",
+        "_varying",
+    )
+
+    def __init__(self, text: str) -> None:
+        tokens = tokenize(text)
+        start = _embedding_of(tokens)
+        self._embedding, self._tokens = tokens[:start], tokens[start:]
+        shown = visible(text)
+        first = _SENTENCE_END.split(shown, 1)[0]
+        sentence = len(self._tokens) if first == shown else max(len(tokenize(first)) - start, 0)
+        self._tokens, self._opening = in_place(self._tokens, first if not start else "", sentence)
+        self._names = frozenset(name.lower() for name in _NAME.findall(shown))
+        self._kinds = _KINDS.of(self._tokens)
+        self._varying = [(place, kind) for place, kind in enumerate(self._kinds) if kind.flags]
+        self._flags = 0
+        for _, kind in self._varying:
+            self._flags |= kind.flags
+        self._dates = dates(self._tokens) if self._flags & _DATES else []
+        self._dated = {place for _, place in self._dates}
+        self._sides = self._sides_of() if self._flags & _SIDED else {}
+        self._clause = read_clause(
+            self._replaced(self._dated, "0"), sentence, self._names, states=self._sides.keys()
+        )
+        self._repeats = False
+        self._naming = self._named() if self._flags & (_COUNTS | _DATES) else set()
+
+    def _sides_of(self) -> dict[int, Side]:
+        return {
+            place: kind.side
+            for place, kind in self._varying
+            if kind.side and not (kind.flags & _NEGATES and denies(self._tokens, place))
+        }
+
+    def _named(self) -> set[int]:
+        """Return the places of the numbers that tell what the claim is about, or which event it tells of."""
+        verb = self._clause.verb
+        places = [place for place, kind in self._varying if kind.flags & _COUNTS and place not in self._dated]
+        named = {place for place in places if self._leads(place) and self._is_name(place)}
+        self._repeats = repeats(self._tokens, self._clause, self._dated, named)
+        timed = clock_times(self._tokens) if self._flags & _CLOCK else ()
+        named.update(place for place in timed if self._repeats or place + 2 < verb)
+        ordinals = (place for place in places if is_ordinal_name(self._tokens, place))
+        named.update(place for place in ordinals if self._is_about(place))
+        return named
+
+    def form(self) -> ClaimForm:
+        """Put together what was read."""
+        words = self._words()
+        denied = self._denied()
+        about = self._about() if self._dated or self._naming else []
+        values = self._values()
+        if self._flags & (_SIDED | _PARTICLE):
+            values += self._signed()
+        values += self._order(words, values)
+        frame = "" if denied else self._frame(words)
+        if not frame and self._sides:
+            frame, said = self._sided()
+            values += said
+        for taken, place in enumerate(self._clause.owners):
+            words.append(words.pop(place - taken))  # "Mira's date of birth" as "the date of birth of Mira"
+        if not _SYMMETRIC.isdisjoint(self._tokens):
+            words = sorted((word._replace(role=Role.OBJECT) for word in words), key=lambda word: word.stem)
+        return ClaimForm(
+            words=[*words, *(Word(token, "") for token in self._embedding)] if self._embedding else words,
+            full=denied.count(FULL),
+            weak=denied.count(WEAK),
+            values=sorted(set(values)),
+            about=about,
+            frame="\0".join((*about, frame)) if frame else "",
+            keys=frozenset([kind.key for kind in self._kinds]) - {""},
+        )
+
+    def _words(self) -> list[Word]:
+        words: list[Word] = []
+        for place, (kind, role) in enumerate(zip(self._kinds, self._clause.roles, strict=True)):
+            if not kind.stem:
+                words.append(kind.blank)
+            elif kind.flags:
+                words.append(self._word(place, kind))
+            else:
+                said = role, self._leads(place)
+                word = kind.said.get(said)
+                if word is None:
+                    word = kind.said[said] = Word(kind.blank.token, kind.stem, *said)
+                words.append(word)
+        return words
+
+    def _replaced(self, places: Collection[int], token: str) -> list[str]:
+        """Return the tokens with another one at some places."""
+        if not places:
+            return self._tokens
+        return [token if place in places else own for place, own in enumerate(self._tokens)]
+
+    def _word(self, place: int, kind: _Kind) -> Word:
+        """Return a word that may be content, or a value."""
+        stem = kind.stem
+        counted = kind.flags & _UNIT and place > 0 and self._kinds[place - 1].flags & _OPENS
+        if counted or place in self._dated or (kind.flags & _NEGATES and denies(self._tokens, place)):
+            return kind.blank
+        side = self._sides.get(place)
+        stem = f"={side.pair}" if side else stem
+        return Word(kind.blank.token, stem, self._clause.roles[place], self._leads(place))
+
+    def _leads(self, place: int) -> bool:
+        """Tell whether a word is written before the verb."""
+        return place < self._clause.verb or place in self._opening
+
+    def _is_said(self, place: int) -> bool:
+        """Tell whether a word is what the claim says of something, not a part of the name of another thing.
+
+        "The gate is locked" says so of the gate, "the upper lake" and "internal requests" are names.
+        """
+        if place == self._clause.verb or place + 1 == len(self._tokens) or role_of(self._tokens[place]):
+            return True
+        follower, before = self._kinds[place + 1], self._tokens[place - 1] if place else ""
+        return not follower.stem or bool(follower.flags & _COUNTS) or before in _BEFORE_PREDICATE
+
+    def _denied(self) -> list[str]:
+        denied = [FULL] if self._embedding and len(negations(self._embedding)) % 2 else []
+        if "against" in self._tokens:  # "decided against moving", as "decided not to move"
+            denied += [
+                FULL for word, doing in pairwise(self._tokens) if word == "against" and doing.endswith("ing")
+            ]
+        if not self._flags & _NEGATES:
+            return denied
+        return denied + negations(self._replaced(self._sides, ""))
+
+    def _about(self) -> list[str]:
+        """Return the values that tell what the claim is about: dates and names before the verb, "ticket 310"."""
+        dated = [f"{kind}{value}" for (kind, value), place in self._dates if self._is_about(place)]
+        if not self._naming:
+            return sorted(set(dated))
+        named = amounts([self._tokens[place] for place in sorted(self._naming)])
+        return sorted({*dated, *(f"N{value}" for _, value in named)})
+
+    def _is_about(self, place: int) -> bool:
+        """Tell whether a value says what a claim is about, or which event it tells of.
+
+        It does not where nothing else stands before the verb: "4 May is the deadline".
+        """
+        before = self._kinds[: self._clause.verb] if place < self._clause.verb else ()
+        return self._repeats or any(kind.stem and not kind.flags & _DATES for kind in before)
+
+    def _is_name(self, place: int) -> bool:
+        """Tell whether a number is a name: a year, behind a noun, or part of one."""
+        kind, before = self._kinds[place], self._kinds[place - 1] if place else None
+        named = kind.stem or (
+            before and before.stem and not before.flags & _COUNTS and not role_of(before.blank.token)
+        )
+        return bool(named or is_year(self._tokens[place]))
+
+    def _values(self) -> list[tuple[str, str]]:
+        """Return the other values: parts of dates, numbers, units."""
+        found = [part for part, place in self._dates if not self._is_about(place)]
+        leading = [part for part, place in self._dates if place in self._opening and part in found]
+        if self._flags & (_AMOUNT | _UNIT):
+            places = [place for place, kind in self._varying if kind.flags & (_AMOUNT | _UNIT)]
+            names = self._dated | self._naming
+            near = range(max(places[0] - _BEFORE_AMOUNT, 0), min(places[-1] + 2, len(self._tokens)))
+            found += amounts([self._tokens[place] for place in near if place not in names])
+            leading += amounts([self._tokens[place] for place in self._opening if place not in names])
+        return found + [("T", kind + value) for kind, value in leading if kind != "n"]
+
+    def _signed(self) -> Iterator[tuple[str, str]]:
+        """Yield the sides of opposites by what they are for, those of a pair numbered in text order."""
+        count: dict[str, int] = {}
+        particles = {
+            place: side
+            for place, kind in self._varying
+            if kind.flags & _PARTICLE
+            and place > self._clause.verb
+            and (side := side_of_particle(self._tokens, place))
+        }
+        for place, side in (*self._sides.items(), *particles.items()):
+            count[side.pair] = count.get(side.pair, 0) + 1
+            value = f"{side.pair}{'+' if side.first else '-'}{count[side.pair]}"
+            if self._leads(place):
+                yield "T", value
+            if place >= self._clause.verb:
+                yield "O" if self._is_said(place) else "A", value
+
+    def _sided(self) -> tuple[str, list[tuple[str, str]]]:
+        """Return the frame of a thing with a side, and that side: "the pool is free", "has a free pool"."""
+        behind = [(place, side) for place, side in self._sides.items() if place > self._clause.verb > 0]
+        for place, side in behind:
+            kind, head = self._head_of_side(place)
+            if head:
+                return f"{head}\0{side.pair}", [(kind, f"{side.pair}{'+' if side.first else '-'}")]
+        return "", []
+
+    def _head_of_side(self, place: int) -> tuple[str, str]:
+        """Return how a side is told of a thing, and the noun that names the thing; "" for none."""
+        verb, behind = self._clause.verb, place + 1
+        if not self._is_said(place):
+            while behind < len(self._tokens) and self._kinds[behind].stem:
+                behind += 1
+            return "F", head_of(self._tokens[place + 1 : behind])
+        states = self._tokens[verb] in BE and _BEFORE_PREDICATE.issuperset(self._tokens[verb + 1 : place])
+        return "P", head_of(self._tokens[:verb]) if states else ""
+
+    def _order(self, words: Sequence[Word], values: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+        """Yield the order of several numbers, and of what is denied among several words."""
+        numbers = [value for kind, value in values if kind in "NQ"]
+        denied = [
+            " ".join(
+                next((word.stem for word in side if word.stem), "")
+                for side in (words[max(place - _REACH, 0) : place][::-1], words[place + 1 : place + _REACH])
+            )
+            for place, kind in self._varying
+            if kind.flags & _NEGATES and not words[place].stem
+        ]
+        if denied or len(numbers) > 1:
+            yield "S", "\0".join((*numbers, *denied))
+
+    def _frame(self, words: list[Word]) -> str:
+        """Return the claim's frame, and mark the words that fill it."""
+        frame = frame_of(self._tokens, self._clause, self._names)
+        about = {words[place].stem for place in frame.about} - {""}
+        if not about:
+            return ""
+        for place in frame.fillers:
+            words[place] = words[place]._replace(filler=bool(words[place].stem), topic=False)
+        return "\0".join((*sorted(about), frame.text)) if any(word.filler for word in words) else ""

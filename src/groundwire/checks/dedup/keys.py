@@ -1,0 +1,304 @@
+"""Index keys: how the claims are found that a new one may repeat or contradict (S0-117, S0-119, S0-120, C-12).
+
+State maps (scope, key) to claims; those that share a key are compared, see `groundwire.checks.dedup.signature`. One
+set of keys serves both rules. It is made of the claim's **key words**: its content words by their stems, without
+values, negations and function words, a pair of opposites as one (`ClaimForm.keys`). Two claims that are near by all
+their words differ in no more key words than words; and the values that tell what a claim is about go into every key,
+because where these differ it is about another thing. A claim with a frame has a key of that as well.
+
+Two key functions:
+
+* ``minhash``: MinHash-LSH over the key words, 128 permutations of datasketch's scheme affine32. A pair at Jaccard J
+  shares
+  a key with probability 1 - (1 - J^rows)^bands. At 0.92 that is 0.99999 for the 16 bands of 8 rows used here, and 0.31
+  for the 4 bands of 29 rows that datasketch's ``MinHashLSH(threshold=0.92)`` would choose: it weighs a missed pair like
+  a needless look, and here a look costs microseconds, a miss a wrong approval.
+* ``partition``: exact. Let t be a threshold, i and u the sizes of intersection and union of a pair with i ≥ t·u. A
+  stored claim of m words has i ≤ m, so u ≤ m/t, and u - i ≤ u·(1 - t) ≤ m·(1 - t)/t =: k words differ. Key words are
+  dealt into more than k parts by their hash; each differing word touches one part, so some part is equal in both. The
+  number of parts depends on m alone, which is the number of content words under one rule and of all words under the
+  other: a claim is stored under both numbers, mostly the same one. Who looks up does not know m, but t·n ≤ m ≤ n/t for
+  its own n. Empty parts count: leaving them out would lose pairs. The nearer the threshold to 1, the fewer and larger
+  the parts; below 0.8 they get so small that they find half the scope, and `minhash` is the better choice.
+"""
+
+from __future__ import annotations
+
+from functools import cache, cached_property, lru_cache
+from hashlib import blake2b
+from importlib import import_module
+from importlib.util import find_spec
+from itertools import chain
+from random import Random
+from struct import Struct, unpack
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+
+from groundwire.checks.dedup.signature import SIGNATURE, Thresholds
+from groundwire.checks.dedup.similarity import WHOLE
+from groundwire.text.tokens import TOKENIZER, PerToken, token_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+    from types import ModuleType
+
+    from numpy import uint32
+    from numpy.typing import NDArray
+
+    from groundwire.checks.dedup.form import ClaimForm
+
+METHODS: Final = ("minhash", "partition")
+KEY_BYTES: Final = 8
+
+_PERMUTATIONS: Final = 128
+_SEED: Final = 1
+_SKETCH: Final = Struct(f"<{_PERMUTATIONS}I")
+_TWISTER: Final = 624  # numbers in the Mersenne Twister's state
+_WORD: Final = 0xFFFFFFFF
+_RECALL: Final = 0.99  # of a pair exactly at the threshold (S0-119)
+_CACHED_TOKENS: Final = 1 << 14  # of 600 bytes each
+_EXACT_PARTS: Final = 8  # numbers of parts above this are rounded up
+_CACHED_SIZES: Final = 1 << 10
+
+_PARTITION: Final = blake2b(digest_size=KEY_BYTES, person=b"partition-2")
+_PART: Final = Struct(
+    "<III"
+)  # the number of parts, which of them, and how long what stands before its words is
+_DIGESTS: Final = PerToken(token_digest)
+
+
+class Keys(NamedTuple):
+    """Index keys of a claim, 8 bytes each: those that it is stored under, and those that a new claim looks up."""
+
+    stored: list[bytes]
+    probed: list[bytes]
+
+
+class KeyFunction(Protocol):
+    """Turns what a claim says into index keys."""
+
+    @property
+    def name(self) -> str:
+        """Name and version: equal names give equal keys."""
+
+    def of(self, form: ClaimForm) -> Keys:
+        """Return the keys of a claim; a claim without words has none."""
+
+
+def key_function(method: str, thresholds: Thresholds) -> KeyFunction:
+    """Return the key function of a method for thresholds.
+
+    Args:
+        method: ``minhash`` or ``partition``.
+        thresholds: In basis points.
+
+    Raises:
+        ValueError: The method is neither, or cannot serve a threshold.
+    """
+    for points in thresholds:
+        if not 0 < points <= WHOLE:
+            raise ValueError(f"threshold must be 1 to {WHOLE} basis points, got {points}")
+    if method == "minhash":
+        return MinHashKeys(thresholds)
+    if method == "partition":
+        return PartitionKeys(thresholds)
+    raise ValueError(f"dedup method must be one of {', '.join(METHODS)}, got {method!r}")
+
+
+def scheme(method: str, thresholds: Thresholds) -> str:
+    """Return the id of all that stored keys and signatures depend on.
+
+    It names the key function, the tokeniser, the signature and the thresholds: any change of one needs a
+    rebuild, also a higher threshold, because the number of parts follows it. How near a rejected text must be is no
+    part of it: nothing stored depends on that.
+
+    Raises:
+        ValueError: As `key_function`.
+    """
+    name = key_function(method, thresholds).name
+    return f"{name}/{TOKENIZER}/{SIGNATURE}/{thresholds.duplicate}-{thresholds.conflict}"
+
+
+def _about(form: ClaimForm) -> bytes:
+    return "\0".join(form.about).encode("utf-8", "surrogatepass")
+
+
+def _frame_keys(form: ClaimForm) -> list[bytes]:
+    """Return the key of a claim's frame, if it has one."""
+    if not form.frame:
+        return []
+    text = form.frame.encode("utf-8", "surrogatepass")
+    return [blake2b(text, digest_size=KEY_BYTES, person=b"frame-1").digest()]
+
+
+class MinHashKeys:
+    """MinHash-LSH keys: one per band. Bands follow the threshold, so that at it 99 % of pairs are found."""
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        self._rows = _rows(min(thresholds.duplicate, thresholds.conflict) / WHOLE)
+        self._bands = _PERMUTATIONS // self._rows
+        person = f"minhash-{self._bands}x{self._rows}".encode()
+        self._heads = [
+            blake2b(band.to_bytes(2, "little"), digest_size=KEY_BYTES, person=person)
+            for band in range(self._bands)
+        ]
+        self._cut = Struct(f"{4 * self._rows}s" * self._bands).unpack
+
+    @property
+    def name(self) -> str:
+        """Bands, rows, scheme and seed, such as ``minhash-16x8-affine32-s1``."""
+        return f"minhash-{self._bands}x{self._rows}-affine32-s{_SEED}"
+
+    def of(self, form: ClaimForm) -> Keys:
+        """Return one key per band and that of the frame; MinHash is symmetric, so both lists are the same."""
+        if not form.words:
+            return Keys([], [])
+        values, about = self._sketch(form.keys or ("",)), _about(form)
+        keys = _frame_keys(form)
+        for head, rows in zip(self._heads, self._cut(values), strict=True):
+            hasher = head.copy()
+            hasher.update(rows + about)
+            keys.append(hasher.digest())
+        return Keys(keys, keys)
+
+    def _sketch(self, tokens: Collection[str]) -> bytes:
+        """Return the least of the tokens' hashes under each permutation: what datasketch's own MinHash holds.
+
+        A token is hashed once, not for every claim that holds it. Without numpy it takes ten times as long.
+        """
+        hashes = self._hashes.of(tokens)
+        numpy = _numpy()
+        if numpy is None:
+            return _SKETCH.pack(*map(min, zip(*map(_SKETCH.unpack, hashes), strict=True)))
+        least: NDArray[uint32] = (
+            numpy.frombuffer(b"".join(hashes), "<u4").reshape(-1, _PERMUTATIONS).min(axis=0)
+        )
+        return least.tobytes()
+
+    @cached_property
+    def _hashes(self) -> PerToken[bytes]:
+        return PerToken(self._hash, _CACHED_TOKENS)
+
+    def _hash(self, token: str) -> bytes:
+        """Return a token's hash under each permutation."""
+        mixed = _mix(_hash32(token))
+        return _SKETCH.pack(*(factor * mixed + summand & _WORD for factor, summand in _permutations()))
+
+
+class PartitionKeys:
+    """Exact keys by pigeonhole: one per part of the key words (see the module's text), and that of the frame."""
+
+    def __init__(self, thresholds: Thresholds) -> None:
+        if 2 * min(thresholds.duplicate, thresholds.conflict) < WHOLE:
+            raise ValueError("dedup method partition needs thresholds of at least 0.5; use minhash below it")
+        self._thresholds = thresholds
+
+    @property
+    def name(self) -> str:
+        """``partition-2``; the thresholds, which keys depend on too, stand in the scheme."""
+        return "partition-2"
+
+    def of(self, form: ClaimForm) -> Keys:
+        """Return one key per part, empty parts included; probed are all numbers of parts that a match may have."""
+        if not form.words:
+            return Keys([], [])
+        digests = sorted(_DIGESTS.of(form.keys))
+        numbers = unpack(f"<{len(digests)}Q", b"".join(digests))
+        stored, probed = self._part_counts(form)
+        about, frames = _about(form), _frame_keys(form)
+        keys = {count: _part_keys(digests, numbers, count, about) for count in probed}
+        return Keys(
+            [*frames, *chain.from_iterable(keys[count] for count in stored)],
+            [*frames, *chain.from_iterable(keys.values())],
+        )
+
+    def _part_counts(self, form: ClaimForm) -> tuple[Sequence[int], Sequence[int]]:
+        """Return the numbers of parts that a claim is stored under, and those that it looks up."""
+        content = len({word.stem for word in form.words if word.stem})
+        words = len({word.token for word in form.words})
+        return _part_counts(content, words, self._thresholds.conflict, self._thresholds.duplicate)
+
+
+@lru_cache(_CACHED_SIZES)
+def _part_counts(content: int, words: int, conflict: int, duplicate: int) -> tuple[list[int], list[int]]:
+    """Return the numbers of parts that a claim of so many words is stored under, and those that it looks up."""
+    near = range(_least(words, duplicate), _most(words, duplicate) + 1)
+    alike = range(_least(content, conflict), _most(content, conflict) + 1)
+    own = {_part_count(content, conflict), _part_count(words, duplicate)}
+    probed = {_part_count(size, conflict) for size in alike} | {_part_count(size, duplicate) for size in near}
+    return sorted(own), sorted(probed)
+
+
+def _least(size: int, points: int) -> int:
+    return -(-size * points // WHOLE)
+
+
+def _most(size: int, points: int) -> int:
+    return size * WHOLE // points
+
+
+def _differing(size: int, points: int) -> int:
+    """Return in how many words a pair may differ of which one has so many."""
+    return size * (WHOLE - points) // points
+
+
+def _part_count(size: int, points: int) -> int:
+    count = _differing(size, points) + 1
+    if count <= _EXACT_PARTS:
+        return count
+    # More parts are exact too. Rounded up in steps of an eighth to a quarter, a long claim probes
+    # two or three numbers of parts instead of dozens: 576 keys, not 11,500, for 3,000 words at 0.92.
+    step = 1 << (count.bit_length() - 3)
+    return -(-count // step) * step
+
+
+def _rows(threshold: float) -> int:
+    """Return the rows of a band: as many as keep the recall at the threshold."""
+    for rows in (8, 4, 2):
+        if 1 - (1 - threshold**rows) ** (_PERMUTATIONS // rows) >= _RECALL:
+            return rows
+    return 1
+
+
+def _part_keys(digests: Sequence[bytes], numbers: Sequence[int], count: int, about: bytes) -> list[bytes]:
+    dealt: list[list[bytes]] = [[] for _ in range(count)]
+    for digest, number in zip(digests, numbers, strict=True):
+        dealt[number % count].append(digest)
+    keys = []
+    for part, members in enumerate(dealt):
+        hasher = _PARTITION.copy()
+        hasher.update(_PART.pack(count, part, len(about)) + about + b"".join(members))
+        keys.append(hasher.digest())
+    return keys
+
+
+@cache
+def _numpy() -> ModuleType | None:
+    """Return numpy where it is installed: the extra `worker` has it; loading it takes 0.1 s."""
+    return import_module("numpy") if find_spec("numpy") else None
+
+
+@cache
+def _permutations() -> list[tuple[int, int]]:
+    """Return the factors, which are odd, and summands that datasketch draws, from numpy's `RandomState(1)`.
+
+    That is the Mersenne Twister of Python's own `Random`, begun from one number as its authors do (Matsumoto and
+    Nishimura 1998, `init_genrand`).
+    """
+    state = [_SEED]
+    for index in range(1, _TWISTER):
+        state.append((0x6C078965 * (state[-1] ^ state[-1] >> 30) + index) & _WORD)
+    twister = Random()  # noqa: S311 - known numbers are wanted
+    twister.setstate((3, (*state, _TWISTER), None))
+    factors = [(twister.getrandbits(32) & 0x7FFFFFFF) * 2 + 1 for _ in range(_PERMUTATIONS)]
+    return [(factor, twister.getrandbits(32)) for factor in factors]
+
+
+def _hash32(token: str) -> int:
+    return int.from_bytes(token_digest(token)[:4], "little")
+
+
+def _mix(value: int) -> int:
+    """Finalise a hash as MurmurHash3 does: before its permutations, datasketch does so too."""
+    value = (value ^ value >> 16) * 0x85EBCA6B & _WORD
+    value = (value ^ value >> 13) * 0xC2B2AE35 & _WORD
+    return value ^ value >> 16

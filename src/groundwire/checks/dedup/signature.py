@@ -1,0 +1,342 @@
+"""Signatures of claims, and in what two claims differ (S0-121, C-08; contract, "Repeats and conflicts").
+
+A set of words cannot tell "retries" from "never retries", so every claim is stored as a signature, and signatures are
+compared, here or inside the state store (`near.lua`):
+
+    bytes 0, 1   how many negations the claim has, and how many of the kind of "rarely"; 255 at most
+    bytes 2-5    digest of the values that tell what it is about; zeros where there are none
+    bytes 6-9    digest of its frame; zeros where it has none
+    bytes 10-13  number of values, little-endian
+    bytes 14-17  number of content words with their repeats, little-endian
+    then         5 bytes per value, sorted: kind and digest
+    then         9 bytes per token: the content words by role, then in text order; then all others in text order
+
+The kinds of values: N number, n number with a unit as it is written, Q number with its unit, U unit of no number, Y M
+D W part of a date; of opposites O what the claim says, A what names something else; P and F the side of the thing in
+the frame, as it is said ("is free") or as it names the thing ("a free pool"); T any of these before the verb, which
+tell what the claim is about; S the order of several. A token is one byte of marks (128: before the verb, 64: fills the
+frame, else its role; 0: no content), 4 bytes of digest of its stem and 4 of the token itself.
+`groundwire.checks.dedup.form` says what all these are. Words that say the same give the same value ("30s", "thirty
+seconds"; "1 May 2024", "2024-05-01").
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from functools import lru_cache
+from hashlib import blake2b
+from operator import attrgetter
+from struct import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from groundwire.checks.dedup.similarity import WHOLE, is_near
+from groundwire.text.tokens import PerToken
+
+if TYPE_CHECKING:
+    from groundwire.checks.dedup.form import ClaimForm, Word
+
+SIGNATURE: Final = "signature-4"
+"""Names format and rules in the dedup scheme. Whoever changes what `signature` returns changes this too."""
+
+_HEADER: Final = Struct("<BB4s4sII")
+HEADER_BYTES: Final = _HEADER.size
+VALUE_BYTES: Final = 5
+TOKEN_BYTES: Final = 9
+
+_TOPIC: Final = 128
+_FILLER: Final = 64
+_NOTHING: Final = bytes(4)
+_MOST: Final = 255
+
+
+class Difference(StrEnum):
+    """In what two claims differ; the values are those of a Decision's facts."""
+
+    NONE = "none"
+    NEGATION = "negation"
+    NUMBER = "number"
+    UNIT = "unit"
+    DATE = "date"
+    OPPOSITE = "opposite"
+    VALUE = "value"
+    ORDER = "order"
+    WORD = "word"
+
+
+class Thresholds(NamedTuple):
+    """From where on two claims say the same, in basis points.
+
+    Attributes:
+        duplicate: Of all words.
+        conflict: Of the content words.
+        rejected: Of all words, where a person rejected one of the claims.
+    """
+
+    duplicate: int
+    conflict: int = WHOLE
+    rejected: int = WHOLE
+
+
+class Comparison(NamedTuple):
+    """Two claims that say the same, or of the same thing something else.
+
+    Attributes:
+        inter: How many words both have.
+        union: How many words either has.
+        difference: In what they differ.
+    """
+
+    inter: int
+    union: int
+    difference: Difference
+
+
+def signature(form: ClaimForm) -> bytes:
+    """Return a claim's signature (format in the module's text)."""
+    content = sorted([word for word in form.words if word.stem], key=_ROLE)
+    others = [word.token for word in form.words if not word.stem]
+    header = _HEADER.pack(
+        min(form.full, _MOST),
+        min(form.weak, _MOST),
+        _digest("\0".join(form.about)) if form.about else _NOTHING,
+        _digest(form.frame) if form.frame else _NOTHING,
+        len(form.values),
+        len(content),
+    )
+    values = sorted(kind.encode() + _digest(value) for kind, value in form.values)
+    return b"".join((header, *values, *map(_row, content), *_OTHER_ROWS.of(others)))
+
+
+def _digest(text: str) -> bytes:
+    # A lone surrogate cannot come over the wire; the library must not break on one.
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4).digest()
+
+
+_DIGESTS: Final = PerToken(_digest)
+
+
+_ROLE: Final = attrgetter("role")
+_MARKS: Final = [bytes((marks,)) for marks in range(256)]
+
+
+def _row(word: Word) -> bytes:
+    token, stem, role, topic, filler = word
+    return _MARKS[role | topic * _TOPIC | filler * _FILLER] + _DIGESTS[stem] + _DIGESTS[token]
+
+
+_OTHER_ROWS: Final = PerToken(lambda token: _MARKS[0] + _DIGESTS[""] + _DIGESTS[token])
+
+
+class _Parsed(NamedTuple):
+    full: int
+    weak: int
+    about: bytes
+    frame: bytes
+    values: dict[str, frozenset[bytes]]
+    words: frozenset[bytes]
+    content: tuple[tuple[int, bytes], ...]
+    stems: frozenset[bytes]
+    topics: frozenset[bytes]
+    fillers: frozenset[bytes]
+
+
+@lru_cache(1 << 12)
+def _parse(sign: bytes) -> _Parsed:
+    if len(sign) < HEADER_BYTES:
+        raise ValueError(f"a signature is at least {HEADER_BYTES} bytes, got {len(sign)}")
+    full, weak, about, frame, values, content = _HEADER.unpack_from(sign)
+    start = HEADER_BYTES + values * VALUE_BYTES
+    end = start + content * TOKEN_BYTES
+    if end > len(sign) or (len(sign) - start) % TOKEN_BYTES:
+        raise ValueError(
+            f"a signature of {values} values and {content} content words is not {len(sign)} bytes"
+        )
+    kinds: dict[str, set[bytes]] = {}
+    for at in range(HEADER_BYTES, start, VALUE_BYTES):
+        kinds.setdefault(chr(sign[at]), set()).add(sign[at + 1 : at + VALUE_BYTES])
+    rows = [(sign[at], sign[at + 1 : at + 5]) for at in range(start, end, TOKEN_BYTES)]
+    return _Parsed(
+        full,
+        weak,
+        about,
+        frame,
+        {kind: frozenset(found) for kind, found in kinds.items()},
+        frozenset(sign[at + 5 : at + TOKEN_BYTES] for at in range(start, len(sign), TOKEN_BYTES)),
+        tuple(rows),
+        frozenset(stem for _, stem in rows),
+        frozenset(stem for marks, stem in rows if marks & _TOPIC),
+        frozenset(stem for marks, stem in rows if marks & _FILLER),
+    )
+
+
+def is_signature(data: bytes) -> bool:
+    """Tell whether bytes have the layout of a signature."""
+    try:
+        _parse(data)
+    except ValueError:
+        return False
+    return True
+
+
+def overlap(a: bytes, b: bytes) -> tuple[int, int]:
+    """Return the sizes of intersection and union of two claims' token sets, articles included (S0-104).
+
+    Raises:
+        ValueError: One of the two is not a signature.
+    """
+    one, other = _parse(a).words, _parse(b).words
+    inter = len(one & other)
+    return inter, len(one) + len(other) - inter
+
+
+def compare(a: bytes, b: bytes, thresholds: Thresholds, *, rejected: bool = False) -> Comparison | None:
+    """Compare a claim with a stored one (S0-121); symmetric, but that the stored one may say a word more.
+
+    Args:
+        a: The signature of the claim.
+        b: The signature of the stored one.
+        thresholds: From where on they say the same.
+        rejected: A person rejected one of them: then only its repetition counts, at a lower threshold.
+
+    Returns:
+        None where they are not about the same, or neither repeats nor contradict each other.
+
+    Raises:
+        ValueError: One of the two is not a signature.
+    """
+    one, other = _parse(a), _parse(b)
+    inter, union = overlap(a, b)
+    if not union or one.about != other.about:
+        return None
+    least = min(thresholds.duplicate, thresholds.rejected) if rejected else thresholds.duplicate
+    near = is_near(inter, union, least)
+    alike = is_near(len(one.stems & other.stems), len(one.stems | other.stems), thresholds.conflict)
+    framed = one.frame == other.frame != _NOTHING
+    if not near and (rejected or not (framed or alike)):
+        return None
+    if _is_of_another_thing(one, other):
+        return None
+    found = _difference(one, other, framed=framed, near=near)
+    if (rejected and found not in _REPEATING) or (not near and found is Difference.NONE):
+        return None
+    if not (near or alike) and _is_sided(one) and found not in _POLAR:
+        return None
+    return Comparison(inter, union, found)
+
+
+def difference(a: bytes, b: bytes) -> Difference:
+    """Return in what a claim differs from a near-duplicate, whatever they are about.
+
+    Raises:
+        ValueError: One of the two is not a signature.
+    """
+    return _difference(_parse(a), _parse(b), framed=False, near=True)
+
+
+_REPEATING: Final = frozenset((Difference.NONE, Difference.ORDER, Difference.WORD))
+_POLAR: Final = frozenset((Difference.NEGATION, Difference.OPPOSITE))
+
+
+def _is_of_another_thing(one: _Parsed, other: _Parsed) -> bool:
+    """Tell whether what stands before the verbs names two things; values there were compared before."""
+    only_one, only_other = one.topics - other.stems, other.topics - one.stems
+    return bool(only_one and only_other) or _replaced(one, other, "T")
+
+
+def _replaced(one: _Parsed, other: _Parsed, kind: str) -> bool:
+    """Tell whether each claim has a value of a kind that the other lacks."""
+    mine, theirs = one.values.get(kind, _NO_VALUES), other.values.get(kind, _NO_VALUES)
+    return bool(mine - theirs and theirs - mine)
+
+
+def _difference(one: _Parsed, other: _Parsed, *, framed: bool, near: bool) -> Difference:
+    only_one, only_other = one.stems - other.stems, other.stems - one.stems
+    kinds = _value_kinds(one, other, strict=near, framed=framed)
+    if kinds:
+        # one value beside another, or beside another word, is of another event, place or person
+        alone = len({_GROUPS[kind] for kind in kinds}) == 1 and not (only_one and only_other)
+        alone = alone and not _replaced(one, other, "A") and not _moved(one, other)
+        alone = alone and (Difference.DATE in kinds or _is_dated(one) == _is_dated(other))
+        return kinds[0] if near or alone else Difference.NONE
+    if framed and only_one and only_other and only_one <= one.fillers and only_other <= other.fillers:
+        return Difference.VALUE
+    if not near and only_one | only_other:
+        return Difference.NONE
+    moved = near and one.full == other.full and one.values.get("S") != other.values.get("S")
+    if moved or (_order(one, other) != _order(other, one) and (near or _exchanged(one, other))):
+        return Difference.ORDER
+    return Difference.WORD if near and only_one else Difference.NONE
+
+
+_KINDS: Final = (
+    (Difference.NUMBER, "N"),
+    (Difference.NUMBER, "Q"),
+    (Difference.UNIT, "U"),
+    (Difference.DATE, "Y"),
+    (Difference.DATE, "M"),
+    (Difference.DATE, "D"),
+    (Difference.DATE, "W"),
+    (Difference.OPPOSITE, "O"),
+    (Difference.OPPOSITE, "A"),
+)
+_GROUPS: Final = {kind: kind for kind in Difference} | {Difference.UNIT: Difference.NUMBER}
+
+
+def _value_kinds(one: _Parsed, other: _Parsed, *, strict: bool, framed: bool) -> list[Difference]:
+    """Return the kinds in which values and polarity differ.
+
+    `strict`: also where one claim has a value that the other lacks; else, and always of opposites, only where each has
+    one that the other lacks. `framed`: they say of the same thing what side it is on, or what fills their frame.
+    """
+    found = [Difference.NUMBER] if one.about != other.about else []
+    for kind, letter in _KINDS:
+        differs = one.values.get(letter, _NO_VALUES) != other.values.get(letter, _NO_VALUES)
+        if letter == "A" and (not strict or Difference.OPPOSITE in found):
+            continue
+        if _replaced(one, other, letter) or (strict and differs and kind is not Difference.OPPOSITE):
+            same_number = letter == "Q" and one.values.get("n") == other.values.get("n")
+            found.append(Difference.UNIT if same_number else kind)
+    if framed and Difference.OPPOSITE not in found and (_opposed(one, other) or _opposed(other, one)):
+        found.append(Difference.OPPOSITE)
+    if (one.full, one.weak) != (other.full, other.weak):
+        if Difference.OPPOSITE in found and (one.full - other.full) % 2 and one.weak == other.weak:
+            found.remove(Difference.OPPOSITE)  # "not locked", "unlocked"
+        else:
+            found.insert(0, Difference.NEGATION)
+    return found
+
+
+_NO_VALUES: Final[frozenset[bytes]] = frozenset()
+
+
+def _is_dated(of: _Parsed) -> bool:
+    return not of.values.keys().isdisjoint("YMDW")
+
+
+def _is_sided(of: _Parsed) -> bool:
+    """Tell whether a claim's frame is a thing with a side."""
+    return "F" in of.values or "P" in of.values
+
+
+def _opposed(one: _Parsed, other: _Parsed) -> bool:
+    """Tell whether one claim names a thing by the side that it is not on for the other."""
+    named, said = one.values.get("F"), other.values.get("P")
+    return bool(named and said and named != said)
+
+
+def _moved(one: _Parsed, other: _Parsed) -> bool:
+    """Tell whether the same words before the verb stand in another order: "from Oslo to Bergen"."""
+    mine, theirs = ([stem for marks, stem in of.content if marks & _TOPIC] for of in (one, other))
+    return mine != theirs and set(mine) == set(theirs)
+
+
+def _exchanged(one: _Parsed, other: _Parsed) -> bool:
+    """Tell whether two words have exchanged their roles: "Anna overtook Ben", "Anna was overtaken by Ben"."""
+    mine, theirs = ({stem: marks % _FILLER for marks, stem in reversed(of.content)} for of in (one, other))
+    roles = {(role, theirs[stem]) for stem, role in mine.items() if stem in theirs}
+    return any(role != new and (new, role) in roles for role, new in roles)
+
+
+def _order(of: _Parsed, beside: _Parsed) -> list[bytes]:
+    """Return the content words that both claims have, by role and place."""
+    return [stem for _, stem in of.content if stem in beside.stems]

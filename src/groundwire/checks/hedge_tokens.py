@@ -1,0 +1,171 @@
+"""The words of a text as the grammar of hedges sees them.
+
+Small letters, contractions written out, one token for each number (`N`), its unit (`UNIT`), identifier (`ID`) and
+`URL`: so a rule says "i am not" once, and no rule looks into what the speaker did not word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import accumulate
+from typing import Final
+
+from groundwire.text.stems import CARDINALS
+from groundwire.text.tokens import PerToken
+
+# Letters less the scripts that write without spaces: there a word may touch its neighbours.
+_L: Final = r"[A-Za-z\u00c0-\u1fff]"
+_W: Final = r"[0-9A-Za-z_\u00c0-\u1fff]"
+_UNIT: Final = "(?:[KMGTP]i?B|[kMGT]?H[zZ]|[AaPp]M|[kKM]?[VAW]h?)"
+_TOKEN: Final = re.compile(
+    rf"(?P<spelt>(?<!{_W})[A-Za-z](?:[._-][A-Za-z]){{3,30}}(?!{_W}))|"  # "m.a.y.b.e"
+    # It ends at doubled punctuation, "x.io--maybe".
+    r"(?P<URL>https?://(?:[\w~/?#@$&*+=%]|[-.:!](?=[\w/]))+)|"
+    rf"(?P<ID>(?<!{_W})(?:(?<!\S)--?[A-Za-z](?:{_W}|-)*|[@$][A-Za-z]{_W}*|"  # an option, a handle or variable
+    rf"{_W}+(?:(?:::|->|=|@|\\){_W}+)+|(?<!/)(?:{_W}+/){{2,}}{_W}+|"  # a qualified name, an assignment, a path
+    rf"(?<!\S)/{_W}+(?:/{_W}+)+|"
+    rf"[a-z]{_W}*(?:\.[a-z]{_W}+)+|"  # a file, a field
+    rf"{_W}*[0-9A-Za-z]_+[0-9A-Za-z]{_W}*|[a-z]+[A-Z]{_W}*|[A-Z][a-z]+[A-Z]{_W}*|"  # snake_case, camelCase
+    rf"[A-Za-z]{_W}*\([^\s()]*\)|"  # a call
+    rf"[A-Za-z]+[0-9]{_W}*|[0-9]+(?!{_UNIT}(?!{_W}))[A-Z]{{2,}}(?!{_W})))|"  # v2, 2FA
+    r"(?P<N>\.?\d(?:[\d.,:/]{0,60}\d)?)|"
+    rf"(?P<UNIT>(?<=[0-9])(?!ish(?!{_L})){_L}+)|"
+    rf"(?P<word>{_L}+(?:'{_L}+)*)|"
+    r"(?P<mark>--+|[^\s\w*]|^\*$|[^\W_])"
+)
+_QUOTES: Final = dict.fromkeys('"\u201c\u201d\u201e\u00ab\u00bb', '"')
+_BRACKETS: Final = {"[": "(", "{": "(", "]": ")", "}": ")"}
+_DASHES: Final = dict.fromkeys("\u2013\u2014\u2015\u2012", "\u2013") | {"--": "\u2013", "---": "\u2013"}
+_MARKS: Final = _QUOTES | _BRACKETS | _DASHES | {"\u2026": ".", "\uff1f": "?", "\u2010": "-", "\u2011": "-"}
+
+_WHOLE: Final = {
+    "can't": "can not", "cannot": "can not", "won't": "will not", "shan't": "shall not", "ain't": "is not",
+    "cant": "can not", "dont": "do not", "doesnt": "does not", "didnt": "did not", "isnt": "is not",
+    "arent": "are not", "wasnt": "was not", "werent": "were not", "havent": "have not", "hasnt": "has not",
+    "hadnt": "had not", "wouldnt": "would not", "couldnt": "could not", "shouldnt": "should not",
+    "im": "i am", "ive": "i have", "thats": "that is", "theres": "there is", "dunno": "i do not know",
+    "idk": "i do not know", "kinda": "kind of", "sorta": "sort of", "prolly": "probably", "probs": "probably",
+    "mightve": "might have", "mayve": "may have", "couldve": "could have", "shouldve": "should have",
+    "shoulda": "should have", "lemme": "let me", "methinks": "i think", "percent": "%", "pct": "%",
+    "hundred-percent": "100 %", "ive'": "i have",
+}  # fmt: skip
+_ENDINGS: Final = {"n't": "not", "'m": "am", "'re": "are", "'ve": "have", "'ll": "will", "'d": "would"}
+_IS: Final = frozenset(
+    (
+        "it",
+        "that",
+        "this",
+        "there",
+        "here",
+        "what",
+        "who",
+        "he",
+        "she",
+        "where",
+        "how",
+        "when",
+        "which",
+        "everything",
+    )
+)
+_BEFORE: Final = 14
+_BEHIND: Final = 40
+"""Tokens beside a word that a rule may look at."""
+START: Final = "^"
+"""What stands for the beginning of a text."""
+_CUT: Final = "\0"
+
+_WILDCARD: Final = re.compile(r"\w\?[\w=&]|^[\"'`*]+\?[\"'`*,]*$|^\?$")
+_KINDS: Final = frozenset(("N", "ID", "URL", "UNIT"))
+
+
+class Tokens:
+    """The tokens of a text in normal form (`groundwire.text.normalise`), read in linear time.
+
+    Attributes:
+        each: in text order.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._chunks = text.split(" ")
+        self._pieces = CHUNKS.of(self._chunks)
+        self.each = [word for pieces in self._pieces for word, _, _ in pieces]
+        if self._chunks[-1] == "?":  # alone at the end it asks, elsewhere it is a wildcard
+            self.each.append("?")
+
+    def beside(self, index: int) -> tuple[str, str]:
+        """Return the tokens before and behind one; a comma for adverbs in -ly, which like commas may stand anywhere."""
+        left = self.each[index - 1] if index else START
+        right = self.each[index + 1] if index + 1 < len(self.each) else ""
+        return "," if left.endswith("ly") else left, "," if right.endswith("ly") else right
+
+    def around(self, index: int) -> tuple[list[str], list[str]]:
+        """Return the tokens before one, in its sentence, and those behind it, as far as a rule may look.
+
+        The first of those before it is the stop of the sentence before, `START`, or what stands for words cut off;
+        an empty one ends those behind it.
+        """
+        first = max(0, index - _BEFORE)
+        before = [_CUT if first else START, *self.each[first:index]]
+        if "." in before:
+            del before[: len(before) - 1 - before[::-1].index(".")]
+        return before, [*self.each[index + 1 : index + 1 + _BEHIND], ""]
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Return where in the text each token starts and ends; those of a contraction share one place."""
+        starts = list(accumulate([len(chunk) + 1 for chunk in self._chunks], initial=0))
+        spans = [
+            (start + first, start + last)
+            for start, pieces in zip(starts, self._pieces, strict=False)
+            for _, first, last in pieces
+        ]
+        if len(spans) < len(self.each):
+            spans.append((starts[-1] - 2, starts[-1] - 1))
+        return spans
+
+
+def _read_chunk(chunk: str) -> tuple[tuple[str, int, int], ...]:
+    """Return the tokens of what stands between two blanks, and where in it each starts and ends."""
+    if chunk.isascii() and chunk.isalpha() and (chunk.islower() or chunk[1:].islower()):
+        pieces = [(_WHOLE.get(chunk.lower(), chunk.lower()), 0, len(chunk))]
+    else:
+        pieces = list(_pieces(chunk))
+    return tuple((word, first, till) for piece, first, till in pieces for word in piece.split())
+
+
+CHUNKS: Final = PerToken(_read_chunk, 1 << 14)
+"""The tokens of what stands between two blanks, each with its place in it."""
+
+
+def _pieces(chunk: str) -> Iterator[tuple[str, int, int]]:
+    """Yield the tokens of a chunk, those of a contraction as one text."""
+    if chunk == "-":
+        yield "\u2013", 0, 1
+        return
+    for match in _TOKEN.finditer(chunk):
+        # As a word of its own, or inside one, it is a wildcard.
+        if match[0] != "?" or not _WILDCARD.search(chunk):
+            yield _written_out(match.lastgroup or "", match[0]), *match.span()
+
+
+def _written_out(kind: str, written: str) -> str:
+    if kind in _KINDS:
+        return kind
+    if kind == "spelt":
+        return _word(written[::2].lower())
+    return _MARKS.get(written, written) if kind == "mark" else _word(written.lower())
+
+
+def _word(word: str) -> str:
+    if word.endswith("ish") and word[:-3] in CARDINALS:
+        return f"{word[:-3]} ish"
+    if word in _WHOLE or "'" not in word:
+        return _WHOLE.get(word, word)
+    for ending, meant in _ENDINGS.items():
+        if word.endswith(ending):
+            return f"{_word(word[: -len(ending)])} {meant}"
+    if word.endswith("'s"):
+        owner = word[:-2]
+        return owner + (" is" if owner in _IS else " 's")
+    return word

@@ -1,0 +1,214 @@
+"""Whether a claim rests on what it cites, or denies it, sets itself against it, or only names it.
+
+"Unlike ADR-003", "there is no ADR-003" and "ADR-003 was withdrawn" cite nothing that carries the claim. What decides
+are the words of the citation's clause that lead to it and those that follow it. Words that only lead on ("what is
+decided in") are passed over; what they lead to tells. So "not kept in memory, see ADR-003" rests on it, as "memory"
+stands between, and "not mentioned in ADR-003" does not. Nothing is parsed: English only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import dropwhile
+from typing import Final
+
+from groundwire.text.stems import stem, words_of
+
+DENIED: Final = "denied or set against"
+"""Why such a citation gives no credit."""
+
+
+def _stems(words: str) -> frozenset[str]:
+    return frozenset(map(stem, words.split()))
+
+
+_WORD: Final = re.compile(r"[^\W\d_]+(?:['\u2019-][^\W\d_]+)*|\d+|[^\w\s]|\n[^\S\n]*\n")
+_BOUNDARY: Final = frozenset(',;:.!?()[]{}"\u201c\u201d\u2014\u2013')
+_MARKS: Final = frozenset(")]\"'\u201c\u201d*`")  # of links, quotations and emphasis around a citation
+_WINDOW: Final = 120  # characters on each side, more where they are mostly blank
+_FAR: Final = 4_096  # a citation so far from every word gives no credit
+_STEPS: Final = 8  # words on each side
+
+_BE: Final = words_of("is are was were be been being am remains remained stays became got")
+_NOUNS: Final = words_of(
+    "a an the this that these those any our their its old such adr adrs decision decisions record records issue "
+    "issues ticket tickets bug pr commit commits text wording content statement scope section document thing sign "
+    "word one anyone"
+)
+_PREPOSITIONS: Final = words_of(
+    "in of by from to with per under on at about as according than for following via through like"
+)
+_GOVERNED: Final = [[word] for word in sorted(_PREPOSITIONS | {"see"})]
+_LIGHT: Final = _BE | words_of(
+    "what which who where it has have had do does did will would can could should longer even yet ever now actually "
+    "explicitly itself anywhere also still there true case"
+)
+# What a source does, and what is done with one: a denial of it denies the source.
+_SAYS: Final = _stems(
+    "say said state mention document describe cover contain list specify discuss find found record define decide "
+    "support back follow match comply conform agree reflect implement apply adopt accept approve base basis rest "
+    "ground rely write wrote written exist hold held stand stood trace evidence lay set prove confirm applies "
+    "complies relies seen heard trust heed obey use take took"
+)
+_PASSED: Final = _LIGHT | _NOUNS | {"to"}
+_NOT: Final = words_of(
+    "not no never none neither nor nothing nobody hardly rarely cannot without lack lacks fail fails failed"
+)
+# Prepositions may stand between: "contrary to what is said in".
+_AGAINST: Final = _stems(
+    "unlike contrary contrast spite versus vs contradict oppose conflict differ deviate depart disagree instead "
+    "rather regardless irrespective odds prior violate breach defiance disregard except compared opposed false untrue "
+    "wrong incorrect forget"
+)
+# None may: "superseded by ADR-003" rests on it, "supersedes ADR-003" does not.
+_DIRECTLY_AGAINST: Final = _stems(
+    "despite notwithstanding without before until pending unless if whether except besides outside supersede replace "
+    "deprecate revoke withdraw repeal reject retract override overrule ignore bypass bypasses predate whatever "
+    "although though once break broke broken flout defy defies distrust dispute doubt infringe circumvent sidestep "
+    "evade undermine undo undid reverse dismiss skip challenge supposed supposedly alleged allegedly hypothetical "
+    "so-called made-up would-be"
+)
+# "against" alone is none: a design is checked against a decision.
+_ONLY_BEHIND: Final = {
+    "against": _stems("go goes went vote voted decide decided argue argued run ran act acted stand stood"),
+    "place": _stems("in"),
+}
+"""Words that deny only behind others: "went against", "in place of"."""
+_VOID: Final = _stems(
+    "superseded replaced deprecated revoked withdrawn repealed rejected retracted overruled reverted retired "
+    "abandoned obsolete outdated void missing wrong false incorrect draft proposed pending unwritten fictional gone "
+    "invalid nonexistent dead lost unknown unrelated irrelevant inapplicable fake bogus imaginary invented myth hoax "
+    "joke fiction"
+)
+_COUNTERS: Final = _stems("contradict disagree conflict notwithstanding aside predate omit ignore")
+_YET: Final = words_of("yet remains remain")
+_OTHERWISE: Final = _stems("otherwise opposite nothing contrary differently")
+_SUBJECTS: Final = words_of("this that these those it there")  # behind a citation: of a clause of their own
+_RELATIVE: Final = words_of("which that who now since")
+
+
+_LEADING: Final = words_of(
+    "see cf ref refs reference references source sources and or but both also our we you they gh architecture "
+    "architectural because since so if when while where therefore thus please context rationale link links e.g i.e "
+    "only"
+)
+_LEADING_STEMS: Final = _SAYS | _AGAINST | _DIRECTLY_AGAINST | _VOID | _COUNTERS
+
+
+def denied(text: str, start: int, end: int) -> bool:
+    """Tell whether a text denies what it cites, or sets itself against it.
+
+    Args:
+        text: the claim.
+        start: where the citation begins, in characters.
+        end: behind its last character.
+    """
+    before = [*dropwhile(_MARKS.__contains__, _words(_before(text, start))[::-1])]
+    behind = [*dropwhile(_MARKS.__contains__, _words(_behind(text, end)))]
+    if not (before or behind) and max(start, len(text) - end) >= _FAR:
+        return True
+    return _leads_against(before) or _goes_against(behind, governed=before[:1] in _GOVERNED)
+
+
+def leads(word: str) -> bool:
+    """Tell whether a word in front of a citation leads to it, rather than naming whose it is."""
+    word = word.lower()
+    return (
+        word in _NOUNS
+        or word in _PREPOSITIONS
+        or word in _LIGHT
+        or word in _LEADING
+        or word.endswith(("ing", "ed", "ly"))
+        or _negates(word)
+        or stem(word) in _LEADING_STEMS
+    )
+
+
+def _before(text: str, end: int) -> str:
+    """Return enough of a text before a place: blanks push no word out of it."""
+    width = _WINDOW
+    while width < min(end, _FAR) and _blank(text[end - width : end]):
+        width *= 2
+    return text[max(0, end - width) : end]
+
+
+def _behind(text: str, start: int) -> str:
+    width = _WINDOW
+    while width < min(len(text) - start, _FAR) and _blank(text[start : start + width]):
+        width *= 2
+    return text[start : start + width]
+
+
+def _blank(text: str) -> bool:
+    """Tell whether so much of a window is blank that it may hold too few words."""
+    return len("".join(text.split())) < _WINDOW // 2
+
+
+def _words(text: str) -> list[str]:
+    return [word.lower().replace("\u2019", "'") for word in _WORD.findall(text)]
+
+
+def _negates(word: str) -> bool:
+    return word in _NOT or word.endswith("n't")
+
+
+def _leads_against(words: Sequence[str]) -> bool:
+    """Read the words before a citation backwards, to the first that does not only lead to it."""
+    direct = True
+    for word, earlier in zip(words[:_STEPS], [*words[1 : _STEPS + 1], ""], strict=False):
+        if word in _ONLY_BEHIND:
+            return stem(earlier) in _ONLY_BEHIND[word]
+        if word in _BOUNDARY or not word[0].isalpha():
+            return False
+        if _negates(word) or stem(word) in _AGAINST:
+            return True
+        if direct and (stem(word) in _DIRECTLY_AGAINST or stem(word) in _VOID):
+            return True
+        if not (word in _NOUNS or word in _PREPOSITIONS or word in _LIGHT or stem(word) in _SAYS):
+            return False
+        direct = direct and word not in _PREPOSITIONS
+    return False
+
+
+def _goes_against(words: Sequence[str], *, governed: bool) -> bool:
+    """Read the words behind a citation: what became of it, and what it is said not to say.
+
+    Args:
+        words: in their order.
+        governed: a preposition stands before it: the sentence goes on about something else, but for what is inserted.
+    """
+    if words[:1] in ([","], ["("]):
+        if not words[1:]:
+            return False
+        return stem(words[1]) in _VOID or (words[1] in _RELATIVE and _is_denial(words[2:]))
+    return not governed and (words[:1] == ["been"] or _is_denial(words))  # "had it been accepted"
+
+
+def _is_denial(words: Sequence[str]) -> bool:
+    """Tell whether a predicate says of its subject that it is void, or does not say something."""
+    is_ = negated = says = False
+    for earlier, word in zip(("", *words), words[:_STEPS], strict=False):
+        base = stem(word)
+        if word == "to" and earlier in _YET:  # "yet to be written"
+            is_ = negated = True
+        if (
+            base in _COUNTERS
+            or (base in _OTHERWISE and (says or earlier == "has"))
+            or (base == "silent" and is_)
+        ):
+            return True
+        if base in _VOID and is_:
+            return not negated
+        if base in _SAYS:
+            if negated:
+                return True
+            says = True
+        elif _negates(word):
+            negated = True
+            is_ = is_ or word.removesuffix("n't") in _BE
+        elif word in _BE:
+            is_ = True
+        elif (word in _SUBJECTS and not says) or word not in _PASSED:
+            break
+    return is_ and negated

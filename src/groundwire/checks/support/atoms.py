@@ -1,0 +1,374 @@
+"""Splits an answer into atomic claims: what can be checked against evidence piece by piece (S4-05). English only.
+
+A claim is a sentence, a list item, a table row or a line of code, cut again at clauses that are complete by themselves:
+behind a semicolon, and before "but", "whereas" and the like. A clause with too few words to be judged stays with its
+neighbour. Headings, lead-ins, questions and courtesy are checked too: they can carry what nobody said. No claims:
+courtesy, frames and restated questions without a word of their own, and reports of what the sources lack (S2-21).
+
+The word lists say who speaks, how sure, how many, what is the opposite of what, and which words mean the same. They are
+written by hand, to be read and amended. What is only sometimes the same is left out: a person reviews a claim in other
+words than its evidence, rather than that it passes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final, NamedTuple, Protocol
+
+from groundwire.checks.values.statements import ValueStatement
+from groundwire.checks.values.units import ValueToken
+from groundwire.text.negation import negations
+from groundwire.text.opposites import opposite_words
+from groundwire.text.refusals import frame_of, is_courtesy, is_wish, lack_of, presumes, says_nothing
+from groundwire.text.stems import stem, words_of
+from groundwire.text.work import spend
+
+SPEAKER: Final = words_of(
+    "i me my mine myself we us our ours ourselves i'm i've i'd i'll 'm we're we've we'd we'll you your yours you're "
+    "you've you'd you'll"
+)
+"""A statement about the speaker or the listener is not supported by evidence that speaks of neither."""
+PRONOUNS: Final = words_of("he she they it him her them his their theirs hers its")
+"""They refer to a name that the claim does not say."""
+
+INTERJECTIONS: Final = words_of(
+    "yes yeah yea yep no nope ok okay oh ah aha wow hmm haha lol well sure right indeed hi hello hey thanks thank "
+    "please sorry absolutely certainly exactly definitely"
+)
+"""Courtesy and assent: nothing that evidence could support."""
+ASSENT: Final = words_of("yes yeah yea yep nope")
+"""They answer a question that the evidence may not answer."""
+APPRAISALS: Final = frozenset(
+    map(stem, words_of("true really agree agreed interesting cool great nice funny amazing"))
+)
+"""Stems of words with which an answer takes up what was said: "that's true", "I agree"."""
+CONTRACTED: Final = frozenset(
+    f"{word}'{ending}"
+    for word in words_of("i you he she it we they that this there here who what where when how")
+    for ending in words_of("s m re ve d ll")
+)
+"""Two function words in one."""
+LIGHT: Final = frozenset(
+    map(
+        stem,
+        words_of(
+            "based according passage passages provided provide provides context contexts document documents "
+            "source sources text texts article articles excerpt snippet information info details mentioned "
+            "mention mentions stated state states described listed summary summarize conclusion question answer "
+            "response additionally furthermore moreover therefore thus hence finally lastly firstly secondly "
+            "overall example examples instance including includes include following follow various different "
+            "important note noted specific specifically particular particularly essentially basically actually "
+            "namely such given unable regarding regardless main due necessary involve involves involved ensure "
+            "ensures help helps helping consider considered process further depend depends depending one ones "
+            "determine method methods like step steps way ways instructions vary varies indicate indicates differ "
+            "allow allows improve potential start effective alternatively achieve time times lead leads factor "
+            "factors range offer define definition make makes making possible mean means meaning using use used "
+            "uses high regard result results consistent option options maintain complete understand similar "
+            "appear appears desired positive concept concepts become type types describe describes function "
+            "associated recommended refer refers certain primary primarily contribute contributes reach cause "
+            "causes case cases best clear several multiple easy easier often good available unique purpose "
+            "purposes numerous appropriate proper properly adjust amount level levels generally higher suggest "
+            "suggests suggested explain explains worth especially however also additional require requires "
+            "required need needs needed difficult detail detailed related relate relates contrast compare "
+            "compared comparing well order able common commonly typically usually usual general rather "
+            "significant point points aspect aspects crucial essential key role play plays place take takes "
+            "taking keep give gives becomes likely work works working known call calls"
+        ),
+    )
+)
+"""Stems of words by which an answer speaks of itself and its sources, or that say little in any sentence."""
+
+COURTESY: Final = frozenset(
+    map(
+        stem,
+        words_of(
+            "hope helps help helpful know let need anything else question questions ask asking contact "
+            "assistance assist please feel free happy glad thank thanks welcome course sure certainly sorry "
+            "answer answers further here enjoy summary clarify clarification hesitate good great day like here's "
+            "today wish luck reply interest"
+        ),
+    )
+)
+"""Stems of the words of courtesy; a sentence that begins as courtesy does and has others says something."""
+
+STRONG: Final = words_of(
+    "all every each always only never none no must entirely completely fully exclusively solely everyone everybody "
+    "everything guaranteed guarantees certainly definitely proves proven proved any whenever"
+)
+"""They say more than the words of `WEAK`."""
+WEAK: Final = words_of(
+    "some most many several few often usually sometimes typically generally may might can could possibly probably "
+    "likely perhaps partly partially mostly mainly largely almost nearly about seldom rarely should suggests "
+    "suggested appears appeared seems seemed reportedly allegedly"
+)
+"""A statement with one of these does not support the same statement with a word of `STRONG` instead."""
+
+_BARE: Final = words_of("above below before after under over more less fewer with without")
+
+
+def _opposites() -> dict[str, frozenset[str]]:
+    """Return word (function words as they are, others as stems) -> its opposites."""
+    table: dict[str, set[str]] = {}
+    for pair in opposite_words():
+        one, other = (word if word in _BARE else stem(word) for word in pair)
+        if one != other and pair[0] not in STRONG and pair[0] not in WEAK:  # those are compared by themselves
+            table.setdefault(one, set()).add(other)
+            table.setdefault(other, set()).add(one)
+    return {word: frozenset(others) for word, others in table.items()}
+
+
+OPPOSITES: Final = _opposites()
+"""Stems, and some function words, with what contradicts them in the same place."""
+MARKERS: Final = STRONG | WEAK | _BARE
+"""Function words that a window keeps, as their stems are empty."""
+KEPT: Final = frozenset(chain(MARKERS, SPEAKER, PRONOUNS))
+
+
+_GROUPS: Final = """
+go goes went gone; take took taken; make made create creates created; build built construct; begin began begun start;
+write wrote written writer author; say said says tell told state stated; find found; win won winner; know knew known;
+grow grew grown; speak spoke spoken talk; give gave given; hold held; keep kept; leave left; lose lost; meet met;
+run ran; see saw seen; send sent; sell sold; sit sat; teach taught; think thought; become became; bring brought;
+buy bought purchase; choose chose chosen select; come came; draw drew drawn; drive drove driven; eat ate eaten;
+fall fell fallen; fly flew flown; get got gotten receive obtain; hear heard; lead led; rise rose risen; sing sang sung;
+die died dies death dead; birth born; marry marriage married wedding; kill killed; old age aged;
+call called name named known referred; usual usually normally typically often commonly generally;
+type kind sort; big large; small little; movie film; child children kid kids; person people individual; man men;
+woman women; need require; show shows showed shown display; use uses used using utilize employ; help assist aid;
+located situated; establish established founded founder; release released launch launched publish published;
+country nation; company firm corporation business; job occupation; area region; allow allows permit let enable;
+increase rise grow; decrease reduce decline drop; fast quick rapid; important significant major key;
+doctor physician; want wants wish aim aims strive intend;
+famous well-known popular; tv television; around approximately; finish end complete;
+own owned owner; include includes contain contains comprise consist; originally initially first; get reach reached;
+because due; attorney lawyer; car vehicle automobile; home house; picture image photo photograph; song single track;
+show series program programme; student pupil; teacher professor; city town; road street; money cash;
+error mistake fault;
+delete remove; fix repair; choose pick; ask request; answer reply response; change modify alter; stop halt cease;
+"""
+
+
+def _groups() -> dict[str, frozenset[str]]:
+    """Return stem -> the stems that stand for it; groups that share a word stay groups of their own."""
+    table: dict[str, frozenset[str]] = {}
+    for group in _GROUPS.split(";"):
+        stems = frozenset(stem(word) for word in group.split())
+        for one in stems:
+            table[one] = table.get(one, frozenset()) | stems
+    return table
+
+
+SAME: Final = _groups()
+"""Stem -> all stems that stand for it, itself among them."""
+
+
+WORD: Final = 1.0
+NAME: Final = 2.0
+LITTLE: Final = 0.25
+VALUE: Final = 2.0
+"""What a word, a name, a word of `LIGHT` and a value weigh: an invented name or number is worse than another word
+for the same thing."""
+
+_LEAST: Final = 3  # content words of a clause that is complete by itself
+_LONG: Final = 64  # words of a claim; what is behind them is another one
+_WISHED: Final = 3  # words of a good wish
+_PRESUMED: Final = 2  # words that a report of what the sources lack may take for granted
+_LACKING: Final = 4  # words that only a report of what the sources lack may hold
+_READ: Final = 20  # units of work that finding the claims of a statement takes, beside those of its tokens
+_TOKEN: Final = 6
+_JOINTS: Final = frozenset(("but", "whereas", "while", "although", "though", "however"))
+_TAG: Final = re.compile(r"\[\s*sources?\s*:[^\[\]]{0,60}\]", re.IGNORECASE)
+
+
+class Unit(NamedTuple):
+    """A word or a value of a claim that evidence has to hold; `keys` are what it says, any of which will do."""
+
+    keys: frozenset[str]
+    weight: float
+    start: int
+    end: int
+    stem: str = ""
+    value: bool = False
+    name: bool = False
+
+
+@dataclass(slots=True)
+class Atom:
+    """An atomic claim.
+
+    Attributes:
+        start: position in the answer, in characters.
+        end: the same, behind its last character.
+        units: its content words and values, in text order.
+        function: its other words, in lower case.
+        statement: the statement that it is part of.
+        speaker: words about who speaks.
+        pronouns: words that stand for a name not said.
+        first: whether it is the statement's first clause.
+    """
+
+    start: int
+    end: int
+    units: list[Unit]
+    function: list[str]
+    statement: ValueStatement
+    speaker: int
+    pronouns: int
+    first: bool = True
+
+
+def atoms(
+    answer: str, said: Iterable[ValueStatement], given: Given | None = None, *, declared: bool = False
+) -> Iterator[Atom]:
+    """Yield the atomic claims of an answer, in text order.
+
+    Args:
+        answer: the text whose statements are given.
+        said: its statements, from `groundwire.checks.values.statements.statements`.
+        given: what evidence and question hold: courtesy is a claim where neither holds its words.
+        declared: the text was given as a claim: whatever says anything is one.
+    """
+    found = [
+        atom
+        for statement in said
+        for atom in _of_statement(answer, statement)
+        if declared or given is None or not _claims_nothing(answer, atom, given)
+    ]
+    if not declared and given and all(_lacks(answer, atom, given, _PRESUMED) for atom in found):
+        return  # beside nothing else, "I could not find who built it" is no claim that somebody did
+    if declared or all(map(_is_appraisal, found)):
+        yield from found
+    else:  # beside what it states, an appraisal of what was said before is courtesy
+        yield from (atom for atom in found if not _is_appraisal(atom))
+
+
+class Given(Protocol):
+    """What evidence and question hold."""
+
+    def holds(self, unit: Unit) -> bool:
+        """Tell whether a passage holds a word or value."""
+
+    def asks_of(self, unit: Unit) -> bool:
+        """Tell whether the question does."""
+
+
+def _of_statement(answer: str, statement: ValueStatement) -> Iterator[Atom]:
+    spend(_READ + _TOKEN * len(statement.tokens))
+    if says_nothing(_TAG.sub(" ", answer[statement.start : statement.end])):
+        return
+    framed = frame_of(statement.reading.text)
+    said = [token for token in statement.tokens if token.start >= framed] if framed else statement.tokens
+    for place, tokens in enumerate(_clauses(said)):
+        if atom := _atom(tokens, statement, first=place == 0):
+            yield atom
+
+
+def _claims_nothing(answer: str, atom: Atom, given: Given) -> bool:
+    """Tell whether a clause only frames, greets, asks again, or tells what the sources lack."""
+    text = answer[atom.start : atom.end]
+    if is_wish(text):
+        return len(atom.units) <= _WISHED and not any(unit.value or unit.name for unit in atom.units)
+    if _lacks(answer, atom, given):
+        return True
+    if negations(atom.function) or not all(_is_known(unit, given) for unit in atom.units):
+        return False
+    whole = answer[atom.statement.start : atom.statement.end].rstrip("*_\"' )")
+    if is_courtesy(text):
+        return all(unit.stem in LIGHT or unit.stem in COURTESY or given.asks_of(unit) for unit in atom.units)
+    frames = whole[-1:] in {":", "?"} or whole.startswith(("#", "**"))
+    return frames and all(unit.stem in LIGHT or given.asks_of(unit) for unit in atom.units)
+
+
+def _is_known(unit: Unit, given: Given) -> bool:
+    return unit.stem in LIGHT or unit.stem in COURTESY or given.holds(unit) or given.asks_of(unit)
+
+
+def _lacks(answer: str, atom: Atom, given: Given, presumed: int = 0) -> bool:
+    """Tell whether a clause only tells what the sources lack, in few words that neither these nor the question hold.
+
+    What it takes for granted ("who built it") may have `presumed` of them.
+    """
+    lack = lack_of(answer[atom.start : atom.end])
+    if lack is None:
+        return False
+    spans = (atom.statement.span(unit.start, unit.end) for unit in atom.units if not _is_known(unit, given))
+    strange = sum(answer[start:end] in lack for start, end in spans)
+    behind = len(re.split(r",|;|\band\b", lack, maxsplit=1)) > 1
+    return strange <= (presumed if presumes(lack) else 2 if behind else _LACKING)
+
+
+def _is_appraisal(atom: Atom) -> bool:
+    """Tell whether a claim says no more than "that is true"."""
+    return (
+        bool(atom.units)
+        and all(unit.stem in APPRAISALS for unit in atom.units)
+        and not negations(atom.function)
+    )
+
+
+def _clauses(tokens: Iterable[ValueToken]) -> Iterator[list[ValueToken]]:
+    clauses: list[list[ValueToken]] = [[]]
+    for token in tokens:
+        full = len(clauses[-1]) >= _LONG and not token.mark
+        if (token.mark and token.text == ";") or token.text in _JOINTS or full:
+            clauses.append([])
+        clauses[-1].append(token)
+    kept: list[list[ValueToken]] = []
+    for clause in clauses:
+        short = kept and len(kept[-1]) < _LONG and (_size(clause) < _LEAST or _size(kept[-1]) < _LEAST)
+        if short:
+            kept[-1] += clause
+        else:
+            kept.append(clause)
+    yield from kept
+
+
+def _size(tokens: Iterable[ValueToken]) -> int:
+    return sum(bool(token.stems or token.value) for token in tokens)
+
+
+def _atom(tokens: list[ValueToken], statement: ValueStatement, *, first: bool) -> Atom | None:
+    units: list[Unit] = []
+    function: list[str] = []
+    for place, token in enumerate(tokens):
+        if token.value and not token.value.implied:
+            units.append(Unit(token.value.keys, VALUE, token.start, token.end, value=True))
+        elif token.text in CONTRACTED:
+            function.append(token.text.partition("'")[0])
+        elif token.stems and not token.mark and token.text not in INTERJECTIONS and token.text != "s":
+            # a capital at the start of a sentence says nothing
+            named = token.written[:1].isupper() and (place > 0 or not first)
+            units += _word_units(token, named=named)
+        elif (not token.mark and not token.stems) or token.text in ASSENT:
+            function.append(token.text)
+    words = [token for token in tokens if not token.mark]
+    if not units and not any(word in SPEAKER for word in function):
+        return None
+    start, end = statement.span((words or tokens)[0].start, tokens[-1].end)
+    speaker = sum(word in SPEAKER for word in function)
+    pronouns = sum(word in PRONOUNS for word in function)
+    return Atom(start, end, units, function, statement, speaker, pronouns, first)
+
+
+def _word_units(token: ValueToken, *, named: bool) -> list[Unit]:
+    parts = len(token.stems)
+    return [
+        Unit(
+            SAME.get(stem) or frozenset((stem,)),
+            _weight(stem, named=named) / parts,
+            token.start,
+            token.end,
+            stem,
+            name=named,
+        )
+        for stem in token.stems
+    ]
+
+
+def _weight(stem: str, *, named: bool) -> float:
+    if stem in LIGHT:
+        return LITTLE
+    return NAME if named else WORD

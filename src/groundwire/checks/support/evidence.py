@@ -1,0 +1,130 @@
+"""An index of the evidence: which sentences hold which words of the answer.
+
+Passages are sorted, so that their order changes nothing. Only words of the answer are kept; size and work are in
+proportion to the length of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Final, NamedTuple
+
+from groundwire.checks.support.atoms import KEPT, SAME, Unit
+from groundwire.checks.support.parts import Part, parts
+from groundwire.checks.values.answer import ValueIndex, ValueQuery, index_clauses
+from groundwire.checks.values.bounds import resolved
+from groundwire.checks.values.statements import StatementReader, ValueStatement
+
+_KEPT: Final = 256  # sentences per word; those beyond support nothing
+
+
+class Sentence(NamedTuple):
+    """A sentence of a passage.
+
+    Attributes:
+        passage: the id of its passage.
+        follows: it directly follows the sentence before it in the index.
+        markers: words of it that say how many, how sure and in which direction.
+        place: word -> its place among the sentence's words, for the answer's words alone.
+        statement: as it was read.
+    """
+
+    passage: str
+    follows: bool
+    markers: frozenset[str]
+    place: Mapping[str, int]
+    statement: ValueStatement
+
+
+class Evidence:
+    """What the passages say of what an answer asks about."""
+
+    def __init__(
+        self,
+        texts: Mapping[str, str] | Sequence[str],
+        said: Sequence[ValueStatement],
+        read: StatementReader,
+        question: str = "",
+    ) -> None:
+        """Index passages.
+
+        Args:
+            texts: id -> text, or texts, which are numbered from 1.
+            said: the statements of the answer.
+            read: reads a text's statements.
+            question: what was asked: it says what an answer speaks of, and supports nothing.
+        """
+        named = texts if isinstance(texts, Mapping) else {str(n): text for n, text in enumerate(texts, 1)}
+        passages = [(name, read(named[name])) for name in sorted(named, key=lambda name: (named[name], name))]
+        said = self.said = resolved(said, chain.from_iterable(found for _, found in passages))
+        self.sentences: list[Sentence] = []
+        self.words: set[str] = set()
+        self.names: set[str] = set()
+        self._parts: dict[int, list[Part]] = {}
+        self.postings: dict[str, list[int]] = {}
+        asked = read(question)
+        self.values = ValueIndex(ValueQuery(said), asked)
+        self._asked = {
+            key
+            for statement in asked
+            for token in statement.tokens
+            for key in (*token.stems, *(token.value.covers if token.value else ()))
+        }
+        self._wanted = {
+            same
+            for statement in said
+            for token in statement.tokens
+            for stem in token.stems
+            for same in SAME.get(stem, (stem,))
+        }
+        self._wanted |= {
+            key for statement in said for token in statement.tokens if token.value for key in token.value.keys
+        }
+        self.sayings = index_clauses(said, [statement for _, found in passages for statement in found])
+        for passage, found in passages:
+            for place, statement in enumerate(found):
+                self._add(passage, statement, follows=place > 0)
+
+    def holds(self, unit: Unit) -> bool:
+        """Tell whether a passage holds a word or value."""
+        return not unit.keys.isdisjoint(self.postings)
+
+    def asks_of(self, unit: Unit) -> bool:
+        """Tell whether the question holds a word or value."""
+        return not unit.keys.isdisjoint(self._asked)
+
+    def knows(self, keys: frozenset[str]) -> bool:
+        """Tell whether a passage or the question holds a word."""
+        return not (self._asked.isdisjoint(keys) and all(key not in self.postings for key in keys))
+
+    def parts(self, number: int) -> list[Part]:
+        """Return the parts of a sentence."""
+        if number not in self._parts:
+            self._parts[number] = [*parts(self.sentences[number].statement.tokens)]
+        return self._parts[number]
+
+    def _add(self, passage: str, statement: ValueStatement, *, follows: bool) -> None:
+        self.values.add(statement)
+        found: dict[str, int] = {}
+        markers: set[str] = set()
+        for place, token in enumerate(statement.tokens):
+            self.words.add(token.text)
+            if token.text in KEPT:
+                markers.add(token.text)
+            if place and token.stems and token.written[:1].isupper():
+                self.names.update(token.stems)
+            keys: Iterable[str] = (*token.stems, *token.value.covers) if token.value else token.stems
+            for key in keys:
+                if key in self._wanted:
+                    found.setdefault(key, place)
+                elif token.stems:
+                    markers.add(key)
+        for key in self._wanted & statement.words:  # headings above the statement belong to it
+            found.setdefault(key, -1)
+        number = len(self.sentences)
+        for key in found:
+            entries = self.postings.setdefault(key, [])
+            if len(entries) < _KEPT:
+                entries.append(number)
+        self.sentences.append(Sentence(passage, follows, frozenset(markers), found, statement))

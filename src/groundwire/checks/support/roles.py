@@ -1,0 +1,236 @@
+"""Who does what to whom: a part of a claim that says of one what its evidence says of another.
+
+"Urchins eat otters" holds no word that "Otters eat urchins" lacks. So each part of a claim, from one mark or "and" to
+the next, is compared with the parts of the evidence that hold most of its words. The claim is wrong where
+
+- the two exchange what stands on the two sides of a word, or behind "from" and "to"; a passive is read as active;
+- a part of the evidence says all the rest of another name, day or measure, in the same place, and none says most of it
+  of the one that the claim names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nsmallest
+from itertools import chain
+from typing import Final
+
+from groundwire.checks.support.atoms import LIGHT, Atom
+from groundwire.checks.support.evidence import Evidence
+from groundwire.checks.support.parts import Part, parts
+from groundwire.checks.values.units import ValueToken, dimensions
+from groundwire.text.clauses import role_of
+from groundwire.text.stems import stem, words_of
+from groundwire.text.work import spend
+
+_LOOKED: Final = 4  # sentences in which a part is looked for
+_REACH: Final = 4  # words on a side of a verb
+_MOST: Final = 0.75  # of a part, that another has to hold to say the same with exchanged sides
+_LEAST: Final = 2  # words that a part has to say of a name, day or measure
+_LESS: Final = 0.5  # of these, that the evidence may say of that one, where it says all of another
+_COMPARED: Final = 12  # units of work that it takes to compare two parts
+
+_NO_VERB_AFTER: Final = words_of(
+    "a an the this that its his her their our your my of in on at to from by for with no"
+)
+_MUTUAL: Final = frozenset(
+    map(
+        stem,
+        words_of("meet met marry married differ resemble link relate compare border join between versus"),
+    )
+)
+"""Stems of words whose two sides say the same the other way round."""
+_WEEK: Final = words_of("monday tuesday wednesday thursday friday saturday sunday")
+_DAYS: Final = frozenset(map(stem, chain.from_iterable((day, f"{day}s") for day in _WEEK)))
+_PARTICLES: Final = words_of("de del der di da la le van von bin al")
+_TITLES: Final = frozenset(
+    map(
+        stem,
+        words_of(
+            "mr mrs ms miss dr prof professor sir lord lady president judge minister king queen saint st"
+        ),
+    )
+)
+
+Sides = tuple[frozenset[str], frozenset[str]]
+
+
+def misplaced(atom: Atom, masks: Mapping[int, int], evidence: Evidence) -> bool:
+    """Tell whether a part of a claim says of one what the evidence says of another.
+
+    Args:
+        atom: the claim.
+        masks: number of a sentence -> the units of the claim that it holds, as bits.
+        evidence: the index of the passages.
+    """
+    said = (part for part in own_parts(atom) if sum(map(bool, part.keys)) > _LEAST)
+    return any(_is_misplaced(part, _near(part, atom, masks, evidence), evidence) for part in said)
+
+
+def own_parts(atom: Atom) -> Iterator[Part]:
+    """Yield the parts of a claim."""
+    start, end = atom.units[0].start, atom.units[-1].end
+    yield from parts(token for token in atom.statement.tokens if token.start < end and token.end > start)
+
+
+def is_padded(atom: Atom, evidence: Evidence) -> bool:
+    """Tell whether a part of a claim says what neither evidence nor question has a word of, beside words held."""
+    foreign, count = False, 0
+    for part in own_parts(atom):
+        known = [evidence.knows(keys) for keys in part.keys if keys and not keys <= LIGHT]
+        if len(known) >= _LEAST and not any(known):
+            foreign = True
+        elif all(known):
+            count += len(known)
+        else:
+            return False
+    return foreign and count > _LEAST
+
+
+def _near(part: Part, atom: Atom, masks: Mapping[int, int], evidence: Evidence) -> list[Part]:
+    """Return the parts of the sentences that hold most of a part of a claim."""
+    places = {token.start for token in part.tokens}
+    own = sum(1 << at for at, unit in enumerate(atom.units) if unit.start in places)
+    ranked = nsmallest(_LOOKED, ((-(masks[number] & own).bit_count(), number) for number in masks))
+    found = [other for _, number in ranked for other in evidence.parts(number)]
+    spend(len(masks) // 8 + _COMPARED * len(found))
+    return found
+
+
+def _is_misplaced(part: Part, found: Sequence[Part], evidence: Evidence) -> bool:
+    return any(_exchanges(part, other) for other in found) or _is_said_of_another(part, found, evidence)
+
+
+def _exchanges(part: Part, other: Part) -> bool:
+    """Tell whether two parts say nearly the same words with two sides exchanged."""
+    held = [not keys.isdisjoint(other.all) for keys in part.keys if keys]
+    if sum(held) <= _LEAST or sum(held) < _MOST * len(held):
+        return False
+    return _crossed(_ends(part), _ends(other)) or any(
+        _crossed(_sides(part, at), _sides(other, there))
+        for at, keys in enumerate(part.keys)
+        if not keys.isdisjoint(other.all) and _is_pivot(part, at)
+        for there in (next(place for place, those in enumerate(other.keys) if not keys.isdisjoint(those)),)
+        if _is_pivot(other, there)
+    )
+
+
+def _is_pivot(part: Part, at: int) -> bool:
+    """Tell whether a word may be a verb, by what stands beside it."""
+    token = part.tokens[at]
+    if token.value or token.written[:1].isupper() or not part.keys[at].isdisjoint(_MUTUAL):
+        return False
+    return part.text(at - 1) not in _NO_VERB_AFTER and part.text(at + 1) != "of"
+
+
+def _sides(part: Part, at: int) -> Sides:
+    """Return what stands before and behind a word, the other way round in the passive."""
+    before = _beside(part, range(at - 1, -1, -1))
+    for place in (at + 1, at + 2):
+        if part.text(place) == "by":
+            return _beside(part, range(place + 1, len(part.tokens))), before
+    return before, _beside(part, range(at + 1, len(part.tokens)))
+
+
+def _beside(part: Part, places: Iterable[int]) -> frozenset[str]:
+    """Return what the words from one on say, as far as the next preposition or the fourth of them."""
+    found: list[frozenset[str]] = []
+    for at in places:
+        if role_of(part.text(at)) or len(found) >= _REACH:
+            break
+        if part.keys[at]:
+            found.append(part.keys[at])
+    return frozenset().union(*found)
+
+
+def _ends(part: Part) -> Sides:
+    """Return what stands behind "from" and behind "to", as far as the next preposition."""
+    found: dict[str, set[str]] = {"from": set(), "to": set()}
+    last = ""
+    for token, keys in zip(part.tokens, part.keys, strict=True):
+        if role_of(token.text):
+            last = "to" if token.text == "into" else token.text
+        elif last in found:
+            found[last] |= keys
+    return frozenset(found["from"]), frozenset(found["to"])
+
+
+def _crossed(one: Sides, other: Sides) -> bool:
+    """Tell whether what stands on each side of one is on the other side of the other; what both sides say aside."""
+    (a, b), (c, d) = ((left - right, right - left) for left, right in (one, other))
+    return not (a.isdisjoint(d) or b.isdisjoint(c)) and a.isdisjoint(c)
+
+
+def _is_said_of_another(part: Part, found: Sequence[Part], evidence: Evidence) -> bool:
+    """Tell whether all but a name, day or measure of a part is said of another one, and less of it of that one."""
+    content = [at for at, keys in enumerate(part.keys) if keys]
+    for group in _groups(part, content, evidence):
+        said = part.keys[group[0]]
+        rest = [part.keys[at] for at in content if at not in group]
+        if len(rest) < _LEAST or not any(key in evidence.postings for key in said):
+            continue  # what is invented is seen elsewhere
+        nearest = max((_share(rest, other) for other in found if not said.isdisjoint(other.all)), default=0.0)
+        others = (other for other in found if said.isdisjoint(other.all) and _share(rest, other) == 1)
+        if nearest <= _LESS and any(_has_rival(part, group[0], other, evidence) for other in others):
+            return True
+    return False
+
+
+def _share(keys: Sequence[frozenset[str]], other: Part) -> float:
+    return sum(not each.isdisjoint(other.all) for each in keys) / len(keys)
+
+
+def _groups(part: Part, content: Sequence[int], evidence: Evidence) -> Iterator[list[int]]:
+    """Yield the places of names that begin a part or follow a preposition, of days, and of values with a unit."""
+    name: list[int] = []
+    for at in content:
+        value = part.tokens[at].value
+        measured = bool(value and value.amount and value.amount.readings)
+        if name and (part.text(at) in _PARTICLES or (value and not measured) or _is_name(part, at, evidence)):
+            name.append(at)
+            continue
+        if name:
+            yield name
+            name = []
+        if not part.keys[at].isdisjoint(_DAYS) or (measured and value and not value.ranged):
+            yield [at]
+        elif (at == content[0] or role_of(part.text(at - 1))) and _is_name(part, at, evidence):
+            name = [at]
+    if name:
+        yield name
+
+
+def _is_name(part: Part, at: int, evidence: Evidence) -> bool:
+    token = part.tokens[at]
+    if not (token.written[:1].isupper() and token.stems) or part.text(at + 1) in _NO_VERB_AFTER:
+        return False
+    inside = at > 0 or (len(part.tokens) > 1 and part.tokens[1].written[:1].isupper())
+    return inside or not evidence.names.isdisjoint(token.stems)
+
+
+def _has_rival(part: Part, at: int, other: Part, evidence: Evidence) -> bool:
+    """Tell whether another part has another name, day or value in the place of one."""
+    if value := part.tokens[at].value:
+        kinds = dimensions(value.keys)
+        given = (token.value for token in other.tokens if token.value and not token.value.implied)
+        return any(not kinds.isdisjoint(dimensions(each.covers)) for each in given)
+    if _is_short_for(part.tokens[at], other):
+        return False
+    strange = [place for place, keys in enumerate(other.keys) if keys and keys.isdisjoint(part.all)]
+    if not part.keys[at].isdisjoint(_DAYS):
+        return any(not other.keys[place].isdisjoint(_DAYS) for place in strange)
+    names = [
+        place
+        for place in strange
+        if _is_name(other, place, evidence) and other.keys[place].isdisjoint(_TITLES)
+    ]
+    if role_of(part.text(at - 1)):
+        return any(other.text(place - 1) == part.text(at - 1) for place in names)
+    first = next((place for place, keys in enumerate(other.keys) if not keys.isdisjoint(part.all)), 0)
+    return any(place < first for place in names)
+
+
+def _is_short_for(token: ValueToken, other: Part) -> bool:
+    """Tell whether a name is the initials of words: "RBCs"."""
+    capitals = "".join(filter(str.isupper, token.written))
+    return len(capitals) > 1 and capitals in "".join(word.text[:1] for word in other.tokens).upper()

@@ -1,0 +1,284 @@
+"""The deterministic verifier: each claim of an answer checked against the evidence, without a model or a network.
+
+What it cannot do: it knows words, not meaning. A paraphrase in other words looks unsupported, and a sentence that
+uses the evidence's words to say something else may look supported where neither numbers, names, negations nor the
+distance of the words give it away. A word put for another flags a quotation; in a long sentence written freely it is
+shown as not covered, yet flags nothing: a synonym looks the same. A summary written freely is flagged about as often
+where it is right as where it is wrong. `bench/quality` says how often.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Final, NamedTuple
+
+from groundwire.checks.support.atoms import Atom, atoms
+from groundwire.checks.support.evidence import Evidence
+from groundwire.checks.support.roles import is_padded, misplaced
+from groundwire.checks.support.score import (
+    ENOUGH,
+    Alignment,
+    ClaimScore,
+    SupportVerdict,
+    align,
+    lacking,
+    score,
+    support_of,
+)
+from groundwire.checks.values.answer import SOURCES_DIFFER, UnsupportedValue, judge
+from groundwire.checks.values.negation import NOT_IN_SOURCES
+from groundwire.checks.values.statements import (
+    Bound,
+    StatementReader,
+    ValueStatement,
+    read_statements,
+    statements,
+)
+from groundwire.text.negation import negations
+from groundwire.text.tokens import tokenize
+
+_ADDED: Final = (
+    0.5  # of the weight of what is not covered, and of the most of it in a claim that is half invented
+)
+_PADDED: Final = 4.0  # cost of a part that no passage has a word of, in a claim that is held but for it
+_HALF: Final = 0.6  # of a claim, that the evidence has to hold lest it count as half invented
+_LEAST, _PER, _MOST, _SHORT, _GROWTH = 1.1, 1.75, 12.3, 60, 0.8
+"""Doubt at which an answer's support is `ENOUGH`: 1.75 for 60 characters, more for a longer one, within bounds. Chosen
+on answers to questions over passages, grouped by source; nothing learned from hundreds of them did better."""
+_SAME: Final = 0.6  # of a statement's words, that another one must say to be about the same thing
+
+
+def conflicts(
+    answer: str, said: Iterable[ValueStatement], evidence: Evidence
+) -> dict[int, list[UnsupportedValue]]:
+    """Return id of statement -> its values and negations that the passages do not support.
+
+    Beyond the value check: a value that no passage holds differs from the sources where one of them gives another
+    value of the same kind in a statement that says most of the same words.
+    """
+    found: dict[int, list[UnsupportedValue]] = {}
+    before: ValueStatement | None = None
+    for statement in said:
+        _, faults = judge(answer, statement, before, evidence.values, evidence.sayings)
+        given = {value.start: value for value in statement.values} if faults else {}
+        found[id(statement)] = [_sharpened(fault, given.get(fault.start), evidence) for fault in faults]
+        before = statement
+    return found
+
+
+def _sharpened(fault: UnsupportedValue, value: Bound | None, evidence: Evidence) -> UnsupportedValue:
+    if fault.why != NOT_IN_SOURCES or fault.kind == "negation":
+        return fault
+    if value and _is_given_otherwise(value, evidence):
+        return replace(fault, why=SOURCES_DIFFER)
+    return fault
+
+
+def _is_given_otherwise(value: Bound, evidence: Evidence) -> bool:
+    """Tell whether a passage gives another value in its place, one that the answer does not give as well."""
+    words = value.statement.words
+    own = frozenset(key for other in value.statement.near(value) for key in other.value.keys)
+    return any(
+        len(words & rival.statement.words) >= _SAME * len(words) and own.isdisjoint(rival.value.covers)
+        for rival in (evidence.values.comparable(value, value.own or words) if words else ())
+        if not rival.value.implied
+    )
+
+
+JUDGED: Final = 1_000
+"""Claims of an answer that are looked at; the others are counted, and supported by nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Uncovered:
+    """A word or value of the answer that the evidence does not hold; `text` is `answer[start:end]`."""
+
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimCheck:
+    """What the evidence makes of one claim.
+
+    Attributes:
+        text: the claim as written: `answer[start:end]`.
+        start: position in the answer, in characters.
+        end: the same, behind its last character.
+        support: 0..1.
+        cost: what its parts cost that the evidence does not give; 0 is full support.
+        verdict: supported, or in which way it is not.
+        evidence_ids: the passages that bind its words, the best one first.
+        held: share of the claim that the evidence holds, 0..1, in one place or several.
+        uncovered: what the evidence does not hold, in text order.
+        lacking: weight of its words that neither evidence nor question holds.
+        faults: values and negations that it holds otherwise.
+        misplaced: it says of one what the evidence says of another.
+    """
+
+    text: str
+    start: int
+    end: int
+    support: float
+    cost: float
+    verdict: SupportVerdict
+    evidence_ids: tuple[str, ...]
+    held: float
+    lacking: float
+    uncovered: tuple[Uncovered, ...]
+    faults: tuple[UnsupportedValue, ...]
+    misplaced: bool = False
+
+    @property
+    def hard(self) -> bool:
+        """Whether one of its faults flags the answer, whatever the rest of it says."""
+        return self.misplaced or any(fault.hard for fault in self.faults)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerCheck:
+    """What the evidence makes of an answer.
+
+    Attributes:
+        claims: its claims in text order, at most `JUDGED`.
+        left_out: claims beyond that.
+        support: of the answer as a whole, 0..1: doubts about its claims add up. 1.0 where it claims nothing.
+    """
+
+    claims: tuple[ClaimCheck, ...]
+    left_out: int
+    support: float
+
+
+def check_answer(
+    answer: str,
+    evidence: Mapping[str, str] | Sequence[str],
+    *,
+    question: str = "",
+    declared: bool = False,
+    read: StatementReader = read_statements,
+) -> AnswerCheck:
+    """Check each claim of an answer against evidence (S4-05, S4-06).
+
+    Work and memory are in proportion to the length of both; the order of passages makes no difference.
+
+    Args:
+        answer: what a model wrote, Markdown included. It is data: nothing in it is obeyed.
+        evidence: id -> text, or texts, which are numbered from 1.
+        question: what was asked: its words may be spoken of, but support nothing.
+        declared: the text was given as a claim: courtesy and lead-ins in it are claims too.
+        read: reads a text's statements; a caching one serves several answers to the same evidence.
+    """
+    index = Evidence(evidence, read(answer), read, question)
+    faults = conflicts(answer, index.said, index)
+    claims: list[ClaimCheck] = []
+    left_out = 0
+    for atom in atoms(answer, index.said, index, declared=declared):
+        if len(claims) >= JUDGED:
+            left_out += 1
+            continue
+        claims.append(_check(answer, atom, index, faults[id(atom.statement)]))
+    if declared:
+        whole = support_of(sum(claim.cost**2 for claim in claims) ** 0.5)
+    else:
+        whole = answer_support(Doubt(claim.text, claim.cost, claim.held, claim.lacking) for claim in claims)
+    return AnswerCheck(tuple(claims), left_out, 0.0 if left_out else whole)
+
+
+class Doubt(NamedTuple):
+    """What is doubted of a claim."""
+
+    text: str
+    cost: float
+    """What its parts cost."""
+    held: float
+    """The share that the evidence holds."""
+    lacking: float
+    """The weight of its words that neither evidence nor question holds."""
+
+
+def answer_support(claims: Iterable[Doubt]) -> float:
+    """Return the support of an answer, 0..1: doubts about its claims and words that nothing holds add up."""
+    costs = lacking = invented = size = 0.0
+    for text, cost, held, weight in claims:
+        costs, lacking, size = costs + cost**2, lacking + weight, size + len(text)
+        invented = max(invented, weight if held < _HALF else 0)
+    doubt = sqrt(costs) + _ADDED * (lacking + invented)
+    tolerated: float = min(_MOST, max(_LEAST, _PER * (size / _SHORT) ** _GROWTH))
+    return 1 / (1 + (1 - ENOUGH) / ENOUGH * (doubt / tolerated) ** 2)
+
+
+def _check(answer: str, atom: Atom, index: Evidence, faults: Iterable[UnsupportedValue]) -> ClaimCheck:
+    alignment = align(atom, index)
+    own = tuple(fault for fault in faults if fault.start < atom.end and atom.start < fault.end)
+    if index.values.says(atom.statement):
+        result = ClaimScore(1.0, 0.0, SupportVerdict.SUPPORTED, (), 1.0)
+    else:
+        result = score(atom, alignment, index, own)
+        if result.missing and is_padded(atom, index):
+            cost = result.cost + _PADDED
+            verdict = SupportVerdict.PARTIAL if result.verdict is SupportVerdict.SUPPORTED else result.verdict
+            result = replace(result, cost=cost, support=support_of(cost), verdict=verdict)
+    found = _claim(answer, atom, alignment, result, index, own)
+    if not atom.units or index.values.says(atom.statement):
+        return found
+    return replace(found, misplaced=misplaced(atom, alignment.masks, index))
+
+
+def _claim(
+    answer: str,
+    atom: Atom,
+    alignment: Alignment,
+    result: ClaimScore,
+    index: Evidence,
+    faults: tuple[UnsupportedValue, ...],
+) -> ClaimCheck:
+    spans = dict.fromkeys(
+        atom.statement.span(atom.units[place].start, atom.units[place].end) for place in result.missing
+    )
+    return ClaimCheck(
+        answer[atom.start : atom.end],
+        atom.start,
+        atom.end,
+        result.support,
+        result.cost,
+        result.verdict,
+        alignment.passages,
+        result.held,
+        sum(lacking(atom.units[place], index) for place in result.missing),
+        tuple(Uncovered(answer[start:end], start, end) for start, end in spans),
+        faults,
+    )
+
+
+def similarity(one: str, other: str) -> float:
+    """Return a number from 0.0 (nothing in common, or the opposite) to 1.0 (the same words and values).
+
+    It is the share of words and values that both have, as often as they have them. Where one denies and the other does
+    not, or where both give values and share none, they do not say the same: at most half of it counts.
+    """
+    (words, values), (others, other_values) = _content(one), _content(other)
+    total = words.total() + values.total() + others.total() + other_values.total()
+    if not total:
+        return float(tokenize(one) == tokenize(other))
+    common = (words & others).total() + (values & other_values).total()
+    share = 2 * common / total
+    denied = len(negations(tokenize(one))) % 2 != len(negations(tokenize(other))) % 2
+    differ = bool(values and other_values and not values & other_values)
+    return share / 2 if denied or differ else share
+
+
+def _content(text: str) -> tuple[Counter[str], Counter[str]]:
+    words: Counter[str] = Counter()
+    values: Counter[str] = Counter()
+    for statement in statements(text):
+        for token in statement.tokens:
+            if token.value and not token.value.implied:
+                values[min(token.value.keys)] += 1
+            elif not token.mark:
+                words.update(token.stems)
+    return words, values

@@ -1,0 +1,509 @@
+"""Value check: numbers, dates, amounts and negations of an answer that its passages do not hold.
+
+That a number occurs in a passage supports nothing: "Timeout 30 s, retries 5" is not supported by "Timeout 5 s,
+retries 30". A value of the answer is supported when a passage holds an equal one (`units` says what is equal,
+`statements` what is a value) that is about the same thing:
+
+1.  one of the words that belong to the value (`binding`), or two words of its statement, occur in the statement of
+    the equal value or above it. A value without any words ("30 s.") only has to occur;
+2.  in that statement no other value is closer to the answer's words, by the words that belong to both;
+3.  no other statement says most of the answer's words of a different value, more of them or in the answer's form.
+
+A statement that a passage holds word by word is supported without more. By rule 3 an additional passage can take
+support away: it says of the same thing, more nearly, something else. A passage that shares no word with the answer
+never does. For negations see `negation`; English only.
+
+What exceeds a bound (values kept per passage word, values checked) supports nothing: the check fails closed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from groundwire.checks.values.bounds import is_strict, resolved
+from groundwire.checks.values.negation import NOT_IN_SOURCES, OPPOSITE, ClauseIndex, clauses, denies
+from groundwire.checks.values.statements import read_statements
+from groundwire.checks.values.units import dimensions
+from groundwire.checks.warnings import ReportWarning, WarningType
+from groundwire.text.refusals import lack_of
+from groundwire.text.work import spend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from groundwire.checks.values.statements import Bound, StatementReader, ValueStatement
+    from groundwire.checks.values.units import Amount
+
+LISTED: Final = 1_000
+"""Unsupported values that a report lists; the others are only counted."""
+JUDGED: Final = 20_000
+"""Values of an answer that are looked at; the others count as unsupported."""
+
+SAID_OF_SOMETHING_ELSE: Final = "said_of_something_else"
+SOURCES_DIFFER: Final = "sources_differ"
+_MESSAGES: Final = {
+    NOT_IN_SOURCES: "No source holds {text}",
+    SAID_OF_SOMETHING_ELSE: "The sources say {text} of something else",
+    SOURCES_DIFFER: "The sources give another value than {text}",
+    OPPOSITE: "The sources say the opposite of {text}",
+}
+_MOVED: Final = frozenset((SAID_OF_SOMETHING_ELSE, SOURCES_DIFFER))
+_MEASURED: Final = frozenset(("quantity", "duration", "percent", "amount"))
+_NEARBY: Final = 200  # characters between two values that may have been exchanged
+_SHOWN: Final = 80  # characters of a value in a message
+_CASES: Final = frozenset({"date", "version", "ordinal"})
+_BESIDE: Final = 20  # values of a statement that are looked at for what tells it from others
+_COMPARED: Final = 3  # units of work that it takes to compare a value with another, and with each beside that
+_MOST: Final = 0.6  # of the answer's words, that a statement with another value must say to count against it
+_CANDIDATES: Final = 24  # values of the passages that are compared per value and way of finding them
+_INDEXED: Final = 100_000  # values of the passages that are kept; those beyond support nothing
+_OWN_WEIGHT: Final = 4
+_ALIKE: Final = 0.7
+_DIRECTIONS: Final = frozenset(("from", "to", "before", "after", "until", "since"))
+
+
+@dataclass(frozen=True, slots=True)
+class UnsupportedValue:
+    """A value of the answer that the passages do not hold.
+
+    Args:
+        text: as written: `answer[start:end]`.
+        kind: number, quantity (with a unit), duration, percent, amount, date, version or negation.
+        start: position in the answer, in characters.
+        end: the same, behind its last character.
+        why: not_in_sources, said_of_something_else, sources_differ or sources_say_the_opposite.
+        hard: a fault, whatever else the answer says; else a doubt that adds to others.
+    """
+
+    text: str
+    kind: str
+    start: int
+    end: int
+    why: str
+    hard: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ValueReport:
+    """What the value check found.
+
+    Args:
+        found: values in the answer, each occurrence; negations, and clauses that a passage denies, count.
+        unsupported: those that the passages do not hold, in text order; at most `LISTED`.
+        warnings: one UNSUPPORTED_VALUE for each hard entry of `unsupported`, in the same order.
+        left_out: unsupported values that are not listed; they count as hard.
+    """
+
+    found: int
+    unsupported: tuple[UnsupportedValue, ...]
+    warnings: list[ReportWarning] = field(default_factory=list)
+    left_out: int = 0
+
+    @property
+    def faults(self) -> int:
+        """Values and negations for which the answer is flagged."""
+        return len(self.warnings) + self.left_out
+
+
+_OTHER_FORMS: Final = {"bare": ("bare", "unit", "rate"), "unit": ("bare",), "rate": ("bare", "unit")}
+
+
+def _form(amount: Amount) -> str:
+    """Return whether an amount is of so much a time, has a unit, or none."""
+    return "rate" if amount.rate else "unit" if amount.readings else "bare"
+
+
+class ValueQuery:
+    """The words and values of an answer; a passage's statements without any of them are not indexed."""
+
+    def __init__(self, statements: Iterable[ValueStatement]) -> None:
+        """Take all statements of the answer."""
+        words: set[str] = set()
+        keys: set[str] = set()
+        for statement in statements:
+            words |= statement.words
+            for bound in statement.values:
+                keys |= bound.value.keys
+        self.words = frozenset(words)
+        self.keys = frozenset(keys)
+        self.dimensions = dimensions(keys)
+
+    def __contains__(self, statement: ValueStatement) -> bool:
+        """Tell whether a statement of a passage shares a word or a value with the answer."""
+        return not statement.words.isdisjoint(self.words) or any(
+            token.value and not token.value.covers.isdisjoint(self.keys) for token in statement.tokens
+        )
+
+
+class ValueIndex:
+    """The values of passages that an answer may rest on; size and work of a look-up are bounded."""
+
+    def __init__(self, wanted: ValueQuery, question: Iterable[ValueStatement] = ()) -> None:
+        """Start empty; a value of the question is given, as long as no passage gives another."""
+        self._wanted = wanted
+        self._asked = {key for said in question for bound in said.values for key in bound.value.covers}
+        self._verbatim: set[int] = set()
+        self._equal: dict[str, list[Bound]] = {}
+        self._equal_about: dict[tuple[str, str], list[Bound]] = {}
+        self._comparable: dict[tuple[str, str], list[Bound]] = {}
+        self._kept = 0
+        self._numbers: dict[str, set[Fraction]] = {form: set() for form in _OTHER_FORMS}
+        self._dates: set[str] = set()
+        self._words: set[str] = set()
+
+    def add(self, statement: ValueStatement) -> None:
+        """Index a statement of a passage."""
+        self._verbatim.add(hash(statement.signature))
+        self._words |= statement.words
+        for token in statement.tokens:
+            if token.value and (amount := token.value.amount):
+                self._numbers[_form(amount)] |= {amount.magnitude, Fraction(round(amount.magnitude))}
+            elif token.value and token.value.kind == "date":
+                self._dates |= {key for key in token.value.keys if not key.endswith("..")}
+        for bound in statement.values if statement in self._wanted else ():
+            self._kept += 1
+            if self._kept > _INDEXED:
+                return
+            words = bound.own & self._wanted.words
+            for key in bound.value.covers & self._wanted.keys:
+                _keep(self._equal.setdefault(key, []), bound)
+                for word in words:
+                    _keep(self._equal_about.setdefault((key, word), []), bound)
+            kinds = dimensions(bound.value.covers) if not bound.value.implied else frozenset()
+            for kind in kinds & self._wanted.dimensions:
+                for word in words:
+                    _keep(self._comparable.setdefault((kind, word), []), bound)
+
+    def says(self, statement: ValueStatement) -> bool:
+        """Tell whether a passage holds a statement word by word, under the same headings."""
+        return hash(statement.signature) in self._verbatim
+
+    def speaks_of(self, word: str) -> bool:
+        """Tell whether a passage holds a word."""
+        return word in self._words
+
+    def asks_of(self, value: Bound) -> bool:
+        """Tell whether the question holds a value."""
+        return not value.value.keys.isdisjoint(self._asked)
+
+    def holds_part(self, value: Bound) -> bool:
+        """Tell whether a passage holds a value's number, one of them without a unit, or a date's month."""
+        amount = value.value.amount
+        if amount is None:
+            return any(key in self._dates for key in value.value.covers)
+        return any(amount.magnitude in self._numbers[form] for form in _OTHER_FORMS[_form(amount)])
+
+    def equal(self, value: Bound, words: Iterable[str]) -> list[Bound]:
+        """Return values of the passages that are equal to a value, those about the rarest words first."""
+        keys = sorted(value.value.keys)
+        lists = [self._equal_about.get((key, word), []) for key in keys for word in sorted(words)]
+        return _first([*lists, *(self._equal.get(key, []) for key in keys)])
+
+    def comparable(self, value: Bound, words: Iterable[str]) -> list[Bound]:
+        """Return values of the passages that could stand in a value's place and differ from it."""
+        kinds = sorted(dimensions(value.value.keys))
+        found = _first([self._comparable.get((kind, word), []) for kind in kinds for word in sorted(words)])
+        return [other for other in found if differ(value, other)]
+
+
+def check_values(
+    answer: str, passages: Sequence[str], *, question: str = "", read: StatementReader = read_statements
+) -> ValueReport:
+    """Return the values of an answer that its passages do not support (UNSUPPORTED_VALUE).
+
+    Work and memory are in proportion to the length of both.
+
+    Args:
+        answer: what the model wrote, Markdown included.
+        passages: what it was given; without any, nothing is supported.
+        question: what was asked: its values are given, where no passage gives another.
+        read: reads a text's statements; a caching one serves several checks of the same texts.
+    """
+    # a refusal says nothing of what it did not find (S2-21)
+    there = list(chain.from_iterable(map(read, passages)))
+    said = resolved([s for s in read(answer) if lack_of(answer[s.start : s.end]) is None], there)
+    values = ValueIndex(ValueQuery(said), read(question))
+    sayings = index_clauses(said, there)
+    for statement in there:
+        values.add(statement)
+    found = left_out = 0
+    listed: list[UnsupportedValue] = []
+    before: ValueStatement | None = None
+    for statement in said:
+        count, missing = judge(answer, statement, before, values, sayings, within=found < JUDGED)
+        found += count
+        room = LISTED - len(listed)
+        listed += missing[:room]
+        left_out += len(missing[room:])
+        before = statement
+    listed = _with_swaps(listed)
+    return ValueReport(found, tuple(listed), [_warning(value) for value in listed if value.hard], left_out)
+
+
+def _with_swaps(listed: Sequence[UnsupportedValue]) -> list[UnsupportedValue]:
+    """Return values with those hard that were exchanged: two of one kind in a row, each said of something else."""
+    found = list(listed)
+    doubts = [place for place, value in enumerate(found) if value.why in _MOVED and not value.hard]
+    for one, other in pairwise(doubts):
+        first, second = found[one], found[other]
+        near = second.start - first.end <= _NEARBY and first.why == second.why and first.text != second.text
+        if near and first.kind == second.kind and first.kind in _MEASURED:
+            found[one], found[other] = replace(first, hard=True), replace(second, hard=True)
+    return found
+
+
+def index_clauses(said: Sequence[ValueStatement], there: Sequence[ValueStatement]) -> ClauseIndex | None:
+    """Return the clauses of passages that an answer may contradict; None where neither holds a negation."""
+    if not any(map(denies, chain(said, there))):
+        return None
+    sayings = ClauseIndex(clause for statement in said for clause in clauses(statement))
+    for statement in there:
+        sayings.add(statement)
+    return sayings
+
+
+def judge(
+    answer: str,
+    statement: ValueStatement,
+    before: ValueStatement | None,
+    values: ValueIndex,
+    sayings: ClauseIndex | None,
+    *,
+    within: bool = True,
+) -> tuple[int, list[UnsupportedValue]]:
+    """Check the values of one statement against passages.
+
+    Args:
+        answer: the text of the statement.
+        statement: what is checked.
+        before: the statement before it, which names what a value without words is about.
+        values: the values of the passages.
+        sayings: their clauses, from `index_clauses`.
+        within: False past the limit of values that are looked up; then none is supported.
+
+    Returns:
+        The number of its values, and those that are unsupported, in text order.
+    """
+    stated = [value for value in statement.values if not value.value.implied]
+    said = clauses(statement) if sayings else ()
+    if values.says(statement):
+        return len(stated) + sum(bool(clause.polarity) for clause in said), []
+    found = len(stated)
+    missing: list[UnsupportedValue] = []
+    for value in stated:
+        why, hard = _why(value, before, values) if within else (NOT_IN_SOURCES, True)
+        if why:
+            text = answer[value.start : value.end]
+            missing.append(UnsupportedValue(text, value.value.kind, value.start, value.end, why, hard))
+    for clause in said:
+        denied = NOT_IN_SOURCES if clause.polarity else ""
+        why = sayings.contradicted(clause) if sayings and within else denied
+        reversed_ = within and sayings is not None and sayings.reverses(clause)
+        why = OPPOSITE if reversed_ and not why else why
+        found += bool(clause.polarity or why)
+        if why:
+            start, end = statement.span(clause.first.start, clause.last.end)
+            hard = sayings is None or (why == OPPOSITE and reversed_)
+            missing.append(UnsupportedValue(answer[start:end], "negation", start, end, why, hard))
+    return found, sorted(missing, key=lambda value: value.start)
+
+
+def _why(value: Bound, before: ValueStatement | None, index: ValueIndex) -> tuple[str, bool]:
+    """Return why a value is not supported, or an empty text, and whether that is a hard fault."""
+    words = value.own or value.statement.words or (before.words if before else frozenset())
+    equal = [other for other in index.equal(value, words) if not excluded(value, other)]
+    if not equal:
+        return _why_absent(value, words, index)
+    if not words:
+        return "", False
+    about = [
+        other for other in equal if _is_about(value, words, other) and not _is_another_case(value, other)
+    ]
+    if not about or _is_of_another_noun(value, about, index):
+        return SAID_OF_SOMETHING_ELSE, bool(about)
+    return (SOURCES_DIFFER, True) if _exceeds(value, about) else _why_placed(value, words, about, index)
+
+
+def _why_placed(
+    value: Bound, words: frozenset[str], about: Iterable[Bound], index: ValueIndex
+) -> tuple[str, bool]:
+    """Return the same of a value that passages say of what the answer says it of, beside others or not."""
+    rivals = _rivals(value, words, index)
+    hard = False
+    for other in about:
+        if _is_nearer_in_statement(value, other):
+            hard = hard or alike(value.statement, other.statement)
+        elif not _is_said_of_another(value, _fit(words, other), rivals, len(words)):
+            return "", False
+    return SOURCES_DIFFER, hard
+
+
+def _exceeds(value: Bound, about: Iterable[Bound]) -> bool:
+    """Tell whether a bound excludes the very value that passages give: "more than 46" where they say 46."""
+    amount = value.value.amount
+    if amount is None or not is_strict(value.value.bound) or value.value.kind == "duration":
+        return False
+    return not any(
+        other.value.bound or other.value.ranged or other.value.keys.isdisjoint(amount.keys) for other in about
+    )
+
+
+def _is_of_another_noun(value: Bound, about: Iterable[Bound], index: ValueIndex) -> bool:
+    """Tell whether a bare number counts something else in all passages: "46 students", where they have 46 courses."""
+    amount, noun = value.value.amount, value.near[1]
+    bare = amount is not None and not amount.readings and not amount.rate and amount.magnitude > _FEW
+    if not bare or value.value.kind != "number" or not index.speaks_of(noun):
+        return False
+    return all(noun not in other.own and index.speaks_of(other.near[1]) for other in about)
+
+
+def _why_absent(value: Bound, words: frozenset[str], index: ValueIndex) -> tuple[str, bool]:
+    """Return the same of a value that no passage holds: hard, unless the question or a passage holds some of it."""
+    if words and any(fit.said >= _MOST * len(words) for fit in _rivals(value, words, index)):
+        return NOT_IN_SOURCES, True
+    if index.asks_of(value):
+        return "", False
+    return NOT_IN_SOURCES, not (_merely_counts(value) or index.holds_part(value))
+
+
+def _rivals(value: Bound, words: frozenset[str], index: ValueIndex) -> list[_Fit]:
+    return [_fit(words, rival) for rival in index.comparable(value, words)]
+
+
+_FEW: Final = 12
+
+
+def _merely_counts(value: Bound) -> bool:
+    """Tell whether a value is a small number in letters, without a unit: "two ways", which may count what is listed."""
+    amount = value.value.amount
+    if amount is None:
+        return any(key.startswith("ordinal ") for key in value.value.keys)
+    bare = not amount.readings and not amount.rate and amount.magnitude <= _FEW
+    return bare and value.end - value.start > 2
+
+
+def _is_about(value: Bound, words: frozenset[str], other: Bound) -> bool:
+    there = other.statement.words
+    return not words.isdisjoint(there) or len(value.statement.words & there) > 1
+
+
+def _is_another_case(value: Bound, other: Bound) -> bool:
+    """Tell whether the two statements speak of different years, versions or ordinals: of 2023, and of 2024."""
+    mine, theirs = _cases(value), _cases(other)
+    return any(mine[kind].isdisjoint(theirs[kind]) for kind in mine.keys() & theirs.keys())
+
+
+def _cases(value: Bound) -> dict[str, frozenset[str]]:
+    """Return what tells a value's statement from others like it: kind -> what the other values there cover."""
+    cases: dict[str, frozenset[str]] = {}
+    for beside in value.statement.values[:_BESIDE]:
+        keys = [key.partition(" ")[0] for key in beside.value.keys]
+        kind = "date" if "date" in keys else keys[0] if len(keys) == 1 else ""
+        if beside is not value and not beside.value.implied and kind in _CASES:
+            cases[kind] = cases.get(kind, frozenset()) | beside.value.covers
+    return cases
+
+
+def _is_nearer_in_statement(value: Bound, other: Bound) -> bool:
+    """Tell whether the statement of an equal value binds another value more closely to the answer's words."""
+    same_form = alike(value.statement, other.statement)
+    closeness = similarity(value, other, same_form=same_form)
+    kinds = dimensions(value.value.keys)
+    return any(
+        not (rival.value.implied or (value.value.ranged and _are_ends(rival, other)))
+        and similarity(value, rival, same_form=same_form) > closeness
+        and differ(value, rival)
+        and not kinds.isdisjoint(dimensions(rival.value.covers))
+        for rival in other.statement.near(other)
+    )
+
+
+def _are_ends(one: Bound, other: Bound) -> bool:
+    """Tell whether two values are the ends of one range, neither of which tells anything against the other."""
+    return one.value.ranged and other.value.ranged and abs(one.place - other.place) == 1
+
+
+class _Fit(NamedTuple):
+    """How well a value of a passage fits what the answer says of its value."""
+
+    said: int  # of the answer's words, those in its statement
+    own: int  # those that belong to it
+    statement: ValueStatement
+
+
+def _fit(words: frozenset[str], other: Bound) -> _Fit:
+    return _Fit(len(words & other.statement.words), len(words & other.own), other.statement)
+
+
+def _is_said_of_another(value: Bound, fit: _Fit, rivals: Sequence[_Fit], words: int) -> bool:
+    """Tell whether another statement says most of the answer's words, more or as it does, of a different value."""
+    said = value.statement
+    return any(
+        rival.statement is not fit.statement
+        and rival.own >= fit.own
+        and (rival.said >= _MOST * words or (rival.own and not fit.said))
+        and (
+            rival.said > fit.said
+            or (rival.said == fit.said and alike(said, rival.statement) and not alike(said, fit.statement))
+        )
+        for rival in rivals
+    )
+
+
+def differ(one: Bound, other: Bound) -> bool:
+    """Tell whether two values exclude each other; "2024" and "May 2024" do not."""
+    return one.value.keys.isdisjoint(other.value.covers) and other.value.keys.isdisjoint(one.value.covers)
+
+
+def excluded(one: Bound, other: Bound) -> bool:
+    """Tell whether equal values are opposite bounds: "at most 5" and "at least 5"."""
+    return {one.value.bound[:1], other.value.bound[:1]} == {"<", ">"}
+
+
+def alike(one: ValueStatement, other: ValueStatement) -> bool:
+    """Tell whether two statements use nearly the same words, so that the places of their values compare."""
+    common = len(one.words & other.words)
+    return _ALIKE * (len(one.words) + len(other.words) - common) <= common
+
+
+def similarity(one: Bound, other: Bound, *, same_form: bool) -> tuple[int, int]:
+    """Return how much two values are about the same thing.
+
+    Args:
+        one: a value of the answer.
+        other: a value of a passage.
+        same_form: their statements are alike: what is right beside the values counts then too, and what
+            `other` is bound to beyond `one`.
+    """
+    own = len(one.own & other.own)
+    beside = sum(
+        mine == yours and (same_form or mine in _DIRECTIONS)
+        for mine, yours in zip(one.near, other.near, strict=True)
+    )
+    return _OWN_WEIGHT * own + beside, -len(other.own - one.own) if same_form else 0
+
+
+def _keep(entries: list[Bound], bound: Bound) -> None:
+    if len(entries) < _CANDIDATES:
+        entries.append(bound)
+
+
+def _first(lists: list[list[Bound]]) -> list[Bound]:
+    """Return the entries of the shortest lists, those of the rarest words, each once; a bounded number."""
+    found: dict[int, Bound] = {}
+    for entries in sorted(lists, key=len):
+        found.update(zip(map(id, entries), entries, strict=True))
+        if len(found) >= 2 * _CANDIDATES:
+            break
+    spend(_COMPARED * sum(min(len(bound.statement.values), _BESIDE) + 1 for bound in found.values()))
+    return list(found.values())
+
+
+def _warning(value: UnsupportedValue) -> ReportWarning:
+    text = value.text if len(value.text) <= _SHOWN else f"{value.text[: _SHOWN - 1]}\u2026"
+    message = _MESSAGES[value.why].format(text=f'"{text}"') + "."
+    details = {"kind": value.kind, "why": value.why, "start": value.start, "end": value.end}
+    return ReportWarning(WarningType.UNSUPPORTED_VALUE, message, details)

@@ -1,0 +1,193 @@
+"""Which words of a statement belong to which of its values."""
+
+from __future__ import annotations
+
+import re
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Final
+
+from groundwire.checks.values.units import unit_readings
+from groundwire.text.stems import words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from groundwire.checks.values.units import TextValue, ValueToken
+
+OWN: Final = 12
+"""Words that a value binds at most."""
+
+CLAUSE_ENDS: Final = words_of(", ; | ) . ? ! and but or while whereas although though because however —")
+"""Words and marks between clauses."""
+_LINKS: Final = frozenset((",", "and", "or", "/", "to", "-", "&"))
+_JOINTS: Final = frozenset((",", "and", "or", "/", "&"))
+_MEASURES: Final = words_of(
+    "ms s sec secs second seconds minutes mins hours days kb mb gb kib mib gib bytes percent pct"
+)
+_COMMENTS: Final = frozenset(("#", "/", "-", "("))
+_PASSED: Final = frozenset(("a", "an", "the", *"()[]{}\"'=:"))
+_STOPS: Final = frozenset(",;.|!?")
+_NAME_PART: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[_.\-]+")
+_EDGE: Final = ""
+
+
+class Binder:
+    """Binds the values of one statement, in time linear in its length.
+
+    Args:
+        tokens: of the statement, from `scan`.
+        heads: of a row of a table, the words of each column's heading.
+    """
+
+    def __init__(self, tokens: Sequence[ValueToken], heads: Sequence[Sequence[str]] = ()) -> None:
+        self._tokens = tokens
+        self._heads = heads
+        self._values = [
+            place for place, token in enumerate(tokens) if token.value and not token.value.implied
+        ]
+        self._wanted = frozenset(self._values)
+        self._rows = self._groups(_LINKS)  # share their words: "5-10 s"
+        self._group = self._groups(_JOINTS) if self._is_plain() else {}  # and the words beside the row
+        self._own = self._owned()
+        self._column = self._columns() if heads else []
+
+    def bind(self, place: int) -> tuple[frozenset[str], tuple[str, str]]:
+        """Return the words that belong to the value at a place, and the words on its two sides."""
+        first, last = self._group.get(place, (place, place))
+        own = dict.fromkeys(self._own.get(place, ()))
+        if self._heads:
+            column = self._column[place]
+            head = self._heads[column] if column < len(self._heads) else ()
+            own.update(dict.fromkeys(head))
+            return frozenset(own), (_EDGE, _EDGE)
+        return frozenset(own), (self._beside(first, -1), self._beside(last, 1))
+
+    def named_unit(self, place: int, value: TextValue) -> TextValue:
+        """Add the unit that a name or a comment gives: `timeout_ms = 5`, "timeout (s): 5", `5  # seconds`."""
+        amount = value.amount
+        if amount is None or amount.readings or amount.rate:
+            return value
+        unit = self._unit_of_column(place) or self._unit_before(place) or self._unit_behind(place)
+        if not unit:
+            return value
+        keys = value.keys | amount._replace(readings=unit_readings(unit)[0]).keys
+        return value._replace(keys=keys, covers=value.covers | keys)
+
+    def _unit_of_column(self, place: int) -> str:
+        if not self._heads or self._column[place] >= len(self._heads):
+            return ""
+        return next((word for word in self._heads[self._column[place]] if word in _MEASURES), "")
+
+    def _unit_before(self, place: int) -> str:
+        for back in range(place - 1, max(place - 6, -1), -1):
+            token = self._tokens[back]
+            if token.value and not token.value.implied:
+                break
+            parts = [part.lower() for part in _NAME_PART.split(token.written[:64])]
+            opened = back > 0 and self._tokens[back - 1].text in {"in", "("}
+            if parts[-1] in _MEASURES and (len(parts) > 1 or opened):
+                return parts[-1]
+        return ""
+
+    def _unit_behind(self, place: int) -> str:
+        if place + 1 >= len(self._tokens) or self._tokens[place + 1].text not in _COMMENTS | {",", ";"}:
+            return ""
+        behind = self._tokens[place + 1 : place + 6]
+        marked = any(token.text in _COMMENTS for token in behind[:3])
+        for token in behind if marked else ():
+            if token.text in _MEASURES:
+                return token.text
+            if not token.mark and token.text != "in":
+                break
+        return ""
+
+    def _is_plain(self) -> bool:
+        """Tell whether no words stand in a row too: in "A and B are 5 and 10" each value has its place."""
+        tokens = self._tokens
+        joined = any(
+            token.text in _JOINTS
+            and 0 < place < len(tokens) - 1
+            and not (tokens[place - 1].value or tokens[place + 1].value or tokens[place - 1].mark)
+            for place, token in enumerate(tokens)
+        )
+        return not joined and not any(token.text in {"respectively", "between"} for token in tokens)
+
+    def _groups(self, links: frozenset[str]) -> dict[int, tuple[int, int]]:
+        """Map values in a row ("5, 10 and 20 users") to the first and last of the row."""
+        tokens = self._tokens
+        rows: list[list[int]] = []
+        for place in self._values:
+            between = tokens[rows[-1][-1] + 1 : place] if rows else ()
+            if between and len(between) <= 2 and all(token.text in links for token in between):
+                rows[-1].append(place)
+            else:
+                rows.append([place])
+        return {place: (row[0], row[-1]) for row in rows for place in row}
+
+    def _owned(self) -> dict[int, list[str]]:
+        """Give every word to the value nearest to it in its clause; of a row, all words to all values."""
+        owned: dict[int, list[str]] = {}
+        before: list[str] = []  # the words of the clause before, if it holds no value
+        bare: list[int] = []  # values that still want words
+        for start, end in self._clauses():
+            values = [place for place in range(start, end) if place in self._wanted]
+            if not values:
+                before = self._words(range(start, end))
+                for place in bare:
+                    owned[place] = before
+                bare = []
+                continue
+            for place, words in self._shares(start, end, values):
+                owned[place] = words or before
+            bare = [place for place in values if not owned[place]]
+            before = []
+        rows = {span: None for span in self._rows.values() if span[0] != span[1]}
+        for first, last in rows:
+            members = (
+                [place for place in self._values if first <= place <= last] if last - first < 400 else []
+            )
+            union = list(dict.fromkeys(chain.from_iterable(owned.get(place, ()) for place in members)))[:OWN]
+            owned.update(dict.fromkeys(members, union))
+        return owned
+
+    def _clauses(self) -> list[tuple[int, int]]:
+        ends = [
+            n for n, token in enumerate(self._tokens) if token.value is None and token.text in CLAUSE_ENDS
+        ]
+        return list(zip([0, *(end + 1 for end in ends)], [*ends, len(self._tokens)], strict=True))
+
+    def _shares(self, start: int, end: int, values: Sequence[int]) -> Iterator[tuple[int, list[str]]]:
+        """Share out the words of a clause: each to the nearest value, to both where two are as near."""
+        for index, place in enumerate(values):
+            low = (values[index - 1] + place + 1) // 2 if index else start
+            high = (place + values[index + 1]) // 2 + 1 if index + 1 < len(values) else end
+            nearest = sorted(range(low, high), key=lambda other: abs(other - place))
+            yield place, self._words(nearest)
+
+    def _words(self, places: Iterable[int]) -> list[str]:
+        words: dict[str, None] = {}
+        for place in places:
+            token = self._tokens[place]
+            if not token.mark and (token.value is None or token.value.implied):
+                for stem in token.stems:
+                    words[stem] = None
+            if len(words) >= OWN:
+                break
+        return list(words)[:OWN]
+
+    def _columns(self) -> list[int]:
+        """Return the column of each token."""
+        return list(accumulate(int(token.text == "|") for token in self._tokens))
+
+    def _beside(self, place: int, step: int) -> str:
+        """Return the word next to a value, articles and brackets left out; a value is "#"."""
+        place += step
+        while 0 <= place < len(self._tokens) and self._tokens[place].text in _PASSED:
+            place += step
+        if not 0 <= place < len(self._tokens) or self._tokens[place].text in _STOPS:
+            return _EDGE
+        token = self._tokens[place]
+        if token.value and not token.value.implied:
+            return "#"
+        stems = token.stems
+        return stems[0] if stems else token.text

@@ -1,0 +1,291 @@
+"""Finds clauses of an answer that deny what its passages state, or state what they deny.
+
+A clause is negated when it holds an odd number of negations (`groundwire.text.negation`: not, never, no longer, un-,
+disabled, "fails to", ...), so that "not disabled" is "enabled". "Not only", "no more than 5" and the like negate
+nothing. Pairs of opposites ("allows", "blocks") are not known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from groundwire.checks.values.binding import CLAUSE_ENDS
+from groundwire.text.negation import FULL, WEAK, negated_stems, negation_of, negations
+from groundwire.text.negation import denies as denies_next
+from groundwire.text.stems import stem, words_of
+from groundwire.text.work import spend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from groundwire.checks.values.statements import ValueStatement
+    from groundwire.checks.values.units import ValueToken
+
+
+def _stems(text: str) -> frozenset[str]:
+    return frozenset(stem(word) for word in text.split())
+
+
+_ENDS: Final = CLAUSE_ENDS | frozenset(("if", "when", "unless", "which", "that", "who"))
+_WORDS: Final = 24  # words of a clause that count
+_CANDIDATES: Final = 24  # clauses of the passages that are looked at per word
+_EMPTY_BEFORE: Final = words_of(
+    "only just merely simply necessarily doubt matter problem more less fewer later earlier sooner "
+    "greater than all every always everyone everything both such"
+)
+_SWITCHES: Final = _stems("enabled enable enables true active yes on off")
+_SOURCES: Final = _stems("source document documentation context passage excerpt snippet text material")
+_WE: Final = frozenset(("i", "we"))
+_SAYING: Final = _stems(
+    "mention provide specify state contain include say describe find found give given list indicate define cover "
+    "discuss address answer know show tell determine confirm verify document explain locate"
+)
+_SAID_ONLY: Final = _stems("mention specify state describe discuss document indicate")
+_SAID_NOUNS: Final = _stems("information mention evidence indication detail")
+_NONE: Final = frozenset(("number 0",))
+_SUPPOSING: Final = words_of("if unless when whenever whether may might could")
+_COMPARED: Final = 3  # units of work that it takes to compare two clauses
+_ALIKE: Final = 0.75  # of the words of a denial, that what it reverses holds
+_PART: Final = 0.5  # of the words of what is reversed, that the denial holds
+_SHORT: Final = 6
+_UNTRUE: Final = words_of("falsely wrongly mistakenly supposedly")
+_WORD: Final = 4  # weight of a word that both clauses hold; one that only the statement holds weighs 1
+
+OPPOSITE: Final = "sources_say_the_opposite"
+NOT_IN_SOURCES: Final = "not_in_sources"
+
+
+@dataclass(slots=True, eq=False)
+class Clause:
+    """A clause.
+
+    Attributes:
+        polarity: "", "not" or "rarely".
+        head: the word that is negated.
+        opening: its first word.
+        words: its words and values.
+        first: the word that negates it, else its first one.
+        last: the same, else its last one.
+        statement: the statement that it is part of.
+        denies: a word negates it that says nothing else, such as "not"; "invalid" is no such word.
+        leads: it is the first of its statement, and so has a subject.
+    """
+
+    polarity: str
+    head: str
+    opening: str
+    words: frozenset[str]
+    first: ValueToken
+    last: ValueToken
+    statement: ValueStatement
+    denies: bool = False
+    leads: bool = True
+
+
+def denies(statement: ValueStatement) -> bool:
+    """Tell whether a statement holds a negation; where none does, no clause contradicts another."""
+    if statement.denies is None:
+        texts = [token.text for token in statement.tokens]
+        statement.denies = bool(negations(texts)) or not _UNTRUE.isdisjoint(texts)
+    return statement.denies
+
+
+def clauses(statement: ValueStatement) -> Sequence[Clause]:
+    """Return the clauses of a statement that say anything."""
+    if statement.clauses is None:
+        statement.clauses = [*_clauses(statement)]
+    return statement.clauses
+
+
+def _clauses(statement: ValueStatement) -> Iterator[Clause]:
+    before = ""
+    start = 0
+    tokens = statement.tokens
+    for place in range(len(tokens) + 1):
+        if place < len(tokens) and (tokens[place].value or tokens[place].text not in _ENDS):
+            continue
+        if clause := _clause(tokens[start:place], statement):
+            inherits = start and tokens[start - 1].text == "or" and not clause.polarity
+            if inherits and before:  # "does not read or write"
+                clause.polarity, clause.head = before, clause.opening
+            before = clause.polarity if clause.denies or inherits else ""
+            clause.leads = not start
+            yield clause
+        start = place + 1
+
+
+def _clause(tokens: Sequence[ValueToken], statement: ValueStatement) -> Clause | None:
+    words: dict[str, None] = {}
+    marks: list[ValueToken] = []
+    weak = affixed = False
+    head = ""
+    for place, token in enumerate(tokens):
+        if len(words) >= _WORDS:
+            break
+        if token.value and not token.value.implied:
+            words[min(token.value.keys)] = None
+            head = head or (min(token.value.keys) if marks else "")
+            continue
+        following = tokens[place + 1].text if place + 1 < len(tokens) else ""
+        found, stems = _negation(token)
+        if token.text in _UNTRUE or (following and denies_next((token.text, following), 0)):
+            found, stems = FULL, ()
+        if found and following not in _EMPTY_BEFORE and not (token.text == "nor" and marks):
+            marks.append(token)
+            weak = found == WEAK
+            affixed = affixed or bool(stems and negated_stems(token.text))
+        kept = [word for word in stems if word not in _SWITCHES]
+        for word in kept:
+            words[word] = None
+        if marks and not head and kept:
+            head = kept[0]
+    if not words:
+        return None
+    polarity = ("rarely" if weak else "not") if len(marks) % 2 else ""
+    first, last = (marks[0], marks[0]) if polarity else (tokens[0], tokens[-1])
+    head = head or next(reversed(words))  # "retries are disabled"
+    opening = next(iter(words))
+    bare = bool(polarity) and not affixed
+    return Clause(polarity, head if polarity else "", opening, frozenset(words), first, last, statement, bare)
+
+
+def _negation(token: ValueToken) -> tuple[str, tuple[str, ...]]:
+    """Return the polarity that a word brings, if any, and the stems of what it says beside."""
+    if token.mark and token.text != "!=":
+        return "", token.stems
+    if found := negation_of(token.text):
+        # "dont", without its apostrophe, is a word of its clause as well
+        is_word = token.text.endswith("nt") and not negated_stems(token.text)
+        return found, token.stems if is_word else negated_stems(token.text)
+    return "", token.stems
+
+
+class ClauseIndex:
+    """The clauses of passages that share a word with a clause of the answer; size and work of a look-up are bounded."""
+
+    def __init__(self, asked: Iterable[Clause]) -> None:
+        """Start empty; `asked` are the clauses of the answer."""
+        self._wanted = frozenset(word for clause in asked for word in clause.words)
+        self._said: dict[str, list[Clause]] = {}
+        self._denied: dict[str, list[Clause]] = {}
+
+    def add(self, statement: ValueStatement) -> None:
+        """Take in a statement of a passage."""
+        if self._wanted.isdisjoint(statement.words) and not any(
+            negation_of(t.text) for t in statement.tokens
+        ):
+            return
+        none = any(token.value and not token.value.keys.isdisjoint(_NONE) for token in statement.tokens)
+        for clause in clauses(statement):
+            words = clause.words & self._wanted
+            if clause.polarity or none:  # "retries: 0" says no as well
+                _keep(self._denied, words, clause)
+            if not clause.polarity:
+                _keep(self._said, words, clause)
+
+    def reverses(self, clause: Clause) -> bool:
+        """Tell whether a passage says the opposite of a clause in nearly its words, and none says the same."""
+        # a long assertion says more than what was denied
+        if not (clause.denies or (clause.leads and not clause.polarity and len(clause.words) <= _SHORT)):
+            return False
+        denied = [other for other in _sharing(self._denied, clause.words) if other.denies]
+        if not (clause.polarity or denied) or _is_hypothesis(clause):
+            return False
+        said = _sharing(self._said, clause.words)
+        if clause.polarity:
+            nearest = max((_alike(clause, other) for other in said), default=0.0)
+            same = max((_alike(clause, other) for other in denied), default=0.0)
+        else:
+            heads = (other for other in denied if other.head in clause.words)
+            nearest = max((_alike(other, clause) for other in heads), default=0.0)
+            same = max((_alike(clause, other) for other in said), default=0.0)
+        return nearest >= _ALIKE and nearest > same
+
+    def contradicted(self, clause: Clause) -> str:
+        """Return why no passage supports a clause's yes or no, or an empty text."""
+        if clause.polarity:
+            return "" if _is_about_sources(clause) else self._denial(clause)
+        return self._assertion(clause)
+
+    def _denial(self, clause: Clause) -> str:
+        said = max((_closeness(clause, other) for other in _sharing(self._said, clause.words)), default=0)
+        denials = [other for other in _sharing(self._denied, clause.words) if _denies_same(clause, other)]
+        best = max((_closeness(clause, other) for other in denials), default=0)
+        if best and best + _WORD > said:
+            return ""
+        same = any(clause.head in other.words for other in _sharing(self._said, clause.words))
+        return OPPOSITE if same else NOT_IN_SOURCES
+
+    def _assertion(self, clause: Clause) -> str:
+        if clause.first is clause.last:
+            return ""
+        denials = [
+            other
+            for other in _sharing(self._denied, clause.words)
+            if other.polarity
+            and other.head in clause.words
+            and clause.words <= other.statement.words | other.words
+            and (len(clause.words) > 1 or other.words == clause.words)
+        ]
+        if not denials:
+            return ""
+        best = max(_closeness(clause, other) for other in denials)
+        said = max((_closeness(clause, other) for other in _sharing(self._said, clause.words)), default=0)
+        return "" if said >= best else OPPOSITE
+
+
+def _keep(index: dict[str, list[Clause]], words: Iterable[str], clause: Clause) -> None:
+    for word in words:
+        entries = index.setdefault(word, [])
+        if len(entries) < _CANDIDATES:
+            entries.append(clause)
+
+
+def _sharing(index: dict[str, list[Clause]], words: Iterable[str]) -> list[Clause]:
+    """Return clauses that share a word, those of the rarest words first; a bounded number."""
+    found: dict[int, Clause] = {}
+    for entries in sorted((index.get(word, []) for word in sorted(words)), key=len):
+        found.update(zip(map(id, entries), entries, strict=True))
+        if len(found) >= 2 * _CANDIDATES:
+            break
+    spend(_COMPARED * len(found))
+    return list(found.values())
+
+
+def _closeness(one: Clause, other: Clause) -> int:
+    own = one.words & other.words
+    shared = one.words & other.statement.words
+    return _WORD * len(own) + len(shared) - min(len(other.words - one.words), 3)
+
+
+def _alike(denial: Clause, other: Clause) -> float:
+    """Return the share of a denial's words that another clause holds, 0..1; 0 where that says much more."""
+    common = len(denial.words & other.words)
+    enough = common > 1 and common >= _PART * len(other.words)
+    return common / len(denial.words) if enough or denial.words == other.words else 0.0
+
+
+def _is_hypothesis(clause: Clause) -> bool:
+    """Tell whether a clause only supposes: "if the door does not lock"."""
+    return any(
+        token.text in _SUPPOSING for token in clause.statement.tokens if token.start < clause.last.start
+    )
+
+
+def _denies_same(one: Clause, other: Clause) -> bool:
+    same = one.polarity == (other.polarity or one.polarity)
+    common = one.words & other.words
+    return same and (one.head in common or other.head in common or len(common) > 1)
+
+
+def _is_about_sources(clause: Clause) -> bool:
+    """Tell whether a clause says that something is not said (S2-21): "the sources do not mention ...".
+
+    So also "is not specified", "I could not find", "no information"; "the API does not list users" says more.
+    """
+    if clause.head not in _SAYING:
+        return clause.head in _SAID_NOUNS and clause.first.text == "no"
+    before = [token for token in clause.statement.tokens if token.start < clause.first.start]
+    by_whom = any(token.text in _WE or not _SOURCES.isdisjoint(token.stems) for token in before)
+    return by_whom or clause.head in _SAID_ONLY

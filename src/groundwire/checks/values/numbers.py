@@ -1,0 +1,362 @@
+"""Reads numbers with their units, amounts and number words; dates, times of day and versions."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from groundwire.checks.values.units import (
+    DATE,
+    NUMBER,
+    Amount,
+    Raw,
+    TextValue,
+    UnitReading,
+    ValueToken,
+    fraction,
+    magnitude,
+    plain,
+    scaled,
+    unit_readings,
+    valued,
+    version_key,
+)
+from groundwire.text.quantities import quantities
+from groundwire.text.stems import CARDINALS, IMPLIED, ORDINALS, words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+_MONTH_NAMES: Final = (
+    *("january", "february", "march", "april", "may", "june", "july"),
+    *("august", "september", "october", "november", "december"),
+)
+_MONTH: Final = {
+    name[:length]: n for n, name in enumerate(_MONTH_NAMES, start=1) for length in (3, len(name))
+}
+_MONTH["sept"] = 9
+_DATE_OPENERS: Final = words_of(
+    "in of since by until till from early late mid last next this every to and during before after through"
+)
+
+
+def date_keys(year: str | None, month: int, day: str | None) -> set[str]:
+    """Return the key of a date; parts that are not said are left out of it."""
+    parts = (year or "", f"{month}" if month else "", day.lstrip("0") if day else "")
+    return {f"{DATE} {'.'.join(parts)}"}
+
+
+def _dated(readings: Sequence[tuple[str | None, int, str | None]]) -> TextValue:
+    """Return a date; what it covers is the date with any of its parts left out, but no day alone."""
+    keys: set[str] = set()
+    covers: set[str] = set()
+    for year, month, day in readings:
+        keys |= date_keys(year, month, day)
+        for y in {year, None}:
+            for m, d in {(month, day), (month, None), (0, None)}:
+                if y or m:
+                    covers |= date_keys(y, m, d)
+    return TextValue("date", frozenset(keys), frozenset(covers | keys))
+
+
+def iso(raw: Sequence[Raw], place: int, _: Sequence[ValueToken]) -> UnitReading:
+    """Read 2024-05-03, with or without a time, and 2024-05."""
+    match = raw[place]
+    return valued(match, _dated([(match["iy"], int(match["im"]), match["id"])])), place + 1
+
+
+def slash(raw: Sequence[Raw], place: int, _: Sequence[ValueToken]) -> UnitReading:
+    """03/05/2024 is the 3rd of May to some and the 5th of March to others: either is equal to it."""
+    match = raw[place]
+    one, other = match["sa"], match["sb"]
+    years = [match["sy"]] if len(match["sy"]) > 2 else [f"20{match['sy']}", f"19{match['sy']}"]
+    dates = [(y, int(m), d) for y in years for m, d in ((one, other), (other, one)) if 1 <= int(m) <= 12]
+    return valued(match, _dated(dates or [(year, 0, None) for year in years])), place + 1
+
+
+def named(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> UnitReading:
+    """Read "3 May 2024", "May 3", "May 2024"; "May" alone only where a month is meant."""
+    match = raw[place]
+    name, years = match["mon"].lower(), [match["y"]]
+    if match["yy"]:
+        years = [f"20{match['yy']}", f"19{match['yy']}"]
+    day = match["d1"] or match["d2"]
+    if not (day or years[0]):
+        opened = bool(before) and before[-1].text in _DATE_OPENERS
+        full = len(name) > 3 or name == "may"
+        if not full or not match["mon"][0].isupper() or (name in {"may", "march"} and not opened):
+            return plain(raw, place)
+    return valued(match, _dated([(year, _MONTH[name], day) for year in years])), place + 1
+
+
+def clock(raw: Sequence[Raw], place: int, _: Sequence[ValueToken]) -> UnitReading:
+    """Read a time of day; "5:30" may be either half of the day."""
+    match = raw[place]
+    hour, minute, half = int(match["ch"] or match["ph"]), match["cm"] or "00", match["half"]
+    if half:
+        hour = hour % 12 + (12 if half == "p" else 0)
+    exact, open_half = f"clock {hour}:{minute}", f"clock ?{hour % 12}:{minute}"
+    keys = {exact} if half or hour > 12 else {open_half}
+    return valued(match, TextValue("date", frozenset(keys), frozenset({exact, open_half}))), place + 1
+
+
+def version(raw: Sequence[Raw], place: int, _: Sequence[ValueToken]) -> UnitReading:
+    """Read "v1.2.3" and "version 2"."""
+    match = raw[place]
+    keys = frozenset({version_key(match["ver"].lower())})
+    return valued(match, TextValue("version", keys, keys)), place + 1
+
+
+def quarter(raw: Sequence[Raw], place: int, _: Sequence[ValueToken]) -> UnitReading:
+    """Read "Q3"."""
+    keys = frozenset({f"quarter {raw[place][0][1]}"})
+    return valued(raw[place], TextValue("date", keys, keys)), place + 1
+
+
+_ORDINAL: Final = re.compile(r"(?:st|nd|rd|th)$")
+_DECADE: Final = re.compile(r"\d{3}0$")
+_LONGEST: Final = 40  # digits; longer numbers are compared as they are written
+_YEARS: Final = range(1000, 2200)
+_MONEY_WORDS: Final = words_of("dollars dollar euros pounds us usd eur gbp")
+_ENDS: Final = frozenset(",.;:|)]}")
+_PER: Final = frozenset(("per", "/"))
+_LINKS: Final = frozenset(("to", "or", "and"))
+_EACH: Final = frozenset(("a", "an", "each", "every"))
+_DETERMINERS: Final = words_of("the its his her their our your a every each")
+_PRONOUN_BEFORE: Final = words_of("the this that no any each every which another only next last")
+_NO_NOUN: Final = words_of(
+    "of can could may might should must would will is was has who that which another by to for in on "
+    "at and or another's with"
+)
+
+
+def number(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> UnitReading:
+    """Read a number with what belongs to it; digits in an identifier are none."""
+    match = raw[place]
+    alone = place + 1 >= len(raw) or raw[place + 1].lastgroup == "number" or raw[place + 1][0] in _ENDS
+    if alone and len(match[0]) <= _LONGEST and match[0].isdigit():  # most numbers: quickly past them
+        return valued(match, _written(match[0])), place + 1
+    if match["fraction"]:
+        return _fraction_of(raw, place)
+    digits = (match["digits"] or str(int(match["hex"], 16))).replace(",", "").replace("_", "")
+    glue = match["glue"].replace(" ", "")
+    literal = f"{match['sign'] or ''}{digits}{match['exp'] or ''}"
+    if special := _ordinal_decade_or_version(glue, digits, literal):
+        return valued(match, special), place + 1
+    amount = Amount(
+        _fraction(literal), "" if match["digits"] and len(digits) < len(match["digits"]) else literal
+    )
+    if match["cur"]:
+        amount = amount._replace(readings=unit_readings(match["cur"].lower().replace("us$", "$"))[0])
+    if glue:
+        glued = _glued(amount, glue, money=bool(match["cur"]))
+        if glued is None:
+            return plain(raw, place)
+        amount = glued
+    value, place, end = _with_unit(raw, place + 1, amount)
+    if _is_version(match, amount, before) and value.kind == "number":
+        keys = frozenset({version_key(literal)})
+        value = TextValue("version", keys, keys)
+    return valued(match, value, end), place
+
+
+def _fraction_of(raw: Sequence[Raw], place: int) -> UnitReading:
+    """Read "3/4", "7 3/4" and what `statements` makes of "1½"."""
+    match = raw[place]
+    amount = Amount(fraction(match["fraction"]), "")
+    if glue := match["glue"].replace(" ", ""):
+        amount = _glued(amount, glue, money=False) or amount
+    value, after, end = _with_unit(raw, place + 1, amount)
+    return valued(match, value, end), after
+
+
+def _ordinal_decade_or_version(glue: str, digits: str, literal: str) -> TextValue | None:
+    """Read "3rd", "1990s" and "1.2.3", and what is too long for a number; None for another number."""
+    if _ORDINAL.fullmatch(glue):
+        keys = frozenset({f"ordinal {int(digits[:_LONGEST].split('.', maxsplit=1)[0] or 0)}"})
+        return TextValue("number", keys, keys)
+    if glue == "s" and _DECADE.fullmatch(digits):
+        keys = frozenset({f"{DATE} {digits}s"})
+        return TextValue("date", keys, keys)
+    if digits.count(".") > 1 or len(literal) > _LONGEST:
+        keys = frozenset({version_key(literal)})
+        return TextValue("version", keys, keys)
+    return None
+
+
+def _is_version(match: Raw, amount: Amount, before: Sequence[ValueToken]) -> bool:
+    """Tell whether a decimal follows a name ("Python 3.10"): 3.10 is then not 3.1."""
+    named = bool(before) and before[-1].written[:1].isupper() and before[-1].end + 1 == match.start()
+    return named and "." in amount.literal[1:] and amount.literal[0] not in "-0." and not amount.readings
+
+
+def _glued(amount: Amount, glue: str, *, money: bool) -> Amount | None:
+    """Read what touches a number: a unit, "k" or "M"; None where it makes the number an identifier."""
+    word = glue.lower()
+    if any(char.isdigit() for char in word):
+        return None
+    factor = magnitude(word, money=money) or (10**6 if glue == "M" else 0)
+    if factor:
+        return amount._replace(magnitude=amount.magnitude * factor, literal="")
+    readings, rate = unit_readings(word, attached=True)
+    if glue == "B":
+        readings = (*readings, (NUMBER, Fraction(10**9)))
+    if readings or rate:
+        return amount._replace(readings=readings, rate=rate)
+    return amount if glue.startswith("/") else None
+
+
+def _with_unit(raw: Sequence[Raw], place: int, amount: Amount) -> tuple[TextValue, int, int]:
+    """Take in the words after a number that belong to it: "million", "-second", "dollars"; see its rate."""
+    end = raw[place - 1].end()
+    after, word = _next_word(raw, place, end)
+    if factor := magnitude(word):
+        amount = amount._replace(magnitude=amount.magnitude * factor, literal="")
+        place, end = after, raw[after - 1].end()
+        after, word = _next_word(raw, place, end)
+    if word == "per" and raw[after : after + 1] and raw[after][0].lower() == "cent":
+        after, word = after + 1, "percent"
+    if not amount.rate and (not amount.readings or word in _MONEY_WORDS):
+        readings, rate = unit_readings(word.partition("-")[0])
+        if readings or rate:
+            amount = amount._replace(readings=readings or amount.readings, rate=rate)
+            place, end = after, raw[after - 1].end()
+            after, word = _next_word(raw, place, end)
+    if (degrees := scaled(amount.readings, word)) is not amount.readings:
+        amount = amount._replace(readings=degrees)
+        place, end = after, raw[after - 1].end()
+    value = _written(amount.literal, amount.readings, amount.rate) if amount.literal else _value(amount)
+    if not amount.rate and (rate := _rate(raw, place)):
+        value = _value(amount._replace(rate=rate))
+        if raw[place][0].lower() in _EACH:  # "the Billboard 200 a year later" is no rate
+            value = value._replace(keys=value.keys | amount.keys, covers=value.covers | amount.keys)
+    elif "year-old" in raw[place - 1][0].lower():
+        value = value._replace(covers=value.covers | amount._replace(readings=()).keys)
+    return value, place, end
+
+
+def _value(amount: Amount) -> TextValue:
+    keys = amount.keys
+    bare = not amount.readings and not amount.rate
+    if bare and len(amount.literal) == 4 and amount.literal.isdigit() and int(amount.literal) in _YEARS:
+        keys |= date_keys(amount.literal, 0, None)
+    return TextValue(amount.kind, keys, keys | _also(amount), amount=amount)
+
+
+def _also(amount: Amount) -> frozenset[str]:
+    """Return what else an amount proves: degrees those without a scale, or with either; a rate its amount."""
+    scale = amount.readings[0][0] if amount.readings else ""
+    others = ("°c", "°f") if scale == "°" else ("°",) if scale in {"°c", "°f"} else ()
+    keys = [amount._replace(readings=((one, Fraction(1)),)).keys for one in others]
+    if amount.rate:
+        keys.append(amount._replace(rate="").keys)
+    return frozenset().union(*keys)
+
+
+def _next_word(raw: Sequence[Raw], place: int, end: int) -> tuple[int, str]:
+    """Return the word behind a number or its hyphen, in lower case, and the place behind the word."""
+    if place + 1 < len(raw) and raw[place][0] == "-" and raw[place].span() == (end, raw[place + 1].start()):
+        place += 1
+    if place < len(raw) and raw[place].lastgroup == "word":
+        return place + 1, raw[place][0].lower()
+    return place, ""
+
+
+def _rate(raw: Sequence[Raw], place: int) -> str:
+    """Return "/s" for "(100) requests per second", "(5) times a day", "(100) requests/s"."""
+    for distance, match in enumerate(raw[place : place + 4]):
+        word = match[0].lower()
+        if match.lastgroup == "mark" and word != "/":
+            break
+        if "/" in word[1:]:
+            return _per(word.rpartition("/")[2])
+        if word in _LINKS:  # "45 minutes to an hour"
+            break
+        if word in _PER or (word in _EACH and distance < 2):
+            following = raw[place + distance + 1 : place + distance + 2]
+            return _per(following[0][0].lower()) if following else ""
+    return ""
+
+
+def _per(unit: str) -> str:
+    _, units = quantities(("per", unit)) if len(unit) < _LONGEST else ((), ())
+    return units[0] if units and units[0].startswith("/") else ""
+
+
+_fraction = lru_cache(1 << 12)(Fraction)
+
+
+@lru_cache(1 << 12)
+def _written(literal: str, readings: tuple[tuple[str, Fraction], ...] = (), rate: str = "") -> TextValue:
+    return _value(Amount(_fraction(literal), literal, readings, rate))
+
+
+def word(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> UnitReading:
+    """Read a word; of number words those that count something."""
+    match = raw[place]
+    word = match[0].lower()
+    first = word.partition("-")[0]
+    if first in CARDINALS:
+        return _spelled(raw, place, before)
+    if first in ORDINALS:
+        keys = frozenset({f"ordinal {ORDINALS[first]}"})
+        counted = bool(before) and before[-1].text in _DETERMINERS and bool(_next_word(raw, place + 1, -1)[1])
+        return valued(
+            match, TextValue("number", keys, keys, implied=first in {"first", word[:-1]} or not counted)
+        ), place + 1
+    if word in IMPLIED:
+        keys = Amount(Fraction(IMPLIED[word]), str(IMPLIED[word])).keys
+        return valued(match, TextValue("number", keys, keys, implied=True)), place + 1
+    if word == "half" and (half := _half(raw, place)):
+        return half
+    if word in {"a", "an"} and (readings := unit_readings(_next_word(raw, place + 1, -1)[1])[0]):
+        keys = Amount(Fraction(1), "1", readings).keys
+        return valued(match, TextValue("number", keys, keys, implied=True)), place + 1
+    return plain(raw, place)
+
+
+def _half(raw: Sequence[Raw], place: int) -> UnitReading | None:
+    """Read "half an hour" and "half of the users"."""
+    after, following = _next_word(raw, place + 1, -1)
+    if following in {"a", "an"}:
+        after, following = _next_word(raw, after, -1)
+        readings, _ = unit_readings(following)
+        if readings:
+            value = _value(Amount(Fraction(1, 2), "", readings))
+            return valued(raw[place], value, raw[after - 1].end()), after
+    if following not in {"of", "the"}:
+        return None
+    keys = frozenset({"% 50", f"{NUMBER} 1/2"})
+    return valued(raw[place], TextValue("number", keys, keys)), place + 1
+
+
+def _spelled(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> UnitReading:
+    words: list[str] = []
+    last = place
+    while last < len(raw) and len(words) < 12:
+        parts = raw[last][0].lower().split("-")
+        if not CARDINALS.issuperset(parts):
+            break
+        words += parts
+        last += 1
+    if not words:  # "three-day", "two-factor": a number only before a unit
+        number, _, unit = raw[place][0].lower().partition("-")
+        readings, rate = unit_readings(unit.partition("-")[0])
+        amount = Amount(Fraction(quantities((number,))[0][0]), "", readings, rate)
+        value = _value(amount)._replace(implied=not (readings or rate))
+        return valued(raw[place], value), place + 1
+    if words == ["one"] and _is_pronoun(raw, last, before):
+        return plain(raw, place)
+    numbers, _ = quantities(words)
+    value, last, end = _with_unit(raw, last, Amount(Fraction(numbers[0]), numbers[0]))
+    match = raw[place]
+    return valued(match, value, end), last
+
+
+def _is_pronoun(raw: Sequence[Raw], after: int, before: Sequence[ValueToken]) -> bool:
+    if before and before[-1].text in _PRONOUN_BEFORE:
+        return True
+    return after >= len(raw) or raw[after][0].lower() in _NO_NOUN or raw[after].lastgroup == "mark"

@@ -1,0 +1,321 @@
+"""Splits a text into statements, each with its values and the words that belong to them.
+
+A statement is a sentence, a list item, a table row or a line of code or configuration. Its values are numbers with
+their units, amounts, percentages, dates and versions. No values: `[source:N]` tags and footnote marks, numbers of
+headings, URLs, identifiers (`v2_client`, `retry.py`, hashes, `#12`). Number words are values where they count ("zero",
+"one retry", "thirty-two", "the third attempt"); "one" as a pronoun and "first" or "second" without an article are not.
+
+A word belongs to the value nearest to it in its clause; the other words of the statement, its heading and the keys
+above an indented line are shared by all values of the statement. In a table the words of its column's heading belong
+to a value.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from groundwire.checks.values.binding import OWN, Binder
+from groundwire.checks.values.bounds import bound_of
+from groundwire.checks.values.numbers import clock, iso, named, number, quarter, slash, version, word
+from groundwire.checks.values.units import RAISED, Raw, TextValue, UnitReading, ValueToken, cut, plain
+from groundwire.text.normalise import NormalisedText, normalise
+from groundwire.text.sentences import sentences
+from groundwire.text.stems import PARTICLES, lexeme
+from groundwire.text.visible import is_plain, seen
+from groundwire.text.work import spend
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from groundwire.checks.values.negation import Clause
+
+
+_BETWEEN: Final = frozenset(("between", "from", "of"))
+_RANGE_LINKS: Final = frozenset(("-", "to", "and", "or"))
+
+
+def scan(text: str) -> list[ValueToken]:
+    """Return the tokens of one statement in normal form, in text order; positions are those of `text`."""
+    raw = cut(text)
+    tokens: list[ValueToken] = []
+    place = 0
+    while place < len(raw):
+        match = raw[place]
+        # the fast path: most words are no numbers
+        if match.lastgroup == "word" and not (known := lexeme(match[0])).counts:
+            start, end = match.span()
+            if tokens and known.text in PARTICLES and tokens[-1].stems:
+                stems = tokens[-1].stems
+                tokens[-1] = tokens[-1]._replace(stems=(*stems, stems[-1] + known.text))
+            tokens.append(ValueToken(known.text, start, end, None, False, match[0], known.stems))  # noqa: FBT003 - a field
+            place += 1
+            continue
+        token, place = _READERS[match.lastgroup or "mark"](raw, place, tokens)
+        if token.value and not token.value.implied:
+            token = token._replace(value=token.value._replace(bound=bound_of(tokens, token.value.kind)))
+        tokens.append(token)
+    return _with_ranges(tokens)
+
+
+def _with_ranges(tokens: list[ValueToken]) -> list[ValueToken]:
+    """Give the first number of "5-10 s" or "between 5 and 10 seconds" the unit of the second as well."""
+    for place in range(len(tokens) - 2):
+        low, link, high = tokens[place : place + 3]
+        if not (low.value and high.value) or link.text not in _RANGE_LINKS:
+            continue
+        one, other = low.value.amount, high.value.amount
+        if one and other and not one.readings and not one.rate and (other.readings or other.rate):
+            keys = low.value.keys | one._replace(readings=other.readings, rate=other.rate).keys
+            tokens[place] = low._replace(value=low.value._replace(keys=keys, covers=keys))
+        bare = link.text != "and" or (place and tokens[place - 1].text in _BETWEEN)
+        if bare and one and other and one.magnitude < other.magnitude:
+            for end in (place, place + 2):
+                if value := tokens[end].value:
+                    tokens[end] = tokens[end]._replace(value=value._replace(ranged=True))
+    return tokens
+
+
+_READERS: Final[dict[str, Callable[[Sequence[Raw], int, Sequence[ValueToken]], UnitReading]]] = {
+    "word": word,
+    "mark": lambda raw, place, _: plain(raw, place),
+    "number": number,
+    "named": named,
+    "iso": iso,
+    "slash": slash,
+    "clock": clock,
+    "version": version,
+    "quarter": quarter,
+}
+
+
+_PIECE: Final = 12  # units of work that reading a statement takes, beside those of its tokens
+_TOKEN: Final = 6
+_VALUE: Final = 18
+_LONGEST: Final = 4_000  # characters of a statement; longer ones are cut at a space
+_SHARED: Final = 64  # words of a statement that count
+_AROUND: Final = 12  # values of a statement, on each side, that compete with one
+_DEPTH: Final = 12  # keys above a line that count
+
+_EMPHASIS: Final = re.compile(r"[*`\u200b]|~~|(?<!\w)_++(?=[^\W_])|(?<=[^\W_])_++(?!\w)")
+_HEADING: Final = re.compile(r"(?P<marks>#{1,6})\s+(?P<number>\d{1,3}(?:\.\d{1,3}){0,5}[.)]?(?=\s))?")
+_STEP: Final = re.compile(
+    r"\W{0,4}(?:(?:step|phase|part)\s+\d{1,3}\s*[:.)-]|\(?\d{1,3}[.)](?=\s))", re.IGNORECASE
+)
+_DASH: Final = re.compile("[\u2010-\u2013\u2212]")
+_KEY_LINE: Final = re.compile(r"[\"']?[\w.\-/]{1,60}[\"']?\s{0,4}[:=]|[\[\]{}<]")
+_CODE_END: Final = frozenset(";{}[],:")
+_RULE: Final = re.compile(r"[|\s:=+-]+")
+_GAP: Final = re.compile(r"\s|[,;|)}\]](?!\d)")
+_COLUMN: Final = re.compile(r"(?<!\\)\|")
+
+
+@dataclass(slots=True)
+class ValueStatement:
+    """A statement of a text; `words` are those of the statement and of what is above it."""
+
+    start: int
+    end: int
+    signature: str
+    tokens: Sequence[ValueToken]
+    words: frozenset[str]
+    reading: NormalisedText
+    heads: tuple[tuple[str, ...], ...]
+    _values: list[Bound] | None = None
+    clauses: list[Clause] | None = None  # cache of `negation.clauses`
+    denies: bool | None = None  # cache of `negation.denies`
+    shown: tuple[int, Sequence[int], Sequence[int]] | None = None
+    """Where it starts in what a reader sees, and where in the text each character of that starts and ends."""
+
+    @property
+    def values(self) -> list[Bound]:
+        """Its values with what they are bound to; found when they are first asked for."""
+        if self._values is None:
+            self._values = []
+            binder = Binder(self.tokens, self.heads) if any(token.value for token in self.tokens) else None
+            for place, token in enumerate(self.tokens if binder else ()):
+                if binder and token.value:
+                    own, near = binder.bind(place)
+                    value = binder.named_unit(place, token.value)
+                    first, last = self.span(token.start, token.end)
+                    self._values.append(Bound(value, first, last, own, near, self, len(self._values)))
+        return self._values
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Translate positions of its tokens to positions of the whole text."""
+        first, last = self.reading.span(start, end)
+        if self.shown is None:
+            return self.start + first, self.start + last
+        at, starts, ends = self.shown
+        return starts[at + first], ends[at + last - 1]
+
+    def near(self, bound: Bound) -> Sequence[Bound]:
+        """Return the values around one of its values, a bounded number."""
+        at = bound.place
+        return self.values[max(0, at - _AROUND) : at + _AROUND + 1]
+
+
+@dataclass(slots=True, eq=False)
+class Bound:
+    """A value with what it is bound to; positions are those of the whole text."""
+
+    value: TextValue
+    start: int
+    end: int
+    own: frozenset[str]
+    near: tuple[str, str]
+    statement: ValueStatement
+    place: int  # among the values of its statement
+
+
+class _Line(NamedTuple):
+    start: int
+    text: str
+    context: frozenset[str]
+    heads: tuple[tuple[str, ...], ...] = ()  # of a table row: the words of each column's heading
+
+
+StatementReader = Callable[[str], Sequence[ValueStatement]]
+"""Reads a text's statements: `read_statements`, or a caching wrapper where several checks read one text."""
+
+
+def read_statements(text: str) -> list[ValueStatement]:
+    """Return the statements of a text as a reader sees it, with a letter for each raised digit and fraction.
+
+    Folded, 10\u2079 would be 109, and 1\u00bd be 11/2. Positions are those of the text as it stands.
+    """
+    if text.isascii() and is_plain(text):
+        return [*statements(text)]
+    shown, starts, ends = seen(text)
+    found = [*statements(shown.translate(RAISED))]
+    if shown == text:
+        return found
+    return [
+        replace(one, start=starts[one.start], end=ends[one.end - 1], shown=(one.start, starts, ends))
+        for one in found
+    ]
+
+
+def statements(text: str) -> Iterator[ValueStatement]:
+    """Yield the statements of a text, in text order."""
+    for line in _lines(text):
+        blank = _EMPHASIS.sub(lambda match: " " * len(match[0]), line.text)
+        for opener in (_HEADING, _STEP):
+            if found := opener.match(blank):
+                blank = " " * found.end() + blank[found.end() :]
+        for start, piece in _pieces(blank):
+            yield _statement(line, line.start + start, piece)
+
+
+def _statement(line: _Line, start: int, piece: str) -> ValueStatement:
+    reading = normalise(_DASH.sub("-", piece))
+    tokens = scan(reading.text)
+    words: dict[str, None] = {}
+    for token in tokens:
+        if len(words) < _SHARED and not token.mark and token.value is None:
+            for stem in token.stems:
+                words[stem] = None
+    spend(_PIECE + _TOKEN * len(tokens) + len(line.context) + len(line.heads))
+    spend(_VALUE * sum(token.value is not None for token in tokens))
+    signature = "\0".join([*sorted(line.context), "", *(token.text for token in tokens)])
+    every = line.context.union(words, *line.heads)
+    return ValueStatement(start, start + len(piece), signature, tokens, every, reading, line.heads)
+
+
+def _pieces(text: str) -> Iterator[tuple[int, str]]:
+    """Cut an endless statement where a word ends, if one does."""
+    start = 0
+    while len(text) - start > _LONGEST:
+        end = start + _LONGEST
+        cut = max((match.end() for match in _GAP.finditer(text, end - _LONGEST // 2, end)), default=end)
+        yield start, text[start:cut]
+        start = cut
+    if start < len(text):
+        yield start, text[start:]
+
+
+class _Above:
+    """What is above a line: headings, and the keys of an indented block."""
+
+    def __init__(self) -> None:
+        self._headings: list[tuple[int, tuple[str, ...]]] = []
+        self._keys: list[tuple[int, tuple[str, ...]]] = []
+
+    def heading(self, level: int, words: tuple[str, ...]) -> None:
+        _push(self._headings, level, words)
+        self._keys.clear()
+
+    def key(self, indent: int, words: tuple[str, ...]) -> None:
+        _push(self._keys, indent, words)
+
+    def words(self, indent: int) -> frozenset[str]:
+        while self._keys and self._keys[-1][0] >= indent:
+            self._keys.pop()
+        found = frozenset(word for _, words in (*self._headings, *self._keys) for word in words)
+        spend(len(found))
+        return found
+
+
+def _push(stack: list[tuple[int, tuple[str, ...]]], level: int, words: tuple[str, ...]) -> None:
+    while stack and stack[-1][0] >= level:
+        stack.pop()
+    if len(stack) < _DEPTH:
+        stack.append((level, words))
+
+
+def _lines(text: str) -> Iterator[_Line]:
+    """Yield sentences, list items, table rows and lines of code, with what is above each."""
+    above = _Above()
+    breaks = [-1, *(match.start() for match in re.finditer("\n", text))]
+    table: list[tuple[str, ...]] = []
+    last_row = -1
+    for start, piece in _cut(text):
+        row = bisect_right(breaks, start) - 1
+        begin = breaks[row] + 1
+        lead = text[begin:start] if start - begin < 80 else ""
+        # a list item counts as deeper than the indent of its line
+        indent = len(lead.expandtabs(4)) + bool(lead.strip())
+        if heading := _HEADING.match(piece):
+            yield _Line(start, piece, above.words(0))
+            above.heading(len(heading["marks"]), _line_words(piece))
+            continue
+        if piece.count("|", 0, _LONGEST) > 1 and "\n" not in piece:
+            if _RULE.fullmatch(piece):
+                last_row = row
+                continue
+            if row != last_row + 1 or not table:
+                table = [_line_words(cell) for cell in _COLUMN.split(piece[:_LONGEST])]
+            last_row = row
+            yield _Line(start, piece, above.words(indent), tuple(table))
+            continue
+        table = []
+        yield _Line(start, piece, above.words(indent))
+        if piece[-1] in ":{[" or (piece[0] == "[" and piece[-1] == "]"):
+            above.key(indent - (piece[0] == "["), _line_words(piece))
+
+
+def _cut(text: str) -> Iterator[tuple[int, str]]:
+    """Yield sentences with their places; code and configuration line by line, without fences."""
+    for span in sentences(text):
+        first = last = span.start  # of the piece, of its last line
+        for end in (*(match.start() for match in re.finditer("\n", span.text)), len(span.text)):
+            stop = span.start + end
+            line = text[last:stop].strip()
+            following = text[stop : stop + _DEPTH * 8].strip()
+            if stop == span.end or span.code or line[-1:] in _CODE_END or _KEY_LINE.match(following):
+                piece = text[first:stop]
+                bare = piece.strip()
+                if bare and not (span.code and bare.startswith(("```", "~~~"))):
+                    yield first + len(piece) - len(piece.lstrip()), bare
+                first = stop + 1
+            last = stop + 1
+
+
+def _line_words(text: str) -> tuple[str, ...]:
+    tokens = scan(text[:400])
+    spend(_PIECE + _TOKEN * len(tokens))
+    words = (word for token in tokens if not token.mark for word in token.stems)
+    return tuple(dict.fromkeys(words))[:OWN]

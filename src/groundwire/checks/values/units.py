@@ -1,0 +1,316 @@
+"""Amounts in the form in which the values of an answer and of its sources are compared.
+
+A value is a set of keys, each a dimension and a magnitude in that dimension's base unit: "5 s", "5 seconds"
+and "5000 ms" share the key ``time 5``, "1k" and "1,000" the key ``number 1000``, "$1.2 million" and
+"$1,200,000" the key ``usd 1200000``. Two values are equal when they share a key; one text may stand for
+several ("5m" is minutes, metres or millions). Spellings of units are those of `quantities`. `cut` splits a statement
+into words, marks and the raw text of its values.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from groundwire.text.quantities import quantities
+from groundwire.text.stems import lexeme
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+NUMBER: Final = "number"
+VERSION: Final = "version"
+DATE: Final = "date"
+
+_TIME: Final = {
+    "ns": Fraction(1, 10**9),
+    "us": Fraction(1, 10**6),
+    "ms": Fraction(1, 1000),
+    "s": Fraction(1),
+    "min": Fraction(60),
+    "h": Fraction(3600),
+    "day": Fraction(86400),
+    "week": Fraction(604800),
+}
+_MONTHS: Final = {"month": 1, "quarter": 3, "year": 12, "decade": 120}
+_CURRENCIES: Final = frozenset(("usd", "eur", "gbp", "jpy", "inr", "chf", "cny", "cent"))
+_SHARES: Final = frozenset(("%", "‰", "pp", "bp"))
+_RAISED: Final = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"
+_FRACTIONS: Final = {
+    "\u00bc": "1/4", "\u00bd": "1/2", "\u00be": "3/4",
+    "\u2153": "1/3", "\u2154": "2/3", "\u2155": "1/5", "\u215b": "1/8",
+}  # fmt: skip
+RAISED: Final[dict[int, int | str]] = {
+    **{ord(char): 0x16A0 + number for number, char in enumerate((*_RAISED, *_FRACTIONS))},
+    ord("\u00ba"): "\u00b0",
+    ord("\u02da"): "\u00b0",
+}
+"""A letter without case, that no unit is written with, for each raised digit and fraction; one sign of degrees."""
+_VULGAR: Final = {chr(0x16AA + place): text for place, text in enumerate(_FRACTIONS.values())}
+_PREFIXES: Final = ("", "k", "m", "g", "t", "p")
+_MAGNITUDES: Final = {
+    "hundred": 10**2,
+    "thousand": 10**3,
+    "million": 10**6,
+    "billion": 10**9,
+    "trillion": 10**12,
+    "dozen": 12,
+    "k": 10**3,
+    "mn": 10**6,
+    "mln": 10**6,
+    "bn": 10**9,
+    "bln": 10**9,
+    "tn": 10**12,
+}
+_MONEY_MAGNITUDES: Final = {"m": 10**6, "b": 10**9, "t": 10**12}
+_SCALED: Final = {"c": "°c", "celsius": "°c", "centigrade": "°c", "f": "°f", "fahrenheit": "°f"}
+_ALIASES: Final = {"deg": "degree", "degs": "degree", "percentage": "percent"}
+_FRACTION_PART: Final = re.compile(r"\d+(?:/\d+)?|[\u16aa-\u16b0]")
+_MAX_UNIT: Final = 24  # characters; no unit is longer
+
+
+def _scales() -> dict[str, tuple[tuple[str, Fraction], ...]]:
+    """Return unit -> its readings: dimension and factor to the dimension's base unit."""
+    table: dict[str, tuple[tuple[str, Fraction], ...]] = {}
+    table.update({unit: (("time", factor),) for unit, factor in _TIME.items()})
+    table.update({unit: (("months", Fraction(factor)),) for unit, factor in _MONTHS.items()})
+    for power, prefix in enumerate(_PREFIXES):
+        # "1 GB" is said of 1000 MB and of 1024 MB; "1 GiB" only of 1024 MiB.
+        decimal, binary = Fraction(1000**power), Fraction(1024**power)
+        table[f"{prefix}b" if prefix else "byte"] = (("bytes", decimal), ("bytes-1024", binary))
+        table[f"{prefix}ib"] = (("binary-bytes", binary),)
+        table[f"{prefix}bit"] = (("bits", decimal),)
+    table["hz"], table["khz"] = (("hz", Fraction(1)),), (("hz", Fraction(10**3)),)
+    table["mhz"], table["ghz"] = (("hz", Fraction(10**6)),), (("hz", Fraction(10**9)),)
+    for unit, factor in (("mm", 1), ("cm", 10), ("metre", 1000), ("km", 10**6)):
+        table[unit] = (("length", Fraction(factor)),)
+    for unit, factor in (("mg", 1), ("g", 1000), ("kg", 10**6), ("t", 10**9)):
+        table[unit] = (("mass", Fraction(factor)),)
+    table["x"] = (("x", Fraction(1)),)
+    # A lone letter after a number says several things: minutes, metres or millions.
+    table["m"] = (("time", Fraction(60)), ("length", Fraction(1000)), (NUMBER, Fraction(10**6)))
+    return table
+
+
+_SCALES: Final = _scales()
+
+
+Readings = tuple[tuple[str, Fraction], ...]
+"""What a unit may be: dimension and factor to its base unit."""
+
+
+class Amount(NamedTuple):
+    """A number as read: `readings` are what its unit may be; without a unit, one plain reading."""
+
+    magnitude: Fraction
+    literal: str
+    readings: Readings = ()
+    rate: str = ""
+
+    @property
+    def keys(self) -> frozenset[str]:
+        """The keys under which it is compared."""
+        keys = {
+            f"{dimension}{self.rate} {_shown(self.magnitude * factor)}" for dimension, factor in self.readings
+        }
+        if not self.readings:
+            keys.add(f"{NUMBER}{self.rate} {_shown(self.magnitude)}")
+            if self.literal and not self.rate:  # "version 3.11" is said by "3.11" as well
+                keys.add(version_key(self.literal))
+        return frozenset(keys)
+
+    @property
+    def kind(self) -> str:
+        """The kind of value, as a report names it."""
+        dimensions = {dimension for dimension, _ in self.readings}
+        if dimensions & {"time", "months"}:
+            return "duration"
+        if dimensions & _SHARES:
+            return "percent"
+        if dimensions & _CURRENCIES:
+            return "amount"
+        return "quantity" if (dimensions - {NUMBER}) or self.rate else NUMBER
+
+
+def dimensions(keys: Iterable[str]) -> frozenset[str]:
+    """Return the dimensions of keys: only values that share one can be two values of the same thing."""
+    return frozenset(key.partition(" ")[0] for key in keys)
+
+
+def version_key(literal: str) -> str:
+    """Return the key of a version: "2.0" is "2", but "3.10" is not "3.1"."""
+    parts = literal.lstrip("+").split(".")
+    while len(parts) > 1 and not parts[-1].strip("0"):
+        parts.pop()
+    return f"{VERSION} {'.'.join(part.lstrip('0') or '0' for part in parts)}"
+
+
+@lru_cache(1 << 12)
+def unit_readings(word: str, *, attached: bool = False) -> tuple[tuple[tuple[str, Fraction], ...], str]:
+    """Return what a word after a number says as a unit, and its rate ("MB/s": bytes, "/s").
+
+    Args:
+        word: In lower case.
+        attached: It touches the number; "3in" is a length, "3 in a row" is not.
+
+    Returns:
+        Readings and rate; both empty where the word is no unit.
+    """
+    if not word or len(word) > _MAX_UNIT:
+        return (), ""
+    word = _ALIASES.get(word, word)
+    _, units = quantities([f"1{word}"] if attached else ["1", word])
+    readings: tuple[tuple[str, Fraction], ...] = ()
+    rate = ""
+    for name in (unit.removeprefix("1 ") for unit in units):
+        if name.startswith("/"):
+            rate = name
+        elif name not in {"am", "pm"}:
+            readings = _SCALES.get(name, ((name, Fraction(1)),))
+    if word == "times":
+        readings = ((NUMBER, Fraction(1)), ("x", Fraction(1)))
+    return readings, rate
+
+
+def scaled(readings: Readings, word: str) -> Readings:
+    """Return the readings of degrees with the scale that a word behind them names, or as they are."""
+    return (
+        ((_SCALED[word], Fraction(1)),)
+        if word in _SCALED and readings and readings[0][0] == "°"
+        else readings
+    )
+
+
+def fraction(text: str) -> Fraction:
+    """Return the value of "3/4", "7 3/4" or "1½", with the letter of `RAISED` for the raised fraction."""
+    parts = (_VULGAR.get(part, part) for part in _FRACTION_PART.findall(text))
+    return sum(map(Fraction, parts), Fraction(0))
+
+
+def magnitude(word: str, *, money: bool = False) -> int:
+    """Return the factor that a word such as "million" or "bn" says, or 0."""
+    return _MAGNITUDES.get(word, 0) or (_MONEY_MAGNITUDES.get(word, 0) if money else 0)
+
+
+def _shown(value: Fraction) -> str:
+    return str(value.numerator) if value.denominator == 1 else f"{value.numerator}/{value.denominator}"
+
+
+_MONTH_NAMES: Final = (
+    r"Jan(?:uary)?|Feb(?:ruary)?|Apr(?:il)?|June?|July?|Aug(?:ust)?|Sept(?:ember)?|Sep|"
+    r"Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?"
+)
+_SKIPPED: Final = r"""
+    (?P<skip>(?i:\[\s*sources?\s*:[^\[\]\n]{0,60}\])
+      | (?<=[^\s:=,(\[])\s?\[\d{1,3}(?:,\s?\d{1,3}){0,5}\](?!\w)
+      | \#\d+\b
+      | (?:(?<=\.[ch])|(?<=\.[a-z]{2})|(?<=\.[a-z]{3})|(?<=\.[a-z]{4})):\d+(?:-\d+)?(?!\w)
+      | (?<!\w)[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12})
+"""
+_WITH_DIGITS: Final = r"""
+    (?P<iso>(?<![\w.-])(?P<iy>\d{4})(?P<is>[-/])(?P<im>0[1-9]|1[0-2])
+      (?:(?P=is)(?P<id>[0-3]\d)(?:[T\ ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[-+]\d\d:?\d\d)?)?)?(?![\w-]))
+  | (?P<slash>(?<![\w./])(?P<sa>\d{1,2})[/.](?P<sb>\d{1,2})[/.](?P<sy>\d{4}|(?<=/)\d{2})(?![\w/]))
+  | (?P<clock>(?<![\w:.])(?:(?P<ch>[0-2]?\d):(?P<cm>[0-5]\d)(?::[0-5]\d)?(?![\w:])
+      |(?P<ph>[01]?\d)(?=\s?[ap]\.?m\b))(?:\s?(?P<half>[ap])\.?m\b\.?)?)
+  | (?P<version>(?<!\w)(?i:v(?:ersions?\s|er\.\s?|\.)?)
+      (?P<ver>\d+(?:\.\d+)*(?:-(?:alpha|beta|rc)\.?\d*)?)(?!\w))
+  | (?P<quarter>(?<!\w)Q[1-4](?!\w))
+  | (?P<number>(?P<sign>(?<![\w.)\]%])-)?(?:(?P<cur>US\$|[$€£¥₹]|(?:USD|EUR|GBP|JPY|CHF|INR)(?=\s?\d))\s?)?
+      (?:(?P<fraction>(?:\d{1,4}(?:\s|-(?=\d/)))?\d{1,2}/[1-9]\d?(?![\d/])|(?:\d{1,4}\s?)?[\u16aa-\u16b0])
+        |(?P<hex>0[xX][0-9A-Fa-f]{1,40})
+        |(?P<digits>\d{1,3}(?:[,_]\d{3}){1,12}(?!\d)(?:\.\d+)?|\d+(?:\.\d+)*|(?<!\w)\.\d+))
+      (?P<exp>[eE][-+]?\d{1,2}(?!\w))?(?P<plus>\+(?!\w))?
+      (?P<glue>\s?[%‰]|\s?°(?:\s?[CcFf](?!\w))?|\s[CF](?![\w'+#-])|\w*(?:/[A-Za-z]{1,12})?))
+"""
+_NAMED: Final = rf"""
+    (?P<named>(?<!\w)(?=[\dJFMASONDjfmasond])(?:(?P<d1>[0-3]?\d)(?:st|nd|rd|th)?[\s-](?:of\s)?)?
+      (?P<mon>(?i:{_MONTH_NAMES})|MAY|May|MARCH|March|Mar|(?i:may|march)(?=\s\d{{4}}))\b\.?
+      (?:(?(d1)(?!))\s(?P<d2>[0-3]?\d)(?:st|nd|rd|th)?(?!\w|[:.]\d|\s?%|,\d{{3}}))?
+      (?:(?:,?\s|-)(?P<y>\d{{4}})(?!\w)|(?(d1)[\s-]'?(?P<yy>\d{{2}})(?![\w:%/°]|[.,]\d)(?:(?<=-\d\d)|(?!\s?[%°a-z]))))?)
+"""
+_WORDS: Final = r"""
+    (?P<word>[^\W\d](?:[\w']|[/\\@](?=\w)|-(?=[^\W\d])|\.(?=[a-z_])
+      |(?<!\bmid)(?<!\bpre)(?<!\bpost)(?<!\blate)-(?=\d)|(?<=\d)\.(?=\d))*)
+  | (?P<mark>[<>!=]=|[^\w\s])
+"""
+# White space, and the letters of words that open nothing else: no name of a month, no version, amount or UUID.
+_NOTHING_ELSE: Final = r"""
+    (?!\s(?!\[)
+      |(?!j[auAU]|f[eE]|ma|mA|a[puPU]|s[eE]|o[cC]|n[oO]|d[eE]|v|[0-9A-Fa-f]{8})[a-zHKLPRTWXYZ])
+"""
+_TOKEN: Final = re.compile(f"{_NOTHING_ELSE}(?:{_SKIPPED}|{_NAMED}|{_WITH_DIGITS})|{_WORDS}", re.VERBOSE)
+_TOKEN_WITHOUT_DIGITS: Final = re.compile(f"{_NOTHING_ELSE}(?:{_SKIPPED}|{_NAMED})|{_WORDS}", re.VERBOSE)
+_DIGIT: Final = re.compile(r"[\d\u16aa-\u16b0]")  # and the letters of `RAISED` that stand for fractions
+_URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,15}://[^\s)>\]\"'`]+")
+# "(Passage 2)", "passages 1, 2 and 3", "steps 4-6", "Question 1:": they count what was given, or parts of the answer
+_PLACE_NUMBERS: Final = re.compile(
+    r"(?<!\w)(?i:passages?|sources?|documents?|contexts?|excerpts?|snippets?|chunks?|references?|citations?|"
+    r"steps?|questions?|options?)\s{1,2}[#(\[]?"
+    r"(?P<digits>\d{1,3}(?:\s?(?:[,:&/-]|(?:,\s?)?(?:and|or|to))\s?\d{1,3}){0,9})(?![\w%°]|[.,]\d)"
+)
+_NUMERO: Final = re.compile(r"(?<!\w)(?i:nos?)(?:\.\s?|\s)(?=\d)")
+
+
+class TextValue(NamedTuple):
+    """A value as read: `keys` are what it says, `covers` what it proves ("May 2024" proves "May")."""
+
+    kind: str
+    keys: frozenset[str]
+    covers: frozenset[str]
+    bound: str = ""  # "<" for "less than 5", "<=" for "at most 5", "~" for "about 5", ...
+    amount: Amount | None = None
+    implied: bool = False  # only supports: "a single retry" is one retry, but says no number of its own
+    ranged: bool = False  # an end of "5 to 10 s"
+
+
+class ValueToken(NamedTuple):
+    """A word, a mark or a value of a statement; `text` is in lower case, `stems` are what the word says."""
+
+    text: str
+    start: int
+    end: int
+    value: TextValue | None = None
+    mark: bool = False
+    written: str = ""
+    stems: tuple[str, ...] = ()
+
+
+Raw = re.Match[str]
+UnitReading = tuple[ValueToken, int]
+"""A token, and the place behind it."""
+
+
+def cut(text: str) -> list[Raw]:
+    """Return the matches of a statement in normal form; what is no value (tags, URLs, `#12`) is left out."""
+    if "://" in text:
+        text = _URL.sub(_blank, text)
+    if has_digits := _DIGIT.search(text) is not None:
+        text = _NUMERO.sub(_blank, _PLACE_NUMBERS.sub(_without_digits, text))
+    found = _TOKEN.finditer(text) if has_digits else _TOKEN_WITHOUT_DIGITS.finditer(text)
+    return [match for match in found if match.lastgroup != "skip"]
+
+
+def _blank(match: Raw) -> str:
+    return " " * len(match[0])
+
+
+def _without_digits(match: Raw) -> str:
+    return match.string[match.start() : match.start("digits")] + " " * (match.end() - match.start("digits"))
+
+
+def plain(raw: Sequence[Raw], place: int) -> UnitReading:
+    """Read a word or mark, or what looked like a value, as what it is as written."""
+    match = raw[place]
+    word = lexeme(match[0])
+    start, end = match.span()
+    return ValueToken(word.text, start, end, None, match.lastgroup == "mark", match[0], word.stems), place + 1
+
+
+def valued(match: Raw, value: TextValue, end: int = 0) -> ValueToken:
+    """Read a match, or the text from its start to `end`, as a value."""
+    written = match.string[match.start() : end or match.end()]
+    return ValueToken(written.lower(), match.start(), end or match.end(), value, written=written)

@@ -1,0 +1,322 @@
+"""`groundwire audit`: holds the claims of answers against their evidence, for a person at a terminal (S4-62)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import sys
+from codecs import BOM_UTF8
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, Final, TextIO
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from groundwire.checks.source_tags import check_tags
+from groundwire.checks.sources import verify_sources
+from groundwire.checks.warnings import ReportWarning
+from groundwire.cli.options import file_argument, format_option, policy_option, reporting
+from groundwire.cli.output import escape_json
+from groundwire.config import load_settings
+from groundwire.epistemic.asking import assess
+from groundwire.epistemic.plan import LEAST_CHARACTERS
+from groundwire.epistemic.types import ClaimVerification, HallucinationReport, ModelCall, gap_band
+from groundwire.errors import RecordError
+from groundwire.gate.response_checks import check_claims, evidence_of, plan_claims, why_skipped
+from groundwire.library.check import LineError
+from groundwire.messages.decode import parse_json, validate
+from groundwire.messages.records import LlmResponse
+from groundwire.policy import Policy, load_policy
+from groundwire.text.normalise import escape_controls
+from groundwire.verify.models import HttpModel, load_model
+
+SUPPORTED: Final = "supported"
+_STYLES: Final = {SUPPORTED: "green", "partial_support": "yellow", "over_extrapolation": "yellow"}
+_WRONG: Final = "red"
+_SHOWN: Final = 3  # places of evidence that a line has room for
+_WIDTH: Final = 21  # of a verdict or the type of a warning, one blank more than the longest
+_NOT_DUE: Final = (
+    f"as no claim is due: answers under {LEAST_CHARACTERS} characters, no evidence, or not in the sample"
+)
+
+
+class AuditPrinter:
+    """Prints the claims of one response after the other, and a summary.
+
+    Nothing of a record reaches the terminal but as text; colours appear on a terminal only.
+    """
+
+    def __init__(self, out: TextIO) -> None:
+        self._console = Console(file=out, highlight=False)
+        self._responses = self._claims = self._flagged = self._unseen = self._bad = self._warned = 0
+        self._calls: list[ModelCall] = []
+
+    def report(
+        self, response: LlmResponse, report: HallucinationReport, warnings: Sequence[ReportWarning] = ()
+    ) -> None:
+        """Print what was found in a response: its claims, then what is wrong with what it cites."""
+        self._responses += 1
+        self._claims += report.total_claims
+        self._flagged += report.flagged_claims
+        self._unseen += report.unverified_claims
+        self._calls += report.calls
+        self._print(Text(_headline(response, report), style="bold"))
+        at = places(response)
+        for claim in report.claims:
+            self._claim(claim, at)
+        self._warned += bool(warnings)
+        for warning in warnings:
+            line = Text(f"  {str(warning.type).lower():<{_WIDTH}}", style=_WRONG)
+            self._print(line.append(escape_controls(" ".join(warning.message.split("\n"))), style="default"))
+        self._print(Text())
+
+    def error(self, bad: LineError) -> None:
+        """Print a record that could not be read."""
+        self._bad += 1
+        self._print(
+            Text(
+                f"record {bad.line}: {bad.error.code}: {escape_controls(bad.error.message)}", style="magenta"
+            )
+        )
+
+    def summary(self, model: HttpModel | None = None) -> None:
+        """Print how many claims are flagged; where there is a model, what it was asked, or that it was not."""
+        bad = f", {self._bad} bad" if self._bad else ""
+        found = _counts(self._claims, self._flagged, self._unseen)
+        warned = f"; {self._warned} with a warning about sources" if self._warned else ""
+        self._print(Text(f"{self._responses} audited{bad}: {found}{warned}"))
+        if self._calls:
+            self._print(Text(f"model: {_model_use(self._calls, model)}"))
+        elif model is not None and self._responses:
+            self._print(Text(f"model: not asked, {_NOT_DUE}"))
+
+    def _claim(self, claim: ClaimVerification, at: dict[str, str]) -> None:
+        verdict = claim.flag_reason or SUPPORTED
+        style = _STYLES.get(verdict, _WRONG)
+        line = Text(f"  {verdict:<{_WIDTH}}", style=style)
+        line.append(
+            f"support {claim.evidence_support:4.2f}  gap {claim.evidence_gap_bits:5.2f} bits, ",
+            style="default",
+        )
+        line.append(f"{gap_band(claim.evidence_gap_bits):<20}", style="default")
+        line.append(escape_controls(_evidence(claim, at)), style="dim")
+        self._print(line)
+        self._print(_marked(claim, style))
+        if claim.uncovered:
+            words = ", ".join(dict.fromkeys(word.text for word in claim.uncovered))
+            self._print(Text(f"    not covered: {escape_controls(words)}", style="dim"))
+
+    def _print(self, line: Text) -> None:
+        self._console.print(line, soft_wrap=not self._console.is_terminal)
+
+
+def places(response: LlmResponse) -> dict[str, str]:
+    """Return id of evidence -> where it stands: file and lines of chunks, else the id."""
+    if response.context is not None:
+        return {name: name for name in response.context}
+    found: dict[str, list[str]] = {}
+    for chunk in response.chunks or ():
+        found.setdefault(chunk.chunk_id, []).append(f"{chunk.file}:{chunk.start_line}-{chunk.end_line}")
+    return {name: ", ".join(places) for name, places in found.items()}
+
+
+def _model_use(calls: Sequence[ModelCall], model: HttpModel | None) -> str:
+    """Say what a model was asked, what that cost, and why some questions have no answer that counts."""
+    cost = sum(call.cost_usd for call in calls)
+    faults = Counter(call.fault for call in calls if call.fault is not None)
+    why = "".join(f"; {number} {fault}" for fault, number in sorted(faults.items()))
+    last = f" (last: {model.trouble})" if faults and model is not None and model.trouble else ""
+    return f"{len(calls)} question{'s' * (len(calls) != 1)}, ${cost:.5f}{why}{last}"
+
+
+def _counts(claims: int, flagged: int, unseen: int) -> str:
+    """Say how many claims there are, are flagged, and were not looked at."""
+    counts = f"{claims} claim{'s' * (claims != 1)}, {flagged} flagged"
+    return f"{counts}, {unseen} not looked at" if unseen else counts
+
+
+def _headline(response: LlmResponse, report: HallucinationReport) -> str:
+    parts = [_counts(report.total_claims, report.flagged_claims, report.unverified_claims)]
+    if report.claims:
+        parts.append(f"support of the whole {report.answer_support:.2f}")
+        parts.append(f"widest gap {report.max_gap_bits:.2f} bits")
+    elif not response.answer:
+        parts.append("no answer")
+    if not (response.context or response.chunks):
+        parts.append("no evidence given, as context or chunks")
+    return f"{escape_controls(response.response_id)}: {', '.join(parts)}"
+
+
+def _evidence(claim: ClaimVerification, at: dict[str, str]) -> str:
+    """Say where the evidence of a claim stands; what it cites and is not there says so."""
+    shown = [at.get(name, f"{name} (not there)") for name in claim.evidence_ids[:_SHOWN]]
+    more = len(claim.evidence_ids) - _SHOWN
+    return ", ".join([*shown, *([f"{more} more"] if more > 0 else [])]) or "no evidence"
+
+
+def _marked(claim: ClaimVerification, style: str) -> Text:
+    """Return a claim or step on one line, the words that no evidence holds marked."""
+    text = Text(f"    {claim.claim_id.rpartition('/')[2].replace('#', ' ')}: ")
+    for part, uncovered in _parts(claim):
+        text.append(
+            escape_controls(" ".join(part.split("\n"))),
+            style=f"bold underline {style}" if uncovered else "default",
+        )
+    return text
+
+
+def _parts(claim: ClaimVerification) -> Iterator[tuple[str, bool]]:
+    done = 0
+    for word in claim.uncovered:
+        start, end = word.start - claim.start, word.end - claim.start
+        if start < done:
+            continue
+        yield claim.claim_text[done:start], False
+        yield claim.claim_text[start:end], True
+        done = end
+    yield claim.claim_text[done:], False
+
+
+_MEANT: Final = {
+    "context": "context is an object of ids and texts",
+    "evidence": "evidence holds quotes of a transcript by dimension; claims are held against context or chunks",
+}
+"""What the fields are that are taken for something else, as other functions take evidence in other forms."""
+
+
+@click.command()
+@file_argument
+@policy_option
+@click.option("--no-network", is_flag=True, help="No model is asked.")
+@format_option
+def audit(file: BinaryIO, policy_file: Path | None, *, no_network: bool, layout: str) -> None:
+    """Hold each claim of answers, and each step behind them, against the evidence given.
+
+    FILE has LLM responses, one JSON record a line, or a single JSON document: a response or a list of them. Evidence
+    is `context`, else `chunks`; `response_id` and `user_id` may be left out. For each claim its verdict is printed,
+    with its support, the gap in bits, the evidence, and the words that no evidence holds. What the gate finds wrong
+    with `sources` and source tags, such as one that counts no chunk, is told too. Rules decide, without any service;
+    where GROUNDWIRE_MODEL_API names a language model it is asked too, as the policy says.
+
+    Exit status: 0 when every record was audited, whatever was found; 1 when some were bad, 2 for wrong usage.
+
+    Example: echo '{"answer":"It retries 5 times.","context":{"a":"It retries 3 times."}}' | groundwire audit
+    """
+    with reporting():
+        settings = load_settings()
+        policy = load_policy(policy_file or settings.policy_file, os.environ)
+        model = load_model(network=not (no_network or settings.no_network))
+    with _unlogged(), asyncio.Runner() as runner:
+        report = partial(_report_of, policy=policy, model=model)
+        sys.exit(_audit(file, policy, lambda response: runner.run(report(response)), layout, model))
+
+
+@contextlib.contextmanager
+def _unlogged() -> Iterator[None]:
+    """Keep the log of single questions off the terminal: their faults are counted in the summary."""
+    logger = logging.getLogger("groundwire.epistemic.asking")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _audit(
+    file: BinaryIO,
+    policy: Policy,
+    report_of: Callable[[LlmResponse], HallucinationReport],
+    layout: str,
+    model: HttpModel | None,
+) -> int:
+    """Print what is found in each record; return the exit status."""
+    printer = AuditPrinter(sys.stdout)
+    status = 0
+    records = labelled = 0
+    for number, given in _records(file.read().removeprefix(BOM_UTF8)):
+        records += 1
+        try:
+            parsed = parse_json(given) if isinstance(given, bytes) else given
+            labelled += _is_labelled(parsed)
+            response = _response(parsed, number)
+        except RecordError as error:
+            status = 1
+            bad = LineError(number, error)
+            _echo(bad.as_dict()) if layout == "json" else printer.error(bad)
+            continue
+        report = report_of(response)
+        warnings = _source_warnings(response, policy)
+        if layout == "json":
+            found = {"line": number, "report": report.model_dump(mode="json"), "evidence": places(response)}
+            _echo(found | {"warnings": [warning.as_dict() for warning in warnings]})
+        else:
+            printer.report(response, report, warnings)
+    if layout != "json":
+        printer.summary(model)
+    if records == labelled > 0:
+        click.echo("this looks like labelled rows: groundwire evaluate", err=True)
+    return status
+
+
+async def _report_of(
+    response: LlmResponse, *, policy: Policy, model: HttpModel | None
+) -> HallucinationReport:
+    """Hold a response against its evidence, and ask the model where there is one to ask."""
+    config, evidence = policy.verification, evidence_of(response) or {}
+    facts = None
+    if model is not None and why_skipped(response, config) is None:
+        async with model:
+            facts = await assess(plan_claims(response, evidence, config, ask=True), model, config)
+    answers = facts.model_dump(mode="json") if facts else None
+    return check_claims(response, evidence, config, answers).report
+
+
+def _records(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Yield the records with their numbers from 1; those of lines as bytes, blank ones left out."""
+    try:
+        document = parse_json(data)
+    except RecordError:  # several lines, or something that a line's error will tell
+        for number, line in enumerate(data.split(b"\n"), start=1):
+            if line.strip():
+                yield number, line.rstrip(b"\r")
+    else:
+        yield from enumerate(document if isinstance(document, list) else [document], start=1)
+
+
+def _echo(found: dict[str, Any]) -> None:
+    click.echo(escape_json(json.dumps(found, ensure_ascii=False)))
+
+
+def _is_labelled(parsed: object) -> bool:
+    """Whether it is a row for `groundwire evaluate` rather than a response."""
+    return isinstance(parsed, dict) and {"claim", "evidence"} <= parsed.keys()
+
+
+def _source_warnings(response: LlmResponse, policy: Policy) -> list[ReportWarning]:
+    """Return what the gate finds wrong with the sources of a response, and with the source tags of its answer."""
+    if response.chunks is None:
+        return []
+    warnings = list(verify_sources(response.sources or (), response.chunks).warnings)
+    if response.answer is not None:
+        tags = check_tags(response.answer, len(response.chunks), required=policy.require_source_tags)
+        warnings += tags.warnings
+    return warnings
+
+
+def _response(parsed: object, number: int) -> LlmResponse:
+    """Read a response. Raises: RecordError, as the gate would."""
+    if isinstance(parsed, dict):
+        parsed = {"response_id": f"record {number}", "user_id": "audit"} | parsed
+    try:
+        return validate(LlmResponse, parsed)
+    except RecordError as error:
+        meant = _MEANT.get((error.field or "").partition(".")[0])
+        raise RecordError(error.code, f"{error.message}; {meant}", error.field) if meant else error from None

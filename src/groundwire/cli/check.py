@@ -1,0 +1,281 @@
+"""`groundwire check`: decides records of a file without any service."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from typing import Any, BinaryIO, Final, TextIO
+
+import click
+from rich.cells import set_cell_size
+from rich.console import Console
+from rich.text import Text
+
+from groundwire.cli.deciding import Deciding, Given, deciding_options
+from groundwire.cli.options import TimeParam, file_argument
+from groundwire.cli.output import cut, print_line
+from groundwire.errors import RecordError, UsageError
+from groundwire.library.check import LineError
+from groundwire.library.with_headers import unwrapped
+from groundwire.messages.decisions import CitationState, Decision, DedupMatch
+
+STYLES: Final = {"approved": "green", "review": "yellow", "blocked": "red", "dead letter": "magenta"}
+
+_QUIET: Final = {
+    *(
+        "citation_missing",
+        "citation_unverified",
+        "dedup_skipped",
+        "source_not_trusted",
+        "hedge_words_detected",
+    ),
+    *("duplicate", "conflicting_near_duplicate", "previously_rejected", "expired"),
+    *("phantom_file", "snippet_mismatch", "stale_index", "unverified_fields", "source_tags_missing"),
+    *(
+        "flagged_claims",
+        "critical_gap",
+        "values_unsupported",
+        "entity_grounding_failed",
+        "relation_preservation_failed",
+        "quote_polarity",
+    ),
+}
+"""Failed checks that say nothing the reason and the other notes do not say."""
+
+_SIGNATURE: Final[Mapping[str | None, str]] = {
+    None: "no header gw-attestation",
+    "invalid": "the signature is not of these bytes",
+    "expired": "the key has expired",
+    "unknown_key": "the signature is of an unknown key",
+    "not_entitled": "the key may not sign this",
+    "valid": "the signature holds",
+}
+_UNATTESTED: Final = {"source_unattested", "grounding_unattested"}
+
+_CLAIMS, _QUOTED = 2, 80
+"""Flagged claims that a line names, and how many characters of each."""
+
+_UNJUDGED: Final = {"verifier_unavailable", "verifier_unparseable"}
+"""Why a claim is flagged that a model was asked about in vain."""
+
+_VERDICT, _REASON, _ID, _CLAIM, _NOTE = 11, 26, 12, 58, 200
+"""Widths of the columns in cells, where no terminal sets the limit."""
+_LEAST_CLAIM: Final = 30
+
+
+class DecisionPrinter:
+    """Prints decisions and errors as they come, and a summary of both.
+
+    Nothing of a record reaches the terminal but as text; colours appear on a terminal only.
+
+    Args:
+        out: where to.
+        ids: whether a column names each record.
+    """
+
+    def __init__(self, out: TextIO, *, ids: bool = False) -> None:
+        self._ids = ids
+        self._console = Console(file=out, highlight=False)
+        self._counts: Counter[str] = Counter()
+        self._headed = False
+
+    def decision(self, decision: Decision, answer: str | None = None) -> None:
+        """Print a decision: verdict, reason, the claim or answer, and what bore on it.
+
+        `answer` is that of a response, which its decision does not repeat; without it, its id is shown.
+        """
+        verdict = str(decision.verdict)
+        self._counts[verdict] += 1
+        text = decision.evidence.claim if decision.evidence else answer or f"response {decision.subject_id}"
+        claim, note = " ".join(text.split()), "; ".join(_notes(decision))
+        self._row(verdict, decision.reason_code, decision.subject_id, claim, note)
+
+    def error(self, where: str, error: RecordError) -> None:
+        """Print an error: where, its code, and what is wrong."""
+        self._counts["dead letter"] += 1
+        self._row("dead letter", error.code, "", where, error.message)
+
+    def summary(self) -> None:
+        """Print how many records came to what."""
+        total = sum(self._counts.values())
+        counts = ", ".join(f"{self._counts[name]} {name}" for name in STYLES if self._counts[name])
+        self._console.print(f"\n{total} in: {counts or 'nothing'}", soft_wrap=True)
+
+    def section(self, title: str) -> None:
+        """Begin a group of rows under a title."""
+        self._head()
+        self._console.print(Text(f"\n{cut(title, _NOTE)}", style="bold"), soft_wrap=True)
+
+    def _row(self, *cells: str) -> None:
+        self._head()
+        self._line(*cells, style="")
+
+    def _head(self) -> None:
+        if not self._headed:
+            self._line("verdict", "reason", "id", "claim", "because", style="bold")
+            self._headed = True
+
+    def _line(self, *given: str, style: str) -> None:
+        verdict, reason, subject_id, claim, note = given
+        sized = [(reason, _REASON), (subject_id, _ID), (claim, self._claim_width())]
+        cells = [set_cell_size(cut(cell, size), size) for cell, size in sized if self._ids or size != _ID]
+        text = Text(f"{set_cell_size(verdict, _VERDICT)}  ", style=style or STYLES.get(verdict, ""))
+        text.append("".join(f"{cell}  " for cell in cells), style=style or "default")
+        text.append(cut(note, _NOTE), style=style or "dim")
+        print_line(self._console, text)
+
+    def _claim_width(self) -> int:
+        """Share a terminal's width between the claim and what bears on it."""
+        if not self._console.is_terminal:
+            return _CLAIM
+        room = self._console.width - _VERDICT - _REASON - 6 - (_ID + 2) * self._ids
+        return max(_LEAST_CLAIM, min(_CLAIM, room * 11 // 20))
+
+
+def _notes(decision: Decision) -> list[str]:
+    """Return what a person needs to know beside the reason, most telling first."""
+    notes = [_nearness(decision)] if decision.conflicting_memory_id is not None else []
+    if decision.facts.review:
+        notes.insert(0, _reviewer(decision.facts.review))
+    if hedges := dict.fromkeys(hedge.text for hedge in decision.hedges if hedge.action != "none"):
+        notes.append("hedges: " + ", ".join(hedges))
+    for citation in decision.citations:
+        sign = "✓" if citation.state == CitationState.VERIFIED else "✗"
+        notes.append(f"{sign} {citation.detail or citation.state}: {citation.type} {citation.value}")
+    notes += _report_notes(decision.report or {})
+    signature = _SIGNATURE[(decision.facts.attestation or {}).get("state")]
+    for check in decision.checks_failed:
+        name = check.partition(":")[0]
+        if name not in _QUIET:
+            notes.append(f"{check} ({signature})" if name in _UNATTESTED else check)
+    return list(dict.fromkeys(notes)) or [decision.reason]
+
+
+def _reviewer(review: Mapping[str, Any]) -> str:
+    """Say who did what, and the reason that they gave."""
+    reason = f": {review['reason']}" if review.get("reason") else ""
+    return f"{review['action']} by {review['reviewer']}{reason}"
+
+
+def _report_notes(report: Mapping[str, Any]) -> list[str]:
+    """Return what the report of a response has to say, in words."""
+    notes = [str(warning["message"]) for warning in report.get("warnings") or ()]
+    missing = (report.get("entities") or {}).get("missing_entities", ())
+    violations = (report.get("relations") or {}).get("violations", ())
+    notes += [f"entity {entity['entity_id']}: {entity['reason']}" for entity in missing]
+    notes += [f"relation {violation['index']}: {violation['reason']}" for violation in violations]
+    epistemic = report.get("epistemic") or {}
+    claims = epistemic.get("claims", ())
+    if epistemic.get("is_flagged"):
+        notes += _flagged([claim for claim in claims if claim["is_flagged"]])
+    unjudged = Counter(claim["flag_reason"] for claim in claims if claim["flag_reason"] in _UNJUDGED)
+    notes += [f"{reason}: {number}" for reason, number in sorted(unjudged.items())]
+    if report.get("regenerate"):
+        notes.append(f"to be asked again, mode {report['regenerate']['mode']}")
+    if report.get("fallback"):
+        notes.append(f"fall back to {report['fallback']}")
+    return notes
+
+
+def _flagged(claims: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the first claims of a flagged answer that something is wrong with, each with what it is."""
+    known = [claim for claim in claims if claim["flag_reason"] not in _UNJUDGED]
+    notes = [
+        f"{str(claim['flag_reason']).replace('_', ' ')}: “{claim['claim_text'][:_QUOTED]}”" for claim in known
+    ]
+    more = len(known) - _CLAIMS
+    return notes if more <= 0 else [*notes[:_CLAIMS], f"and {more} more"]
+
+
+def _nearness(decision: Decision) -> str:
+    """Say which memory the claim is near to, how near, and in what it differs."""
+    near = decision.conflicting_memory_id
+    found = next((match for match in _matches(decision) if match.subject_id == near), None)
+    near_by = f"{near} ({decision.similarity_score:.2f})"
+    if found is None or found.difference == "none":
+        return f"near {near_by}"
+    return f"other {found.difference} than {near_by}"
+
+
+def _matches(decision: Decision) -> list[DedupMatch]:
+    return decision.facts.dedup.matches if decision.facts.dedup else []
+
+
+_SHOWN: Final = 200
+"""Characters of an answer that a line of a table has room for."""
+
+
+@click.command()
+@file_argument
+@deciding_options
+@click.option("--now", type=TimeParam(), help="Clock of every record, RFC 3339.  [default: the start]")
+@click.option("--format", "form", type=click.Choice(["json", "table"]), default="json", show_default=True)
+def check(file: BinaryIO, given: Given, now: datetime | None, form: str) -> None:
+    """Decide claims and LLM responses, one JSON record a line, without Kafka and Redis.
+
+    Prints one Decision a line, in the order of the input; a line that cannot be decided prints its error. State
+    lives for the run: a later line can duplicate an earlier one that was approved. Where GROUNDWIRE_MODEL_API names a
+    language model, it is asked about the claims of responses. A line may hold a record with its headers, so that
+    signatures can be tried with --keys: {"headers": {"gw-attestation": "KEY:HMAC"}, "record": {...}}.
+
+    Exit status: 0 when every line was decided, 1 when some were bad, 2 for wrong usage.
+
+    Example: echo '{"claim_id":"1","user_id":"ann","content":"Maybe we could try GraphQL"}' | groundwire check
+    """
+    try:
+        deciding = Deciding(given, now)
+    except UsageError as exc:
+        raise click.UsageError(str(exc)) from None
+    deciding.advise()
+    sys.exit(asyncio.run(_run(file, deciding, form)))
+
+
+async def _run(file: BinaryIO, deciding: Deciding, form: str) -> int:
+    """Print a result for each line; return the exit status."""
+    answers: dict[int, str] = {}
+    async with deciding as checker:
+        if form == "table":
+            return await _print_table(checker.check(_noting(file, answers)), answers)
+        return await _print_json(checker.check(file))
+
+
+async def _print_json(results: AsyncIterator[Decision | LineError]) -> int:
+    status = 0
+    out = sys.stdout.buffer
+    async for result in results:
+        if isinstance(result, LineError):
+            status = 1
+            out.write(json.dumps(result.as_dict(), ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+        else:
+            out.write(result.to_bytes() + b"\n")
+        out.flush()
+    return status
+
+
+def _noting(lines: Iterable[bytes], answers: dict[int, str]) -> Iterator[bytes]:
+    """Pass lines on, and note what responses answer, which their decisions do not repeat."""
+    for number, line in enumerate(lines):
+        if b'"response_id"' in line:
+            with suppress(ValueError, RecursionError, RecordError):
+                record = json.loads(unwrapped(line)[0])
+                if isinstance(record, dict) and isinstance(record.get("answer"), str):
+                    answers[number] = record["answer"][:_SHOWN]
+        yield line
+
+
+async def _print_table(results: AsyncIterator[Decision | LineError], answers: Mapping[int, str]) -> int:
+    printer = DecisionPrinter(sys.stdout, ids=True)
+    status = 0
+    async for result in results:
+        if isinstance(result, LineError):
+            status = 1
+            printer.error(f"line {result.line}", result.error)
+        else:
+            printer.decision(result, answers.get(result.origin.offset))
+    printer.summary()
+    return status

@@ -1,0 +1,150 @@
+"""`groundwire console`: the review queue in a browser."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import click
+
+from groundwire.cli.options import quiet_kafka, reporting
+from groundwire.config import Settings, load_settings
+from groundwire.console.app import create_app, make_server, require_sign_in, serve
+from groundwire.console.live import RedisLocks
+from groundwire.console.operations import ReviewGauges, serve_gauges
+from groundwire.console.settings import ConsoleSettings, load_console_settings
+from groundwire.console.shared import RedisShared
+from groundwire.console.site import Parts
+from groundwire.errors import UsageError, binding, naming
+from groundwire.keys.attestation import Keys
+from groundwire.keys.watched import WatchedKeys
+from groundwire.logs import configure_logs
+from groundwire.policy import load_policy
+from groundwire.review.actions import Actions, Signer
+from groundwire.review.board import IN_MEMORY, Board
+from groundwire.review.feed import Feed, RedisStatuses
+from groundwire.review.originals import READ_SECONDS, record_reader
+from groundwire.review.permissions import Permissions, Person
+from groundwire.review.tokens import WatchedTokens
+from groundwire.state.server import connect
+
+
+@click.command(name="console")
+@click.option(
+    "--one-time-link", is_flag=True, help="Print a sign-in link that works once, within ten minutes."
+)
+@click.option(
+    "--name", "--person", "person", metavar="NAME", help="Whom the link signs in, as user ids are written."
+)
+@click.option("--tenant", "tenants", multiple=True, help="Where; repeatable.  [default: default]")
+def console(*, one_time_link: bool, person: str | None, tenants: tuple[str, ...]) -> None:
+    """Serve the review queue as pages and as JSON, until interrupted.
+
+    Settings come from the environment: those of workers, and GROUNDWIRE_CONSOLE_*. Needed are a key with the role
+    reviewer (GROUNDWIRE_KEYS_FILE, GROUNDWIRE_CONSOLE_KEY) and a way to sign in: OpenID Connect, the header of a
+    trusted proxy, API tokens, or --one-time-link.
+
+    Example: GROUNDWIRE_CONSOLE_KEY=console groundwire console --one-time-link --name lead@acme.example --tenant acme
+    """
+    if one_time_link and not person:
+        raise click.UsageError("--one-time-link needs --name: whom it signs in")
+    if (person or tenants) and not one_time_link:
+        raise click.UsageError("--name and --tenant go with --one-time-link")
+    quiet_kafka()
+    who = Person(person, frozenset(tenants or ("default",))) if person else None
+    with reporting():
+        settings, own = load_settings(), load_console_settings()
+        require_sign_in(own, other=who is not None or settings.tokens_file is not None)
+        configure_logs(settings.log_format, settings.log_level)
+        asyncio.run(_Console.of(settings, own).run(who))
+
+
+@dataclass(frozen=True, slots=True)
+class _Console:
+    """What a console needs, read and checked before anything is opened."""
+
+    settings: Settings
+    own: ConsoleSettings
+    keys: Keys
+    signer: Signer
+
+    @classmethod
+    def of(cls, settings: Settings, own: ConsoleSettings) -> _Console:
+        if settings.keys_file is None:
+            raise UsageError(
+                "GROUNDWIRE_KEYS_FILE is not set: it holds the console's key and who is delegated"
+            )
+        if own.key is None:
+            raise UsageError(
+                "GROUNDWIRE_CONSOLE_KEY is not set: the id of a key with the role reviewer, made by"
+                " `groundwire keys new console --role reviewer --tenant TENANT`"
+            )
+        with naming("GROUNDWIRE_KEYS_FILE"):
+            keys = WatchedKeys.load(settings.keys_file)
+        with naming("GROUNDWIRE_CONSOLE_KEY"):
+            return cls(settings, own, keys, Signer(keys, own.key))
+
+    async def run(self, who: Person | None) -> None:
+        settings = self.settings
+        with _listening(self.own) as listening:
+            own = self.own.model_copy(update={"port": listening.getsockname()[1]})
+            board = Board(str(own.board) if own.board else IN_MEMORY)
+            statuses, redis = RedisStatuses.of(settings), connect(settings.redis_url)
+            feed = Feed(board, statuses, brokers=settings.brokers, prefix=settings.topic_prefix)
+            tenants = {tenant for _, key in self.keys for tenant in key.tenants}
+            policy = load_policy(settings.policy_file, os.environ)
+            review_ttl = timedelta(days=settings.review_ttl)
+            gauges = ReviewGauges(
+                board,
+                tenants,
+                lambda: feed.stale_since,
+                lambda: datetime.now(UTC),
+                limits=policy.limits,
+                ttl=review_ttl,
+            )
+            host, port = settings.metrics_host, settings.metrics_port
+            with binding("GROUNDWIRE_METRICS_HOST, GROUNDWIRE_METRICS_PORT", host, port):
+                serve_gauges(gauges, host, port)
+            try:
+                async with Actions(settings.brokers, settings.topic_prefix, self.signer) as actions:
+                    parts = Parts(
+                        board=board,
+                        permissions=Permissions(self.keys),
+                        reviews=actions,
+                        policy=policy,
+                        read=record_reader(settings.brokers, READ_SECONDS),
+                        tokens=WatchedTokens(settings.tokens_file) if settings.tokens_file else None,
+                        locks=RedisLocks(redis, settings.topic_prefix, timedelta(seconds=own.lock_seconds)),
+                        shared=RedisShared(redis, settings.topic_prefix, lambda: datetime.now(UTC)),
+                        stale_since=lambda: feed.stale_since,
+                        caught_up=lambda: feed.caught_up,
+                        review_ttl=review_ttl,
+                    )
+                    await _serve(own, parts, feed, listening, who)
+            finally:
+                await statuses.close()
+                await redis.aclose()
+                board.close()
+
+
+async def _serve(
+    own: ConsoleSettings, parts: Parts, feed: Feed, listening: socket.socket, who: Person | None
+) -> None:
+    app, secret = create_app(own, parts, who)
+    # the secret stands behind the #, which browsers send to nobody
+    click.echo(f"{own.origin}/signin#{secret}" if secret else own.origin)
+    feeding = asyncio.create_task(feed.run())
+    try:
+        await serve(make_server(app), app, listening)
+    finally:
+        feeding.cancel()
+        await asyncio.wait([feeding])
+
+
+def _listening(own: ConsoleSettings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in own.host else socket.AF_INET
+    with binding("GROUNDWIRE_CONSOLE_HOST, GROUNDWIRE_CONSOLE_PORT", own.host, own.port):
+        return socket.create_server((own.host, own.port), family=family)

@@ -1,0 +1,430 @@
+"""`groundwire evaluate`: how often verdicts are wrong, measured against labels."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+import os
+import sys
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import click
+from click.core import ParameterSource
+
+from groundwire.cli.deciding import Deciding, Given, deciding_options
+from groundwire.cli.evaluate_records import record_lines, records_json
+from groundwire.cli.options import FiniteRange, file_argument, format_option, reporting
+from groundwire.cli.output import columns, cut
+from groundwire.config import load_settings
+from groundwire.epistemic.types import OperatingPoint, VerificationConfig
+from groundwire.errors import RecordError, UsageError
+from groundwire.library.calibrate import TABLE, Calibration, calibrate, check_writable, write_thresholds
+from groundwire.library.evaluate import (
+    DRAWS,
+    HEADINGS,
+    Counted,
+    Estimate,
+    Judged,
+    Labelled,
+    Measured,
+    judge,
+    measure,
+    read_labelled,
+    verdicts_by_point,
+)
+from groundwire.library.rows import BadRow, Row
+from groundwire.library.trade_off import curves, picture, share_of, thresholds
+from groundwire.library.verdicts import FIELDS, TEXTS, JudgedRecord, judge_records, read_labelled_records
+from groundwire.messages.decode import parse_json
+from groundwire.policy import Policy, load_policy, policy_variables
+from groundwire.text.normalise import escape_controls
+
+_COLUMNS: Final = ("claim", "answer", "evidence", "label", *FIELDS)
+_SHOWN: Final = 100  # characters of a first line
+
+
+def refuse_other_forms(data: bytes, form: str) -> None:
+    """See whether a file can be of the given form at all.
+
+    Args:
+        data: the file.
+        form: `jsonl`, `csv` or `tsv`.
+
+    Raises:
+        UsageError: it is a single JSON document, or its first line names no column that is read.
+    """
+    if form == "jsonl":
+        if b"\n" in data.strip() and _parsed(data) is not None:
+            raise UsageError("the file is a single JSON document: give one JSON object a line")
+        return
+    columns = _columns(data, "," if form == "csv" else "\t")
+    if columns and not set(_COLUMNS).intersection(columns):
+        first = ", ".join(columns)[:_SHOWN]
+        raise UsageError(
+            f"line 1 names none of the columns {', '.join(_COLUMNS)}, but: {first} "
+            "(cells stand between commas, or between tabs with --input tsv)"
+        )
+
+
+def holds_responses(data: bytes) -> bool:
+    """Whether the first line is a response for `groundwire audit` rather than a labelled row."""
+    first = _parsed(data.strip().partition(b"\n")[0])
+    return isinstance(first, dict) and "label" not in first and bool({"context", "chunks"} & first.keys())
+
+
+_RECORDS: Final = "a record for the gate (content, record)"
+_EVIDENCE: Final = "a statement with its evidence (claim, answer)"
+
+
+def holds_records(data: bytes, form: str) -> bool:
+    """Whether rows are for the gate, claims and responses with what should become of them, by the first that tells.
+
+    Raises:
+        UsageError: rows of both kinds stand in the file; names a line of each.
+    """
+    if form != "jsonl":
+        return bool(set(TEXTS).intersection(_columns(data, "," if form == "csv" else "\t")))
+    kinds: dict[str, int] = {}
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if kind := _kind(_parsed(line)):
+            kinds.setdefault(kind, number)
+    if len(kinds) > 1:
+        (one, first), (other, second) = kinds.items()
+        raise UsageError(f"line {first} is {one}, and line {second} {other}: give a file of each")
+    return _RECORDS in kinds
+
+
+def _kind(row: object) -> str | None:
+    """Tell the kind of a row; None where nothing tells."""
+    if not isinstance(row, dict):
+        return None
+    if {"claim", "answer", "evidence"} & row.keys():
+        return _EVIDENCE
+    return _RECORDS if set(TEXTS) & row.keys() else None
+
+
+def _parsed(data: bytes) -> Any:  # noqa: ANN401 - any JSON value
+    try:
+        return parse_json(data)
+    except RecordError:
+        return None
+
+
+def _columns(data: bytes, delimiter: str) -> list[str]:
+    """Return the cells of the first line; none where it is no text, which its row tells."""
+    try:
+        text = data.decode("utf-8-sig")
+        return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
+    except (UnicodeDecodeError, csv.Error):
+        return []
+
+
+def report_lines(measured: Measured) -> Iterator[str]:
+    """Yield the lines of a report: what was read, a table, and the verdicts at each operating point."""
+    count = measured.counted
+    yield (
+        f"{measured.rows} rows from {measured.sources} sources: {count.supported} supported, "
+        f"{count.unsupported} not" + (f"; {measured.bad_rows} bad, left out" if measured.bad_rows else "")
+    )
+    yield ""
+    rows = [
+        [method, *(estimate(figures[name]) for name in HEADINGS)]
+        for method, figures in measured.methods.items()
+    ]
+    yield from columns([["method", *HEADINGS.values()], *rows])
+    yield ""
+    yield f"at support_threshold = {measured.support_threshold:g}, {measured.point} being in force:"
+    points = [
+        [point, *(map(_share, (at.false_alarm_share, at.missed_share), _found(at)))]
+        for point, at in measured.points.items()
+    ]
+    yield from columns([["operating point", "supported, flagged", "others, missed"], *points])
+
+
+def miss_lines(
+    rows: Sequence[tuple[Labelled, Judged]], point: OperatingPoint, threshold: float
+) -> Iterator[str]:
+    """Yield the lines of a table of the rows that are judged wrongly at a point and threshold."""
+    wrong = [pair for pair in rows if pair[1].flagged_at(point, threshold) == pair[1].supported]
+    if wrong:
+        yield ""
+        head = ("line", "label", "came to", "support", "text")
+        yield from columns([head, *(_miss(row, judged, point) for row, judged in wrong)])
+
+
+def _miss(row: Labelled, judged: Judged, point: OperatingPoint) -> tuple[str, ...]:
+    support = f"{judged.support_at(point):.2f}" + (", wrong for certain" if judged.hard else "")
+    label, came_to = ("supported", "flagged") if row.supported else ("not supported", "passed")
+    return (str(row.line), label, came_to, support, cut(row.text, _SHOWN))
+
+
+def _found(count: Counted) -> tuple[str, str]:
+    return f"{count.false_alarms} of {count.supported}", f"{count.missed} of {count.unsupported}"
+
+
+def _share(share: Estimate, found: str) -> str:
+    return f"{found} ({_percent(share)})"
+
+
+def calibration_lines(found: Calibration) -> Iterator[str]:
+    """Yield what was chosen, and what is to be expected of it."""
+    yield f"chosen for {found.point}: support_threshold = {found.support_threshold:g}: {verdicts(found.chosen_on)}"
+    if found.few_sources:
+        yield f"{found.sources} sources are too few to hold some out: what is to be expected of it is not known"
+    else:
+        yield f"on sources held out from the choice: {verdicts(found.held_out)}"
+
+
+def estimate(given: Estimate) -> str:
+    """Return a figure with its interval, `0.812 [0.77, 0.85]`."""
+    return f"{given.value:.3f} [{given.low:.2f}, {given.high:.2f}]"
+
+
+def verdicts(count: Counted) -> str:
+    """Say how many verdicts were wrong, in both directions."""
+    return (
+        f"{count.false_alarms} of {count.supported} supported rows flagged ({_percent(count.false_alarm_share)}), "
+        f"{count.missed} of {count.unsupported} others missed ({_percent(count.missed_share)})"
+    )
+
+
+def as_json(measured: Measured, found: Calibration | None) -> str:
+    """Return everything as one line of JSON."""
+    result: dict[str, Any] = {
+        "rows": measured.rows,
+        "bad_rows": measured.bad_rows,
+        "sources": measured.sources,
+        "support_threshold": measured.support_threshold,
+        "operating_point": measured.point,
+        "verdicts": _counted(measured.counted),
+        "points": {point: _counted(count) for point, count in measured.points.items()},
+        "methods": {
+            method: {name: figure._asdict() for name, figure in figures.items()}
+            for method, figures in measured.methods.items()
+        },
+    }
+    if found is not None:
+        result["calibration"] = {
+            **found.keys,
+            "operating_point": found.point,
+            "sources": found.sources,
+            "chosen_on": _counted(found.chosen_on),
+            "held_out": _counted(found.held_out),
+        }
+    return json.dumps(result, ensure_ascii=False)
+
+
+def _counted(count: Counted) -> dict[str, Any]:
+    return {
+        **count._asdict(),
+        "false_alarm_share": count.false_alarm_share._asdict(),
+        "missed_share": count.missed_share._asdict(),
+    }
+
+
+def _percent(share: Estimate) -> str:
+    return f"{100 * share.value:.1f} % [{100 * share.low:.1f}, {100 * share.high:.1f}]"
+
+
+_FORMS: Final = ("jsonl", "csv", "tsv")
+
+
+@click.command()
+@file_argument
+@click.option(
+    "--input", "form", type=click.Choice(_FORMS), help="Form of FILE.  [default: as its name ends, or jsonl]"
+)
+@click.option(
+    "--calibrate",
+    "calibrating",
+    is_flag=True,
+    help="Choose thresholds, and write them to --policy, which is made where it is not there.",
+)
+@click.option(
+    "--max-false-alarms",
+    type=FiniteRange(min=0, max=1, min_open=True, max_open=True),
+    default=0.05,
+    show_default=True,
+    help="With --calibrate: share of the supported rows that may be flagged.",
+)
+@click.option(
+    "--draws", type=click.IntRange(10, 100_000), default=DRAWS, show_default=True, help="Of the bootstrap."
+)
+@deciding_options
+@click.option(
+    "--plot",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Draw over-review against leak of answers by their evidence, with the operating points, as SVG.",
+)
+@click.option("--misses", is_flag=True, help="List the rows that were judged wrongly.")
+@format_option
+def evaluate(  # noqa: PLR0913 - click hands over every option as an argument
+    file: BinaryIO,
+    form: str | None,
+    given: Given,
+    *,
+    plot: Path | None,
+    misses: bool,
+    calibrating: bool,
+    max_false_alarms: float,
+    draws: int,
+    layout: str,
+) -> None:
+    """Measure verdicts against labels of your own.
+
+    Claims, as the gate decides them: {"content": ..., "label": "hold", "class": "hedge"}, beside the fields of a claim
+    and "earlier", texts that the same user sent before. Printed are leak (approved, and should not be) and over-hold
+    (held, and should not be) by class, each with its Wilson interval; --misses names them.
+
+    Statements by their evidence, beside plain baselines: {"claim": ..., "evidence": ..., "label": "supported"}, or
+    "answer" for a text that holds several claims; "group" names the source that a row comes from. Intervals are of
+    95 %, by bootstrap over sources. With --calibrate, the strictest verdicts are chosen that flag no more of the
+    supported rows than --max-false-alarms, and a threshold that gives them: the one in force where it does, else the
+    middle of those that do. Sources held out tell what is to be expected of it. It is written to the table
+    [verification] of the file that --policy names; without one, the lines to add are printed.
+
+    FILE holds one row a line; CSV and TSV files name the fields in their first line. Exit status: 0 when every row was
+    measured, 1 when some were bad (then nothing is written), 2 for wrong usage.
+
+    Example: groundwire evaluate labels.jsonl --calibrate --policy policy.toml
+    """
+    with reporting():
+        data, form = _data(file, form)
+        if holds_records(data, form):
+            deciding = Deciding(given)
+            deciding.advise()
+            bad = _evaluate_records(data, form, deciding, plot, layout=layout, misses=misses)
+            sys.exit(1 if bad else 0)
+        in_force = _policy(given.policy_file, calibrating=calibrating).verification
+        labelled, bad = _read(data, form)
+        rows = [judge(row) for row in labelled]
+        found = calibrate(rows, max_false_alarms, in_force) if calibrating else None
+        measured = measure(rows, in_force, bad=bad, draws=draws)
+        _draw(plot, rows, in_force, f"{measured.rows} rows from {measured.sources} sources")
+        if layout == "json":
+            click.echo(as_json(measured, found))
+        else:
+            for line in report_lines(measured):
+                click.echo(line)
+        if misses and layout != "json":
+            pairs = list(zip(labelled, rows, strict=True))
+            for line in miss_lines(pairs, measured.point, measured.support_threshold):
+                click.echo(line)
+        if found is not None:
+            if layout != "json":
+                for line in calibration_lines(found):
+                    click.echo(line)
+            if found.support_threshold < in_force.support_threshold:
+                click.echo(
+                    f"warning: {found.support_threshold:g} is laxer than {in_force.support_threshold:g}, in force",
+                    err=True,
+                )
+            _write(found, given.policy_file, bad)
+    sys.exit(1 if bad else 0)
+
+
+def _draw(plot: Path | None, rows: Sequence[Judged], config: VerificationConfig, title: str) -> None:
+    """Write the picture of over-review against leak, where one is asked for. Raises: UsageError."""
+    if plot is None:
+        return
+    if len({row.supported for row in rows}) < 2:
+        raise UsageError(
+            "--plot draws answers held against evidence: some to approve and some to hold are needed"
+        )
+    points = verdicts_by_point(rows, config.support_threshold)
+    shares = {point: share_of(count) for point, count in points.items()}
+    plot.write_text(picture(title, curves(rows), shares, thresholds(rows)), "utf-8")
+
+
+def _evaluate_records(
+    data: bytes, form: str, deciding: Deciding, plot: Path | None, *, layout: str, misses: bool
+) -> int:
+    """Decide labelled claims and responses and print the report; return the number of bad rows."""
+    rows, unread = _sorted_out(read_labelled_records(data, form))
+
+    async def decided() -> list[JudgedRecord | BadRow]:
+        async with deciding as checker:
+            return [one async for one in judge_records(rows, checker)]
+
+    judged, refused = _sorted_out(asyncio.run(decided()))
+    bad = unread + refused
+    answers = [one.verifier for one in judged if one.verifier is not None]
+    _draw(plot, answers, deciding.policy.verification, f"{len(answers)} answers of {len(judged)} rows")
+    if layout == "json":
+        click.echo(records_json(judged, bad))
+    else:
+        for line in record_lines(judged, bad, misses=misses):
+            click.echo(line)
+    return bad
+
+
+def _policy(policy_file: Path | None, *, calibrating: bool) -> Policy:
+    """Return the policy that is measured; that thresholds can be written is seen to before. Raises: UsageError."""
+    given = click.get_current_context().get_parameter_source("max_false_alarms")
+    if not calibrating and given is not ParameterSource.DEFAULT:
+        raise UsageError("--max-false-alarms chooses a threshold: give --calibrate as well")
+    if calibrating and policy_file is not None:
+        if policy_file.suffix == ".json":
+            raise UsageError("--policy: an effective policy is named by its content; give the TOML file")
+        check_writable(policy_file)
+        if not policy_file.exists():
+            click.echo(
+                escape_controls(f"{policy_file} is not there yet: the defaults are measured"), err=True
+            )
+            return load_policy(None, os.environ)
+    return load_policy(policy_file or load_settings().policy_file, os.environ)
+
+
+def _data(file: BinaryIO, form: str | None) -> tuple[bytes, str]:
+    """Read the file, and tell its form. Raises: UsageError, where it has none of them."""
+    suffix = Path(str(getattr(file, "name", ""))).suffix.removeprefix(".").lower()
+    form = form or (suffix if suffix in _FORMS else _FORMS[0])
+    data = file.read().removeprefix(BOM_UTF8)
+    refuse_other_forms(data, form)
+    return data, form
+
+
+def _read(data: bytes, form: str) -> tuple[list[Labelled], int]:
+    """Read the rows; see `_sorted_out` for those that cannot be read."""
+    rows, bad = _sorted_out(read_labelled(data, form))
+    if bad and not rows and form == "jsonl" and holds_responses(data):
+        click.echo("this looks like responses: groundwire audit", err=True)
+    return rows, bad
+
+
+def _sorted_out(rows: Iterable[Row | BadRow]) -> tuple[list[Row], int]:
+    """Return the good rows and the number of bad ones, which are printed on standard error."""
+    good: list[Row] = []
+    bad = 0
+    for row in rows:
+        if isinstance(row, BadRow):
+            bad += 1
+            click.echo(escape_controls(f"line {row.line}: {row.error.message}"), err=True)
+        else:
+            good.append(row)
+    return good, bad
+
+
+def _write(found: Calibration, policy_file: Path | None, bad: int) -> None:
+    """Write the chosen thresholds to the policy file, or print the lines to add."""
+    written = None
+    if policy_file is not None and not bad:
+        written = "written to" if policy_file.exists() else "written to the new file"
+        write_thresholds(policy_file, found.keys)
+    lines = [f"{name} = {value}" for name, value in found.keys.items()]
+    if written:
+        click.echo(escape_controls(f"{written} {policy_file}, [{TABLE}]: {', '.join(lines)}"), err=True)
+    else:
+        why = "as rows are bad, nothing is written; " if bad else ""
+        click.echo(f"{why}add to the policy file:\n[{TABLE}]\n" + "\n".join(lines), err=True)
+    overridden = [name for name in policy_variables() if name in os.environ and name.endswith(_KEYS)]
+    for name in overridden:
+        click.echo(f"warning: {name} is set, and overrides the file", err=True)
+
+
+_KEYS: Final = ("VERIFICATION_SUPPORT_THRESHOLD", "VERIFICATION_GAP_THRESHOLD_BITS")

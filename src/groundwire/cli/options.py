@@ -1,0 +1,211 @@
+"""Options, parameter types and error reports that commands share."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+from groundwire.errors import BrokerUnavailable, UsageError
+from groundwire.messages.base import parse_time
+from groundwire.text.normalise import escape_controls
+
+if TYPE_CHECKING:  # commands that need no Kafka do not load its client
+    from groundwire.kafka.reader import Start
+
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+DAY: Final = 86_400
+"""Seconds: the longest that a person can ask a command to wait."""
+
+
+class CommandError(click.ClickException):
+    """A wrong setting or a broker out of reach: exit status 2, and a message without control characters."""
+
+    exit_code = 2
+
+    def format_message(self) -> str:
+        """Return the message as it is printed."""
+        return escape_controls(self.message)
+
+
+class TimeParam(click.ParamType):
+    """An RFC 3339 time with an offset."""
+
+    name = "time"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        """Read the option's text."""
+        try:
+            return parse_time(value)
+        except ValueError as exc:
+            self.fail(f"{value!r} {exc}", param, ctx)
+
+
+class StartParam(click.ParamType):
+    """`earliest`, `latest`, an offset, or an RFC 3339 time."""
+
+    name = "start"
+
+    def convert(
+        self, value: str | int | datetime, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Start:
+        """Read the option's text."""
+        if not isinstance(value, str):
+            return value
+        try:
+            return start_of(value)
+        except ValueError:
+            self.fail(f"{value!r} is not earliest, latest, an offset or an RFC 3339 time", param, ctx)
+
+
+def start_of(text: str) -> Start:
+    """Read a place in a topic: an offset, a time, `earliest` or `latest`. Raises: ValueError."""
+    if text == "earliest":
+        return "earliest"
+    if text == "latest":
+        return "latest"
+    if text.isascii() and text.isdigit() and len(text) < 19:  # an offset has 63 bits
+        return int(text)
+    return parse_time(text)
+
+
+class FiniteRange(click.FloatRange):
+    """A number of a range; `nan` and `inf`, which compare as within one, are none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401 - click's signature
+        """Read the option's text."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number", param, ctx)
+        return number
+
+
+@contextlib.contextmanager
+def reporting() -> Iterator[None]:
+    """Turn the errors that a person can do something about into a message and exit status 2."""
+    try:
+        yield
+    except (UsageError, BrokerUnavailable) as exc:
+        raise CommandError(str(exc)) from exc
+
+
+def quiet_kafka() -> None:
+    """Keep aiokafka's log off the terminal: what matters in it ends in an error of the command."""
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """Which brokers and topics a command works on; `seconds`: how long the broker may take to answer."""
+
+    brokers: str
+    prefix: str
+    seconds: float
+
+
+_DEPLOYMENT: Final = (
+    click.option(
+        "--brokers",
+        envvar="GROUNDWIRE_BROKERS",
+        default="127.0.0.1:9092",
+        show_default=True,
+        show_envvar=True,
+        metavar="HOST:PORT,...",
+        help="Kafka bootstrap servers.",
+    ),
+    click.option(
+        "--prefix",
+        envvar="GROUNDWIRE_TOPIC_PREFIX",
+        default="groundwire.",
+        show_default=True,
+        show_envvar=True,
+        help="Before every topic's name.",
+    ),
+    click.option(
+        "--timeout",
+        "seconds",
+        type=FiniteRange(min=0.1, max=DAY),
+        default=10.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="How long the broker may take to answer.",
+    ),
+)
+
+
+def deployment_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a deployment, pass them as one `deployment`, and report errors of the broker."""
+
+    @wraps(command)
+    def run(*, brokers: str, prefix: str, seconds: float, **others: Any) -> None:  # noqa: ANN401 - the command's own
+        quiet_kafka()
+        with reporting():
+            command(deployment=Deployment(brokers, prefix, seconds), **others)
+
+    for option in reversed(_DEPLOYMENT):
+        run = option(run)
+    return run
+
+
+format_option = click.option(
+    "--format",
+    "layout",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Output.",
+)
+
+
+file_argument = click.argument("file", type=click.File("rb"), default="-")
+policy_option = click.option(
+    "--policy", "policy_file", type=click.Path(path_type=Path), help="Policy file, TOML or effective JSON."
+)
+policies_option = click.option(
+    "--policies",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="GROUNDWIRE_POLICIES_DIR",
+    show_envvar=True,
+    help="Folder of effective policies, `<sha256>.json`.",
+)
+
+
+def keys_file_option(name: str) -> Callable[[Command], Command]:
+    """Return the option for the keys file under the given name."""
+    return click.option(
+        name,
+        "keys_file",
+        envvar="GROUNDWIRE_KEYS_FILE",
+        show_envvar=True,
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="TOML file with the keys.",
+    )
+
+
+def required_file(path: Path | None, command: str, *, there: bool = False) -> Path:
+    """Return the file that a command works on.
+
+    Args:
+        path: what was given, or None.
+        command: `keys` or `token`.
+        there: whether it has to be there already.
+
+    Raises:
+        CommandError: no file was given, or it is not there; says what to give or run.
+    """
+    what = f"{command.removesuffix('s')}s"
+    if path is None:
+        raise CommandError(f"no {what} file: give --file or set GROUNDWIRE_{what.upper()}_FILE")
+    if there and not path.exists():
+        raise CommandError(f"{what} file {path}: there is none yet; `groundwire {command} new` makes it")
+    return path

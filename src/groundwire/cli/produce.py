@@ -1,0 +1,115 @@
+"""`groundwire produce`: JSON lines to the input topics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+from rich.console import Console
+
+from groundwire.cli.options import (
+    Deployment,
+    deployment_options,
+    keys_file_option,
+)
+from groundwire.cli.output import FileProgress, refused_lines
+from groundwire.errors import UsageError
+from groundwire.kafka.produce import INPUT_TOPICS, HeaderList, Produced, SendOptions
+from groundwire.kafka.produce import produce as send
+from groundwire.keys.attestation import Keys
+from groundwire.messages.headers import ATTESTATION
+from groundwire.messages.topics import TopicName
+
+
+@click.command(name="produce")
+@click.argument("file", type=click.File("rb"))
+@click.option(
+    "--topic",
+    type=click.Choice([str(topic) for topic in INPUT_TOPICS]),
+    help="Input topic, without the prefix.  [default: by the record: claims or llm-responses]",
+)
+@click.option("--attest", metavar="KEY_ID", help="Sign every record with this key of the keys file.")
+@keys_file_option("--keys-file")
+@click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Record header; repeatable.")
+@click.option("--no-validate", is_flag=True, help="Send lines too that the gate cannot read.")
+@deployment_options
+def produce(
+    file: BinaryIO,
+    *,
+    topic: str | None,
+    attest: str | None,
+    keys_file: Path | None,
+    headers: tuple[str, ...],
+    no_validate: bool,
+    deployment: Deployment,
+) -> None:
+    """Send the records of FILE (- for standard input), one JSON object a line, byte for byte.
+
+    Lines that are no valid record are refused with their number, and the others go on. Exit status: 0 when
+    every line was sent, 1 when some were refused, 2 for usage and a broker out of reach.
+
+    Example: groundwire produce claims.jsonl --attest docs-sync
+    """
+    options = SendOptions(
+        prefix=deployment.prefix,
+        topic=TopicName(topic) if topic else None,
+        checked=not no_validate,
+        headers=_headers(headers, attest, keys_file),
+        seconds=deployment.seconds,
+    )
+    produced = _run(file, deployment.brokers, options)
+    if produced.refused:
+        raise SystemExit(1)
+
+
+def _run(file: BinaryIO, brokers: str, options: SendOptions) -> Produced:
+    console = Console(stderr=True, highlight=False)
+    produced = Produced()
+
+    with FileProgress(console, "sent", file) as progress:
+        try:
+            asyncio.run(
+                send(
+                    file,
+                    brokers,
+                    options,
+                    produced,
+                    on_refused=refused_lines(console),
+                    on_window=lambda: progress.show(produced.sent),
+                )
+            )
+        except KeyboardInterrupt:
+            raise SystemExit(130) from None
+        finally:
+            progress.stop()
+            click.echo(
+                f"produced {produced.sent}" + (f", refused {produced.refused}" if produced.refused else "")
+            )
+    return produced
+
+
+def _headers(
+    given: Sequence[str], attest: str | None, keys_file: Path | None
+) -> Callable[[bytes], HeaderList]:
+    fixed = [_header(text) for text in given]
+    if attest is None:
+        return lambda _value: fixed
+    if keys_file is None:
+        raise UsageError("--attest needs a keys file: give --keys-file or set GROUNDWIRE_KEYS_FILE")
+    keys = Keys.load(keys_file)
+    keys.sign(attest, b"")  # an unknown key is an error before anything is sent
+    return lambda value: [*fixed, (ATTESTATION, keys.sign(attest, value))]
+
+
+def _header(text: str) -> tuple[str, bytes]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise UsageError(f"--header {text!r} is not NAME=VALUE")
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise UsageError("--header: the name is not text") from None
+    return name, value.encode("utf-8", "surrogateescape")  # the bytes of the command line

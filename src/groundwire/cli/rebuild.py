@@ -1,0 +1,71 @@
+"""`groundwire rebuild`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from groundwire.cli.options import quiet_kafka, reporting
+from groundwire.config import Settings, load_settings
+from groundwire.errors import StateUnavailable, UsageError
+from groundwire.gate.claim_case import dedup_scheme
+from groundwire.logs import configure_logs
+from groundwire.messages.identity import Subject
+from groundwire.policy import load_policy
+from groundwire.replay.rebuild import Rebuilder
+from groundwire.replay.verify import told
+from groundwire.state.policies import PolicyStore
+from groundwire.state.redis import RedisState
+from groundwire.state.server import connect
+
+
+@click.command()
+@click.option("--yes", is_flag=True, help="Do it without asking.")
+def rebuild(*, yes: bool) -> None:
+    """Rebuild state from the topics approved, review and blocked, under the policy in force.
+
+    Needed after a change of how claims are compared (threshold, scope, method, on or off); lost state is rebuilt
+    by the workers themselves. Workers pause meanwhile. Settings come from the environment, as for workers.
+
+    Each decision is derived again as far as the topics still hold its record. What does not follow is left out, and
+    named in the log; the counts go to standard error.
+
+    Exit status: 0 when state is rebuilt, 1 when a worker is at it already, 2 when something did not answer.
+
+    Example: GROUNDWIRE_POLICY_FILE=policy.toml groundwire rebuild --yes
+    """
+    quiet_kafka()
+    with reporting():
+        settings = load_settings()
+        configure_logs(settings.log_format, settings.log_level)
+        if not yes:
+            click.confirm(
+                f"Rebuild the state of {settings.topic_prefix}* in Redis? Workers pause meanwhile", abort=True
+            )
+        try:
+            done = asyncio.run(rebuild_state(settings))
+        except StateUnavailable as exc:
+            raise UsageError(f"GROUNDWIRE_REDIS_URL: {exc}") from None
+    if not done:
+        click.echo("a worker is rebuilding state already; it will be ready when that is done", err=True)
+        sys.exit(1)
+
+
+async def rebuild_state(settings: Settings, forget: Sequence[Subject] = ()) -> bool:
+    """Rebuild state, and forget what a rebuild would leave of subjects; False where a worker is at it already."""
+    policy = load_policy(settings.policy_file, os.environ)
+    state = RedisState(connect(settings.redis_url), settings.topic_prefix, scheme=dedup_scheme(policy))
+    rebuilder = Rebuilder.of(settings, state, policy, PolicyStore(settings.policies_dir, state))
+    try:
+        done = await rebuilder.rebuild()
+        if done:
+            await state.forget(forget)
+    finally:
+        await state.close()
+    if done and settings.rebuild_derives:
+        click.echo(f"{rebuilder.counts.total()} decisions: {told(rebuilder.counts)}", err=True)
+    return done

@@ -1,0 +1,256 @@
+"""`groundwire replay`: decides records of the topics again, and says what comes out otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+
+from groundwire.cli.options import (
+    FiniteRange,
+    StartParam,
+    format_option,
+    policies_option,
+    quiet_kafka,
+    reporting,
+    start_of,
+)
+from groundwire.cli.output import StepProgress, escape_json
+from groundwire.config import Settings, load_settings
+from groundwire.errors import UsageError
+from groundwire.gate.claim_case import dedup_scheme
+from groundwire.kafka.connection import producer
+from groundwire.logs import configure_logs
+from groundwire.policy import Policy, load_policy
+from groundwire.replay.job import Job, ReplayOrder
+from groundwire.replay.page import policy_changes, write_page
+from groundwire.replay.reading import INPUTS, OUTPUTS, Rate, ReplayReader
+from groundwire.replay.report import (
+    FileWriter,
+    Nowhere,
+    ReplayStatus,
+    Summary,
+    TopicWriter,
+    as_json,
+    as_table,
+    create_topic,
+    replay_name,
+    replay_topic,
+)
+from groundwire.replay.run import Replayer, Simulation, Task, Writer
+from groundwire.replay.store import OffsetRange
+from groundwire.state.policies import KnownPolicies, PolicyStore
+from groundwire.text.normalise import escape_controls
+
+_PATIENCE = 30.0
+_DIFFERS, _MISSING = 1, 3
+
+
+class _PlaceParam(click.ParamType):
+    """A place in a topic, kept as text: a job file names it."""
+
+    name = "offset|time"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        StartParam().convert(value, param, ctx)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of the command, checked."""
+
+    order: ReplayOrder
+    topic: str | None
+    policy: Policy | None
+    policies: PolicyStore
+    job: Path
+    rate: float | None
+    layout: str
+    html: Path | None
+
+
+@click.command()
+@click.option(
+    "--from", "start", type=_PlaceParam(), default="earliest", show_default=True, help="First record."
+)
+@click.option(
+    "--to", "end", type=_PlaceParam(), default="latest", show_default=True, help="Record to stop before."
+)
+@click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    type=click.Choice([str(name) for name in INPUTS]),
+    help="Input topic, may be given several times.  [default: all]",
+)
+@click.option("--policy", "policy_file", type=click.Path(path_type=Path), help="Policy to decide by instead.")
+@click.option("--simulate", is_flag=True, help="Find duplicates, parents and places in the queue anew.")
+@click.option(
+    "--output", type=click.Path(dir_okay=False, path_type=Path), help="File for decisions, one a line."
+)
+@click.option("--output-topic", metavar="replay.NAME", help="Topic for decisions.")
+@click.option("--name", help="What decisions carry in `replay`.  [default: NAME of the topic, else replay]")
+@policies_option
+@click.option(
+    "--job",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keeps what was read and done; with the file of an interrupted replay it goes on.",
+)
+@click.option("--rate", type=FiniteRange(min=0, min_open=True), help="Records a second at most.")
+@click.option(
+    "--facts-from",
+    type=_PlaceParam(),
+    default="earliest",
+    show_default=True,
+    help="Where output topics are read from: nothing that bears on the records was published before.",
+)
+@format_option
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File for the report as a page, of 2 MB at most.",
+)
+def replay(  # noqa: PLR0913 - click hands over one argument for each option
+    *,
+    start: str,
+    end: str,
+    topics: tuple[str, ...],
+    policy_file: Path | None,
+    simulate: bool,
+    output: Path | None,
+    output_topic: str | None,
+    name: str | None,
+    policies: Path | None,
+    job: Path | None,
+    rate: float | None,
+    facts_from: str,
+    layout: str,
+    html: Path | None,
+) -> None:
+    """Decide a stretch of the log again, from the recorded facts, beside the workers.
+
+    Under the policies that decided, the decisions are the same, byte for byte but for the field `replay`; under
+    another policy the report says which came out otherwise. Reads without a consumer group, asks neither Redis nor
+    the network, and writes to no live topic. Brokers and prefix come from the environment, as for workers.
+
+    Exit status: 0 when nothing is wrong, 1 when decisions differ under their own policies, 2 for wrong usage or a
+    broker out of reach, 3 when a record or a policy is missing.
+
+    Example: groundwire replay --from 2026-01-31T00:00:00Z --policy strict.toml --html diff.html
+    """
+    quiet_kafka()
+    with reporting(), TemporaryDirectory(prefix="groundwire-replay-") as folder:
+        settings = load_settings()
+        configure_logs(settings.log_format, settings.log_level)
+        if output is not None and output_topic is not None:
+            raise UsageError("--output and --output-topic: give one of them")
+        if output is not None and job is not None and output.resolve() == job.resolve():
+            raise UsageError(
+                "--output and --job: two files, one for decisions and one for how far it has come"
+            )
+        topic = replay_topic(output_topic, settings.topic_prefix) if output_topic else None
+        policy = load_policy(policy_file, os.environ) if policy_file else None
+        if policy is not None:
+            dedup_scheme(policy)
+        default = topic.removeprefix(settings.topic_prefix + "replay.") if topic else "replay"
+        order = ReplayOrder(
+            name=replay_name(name or default),
+            topics=[settings.topic_prefix + each for each in (topics or INPUTS)],
+            start=start,
+            end=end,
+            policy=policy.canonical.decode() if policy else None,
+            simulate=simulate,
+            output=topic or (str(output.resolve()) if output else None),
+            facts_from=facts_from,
+        )
+        options = Options(
+            order=order,
+            topic=topic,
+            policy=policy,
+            policies=PolicyStore(policies, None),
+            job=job or Path(folder) / "job",
+            rate=rate,
+            layout=layout,
+            html=html,
+        )
+        sys.exit(asyncio.run(_replay(settings, options)))
+
+
+async def _replay(settings: Settings, options: Options) -> int:
+    in_force = load_policy(settings.policy_file, os.environ)
+    policies = KnownPolicies([in_force, *([options.policy] if options.policy else [])], options.policies)
+    rate, order = Rate(options.rate), options.order
+    with StepProgress() as progress, Job(options.job, order) as job:
+        reader = ReplayReader(settings.brokers, settings.topic_prefix, rate, progress.show)
+        inside, outputs = await _ranges(reader, job, settings, options)
+        await reader.read(job, inside, outputs, everything=order.simulate)
+        simulation = None
+        if order.simulate:
+            simulation = Simulation(job, policies, options.policy)
+            await simulation.load(job.store.decisions_before(inside), options.policy or in_force)
+        task = Task(order.name, policies, options.policy, simulation)
+        async with _writer(settings, options) as writer:
+            summary = await Replayer(job, task, writer, rate, progress.show).run()
+        progress.stop()
+        if options.html is not None:
+            write_page(options.html, job, summary, await policy_changes(summary, policies, options.policy))
+        _print_report(job, options, summary)
+    return _status(summary, task)
+
+
+async def _ranges(
+    reader: ReplayReader, job: Job, settings: Settings, options: Options
+) -> tuple[list[OffsetRange], list[OffsetRange]]:
+    """Return the offsets to read; a job that continues keeps those it began with."""
+    known = job.known("ranges")
+    if known is None:
+        order = options.order
+        inside = await reader.plan(order.topics, start_of(order.start), start_of(order.end))
+        names = [settings.topic_prefix + name for name in OUTPUTS]
+        outputs = await reader.plan(names, start_of(order.facts_from), "latest")
+        known = json.dumps([inside, outputs])
+        job.note(ranges=known)
+    inside, outputs = ([OffsetRange(*each) for each in part] for part in json.loads(known))
+    return inside, outputs
+
+
+@asynccontextmanager
+async def _writer(settings: Settings, options: Options) -> AsyncIterator[Writer]:
+    if options.topic is not None:
+        await create_topic(settings, options.topic)
+        async with producer(settings.brokers, _PATIENCE) as client:
+            yield TopicWriter(client, options.topic)
+    elif options.order.output is not None:
+        file = FileWriter(Path(options.order.output))
+        try:
+            yield file
+        finally:
+            file.close()
+    else:
+        yield Nowhere()
+
+
+def _print_report(job: Job, options: Options, summary: Summary) -> None:
+    name = options.order.name
+    if options.layout == "json":
+        for part in as_json(job, name, summary):
+            click.echo(escape_json(part.rstrip("\n")), nl=False)
+        click.echo()
+    else:
+        for line in as_table(job, summary):
+            click.echo(escape_controls(line))
+
+
+def _status(summary: Summary, task: Task) -> int:
+    if task.by_bytes and summary.statuses[ReplayStatus.DIFFERS]:
+        return _DIFFERS
+    return _MISSING if summary.statuses[ReplayStatus.MISSING] else 0

@@ -1,0 +1,414 @@
+"""`groundwire review`: what waits for a person, and deciding it, at a terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import wraps
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.console import Console
+
+from groundwire.cli import review_text as render
+from groundwire.cli.options import (
+    DAY,
+    CommandError,
+    Deployment,
+    FiniteRange,
+    deployment_options,
+    format_option,
+    keys_file_option,
+)
+from groundwire.cli.output import echo_json
+from groundwire.cli.review_answer import print_original
+from groundwire.config import load_settings
+from groundwire.console.answer import show_original
+from groundwire.errors import UsageError
+from groundwire.keys.attestation import Keys
+from groundwire.messages.decisions import Kind, ReasonCode, Verdict
+from groundwire.messages.records import Action, ReviewDecision
+from groundwire.policy import Policy, load_policy
+from groundwire.review.actions import (
+    BLANK,
+    ActionOutcome,
+    ActionTarget,
+    RejectReason,
+    is_blank,
+    review_decision,
+    speculation_in,
+)
+from groundwire.review.model import MAX_PAGE, SORTS, WAITING, Item, Query
+from groundwire.review.originals import record_reader
+from groundwire.review.session import BoardSnapshot, Session, send_actions, take_snapshot
+from groundwire.text.normalise import escape_controls
+
+_SESSION: Final = (
+    click.option(
+        "--reviewer",
+        envvar="GROUNDWIRE_REVIEWER",
+        show_envvar=True,
+        required=True,
+        metavar="NAME",
+        help="Who looks and decides, as user ids are written.",
+    ),
+    click.option(
+        "--key",
+        "key_id",
+        envvar="GROUNDWIRE_REVIEWER_KEY",
+        show_envvar=True,
+        metavar="KEY_ID",
+        help="Key of the keys file, role reviewer, that signs.",
+    ),
+    click.option("--tenant", help="Only this tenant.  [default: those of the key]"),
+    click.option("--user", help="Only this user; with a claim id, whose claim it is."),
+    click.option(
+        "--days",
+        type=FiniteRange(min=0, max=3_650),
+        default=7,
+        show_default=True,
+        help="How far back decided items are read.",
+    ),
+    format_option,
+    keys_file_option("--keys-file"),
+)
+
+
+def session_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of a session, and pass them as one Session."""
+
+    @wraps(command)
+    def run(
+        *,
+        reviewer: str,
+        key_id: str | None,
+        tenant: str | None,
+        user: str | None,
+        days: float,
+        keys_file: Path | None,
+        deployment: Deployment,
+        **others: Any,  # noqa: ANN401 - the command's own
+    ) -> None:
+        keys = Keys.load(keys_file) if keys_file else None
+        where = (deployment.brokers, deployment.prefix, timedelta(days=days), deployment.seconds)
+        command(session=Session(reviewer, tenant, user, keys, key_id, *where), **others)
+
+    for option in reversed(_SESSION):
+        run = option(run)
+    return deployment_options(run)
+
+
+def load_snapshot(session: Session) -> BoardSnapshot:
+    """Fill a board, with a sign of life on a terminal; what may be wrong with it goes to standard error."""
+    progress = Console(stderr=True, highlight=False)
+    if not progress.is_terminal:
+        snapshot = asyncio.run(take_snapshot(session))
+    else:
+        with progress.status("reading the topics"):
+            snapshot = asyncio.run(take_snapshot(session))
+    for warning in snapshot.warnings:
+        click.echo(escape_controls(f"warning: {warning}"), err=True)
+    return snapshot
+
+
+def screen() -> Console:
+    """Return what tables are printed on."""
+    return Console(highlight=False)
+
+
+_REASONS: Final = click.Choice([str(reason) for reason in RejectReason])
+_note: Final = click.option("--note", metavar="TEXT", help="Why, in your own words, for the record.")
+_wait: Final = click.option(
+    "--wait",
+    type=FiniteRange(min=0, max=DAY),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for the outcome; 0: not at all.",
+)
+_ids: Final = click.argument("names", metavar="ID...", nargs=-1, required=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _PlannedAction:
+    """The action that is sent for every item named."""
+
+    action: Action
+    layout: str
+    wait: float
+    reason: str | None = None
+    note: str | None = None
+    content: str | None = None
+
+
+@click.command(name="approve")
+@_ids
+@_note
+@_wait
+@session_options
+def approve(session: Session, names: Sequence[str], layout: str, wait: float, note: str | None) -> None:
+    """Approve items. ID is a decision id, or a claim id with --tenant and --user.
+
+    Exit status: 0 when all were applied, 1 when one was refused, 2 for usage and the broker.
+
+    Example: groundwire review approve claim-17 --tenant acme --user bob --reviewer ann@acme.example --key desk
+    --keys-file keys.toml
+    """
+    _send_actions(session, names, _PlannedAction("approve", layout, wait, note=note))
+
+
+@click.command(name="reject")
+@_ids
+@click.option("--reason", type=_REASONS, required=True, help="Why.")
+@_note
+@_wait
+@session_options
+def reject(
+    session: Session, names: Sequence[str], layout: str, wait: float, reason: str, note: str | None
+) -> None:
+    """Reject items: nothing is stored, and texts close to them come to review. Exit status as for approve.
+
+    Example: groundwire review reject claim-17 --reason outdated --tenant acme --user bob --reviewer ann@acme.example
+    --key desk --keys-file keys.toml
+    """
+    _send_actions(session, names, _PlannedAction("reject", layout, wait, reason, note))
+
+
+@click.command(name="edit")
+@click.argument("name", metavar="ID")
+@click.option(
+    "--content", required=True, metavar="TEXT|-", help="The text to approve; - reads standard input."
+)
+@_note
+@_wait
+@session_options
+def edit(session: Session, name: str, layout: str, wait: float, content: str, note: str | None) -> None:
+    """Approve an item with another text. Exit status as for approve.
+
+    Example: groundwire review edit claim-17 --content "The API uses JWT." --tenant acme --user bob
+    --reviewer ann@acme.example --key desk --keys-file keys.toml
+    """
+    text = click.get_text_stream("stdin").read().removesuffix("\n") if content == "-" else content
+    if is_blank(text):
+        raise UsageError(f"content: {BLANK}")
+    _send_actions(session, [name], _PlannedAction("edit", layout, wait, note=note, content=text))
+
+
+@click.command(name="retract")
+@_ids
+@click.option("--reason", type=_REASONS, help="Why.")
+@_note
+@_wait
+@session_options
+def retract(
+    session: Session, names: Sequence[str], layout: str, wait: float, reason: str | None, note: str | None
+) -> None:
+    """Withdraw the approval of items; what rests on them stays, and is named. Exit status as for approve.
+
+    Example: groundwire review retract claim-17 --reason incorrect --days 90 --tenant acme --user bob
+    --reviewer ann@acme.example --key desk --keys-file keys.toml
+    """
+    _send_actions(session, names, _PlannedAction("retract", layout, wait, reason, note))
+
+
+@click.command(name="replace")
+@click.argument("name", metavar="ID")
+@click.argument("memory", metavar="MEMORY")
+@click.option("--reason", type=_REASONS, required=True, help="Why the memory is withdrawn.")
+@_note
+@_wait
+@session_options
+def replace(
+    session: Session, name: str, memory: str, layout: str, wait: float, reason: str, note: str | None
+) -> None:
+    """Approve a claim, and then retract MEMORY, the approved claim of the same user whose place it takes.
+
+    The memory stands where the claim is not approved. Exit status as for approve.
+
+    Example: groundwire review replace claim-18 claim-17 --reason outdated --days 90 --tenant acme --user bob
+    --reviewer ann@acme.example --key desk --keys-file keys.toml
+    """
+    session.signer()
+    if not wait:
+        raise UsageError("--wait: must be more than 0: the memory is retracted once the claim is approved")
+    snapshot = load_snapshot(session)
+    item, old = snapshot.find(session, name), snapshot.find(session, memory)
+    owners = {(one.current.tenant_id, one.current.user_id, one.current.kind) for one in (item, old)}
+    if len(owners) > 1 or item.current.kind is not Kind.CLAIM or old.current.verdict is not Verdict.APPROVED:
+        raise UsageError(f"{memory!r} is no approved claim of the user whose claim {name!r} is")
+    (done,) = _send_items(session, snapshot, [item], _PlannedAction("approve", layout, wait, note=note))
+    if done is None or done.code != ReasonCode.HUMAN_APPROVED:
+        raise CommandError(f"{memory!r} is left as it is: {name!r} was not approved")
+    _send_items(session, snapshot, [old], _PlannedAction("retract", layout, wait, reason, note))
+
+
+def _send_actions(session: Session, names: Sequence[str], action: _PlannedAction) -> None:
+    session.signer()  # a missing key is an error before anything is read
+    snapshot = load_snapshot(session)
+    items = [snapshot.find(session, name) for name in dict.fromkeys(names)]
+    _send_items(session, snapshot, items, action)
+
+
+def _send_items(
+    session: Session, snapshot: BoardSnapshot, items: Sequence[Item], action: _PlannedAction
+) -> list[ActionOutcome | None]:
+    """Send an action on each item, print and return what came of it. Raises: SystemExit 1, CommandError."""
+    decisions = [
+        review_decision(
+            _target(item),
+            action.action,
+            session.reviewer,
+            reason=action.reason,
+            note=action.note,
+            content=action.content,
+        )
+        for item in items
+    ]
+    outcomes = asyncio.run(_outcomes(session, snapshot, decisions, action))
+    console = screen()
+    for item, decision, outcome in zip(items, decisions, outcomes, strict=True):
+        notes = _notes(session, snapshot, item, action, outcome)
+        if action.layout == "json":
+            echo_json(render.outcome_json(item.current, decision.action_id, outcome, notes))
+        else:
+            render.print_outcome(console, item.current, outcome, notes)
+    if any(outcome is not None and not outcome.applied for outcome in outcomes):
+        raise SystemExit(1)
+    if action.wait and None in outcomes:
+        raise CommandError(
+            f"nothing was heard of {outcomes.count(None)} within {action.wait:g} s; what was sent is carried out once"
+            " `groundwire worker reviews` runs"
+        )
+    return outcomes
+
+
+async def _outcomes(
+    session: Session, snapshot: BoardSnapshot, decisions: Sequence[ReviewDecision], action: _PlannedAction
+) -> list[ActionOutcome | None]:
+    outcomes = await send_actions(session, decisions, action.wait)
+    if action.action == "retract":
+        await snapshot.read_retractions(session, outcomes)
+    return outcomes
+
+
+def _notes(
+    session: Session,
+    snapshot: BoardSnapshot,
+    item: Item,
+    action: _PlannedAction,
+    outcome: ActionOutcome | None,
+) -> render.OutcomeNotes:
+    """Return what is printed with an outcome: what speculates in an edit, what rests on a retracted item."""
+    if outcome is None:
+        return render.NO_NOTES
+    if action.action == "retract" and outcome.applied:
+        return render.OutcomeNotes(affected=snapshot.dependents(session, item))
+    if outcome.code == "personal_speculation" and action.content is not None:
+        return render.OutcomeNotes(objection=speculation_in(action.content, _policy()))
+    return render.NO_NOTES
+
+
+def _policy() -> Policy:
+    """Return the policy that is set here; the defaults where it cannot be read: the gate decided by its own."""
+    try:
+        return load_policy(load_settings().policy_file, os.environ)
+    except UsageError:
+        return Policy()
+
+
+def _target(item: Item) -> ActionTarget:
+    """Return the target of an action, at the revision that the reviewer named and has seen."""
+    row = item.current
+    return ActionTarget(row.tenant_id, row.user_id, row.kind, row.subject_id, int(item.decision["revision"]))
+
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_LONGEST: Final = timedelta(days=10_000)
+
+
+class AgeParam(click.ParamType):
+    """A whole number and a unit: 90s, 30m, 12h, 7d."""
+
+    name = "age"
+
+    def convert(
+        self, value: str | timedelta, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        """Read the option's text."""
+        if isinstance(value, timedelta):
+            return value
+        number, unit = value[:-1], value[-1:]
+        if unit not in _UNITS or not (number.isascii() and number.isdigit() and len(number) < 10):
+            self.fail(f"{value!r} is not a number and a unit, such as 90s, 30m, 12h or 7d", param, ctx)
+        return min(timedelta(seconds=int(number) * _UNITS[unit]), _LONGEST)
+
+
+@click.group(name="review")
+def review() -> None:
+    """See what waits for a person, and decide it.
+
+    Every command sees what the reviewer may decide: their own items, and those of tenants that the keys file
+    delegates to them. Actions are signed and sent; the reviews agent checks them again and carries them out.
+
+    Example: groundwire review list --reviewer ann@acme.example --key desk --keys-file keys.toml
+    """
+
+
+@review.command(name="list")
+@click.option("--reason", type=click.Choice(WAITING), metavar="CODE", help="Only what waits for this reason.")
+@click.option("--source", help="Only what this source produced.")
+@click.option(
+    "--memory-type", type=click.Choice(["fact", "preference", "decision"]), help="Only claims of this type."
+)
+@click.option("--kind", type=click.Choice([str(kind) for kind in Kind]), help="Claims or responses only.")
+@click.option("--min-age", type=AgeParam(), metavar="AGE", help="Waiting at least so long: 30m, 12h, 7d.")
+@click.option("--max-age", type=AgeParam(), metavar="AGE", help="Waiting at most so long.")
+@click.option("--text", default="", metavar="WORDS", help="Only texts with words that begin so.")
+@click.option("--sort", type=click.Choice(SORTS), default="risk", show_default=True, help="Which first.")
+@click.option(
+    "--limit", type=click.IntRange(1, MAX_PAGE), default=50, show_default=True, help="At most so many."
+)
+@session_options
+def list_items(session: Session, layout: str, kind: str | None, **filters: Any) -> None:  # noqa: ANN401 - fields of the Query
+    """List what waits, what to look at first on top.
+
+    Example: groundwire review list --reason technical_hedge --min-age 2d --reviewer ann@acme.example --key desk
+    --keys-file keys.toml
+    """
+    query = Query(tenant=session.tenant, user=session.user, kind=Kind(kind) if kind else None, **filters)
+    board = load_snapshot(session).board
+    page = board.pending(session.scope, query)
+    if layout == "json":
+        for row in page.rows:
+            echo_json(render.row_json(row))
+    else:
+        render.print_page(screen(), page, datetime.now(UTC))
+
+
+@review.command(name="show")
+@click.argument("name", metavar="ID")
+@session_options
+def show(session: Session, layout: str, name: str) -> None:
+    """Show an item with all that bears on it. ID is a decision id, or a claim id with --tenant and --user.
+
+    Example: groundwire review show claim-17 --tenant acme --user bob --reviewer ann@acme.example --key desk
+    --keys-file keys.toml
+    """
+    snapshot = load_snapshot(session)
+    item = snapshot.find(session, name)
+    dependents = snapshot.dependents(session, item)
+    read = record_reader(session.brokers, session.seconds)
+    original = asyncio.run(show_original(read, item.decision, _policy()))
+    if layout == "json":
+        echo_json(render.item_json(item, dependents, original))
+    else:
+        render.print_item(screen(), item, dependents)
+        print_original(screen(), original)
+
+
+for _command in (approve, reject, edit, retract, replace):
+    review.add_command(_command)

@@ -1,0 +1,207 @@
+"""`groundwire tail`: the records of a topic as lines for a person or a program."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from contextlib import aclosing
+from typing import Any, Final, NamedTuple
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from groundwire.cli.options import (
+    Deployment,
+    StartParam,
+    deployment_options,
+)
+from groundwire.cli.output import TEXT_CELLS, bytes_json, compact_json, echo_json, fit, print_line
+from groundwire.errors import RecordError
+from groundwire.kafka.reader import Start, TopicSpan, follow
+from groundwire.messages.base import format_time, from_milliseconds
+from groundwire.messages.decode import parse_json
+from groundwire.messages.headers import ATTEMPTS, InboundRecord, header
+from groundwire.messages.topics import TopicName
+
+_DECISIONS: Final = {TopicName.APPROVED, TopicName.REVIEW, TopicName.BLOCKED}
+_STYLES: Final = {"approved": "green", "review": "yellow", "blocked": "red"}
+_FAILURE: Final = "__connect.errors."
+
+
+class Column(NamedTuple):
+    """A column's heading and its width in terminal cells."""
+
+    heading: str
+    width: int
+
+
+_TIME: Final = Column("time", 24)
+
+
+def columns_of(topic: TopicName) -> list[Column]:
+    """Return the columns of a topic's table; the last one takes what is left of the line."""
+    if topic in _DECISIONS:
+        names = [("verdict", 8), ("reason", 22), ("tenant:user", 22), ("id", 22), ("claim", TEXT_CELLS)]
+    elif topic is TopicName.DEAD_LETTER:
+        names = [("error", 19), ("attempts", 8), ("failed at", 32), ("key", 22), ("message", TEXT_CELLS)]
+    else:
+        names = [("partition", 9), ("offset", 10), ("key", 22), ("value", TEXT_CELLS)]
+    return [_TIME, *(Column(*name) for name in names)]
+
+
+def heading(topic: TopicName) -> Text:
+    """Return the first line of a topic's table."""
+    columns = columns_of(topic)
+    return Text(_line([column.heading for column in columns], columns), style="bold")
+
+
+def row(record: InboundRecord, topic: TopicName) -> Text:
+    """Return a record's line of a table; nothing in it reaches the terminal but as text."""
+    if topic in _DECISIONS:
+        cells = _decision_cells(record)
+    elif topic is TopicName.DEAD_LETTER:
+        cells = _dead_letter_cells(record)
+    else:
+        cells = [str(record.partition), str(record.offset), _text(record.key), _text(record.value)]
+    return Text(_line([_time(record), *cells], columns_of(topic)), style=_STYLES.get(cells[0], ""))
+
+
+def as_json(record: InboundRecord, topic: TopicName) -> str:
+    """Return a record as one line of JSON.
+
+    A value that is JSON comes as it is; a dead letter, or a value that is none, stands in an object with
+    `error`, where it failed or stands, and `key` and `value` as text (`_base64` where they are not UTF-8).
+    """
+    if topic is TopicName.DEAD_LETTER:
+        return compact_json(_dead_letter(record))
+    try:
+        parsed = parse_json(record.value)
+    except RecordError as exc:
+        where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
+        return compact_json({"error": str(exc.code), "message": exc.message, **where, **_content(record)})
+    text = (record.value or b"").decode()
+    return compact_json(parsed) if any(char < " " for char in text) else text
+
+
+def _dead_letter(record: InboundRecord) -> dict[str, Any]:
+    return {
+        "error": header(record.headers, "gw-error"),
+        "message": header(record.headers, f"{_FAILURE}exception.message"),
+        "attempts": _number(header(record.headers, ATTEMPTS)),
+        "topic": header(record.headers, f"{_FAILURE}topic"),
+        "partition": _number(header(record.headers, f"{_FAILURE}partition")),
+        "offset": _number(header(record.headers, f"{_FAILURE}offset")),
+        "at": _time(record),
+        **_content(record),
+    }
+
+
+def _content(record: InboundRecord) -> dict[str, str | None]:
+    return {**bytes_json("key", record.key), **bytes_json("value", record.value)}
+
+
+def _decision_cells(record: InboundRecord) -> list[str]:
+    try:
+        parsed = parse_json(record.value)
+    except RecordError:
+        parsed = None
+    if not isinstance(parsed, dict):
+        place = f"{record.partition}@{record.offset}"
+        return ["?", "not a decision", _text(record.key), place, _text(record.value)]
+    fields = {name: value for name, value in parsed.items() if isinstance(value, str)}
+    evidence = parsed.get("evidence")
+    claim = evidence.get("claim") if isinstance(evidence, dict) else None
+    return [
+        fields.get("verdict", "?"),
+        fields.get("reason_code", "?"),
+        f"{fields.get('tenant_id', '?')}:{fields.get('user_id', '?')}",
+        fields.get("subject_id", "?"),
+        # what was answered is not published: why it is here stands in its place, and says that it does
+        claim if isinstance(claim, str) else f"({fields.get('kind', 'no claim')}) {fields.get('reason', '')}",
+    ]
+
+
+def _dead_letter_cells(record: InboundRecord) -> list[str]:
+    fields = {name: "?" if value is None else str(value) for name, value in _dead_letter(record).items()}
+    where = f"{fields['topic']}[{fields['partition']}]@{fields['offset']}"
+    return [fields["error"], fields["attempts"], where, _text(record.key), fields["message"]]
+
+
+def _line(cells: list[str], columns: list[Column]) -> str:
+    return fit(cells, [column.width for column in columns])
+
+
+def _time(record: InboundRecord) -> str:
+    try:
+        return format_time(from_milliseconds(record.timestamp))
+    except (OverflowError, ValueError):
+        return str(record.timestamp)
+
+
+def _text(data: bytes | None) -> str:
+    return "" if data is None else data[: 4 * TEXT_CELLS].decode("utf-8", "replace")
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
+@click.command(name="tail")
+@click.argument("topic", type=click.Choice([str(topic) for topic in TopicName]), metavar="TOPIC")
+@click.option(
+    "--from",
+    "start",
+    type=StartParam(),
+    metavar="earliest|latest|OFFSET|TIME",
+    help="Where to begin.  [default: latest; earliest with --until-end]",
+)
+@click.option("--partition", type=click.IntRange(min=0), help="Read this partition alone.")
+@click.option("--until-end", is_flag=True, help="Stop where the topic ends now, instead of following it.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Stop after N records.")
+@click.option(
+    "--format",
+    "layout",
+    type=click.Choice(["table", "json"]),
+    help="Output.  [default: table on a terminal, else json]",
+)
+@deployment_options
+def tail(
+    topic: str,
+    *,
+    deployment: Deployment,
+    start: Start | None,
+    partition: int | None,
+    until_end: bool,
+    limit: int | None,
+    layout: str | None,
+) -> None:
+    """Print the records of TOPIC as they come: approved, review, blocked, dead-letter or any other.
+
+    JSON is one line a record: the record as it came, a dead letter with its error, place and content. Ctrl-C
+    ends it: exit status 0, or 130 where an end was asked for and not reached.
+
+    Example: groundwire tail dead-letter --from 2026-01-31T12:00:00Z --until-end --format json
+    """
+    begin: Start = start if start is not None else "earliest" if until_end else "latest"
+    span = TopicSpan(begin, partition, until_end, limit)
+    layout = layout or ("table" if sys.stdout.isatty() else "json")
+    try:
+        asyncio.run(_print(deployment, TopicName(topic), span, layout))
+    except KeyboardInterrupt:
+        raise SystemExit(130 if until_end or limit else 0) from None
+
+
+async def _print(deployment: Deployment, topic: TopicName, span: TopicSpan, layout: str) -> None:
+    name = f"{deployment.prefix}{topic}"
+    console = Console(highlight=False)
+    headed = False
+    async with aclosing(follow(deployment.brokers, name, span, deployment.seconds)) as records:
+        async for record in records:
+            if layout == "json":
+                echo_json(as_json(record, topic))
+                continue
+            if not headed:
+                print_line(console, heading(topic))
+                headed = True
+            print_line(console, row(record, topic))

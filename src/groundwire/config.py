@@ -1,0 +1,297 @@
+"""Settings from the environment, prefix `GROUNDWIRE_`, and those of the connections to Kafka."""
+
+from __future__ import annotations
+
+import ssl
+from functools import cache
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import AfterValidator, Field, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from groundwire.errors import UsageError
+from groundwire.messages.base import comma_separated
+
+_PLAIN: Final = frozenset(
+    {
+        *("int_parsing", "int_from_float", "float_parsing", "bool_parsing", "finite_number", "literal_error"),
+        *("greater_than", "greater_than_equal", "less_than", "less_than_equal"),
+    }
+)
+"""Kinds of errors of fields that hold a number, a switch or one of a few words."""
+
+
+def _are_networks(value: str) -> str:
+    for network in comma_separated(value):
+        ip_network(network)
+    return value
+
+
+NetworkList = Annotated[str, AfterValidator(_are_networks)]
+"""Networks, separated by commas."""
+
+
+class Settings(BaseSettings):
+    """Settings shared by workers and client tools; the policy holds what decides, these only where and how."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="GROUNDWIRE_", extra="ignore", frozen=True, env_ignore_empty=True
+    )
+
+    brokers: str = Field("127.0.0.1:9092", description="Kafka bootstrap servers, `host:port,...`.")
+    redis_url: str = Field("redis://127.0.0.1:6379/0", description="The one primary Redis that holds state.")
+    topic_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,100}$")] = Field(
+        "groundwire.", description="Before every topic's name and every state key."
+    )
+    group_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,100}$")] = Field(
+        "groundwire-", description="Before every consumer group's name."
+    )
+    partitions: Annotated[int, Field(ge=1, le=10_000)] = Field(
+        8, description="Partitions of a topic that `topics declare` creates."
+    )
+    replication: Annotated[int, Field(ge=1, le=10)] = Field(
+        1, description="Replicas of a topic that `topics declare` creates; 3 in production."
+    )
+    policy_file: Path | None = Field(None, description="The policy, TOML; the defaults where none.")
+    policies_dir: Path | None = Field(
+        None, description="Where effective policies are kept as `<sha256>.json`."
+    )
+    keys_file: Path | None = Field(None, description="Keys that sign records, and delegated reviewers.")
+    tokens_file: Path | None = Field(None, description="API tokens of the console: hashes, never the tokens.")
+    tenants_file: Path | None = Field(
+        None, description="Repositories, ADR folders and issue trackers of single tenants, TOML."
+    )
+    adr_dir: Path | None = Field(
+        None,
+        description="Folder of ADR files (`ADR-12-title.md`, `0012-title.md`); none: ADR citations are unknown.",
+    )
+    repo: Path | None = Field(None, description="Git repository; none: commit citations are unknown.")
+    corpus: str = Field(
+        "",
+        description="Tenants whose responses are checked against the corpus in Redis, `acme,...`; `*`: all.",
+    )
+    no_network: bool = Field(default=False, description="`1`: URLs and issues are unknown, nothing is asked.")
+    allow_networks: NetworkList = Field(
+        "", description="Networks that URL checks may reach although they are not public, `10.0.0.0/8,...`."
+    )
+    allow_ports: str = Field("80,443", description="Ports that URL checks may reach.")
+    redirect_hosts: str = Field(
+        "",
+        description="Hosts at which any cited URL may end, `dl.acm.org,.example.org,...`; else only at its own.",
+    )
+    session_timeout: Annotated[float, Field(ge=1, le=300)] = Field(
+        15, description="Seconds until the group gives a silent worker's partitions away."
+    )
+    state_grace: Annotated[float, Field(ge=0, le=3600)] = Field(
+        10, description="Seconds that a claim waits for state before it is decided provisionally."
+    )
+    instance_id: str | None = Field(
+        None, description="Static group membership: a restarted worker gets its partitions back at once."
+    )
+    rebuild_wait: Annotated[float, Field(ge=0, le=600)] = Field(
+        60, description="Seconds that nothing may be in flight any more before lost state is rebuilt."
+    )
+    citation_patience: Annotated[float, Field(ge=0, le=3600)] = Field(
+        600,
+        description="Seconds for which what a failing host did not answer is looked up again, before a person decides.",
+    )
+    rebuild_derives: bool = Field(
+        default=True,
+        description="`0`: a rebuild of state takes decisions as they stand, without deriving them again first.",
+    )
+    review_ttl: Annotated[float, Field(gt=0, le=85)] = Field(
+        60, description="Days after which what nobody reviewed expires; `review` keeps its records for 90."
+    )
+    review_key: str | None = Field(
+        None,
+        description="Id of the key with which the reviews agent signs what it expires; none: nothing expires.",
+    )
+    tracing: bool = Field(
+        default=False,
+        description="`1`: workers send OpenTelemetry spans; where to, and how many, say OpenTelemetry's own variables.",
+    )
+    shutdown_deadline: Annotated[float, Field(ge=1, le=600)] = Field(
+        45, description="Seconds from SIGTERM after which a worker exits whatever it does."
+    )
+    hash_key: str = Field(
+        "", description="Secret that keys the hashes of texts in events; without it they are plain SHA-256."
+    )
+    metrics_port: Annotated[int, Field(ge=0, le=65535)] = Field(
+        0, description="Port of /metrics, /live and /ready; 0: none."
+    )
+    metrics_host: str = Field("127.0.0.1", description="Address that the metrics port is bound to.")
+    log_format: Literal["console", "json"] = Field("console", description="How logs are written.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level logged.")
+
+    @property
+    def bootstrap(self) -> list[str]:
+        """The brokers as a list."""
+        return comma_separated(self.brokers)
+
+    @property
+    def corpus_tenants(self) -> list[str]:
+        """`corpus` as a list."""
+        return comma_separated(self.corpus)
+
+    @property
+    def networks(self) -> list[str]:
+        """`allow_networks` as a list."""
+        return comma_separated(self.allow_networks)
+
+    @property
+    def ports(self) -> list[int]:
+        """`allow_ports` as a list."""
+        return [int(port) for port in comma_separated(self.allow_ports)]
+
+    @property
+    def redirecting(self) -> list[str]:
+        """`redirect_hosts` as a list."""
+        return comma_separated(self.redirect_hosts)
+
+    @field_validator("allow_ports")
+    @classmethod
+    def _are_ports(cls, value: str) -> str:
+        if not all(
+            port.isascii() and port.isdigit() and 0 < int(port) < 65536 for port in comma_separated(value)
+        ):
+            raise ValueError("must be ports from 1 to 65535, separated by commas")
+        return value
+
+
+def load_settings() -> Settings:
+    """Read the environment. Raises: UsageError naming the variable at fault."""
+    try:
+        return Settings()
+    except ValidationError as exc:
+        raise setting_error(Settings, exc) from None
+
+
+def setting_error(model: type[BaseSettings], exc: ValidationError) -> UsageError:
+    """Return the error that names the variable at fault, with its value where that is a number or a choice.
+
+    Text is never repeated: it may be a secret.
+    """
+    first = exc.errors(include_url=False)[0]
+    message = first["msg"].removeprefix("Value error, ")
+    if not first["loc"]:  # of several settings together: it names them itself
+        return UsageError(message)
+    variable = f"{model.model_config['env_prefix']}{first['loc'][0]}".upper()
+    given = f", not {first['input']!r:.100}" if first["type"] in _PLAIN else ""
+    return UsageError(f"{variable}: {message}{given}")
+
+
+PREFIX = "GROUNDWIRE_KAFKA_"
+
+
+class KafkaSecurity(BaseSettings):
+    """What every connection to the brokers needs beside their addresses.
+
+    The secrets stand in files, which a process's list of variables does not show.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX, extra="ignore", frozen=True, env_ignore_empty=True, hide_input_in_errors=True
+    )
+
+    security: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = Field(
+        "plaintext", description="How the brokers' listener is spoken to."
+    )
+    ca_file: Path | None = Field(
+        None, description="PEM file of who vouches for the brokers; none: whom the system trusts."
+    )
+    cert_file: Path | None = Field(None, description="PEM file of the client's certificate, for mutual TLS.")
+    key_file: Path | None = Field(None, description="PEM file of its private key, unencrypted.")
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
+        "SCRAM-SHA-512", description="How the password is proved."
+    )
+    sasl_username: str | None = Field(None, description="Whom the brokers know.")
+    sasl_password_file: Path | None = Field(
+        None, description="File that holds the password and nothing else."
+    )
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        sasl = self.security.startswith("sasl_")
+        if sasl and (self.sasl_username is None or self.sasl_password_file is None):
+            raise ValueError(f"{self.security} needs {PREFIX}SASL_USERNAME and {PREFIX}SASL_PASSWORD_FILE")
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ValueError(f"{PREFIX}CERT_FILE and {PREFIX}KEY_FILE go together")
+        if not self.encrypted and (self.ca_file or self.cert_file):
+            raise ValueError(f"{PREFIX}CA_FILE and {PREFIX}CERT_FILE need {PREFIX}SECURITY=ssl or sasl_ssl")
+        if not sasl and self.sasl_username is not None:
+            raise ValueError(f"{PREFIX}SASL_USERNAME needs {PREFIX}SECURITY=sasl_ssl or sasl_plaintext")
+        return self
+
+    @property
+    def encrypted(self) -> bool:
+        """Whether connections are encrypted, and the brokers' certificates checked."""
+        return self.security.endswith("ssl")
+
+    @property
+    def variables(self) -> str:
+        """What else to look at where a broker does not answer: it may be the credentials."""
+        return "" if self.security == "plaintext" else f" and {PREFIX}... ({self.security})"
+
+    def context(self) -> ssl.SSLContext | None:
+        """Return what encrypts; None where nothing does. Raises: UsageError naming the file at fault."""
+        if not self.encrypted:
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+        except (OSError, ssl.SSLError) as exc:
+            raise UsageError(f"{PREFIX}CA_FILE: {self.ca_file}: {_why(exc)}") from None
+        if self.cert_file:
+            try:
+                context.load_cert_chain(self.cert_file, self.key_file, password=_none)
+            except (OSError, ssl.SSLError) as exc:
+                raise UsageError(
+                    f"{PREFIX}CERT_FILE, {PREFIX}KEY_FILE: {self.cert_file}: {_why(exc)}"
+                ) from None
+        return context
+
+    def password(self) -> str | None:
+        """Return the password; None without SASL. Raises: UsageError, the file cannot be read or is empty."""
+        if self.sasl_password_file is None:
+            return None
+        try:
+            password = self.sasl_password_file.read_text("utf-8").strip("\r\n")
+        except (OSError, UnicodeDecodeError) as exc:
+            raise UsageError(f"{PREFIX}SASL_PASSWORD_FILE: {self.sasl_password_file}: {_why(exc)}") from None
+        if not password:
+            raise UsageError(f"{PREFIX}SASL_PASSWORD_FILE: {self.sasl_password_file}: holds no password")
+        return password
+
+    def options(self) -> dict[str, Any]:
+        """Return the arguments for aiokafka's clients. Raises: UsageError."""
+        if self.security == "plaintext":
+            return {}
+        found: dict[str, Any] = {"security_protocol": self.security.upper(), "ssl_context": self.context()}
+        if self.sasl_username is not None:
+            found |= {
+                "sasl_mechanism": self.sasl_mechanism,
+                "sasl_plain_username": self.sasl_username,
+                "sasl_plain_password": self.password(),
+            }
+        return found
+
+
+@cache
+def kafka_security() -> KafkaSecurity:
+    """Read the environment, once. Raises: UsageError naming the variable at fault."""
+    try:
+        return KafkaSecurity()
+    except ValidationError as exc:
+        raise setting_error(KafkaSecurity, exc) from None
+
+
+def _none() -> str:
+    """Keep OpenSSL from asking the terminal for the password of an encrypted key."""
+    return ""
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return f"is no readable PEM file ({error.reason or 'not decoded'})"
+    return getattr(error, "strerror", None) or type(error).__name__

@@ -1,0 +1,392 @@
+"""Actions on their way: held for a few seconds in which they can be undone, then signed and published.
+
+Nothing of an action leaves this process before it is due. A process that is killed meanwhile forgets what it held, and
+the item stays pending; one that is asked to stop publishes it first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from itertools import groupby
+from typing import Any, Final, Protocol
+
+import structlog
+
+from groundwire.messages.base import format_time
+from groundwire.messages.decisions import ReasonCode
+from groundwire.messages.records import ReviewDecision
+from groundwire.review.actions import ActionOutcome
+from groundwire.review.permissions import Person
+
+logger = structlog.get_logger(__name__)
+
+SHOWN: Final = timedelta(seconds=10)
+"""How long a page shows its person that an action was done, or undone."""
+SHOWN_TROUBLE: Final = timedelta(seconds=60)
+"""The same of an action that was not done."""
+ANSWER_SECONDS: Final = 300.0
+"""How long to wait for the gate's outcome before the item may be acted on again."""
+_AT_ONCE: Final = 50
+"""Actions that are signed and published at the same time: others are answered between them."""
+_MAX_ENTRIES: Final = 20_000
+_MAX_ON_PAGE: Final = 5
+_MAX_LAST: Final = 50
+_DONE_TEXTS: Final = {
+    "approve": "Approved",
+    "reject": "Rejected",
+    "edit": "Edited and approved",
+    "retract": "Retracted",
+}
+_DONE_BY: Final = {"approve": "approved", "reject": "rejected", "edit": "edited", "retract": "retracted"}
+
+
+class OrderState(StrEnum):
+    """Where an action stands."""
+
+    HELD = "held"
+    SENT = "sent"
+    APPLIED = "applied"
+    REFUSED = "refused"
+    STALE = "stale"
+    UNDONE = "undone"
+    FAILED = "failed"
+    UNANSWERED = "unanswered"
+    DROPPED = "dropped"
+
+
+OPEN: Final = frozenset({OrderState.HELD, OrderState.SENT})
+"""On its way: no other action on the item is accepted."""
+NOT_DONE: Final = frozenset({*OrderState} - {OrderState.HELD, OrderState.SENT, OrderState.APPLIED})
+"""Not carried out: its person gets back what they typed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewOrder:
+    """What a person wants done with one item.
+
+    Attributes:
+        batch: names what was asked for at once.
+        after: the action that has to have approved something before this one is sent.
+        query: filters and order of the list that it came from, as an address has them: an undo leads back there.
+    """
+
+    person: Person
+    decision_id: str
+    record: ReviewDecision
+    batch: str | None = None
+    after: str | None = None
+    query: str = ""
+
+    @property
+    def action_id(self) -> str:
+        """The id of the action."""
+        return self.record.action_id
+
+
+@dataclass(frozen=True, slots=True)
+class OutboxEntry:
+    """An order and where it stands; `outcome` is what the gate answered, `read`: its person knows."""
+
+    order: ReviewOrder
+    state: OrderState
+    changed: datetime
+    due: datetime
+    outcome: ActionOutcome | None = None
+    read: bool = False
+
+    def is_shown(self, now: datetime) -> bool:
+        """Say whether pages still show it to its person."""
+        done = self.state in (OrderState.APPLIED, OrderState.UNDONE)
+        since = now - self.changed
+        return self.state in OPEN or (not self.read and since <= (SHOWN if done else SHOWN_TROUBLE))
+
+
+class ReviewSender(Protocol):
+    """Where actions go: `groundwire.review.actions.Actions`."""
+
+    async def send(self, decision: ReviewDecision) -> None:
+        """Sign and publish."""
+
+    async def outcome(self, decision: ReviewDecision, timeout: float) -> ActionOutcome | None:  # noqa: ASYNC109 - its name there
+        """Wait for the outcome; None where there is none in time (seconds)."""
+
+
+class ItemBusy(Exception):
+    """An item has an action, `entry`, on its way."""
+
+    def __init__(self, entry: OutboxEntry) -> None:
+        super().__init__(entry.order.decision_id)
+        self.entry = entry
+
+
+class OutboxFull(Exception):
+    """More actions are on their way than one process holds."""
+
+
+class Outbox:
+    """Holds actions, sends them when they are due, and remembers their outcomes.
+
+    Args:
+        reviews: signs and publishes.
+        unchanged: of orders, the action ids of those whose item is still as the order assumes; asked right before they
+            are sent.
+        hold: how long an order can be undone.
+        clock: the wall clock.
+    """
+
+    def __init__(
+        self,
+        reviews: ReviewSender,
+        unchanged: Callable[[Sequence[ReviewOrder]], set[str]],
+        hold: timedelta,
+        clock: Callable[[], datetime],
+    ) -> None:
+        self._reviews = reviews
+        self._unchanged = unchanged
+        self._hold = hold
+        self._clock = clock
+        self._entries: OrderedDict[str, OutboxEntry] = OrderedDict()
+        self._open: dict[str, str] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._sending = asyncio.Semaphore(_AT_ONCE)
+        self.version = 0
+
+    def put(self, orders: Sequence[ReviewOrder]) -> None:
+        """Accept orders, all or none.
+
+        Raises:
+            ItemBusy: an item has an action on its way already.
+            OutboxFull: no room.
+        """
+        for order in orders:
+            entry = self.on(order.decision_id)
+            if entry is not None:
+                raise ItemBusy(entry)
+        self._make_room(len(orders))
+        now = self._clock()
+        for order in orders:
+            self._set(OutboxEntry(order, OrderState.HELD, now, now + self._hold))
+            logger.info("action_held", action_id=order.action_id, action=order.record.action)
+
+    def undo(self, person: Person, action_id: str) -> list[OutboxEntry]:
+        """Undo an action and all of its batch, if it is this person's; return what was still held."""
+        entry = self.find(person, action_id)
+        if entry is None:
+            return []
+        batch = entry.order.batch
+        same = [entry] if batch is None else [e for e in self._in(OrderState.HELD) if e.order.batch == batch]
+        held = [one for one in same if one.state is OrderState.HELD]
+        for one in held:
+            logger.info("action_undone", action_id=one.order.action_id)
+        return [self._become(one, OrderState.UNDONE) for one in held]
+
+    def on(self, decision_id: str) -> OutboxEntry | None:
+        """Return the action of any person that is on its way for an item."""
+        action_id = self._open.get(decision_id)
+        return self._entries[action_id] if action_id else None
+
+    @property
+    def open_ids(self) -> frozenset[str]:
+        """The items for which an action is on its way, by decision id."""
+        return frozenset(self._open)
+
+    def of(self, person: Person, *, over: bool = False) -> list[OutboxEntry]:
+        """Return a person's last actions that pages still show, newest first; `over`: the others too."""
+        now = self._clock()
+        return [
+            entry
+            for entry in reversed(self._entries.values())
+            if entry.order.person.name == person.name and (over or entry.is_shown(now))
+        ]
+
+    def find(self, person: Person, action_id: str) -> OutboxEntry | None:
+        """Return a person's action, None where there is none."""
+        entry = self._entries.get(action_id)
+        return entry if entry is not None and entry.order.person.name == person.name else None
+
+    def last(self, person: Person, decision_id: str) -> OutboxEntry | None:
+        """Return a person's last action on an item, in any state."""
+        theirs = (
+            entry for entry in reversed(self._entries.values()) if entry.order.person.name == person.name
+        )
+        return next((entry for entry in theirs if entry.order.decision_id == decision_id), None)
+
+    def dismiss(self, person: Person, action_id: str) -> None:
+        """Mark a finished action of a person as read, with those of its batch in the same state."""
+        entry = self.find(person, action_id)
+        if entry is None or entry.state in OPEN:
+            return
+        batch, state = entry.order.batch, entry.state
+        alike = [one for one in self.of(person) if one.order.batch == batch and one.state is state]
+        for one in [entry] if batch is None else alike:
+            self._entries[one.order.action_id] = replace(one, read=True)
+
+    def release(self, *, everything: bool = False) -> None:
+        """Begin to send what is due; `everything`: what is held, due or not."""
+        now, held = self._clock(), list(self._in(OrderState.HELD))
+        due = [one for one in held if not one.order.after and (everything or one.due <= now)]
+        if not due:
+            return
+        behind = {one.order.after: one for one in held if one.order.after}
+        unchanged = self._unchanged([one.order for one in due])
+        for entry in due:
+            next_one = behind.get(entry.order.action_id)
+            if entry.order.action_id not in unchanged:
+                self._become(entry, OrderState.STALE)
+                if next_one is not None:
+                    self._become(next_one, OrderState.DROPPED)
+                continue
+            # from here it cannot be undone: an action that is being published counts as sent
+            sent = [self._become(one, OrderState.SENT) for one in (entry, next_one) if one is not None]
+            task = asyncio.create_task(self._deliver_in_turn(*sent))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def delivered(self, seconds: float | None = None) -> None:
+        """Wait until nothing is on its way any more, or for so many seconds."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=seconds)
+
+    async def close(self) -> None:
+        """Send what is held, and forget what is still unanswered after a moment."""
+        self.release(everything=True)
+        await self.delivered(5)
+        for task in set(self._tasks):
+            task.cancel()
+
+    async def _deliver_in_turn(self, entry: OutboxEntry, next_one: OutboxEntry | None = None) -> None:
+        """Deliver an order, and the one behind it only once this one has approved its item."""
+        done = await self._deliver(entry)
+        if next_one is None:
+            return
+        if done.outcome is None or not done.outcome.applied or done.outcome.code != ReasonCode.HUMAN_APPROVED:
+            self._become(next_one, OrderState.DROPPED)
+        elif not self._unchanged([next_one.order]):
+            self._become(next_one, OrderState.STALE)
+        else:
+            await self._deliver(next_one)
+
+    async def _deliver(self, entry: OutboxEntry) -> OutboxEntry:
+        record = entry.order.record
+        try:
+            async with self._sending:
+                await self._reviews.send(record)
+        except Exception as exc:  # noqa: BLE001 - whatever it is, the person has to see it
+            logger.warning("action_failed", action_id=record.action_id, error=type(exc).__name__)
+            return self._become(entry, OrderState.FAILED)
+        try:
+            outcome = await self._reviews.outcome(record, ANSWER_SECONDS)
+        except Exception as exc:  # noqa: BLE001 - it was sent: its outcome shows on the item
+            logger.warning("outcome_unknown", action_id=record.action_id, error=type(exc).__name__)
+            outcome = None
+        if outcome is None:
+            return self._become(entry, OrderState.UNANSWERED)
+        return self._become(entry, OrderState.APPLIED if outcome.applied else OrderState.REFUSED, outcome)
+
+    def _in(self, state: OrderState) -> Iterator[OutboxEntry]:
+        return (entry for key in self._open.values() if (entry := self._entries[key]).state is state)
+
+    def _become(
+        self, entry: OutboxEntry, state: OrderState, outcome: ActionOutcome | None = None
+    ) -> OutboxEntry:
+        return self._set(replace(entry, state=state, outcome=outcome, changed=self._clock()))
+
+    def _set(self, entry: OutboxEntry) -> OutboxEntry:
+        order = entry.order
+        self._entries[order.action_id] = entry
+        if entry.state in OPEN:
+            self._open[order.decision_id] = order.action_id
+        elif self._open.get(order.decision_id) == order.action_id:
+            del self._open[order.decision_id]
+        self.version += 1
+        return entry
+
+    def _make_room(self, count: int) -> None:
+        if len(self._open) + count > _MAX_ENTRIES:
+            raise OutboxFull
+        for action_id, entry in list(self._entries.items()):
+            if len(self._entries) + count <= _MAX_ENTRIES:
+                break
+            if entry.state not in OPEN:
+                del self._entries[action_id]
+
+
+_STATE_TEXTS: Final = {
+    OrderState.HELD: "{done}",
+    OrderState.SENT: "{done}; waiting for the gate",
+    OrderState.APPLIED: "{done}",
+    OrderState.UNDONE: "Undone",
+    OrderState.REFUSED: "Refused by the gate",
+    OrderState.STALE: "Not done, it changed meanwhile",
+    OrderState.FAILED: "Not sent, try again",
+    OrderState.UNANSWERED: "Sent, the gate has not answered",
+    OrderState.DROPPED: "Not retracted: the new claim was not approved",
+}
+_STANDS: Final = "The new claim is approved, and the old one still stands: "
+"""Before what became of the second half of a replacement that was not carried out."""
+
+
+def shown_actions(outbox: Outbox, person: Person, now: datetime) -> list[dict[str, Any]]:
+    """Return what a page shows of a person's last actions, newest first."""
+    return _by_batch(outbox.of(person), now)[:_MAX_ON_PAGE]
+
+
+def last_actions(outbox: Outbox, person: Person, now: datetime) -> list[dict[str, Any]]:
+    """Return a person's last actions, newest first, with those that pages do not show any more."""
+    return _by_batch(outbox.of(person, over=True), now)[:_MAX_LAST]
+
+
+def _by_batch(entries: Sequence[OutboxEntry], now: datetime) -> list[dict[str, Any]]:
+    groups = groupby(entries, key=lambda entry: (entry.order.batch or entry.order.action_id, entry.state))
+    return [action_row(list(group), now) for _, group in groups]
+
+
+def action_row(entries: Sequence[OutboxEntry], now: datetime) -> dict[str, Any]:
+    """Return what page and API show of an action, or of the actions of one batch in the same state."""
+    replaced = next((entry.order.record.subject_id for entry in entries if entry.order.after), None)
+    first = next((entry for entry in entries if not entry.order.after), entries[0])
+    order, record, outcome = first.order, first.order.record, first.outcome
+    return {
+        "action_id": order.action_id,
+        "batch": order.batch,
+        "count": len(entries),
+        "decision_id": order.decision_id,
+        "subject_id": record.subject_id,
+        "action": record.action,
+        "state": str(first.state),
+        "outcome": outcome.code if outcome else None,
+        "sentence": outcome.sentence if outcome else None,
+        "shown": any(entry.is_shown(now) for entry in entries),
+        "replaces": replaced if len(entries) > 1 else None,
+        "text": _text(first, replacing=replaced is not None and len(entries) > 1),
+        "undo_left": undo_left(first, now),
+        "undo_until": format_time(first.due) if first.state is OrderState.HELD else None,
+    }
+
+
+def _text(entry: OutboxEntry, *, replacing: bool) -> str:
+    done = "Replaced" if replacing else _DONE_TEXTS[entry.order.record.action]
+    text = _STATE_TEXTS[entry.state].format(done=done)
+    half = entry.order.after and entry.state in NOT_DONE - {OrderState.UNDONE, OrderState.DROPPED}
+    return f"{_STANDS}{text}" if half else text
+
+
+def undo_left(entry: OutboxEntry | None, now: datetime) -> int | None:
+    """Return for how many seconds an action can still be undone; None where it cannot."""
+    if entry is None or entry.state is not OrderState.HELD:
+        return None
+    return max(0, math.ceil((entry.due - now).total_seconds()))
+
+
+def doing(entry: OutboxEntry | None) -> str | None:
+    """Return, of an item with an action on its way, what is being done and by whom."""
+    if entry is None:
+        return None
+    done = f"{_DONE_BY[entry.order.record.action]} by {entry.order.person.name}"
+    return done if entry.state is OrderState.HELD else f"{done}; waiting for the gate"

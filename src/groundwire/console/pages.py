@@ -1,0 +1,415 @@
+"""Every route with its rule, signing in and out, and the list of the API for programs.
+
+A new page is a line of `ROUTES`: its address, its handler, and who may use it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from groundwire.console import actions, bulk, item, lists, operations, queue, views
+from groundwire.console.auth import Identity, csrf_holds, place_asked_for, remember_place
+from groundwire.console.export import EXPORTED, FORMS, export
+from groundwire.console.guard import check_rate, peer
+from groundwire.console.item import typed_fields
+from groundwire.console.outbox import OrderState
+from groundwire.console.queue import (
+    SearchFields,
+    origin_in,
+    view_from,
+    with_query,
+)
+from groundwire.console.render import page, page_in_thread
+from groundwire.console.site import Call, PageAnswer, PageHandler, Site, read_form, read_json
+from groundwire.review.permissions import Person
+
+logger = structlog.get_logger(__name__)
+
+_LINK_FAILED = (
+    "This code is unknown, was used, or is more than ten minutes old. Start the console again for a new one."
+)
+Endpoint = Callable[[Request], Awaitable[Response]]
+_MAX_REPORTED: Final = 20
+"""Unknown parameters of one request that are listed."""
+_SCHEMA_KEYS: Final = (
+    *("type", "enum", "format", "minimum", "minLength", "maxLength", "minItems", "maxItems"),
+    *("items", "properties", "required"),
+)
+"""Keywords of JSON Schema that are shown of a field."""
+_CONVERTER: Final = re.compile(r":\w+(?=\})")
+_ENDED: Final = {
+    401: ("Not signed in", "Your session is over, so nothing was done."),
+    403: (
+        "Refused",
+        "This page is of an earlier session, or the request came from elsewhere: nothing was done.",
+    ),
+}
+
+
+class SignIn:
+    """The routes that need nobody signed in, and signing out."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def show(self, request: Request) -> Response:
+        """The page that offers the ways to sign in."""
+        return self._page(request)
+
+    async def link(self, request: Request) -> Response:
+        """Redeem the secret of a one-time link; it comes in a form, never in a URL."""
+        check_rate(self._site.attempts, peer(request))
+        form = await read_form(request)
+        if not csrf_holds(request.session, str(form.get("csrf", ""))):
+            raise HTTPException(403)
+        person = self._site.links.redeem(str(form.get("secret", "")).strip())
+        if person is None:
+            logger.warning("sign_in_refused", error="one_time_link")
+            return self._page(request, _LINK_FAILED, 403)
+        return self._let_in(request, person, "one_time_link")
+
+    async def oidc(self, request: Request) -> Response:
+        """Go to the issuer."""
+        check_rate(self._site.attempts, peer(request))
+        if self._site.openid is None:
+            raise HTTPException(404)
+        return await self._site.openid.begin(request)
+
+    async def oidc_callback(self, request: Request) -> Response:
+        """Come back from the issuer."""
+        check_rate(self._site.attempts, peer(request))
+        if self._site.openid is None:
+            raise HTTPException(404)
+        person = await self._site.openid.finish(request)
+        return self._let_in(request, person, "oidc")
+
+    async def out(self, request: Request) -> Response:
+        """Sign out; the next page says what happens to actions that could still be undone."""
+        form = await read_form(request)
+        if not csrf_holds(request.session, str(form.get("csrf", ""))):
+            raise HTTPException(403)
+        person = self._site.sessions.person(request.session)
+        held = (
+            [entry for entry in self._site.outbox.of(person) if entry.state is OrderState.HELD]
+            if person
+            else []
+        )
+        self._site.sessions.end(request.session)
+        await self._site.sessions.share()
+        if self._site.shared.away_since:
+            request.session["unshared"] = True
+        if held:
+            request.session["held"] = len(held)
+        return RedirectResponse("/signin", 303)
+
+    async def healthz(self, request: Request) -> Response:  # noqa: ARG002 - a route's signature
+        """Answer an orchestrator's probe."""
+        return PlainTextResponse("ok\n")
+
+    def _let_in(self, request: Request, person: Person, way: str) -> Response:
+        """Begin a session, and go to the page that was asked for."""
+        place = place_asked_for(request.session)
+        self._site.sessions.begin(request.session, person)
+        logger.info("signed_in", way=way)
+        return RedirectResponse(place, 303)
+
+    def _page(self, request: Request, failed: str | None = None, status: int = 200) -> Response:
+        site = self._site
+        ways = {
+            "oidc": site.openid is not None,
+            "link": bool(site.links),
+            "proxy": bool(site.settings.proxy_header),
+            "tokens": site.has_tokens,
+        }
+        left = {"held": request.session.pop("held", 0), "unshared": request.session.pop("unshared", False)}
+        state = {"failed": failed, **left}
+        return page(site, request, None, "signin.html", {**state, **ways}, status)
+
+
+@dataclass(frozen=True, slots=True)
+class PageRoute:
+    """A page and the same address under `/api`, for authenticated people; both call the same handler.
+
+    Attributes:
+        page: whether there is a page, or only the API.
+        decides: whether it is refused to who may only look.
+        takes: the fields of its body, where it has any.
+        asks: its query parameters, of which the API refuses others; None: the handler checks them.
+    """
+
+    method: str
+    path: str
+    handler: PageHandler
+    page: bool = True
+    decides: bool = False
+    takes: type[BaseModel] | None = None
+    asks: tuple[str, ...] | None = ()
+
+
+ROUTES: Final = (
+    PageRoute("GET", "/", queue.show, asks=None),
+    PageRoute("POST", "/queue/search", queue.search, takes=SearchFields),
+    PageRoute("POST", "/views", views.save, takes=views.ViewFields),
+    PageRoute("GET", "/items/{decision_id:uuid}", item.show, asks=None),
+    PageRoute("GET", "/items/{decision_id:uuid}/standing", item.standing, page=False),
+    PageRoute("POST", "/items/{decision_id:uuid}/lock", item.lock, page=False, decides=True),
+    PageRoute(
+        "POST", "/items/{decision_id:uuid}/actions", actions.act, decides=True, takes=actions.ActionFields
+    ),
+    PageRoute("GET", "/actions", actions.mine, page=False),
+    PageRoute("GET", "/actions/{action_id:uuid}", actions.show, page=False),
+    PageRoute("POST", "/actions/{action_id:uuid}/undo", actions.undo, decides=True),
+    PageRoute("POST", "/actions/{action_id:uuid}/dismiss", actions.dismiss, decides=True),
+    PageRoute("POST", "/bulk", bulk.act_on_many, decides=True, takes=bulk.BulkFields),
+    PageRoute("POST", "/assignments", bulk.assign, decides=True, takes=bulk.AssignFields),
+    PageRoute("GET", "/responses", lists.responses, asks=None),
+    PageRoute("POST", "/responses/search", lists.search_responses, takes=SearchFields),
+    PageRoute("GET", "/approved", lists.approved, asks=None),
+    PageRoute("POST", "/approved/search", lists.search_approved, takes=SearchFields),
+    PageRoute("GET", "/blocked", lists.blocked, asks=None),
+    PageRoute("POST", "/blocked/search", lists.search_blocked, takes=SearchFields),
+    PageRoute("GET", "/dead-letters", lists.dead_letters, asks=None),
+    PageRoute("GET", "/learning", lists.learning, asks=("days",)),
+    PageRoute("GET", "/sample", lists.sample),
+    PageRoute("POST", "/sample/{decision_id:uuid}", lists.judge, decides=True, takes=lists.OpinionFields),
+    PageRoute("GET", "/operations", operations.show),
+)
+"""Routes for authenticated people. Handlers look up ids within what their person sees."""
+
+
+def routes(site: Site) -> list[Route]:
+    """Return all routes but the static files."""
+    signin = SignIn(site)
+    public = [
+        Route("/healthz", signin.healthz, methods=["GET"], name="public"),
+        Route("/signin", signin.show, methods=["GET"], name="public"),
+        Route("/signin/link", signin.link, methods=["POST"], name="public"),
+        Route("/signin/oidc", signin.oidc, methods=["GET"], name="public"),
+        Route("/signin/oidc/callback", signin.oidc_callback, methods=["GET"], name="public"),
+        Route("/signout", signin.out, methods=["POST"], name="public"),
+    ]
+    pages = [
+        Route(route.path, _page_endpoint(site, route), methods=[route.method], name="signed-in")
+        for route in ROUTES
+        if route.page
+    ]
+    api = [
+        Route(_api(route.path), _api_endpoint(site, route), methods=[route.method], name="signed-in")
+        for route in ROUTES
+    ]
+    programs = [
+        Route("/api/", _listing_endpoint(site), methods=["GET"], name="signed-in"),
+        *(
+            Route(
+                f"/api/export/{listed}.{form}", _export(site, listed, form), methods=["GET"], name="signed-in"
+            )
+            for listed in EXPORTED
+            for form in FORMS
+        ),
+        Route("/api/live", _live(site), methods=["GET"], name="signed-in"),
+    ]
+    return [*public, *pages, *api, *programs]
+
+
+def _api(path: str) -> str:
+    return "/api/queue" if path == "/" else f"/api{path}"
+
+
+def _page_endpoint(site: Site, route: PageRoute) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        identity = _known(site, request)
+        if identity is None and route.method == "GET":
+            remember_place(request.session, request.url.path, request.url.query)
+            return RedirectResponse("/signin", 303)
+        sent = await read_form(request) if route.method == "POST" else {}
+        if identity is None:
+            return _session_ended(site, request, None, sent, 401)
+        _may(identity, route)
+        token = sent.pop("csrf", "")
+        if not _is_own_page(request, identity, token if isinstance(token, str) else ""):
+            return _session_ended(site, request, identity, sent, 403)
+        answer = await route.handler(Call(request, site, identity, _with_text_ids(request, sent), page=True))
+        if answer.location is not None:
+            return RedirectResponse(answer.location, 303)
+        template = answer.template or "error.html"
+        return await page_in_thread(site, request, identity, template, answer.data, answer.status)
+
+    return endpoint
+
+
+def _api_endpoint(site: Site, route: PageRoute) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        identity = _required(site, request)
+        _may(identity, route)
+        if not _is_own_page(request, identity, request.headers.get("x-csrf-token", "")):
+            raise HTTPException(403, "The token of the page is missing, or of an earlier session.")
+        _ask(request, route.asks)
+        sent = await read_json(request) if route.method == "POST" else {}
+        answer: PageAnswer = await route.handler(
+            Call(request, site, identity, _with_text_ids(request, sent), page=False)
+        )
+        return JSONResponse(dict(answer.data), answer.status)
+
+    return endpoint
+
+
+def _listing_endpoint(site: Site) -> Endpoint:
+    listed = _api_listing(ROUTES)
+
+    async def endpoint(request: Request) -> Response:
+        _required(site, request)
+        return JSONResponse(listed)
+
+    return endpoint
+
+
+def _export(site: Site, listed: str, form: str) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        return await export(Call(request, site, _required(site, request), {}, page=False), listed, form)
+
+    return endpoint
+
+
+def _live(site: Site) -> Endpoint:
+    async def endpoint(request: Request) -> Response:
+        identity = _required(site, request)
+        name = identity.person.name
+        if not site.live.enter(name):
+            raise HTTPException(429, headers={"retry-after": "30"})
+
+        def holds() -> bool:
+            try:
+                known = site.authenticator.identify(request)
+            except HTTPException:
+                return False
+            return known is not None and known.person == identity.person
+
+        return StreamingResponse(site.live.events(name, holds), media_type="text/event-stream")
+
+    return endpoint
+
+
+def _known(site: Site, request: Request) -> Identity | None:
+    """Return who asks, if they do not ask too often. Raises: HTTPException 401, 403, 429."""
+    identity = site.authenticator.identify(request)
+    if identity is not None:
+        check_rate(site.identities, identity.person.name)
+    return identity
+
+
+def _required(site: Site, request: Request) -> Identity:
+    identity = _known(site, request)
+    if identity is None:
+        detail = "Sign in and try again; a program sends Authorization: Bearer and a token of `groundwire token new`."
+        raise HTTPException(401, detail, headers={"www-authenticate": "Bearer"})
+    return identity
+
+
+def _may(identity: Identity, route: PageRoute) -> None:
+    """Refuse actions to who may only look; handlers restrict the items to what their person sees."""
+    if route.decides and identity.person.read_only:
+        raise HTTPException(403, "You may look, and not decide.")
+
+
+def _ask(request: Request, known: tuple[str, ...] | None) -> None:
+    """Refuse unknown query parameters. Raises: HTTPException 400, naming them."""
+    unknown = [] if known is None else [name for name in request.query_params if name not in known]
+    if unknown:
+        lines = [f"{name[:100]}: unknown" for name in unknown[:_MAX_REPORTED]]
+        raise HTTPException(400, "; ".join([*lines, f"permitted: {', '.join(known or ()) or 'none'}"]))
+
+
+def _is_own_page(request: Request, identity: Identity, token: str) -> bool:
+    """Say whether a write of a browser carries the CSRF token of its session."""
+    return request.method != "POST" or not identity.ambient or csrf_holds(request.session, token)
+
+
+def _with_text_ids(request: Request, sent: dict[str, object]) -> dict[str, object]:
+    """Turn ids in the path into text; a converter has checked their form."""
+    request.scope["path_params"] = {name: str(value) for name, value in request.path_params.items()}
+    return sent
+
+
+def _api_listing(routes: Iterable[PageRoute]) -> dict[str, Any]:
+    """Return the paths under `/api`, each with its method, what it does, and the body that it takes."""
+    return {
+        "authorization": "Bearer TOKEN, of `groundwire token new`",
+        "content_type": "application/json",
+        "paths": [
+            {
+                "method": route.method,
+                "path": _CONVERTER.sub("", _api(route.path)),
+                "does": (inspect.getdoc(route.handler) or "").partition("\n")[0],
+                "body": _body_schema(route),
+            }
+            for route in routes
+        ],
+    }
+
+
+def _body_schema(route: PageRoute) -> dict[str, Any] | None:
+    if route.method == "GET":
+        return None
+    if route.takes is None:
+        return {"type": "object", "properties": {}}
+    schema = route.takes.model_json_schema()
+    return _plain_schema(schema, schema.get("$defs", {}))
+
+
+def _plain_schema(schema: Mapping[str, Any], named: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema without references, without null where something else is taken, and without titles."""
+    if "$ref" in schema:
+        return _plain_schema(named[schema["$ref"].rpartition("/")[2]], named)
+    if "anyOf" in schema:
+        return _plain_schema(next(one for one in schema["anyOf"] if one.get("type") != "null"), named)
+    found = {name: schema[name] for name in _SCHEMA_KEYS if name in schema}
+    if "items" in found:
+        found["items"] = _plain_schema(found["items"], named)
+    if "properties" in found:
+        found["properties"] = {name: _plain_schema(one, named) for name, one in found["properties"].items()}
+    return found
+
+
+def _session_ended(
+    site: Site, request: Request, identity: Identity | None, sent: Mapping[str, Any], status: int
+) -> Response:
+    """Return the page for a form of an expired or earlier session.
+
+    Signing in leads back to the page of the form. What was typed is shown again only to the console's own pages, so
+    that no other site can put text into it.
+    """
+    draft, back = typed_fields(sent if _is_own(request) else {}), _form_page(request, sent)
+    if identity is None:
+        remember_place(request.session, back)
+    title, text = _ENDED[status]
+    data = {"title": title, "text": text, "back": back, "typed": draft}
+    return page(site, request, identity, "ended.html", data, status)
+
+
+def _is_own(request: Request) -> bool:
+    """Say whether a browser vouches that a page of the console sent the form; `Origins` has refused other origins."""
+    return request.headers.get("sec-fetch-site") == "same-origin" or "origin" in request.headers
+
+
+def _form_page(request: Request, sent: Mapping[str, Any]) -> str:
+    """Return the page of a form, with the form open."""
+    place = request.url.path.removesuffix("/actions")
+    if not place.startswith("/items/"):
+        return "/"
+    action = typed_fields(sent)["action"]
+    opened = f"do={action}" if action in ("edit", "reject", "retract") else ""
+    query = str(sent.get("query", ""))
+    listed = origin_in(query)
+    filters = listed.query if listed else view_from(query).encoded()
+    return with_query(place, "&".join(part for part in (opened, filters) if part))

@@ -1,0 +1,378 @@
+"""The decision of a claim, pure: its text's hedges, citations and dedup keys, the tree, the caps and the queue.
+
+Python and the state's script both know the tier: the script needs it to keep the queue and the index, Python to say
+why. `prejudge` gives the script its part; a test holds both to the same answer for every input.
+
+Requirements S0-24..S0-45, S0-112, S0-114, S0-161, S0-162, C-03, C-11, C-27, C-35.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+from groundwire.checks.citations import MAX_CREDITED, Citation, CitationDetector
+from groundwire.checks.dedup.form import read_form
+from groundwire.checks.dedup.keys import KeyFunction, key_function, scheme
+from groundwire.checks.dedup.signature import Thresholds, signature
+from groundwire.checks.dedup.similarity import basis_points
+from groundwire.checks.hedges import Hedge, HedgeAction, HedgeDetector, Lexicon, hedge_lexicon
+from groundwire.errors import UsageError
+from groundwire.gate.attested import is_valid
+from groundwire.gate.tree import CONVERSATIONS, TreeOutcome, cap, evaluate_tree, explain, reviewed
+from groundwire.messages.decisions import (
+    CitationState,
+    DedupFacts,
+    DedupMatch,
+    Facts,
+    IngestionTier,
+    Place,
+    ReasonCode,
+)
+from groundwire.messages.identity import digest
+from groundwire.messages.records import Claim
+from groundwire.policy import Policy
+from groundwire.state.matching import MatchKind, kind_of
+from groundwire.state.model import DedupQuery, MatchRules
+from groundwire.text.visible import hidden
+
+AI_SYNTHESIS: Final = "ai_synthesis"
+
+_TIERS: Final = tuple(IngestionTier)
+_citations = CitationDetector()
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimReading:
+    """Hedges and citations of a text, each in text order, and the characters by which it hides something."""
+
+    hedges: tuple[Hedge, ...]
+    hedge_words: tuple[str, ...]
+    action: HedgeAction
+    citations: tuple[Citation, ...]
+    hidden: tuple[str, ...] = ()
+
+    @property
+    def verifiable(self) -> tuple[Citation, ...]:
+        """The citations that are verified at all: the first ones, where the claim rests on them."""
+        return tuple(citation for citation in self.citations[:MAX_CREDITED] if not citation.doubt)
+
+
+UNREAD: Final = ClaimReading((), (), HedgeAction.CONTINUE, ())
+"""A text without hedges and citations; also that of a claim that the gate's own code could not read."""
+
+
+def read_claim(content: str, policy: Policy) -> ClaimReading:
+    """Find the hedges and citations of a claim's text; linear in its length."""
+    detector = _detector(policy.hedges.block, policy.hedges.review, policy.hedges.lexicon)
+    hedges, result = detector.read(content)
+    citations = _citations.detect(content)
+    concealed = hidden(content)
+    if not hedges and not citations and not concealed:
+        return UNREAD
+    return ClaimReading(
+        tuple(hedges), tuple(result.hedge_words), result.action, tuple(citations), tuple(concealed)
+    )
+
+
+@lru_cache(maxsize=64)
+def _detector(block: tuple[str, ...], review: tuple[str, ...], lexicon: Lexicon) -> HedgeDetector:
+    return HedgeDetector(block=block, review=(*review, *hedge_lexicon(lexicon)))
+
+
+def dedup_scheme(policy: Policy) -> str:
+    """Name everything that stored deduplication data depends on; a change of it needs a rebuild.
+
+    Raises:
+        UsageError: for `dedup_method = "vector"`, which needs an embedder and works in the library only.
+    """
+    if policy.dedup_method == "vector":
+        raise UsageError(
+            "dedup_method: 'vector' needs an embedder and works in the library only; use 'minhash' or 'partition'"
+        )
+    if not policy.enable_dedup:
+        return "disabled"
+    keys = scheme(policy.dedup_method, match_rules(policy).thresholds)
+    return f"{keys}/{policy.dedup_scope}"
+
+
+def dedup_query(claim: Claim, policy: Policy) -> DedupQuery | None:
+    """Return how a claim is compared: scope, keys and signature; None where deduplication is disabled."""
+    if not policy.enable_dedup:
+        return None
+    form, rules = read_form(claim.content), match_rules(policy)
+    stored, probed = _keys(policy.dedup_method, rules.thresholds).of(form)
+    kind = claim.memory_type if policy.dedup_scope == "user_type" else ""
+    return DedupQuery(
+        scope=digest(claim.tenant_id, claim.user_id, kind),
+        stored=stored,
+        probed=probed,
+        signature=signature(form),
+        rules=rules,
+    )
+
+
+def match_rules(policy: Policy) -> MatchRules:
+    """Return what a policy says of the claims that one is compared with."""
+    shares = policy.dedup_threshold, policy.conflict_threshold, policy.rejected_threshold
+    return _match_rules(shares, policy.dedup_material_difference, policy.dedup_word_difference)
+
+
+@lru_cache(maxsize=16)
+def _match_rules(shares: tuple[float, float, float], material: bool, word: bool) -> MatchRules:  # noqa: FBT001
+    return MatchRules(Thresholds(*map(basis_points, shares)), material, word)
+
+
+def load_dedup(policy: Policy) -> None:
+    """Load what comparing claims needs before the first claim waits for it: it takes a tenth of a second."""
+    if policy.enable_dedup:
+        _keys(policy.dedup_method, match_rules(policy).thresholds).of(read_form("ready"))
+
+
+@lru_cache(maxsize=16)
+def _keys(method: str, thresholds: Thresholds) -> KeyFunction:
+    return key_function(method, thresholds)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckFinding:
+    """The result of checking a citation: its state, why in a line, and when it was checked."""
+
+    state: CitationState
+    detail: str
+    checked_at: datetime | None
+
+
+Findings = Mapping[str, CheckFinding]
+"""Label of a citation -> finding; a citation that is missing was not checked."""
+
+NOT_CHECKED: Final = CheckFinding(CitationState.NOT_CHECKED, "", None)
+
+
+class ClaimInputs(NamedTuple):
+    """What a claim's decision rests on from outside the record and state.
+
+    Attributes:
+        findings: the states of its citations.
+        attestation: `facts.attestation`: what its signature came to.
+        relevance: `facts.relevance`: whether verified citations share the claim's words.
+        error: class of an exception in the gate's own code: the claim is a review then (S0-23).
+    """
+
+    findings: Findings
+    attestation: dict[str, Any] | None = None
+    relevance: list[dict[str, Any]] | None = None
+    error: str | None = None
+
+    def facts(self, clock: datetime) -> Facts:
+        """Return the facts of a decision that are known before state answers."""
+        return Facts(
+            clock=clock, attestation=self.attestation, relevance=self.relevance or None, error=self.error
+        )
+
+
+class DedupVerdict(NamedTuple):
+    """What a decision's matches come to: the first of each kind, in the order of the facts."""
+
+    duplicate: DedupMatch | None
+    conflict: DedupMatch | None
+    rejected: DedupMatch | None
+    pending: DedupMatch | None
+
+
+DECIDING: Final = (MatchKind.DUPLICATE, MatchKind.CONFLICT, MatchKind.REJECTED, MatchKind.PENDING)
+_NO_MATCH: Final = DedupVerdict(None, None, None, None)
+_DISABLED: Final = DedupFacts(status="disabled", scheme="", matches=[])
+
+
+def dedup_verdict(dedup: DedupFacts, policy: Policy) -> DedupVerdict:
+    """Sort the matches by what they mean under a policy (C-08, C-09)."""
+    return verdict_of(dedup.matches, match_rules(policy)) if dedup.matches else _NO_MATCH
+
+
+def verdict_of(matches: Sequence[DedupMatch], rules: MatchRules) -> DedupVerdict:
+    """Sort matches by what they mean under rules."""
+    first = {kind_of(match, rules): match for match in reversed(matches)}
+    return DedupVerdict(*map(first.get, DECIDING))
+
+
+class ClaimCase:
+    """A claim with everything that bears on its decision; its properties and methods are pure.
+
+    Args:
+        claim: the record.
+        reading: its hedges and citations.
+        policy: the policy of the step that records.
+        facts: what came from outside; the fields that state answers may still be empty for `prejudge`.
+        findings: the citations' states.
+    """
+
+    def __init__(
+        self, claim: Claim, reading: ClaimReading, policy: Policy, facts: Facts, findings: Findings
+    ) -> None:
+        self.claim = claim
+        self.reading = UNREAD if facts.error else reading
+        self.policy = policy
+        self.findings = findings
+        self._take(facts)
+        self.unattested = self._unattested()
+        self.source = AI_SYNTHESIS if self.unattested else claim.source
+        self.expired = claim.validity_horizon is not None and claim.validity_horizon <= facts.clock
+        self.verified = [
+            c for c in self.reading.verifiable if self.finding(c).state == CitationState.VERIFIED
+        ]
+        """The citations that were checked and exist."""
+
+    def with_state(self, facts: Facts) -> ClaimCase:
+        """Return the case with what state answered: duplicates, parents and place; the other facts are equal."""
+        case = copy(self)
+        case._take(facts)  # noqa: SLF001 - of the copy
+        return case
+
+    def _take(self, facts: Facts) -> None:
+        self.facts = facts
+        self.dedup = facts.dedup or _DISABLED
+        self.matches = dedup_verdict(self.dedup, self.policy)
+
+    def finding(self, citation: Citation) -> CheckFinding:
+        """Return what is known of a citation of this claim."""
+        if citation.doubt:
+            return CheckFinding(CitationState.NOT_CHECKED, citation.doubt, None)
+        return self.findings.get(citation.label, NOT_CHECKED)
+
+    @property
+    def unapproved_parents(self) -> list[str]:
+        """Ids of `derived_from` that are not approved."""
+        return [parent.id for parent in self.facts.parents or () if parent.state != "approved"]
+
+    @property
+    def ai_synthesis(self) -> bool:
+        """Whether the source counts as AI synthesis: neither trusted nor a conversation."""
+        return self.source not in self.policy.trusted_sources and self.source not in CONVERSATIONS
+
+    @property
+    def hedge(self) -> HedgeAction:
+        """The hedges' action after the two options that soften it."""
+        action = self.reading.action
+        if action == HedgeAction.BLOCK and self.policy.grounded_speculation == "review" and self.verified:
+            return HedgeAction.REVIEW
+        trusted = self.source in self.policy.trusted_sources
+        if action == HedgeAction.REVIEW and trusted and self.policy.trusted_technical_hedges == "approve":
+            return HedgeAction.CONTINUE
+        return action
+
+    def before_queue(self) -> TreeOutcome:
+        """Return tier and reason before the queue: expiry, the tree, the caps."""
+        base = self.base()
+        if base.tier != IngestionTier.AUTO_APPROVE:
+            return base
+        code = self._text_cap() or self.state_cap() or self.late_cap()
+        return cap(code) if code else base
+
+    def base(self) -> TreeOutcome:
+        """Return what expiry, an internal error and the tree say."""
+        if self.expired:
+            return explain(IngestionTier.BLOCK, ReasonCode.EXPIRED)
+        if self.facts.error:
+            return explain(IngestionTier.FLAG_REVIEW, ReasonCode.INTERNAL_ERROR)
+        tree = evaluate_tree(
+            self.hedge,
+            is_duplicate=self.matches.duplicate is not None,
+            dedup_failed=self.dedup.status == "failed",
+            has_verified_citation=bool(self.verified),
+            source=self.source,
+            memory_type=self.claim.memory_type,
+            trusted_sources=self.policy.trusted_sources,
+        )
+        return explain(tree.tier, self._ungrounded()) if tree.code == ReasonCode.UNGROUNDED else tree
+
+    def stateless_cap(self) -> ReasonCode | None:
+        """Return the cap that needs no state, if one applies to a tier 1."""
+        return self._text_cap() or self.late_cap()
+
+    def _text_cap(self) -> ReasonCode | None:
+        return ReasonCode.HIDDEN_TEXT if self.reading.hidden else None
+
+    def late_cap(self) -> ReasonCode | None:
+        """Return the cap that comes after those of state's answer and needs none of it."""
+        if self.policy.verify_claim_relevance and self.irrelevant:
+            return ReasonCode.CITATION_IRRELEVANT
+        if self.ai_synthesis and not self.policy.auto_approve_ai_synthesis:
+            return ReasonCode.AI_SYNTHESIS_HELD
+        failed = len(self.verified) < len(self.reading.citations)
+        return (
+            ReasonCode.CITATION_UNVERIFIED if failed and self.policy.failed_citation_overrides_trust else None
+        )
+
+    @property
+    def irrelevant(self) -> list[str]:
+        """Labels of the verified citations that were not shown to share the claim's words (S0-155)."""
+        first = {citation.label: citation.start for citation in reversed(self.verified)}
+        relevant = {entry["start"] for entry in self.facts.relevance or () if entry["relevant"]}
+        return [c.label for c in self.verified if c.start == first[c.label] and c.start not in relevant]
+
+    def outcome(self) -> TreeOutcome:
+        """Return tier and reason as published: what a person decided, else the tree and its caps, then the queue."""
+        if self.facts.review is not None:
+            duplicate = self.matches.duplicate is not None
+            return reviewed(self.facts.review["action"], expired=self.expired, duplicate=duplicate)
+        judged = self.before_queue()
+        if judged.tier != IngestionTier.FLAG_REVIEW:
+            return judged
+        if self.joins:
+            return explain(IngestionTier.FLAG_REVIEW, ReasonCode.PENDING_DUPLICATE)
+        if self.facts.place not in {Place.FREE, Place.NOT_NEEDED}:
+            return explain(IngestionTier.BLOCK, ReasonCode.REVIEW_QUEUE_FULL)
+        return judged
+
+    @property
+    def joins(self) -> bool:
+        """Whether the claim, in review, follows one that is already pending (C-09)."""
+        return self.matches.pending is not None and self.facts.place == Place.NOT_NEEDED
+
+    def conflicting(self, code: ReasonCode) -> DedupMatch | None:
+        """Return the match that the decision names, by what it came to (S0-118)."""
+        if code == ReasonCode.PENDING_DUPLICATE:
+            return self.matches.pending
+        return self.matches.duplicate or self.matches.conflict or self.matches.rejected
+
+    def _unattested(self) -> bool:
+        outside_ai = self.claim.source in self.policy.trusted_sources or self.claim.source in CONVERSATIONS
+        return self.policy.attestation == "hmac" and outside_ai and not is_valid(self.facts.attestation)
+
+    def _ungrounded(self) -> ReasonCode:
+        if self.unattested:
+            return ReasonCode.SOURCE_UNATTESTED
+        return ReasonCode.CITATION_UNVERIFIED if self.reading.citations else ReasonCode.UNGROUNDED
+
+    def state_cap(self) -> ReasonCode | None:
+        """Return the cap that state's answer brings, if one applies to a tier 1."""
+        if self.matches.conflict:
+            return ReasonCode.CONFLICTING_NEAR_DUPLICATE
+        if self.matches.rejected:
+            return ReasonCode.PREVIOUSLY_REJECTED
+        return ReasonCode.DERIVED_FROM_UNAPPROVED if self.unapproved_parents else None
+
+
+class Prejudgement(NamedTuple):
+    """What is known before state is asked: the tree as if nothing were a duplicate, and the cap on top of it.
+
+    State's step takes the tier and whether it is capped; the codes are recorded for a later engine.
+    """
+
+    base: TreeOutcome
+    cap: ReasonCode | None
+
+    @property
+    def base_tier(self) -> int:
+        """The tier as state counts it: 1, 2 or 3."""
+        return _TIERS.index(self.base.tier) + 1
+
+
+def prejudge(case: ClaimCase) -> Prejudgement:
+    """Judge a claim as if nothing were a duplicate and every parent were approved."""
+    return Prejudgement(case.base(), case.stateless_cap())

@@ -1,0 +1,296 @@
+"""What responses rest on outside the record: the tenant's corpus, and a language model's view of their claims.
+
+What was answered is recorded with the decision. A model is asked before state is, and once of each response: one that
+state has decided already is decided by what was recorded. Whatever goes wrong makes the check unavailable, which is a
+review.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol
+
+from groundwire.epistemic.asking import assess
+from groundwire.epistemic.model import Client
+from groundwire.epistemic.plan import OVER_BUDGET, VerifierFacts
+from groundwire.epistemic.types import ModelCall, VerificationConfig
+from groundwire.errors import StateUnavailable
+from groundwire.gate.response_checks import (
+    Broken,
+    ClaimReport,
+    ResponseReading,
+    evidence_of,
+    plan_claims,
+    read_again,
+)
+from groundwire.gate.types import PreparedResponse, run_in_thread
+from groundwire.logs import report_fault
+from groundwire.messages.base import canonical_json
+from groundwire.messages.identity import Subject
+from groundwire.messages.records import LlmResponse
+from groundwire.policy import Policy
+from groundwire.state.model import State
+from groundwire.verify.models import HttpModel
+
+MAX_ASKED: Final = 2_000
+"""Entities, and pairs of a relation, of one response that are looked up."""
+
+MAX_ANSWER_BYTES: Final = 50_000
+"""JSON of what is found, each of entities and relations: it stands in the decision, whole."""
+
+
+class Corpus(Protocol):
+    """Knows entities and relations, such as `groundwire.state.corpus.CorpusIndex`.
+
+    Its methods raise StateUnavailable where it is out of reach: it is asked again. Whatever else they raise, for a
+    corpus that is not there among others, makes the check unavailable.
+    """
+
+    async def entities(self, tenant: str, ids: Sequence[str], /) -> Mapping[str, Mapping[str, Any]]:
+        """Return the entries of those ids that the tenant's corpus holds."""
+        ...
+
+    async def relations(
+        self, tenant: str, pairs: Collection[tuple[str, str]], /
+    ) -> Sequence[Mapping[str, Any]]:
+        """Return every relation between the subjects and objects of these pairs, in either direction."""
+        ...
+
+
+class TenantCorpus(NamedTuple):
+    """A corpus, and the tenants whose responses are checked against it; `*` stands for all."""
+
+    corpus: Corpus
+    tenants: frozenset[str]
+
+    def covers(self, tenant_id: str) -> bool:
+        """Say whether this tenant's responses are checked against the corpus."""
+        return not self.tenants.isdisjoint((tenant_id, "*"))
+
+
+class TooMuch(Exception):
+    """More than a decision can hold."""
+
+
+def resolvable(response: LlmResponse, resolver: TenantCorpus | None) -> tuple[str, ...]:
+    """Name the checks for which a resolver has to be asked: what a response brings itself can only lower its answer."""
+    if resolver is None or not resolver.covers(response.tenant_id):
+        return ()
+    asked = {"entities": response.entities, "relations": response.claims}
+    return tuple(check for check, parts in asked.items() if parts is not None)
+
+
+async def resolve(entry: PreparedResponse, resolver: TenantCorpus) -> PreparedResponse:
+    """Ask the corpus for what a response names; what cannot be answered makes its check unavailable.
+
+    Raises:
+        StateUnavailable: the corpus is out of reach; nothing is known yet, and it is asked again.
+    """
+    inputs, ask = entry.inputs, {"entities": _entities, "relations": _relations}
+    for check in resolvable(entry.response, resolver):
+        try:
+            answer = await ask[check](entry.response, resolver.corpus)
+            inputs = inputs._replace(**{check: _small(answer)})
+        except StateUnavailable:
+            raise
+        except Exception as exc:  # noqa: BLE001 - fails closed: the check is unavailable
+            report_fault("resolver.failed", exc, check=check, offset=entry.record.offset)
+            inputs = inputs.with_broken({check: type(exc).__name__})
+    return entry._replace(inputs=inputs)
+
+
+async def _entities(response: LlmResponse, corpus: Corpus) -> dict[str, Any]:
+    ids = list(dict.fromkeys(entity.id for entity in response.entities or ()))
+    found = await corpus.entities(response.tenant_id, _few(ids))
+    return {name: dict(found[name]) for name in ids if name in found}
+
+
+async def _relations(response: LlmResponse, corpus: Corpus) -> list[dict[str, Any]]:
+    pairs = list(dict.fromkeys((claim.subject, claim.object) for claim in response.claims or ()))
+    return [dict(truth) for truth in await corpus.relations(response.tenant_id, _few(pairs))]
+
+
+def _few(asked: list[Any]) -> list[Any]:
+    if len(asked) > MAX_ASKED:
+        raise TooMuch(f"{len(asked)} look-ups in one response, more than {MAX_ASKED}")
+    return asked
+
+
+def _small(answer: Any) -> Any:  # noqa: ANN401 - a JSON value, handed on
+    """Return the answer as it is read back from JSON, so that the first decision and a later one see the same."""
+    text = json.dumps(answer, ensure_ascii=False, allow_nan=False)
+    if len(text.encode()) > MAX_ANSWER_BYTES:
+        raise TooMuch(f"the corpus answered more than {MAX_ANSWER_BYTES} bytes")
+    return json.loads(text)
+
+
+MAX_SECONDS: Final = 60.0
+"""For all questions about one response, whatever the policy says: a worker that gets on no longer is taken for dead."""
+
+MAX_FACTS_BYTES: Final = 60_000
+"""JSON of what a model said of one response: it stands in the decision, whole."""
+
+OnAnswer = Callable[[VerifierFacts, float], None]
+"""Called with what was asked about a response, and how many seconds that took."""
+
+
+class Assessor(NamedTuple):
+    """A language model that is asked about the claims of responses.
+
+    Attributes:
+        client: the model.
+        at_once: responses that it is asked about at the same time; the others wait for their turn, and the time that
+            they have begins with it.
+        on_answer: called with what was asked.
+    """
+
+    client: Client
+    at_once: int = 2
+    on_answer: OnAnswer = lambda _facts, _seconds: None
+
+
+def assessor_of(model: HttpModel, on_answer: OnAnswer | None = None) -> Assessor:
+    """Return what asks a model: about half as many responses at once as it takes requests, for each has several."""
+    assessor = Assessor(model, max(1, model.limits.concurrency // 2))
+    return assessor._replace(on_answer=on_answer) if on_answer is not None else assessor
+
+
+class ModelQuestions:
+    """Asks a model about prepared responses, those of a batch beside each other; belongs to one event loop.
+
+    Args:
+        assessor: the model.
+        policy: what decides; its `[verification]` says about which claims a model is asked.
+    """
+
+    def __init__(self, assessor: Assessor, policy: Policy) -> None:
+        self._assessor = assessor
+        self._policy = policy
+        self._config = capped(policy.verification)
+        self._places = asyncio.Semaphore(assessor.at_once)
+
+    async def ask(self, responses: Sequence[PreparedResponse], state: State) -> list[PreparedResponse]:
+        """Ask about each response whose claims were checked, and of which state has not recorded an outcome.
+
+        A response that stands several times in the batch is asked about once.
+
+        Raises:
+            StateUnavailable, StateLost: as `State.payloads`; nobody was asked.
+        """
+        due: dict[tuple[Subject, str], PreparedResponse] = {}
+        for entry in responses:
+            if not is_asked(entry):
+                due.setdefault((entry.subject, entry.fingerprint), entry)
+        if not due:
+            return list(responses)
+        recorded = await state.payloads([subject for subject, _ in due])
+        fresh = [key for key, known in zip(due, recorded, strict=True) if known is None]
+        answers = await asyncio.gather(*(self._ask(due[key]) for key in fresh))
+        asked = dict(zip(fresh, answers, strict=True))
+        return [
+            entry if answer is None else _with_answer(entry, *answer)
+            for entry in responses
+            for answer in [None if is_asked(entry) else asked.get((entry.subject, entry.fingerprint))]
+        ]
+
+    async def _ask(self, entry: PreparedResponse) -> tuple[dict[str, Any] | None, ResponseReading]:
+        """Return what a model says of a response, and the reading in which that speaks for its claims."""
+        reading = entry.reading
+        try:
+            said = await self._assess(entry)
+            if said is not None:
+                inputs = entry.inputs._replace(verifier=said, error=None)
+                again = partial(read_again, reading, ("claims",), entry.response, self._policy, inputs)
+                reading = await run_in_thread(entry, again)
+        except Exception as exc:  # noqa: BLE001 - fails closed: the check is unavailable
+            report_fault("model.failed", exc, offset=entry.record.offset)
+            return None, replace(reading, claims=Broken(type(exc).__name__))
+        return said, reading
+
+    async def _assess(self, entry: PreparedResponse) -> dict[str, Any] | None:
+        """Return what a model says, as it is recorded; None where there is nothing to ask."""
+        response, config = entry.response, self._config
+        plan = await run_in_thread(
+            entry, partial(plan_claims, response, evidence_of(response), config, ask=True)
+        )
+        if not plan.due and not plan.truncated:
+            return None
+        async with self._places:
+            began = time.monotonic()
+            facts = await assess(plan, self._assessor.client, config)
+        if facts is None:
+            return None
+        self._assessor.on_answer(facts, time.monotonic() - began)
+        return recordable(facts)
+
+
+def _with_answer(
+    entry: PreparedResponse, said: dict[str, Any] | None, reading: ResponseReading
+) -> PreparedResponse:
+    rules = entry.reading.claims
+    asked = entry._replace(by_rules=rules, inputs=entry.inputs._replace(verifier=said))
+    return with_reading(asked, replace(entry.reading, claims=reading.claims))
+
+
+def with_reading(entry: PreparedResponse, reading: ResponseReading) -> PreparedResponse:
+    """Return a response with what its checks found; those that have just broken are logged."""
+    known, broken = entry.inputs.broken, dict(reading.broken)
+    for check, section in broken.items():
+        if check not in known and section.cause is not None:
+            report_fault("check.broken", section.cause, check=check, offset=entry.record.offset)
+    inputs = entry.inputs.with_broken({check: section.error for check, section in broken.items()})
+    return entry._replace(reading=reading, inputs=inputs)
+
+
+def is_asked(entry: PreparedResponse) -> bool:
+    """Say whether a model was asked about a response, or need not be: its claims were not checked."""
+    return entry.by_rules is not None or not isinstance(entry.reading.claims, ClaimReport)
+
+
+def capped(config: VerificationConfig) -> VerificationConfig:
+    """Return a configuration whose questions end before the worker that asks them is taken for dead."""
+    return config.model_copy(update={"budget_seconds": min(config.budget_seconds, MAX_SECONDS)})
+
+
+def recordable(facts: VerifierFacts) -> dict[str, Any]:
+    """Return what a model said as a fact that a decision has room for.
+
+    Where it is too long, its reasons are left out, and what one claim was asked is added up to a call of each kind.
+
+    Raises:
+        TooMuch: it is too long all the same.
+    """
+    silent = [one.model_copy(update={"reason": ""}) for one in facts.opinions]
+    for shorter in (facts, facts.model_copy(update={"opinions": silent, "calls": _added_up(facts.calls)})):
+        said = shorter.model_dump(mode="json")
+        if len(canonical_json(said)) <= MAX_FACTS_BYTES:
+            return said
+    raise TooMuch(f"what the model said takes more than {MAX_FACTS_BYTES} bytes")
+
+
+def _added_up(calls: Sequence[ModelCall]) -> list[ModelCall]:
+    """Add up the calls of a kind about a claim; that a budget did not reach is not lost."""
+    sums: dict[tuple[str, str], ModelCall] = {}
+    for call in calls:
+        key = (call.claim_id, call.kind)
+        sums[key] = _sum(sums[key], call) if key in sums else call
+    return list(sums.values())
+
+
+def _sum(one: ModelCall, other: ModelCall) -> ModelCall:
+    faults = [call.fault for call in (one, other) if call.fault is not None]
+    return one.model_copy(
+        update={
+            "cached": one.cached and other.cached,
+            "input_tokens": one.input_tokens + other.input_tokens,
+            "output_tokens": one.output_tokens + other.output_tokens,
+            "cost_usd": one.cost_usd + other.cost_usd,
+            "requests": one.requests + other.requests,
+            "fault": OVER_BUDGET if OVER_BUDGET in faults else next(iter(faults), None),
+        }
+    )

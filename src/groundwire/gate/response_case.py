@@ -1,0 +1,370 @@
+"""The decision of an LLM response, pure: its warnings, confidence and verdict, and what comes of it.
+
+What comes of it: a request for another answer, with a grounded prompt and at most one mode lower (S2-17), and the
+claims of the answer, which go through the claim gate as claims of their own (X-15).
+
+Requirements S2-43, C-65, C-70.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import islice
+from typing import Final, Literal, NamedTuple, get_args
+
+from groundwire.checks.extraction import extract_claims
+from groundwire.checks.fields import FieldCheckResult
+from groundwire.checks.prompts import grounded_prompt
+from groundwire.checks.quotes import QuoteGrounding
+from groundwire.checks.relations import RelationPreservation
+from groundwire.checks.warnings import ReportWarning, WarningType
+from groundwire.gate.attested import is_valid
+from groundwire.gate.claim_case import AI_SYNTHESIS
+from groundwire.gate.response_checks import (
+    ResponseReading,
+    broken_checks,
+    evidence_of,
+    result_of,
+    why_skipped,
+)
+from groundwire.gate.tree import TreeOutcome, explain, reviewed
+from groundwire.gate.types import RESPONSE_PARENT
+from groundwire.messages.decisions import Decision, Facts, IngestionTier, Place, ReasonCode, RegenerateRequest
+from groundwire.messages.identity import request_id
+from groundwire.messages.records import Chunk, Claim, LlmResponse, Mode
+from groundwire.policy import Policy
+
+
+def list_warnings(reading: ResponseReading) -> Iterator[ReportWarning]:
+    """Yield every warning that the checks give, in their order; each can only lower the verdict."""
+    if sources := result_of(reading.sources):
+        yield from sources.warnings
+    if index := result_of(reading.index):
+        yield from index.warnings
+    if fields := result_of(reading.fields):
+        yield from _unverified(fields)
+    if tags := result_of(reading.source_tags):
+        yield from tags.warnings
+    if quotes := result_of(reading.quotes):
+        yield from _polarity(quotes)
+    if relations := result_of(reading.relations):
+        yield from _unspecified(relations)
+    if values := result_of(reading.values):
+        yield from values.warnings
+    if versions := result_of(reading.versions):
+        yield from versions.warnings
+
+
+def _unverified(fields: FieldCheckResult) -> Iterator[ReportWarning]:
+    if fields.unverified:
+        names = ", ".join(fields.unverified)
+        details = {"fields": list(fields.unverified)}
+        yield ReportWarning(WarningType.UNVERIFIED_FIELDS, f"Unverified fields: [{names}]", details)
+
+
+def _polarity(quotes: QuoteGrounding) -> Iterator[ReportWarning]:
+    for note in quotes.polarity:
+        message = f"A quote of {note.domain} stands behind a negation in the transcript"
+        details = {"domain": note.domain, "index": note.index}
+        yield ReportWarning(WarningType.QUOTE_POLARITY, message, details)
+
+
+def _unspecified(relations: RelationPreservation) -> Iterator[ReportWarning]:
+    for index in relations.unspecified:
+        message = f"Relation {index} names no version, and its source has one"
+        yield ReportWarning(WarningType.VERSION_UNSPECIFIED, message, {"index": index})
+
+
+def json_size(text: str) -> int:
+    """Return the bytes of a text as a JSON string in UTF-8, quotes included: a control character takes six."""
+    return len(json.dumps(text, ensure_ascii=False).encode())
+
+
+LOW: Final = 0.3
+"""Confidence below which a response is blocked."""
+DEGRADED: Final = 0.5
+"""Confidence below which a simpler mode is asked for (S2-24)."""
+SUFFICIENT: Final = 0.7
+"""Confidence from which on a response needs no review for it."""
+LAST_ATTEMPT: Final = 2
+"""Attempt after which the generator is asked no more."""
+MAX_QUERY_BYTES: Final = 300_000
+"""Of a query as JSON: a request holds it twice, and a longer one is never asked again."""
+
+INTERNAL: Final = "internal"
+"""In `facts.error`: what broke was no single check."""
+STATE: Final = "state"
+"""In `facts.error`: state was out of reach, and the decision is provisional."""
+
+_GIVEN: Final = ("chunks", "context", "transcript", "corpus_index", "relations")
+"""What a response brings to be held against: evidence only where somebody with the role `grounding` says so."""
+_DIGITS: Final = 4
+_MODES: Final[tuple[Mode, ...]] = get_args(Mode)  # from least to most thinking
+
+
+VerdictRule = tuple[object, ReasonCode]
+"""Something that is true where the rule applies, and the reason that it gives."""
+
+
+class Regeneration(NamedTuple):
+    """What the generator is asked for: a mode, as which attempt, and why."""
+
+    mode: Mode
+    attempt: int
+    why: Literal["low_confidence", "critical_gap"]
+
+
+class ResponseCase:
+    """A response with everything that bears on it; properties and methods are pure.
+
+    Args:
+        response: the record.
+        reading: what the checks found.
+        policy: the policy of the step that records.
+        facts: what came from outside; `place` may still be empty before state is asked.
+    """
+
+    def __init__(self, response: LlmResponse, reading: ResponseReading, policy: Policy, facts: Facts) -> None:
+        self.response = response
+        self.reading = reading
+        self.policy = policy
+        self.facts = facts
+
+    @property
+    def sources_confidence(self) -> float:
+        """Mean share of the parts of each source that hold; 1 where the check did not run."""
+        sources = result_of(self.reading.sources)
+        return sources.confidence if sources else 1.0
+
+    @property
+    def fields_confidence(self) -> float:
+        """Share of the mentioned fields that the chunks hold; 1 where the check did not run."""
+        fields = result_of(self.reading.fields)
+        return fields.confidence if fields else 1.0
+
+    @cached_property
+    def confidence(self) -> float:
+        """What the generator reported, less what did not hold, 0..1, 4 decimals (S2-15, C-44)."""
+        lost = (1 - self.fields_confidence) + (1 - self.sources_confidence)
+        return round(min(max(0.0, self.response.confidence - lost), 1.0), _DIGITS)  # in this order never -0.0
+
+    @cached_property
+    def warnings(self) -> list[ReportWarning]:
+        """Every warning of the report, in the order of the checks."""
+        return list(list_warnings(self.reading))
+
+    def before_queue(self) -> TreeOutcome:
+        """Return tier and reason before the queue: the first rule that applies."""
+        for tier, code in self._rules():
+            return explain(tier, code)
+        return explain(IngestionTier.AUTO_APPROVE, ReasonCode.GROUNDED)
+
+    def outcome(self) -> TreeOutcome:
+        """Return tier and reason as published: what a person decided, else the rules, then the queue."""
+        if self.facts.review is not None:
+            return reviewed(self.facts.review["action"], expired=False, duplicate=False)
+        judged = self.before_queue()
+        full = self.facts.place not in {Place.FREE, Place.NOT_NEEDED}
+        if judged.tier == IngestionTier.FLAG_REVIEW and full:
+            return explain(IngestionTier.BLOCK, ReasonCode.REVIEW_QUEUE_FULL)
+        return judged
+
+    def _rules(self) -> Iterator[tuple[IngestionTier, ReasonCode]]:
+        """Yield what applies, in the order of the contract: the first decides."""
+        for applies, code in self._blocks():
+            if applies:
+                yield IngestionTier.BLOCK, code
+        for applies, code in self._reviews():
+            if applies:
+                yield IngestionTier.FLAG_REVIEW, code
+
+    def _blocks(self) -> Iterator[VerdictRule]:
+        entities, relations = result_of(self.reading.entities), result_of(self.reading.relations)
+        quotes, claims = result_of(self.reading.quotes), result_of(self.reading.claims)
+        strict = self.policy.evidence_quote_fail_on_all_rejected
+        yield entities and entities.missing, ReasonCode.ENTITY_GROUNDING_FAILED
+        yield relations and relations.violations, ReasonCode.RELATION_PRESERVATION_FAILED
+        yield strict and quotes and quotes.failure, ReasonCode.QUOTES_REJECTED
+        yield self.policy.on_critical == "block" and claims and claims.critical, ReasonCode.CRITICAL_GAP
+        yield self.confidence < LOW, ReasonCode.LOW_CONFIDENCE
+
+    def _reviews(self) -> Iterator[VerdictRule]:
+        reading = self.reading
+        sources, tags, fields = (
+            result_of(reading.sources),
+            result_of(reading.source_tags),
+            result_of(reading.fields),
+        )
+        index, quotes, claims = result_of(reading.index), result_of(reading.quotes), result_of(reading.claims)
+        phantom = (sources and sources.phantom_files) or (tags and tags.phantom)
+        yield INTERNAL in self.broken, ReasonCode.INTERNAL_ERROR
+        unavailable = next(reading.broken, None) or (claims and claims.over_budget)
+        yield STATE in self.broken or unavailable, ReasonCode.CHECK_UNAVAILABLE
+        yield self.grounding_attested is False, ReasonCode.GROUNDING_UNATTESTED
+        yield phantom, ReasonCode.PHANTOM_SOURCE
+        yield sources and sources.mismatched_files, ReasonCode.SNIPPET_MISMATCH
+        yield fields and fields.unverified, ReasonCode.UNVERIFIED_FIELDS
+        yield index and index.stale, ReasonCode.STALE_INDEX
+        yield quotes and quotes.stats.rejected_count, ReasonCode.QUOTES_REJECTED
+        yield self.warnings or (claims and claims.unheld), ReasonCode.FLAGGED_CLAIMS
+        yield self.bypassed, ReasonCode.VERIFICATION_BYPASSED
+        yield self.confidence < SUFFICIENT, ReasonCode.LOW_CONFIDENCE
+        yield not reading.grounded_on_something, ReasonCode.NOTHING_TO_GROUND_ON
+
+    @property
+    def grounding_attested(self) -> bool | None:
+        """Whether somebody vouches for what the model was given; None where nobody has to, or nothing was given."""
+        if self.policy.attestation != "hmac" or all(getattr(self.response, name) is None for name in _GIVEN):
+            return None
+        return is_valid(self.facts.attestation)
+
+    @property
+    def bypassed(self) -> bool:
+        """Whether its sender kept claims from being held against what is there (S4-37)."""
+        given = self.response.context is not None or self.response.chunks is not None
+        return given and why_skipped(self.response, self.policy.verification) == "bypassed"
+
+    @cached_property
+    def broken(self) -> dict[str, str]:
+        """What broke -> class of the error."""
+        return broken_checks(self.facts.error)
+
+    @property
+    def attempt(self) -> int | None:
+        """How often an answer was asked for again before this one; None where nobody knows."""
+        reply = self.facts.reply_to
+        if reply is None:
+            return 0
+        return None if reply["attempt"] is None else min(reply["attempt"] + 1, LAST_ATTEMPT)
+
+    @property
+    def mode(self) -> Mode:
+        """The lower of the sent and the asked mode."""
+        asked = (self.facts.reply_to or {}).get("mode")
+        sent = self.response.mode
+        return sent if asked is None else min(sent, asked, key=_MODES.index)
+
+    @cached_property
+    def regeneration(self) -> Regeneration | None:
+        """What to ask the generator for, if anything.
+
+        Below 0.5, an answer in the next lower mode (S2-24); else, where the policy retries, one in the same mode
+        without the claims that a critical gap parts from their evidence (S4-39). Nothing where the attempt is not
+        known: a generator that names no true predecessor would be asked for ever. Nothing by a provisional
+        decision either.
+        """
+        attempt = self.attempt
+        if attempt is None or STATE in self.broken or json_size(self.response.query or "") > MAX_QUERY_BYTES:
+            return None
+        if self.confidence >= DEGRADED:
+            return Regeneration(self.mode, attempt + 1, "critical_gap") if self._retries(attempt) else None
+        if self._exhausted:
+            return None
+        return Regeneration(_MODES[_MODES.index(self.mode) - 1], attempt + 1, "low_confidence")
+
+    def _retries(self, attempt: int) -> bool:
+        """Whether claims that do not hold bring another attempt."""
+        claims = result_of(self.reading.claims)
+        most = min(LAST_ATTEMPT, self.policy.verification.max_retries)
+        return claims is not None and claims.report.should_retry and attempt < most
+
+    @property
+    def fallback(self) -> str | None:
+        """`raw_sources` where the chain has ended without an answer that holds (S2-25)."""
+        ended = self.confidence < DEGRADED and self._exhausted and STATE not in self.broken
+        return "raw_sources" if ended else None
+
+    @property
+    def _exhausted(self) -> bool:
+        """Whether there is no simpler mode, or no further attempt."""
+        return self.mode == _MODES[0] or self.attempt == LAST_ATTEMPT
+
+
+MAX_REQUEST_BYTES: Final = 950_000
+"""A request has to fit on its topic, whatever characters the chunks hold."""
+
+_MAX_FLAGGED: Final = 100
+_MAX_CHARACTERS: Final = 500
+
+
+def regenerate_request(case: ResponseCase, decision: Decision) -> RegenerateRequest | None:
+    """Return the request that a response's decision brings, if any; the same decision gives the same one.
+
+    Where the chunks and claims do not fit into the prompt, the last of them are left out.
+    """
+    asked = case.regeneration
+    if asked is None:
+        return None
+    query = case.response.query
+    claims = result_of(case.reading.claims)
+    unsupported = [claim.claim_text[:_MAX_CHARACTERS] for claim in claims.flagged] if claims else []
+    warnings = (warning.message[:_MAX_CHARACTERS] for warning in case.warnings)
+    flagged = [*islice((*unsupported, *warnings), _MAX_FLAGGED)]
+    chunks, named = _sources(case.response), unsupported[:_MAX_FLAGGED]
+    while True:
+        request = RegenerateRequest(
+            request_id=request_id(decision.decision_id),
+            response_id=decision.subject_id,
+            decision_id=decision.decision_id,
+            tenant_id=decision.tenant_id,
+            user_id=decision.user_id,
+            query=query,
+            mode=asked.mode,
+            attempt=asked.attempt,
+            why=asked.why,
+            prompt=grounded_prompt(query or "", chunks, unsupported=named),
+            flagged=flagged,
+        )
+        if not (chunks or named) or len(request.model_dump_json().encode()) <= MAX_REQUEST_BYTES:
+            return request
+        chunks, named = chunks[: len(chunks) * 3 // 4], named[: len(named) * 3 // 4]
+
+
+def _sources(response: LlmResponse) -> Sequence[Chunk]:
+    """Return what an answer can be grounded on: the chunks; where there are none, the spans of the context."""
+    if response.chunks is not None:
+        return response.chunks
+    return [
+        Chunk(chunk_id=name, file=name, content=text, start_line=1, end_line=text.count("\n") + 1)
+        for name, text in evidence_of(response).items()
+    ]
+
+
+MAX_EXTRACTION_BYTES: Final = 60_000
+"""Bytes of all extracted claims as JSON: they stand in the decision, whole."""
+
+
+def extract(answer: str | None, limit: int) -> list[str]:
+    """Return the claims of an answer that are fanned out: the first ones, as many as have room."""
+    claims: list[str] = []
+    room = MAX_EXTRACTION_BYTES
+    for text in extract_claims(answer or "", limit):
+        room -= json_size(text)
+        if room < 0:
+            break
+        claims.append(text)
+    return claims
+
+
+def fan_out(decision: Decision) -> Sequence[Claim]:
+    """Return the claims that a response's decision sends to the claim gate; none for a blocked one.
+
+    The same decision gives the same claims, so that sending them again changes nothing.
+    """
+    if decision.tier == IngestionTier.BLOCK:
+        return ()
+    parent = RESPONSE_PARENT + decision.subject_id
+    return [
+        Claim(
+            claim_id=f"{decision.subject_id}#{number}",
+            tenant_id=decision.tenant_id,
+            user_id=decision.user_id,
+            content=text,
+            source=AI_SYNTHESIS,
+            source_id=parent,
+            derived_from=[parent],
+        )
+        for number, text in enumerate(decision.facts.extraction or (), 1)
+    ]

@@ -1,0 +1,483 @@
+"""The checks of a response: each runs by itself, and one that breaks takes no other along.
+
+The claims of an answer are held against its evidence by rules, without a model and without a network (S4-04, S4-38,
+C-64). What a model says of them is asked for before state is, and a fact of the decision then: `facts.verifier`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, reduce
+from itertools import chain
+from typing import Any, Final, Literal, NamedTuple, TypeVar
+
+from groundwire.checks.entities import EntityGrounding, ground_entities
+from groundwire.checks.fields import FieldChecker, FieldCheckResult
+from groundwire.checks.index import IndexReport, VersionConflicts, check_index, version_conflicts
+from groundwire.checks.quotes import QuoteGrounding, QuoteRules, ground_quotes, validate_evidence_schema
+from groundwire.checks.relations import RelationIndex, RelationPreservation, preserve_relations
+from groundwire.checks.source_tags import TagReport, check_tags
+from groundwire.checks.sources import SourceReport, verify_sources
+from groundwire.checks.values.answer import ValueReport, check_values
+from groundwire.checks.values.statements import StatementReader, read_statements
+from groundwire.epistemic.claims import Citable
+from groundwire.epistemic.plan import (
+    Plan,
+    PlanStep,
+    VerifierFacts,
+    is_critical,
+    is_simple,
+    plan_response,
+    report_of,
+)
+from groundwire.epistemic.types import ClaimVerification, HallucinationReport, VerificationConfig
+from groundwire.messages.records import LlmResponse
+from groundwire.policy import Policy
+from groundwire.text.stems import content_words
+from groundwire.text.work import OverBudget, bounded
+
+SkipReason = Literal["not_provided", "disabled", "bypassed"]
+
+_DIGITS: Final = 4
+
+WORK: Final = 1_500_000
+"""Units of work (`groundwire.text.work`) that the checks of one response have together: two seconds of a processor.
+
+Fewer are spent where some of them are run again, so that what was within its budget once is so whenever it is derived.
+"""
+
+
+class Skipped(NamedTuple):
+    """A check that did not run, because of what the response carries or the policy says."""
+
+    why: SkipReason
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """A check that broke: it counts as failed, never as skipped. `cause` is for the log alone."""
+
+    error: str
+    cause: Exception | None = None
+
+
+NOT_PROVIDED: Final = Skipped("not_provided")
+DISABLED: Final = Skipped("disabled")
+
+_T = TypeVar("_T")
+
+
+def result_of(section: _T | Skipped | Broken) -> _T | None:
+    """Return the result of a check; None where it did not run, or broke."""
+    return None if isinstance(section, Skipped | Broken) else section
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimReport:
+    """What became of the claims of a response.
+
+    Attributes:
+        report: of every claim, as the rules and, where one was asked, a model found it.
+        critical: gaps above the policy's threshold.
+        over_budget: whether a model was to be asked more than its budget reached for: the check is unavailable then,
+            whatever the rules found.
+        claims_nothing: beside evidence, the answer only frames, greets, or tells what the sources lack.
+    """
+
+    report: HallucinationReport
+    critical: int
+    over_budget: bool = False
+    claims_nothing: bool = False
+
+    @property
+    def flagged(self) -> list[ClaimVerification]:
+        """The claims with which something is wrong, those of the text in its order, then those of steps."""
+        return [claim for claim in self.report.claims if claim.is_flagged]
+
+    @property
+    def unheld(self) -> int:
+        """Claims for which the answer is flagged, or which nobody looked at: all that are doubted, at least one."""
+        doubted = self.report.flagged_claims + self.report.unverified_claims
+        return max(1, doubted) if self.report.is_flagged else 0
+
+    def as_report(self) -> dict[str, Any]:
+        """Return `report.epistemic`.
+
+        Claims that hold are listed by their place alone: a decision does not repeat the answer.
+        """
+        section = self.report.model_dump(mode="json")
+        for claim in section["claims"]:
+            if not claim["is_flagged"]:
+                claim["claim_text"] = ""
+        rounded: dict[str, Any] = _rounded(section)
+        return rounded
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseReading:
+    """What each check found, or why it did not run; the attributes' names are those of the checks."""
+
+    sources: SourceReport | Skipped | Broken
+    index: IndexReport | Skipped | Broken
+    versions: VersionConflicts | Skipped | Broken
+    fields: FieldCheckResult | Skipped | Broken
+    source_tags: TagReport | Skipped | Broken
+    quotes: QuoteGrounding | Skipped | Broken
+    entities: EntityGrounding | Skipped | Broken
+    relations: RelationPreservation | Skipped | Broken
+    values: ValueReport | Skipped | Broken
+    claims: ClaimReport | Skipped | Broken
+
+    @property
+    def broken(self) -> Iterator[tuple[str, Broken]]:
+        """The checks that broke."""
+        for attribute in dataclasses.fields(self):
+            section = getattr(self, attribute.name)
+            if isinstance(section, Broken):
+                yield attribute.name, section
+
+    @property
+    def grounded_on_something(self) -> bool:
+        """Whether any check compared something of the response with what it was given.
+
+        What holds no source, field, tag, quote, entity, relation, value or claim leaves nothing compared, and
+        how fresh the index is says nothing of the answer. Neither does a quote of a word or two.
+        """
+        sources, fields, tags = result_of(self.sources), result_of(self.fields), result_of(self.source_tags)
+        quotes, values = result_of(self.quotes), result_of(self.values)
+        entities, relations = result_of(self.entities), result_of(self.relations)
+        claims = result_of(self.claims)
+        return any(
+            (
+                sources and sources.results,
+                fields and (fields.verified or fields.unverified),
+                tags and tags.tags,
+                quotes and (quotes.rejected or any(map(_says_something, chain(*quotes.validated.values())))),
+                entities and entities.entity_count,
+                relations and relations.claim_count,
+                values and values.found,
+                claims and (claims.report.claims or claims.claims_nothing),
+            )
+        )
+
+
+_LEAST_QUOTE: Final = 3  # content words of a quote that an answer can rest on
+
+
+def _says_something(quote: str) -> bool:
+    return sum(bool(content_words(word)) for word in quote.split()) >= _LEAST_QUOTE
+
+
+class CheckInputs(NamedTuple):
+    """What the checks of a response rest on beside record and policy: the facts of these names.
+
+    Attributes:
+        entities: a resolver's entries of the corpus by id; None where there is none.
+        relations: a resolver's ground truth, likewise.
+        verifier: what a model said of its claims; None where none was asked.
+        error: the checks that broke, which are not run, as `list_broken` writes them.
+        attestation: what the record's signature came to; the verdict rests on it, no check.
+    """
+
+    entities: dict[str, Any] | None = None
+    relations: list[dict[str, Any]] | None = None
+    verifier: dict[str, Any] | None = None
+    error: str | None = None
+    attestation: dict[str, Any] | None = None
+
+    @property
+    def broken(self) -> dict[str, str]:
+        """Check -> class of the error that broke it."""
+        return broken_checks(self.error)
+
+    def with_broken(self, broken: Mapping[str, str]) -> CheckInputs:
+        """Return the inputs with further checks that broke."""
+        return self._replace(error=list_broken({**self.broken, **broken}))
+
+    def differing(self, other: CheckInputs) -> set[str]:
+        """Name the checks that may come to something else with the other inputs."""
+        changed = {name for name in ("entities", "relations") if getattr(self, name) != getattr(other, name)}
+        if self.verifier != other.verifier:
+            changed.add("claims")
+        mine, theirs = self.broken, other.broken
+        return changed | {name for name in {*mine, *theirs} if mine.get(name) != theirs.get(name)}
+
+
+NO_INPUTS: Final = CheckInputs()
+"""The inputs where nobody was asked and nothing broke."""
+
+
+def list_broken(broken: Mapping[str, str]) -> str | None:
+    """Write what broke as `facts.error` of a response."""
+    return ",".join(f"{check}={name}" for check, name in broken.items()) or None
+
+
+def broken_checks(error: str | None) -> dict[str, str]:
+    """Read `facts.error` of a response: check -> class of the error."""
+    pairs = (part.partition("=") for part in (error or "").split(",") if part)
+    return {check: name for check, _, name in pairs}
+
+
+class _Run(NamedTuple):
+    """What each check is given; `broken` are not run."""
+
+    response: LlmResponse
+    policy: Policy
+    inputs: CheckInputs
+    broken: Mapping[str, str]
+    read: StatementReader
+
+    @classmethod
+    def of(cls, response: LlmResponse, policy: Policy, inputs: CheckInputs) -> _Run:
+        """Begin a run; texts are read once, for two checks read the same ones."""
+        return cls(response, policy, inputs, inputs.broken, cache(read_statements))
+
+
+def read_response(response: LlmResponse, policy: Policy, inputs: CheckInputs = NO_INPUTS) -> ResponseReading:
+    """Run every check on a response; pure, linear in its size."""
+    return ResponseReading(**_results(CHECKS, _Run.of(response, policy, inputs)))
+
+
+def read_again(
+    reading: ResponseReading,
+    checks: Collection[str],
+    response: LlmResponse,
+    policy: Policy,
+    inputs: CheckInputs,
+) -> ResponseReading:
+    """Return a reading with some checks run again, whose inputs are others now."""
+    run = _Run.of(response, policy, inputs)
+    return replace(reading, **_results([name for name in CHECKS if name in checks], run))
+
+
+def _results(checks: Sequence[str], run: _Run) -> dict[str, Any]:
+    """Run checks, all of them within one budget: what is past it is unavailable, and so is what comes behind."""
+    with bounded(WORK):
+        return {name: _run(name, run) for name in checks}
+
+
+def _run(name: str, run: _Run) -> Any:  # noqa: ANN401 - what the check of that name gives
+    """Run a check, unless it is known to have broken."""
+    if name in run.broken:
+        return Broken(run.broken[name])
+    try:
+        return _CHECKS[name](run)
+    except OverBudget as exc:
+        return Broken(type(exc).__name__)
+    except Exception as exc:  # noqa: BLE001 - fails closed: a check that broke is a review
+        return Broken(type(exc).__name__, exc)
+
+
+def _sources(run: _Run) -> SourceReport | Skipped:
+    response = run.response
+    if response.sources is None or response.chunks is None:
+        return NOT_PROVIDED
+    return verify_sources(response.sources, response.chunks)
+
+
+def _index(run: _Run) -> IndexReport | Skipped:
+    response = run.response
+    if response.chunks is None or response.current_revisions is None:
+        return NOT_PROVIDED
+    report = check_index(response.chunks, response.current_revisions)
+    return report if report.checked else NOT_PROVIDED
+
+
+def _versions(run: _Run) -> VersionConflicts | Skipped:
+    return NOT_PROVIDED if run.response.chunks is None else version_conflicts(run.response.chunks)
+
+
+def _fields(run: _Run) -> FieldCheckResult | Skipped:
+    answer, chunks = run.response.answer, run.response.chunks
+    if answer is None or chunks is None:
+        return NOT_PROVIDED
+    checker = FieldChecker()
+    return checker.verify_fields(checker.extract_mentioned_fields(answer), chunks)
+
+
+def _source_tags(run: _Run) -> TagReport | Skipped:
+    answer, chunks, required = run.response.answer, run.response.chunks, run.policy.require_source_tags
+    if answer is None or chunks is None:
+        return NOT_PROVIDED
+    report = check_tags(answer, len(chunks), required=required)
+    return report if report.present or required else NOT_PROVIDED
+
+
+def _quotes(run: _Run) -> QuoteGrounding | Skipped:
+    response, policy = run.response, run.policy
+    if not policy.evidence_quote_validation_enabled:
+        return DISABLED
+    if response.evidence is None or response.transcript is None:
+        return NOT_PROVIDED
+    rules = QuoteRules(
+        mode=policy.evidence_quote_validation_mode,
+        fuzzy_threshold=policy.evidence_quote_fuzzy_threshold,
+        min_characters=policy.evidence_quote_min_characters,
+        min_words=policy.evidence_quote_min_words,
+        word_boundaries=policy.evidence_quote_word_boundaries,
+        remove_soft=policy.evidence_quote_remove_soft,
+    )
+    return ground_quotes(validate_evidence_schema(response.evidence), response.transcript, rules)
+
+
+def _entities(run: _Run) -> EntityGrounding | Skipped:
+    """Look entities up in the corpus, where one is asked; the response's own index can only lower what it says."""
+    known = [index for index in (run.inputs.entities, run.response.corpus_index) if index is not None]
+    if run.response.entities is None or not known:
+        return NOT_PROVIDED
+    return ground_entities(
+        run.response.entities,
+        known[0],
+        also=known[-1] if len(known) > 1 else None,
+        required_confidence=run.policy.entity_required_confidence,
+        require_provenance=run.policy.require_provenance,
+    )
+
+
+def _relations(run: _Run) -> RelationPreservation | Skipped:
+    """Compare relations with the corpus, where one is asked; the response's own truths can only lower what it says."""
+    claims, policy = run.response.claims, run.policy
+    known = [truths for truths in (run.inputs.relations, run.response.relations) if truths is not None]
+    if claims is None or not known:
+        return NOT_PROVIDED
+    found = (
+        preserve_relations(
+            claims,
+            RelationIndex(truths),
+            strict_versions=policy.strict_versions,
+            require_qualifiers=policy.require_qualifiers,
+        )
+        for truths in known
+    )
+    return reduce(RelationPreservation.stricter, found)
+
+
+def _values(run: _Run) -> ValueReport | Skipped:
+    answer, chunks = run.response.answer, run.response.chunks
+    if not run.policy.check_values:
+        return DISABLED
+    if answer is None or chunks is None:
+        return NOT_PROVIDED
+    question = run.response.query or ""
+    return check_values(answer, [chunk.content for chunk in chunks], question=question, read=run.read)
+
+
+def _claims(run: _Run) -> ClaimReport | Skipped:
+    config = run.policy.verification
+    if why := why_skipped(run.response, config):
+        return Skipped(why)
+    return check_claims(run.response, evidence_of(run.response), config, run.inputs.verifier, read=run.read)
+
+
+_CHECKS: Final[Mapping[str, Callable[[_Run], object]]] = {
+    "sources": _sources,
+    "index": _index,
+    "versions": _versions,
+    "fields": _fields,
+    "source_tags": _source_tags,
+    "quotes": _quotes,
+    "entities": _entities,
+    "relations": _relations,
+    "values": _values,
+    "claims": _claims,
+}
+CHECKS: Final = tuple(_CHECKS)
+"""The names of the checks, which are the attributes of a reading."""
+
+
+def why_skipped(
+    response: LlmResponse, config: VerificationConfig
+) -> Literal["bypassed", "disabled", "not_provided"] | None:
+    """Return why the claims of a response are not held against anything; None where they are.
+
+    A response bypasses verification where `verify` is false, or its query begins with `/simple` (S4-37).
+    """
+    if not response.verify or is_simple(response.query or ""):
+        return "bypassed"
+    if not config.enabled:
+        return "disabled"
+    given = (response.context, response.chunks), (response.answer, response.steps)
+    return "not_provided" if any(parts == (None, None) for parts in given) else None
+
+
+def evidence_of(response: LlmResponse) -> dict[str, str]:
+    """Return what a response has to rest on, id -> text: its context, else its chunks.
+
+    Chunks of one id are one text. Where nothing was retrieved there is no evidence, and nothing rests on it.
+    """
+    if response.context is not None:
+        return response.context
+    texts: dict[str, list[str]] = {}
+    for chunk in response.chunks or ():
+        texts.setdefault(chunk.chunk_id, []).append(chunk.content)
+    return {name: "\n\n".join(parts) for name, parts in texts.items()}
+
+
+def plan_claims(
+    response: LlmResponse,
+    evidence: Mapping[str, str],
+    config: VerificationConfig,
+    *,
+    ask: bool = False,
+    read: StatementReader | None = None,
+) -> Plan:
+    """Return what the rules find in answer and steps, and, where there is a model, what it is to be asked."""
+    steps = [PlanStep(step.claim, step.cites) for step in response.steps or ()]
+    return plan_response(
+        response.answer or "",
+        evidence,
+        config,
+        ask=ask,
+        response_id=response.response_id,
+        question=response.query or "",
+        steps=steps,
+        read=read,
+        citable=_citable(response, evidence),
+    )
+
+
+def check_claims(
+    response: LlmResponse,
+    evidence: Mapping[str, str],
+    config: VerificationConfig,
+    verifier: Mapping[str, Any] | None = None,
+    *,
+    read: StatementReader | None = None,
+) -> ClaimReport:
+    """Hold the claims of a response, and the steps behind it, against its evidence.
+
+    Args:
+        response: the record.
+        evidence: from `evidence_of`.
+        config: thresholds.
+        verifier: `facts.verifier`: what a model said, as JSON; None where none was asked.
+        read: reads a text's statements, and remembers them: other checks read the same texts.
+
+    Raises:
+        ValueError: `verifier` is not what a verifier says.
+    """
+    facts = VerifierFacts.model_validate(verifier) if verifier is not None else None
+    plan = plan_claims(response, evidence, config, read=read)
+    report = report_of(plan, facts, config)
+    critical = sum(is_critical(gap, config) for gap in report.gaps) if report.is_flagged else 0
+    over_budget = facts is not None and facts.over_budget
+    return ClaimReport(report, critical, over_budget=over_budget, claims_nothing=plan.claims_nothing)
+
+
+def _citable(response: LlmResponse, evidence: Mapping[str, str]) -> Citable:
+    """Return what an answer may cite by name. Numbers count chunks, and the check of source tags looks at these."""
+    chunks, sources = response.chunks or (), response.sources or ()
+    files = {part.file for part in (*chunks, *sources)}
+    names = {*evidence, *files, *(chunk.chunk_id for chunk in chunks)}
+    return Citable(names, len(evidence) if response.chunks is None else None)
+
+
+def _rounded(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """Round the numbers of a report: what the last digits are is the machine's."""
+    if isinstance(value, float):
+        return round(value, _DIGITS) + 0.0  # never -0.0
+    if isinstance(value, list):
+        return [_rounded(item) for item in value]
+    return {key: _rounded(item) for key, item in value.items()} if isinstance(value, dict) else value

@@ -1,0 +1,340 @@
+"""The types that pass through the gate: prepared records, plans of reviews, and the results of both.
+
+All of them are immutable: a step that learns more returns a new value.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
+
+from groundwire.errors import ErrorCode, RecordError
+from groundwire.gate.claim_case import UNREAD, ClaimInputs, ClaimReading
+from groundwire.gate.response_checks import (
+    NO_INPUTS,
+    Broken,
+    CheckInputs,
+    ClaimReport,
+    ResponseReading,
+    Skipped,
+)
+from groundwire.messages.base import InputRecord, canonical_json, from_milliseconds
+from groundwire.messages.decisions import Decision, Kind, RegenerateRequest, Verdict
+from groundwire.messages.events import Event
+from groundwire.messages.headers import InboundRecord
+from groundwire.messages.identity import Subject, decisive, digest
+from groundwire.messages.records import Claim, LlmResponse, Retraction, ReviewDecision
+from groundwire.state.model import DedupQuery, RecordOrigin, ReviewAction, SubjectStatus
+
+RESPONSE_PARENT: Final = "response:"
+"""What stands before the id of a response in `derived_from`."""
+
+
+def parents_of(claim: Claim) -> list[tuple[str, Subject]]:
+    """Return (id as sent, subject) of each thing that a claim rests on."""
+    result = []
+    for parent in claim.derived_from:
+        kind = Kind.RESPONSE if parent.startswith(RESPONSE_PARENT) else Kind.CLAIM
+        name = parent.removeprefix(RESPONSE_PARENT)
+        result.append((parent, Subject(claim.tenant_id, claim.user_id, kind, name)))
+    return result
+
+
+def record_origin(record: InboundRecord) -> RecordOrigin:
+    """Return where a record stood, as state keeps it."""
+    return RecordOrigin(record.topic or "", record.partition, record.offset, record.timestamp, record.sha256)
+
+
+def canonical_form(record: InputRecord) -> bytes:
+    """Return what decides a record in its canonical form, whose hash is its fingerprint.
+
+    Raises:
+        RecordError: it has none.
+    """
+    try:
+        return canonical_json(decisive(record))
+    except ValueError as exc:
+        message = f"cannot be put into canonical form: {exc}"
+        raise RecordError(ErrorCode.INVALID_RECORD, message) from None
+
+
+class PreparedClaim(NamedTuple):
+    """A claim before state is asked: decoded, its text read, its citations looked up.
+
+    `wait` says that a citation has to ask the network, and the claim goes to `deferred`; `unanswered` names the labels
+    of those that a host failed to answer for now.
+    """
+
+    record: InboundRecord
+    claim: Claim
+    fingerprint: str
+    reading: ClaimReading
+    dedup: DedupQuery | None
+    inputs: ClaimInputs
+    wait: bool = False
+    unanswered: tuple[str, ...] = ()
+
+    def failed(self, error: Exception) -> PreparedClaim:
+        """Return the claim as one that could not be judged: a review, as an internal error (S0-23)."""
+        inputs = ClaimInputs({}, self.inputs.attestation, None, type(error).__name__)
+        return self._replace(reading=UNREAD, dedup=None, inputs=inputs, wait=False)
+
+    @property
+    def subject(self) -> Subject:
+        """The claim's identity."""
+        return self.claim.subject
+
+    @property
+    def clock(self) -> datetime:
+        """The gate's clock for this record."""
+        return from_milliseconds(self.record.timestamp)
+
+
+class PreparedResponse(NamedTuple):
+    """A response before state is asked: decoded, and its checks run.
+
+    Attributes:
+        reading: what the checks found.
+        inputs: what resolver and model answered, and which checks broke.
+        by_rules: what the rules alone found of its claims, once a model was asked, or need not be; None before.
+        extraction: the claims of its answer, where they are to be fanned out.
+        reply_to: of a reply to a RegenerateRequest, what is known of the response that it replaces.
+    """
+
+    record: InboundRecord
+    response: LlmResponse
+    fingerprint: str
+    reading: ResponseReading
+    inputs: CheckInputs = NO_INPUTS
+    by_rules: ClaimReport | Skipped | Broken | None = None
+    extraction: list[str] | None = None
+    reply_to: dict[str, Any] | None = None
+
+    @property
+    def subject(self) -> Subject:
+        """The response's identity."""
+        return self.response.subject
+
+    @property
+    def parent(self) -> Subject | None:
+        """The response that this one replaces."""
+        replaced = self.response.in_reply_to
+        return self.subject._replace(subject_id=replaced) if replaced is not None else None
+
+    @property
+    def clock(self) -> datetime:
+        """The gate's clock for this record."""
+        return from_milliseconds(self.record.timestamp)
+
+
+Prepared = PreparedClaim | PreparedResponse
+
+LARGE: Final = 4_000
+"""Bytes of a record from which on its checks run in a thread."""
+
+_T = TypeVar("_T")
+
+
+async def run_in_thread(entry: Prepared, work: Callable[[], _T]) -> _T:
+    """Do the work of a large record in a thread, which leaves the event loop its turns."""
+    if len(entry.record.value or b"") < LARGE:
+        return work()
+    return await asyncio.to_thread(work)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedReview:
+    """A ReviewDecision that was read.
+
+    Attributes:
+        refused: why it cannot be carried out, whatever state holds; empty where it can.
+        key_id: the key that vouches for it.
+    """
+
+    record: InboundRecord
+    review: ReviewDecision
+    refused: str
+    key_id: str | None
+
+    @property
+    def subject(self) -> Subject:
+        """What is decided."""
+        return self.review.subject
+
+    @property
+    def action(self) -> ReviewAction:
+        """What is done to it."""
+        return ReviewAction(self.review.action)
+
+    @property
+    def clock(self) -> datetime:
+        """The time of the action."""
+        return from_milliseconds(self.record.timestamp)
+
+    @property
+    def decisive(self) -> bytes:
+        """16 bytes that tell another action under the same id."""
+        review = self.review
+        content = [] if review.content is None else [review.content]
+        return digest(
+            review.action, str(review.expected_revision), review.reviewer, review.reason or "", *content
+        )
+
+    def fact(self, *, edited: bool) -> dict[str, Any]:
+        """Return the entry for `facts.review`."""
+        review = self.review
+        return {
+            "action": str(review.action),
+            "action_id": review.action_id,
+            "reviewer": review.reviewer,
+            "reason": review.reason,
+            "key_id": self.key_id,
+            "edited": edited,
+        }
+
+
+class DecidedText(NamedTuple):
+    """What state is asked about the claim that an action decides; of a response nothing.
+
+    The fields are those of `groundwire.state.model.ReviewRequest`.
+    """
+
+    expired: bool = False
+    dedup: DedupQuery | None = None
+    dedup_failed: bool = False
+    parents: Sequence[tuple[str, Subject]] = ()
+    horizon: int = 0
+
+
+class ReviewPlan(NamedTuple):
+    """What state is asked beside the action itself; see `groundwire.state.model.ReviewRequest`.
+
+    `before` is the published decision that a response's next one is made from.
+    """
+
+    refused: str = ""
+    only_recorded: bool = False
+    forget: bool = False
+    text: DecidedText = DecidedText()
+    payload: bytes = b""
+    before: Decision | None = None
+
+
+NOT_PUBLISHED: Final = ReviewPlan("not_published", forget=True)
+"""The decision that an action rests on is on no topic, yet: it may be when the action comes again."""
+
+
+class DecisionQuery(NamedTuple):
+    """A published decision that is looked for.
+
+    `verdict` names its topic; it was published at about `since` or later, None: nobody knows when.
+    """
+
+    verdict: Verdict
+    decision_id: str
+    since: datetime | None
+
+
+class Find(Protocol):
+    """Finds published decisions."""
+
+    async def __call__(self, wanted: Sequence[DecisionQuery]) -> dict[str, Decision]:
+        """Return by id those that stand on their topics.
+
+        Raises:
+            StateUnavailable: a topic cannot be read now.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The record's subject has this decision.
+
+    Attributes:
+        fresh: whether this record brought it about.
+        request: of a response, what its generator is asked for.
+        events: what its checks have to report, where the decision is fresh.
+    """
+
+    record: InboundRecord
+    decision: Decision
+    fresh: bool
+    request: RegenerateRequest | None = None
+    events: Sequence[Event] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Provisional:
+    """State was out of reach: revision 0 is published, and the record goes to `deferred`."""
+
+    record: InboundRecord
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class Deferred:
+    """The record goes to `deferred`, for the first time or again; nothing is decided yet."""
+
+    record: InboundRecord
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyDeferred:
+    """Nothing to publish: another record of the same subject is on `deferred`, its decision will be this one's."""
+
+    record: InboundRecord
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """The record cannot be decided."""
+
+    record: InboundRecord
+    error: RecordError
+
+
+@dataclass(frozen=True, slots=True)
+class Acted:
+    """An action of a person, or of the gate itself, brought its subject's next revision.
+
+    Attributes:
+        decision: of that revision; of a later one where state holds that no longer.
+        fresh: whether this record brought it about.
+        revision: that the action brought about.
+        at: milliseconds since 1970: the time of the record that was carried out, of which this may be a repeat.
+        retraction: what is to be published beside the decision, where an approval was withdrawn.
+    """
+
+    record: InboundRecord
+    review: ReviewDecision
+    decision: Decision
+    fresh: bool
+    revision: int
+    at: int
+    retraction: Retraction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An action that changes nothing.
+
+    Attributes:
+        code: why, as in `groundwire.state.model.RefusedAction`, or `unattested`, `unauthorized`, `reserved`,
+            `invalid_reason`, `personal_speculation`, `not_published`.
+        current: the subject's state, where that is known.
+        at: as of Acted; 0: that of the record, and another outcome may yet stand for the action's id.
+    """
+
+    record: InboundRecord
+    review: ReviewDecision
+    code: str
+    current: SubjectStatus | None = None
+    at: int = 0
+
+
+Result = Decided | Provisional | Deferred | AlreadyDeferred | DeadLetter | Acted | Refused
+"""What becomes of a record: every one ends as exactly one of these."""

@@ -1,0 +1,1 @@
+"""Plain Kafka clients: connections, producing records, following topics."""

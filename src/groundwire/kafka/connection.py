@@ -1,0 +1,227 @@
+"""Starts and stops Kafka clients within a time limit, and reports a lost broker as an outage."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from typing import Any, Final, TypeVar
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.client import AIOKafkaClient
+from aiokafka.cluster import ClusterMetadata
+from aiokafka.conn import collect_hosts
+from aiokafka.errors import KafkaError
+
+from groundwire.config import kafka_security
+from groundwire.errors import BrokerUnavailable, UsageError
+from groundwire.kafka.names import client_name
+from groundwire.messages.headers import InboundRecord
+
+
+@contextmanager
+def client_cancellation(what: str) -> Iterator[None]:
+    """Turn a cancellation that comes from the Kafka client, and not from the task's owner, into an outage.
+
+    aiokafka cancels its waiting fetches and awaits them (`aiokafka/consumer/fetcher.py`, `close`). That CancelledError
+    would end the reading task silently: neither `except Exception` nor a task group reports it. aiokafka also swallows
+    a cancellation by the task's owner in that place; it is raised here, at the next call.
+
+    Args:
+        what: what failed, for the message.
+
+    Raises:
+        BrokerUnavailable: in place of a cancellation that the task's owner did not request.
+    """
+    if is_cancelled():
+        raise asyncio.CancelledError
+    try:
+        yield
+    except asyncio.CancelledError as exc:
+        if is_cancelled():
+            raise
+        raise BrokerUnavailable(f"{what}: the connection to the broker was lost") from exc
+
+
+def is_cancelled() -> bool:
+    """Say whether the running task was cancelled by its owner."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+Client = TypeVar("Client", AIOKafkaConsumer, AIOKafkaProducer)
+
+MAX_RECORD_BYTES: Final = 1_048_000
+"""Bytes of key and value of the largest record sent: what a broker with default settings still accepts.
+
+A record that the broker itself rejects would leave a gap in the sequence of the idempotent producer, and everything
+after it on its partition would be rejected too.
+"""
+
+MAX_LETTER_BYTES: Final = 1_090_000
+"""The same of a dead letter, whose topic accepts more: the letter of any record must fit, or its partition stops."""
+
+_RETRY_SECONDS: Final = 0.3
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 5.0
+_STOP_SECONDS: Final = 2.0
+
+
+def unavailable(brokers: str, seconds: float, what: str) -> BrokerUnavailable:
+    """Return the error for a broker that did not do `what` in time."""
+    return BrokerUnavailable(
+        f"{brokers} did not {what} within {seconds:g} s;"
+        f" is the broker up and GROUNDWIRE_BROKERS (--brokers){kafka_security().variables} right?"
+    )
+
+
+def producer(brokers: str, seconds: float) -> AbstractAsyncContextManager[AIOKafkaProducer]:
+    """Open an idempotent producer. Raises: UsageError, BrokerUnavailable."""
+    return _open(
+        lambda: AIOKafkaProducer(
+            **_common(brokers, seconds),
+            enable_idempotence=True,  # which takes acks=all
+            max_request_size=MAX_RECORD_BYTES,
+        ),
+        brokers,
+        seconds,
+    )
+
+
+def consumer(brokers: str, seconds: float) -> AbstractAsyncContextManager[AIOKafkaConsumer]:
+    """Open a consumer without a group: it commits nothing. Raises: as `producer`."""
+    return _open(
+        lambda: AIOKafkaConsumer(
+            **_common(brokers, seconds),
+            group_id=None,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",  # only when retention overtakes the reader
+        ),
+        brokers,
+        seconds,
+    )
+
+
+def _common(brokers: str, seconds: float) -> dict[str, Any]:
+    return {
+        "bootstrap_servers": brokers,
+        "client_id": client_name(),
+        **kafka_security().options(),
+        "request_timeout_ms": int(seconds * 1000),
+    }
+
+
+@contextlib.asynccontextmanager
+async def _open(make: Callable[[], Client], brokers: str, seconds: float) -> AsyncIterator[Client]:
+    client = await _start(make, brokers, seconds)
+    try:
+        yield client
+    finally:
+        await _stop(client)
+
+
+def back_off(client: Client) -> Client:
+    """Make a client pause between requests for metadata that bring no leader: 0.1 to 5 s, doubling, with jitter.
+
+    aiokafka's producer asks again at once while the leader of a partition is unknown (`aiokafka/producer/sender.py`,
+    `_sender_routine`), as does its consumer (`aiokafka/consumer/fetcher.py`): with the only broker away that is
+    thousands of connections a second, and as many lines in the log.
+    """
+    connections: Any = _connections(client)
+    update = connections._metadata_update  # noqa: SLF001 - aiokafka has no setting for it
+    failures = 0
+
+    async def update_then_pause(cluster: ClusterMetadata, topics: set[str]) -> bool:
+        nonlocal failures
+        updated: bool = await update(cluster, topics)
+        failures = 0 if updated and _has_leaders(cluster, topics) else failures + 1
+        if failures:
+            longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures, 10))
+            await asyncio.sleep(random.uniform(longest / 2, longest))  # noqa: S311 - jitter is no secret
+        return updated
+
+    connections._metadata_update = update_then_pause  # noqa: SLF001
+    return client
+
+
+def _has_leaders(cluster: ClusterMetadata, topics: set[str] | None) -> bool:
+    known = (set(cluster.partitions_for_topic(topic) or ()) for topic in topics or ())
+    led = (set(cluster.available_partitions_for_topic(topic) or ()) for topic in topics or ())
+    return all(all_of_it == leading for all_of_it, leading in zip(known, led, strict=True))
+
+
+async def partitions_of(client: AIOKafkaConsumer, *topics: str) -> dict[str, list[int]]:
+    """Return the partitions of topics, in order; none for a topic that does not exist, which is not created."""
+    # the public topics() does not tell how many partitions they have; metadata of one topic may create it
+    cluster = await client._client.fetch_all_metadata()  # noqa: SLF001
+    return {topic: sorted(cluster.partitions_for_topic(topic) or ()) for topic in topics}
+
+
+def inbound(record: Any) -> InboundRecord:  # noqa: ANN401 - aiokafka's record, which is not typed
+    """Return a record as the gate takes it."""
+    return InboundRecord(
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+        timestamp=record.timestamp,
+        key=record.key,
+        value=record.value,
+        headers=tuple(record.headers),
+    )
+
+
+async def _start(make: Callable[[], Client], brokers: str, seconds: float) -> Client:
+    """Start a client; retry until `seconds` have passed, because the broker may be starting too."""
+    _check_brokers(brokers)
+    deadline = asyncio.get_running_loop().time() + seconds
+    while True:
+        client = back_off(make())
+        try:
+            async with asyncio.timeout_at(deadline):
+                await client.start()
+                await asyncio.sleep(
+                    0
+                )  # let its tasks begin: stop() raises the cancellation of one that has not
+        except (KafkaError, OSError) as exc:
+            await _stop(client)
+            if asyncio.get_running_loop().time() + _RETRY_SECONDS > deadline:
+                raise unavailable(brokers, seconds, "answer") from exc
+            await asyncio.sleep(_RETRY_SECONDS)
+        except BaseException:
+            await _stop(client)
+            raise
+        else:
+            return client
+
+
+def _check_brokers(brokers: str) -> None:
+    try:
+        hosts = collect_hosts(brokers)
+    except ValueError:  # a port that is no number
+        hosts = []
+    if not hosts or not all(host for host, _, _ in hosts):
+        raise UsageError(f"GROUNDWIRE_BROKERS (--brokers): {brokers!r} is not host:port,...")
+
+
+async def _stop(client: Client) -> None:
+    try:
+        async with asyncio.timeout(_STOP_SECONDS):
+            await client.stop()
+    except (KafkaError, OSError):
+        await _cut(client)
+    except asyncio.CancelledError:
+        await _cut(client)
+        if is_cancelled():
+            raise
+        # else it is the client's own, of the fetches that it cancels
+
+
+async def _cut(client: Client) -> None:
+    """Close the sockets after a stop that timed out: a frozen broker would be waited for without limit."""
+    await _connections(client).close()
+
+
+def _connections(client: Client) -> AIOKafkaClient:
+    return client.client if isinstance(client, AIOKafkaProducer) else client._client  # noqa: SLF001 - no other way

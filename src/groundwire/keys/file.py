@@ -1,0 +1,118 @@
+"""Edits TOML files that hold secrets: other content stays, and a crash leaves the old file or the new one."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+from groundwire.errors import UsageError
+from groundwire.keys.attestation import Keys
+from groundwire.messages.base import format_time
+
+_SECRET_BYTES = 32
+
+TomlValue = str | bool | datetime | Sequence[str] | None
+
+
+def new_key(
+    path: Path,
+    key_id: str,
+    *,
+    tenants: Sequence[str],
+    sources: Sequence[str] = (),
+    roles: Sequence[str] = (),
+    not_after: datetime | None = None,
+) -> None:
+    """Append a key with a random secret of 32 bytes to a keys file, which is created where there is none.
+
+    The file is replaced in one step and gets the mode 0600; its other content stays byte for byte.
+
+    Raises:
+        UsageError: the id exists, a value is not one that `Keys.load` reads, or the file cannot be written.
+    """
+    fields: dict[str, TomlValue] = {
+        "secret": secrets.token_hex(_SECRET_BYTES),
+        "tenants": tenants,
+        "sources": sources,
+        "roles": roles,
+        "not_after": not_after,
+    }
+
+    def add(before: bytes) -> bytes:
+        if key_id in Keys.parse(before, path):
+            raise UsageError(f"keys file {path}: the key {key_id!r} exists; keys are not overwritten")
+        after = with_table(before, "keys", key_id, fields)
+        Keys.parse(after, path)
+        return after
+
+    edit(path, add, what="keys file")
+
+
+def edit(path: Path, change: Callable[[bytes], bytes], *, what: str) -> None:
+    """Replace a file's content in one step by what `change` makes of it; the file gets the mode 0600.
+
+    Args:
+        path: a symbolic link stays one; a file that is not there is created, from b"".
+        change: given the content, returns the new one; what it raises leaves the file as it is.
+        what: the file in a word or two, for messages.
+
+    Raises:
+        UsageError: somebody else is editing the file, or it cannot be written.
+    """
+    path = path.resolve()
+    try:
+        _replace(path, change, what)
+    except OSError as exc:
+        raise UsageError(f"{what} {path}: {exc.strerror or 'cannot be written'}") from exc
+
+
+def with_table(before: bytes, section: str, name: str, fields: Mapping[str, TomlValue]) -> bytes:
+    """Return TOML content with the table `[section.name]` appended; fields that are None are left out.
+
+    Raises:
+        UsageError: a value is no Unicode text.
+    """
+    given = {field: _item(value) for field, value in fields.items() if value is not None}
+    gap = b"" if not before else b"\n" if before.endswith(b"\n") else b"\n\n"
+    try:
+        return before + gap + tomlkit.dumps({section: {name: given}}).encode()
+    except UnicodeEncodeError:
+        raise UsageError("an id, name, tenant or source is not text") from None
+
+
+def without_table(before: bytes, section: str, name: str) -> bytes | None:
+    """Return TOML content without the entry `section.name`; None where it cannot be taken out by a program."""
+    try:
+        document = tomlkit.parse(before)
+        del document[section][name]
+        return document.as_string().encode()
+    except (TOMLKitError, LookupError, TypeError):
+        return None
+
+
+def _item(value: TomlValue) -> object:
+    return tomlkit.datetime(format_time(value)) if isinstance(value, datetime) else value
+
+
+def _replace(path: Path, change: Callable[[bytes], bytes], what: str) -> None:
+    # the new file is its own lock: a second editor cannot create it, so that neither loses the other's change
+    draft = path.with_name(f".{path.name}.new")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise UsageError(f"{what} {path} is being edited; if it is not, remove {draft}") from None
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(change(path.read_bytes() if path.exists() else b""))
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,166 @@
+"""Files that a process which runs for long reads again when they change: keys and API tokens."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Final, Generic, Self, TypeVar
+
+import structlog
+from prometheus_client import Counter
+
+from groundwire.errors import UsageError
+from groundwire.keys.attestation import Attestation, Key, Keys, Role
+
+log = structlog.get_logger()
+
+EVERY: Final = 1.0
+"""Seconds between two looks at the keys file: a withdrawn key is accepted for so long at most."""
+
+RELOADS: Final = Counter(
+    "groundwire_keys_reloads",
+    "Changes of the keys file, by what came of them: taken, or refused, and then the keys before it hold.",
+    ["result"],
+)
+for _result in ("taken", "refused"):
+    RELOADS.labels(_result)
+
+Content = TypeVar("Content")
+_FileVersion = tuple[int, int, int, int] | None
+
+
+class WatchedFile(Generic[Content]):
+    """The parsed content of a file, read again whenever the file changes.
+
+    A change is seen by time, size and inode, so also where the file is replaced or a link to it moved. It is taken once
+    the file has not been written for `every` seconds: whoever writes in place may be in the middle.
+
+    Args:
+        path: of the file.
+        load: reads it; raises UsageError.
+        broken: the rule for a changed file that cannot be read: given the error and the content so far, returns the
+            content that holds.
+        taken: called with each new content.
+        every: seconds between two looks; 0: a look at each access.
+        clock: seconds, of which only differences count.
+
+    Raises:
+        UsageError: as `load`, at the start.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        load: Callable[[Path], Content],
+        *,
+        broken: Callable[[UsageError, Content], Content],
+        taken: Callable[[Content], None] = lambda _: None,
+        every: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._path = path
+        self._load = load
+        self._broken = broken
+        self._taken = taken
+        self._every = every
+        self._clock = clock
+        self._looked = clock()
+        self._read = self._latest = _version(path)  # before it is read: a change in between is read again
+        self._content = load(path)
+
+    def current(self) -> Content:
+        """Return the content that holds now."""
+        now = self._clock()
+        if now - self._looked >= self._every:
+            self._looked = now
+            self._look()
+        return self._content
+
+    def _look(self) -> None:
+        version, before = _version(self._path), self._latest
+        self._latest = version
+        if version == self._read or not (version == before or self._stands_still(version)):
+            return
+        self._read = version
+        try:
+            self._content = self._load(self._path)
+        except UsageError as exc:
+            self._content = self._broken(exc, self._content)
+        else:
+            self._taken(self._content)
+
+    def _stands_still(self, version: _FileVersion) -> bool:
+        return not self._every or version is None or time.time_ns() - version[0] >= self._every * 1e9
+
+
+class WatchedKeys(Keys):
+    """The keys of a file as it is now (C-28, C-34).
+
+    A file that cannot be read changes nothing: that is logged and counted once, and the last good one holds.
+
+    Args:
+        path: of the file.
+        clock: seconds, of which only differences count.
+
+    Raises:
+        UsageError: as `Keys.load`; there is no good file yet.
+    """
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._file = WatchedFile(path, Keys.load, broken=_refused, taken=_taken, every=EVERY, clock=clock)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a keys file and watch it. Raises: UsageError."""
+        return cls(path)
+
+    def __iter__(self) -> Iterator[tuple[str, Key]]:
+        """Yield (key id, key) in the order of the file, as it is now."""
+        return iter(self._file.current())
+
+    def __contains__(self, key_id: object) -> bool:
+        """Say whether there is a key of this id now."""
+        return key_id in self._file.current()
+
+    def delegated(self, tenant: str, reviewer: str) -> bool:
+        """Say whether `reviewer` may now decide the claims of other people of `tenant`."""
+        return self._file.current().delegated(tenant, reviewer)
+
+    def sign(self, key_id: str, value: bytes) -> bytes:
+        """Return the value of the header `gw-attestation`. Raises: UsageError, there is no such key (any more)."""
+        return self._file.current().sign(key_id, value)
+
+    def check(
+        self,
+        header: str | None,
+        value: bytes,
+        *,
+        tenant: str | None,
+        at: datetime,
+        source: str | None = None,
+        role: Role | None = None,
+    ) -> Attestation | None:
+        """Check the header `gw-attestation` of a record, by the keys that there are now; see `Keys.check`."""
+        return self._file.current().check(header, value, tenant=tenant, at=at, source=source, role=role)
+
+
+def _refused(error: UsageError, before: Keys) -> Keys:
+    RELOADS.labels("refused").inc()
+    log.warning("keys.refused", error=str(error), hint="the keys that were read before hold")
+    return before
+
+
+def _taken(keys: Keys) -> None:
+    RELOADS.labels("taken").inc()
+    log.info("keys.taken", keys=len(list(keys)))
+
+
+def _version(path: Path) -> _FileVersion:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    # the change time is also that of a file which may be read again since its mode was changed
+    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_ctime_ns

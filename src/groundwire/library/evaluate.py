@@ -1,0 +1,437 @@
+"""Measures the verifier on labelled rows, beside plain baselines (S2-41, S4-64, S4-67).
+
+A row has `claim` (one statement) or `answer` (a text that holds several), `evidence` and `label`, and may have `group`:
+its source. Rows of one group are drawn and held out together, as they are not independent; without it, rows with the
+same evidence are one group.
+
+A score says how much of a row is *not* supported: higher is worse. A row is positive when it is unsupported. Each
+figure takes weights (how often a row's source was drawn), so that one sort serves all draws of the bootstrap.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from itertools import groupby
+from typing import Any, Final, NamedTuple, get_args
+
+from groundwire.epistemic.types import OperatingPoint, VerificationConfig, is_doubted
+from groundwire.errors import UsageError
+from groundwire.library.epistemic import detect_hallucinations, verify_claim
+from groundwire.library.rows import BadRow, bad_field, read_rows, refuse_misspelt
+
+LABELS: Final[Mapping[str, bool]] = {
+    "supported": True,
+    "true": True,
+    "unsupported": False,
+    "not_supported": False,
+    "partially_supported": False,
+    "partial_support": False,
+    "contradicted": False,
+    "over_extrapolation": False,
+    "phantom_citation": False,
+    "false": False,
+}
+"""What a label may be, and whether the evidence then supports all of the row."""
+
+_FIELDS: Final = ("claim", "answer", "evidence", "label", "group")
+
+
+class Labelled(NamedTuple):
+    """A labelled row.
+
+    Attributes:
+        line: of its file, counted from 1.
+        text: the claim or answer.
+        declared: it is a single claim: all of it counts.
+        evidence: id -> text.
+        supported: the label: the evidence supports all of it.
+        group: the source that it comes from.
+    """
+
+    line: int
+    text: str
+    declared: bool
+    evidence: Mapping[str, str]
+    supported: bool
+    group: str
+
+
+def read_labelled(data: bytes, form: str = "jsonl") -> Iterator[Labelled | BadRow]:
+    """Yield the rows of a file in order; see `read_rows` for the arguments."""
+    return read_rows(data, form, _row)
+
+
+def _row(line: int, given: dict[str, Any]) -> Labelled:
+    refuse_misspelt(given, _FIELDS)
+    if ("claim" in given) == ("answer" in given):
+        raise bad_field("claim", "give either claim or answer")
+    declared = "claim" in given
+    name = "claim" if declared else "answer"
+    if not isinstance(given[name], str) or not given[name].strip():
+        raise bad_field(name, "must be a text that is not empty")
+    evidence = _evidence(given.get("evidence"))
+    group = given.get("group", "\n".join(sorted(evidence.values())))
+    if not isinstance(group, str):
+        raise bad_field("group", "must be a text")
+    return Labelled(line, given[name], declared, evidence, _label(given.get("label")), group)
+
+
+def _evidence(given: object) -> dict[str, str]:
+    texts: dict[str, Any]
+    match given:
+        case str():
+            texts = {"1": given}
+        case list():
+            texts = {str(number): text for number, text in enumerate(given, start=1)}
+        case dict():
+            texts = given
+        case _:
+            raise bad_field("evidence", "must be a text, a list of texts, or an object of ids and texts")
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            raise bad_field(f"evidence.{name[:40]}", "must be a text")
+    return texts
+
+
+def _label(given: object) -> bool:
+    if isinstance(given, bool):
+        return given
+    if isinstance(given, str) and given.strip().lower() in LABELS:
+        return LABELS[given.strip().lower()]
+    raise bad_field("label", f"must be true, false, or one of {', '.join(LABELS)}")
+
+
+DRAWS: Final = 1000
+FALSE_ALARMS: Final = 0.05
+_Z: Final = 1.959964  # of the normal distribution: 95 % lie within so many deviations
+
+
+class Estimate(NamedTuple):
+    """A figure with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Scored(NamedTuple):
+    """A row as it is measured.
+
+    Attributes:
+        score: higher where less is supported.
+        positive: the label: it is unsupported.
+        group: the source that it comes from.
+        flagged: the verdict.
+    """
+
+    score: float
+    positive: bool
+    group: str
+    flagged: bool = False
+
+
+Figure = Callable[[Sequence[Scored], Sequence[int]], float]
+Table = list[list[int]]
+"""Counts of rows: [positive][flagged]."""
+
+
+def auroc(rows: Sequence[Scored], weights: Sequence[int]) -> float:
+    """Return how often an unsupported row scores above a supported one, ties half; rows sorted by score."""
+    below = wins = positives = 0.0
+    for _, tied in groupby(zip(rows, weights, strict=True), key=_score):
+        here = [0, 0]
+        for row, weight in tied:
+            here[row.positive] += weight
+        wins += here[1] * (below + here[0] / 2)
+        below += here[0]
+        positives += here[1]
+    return wins / (positives * below) if positives and below else float("nan")
+
+
+def recall_at(rows: Sequence[Scored], weights: Sequence[int]) -> float:
+    """Return the share of unsupported rows found where at most 5 % of the supported ones are; sorted by score."""
+    flagged, best = [0, 0], 0
+    total = [0, 0]
+    for row, weight in zip(rows, weights, strict=True):
+        total[row.positive] += weight
+    for _, tied in groupby(zip(reversed(rows), reversed(weights), strict=True), key=_score):
+        for row, weight in tied:
+            flagged[row.positive] += weight
+        if flagged[0] > FALSE_ALARMS * total[0]:
+            break
+        best = flagged[1]
+    return best / total[1] if total[1] else float("nan")
+
+
+def macro_f1(rows: Sequence[Scored], weights: Sequence[int]) -> float:
+    """Return the mean of the F1 of both classes, by the verdicts."""
+    return _macro_f1(_table(rows, weights))
+
+
+def balanced_accuracy(rows: Sequence[Scored], weights: Sequence[int]) -> float:
+    """Return the mean of the share of each class that was recognised, by the verdicts."""
+    (true_no, false_yes), (false_no, true_yes) = _table(rows, weights)
+    return (true_no / max(1, true_no + false_yes) + true_yes / max(1, true_yes + false_no)) / 2
+
+
+FIGURES: Final[Mapping[str, Figure]] = {
+    "auroc": auroc,
+    "recall_at_5_percent": recall_at,
+    "macro_f1": macro_f1,
+    "balanced_accuracy": balanced_accuracy,
+}
+"""Figures by name; the first two rank by scores, the others count verdicts."""
+
+HEADINGS: Final[Mapping[str, str]] = {
+    "auroc": "AUROC",
+    "recall_at_5_percent": "recall at 5 %",
+    "macro_f1": "macro-F1",
+    "balanced_accuracy": "balanced accuracy",
+}
+"""Their column headings."""
+
+
+def estimates(rows: Sequence[Scored], *, draws: int = DRAWS, seed: int = 7) -> dict[str, Estimate]:
+    """Return each figure with its 95 % bootstrap interval; whole sources are drawn, never rows alone."""
+    ordered = sorted(rows)
+    drawn: dict[str, list[float]] = {name: [] for name in FIGURES}
+    for weights in _draws([row.group for row in ordered], draws, seed):
+        for name, figure in FIGURES.items():
+            drawn[name].append(figure(ordered, weights))
+    ones = [1] * len(ordered)
+    return {
+        name: Estimate(figure(ordered, ones), *_interval(drawn[name])) for name, figure in FIGURES.items()
+    }
+
+
+def best_threshold(rows: Sequence[Scored]) -> float:
+    """Return the threshold with the highest macro-F1, the lowest of several, halfway between two scores of rows."""
+    ordered = sorted(rows)
+    positives = sum(row.positive for row in ordered)
+    table = [[0, len(ordered) - positives], [0, positives]]  # from the lowest score on, everything is flagged
+    cuts: list[tuple[float, float]] = []
+    before = ordered[0].score
+    for score, tied in groupby(ordered, key=lambda row: row.score):
+        cuts.append((_macro_f1(table), -(before + score) / 2))
+        before = score
+        for row in tied:
+            table[row.positive][1] -= 1
+            table[row.positive][0] += 1
+    return -max(cuts)[1]
+
+
+def wilson(found: int, total: int) -> Estimate:
+    """Return a share with its 95 % Wilson interval; 0..1 where `total` is 0."""
+    if not total:
+        return Estimate(float("nan"), 0.0, 1.0)
+    share = found / total
+    centre = share + _Z * _Z / (2 * total)
+    reach = _Z * ((share * (1 - share) + _Z * _Z / (4 * total)) / total) ** 0.5
+    scale = 1 + _Z * _Z / total
+    return Estimate(share, max(0.0, (centre - reach) / scale), min(1.0, (centre + reach) / scale))
+
+
+def _draws(groups: Sequence[str], draws: int, seed: int) -> Iterator[list[int]]:
+    """Yield, for each draw of as many groups as there are, how often each row's group was drawn."""
+    number = {group: place for place, group in enumerate(sorted(set(groups)))}
+    places = [number[group] for group in groups]
+    rng = random.Random(seed)  # noqa: S311 - a sample that anyone can draw again
+    for _ in range(draws):
+        counts = [0] * len(number)
+        for place in rng.choices(range(len(number)), k=len(number)):
+            counts[place] += 1
+        yield [counts[place] for place in places]
+
+
+def _interval(values: Sequence[float]) -> tuple[float, float]:
+    known = sorted(value for value in values if value == value)  # noqa: PLR0124 - NaN: a draw of one class alone
+    if not known:
+        return 0.0, 1.0
+    return known[int(0.025 * (len(known) - 1))], known[int(0.975 * (len(known) - 1))]
+
+
+def _score(weighted: tuple[Scored, int]) -> float:
+    return weighted[0].score
+
+
+def _table(rows: Sequence[Scored], weights: Sequence[int]) -> Table:
+    table = [[0, 0], [0, 0]]
+    for row, weight in zip(rows, weights, strict=True):
+        table[row.positive][row.flagged] += weight
+    return table
+
+
+def _macro_f1(table: Table) -> float:
+    (true_no, false_yes), (false_no, true_yes) = table
+    wrong = false_yes + false_no
+    return sum(2 * right / (2 * right + wrong) if right else 0.0 for right in (true_no, true_yes)) / 2
+
+
+FOLDS: Final = 5
+"""Parts of the sources that are held out in turn where a threshold has to be chosen."""
+
+VERIFIER: Final = "verifier"
+WHOLE: Final = "verifier, whole answer"
+
+
+class Judged(NamedTuple):
+    """A labelled row and its support, 0..1: of its weakest claim, and of the text as a `whole`.
+
+    `hard`: something in it flags it at every operating point; `missing`: words that the evidence does not hold.
+    """
+
+    support: float
+    whole: float
+    length: int
+    declared: bool
+    supported: bool
+    group: str
+    hard: bool = False
+    missing: int = 0
+
+    def flagged_at(self, point: OperatingPoint, threshold: float) -> bool:
+        """Tell whether it is flagged at an operating point."""
+        return self.hard or is_doubted(self.support, self.whole, point, threshold)
+
+    def support_at(self, point: OperatingPoint) -> float:
+        """Return the support that an operating point holds against the threshold."""
+        return self.support if point == "strict" else round(self.whole, 4)
+
+
+_METHODS: Final[Mapping[str, Callable[[Judged], float]]] = {
+    "all positive": lambda _: 1.0,
+    "length": lambda row: float(row.length),
+    VERIFIER: lambda row: 1 - row.support,
+    WHOLE: lambda row: 1 - row.whole,
+}
+"""Baselines, then the verifier; a score is higher where less is supported."""
+
+
+class Counted(NamedTuple):
+    """Verdicts at a threshold: rows flagged of those that are supported, and passed of those that are not."""
+
+    false_alarms: int
+    supported: int
+    missed: int
+    unsupported: int
+
+    @property
+    def false_alarm_share(self) -> Estimate:
+        """Supported rows that are flagged, with a Wilson interval."""
+        return wilson(self.false_alarms, self.supported)
+
+    @property
+    def missed_share(self) -> Estimate:
+        """Unsupported rows that are not flagged, with a Wilson interval."""
+        return wilson(self.missed, self.unsupported)
+
+
+def judge(row: Labelled) -> Judged:
+    """Verify a row by the rules; a text that claims nothing is not flagged, its support is 1.0."""
+    if row.declared:
+        claim = verify_claim(row.text, list(row.evidence.values()))
+        claims, hard, support, whole = [claim], False, claim.evidence_support, claim.evidence_support
+    else:
+        report = detect_hallucinations(row.text, dict(row.evidence))
+        support = min((claim.evidence_support for claim in report.claims), default=1.0)
+        if report.unverified_claims:  # what was not looked at is supported by nothing
+            support = 0.0
+        claims, whole = report.claims, report.answer_support
+        hard = bool(report.unverified_claims) or any(claim.severity == "hard" for claim in claims)
+    missing = sum(len(claim.uncovered) for claim in claims)
+    return Judged(support, whole, len(row.text), row.declared, row.supported, row.group, hard, missing)
+
+
+def figures(
+    rows: Sequence[Judged], config: VerificationConfig, *, draws: int = DRAWS
+) -> dict[str, dict[str, Estimate]]:
+    """Return method -> figure -> estimate, baselines first; both labels must occur.
+
+    The verifier's verdicts are those of the threshold in force: by the weakest claim those of `strict`, by the whole
+    answer those of the point in force, `balanced` where that is `strict`. The others choose theirs on held-out sources.
+    """
+    by_whole = "balanced" if config.operating_point == "strict" else config.operating_point
+    points: dict[str, OperatingPoint] = {VERIFIER: "strict", WHOLE: by_whole}
+    results: dict[str, dict[str, Estimate]] = {}
+    for method, score in _METHODS.items():
+        if method == WHOLE and all(row.declared for row in rows):
+            continue  # a claim is a whole
+        scored = [Scored(score(row), not row.supported, row.group) for row in rows]
+        if point := points.get(method):
+            verdicts = [row.flagged_at(point, config.support_threshold) for row in rows]
+            scored = [row._replace(flagged=flag) for row, flag in zip(scored, verdicts, strict=True)]
+        else:
+            scored = held_out(scored)
+        results[method] = estimates(scored, draws=draws)
+    return results
+
+
+def counted(rows: Sequence[Judged], threshold: float, point: OperatingPoint) -> Counted:
+    """Count the verdicts at a threshold of support and an operating point."""
+    good = [row.flagged_at(point, threshold) for row in rows if row.supported]
+    bad = [row.flagged_at(point, threshold) for row in rows if not row.supported]
+    return Counted(sum(good), len(good), len(bad) - sum(bad), len(bad))
+
+
+def verdicts_by_point(rows: Sequence[Judged], threshold: float) -> dict[OperatingPoint, Counted]:
+    """Count the verdicts at each operating point, by one threshold."""
+    return {point: counted(rows, threshold, point) for point in get_args(OperatingPoint)}
+
+
+def held_out(rows: Sequence[Scored]) -> list[Scored]:
+    """Return the rows with verdicts by thresholds that are chosen on other sources than theirs."""
+    fold = folds(row.group for row in rows)
+    others = {
+        number: [row for row in rows if fold[row.group] != number] or rows for number in set(fold.values())
+    }
+    threshold = {number: best_threshold(part) for number, part in others.items()}
+    return [row._replace(flagged=row.score >= threshold[fold[row.group]]) for row in rows]
+
+
+def folds(groups: Iterable[str]) -> dict[str, int]:
+    """Return group -> the part that it is held out with, whatever the order of the groups."""
+    ordered = sorted(set(groups), key=lambda group: blake2b(group.encode("utf-8", "surrogatepass")).digest())
+    return {group: place % FOLDS for place, group in enumerate(ordered)}
+
+
+class Measured(NamedTuple):
+    """Figures of labelled rows; nothing but `bad_rows` counts those that could not be read.
+
+    `point` is the operating point in force, `points` the verdicts at each.
+    """
+
+    rows: int
+    bad_rows: int
+    sources: int
+    support_threshold: float
+    point: OperatingPoint
+    points: Mapping[OperatingPoint, Counted]
+    methods: Mapping[str, Mapping[str, Estimate]]
+
+    @property
+    def counted(self) -> Counted:
+        """The verdicts as the gate gives them."""
+        return self.points[self.point]
+
+
+def measure(
+    rows: Sequence[Judged], config: VerificationConfig, *, bad: int = 0, draws: int = DRAWS
+) -> Measured:
+    """Measure rows at the threshold in force; `bad` of the file could not be read.
+
+    Raises:
+        UsageError: only one of the two labels occurs: nothing can be told apart.
+    """
+    points = verdicts_by_point(rows, config.support_threshold)
+    count = points[config.operating_point]
+    if not (count.supported and count.unsupported):
+        raise UsageError(
+            f"{count.supported} supported and {count.unsupported} unsupported rows: both are needed to measure"
+        )
+    sources = len({row.group for row in rows})
+    methods = figures(rows, config, draws=draws)
+    return Measured(
+        len(rows), bad, sources, config.support_threshold, config.operating_point, points, methods
+    )

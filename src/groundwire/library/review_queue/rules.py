@@ -1,0 +1,299 @@
+"""The rules of the review queue: what a request does to the items, whichever store keeps them.
+
+A rule is a function of `Entries`: what it is shown of a queue. It reads no clock and waits for nothing, so a store
+may run it again where another process changed an item meanwhile. What a rule changes is written as a whole or not at
+all.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, Generic, Protocol, TypeVar
+
+from groundwire.library.review_queue.model import (
+    ItemState,
+    ReviewAction,
+    ReviewNotFound,
+    ReviewUnauthorized,
+)
+
+DECIDED_SECONDS: Final = 7 * 86_400
+"""How long it is remembered what became of a decided id. Its content is gone at once."""
+
+MAX_NAME: Final = 200
+"""Longest name in the audit trail, in characters: no owner has a longer one."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a queue asks of its store with every call; times are microseconds.
+
+    Attributes:
+        now: since 1970, or None: the store's own clock.
+        lease: how long an approval holds an item.
+        ttl: how long an item may wait, or 0: for ever.
+        audit_rows: rows kept for a user, of denied attempts and of everything else each.
+    """
+
+    now: int | None
+    max_per_user: int
+    max_total: int
+    lease: int
+    ttl: int
+    audit_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """Who asks for what. Tenants and users are digests: no name, however it is made, can be another.
+
+    Attributes:
+        owner: the digest of tenant and user: of the owner, or of who would have to be the owner.
+        delegated: they may decide all items of the tenant.
+        token: of this one attempt, so that what is asked again after a connection broke is done once.
+        actor: who asks, as named.
+        detail: what else the audit trail should tell.
+    """
+
+    queue_id: str
+    tenant: str
+    owner: str
+    delegated: bool
+    token: str
+    actor: str
+    detail: str | None = None
+
+    @property
+    def note(self) -> str:
+        """What a row of the audit trail says of it, as JSON; what callers name at will is cut."""
+        note = {"actor": self.actor[:MAX_NAME], "queue_id": self.queue_id[:MAX_NAME]}
+        return json.dumps(note if self.detail is None else {**note, "detail": self.detail})
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An item as stores keep it; times are microseconds since 1970.
+
+    Attributes:
+        at: when it was enqueued.
+        token: of the attempt that changed it last.
+        ends: when the lease ends; of a decided item, when it is forgotten.
+        error: `store_failed`, `store_interrupted` or nothing.
+        memory: the memory id of a stored item, else empty.
+        body: what was enqueued, as JSON; empty once it is decided.
+    """
+
+    queue_id: str
+    owner: str
+    tenant: str
+    at: int
+    body: bytes
+    state: ItemState = ItemState.PENDING
+    token: str = ""
+    ends: int = 0
+    error: str = ""
+    attempts: int = 0
+    memory: str = ""
+
+    @property
+    def open(self) -> bool:
+        """Whether it is not decided: it takes a place and has one in the order."""
+        return self.state in (ItemState.PENDING, ItemState.APPROVING)
+
+    def decided_by(self, attempt: Attempt) -> bool:
+        """Say whether who asks may decide it (S0-131, C-28)."""
+        return self.owner == attempt.owner or (attempt.delegated and self.tenant == attempt.tenant)
+
+
+@dataclass(slots=True)
+class Entries:
+    """What one transaction sees of a queue, and what it changes.
+
+    Attributes:
+        now: microseconds since 1970.
+        items: those that were asked for, as far as there are any.
+        own: open items of the owner who adds one.
+        total: open items of all; both are known only where an item is added.
+        changed: items to write.
+        rows: audit rows to write, each with its list: `a:` and an owner, or `d:` and an owner for denied attempts,
+            which so push nothing else out. A row is `microseconds action code note`; stores put a number before it.
+    """
+
+    terms: Terms
+    now: int
+    items: dict[str, Item]
+    own: int = 0
+    total: int = 0
+    changed: dict[str, Item] = field(default_factory=dict)
+    rows: list[tuple[str, str]] = field(default_factory=list)
+
+    def find(self, queue_id: str) -> Item | None:
+        """Return an item as it was left; None where there is none, or what became of it is forgotten."""
+        item = self.items.get(queue_id)
+        return None if item is None or (not item.open and item.ends <= self.now) else item
+
+    def look(self, queue_id: str) -> Item | None:
+        """Return an item as it stands now: a lease may have run out, or its time."""
+        item = self.find(queue_id)
+        if item and item.state == ItemState.APPROVING and item.ends <= self.now:
+            item = self.put(replace(item, state=ItemState.PENDING, error="store_interrupted"))
+        if item and item.state == ItemState.PENDING and 0 < self.terms.ttl <= self.now - item.at:
+            item = self.finish(item, ItemState.EXPIRED)
+            note = json.dumps({"actor": "groundwire", "queue_id": queue_id})
+            self.note(item.owner, ReviewAction.EXPIRED, "-", note)
+        return item
+
+    def put(self, item: Item) -> Item:
+        """Change an item, or add one."""
+        self.items[item.queue_id] = self.changed[item.queue_id] = item
+        return item
+
+    def finish(self, item: Item, state: ItemState) -> Item:
+        """Note what became of an item, for a week; its content goes."""
+        return self.put(replace(item, state=state, body=b"", ends=self.now + DECIDED_SECONDS * 1_000_000))
+
+    def note(self, owner: str, action: ReviewAction, code: str, note: str) -> None:
+        """Write a row into an owner's audit trail."""
+        kind = "d" if action == ReviewAction.DENIED else "a"
+        self.rows.append((f"{kind}:{owner}", f"{self.now} {action} {code} {note}"))
+
+    def note_of(self, item: Item, action: ReviewAction, attempt: Attempt) -> None:
+        """Write what was done with an item into its owner's audit trail."""
+        code = "-" if item.owner == attempt.owner else "delegated"
+        self.note(item.owner, action, code, attempt.note)
+
+
+def enqueue(entries: Entries, attempt: Attempt, body: bytes) -> str:
+    """Add an item; return `ok`, or `user` or `total`: the limit that was reached. Never takes another's place."""
+    if attempt.queue_id in entries.items:  # asked again after a connection broke
+        return "ok"
+    full = "user" if entries.own >= entries.terms.max_per_user else ""
+    if not full and entries.total >= entries.terms.max_total:
+        full = "total"
+    if full:
+        entries.note(attempt.owner, ReviewAction.DENIED, "queue_full", attempt.note)
+        return full
+    item = entries.put(Item(attempt.queue_id, attempt.owner, attempt.tenant, entries.now, body))
+    entries.note_of(item, ReviewAction.ENQUEUE, attempt)
+    return "ok"
+
+
+def look(entries: Entries, queue_ids: Iterable[str]) -> list[Item]:
+    """Return items as they stand now."""
+    return [item for queue_id in queue_ids if (item := entries.look(queue_id))]
+
+
+def get(entries: Entries, queue_id: str, owner: str) -> Item | None:
+    """Return an open item to its owner."""
+    item = entries.find(queue_id)
+    if item is None or item.owner != owner:
+        return None
+    item = entries.look(queue_id)
+    return item if item and item.open else None
+
+
+def begin(entries: Entries, attempt: Attempt) -> Item | ReviewNotFound:
+    """Turn a pending item into an approving one, held for the lease."""
+    item = entries.look(attempt.queue_id)
+    if item and item.state == ItemState.APPROVING and item.token == attempt.token:  # asked again, as above
+        return item
+    if item is None or not item.decided_by(attempt) or item.state != ItemState.PENDING:
+        return _deny(entries, attempt, item)
+    item = replace(item, state=ItemState.APPROVING, token=attempt.token, attempts=item.attempts + 1)
+    item = entries.put(replace(item, ends=entries.now + entries.terms.lease))
+    entries.note_of(item, ReviewAction.APPROVE, attempt)
+    return item
+
+
+def stored(entries: Entries, attempt: Attempt) -> Item | None:
+    """End an approval whose detail is the memory id; return what became of the item.
+
+    A memory that was stored counts, however late: only an item that was decided otherwise stays as it is.
+    """
+    item = entries.find(attempt.queue_id)
+    if item is None or (
+        item.state == ItemState.STORED and item.token == attempt.token
+    ):  # asked again, as above
+        return item
+    late = item.state in (ItemState.REJECTED, ItemState.EXPIRED)
+    if item.open:
+        item = replace(item, memory=attempt.detail or "", token=attempt.token)
+        item = entries.finish(item, ItemState.STORED)
+    entries.note_of(item, ReviewAction.STORED_LATE if late else ReviewAction.STORED, attempt)
+    return item
+
+
+def store_failed(entries: Entries, attempt: Attempt) -> Item | None:
+    """End an approval whose callback failed: the item comes back, unless somebody else approves it by now."""
+    item = entries.find(attempt.queue_id)
+    if item is None:
+        return None
+    if item.open and item.token == attempt.token:
+        if item.state == ItemState.PENDING and item.error == "store_failed":  # asked again, as above
+            return item
+        item = entries.put(replace(item, state=ItemState.PENDING, error="store_failed"))
+    entries.note_of(item, ReviewAction.STORE_FAILED, attempt)
+    return item
+
+
+def reject(entries: Entries, attempt: Attempt) -> ReviewNotFound | None:
+    """Turn a pending item into a rejected one."""
+    item = entries.look(attempt.queue_id)
+    if item and item.state == ItemState.REJECTED and item.token == attempt.token:  # asked again, as above
+        return None
+    if item is None or not item.decided_by(attempt) or item.state != ItemState.PENDING:
+        return _deny(entries, attempt, item)
+    entries.finish(replace(item, token=attempt.token), ItemState.REJECTED)
+    entries.note_of(item, ReviewAction.REJECT, attempt)
+    return None
+
+
+def _deny(entries: Entries, attempt: Attempt, item: Item | None) -> ReviewNotFound:
+    """Note an attempt that was refused with who tried and, where there is an item, with its owner."""
+    state = item.state if item and item.decided_by(attempt) else None
+    for owner in dict.fromkeys((attempt.owner, item.owner if item else attempt.owner)):
+        entries.note(owner, ReviewAction.DENIED, state or "unauthorized", attempt.note)
+    if item is None or state is None:
+        return ReviewUnauthorized(attempt.queue_id)
+    return ReviewNotFound(attempt.queue_id, state, item.memory or None)
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Generic[T]):
+    """What a store is asked to do in one transaction.
+
+    Attributes:
+        name: what the caller asked for, which errors tell.
+        queue_ids: the items that the rule looks at.
+        owner: who adds an item, so that `Entries` has its counts; else empty.
+    """
+
+    name: str
+    queue_ids: Sequence[str]
+    rule: Callable[[Entries], T]
+    terms: Terms
+    owner: str = ""
+
+
+class ReviewStore(Protocol):
+    """Where a queue keeps its items.
+
+    Raises:
+        StateUnavailable: of every method: it did not answer in time; what was asked may have been done.
+    """
+
+    async def change(self, change: Change[T]) -> T:
+        """Show a rule what it needs and write what it changes: as a whole, and as if nobody else were there."""
+        ...
+
+    async def waiting(self, name: str, owner: str = "", most: int = 0) -> list[str]:
+        """Return ids of open items of an owner, or of all, oldest first; `most`: so many at most, 0 for all."""
+        ...
+
+    async def history(self, owner: str, limit: int) -> list[str]:
+        """Return audit rows, newest first: number, microseconds, action, code and note with spaces between."""
+        ...

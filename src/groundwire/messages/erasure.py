@@ -1,0 +1,73 @@
+"""Tombstones: a record without a value under a user's key on `retractions` (X-19).
+
+It says that everything decided for that user up to the time in its header `ce_time` is erased: consumers delete what
+they hold of it, and drop what they read of it later. What is decided afterwards is the user's again.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+from groundwire.messages.base import KafkaRecord, format_time, parse_time
+from groundwire.messages.headers import header
+from groundwire.messages.identity import event_id
+
+
+class Erasure(NamedTuple):
+    """Whose decisions are erased, and up to which time, that included."""
+
+    tenant_id: str
+    user_id: str
+    until: datetime
+
+    @property
+    def id(self) -> str:
+        """The `ce_id` of its tombstone."""
+        return event_id("erasure", [self.tenant_id, self.user_id, format_time(self.until)])
+
+    @property
+    def headers(self) -> list[tuple[str, bytes]]:
+        """The headers of its tombstone, whose key is the user's."""
+        return [("ce_id", self.id.encode()), ("ce_time", format_time(self.until).encode())]
+
+
+def read_tombstone(record: KafkaRecord) -> Erasure | None:
+    """Return what a record of `retractions` erases; None for all other records."""
+    tenant_id, colon, user_id = (record.key or b"").decode(errors="replace").partition(":")
+    if record.value is not None or not colon:
+        return None
+    try:
+        return Erasure(tenant_id, user_id, parse_time(header(record.headers, "ce_time")))
+    except ValueError:
+        return None
+
+
+class Erasures:
+    """What tombstones have erased so far."""
+
+    def __init__(self) -> None:
+        self._until: dict[tuple[str, str], datetime] = {}
+
+    def note(self, record: KafkaRecord) -> Erasure | None:
+        """Take in a record; returns what it erases."""
+        erasure = read_tombstone(record)
+        if erasure:
+            owner = erasure.tenant_id, erasure.user_id
+            self._until[owner] = max(erasure.until, self._until.get(owner, erasure.until))
+        return erasure
+
+    def cover(self, tenant_id: str, user_id: str, decided_at: datetime) -> bool:
+        """Say whether what was decided then is erased."""
+        until = self._until.get((tenant_id, user_id))
+        return until is not None and decided_at <= until
+
+    def cover_record(self, record: KafkaRecord) -> bool:
+        """Say of a record with a decision, by its key and headers, whether it is erased."""
+        tenant_id, _, user_id = (record.key or b"").decode(errors="replace").partition(":")
+        if (tenant_id, user_id) not in self._until:
+            return False
+        try:
+            return self.cover(tenant_id, user_id, parse_time(header(record.headers, "ce_time")))
+        except ValueError:
+            return False

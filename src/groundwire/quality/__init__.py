@@ -1,1 +1,0 @@
-"""How well verdicts agree with labels: figures with intervals, and an operating point chosen on labels of one's own."""

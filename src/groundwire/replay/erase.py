@@ -1,0 +1,162 @@
+"""Erases a user: withdraws what is approved, writes a tombstone, and says what topics still hold (X-19).
+
+Nothing can be deleted from within a topic; what consumers and state hold follows the tombstone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from groundwire.config import Settings
+from groundwire.errors import UsageError
+from groundwire.kafka.connection import producer
+from groundwire.kafka.produce import naming_refusal
+from groundwire.kafka.reader import TopicSpan, follow
+from groundwire.messages.base import format_time, from_milliseconds
+from groundwire.messages.decisions import AuditEvent, Decision
+from groundwire.messages.erasure import Erasure
+from groundwire.messages.events import text_hash
+from groundwire.messages.headers import InboundRecord, event_headers
+from groundwire.messages.identity import Subject, decision_id, event_id, retraction_id, subject_of_decision
+from groundwire.messages.records import Retraction
+from groundwire.messages.topics import TopicName, record_key
+from groundwire.replay.inputs import parse_decision
+
+_PATIENCE: Final = 30.0
+_DECISIONS: Final = {TopicName.APPROVED, TopicName.REVIEW, TopicName.BLOCKED}
+
+
+class Remains(NamedTuple):
+    """What a topic still holds of a user; `gone` is when retention has removed the last of it, None: never."""
+
+    topic: TopicName
+    records: int
+    gone: datetime | None
+
+
+@dataclass(slots=True)
+class UserRecords:
+    """What topics hold of a user: records by topic with the time of the latest, and the latest decisions."""
+
+    found: dict[TopicName, tuple[int, datetime]] = field(default_factory=dict)
+    decisions: dict[Subject, Decision] = field(default_factory=dict)
+
+    def note(self, topic: TopicName, record: InboundRecord) -> None:
+        """Take in a record of the user."""
+        count, latest = self.found.get(topic, (0, from_milliseconds(0)))
+        self.found[topic] = count + 1, max(latest, from_milliseconds(record.timestamp))
+        decision = parse_decision(record.value) if topic in _DECISIONS else None
+        if decision is None or decision.replay is not None:
+            return
+        subject = subject_of_decision(decision)
+        if subject not in self.decisions or self.decisions[subject].revision < decision.revision:
+            self.decisions[subject] = decision
+
+    def remains(self) -> Iterator[Remains]:
+        """Say what is left on topics, and for how long where these keep what they are declared to keep."""
+        for topic, (count, latest) in self.found.items():
+            days = topic.retention_days
+            yield Remains(topic, count, None if days is None else latest + timedelta(days=days))
+
+
+async def records_of(settings: Settings, tenant_id: str, user_id: str) -> UserRecords:
+    """Read all topics for the records under a user's key; those under other keys are not found.
+
+    Raises:
+        UsageError: a topic does not exist.
+        BrokerUnavailable: the broker does not answer.
+    """
+    key = record_key(tenant_id, user_id)
+    held = UserRecords()
+    for topic in TopicName:
+        name = f"{settings.topic_prefix}{topic}"
+        async with aclosing(
+            follow(settings.brokers, name, TopicSpan("earliest", until_end=True), _PATIENCE)
+        ) as read:
+            async for record in read:
+                if record.key == key:
+                    held.note(topic, record)
+    return held
+
+
+async def withdraw(settings: Settings, held: UserRecords, erasure: Erasure, actor: str) -> int:
+    """Publish an erasure's tombstone, a Retraction of each approved decision that it covers, and an audit event.
+
+    Returns:
+        How many approvals were withdrawn.
+
+    Raises:
+        UsageError: the time of the erasure lies ahead of all that was found.
+        BrokerUnavailable: the broker did not take all of it; the same again does no harm.
+    """
+    if erasure.until > max([datetime.now(UTC), *(one.decided_at for one in held.decisions.values())]):
+        raise UsageError("what is decided later cannot be erased now")
+    topic = f"{settings.topic_prefix}{TopicName.RETRACTIONS}"
+    key = record_key(erasure.tenant_id, erasure.user_id)
+    approved = [one for one in held.decisions.values() if one.approved and one.decided_at <= erasure.until]
+    async with producer(settings.brokers, _PATIENCE) as client:
+        with naming_refusal("the erasure", topic):
+            await client.send_and_wait(topic, None, key, headers=erasure.headers)
+            sent = []
+            for decision in approved:
+                retraction = retraction_of(decision, erasure, actor)
+                headers = event_headers(
+                    "retraction",
+                    retraction_id(retraction.decision_id),
+                    format_time(retraction.at),
+                    retraction.subject_id,
+                    [],
+                )
+                value = retraction.model_dump_json().encode()
+                sent.append(await client.send(topic, value, key, headers=headers))
+            await asyncio.gather(*sent)
+            event = event_of(held, erasure, actor, len(approved), keyed=bool(settings.hash_key))
+            headers = event_headers("audit", event.event_id, format_time(event.at), "", [])
+            name = f"{settings.topic_prefix}{TopicName.AUDIT}"
+            value = event.model_dump_json().encode()
+            await client.send_and_wait(name, value, event.tenant_id.encode(), headers=headers)
+    return len(approved)
+
+
+def event_of(held: UserRecords, erasure: Erasure, actor: str, withdrawn: int, *, keyed: bool) -> AuditEvent:
+    """Return the audit event of an erasure: who, when, how much, and of whom by a keyed hash, if there is a key.
+
+    The user's id is not written down once more: `tombstone` leads to it as long as the tombstone is kept.
+    """
+    return AuditEvent(
+        event_id=event_id("retraction", erasure.id),
+        type="retraction",
+        at=erasure.until,
+        tenant_id=erasure.tenant_id,
+        actor=actor,
+        subject_id=None,
+        decision_id=None,
+        detail={
+            "action": "erase",
+            "tombstone": erasure.id,
+            "user": text_hash(erasure.user_id) if keyed else None,
+            "withdrawn": withdrawn,
+            "remains": {topic.value: count for topic, (count, _) in held.found.items()},
+        },
+    )
+
+
+def retraction_of(decision: Decision, erasure: Erasure, actor: str) -> Retraction:
+    """Return the Retraction of an approval; its id is that of the revision that a reviewer's retraction would have."""
+    return Retraction(
+        decision_id=decision_id(subject_of_decision(decision), decision.revision + 1),
+        supersedes=decision.decision_id,
+        kind=decision.kind.value,
+        subject_id=decision.subject_id,
+        tenant_id=decision.tenant_id,
+        user_id=decision.user_id,
+        reason="erased",
+        actor=actor,
+        at=erasure.until,
+        affected=[],
+    )

@@ -1,0 +1,175 @@
+"""Derives decisions again while state is rebuilt from them, and leaves out those that do not follow.
+
+Records are read where the decisions say that they stand, a page at a time: a worker that rebuilds has no disk for the
+input topics. What retention has taken proves nothing, and is taken in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import structlog
+from aiokafka import TopicPartition
+
+from groundwire.config import Settings
+from groundwire.errors import UsageError
+from groundwire.gate.claims import Policies
+from groundwire.kafka.reader import Positions, TopicReader, open_reader
+from groundwire.messages.decisions import Decision
+from groundwire.messages.headers import InboundRecord
+from groundwire.replay.inputs import parse_decision
+from groundwire.replay.reading import INPUTS
+from groundwire.replay.store import OffsetRange, RecordPlace, RecordStore, open_database
+from groundwire.replay.verify import Verifier, VerifyFinding, VerifyStatus, on_topics
+
+log = structlog.get_logger()
+
+LEFT_OUT: Final = frozenset({VerifyStatus.DIFFERS, VerifyStatus.CONTRADICTED})
+
+_PAGE: Final = 100
+_GAP: Final = 500
+"""Offsets between two records that are read over, rather than sought."""
+_NAMED: Final = 100
+"""Decisions left out that the log names; the rest is counted."""
+_PATIENCE: Final = 30.0
+
+
+class Prover:
+    """Derives decisions again; memory holds a page of their records, and what people did.
+
+    Args:
+        reader: of the input topics.
+        inside: what these hold now.
+        policies: by which was decided.
+
+    Attributes:
+        counts: decisions by what came of them.
+    """
+
+    def __init__(self, reader: TopicReader, inside: Iterable[OffsetRange], policies: Policies) -> None:
+        self._reader = reader
+        self._inside = list(inside)
+        self._store = RecordStore(open_database(Path(":memory:"), ""))
+        self._verifier = Verifier(self._store, policies)
+        self.counts: Counter[VerifyStatus] = Counter()
+
+    def note_decision(self, value: bytes) -> None:
+        """Keep what brought a revision from 2 on about, before `keep`: later ones are derived from it."""
+        self._store.note_decision(value)
+
+    def note_event(self, value: bytes) -> None:
+        """Keep which actions of people audit knows as carried out or refused, before `keep`."""
+        if b'"refused_action"' in value or b'"review_action"' in value:
+            try:
+                self._store.add_end(str(json.loads(value)["event_id"]))
+            except (ValueError, LookupError, TypeError):
+                return
+
+    async def keep(self, values: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        """Yield the decisions of state that follow from what they rest on, or of which that cannot be said.
+
+        Raises:
+            BrokerUnavailable: the input topics cannot be read.
+        """
+        page: dict[bytes, Decision] = {}
+        async with aclosing(values):
+            async for value in values:
+                decision = parse_decision(value)
+                if decision is not None and decision.revision > 0:
+                    page[value] = decision
+                if len(page) == _PAGE:
+                    async for kept in self._keep(page):
+                        yield kept
+                    page = {}
+        async for kept in self._keep(page):
+            yield kept
+
+    async def _keep(self, page: Mapping[bytes, Decision]) -> AsyncIterator[bytes]:
+        self._store.forget_records()
+        places = {place for decision in page.values() for place in self._places(decision)}
+        async for record in read_places(self._reader, self._inside, places):
+            self._store.add_record(record, inside=False)
+        for value in page:
+            await asyncio.sleep(0)  # the lock of the rebuild is held on by the same loop
+            derived = await self._verifier.verify(value)
+            # what follows from its record is no forgery where the topic was copied and places have shifted
+            finding = on_topics(self._store, self._inside, value, derived, moved=True)
+            self.counts[finding.status] += 1
+            if finding.status in LEFT_OUT:
+                self._name(finding)
+            else:
+                yield value
+
+    def _places(self, decision: Decision) -> Iterator[RecordPlace]:
+        yield RecordPlace.of(decision.origin)
+        if decision.subject_origin is not None:
+            yield RecordPlace.of(decision.subject_origin)
+            yield from self._store.places(decision)
+
+    def _name(self, finding: VerifyFinding) -> None:
+        if sum(self.counts[status] for status in LEFT_OUT) <= _NAMED:
+            log.warning(
+                "rebuild.left_out",
+                decision_id=finding.decision_id,
+                status=finding.status.value,
+                fields=list(finding.paths),
+                detail=finding.detail,
+            )
+
+
+@asynccontextmanager
+async def open_prover(settings: Settings, policies: Policies) -> AsyncIterator[Prover]:
+    """Connect a prover to the input topics of a deployment.
+
+    Raises:
+        BrokerUnavailable: the broker does not answer.
+    """
+    async with open_reader(settings.brokers, _PATIENCE) as reader:
+        ends: Positions = {}
+        for name in INPUTS:
+            with suppress(UsageError):  # a deployment need not have every topic
+                ends |= await reader.ends(settings.topic_prefix + name)
+        starts = await reader.offsets("earliest", ends)
+        yield Prover(reader, [OffsetRange(*each, starts[each], ends[each]) for each in ends], policies)
+
+
+async def read_places(
+    reader: TopicReader, inside: Iterable[OffsetRange], places: Iterable[RecordPlace]
+) -> AsyncIterator[InboundRecord]:
+    """Yield the records at places, as far as they lie inside. Raises: BrokerUnavailable."""
+    wanted = set(places)
+    runs = [
+        _runs(sorted(p.offset for p in wanted if p[:2] == each[:2] and each.start <= p.offset < each.end))
+        for each in inside
+    ]
+    partitions = [TopicPartition(*each[:2]) for each in inside]
+    for number in range(max(map(len, runs), default=0)):
+        now = {
+            partition: own[number]
+            for partition, own in zip(partitions, runs, strict=True)
+            if number < len(own)
+        }
+        begin: Positions = {partition: first for partition, (first, _) in now.items()}
+        reader.seek(begin, {partition: last + 1 for partition, (_, last) in now.items()})
+        async with aclosing(reader.rest()) as batches:
+            async for batch in batches:
+                for record in batch:
+                    if RecordPlace.of(record) in wanted:
+                        yield record
+
+
+def _runs(offsets: list[int]) -> list[tuple[int, int]]:
+    """Return the first and last of offsets that are read in one go."""
+    runs: list[tuple[int, int]] = []
+    for offset in offsets:
+        if runs and offset - runs[-1][1] <= _GAP:
+            runs[-1] = runs[-1][0], offset
+        else:
+            runs.append((offset, offset))
+    return runs

@@ -1,0 +1,417 @@
+"""Rebuilds state from the topics: reads the output topics to their ends and loads the decisions on them.
+
+Approved claims are restored completely, pending and blocked ones as far as their topics' retention reaches; what a
+person rejected, retracted or let expire stays blocked for as long as any Decision of it is kept. Claims that wait on
+`deferred` are decided anew from there. What does not follow from its record, policy and facts is left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import Final, Protocol, Self
+
+import structlog
+
+from groundwire.checks.citations import CitationDetector
+from groundwire.config import Settings
+from groundwire.gate.build import Stamp
+from groundwire.gate.claim_case import CheckFinding, ClaimInputs, dedup_query
+from groundwire.gate.record import Attempt, ClaimPayload, HumanDecision, ResponsePayload, claim_of, record_of
+from groundwire.gate.response_checks import CheckInputs
+from groundwire.gate.types import parents_of
+from groundwire.kafka.reader import Start, TopicSpan, follow
+from groundwire.logs import report_fault
+from groundwire.messages.base import to_milliseconds
+from groundwire.messages.decisions import (
+    LAST_REVISION,
+    CitationState,
+    Decision,
+    IngestionTier,
+    Kind,
+    ParentFact,
+    Place,
+    ReasonCode,
+)
+from groundwire.messages.erasure import Erasures
+from groundwire.messages.identity import Subject, subject_of_decision
+from groundwire.messages.records import Claim
+from groundwire.messages.topics import TopicName
+from groundwire.policy import Policy
+from groundwire.replay.inputs import parse_decision, stored_origin
+from groundwire.replay.proof import LEFT_OUT, Prover, open_prover
+from groundwire.replay.review_closures import ReviewClosures, is_erased_action
+from groundwire.replay.verify import VerifyStatus
+from groundwire.state.model import DedupQuery, Outcome, StoredOutcome, SubjectState
+from groundwire.state.policies import KnownPolicies, PolicyStore
+from groundwire.state.redis import RedisState
+
+log = structlog.get_logger()
+
+CHUNK: Final = 500
+_PATIENCE: Final = 30.0
+
+_REJECTED: Final = {ReasonCode.HUMAN_REJECTED, ReasonCode.RETRACTED}
+
+DECISIONS: Final = (TopicName.BLOCKED, TopicName.APPROVED, TopicName.REVIEW)
+"""The topics with decisions; those that a person may have brought about come before what they supersede."""
+
+PEOPLES_TOPICS: Final = (TopicName.RETRACTIONS, TopicName.AUDIT)
+"""The topics that tell what people did for longer than what they blocked stands on its topic."""
+
+
+class OutputReader(Protocol):
+    """Reads output topics."""
+
+    def __call__(self, *, topics: Sequence[TopicName] = DECISIONS) -> AsyncGenerator[bytes, None]:
+        """Yield the values of topics, one topic after the other, from their beginnings to where they end now."""
+        ...
+
+
+class Rebuilder:
+    """Rebuilds state, as the one worker that holds the lock.
+
+    Args:
+        state: what is rebuilt.
+        policy: how claims are indexed.
+        read: reads the output topics.
+        quiet: seconds to wait first, so that nothing is in flight any more; not at all on empty topics.
+        proving: opens what derives decisions before they are taken in; None: they are taken in as they stand.
+
+    Attributes:
+        counts: of the last rebuild, decisions by what came of deriving them.
+    """
+
+    def __init__(
+        self,
+        state: RedisState,
+        policy: Policy,
+        read: OutputReader,
+        *,
+        quiet: float,
+        proving: Callable[[], AbstractAsyncContextManager[Prover]] | None = None,
+    ) -> None:
+        self.counts: Counter[VerifyStatus] = Counter()
+        self._proving = proving
+        self._state = state
+        self._policy = policy
+        self._read = read
+        self._quiet = quiet
+
+    @classmethod
+    def of(cls, settings: Settings, state: RedisState, policy: Policy, policies: PolicyStore) -> Self:
+        """Return the rebuilder that the settings describe; `policies`: those that decisions to be derived name."""
+        proving = partial(open_prover, settings, KnownPolicies([policy], policies))
+        return cls(
+            state,
+            policy,
+            partial(published, settings),
+            quiet=settings.rebuild_wait,
+            proving=proving if settings.rebuild_derives else None,
+        )
+
+    async def rebuild(self, *, only_lost: bool = False) -> bool:
+        """Rebuild state and give it a new epoch.
+
+        Args:
+            only_lost: do nothing where state has an epoch once the lock is held: another worker has rebuilt it
+                meanwhile, and decides on it.
+
+        Returns:
+            False where another worker rebuilds state, or has rebuilt it.
+
+        Raises:
+            StateUnavailable: state went away meanwhile; start over.
+            BrokerUnavailable: the topics cannot be read.
+        """
+        async with self._state.rebuilding() as rebuild:
+            if rebuild is None or (only_lost and await self._state.read_epoch() is not None):
+                return False
+            await rebuild.clear()  # first, so that workers pause
+            if await self._any():
+                log.warning("state.rebuild_waits", seconds=self._quiet, why="nothing may be in flight")
+                await asyncio.sleep(self._quiet)
+            loaded = 0
+            chunk: list[StoredOutcome] = []
+            async with aclosing(self._stored()) as stored:
+                async for outcome in stored:
+                    chunk.append(outcome)
+                    if len(chunk) == CHUNK:
+                        loaded += await rebuild.load(chunk)
+                        chunk = []
+            loaded += await rebuild.load(chunk) if chunk else 0
+            await rebuild.start_epoch(secrets.token_hex(8))
+            left_out = sum(self.counts[status] for status in LEFT_OUT)
+            log.info(
+                "state.rebuilt",
+                decisions=loaded,
+                left_out=left_out,
+                **{status.value: count for status, count in self.counts.items()},
+            )
+            return True
+
+    async def _any(self) -> bool:
+        async with aclosing(self._read()) as values:
+            async for _ in values:
+                return True
+        return False
+
+    async def _stored(self) -> AsyncGenerator[StoredOutcome, None]:
+        async with self._proving() if self._proving else nullcontext() as prover:
+            closures = await self._closures(prover)
+            values = prover.keep(self._read()) if prover else self._read()
+            async with aclosing(values):
+                async for outcome in stored_outcomes(values, self._policy, closures):
+                    yield outcome
+            self.counts = prover.counts if prover else Counter()
+
+    async def _closures(self, prover: Prover | None) -> ReviewClosures:
+        """Read what people did, and for the prover which decisions rest on it."""
+        closures = ReviewClosures()
+        async with aclosing(self._read(topics=PEOPLES_TOPICS)) as values:
+            async for value in values:
+                closures.note(value)
+                if prover:
+                    prover.note_event(value)
+        if prover:
+            async with aclosing(self._read()) as values:
+                async for value in values:
+                    prover.note_decision(value)
+        return closures
+
+
+async def published(
+    settings: Settings, start: Start = "earliest", *, topics: Sequence[TopicName] = DECISIONS
+) -> AsyncGenerator[bytes, None]:
+    """Yield the values of output topics, from their beginnings or a time to where they end now; not what is erased.
+
+    Raises:
+        BrokerUnavailable: the broker does not answer, or stopped answering.
+        UsageError: a topic does not exist.
+    """
+    erasures = await _erasures(settings)
+    for topic in topics:
+        name = settings.topic_prefix + topic
+        read = follow(settings.brokers, name, TopicSpan(start, until_end=True), _PATIENCE)
+        async with aclosing(read) as records:  # a caller that stops early leaves no client open
+            async for record in records:
+                if record.value is None or erasures.cover_record(record):
+                    continue
+                if topic is not TopicName.AUDIT or not is_erased_action(record.value, erasures):
+                    yield record.value
+
+
+async def _erasures(settings: Settings) -> Erasures:
+    """Read which users' decisions are erased. Raises: as `published`."""
+    erasures = Erasures()
+    name = settings.topic_prefix + TopicName.RETRACTIONS
+    read = follow(settings.brokers, name, TopicSpan("earliest", until_end=True), _PATIENCE)
+    async with aclosing(read) as records:
+        async for record in records:
+            erasures.note(record)
+    return erasures
+
+
+async def stored_outcomes(
+    values: AsyncGenerator[bytes, None], policy: Policy, closures: ReviewClosures
+) -> AsyncGenerator[StoredOutcome, None]:
+    """Turn published Decisions back into what state holds, with what people's actions have made of them since.
+
+    For a subject that an action closed, the Decision right before the action tells most. Earlier ones are yielded last,
+    because state keeps the first outcome that it is given of a revision.
+    """
+    late: dict[Subject, tuple[int, StoredOutcome]] = {}
+    async for value in values:
+        decision = _decision(value)
+        current = closures.current(decision) if decision else None
+        outcome = _stored(current, policy, closures.affected(current)) if current else None
+        if decision is None or current is None or outcome is None:
+            continue
+        if current.revision <= decision.revision + 1:
+            yield outcome
+        elif late.get(outcome.subject, (0, outcome))[0] < decision.revision:
+            late[outcome.subject] = decision.revision, outcome
+    for _, outcome in late.values():
+        yield outcome
+
+
+def stored_outcome(value: bytes, policy: Policy) -> StoredOutcome | None:
+    """Turn a published Decision back into what state holds of it; None for what state does not hold.
+
+    A provisional decision (revision 0) is none of state's, and neither is a record that is no Decision.
+    """
+    decision = _decision(value)
+    return _stored(decision, policy, b"") if decision else None
+
+
+def _decision(value: bytes) -> Decision | None:
+    decision = parse_decision(value)
+    return decision if decision and 1 <= decision.revision <= LAST_REVISION else None
+
+
+def _stored(decision: Decision, policy: Policy, affected: bytes) -> StoredOutcome | None:
+    """Return what state holds of a decision; `affected` is what it holds of a retracted one beside.
+
+    None too for one that no gate wrote, such as with a reason that there is not: facts and report may hold anything.
+    """
+    try:
+        stored = (
+            _stored_response(decision) if decision.kind == Kind.RESPONSE else _stored_claim(decision, policy)
+        )
+    except Exception as exc:  # noqa: BLE001 - one record must not keep all others from coming back
+        report_fault("rebuild.unreadable", exc)
+        return None
+    if stored is None or not affected:
+        return stored
+    return replace(stored, outcome=replace(stored.outcome, record=affected))
+
+
+def _stored_claim(decision: Decision, policy: Policy) -> StoredOutcome | None:
+    if decision.evidence is None:
+        return None
+    claim = claim_of(decision)
+    state = _state(decision)
+    subject = subject_of_decision(decision)
+    joined = decision.conflicting_memory_id if state == SubjectState.JOINED else None
+    horizon = claim.validity_horizon
+    rejected = decision.reason_code in _REJECTED
+    indexed = rejected or state in {SubjectState.APPROVED, SubjectState.PENDING}
+    return StoredOutcome(
+        subject=subject,
+        outcome=_outcome(decision, state, claim),
+        dedup=_query(claim, policy) if indexed and _was_compared(decision, state) else None,
+        horizon=to_milliseconds(horizon) if horizon else 0,
+        rejected=rejected,
+        joined_to=subject._replace(subject_id=joined) if joined else None,
+        parents=[parent for _, parent in parents_of(claim)],
+    )
+
+
+def _query(claim: Claim, policy: Policy) -> DedupQuery | None:
+    """Return how a claim is found; None where its text cannot be read, as when a person decided it."""
+    try:
+        return dedup_query(claim, policy)
+    except Exception as exc:  # noqa: BLE001 - one text must not keep all others from coming back
+        report_fault("rebuild.unreadable", exc)
+    return None
+
+
+def _stored_response(decision: Decision) -> StoredOutcome | None:
+    """Return what state holds of a response; its text stands on no output topic, and so not in state again."""
+    report = decision.report
+    if report is None:
+        return None
+    facts = decision.facts
+    payload = ResponsePayload(
+        stamp=_stamp(decision),
+        code=ReasonCode(decision.reason_code),
+        attempt=Attempt((report.get("regenerate") or {}).get("mode"), report.get("attempt")),
+        inputs=CheckInputs(facts.entities, facts.relations, facts.verifier, facts.error, facts.attestation),
+        extraction=facts.extraction,
+        reply_to=facts.reply_to,
+        review=facts.review,
+    )
+    state = _state(decision)
+    if state is SubjectState.PENDING and facts.place != Place.FREE:
+        state = SubjectState.REVIEW
+    return StoredOutcome(
+        subject=subject_of_decision(decision),
+        outcome=_recorded(decision, state, payload.to_bytes(), b""),
+        dedup=None,
+        horizon=0,
+    )
+
+
+def _was_compared(decision: Decision, state: SubjectState) -> bool:
+    """Say whether the claim is to be found: what could not be read or compared is not, until a person decides it."""
+    if state is not SubjectState.PENDING:
+        return True
+    dedup = decision.facts.dedup
+    return decision.facts.error is None and (dedup is None or dedup.status != "failed")
+
+
+def _outcome(decision: Decision, state: SubjectState, claim: Claim) -> Outcome:
+    record = record_of(claim) if state == SubjectState.PENDING else b""
+    return _recorded(decision, state, _payload(decision, claim).to_bytes(), record)
+
+
+def _recorded(decision: Decision, state: SubjectState, payload: bytes, record: bytes) -> Outcome:
+    dedup = decision.facts.dedup
+    return Outcome(
+        state=state,
+        tier=2 if state == SubjectState.REFUSED else list(IngestionTier).index(decision.tier) + 1,
+        revision=decision.revision,
+        fresh=False,
+        origin=stored_origin(decision.origin),
+        first_origin=stored_origin(decision.subject_origin) if decision.subject_origin else None,
+        fingerprint=decision.fingerprint,
+        dedup_status=dedup.status if dedup else "disabled",
+        matches=dedup.matches if dedup else [],
+        parents=_parents(decision),
+        place=decision.facts.place,
+        payload=payload,
+        record=record,
+    )
+
+
+def _state(decision: Decision) -> SubjectState:
+    if decision.tier == IngestionTier.AUTO_APPROVE:
+        return SubjectState.APPROVED
+    if decision.tier == IngestionTier.FLAG_REVIEW:
+        joined = decision.reason_code == ReasonCode.PENDING_DUPLICATE
+        return SubjectState.JOINED if joined else SubjectState.PENDING
+    return SubjectState.REFUSED if decision.retryable else SubjectState.BLOCKED
+
+
+def _payload(decision: Decision, claim: Claim) -> ClaimPayload:
+    evidence = decision.evidence
+    facts = decision.facts
+    human = None
+    if facts.review:
+        edited = claim.content if facts.review.get("edited") else None
+        human = HumanDecision(facts.review, edited, record_of(claim).decode())
+    return ClaimPayload(
+        stamp=_stamp(decision),
+        scheme=facts.dedup.scheme if facts.dedup else "",
+        base=ReasonCode(decision.reason_code),
+        cap=None,
+        capture_time=evidence.capture_time if evidence else decision.decided_at,
+        metadata=evidence.metadata if evidence else {},
+        inputs=ClaimInputs(_findings(decision), facts.attestation, facts.relevance, facts.error),
+        human=human,
+    )
+
+
+def _stamp(decision: Decision) -> Stamp:
+    policy = decision.policy
+    return Stamp(decision.decided_at, decision.engine, policy.sha256, policy.version)
+
+
+def _parents(decision: Decision) -> list[ParentFact]:
+    """Return the parents' states under their whole ids, which a large decision cuts."""
+    parents, ids = decision.facts.parents or [], decision.derived_from or []
+    if len(parents) != len(ids):
+        return parents
+    return [ParentFact(id=name, state=parent.state) for name, parent in zip(ids, parents, strict=True)]
+
+
+def _findings(decision: Decision) -> dict[str, CheckFinding]:
+    """Return the citations' states by label; a long label is read in its place in the text again."""
+    if not decision.citations:
+        return {}
+    content = decision.evidence.claim if decision.evidence else ""
+    detected = CitationDetector().detect(content)
+    labels: dict[tuple[str, int], str] = {(c.type, c.start): c.label for c in detected}
+    findings: dict[str, CheckFinding] = {}
+    for citation in decision.citations:
+        label = labels.get((citation.type, citation.start), f"{citation.type}:{citation.value}")
+        if (
+            citation.state != CitationState.NOT_CHECKED
+        ):  # the same may be cited again where the claim rests on it
+            findings.setdefault(label, CheckFinding(citation.state, citation.detail, citation.checked_at))
+    return findings

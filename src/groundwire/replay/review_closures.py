@@ -1,0 +1,267 @@
+"""Subjects that people's actions closed: `retractions` and `audit` tell of them for longer than `blocked` is kept.
+
+A Decision that blocks is gone from its topic after 30 days, while the one that it superseded still stands on
+`review` or `approved`. Without this, state rebuilt from the topics would ask again, or approve again, what a person
+had rejected, retracted or let expire.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from groundwire.messages.base import OutputRecord, Time
+from groundwire.messages.decisions import (
+    LAST_REVISION,
+    AuditEvent,
+    Decision,
+    DedupFacts,
+    IngestionTier,
+    Kind,
+    Origin,
+    Place,
+    PolicyName,
+    ReasonCode,
+    Verdict,
+)
+from groundwire.messages.erasure import Erasures
+from groundwire.messages.identity import Subject, decision_id, subject_of_decision
+from groundwire.messages.records import Retraction
+from groundwire.messages.topics import TopicName
+
+_REVISIONS: Final = 1_000
+"""A Retraction does not say which revision it is; its id is looked for among so many."""
+
+_NO_SHA256: Final = "0" * 64
+
+
+class Closed(OutputRecord):
+    """What the Decision that closed a subject said beside its text; `detail.closed` of its audit event."""
+
+    origin: Origin
+    decided_at: Time
+    engine: str
+    policy: PolicyName
+    key_id: str | None = None
+    edited: bool = False
+    dedup: DedupFacts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Closure:
+    """The highest revision known of a subject, which a person's action blocked.
+
+    Attributes:
+        closed: None where only the Retraction is known, or an event that does not tell.
+    """
+
+    revision: int
+    code: ReasonCode
+    action: str
+    action_id: str
+    reviewer: str
+    reason: str | None
+    at: datetime
+    closed: Closed | None
+
+
+class ReviewClosures:
+    """Collects them from values of `retractions` and `audit`, in any order.
+
+    Holds one entry for each subject that a person's action blocked, and the ids that a Retraction names (at most
+    1,000): as much as people did within the topics' retention, never as much as was published.
+    """
+
+    def __init__(self) -> None:
+        self._closures: dict[Subject, Closure] = {}
+        self._retracted: dict[str, tuple[str | None, bytes]] = {}
+
+    def note(self, value: bytes) -> None:
+        """Take in a record; one that is neither a Retraction nor an action that blocked is skipped."""
+        retraction = _read_retraction(value)
+        if retraction is not None:
+            self._note_retraction(retraction)
+        elif b'"review_action"' in value:
+            self._note_event(value)
+
+    def current(self, decision: Decision) -> Decision:
+        """Return a decision, or what a person's action has made of it since.
+
+        Of the latter holds what state keeps. Its text is that of the decision given: the text of an edit that was
+        blocked stands on no topic any more.
+        """
+        closure = self._closures.get(subject_of_decision(decision))
+        if closure is None or not 1 <= decision.revision < closure.revision:
+            return decision
+        return _close(decision, closure, self._reason(decision, closure))
+
+    def affected(self, decision: Decision) -> bytes:
+        """Return what state keeps of the claims that a retraction affected; empty where none is known."""
+        return self._retracted.get(decision.decision_id, (None, b""))[1]
+
+    def _reason(self, decision: Decision, closure: Closure) -> str | None:
+        retracted = self._retracted.get(decision_id(subject_of_decision(decision), closure.revision))
+        return retracted[0] if retracted else closure.reason
+
+    def _note_retraction(self, record: Retraction) -> None:
+        total = len(record.affected) + (record.truncated or {}).get("affected", 0)
+        affected = json.dumps([total, record.affected], ensure_ascii=False, separators=(",", ":")).encode()
+        self._retracted[record.decision_id] = record.reason, affected
+        subject = Subject(record.tenant_id, record.user_id, Kind(record.kind), record.subject_id)
+        revision = _revision_of(subject, record.decision_id)
+        if revision is not None:
+            self._keep(subject, _retracted(record, revision))
+
+    def _note_event(self, value: bytes) -> None:
+        try:
+            event = AuditEvent.model_validate_json(value)
+            closure = _closure(event)
+            if closure is not None:
+                detail = event.detail
+                subject = Subject(
+                    event.tenant_id, detail["user_id"], Kind(detail["kind"]), event.subject_id or ""
+                )
+                self._keep(subject, closure)
+        except (ValidationError, ValueError, LookupError, TypeError):
+            return
+
+    def _keep(self, subject: Subject, closure: Closure) -> None:
+        before = self._closures.get(subject)
+        richer = (closure.revision, closure.closed is not None)
+        if before is None or richer > (before.revision, before.closed is not None):
+            self._closures[subject] = closure
+
+
+def is_erased_action(value: bytes, erasures: Erasures) -> bool:
+    """Say of an audit event whether it tells of an action that blocked what is erased.
+
+    Revisions begin anew behind an erasure: it would close what the user has said since, under an old id.
+    """
+    if b'"review_action"' not in value:
+        return False
+    try:
+        event = AuditEvent.model_validate_json(value)
+        closure = _closure(event)
+        if closure is None:
+            return False
+        decided_at = closure.closed.decided_at if closure.closed else event.at
+        return erasures.cover(event.tenant_id, event.detail["user_id"], decided_at)
+    except (ValidationError, ValueError, LookupError, TypeError):
+        return False
+
+
+def closed_by(decision: Decision) -> dict[str, Any]:
+    """Return what the audit event of an action that blocked says of its Decision: ids, counts and codes only."""
+    review = decision.facts.review or {}
+    closed = Closed(
+        origin=decision.origin,
+        decided_at=decision.decided_at,
+        engine=decision.engine,
+        policy=decision.policy,
+        key_id=review.get("key_id"),
+        edited=bool(review.get("edited")),
+        dedup=decision.facts.dedup,
+    )
+    return closed.model_dump(mode="json")
+
+
+def _read_retraction(value: bytes) -> Retraction | None:
+    if b'"affected"' not in value or b'"supersedes"' not in value:
+        return None
+    try:
+        return Retraction.model_validate_json(value)
+    except ValidationError:
+        return None
+
+
+def _revision_of(subject: Subject, identity: str) -> int | None:
+    return next((n for n in range(2, _REVISIONS) if decision_id(subject, n) == identity), None)
+
+
+def _retracted(record: Retraction, revision: int) -> Closure:
+    return Closure(
+        revision=revision,
+        code=ReasonCode.RETRACTED,
+        action="retract",
+        action_id="",
+        reviewer=record.actor,
+        reason=record.reason,
+        at=record.at,
+        closed=None,
+    )
+
+
+def _closure(event: AuditEvent) -> Closure | None:
+    """Read an event; None where the action did not block. Raises: ValueError, LookupError, TypeError."""
+    detail = event.detail
+    if event.type != "review_action" or detail["verdict"] != Verdict.BLOCKED:
+        return None
+    if type(detail["revision"]) is not int or not 1 < detail["revision"] <= LAST_REVISION:
+        raise ValueError("revision")
+    closed = detail.get("closed")
+    return Closure(
+        revision=detail["revision"],
+        code=ReasonCode(detail["outcome"]),
+        action=str(detail["action"]),
+        action_id=str(detail["action_id"]),
+        reviewer=event.actor,
+        reason=detail["reason"],
+        at=event.at,
+        closed=Closed.model_validate(closed) if closed else None,
+    )
+
+
+def _close(before: Decision, closure: Closure, reason: str | None) -> Decision:
+    """Return what state has to know of the Decision that closed a subject, made from an earlier one."""
+    closed = closure.closed or _guess(before, closure)
+    review = {
+        "action": closure.action,
+        "action_id": closure.action_id,
+        "reviewer": closure.reviewer,
+        "reason": reason,
+        "key_id": closed.key_id,
+        "edited": closed.edited,
+    }
+    changed = {
+        "clock": closed.origin.timestamp,
+        "dedup": closed.dedup,
+        "place": Place.NOT_NEEDED,
+        "review": review,
+    }
+    subject = subject_of_decision(before)
+    return before.model_copy(
+        update={
+            "decision_id": decision_id(subject, closure.revision),
+            "revision": closure.revision,
+            "supersedes": decision_id(subject, closure.revision - 1),
+            "tier": IngestionTier.BLOCK,
+            "verdict": Verdict.BLOCKED,
+            "approved": False,
+            "retryable": False,
+            "reason_code": closure.code,
+            "engine": closed.engine,
+            "policy": closed.policy,
+            "origin": closed.origin,
+            "subject_origin": before.subject_origin or before.origin,
+            "decided_at": closed.decided_at,
+            "facts": before.facts.model_copy(update=changed),
+        }
+    )
+
+
+def _guess(before: Decision, closure: Closure) -> Closed:
+    """Stand in for what no event tells: the place of the ReviewDecision is not known then, only its topic."""
+    return Closed(
+        origin=Origin(
+            topic=TopicName.REVIEW_DECISIONS, partition=0, offset=0, timestamp=closure.at, sha256=_NO_SHA256
+        ),
+        decided_at=closure.at,
+        engine=before.engine,
+        policy=before.policy,
+        edited=bool((before.facts.review or {}).get("edited")),
+        dedup=before.facts.dedup,
+    )

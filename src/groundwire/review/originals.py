@@ -1,0 +1,94 @@
+"""The record behind a decision, read back from where it came in; nothing of it is kept or published.
+
+A decision repeats no answer. Who judges one reads it from its topic, for as long as the topic holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Any, Final
+
+from groundwire.errors import BrokerUnavailable, RecordError, UsageError
+from groundwire.kafka.reader import read_one
+from groundwire.messages.base import sha256_hex
+from groundwire.messages.decisions import Kind
+from groundwire.messages.decode import decode_response
+from groundwire.messages.records import LlmResponse
+
+RecordReader = Callable[[str, int, int], Awaitable[bytes | None]]
+"""Returns the value at topic, partition and offset, None where there is none. Raises: BrokerUnavailable."""
+
+
+READ_SECONDS: Final = 5.0
+"""How long somebody who opens a page waits for the broker."""
+
+
+class OriginalState(StrEnum):
+    """What reading a record back came to."""
+
+    READ = "read"
+    GONE = "gone"
+    DIFFERS = "differs"
+    AWAY = "away"
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """A response as it came in; None where it could not be read back."""
+
+    state: OriginalState
+    response: LlmResponse | None = None
+
+
+AWAY: Final = Original(OriginalState.AWAY)
+
+
+def record_reader(brokers: str, seconds: float) -> RecordReader:
+    """Return what reads single records of topics, each over a connection of its own."""
+    return partial(_value_at, brokers, seconds)
+
+
+async def _value_at(brokers: str, seconds: float, topic: str, partition: int, offset: int) -> bytes | None:
+    try:
+        record = await read_one(brokers, topic, partition, offset, seconds)
+    except UsageError:  # the topic is not there any more, or has fewer partitions
+        return None
+    return record.value if record is not None else None
+
+
+async def read_original(read: RecordReader, decision: Mapping[str, Any]) -> Original:
+    """Read the response that a decision is about, which has to be that one: by its hash, and by its names."""
+    place = _origin(decision)
+    try:
+        value = await read(place["topic"], place["partition"], place["offset"]) if place["topic"] else None
+    except BrokerUnavailable:
+        return AWAY
+    if value is None:
+        return Original(OriginalState.GONE)
+    response = _response(value) if sha256_hex(value) == place["sha256"] else None
+    named = (decision["tenant_id"], decision["user_id"], decision["subject_id"])
+    if response is None or (response.tenant_id, response.user_id, response.response_id) != named:
+        return Original(OriginalState.DIFFERS)
+    return Original(OriginalState.READ, response)
+
+
+def _origin(decision: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return where the response came in: what people decide has their record as its origin."""
+    first, reviewed = decision.get("subject_origin"), (decision.get("facts") or {}).get("review")
+    origin: Mapping[str, Any] = first if first and reviewed else decision["origin"]
+    return origin
+
+
+def _response(value: bytes) -> LlmResponse | None:
+    try:
+        return decode_response(value)
+    except RecordError:
+        return None
+
+
+def has_original(decision: Mapping[str, Any]) -> bool:
+    """Say whether a decision leaves out what it is about, as that of a response does."""
+    return bool(decision["kind"] == Kind.RESPONSE)

@@ -1,0 +1,58 @@
+"""Who sees and decides what: the owner, and reviewers delegated for a tenant (S0-131, S0-132, C-28)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from groundwire.keys.attestation import Keys
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """An authenticated identity.
+
+    Attributes:
+        name: as `user_id` and the lists of delegated reviewers write it; compared character by character.
+        tenants: those that the person was let in for.
+        read_only: whether the person may only look; the console refuses their actions before any handler runs.
+    """
+
+    name: str
+    tenants: frozenset[str]
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ViewScope:
+    """What a person sees and, unless read-only, decides; all else is for them as if it did not exist.
+
+    Attributes:
+        person: whose view it is.
+        whole: tenants of which everything is seen.
+        own: tenants of which only the person's own items are seen.
+    """
+
+    person: str
+    whole: frozenset[str]
+    own: frozenset[str]
+
+    def sees(self, tenant_id: str, user_id: str) -> bool:
+        """Say whether an item of this owner is seen."""
+        return tenant_id in self.whole or (tenant_id in self.own and user_id == self.person)
+
+
+class Permissions:
+    """Derives rights from an identity and the keys file, never from what a request says."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+
+    def scope(self, person: Person) -> ViewScope:
+        """Return what a person sees now; the reviews agent checks the right to decide again by its own keys file."""
+        whole = frozenset(tenant for tenant in person.tenants if self._keys.delegated(tenant, person.name))
+        return ViewScope(person.name, whole, person.tenants - whole)
+
+    def deciders(self, scope: ViewScope, tenant_id: str, user_id: str) -> list[str]:
+        """Return who may decide an owner's items, of those whom somebody with this view may know of."""
+        others = self._keys.reviewers(tenant_id) | {user_id} if tenant_id in scope.whole else frozenset()
+        return sorted({scope.person, *others})

@@ -1,0 +1,179 @@
+"""One look at the queue, or one round of actions, for `groundwire review`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from groundwire.config import load_settings
+from groundwire.errors import BrokerUnavailable, StateError, UsageError, naming
+from groundwire.kafka.reader import Start
+from groundwire.keys.attestation import Keys
+from groundwire.messages.records import ReviewDecision
+from groundwire.messages.topics import TopicName
+from groundwire.review.actions import ActionOutcome, Actions, Signer
+from groundwire.review.board import Board
+from groundwire.review.feed import Feed, RedisStatuses, fill
+from groundwire.review.model import Item, Page, Related
+from groundwire.review.permissions import Permissions, Person, ViewScope
+from groundwire.review.records import read_retraction, reading, topic_records
+
+_CLOCK_SKEW: Final = timedelta(hours=1)
+"""How far back a Retraction is looked for that was published a moment ago."""
+_GIVE_KEYS_FILE: Final = "give --keys-file or set GROUNDWIRE_KEYS_FILE"
+_NO_KEYS_FILE: Final = (
+    "no keys file is configured, so that nobody is delegated and only what {reviewer!r} owns in the tenant {tenant!r}"
+    f" is seen, which may be nothing: {_GIVE_KEYS_FILE}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Who reviews, and where.
+
+    Attributes:
+        reviewer: the name under which is decided.
+        tenant: the only one looked at, or None: all that the key speaks for.
+        user: whose claim ids are meant; None: the reviewer's.
+        keys: signing keys, and who is delegated; None: no keys file is configured, so that nobody is.
+        key_id: the key that signs, or None: only looking.
+        window: how far back decided items are read.
+        seconds: how long the broker may take to answer.
+    """
+
+    reviewer: str
+    tenant: str | None
+    user: str | None
+    keys: Keys | None
+    key_id: str | None
+    brokers: str
+    prefix: str
+    window: timedelta
+    seconds: float
+
+    @property
+    def scope(self) -> ViewScope:
+        """What the reviewer sees."""
+        tenants = {self.tenant} if self.tenant else self._of_key() or {"default"}
+        return Permissions(self.keys or Keys.empty()).scope(Person(self.reviewer, frozenset(tenants)))
+
+    def _of_key(self) -> set[str]:
+        return {tenant for key_id, key in self.keys or () if key_id == self.key_id for tenant in key.tenants}
+
+    def signer(self) -> Signer:
+        """Return what signs. Raises: UsageError, where there is no such key."""
+        if self.key_id is None:
+            raise UsageError("no key to sign with: give --key or set GROUNDWIRE_REVIEWER_KEY")
+        if self.keys is None:
+            raise UsageError(f"no keys file to find the key {self.key_id!r} in: {_GIVE_KEYS_FILE}")
+        with naming("--key (GROUNDWIRE_REVIEWER_KEY)"):
+            return Signer(self.keys, self.key_id)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What may keep the reviewer from seeing anything."""
+        if self.keys is not None:
+            return []
+        return [_NO_KEYS_FILE.format(reviewer=self.reviewer, tenant=self.tenant or "default")]
+
+
+@dataclass(slots=True)
+class BoardSnapshot:
+    """A board filled once; `warnings` say what may be wrong with it."""
+
+    board: Board
+    warnings: list[str] = field(default_factory=list)
+
+    def find(self, session: Session, name: str) -> Item:
+        """Return the item that is meant by a decision id, or by the claim id of a user.
+
+        Raises:
+            UsageError: there is none that the reviewer sees.
+        """
+        scope = session.scope
+        item = self.board.item(scope, name)
+        if item is not None:
+            return item
+        for tenant in sorted(scope.whole | scope.own):
+            decision_id = self.board.find(scope, tenant, session.user or session.reviewer, name)
+            found = self.board.item(scope, decision_id) if decision_id else None
+            if found is not None:
+                return found
+        raise UsageError(
+            f"there is no item {name!r} that {session.reviewer!r} may see: give the decision id, or a claim id with"
+            " --tenant and --user; --days reads further back"
+        )
+
+    def dependents(self, session: Session, item: Item) -> Page[Related]:
+        """Return the approved claims that rest on an approved or retracted item."""
+        return self.board.dependents(session.scope, item.current)
+
+    async def read_retractions(self, session: Session, outcomes: Iterable[ActionOutcome | None]) -> None:
+        """Read the Retractions of applied actions into the board; one that does not come in time is left out."""
+        missing = {one.decision_id for one in outcomes if one is not None and one.applied}
+        if not missing:
+            return
+        starts: dict[TopicName, Start] = {TopicName.RETRACTIONS: datetime.now(UTC) - _CLOCK_SKEW}
+        with suppress(TimeoutError, BrokerUnavailable):
+            async with (
+                asyncio.timeout(session.seconds),
+                reading(session.brokers, session.prefix, starts, session.seconds) as reader,
+            ):
+                while missing:
+                    records = topic_records(await reader.batch(), session.prefix)
+                    self.board.add(records)
+                    retractions = map(read_retraction, records)
+                    missing -= {one.decision_id for one in retractions if one}
+
+
+async def take_snapshot(session: Session) -> BoardSnapshot:
+    """Fill a board from the topics, and let state say what is pending.
+
+    Raises:
+        UsageError: a setting is wrong, or a topic does not exist.
+        BrokerUnavailable: the broker does not answer.
+    """
+    snapshot = BoardSnapshot(Board(), session.warnings)
+    await fill(snapshot.board, session.brokers, session.prefix, session.window, session.seconds)
+    settings = load_settings().model_copy(update={"topic_prefix": session.prefix})
+    statuses = RedisStatuses.of(settings)
+    try:
+        await Feed(snapshot.board, statuses, brokers=session.brokers, prefix=session.prefix).sync_state()
+    except StateError as exc:
+        snapshot.warnings.append(
+            "state cannot be asked, so that some of this may be decided already; is Redis up and"
+            f" GROUNDWIRE_REDIS_URL right? {exc}"
+        )
+    finally:
+        await statuses.close()
+    return snapshot
+
+
+async def send_actions(
+    session: Session, decisions: Sequence[ReviewDecision], wait: float
+) -> list[ActionOutcome | None]:
+    """Send actions and wait for their outcomes.
+
+    Args:
+        session: who acts.
+        decisions: what is sent, in this order.
+        wait: seconds, in all; 0: not at all.
+
+    Returns:
+        In the order of `decisions`; None where there was no outcome in time.
+
+    Raises:
+        UsageError: the key may not sign, or a topic does not exist.
+        BrokerUnavailable: the broker does not acknowledge.
+    """
+    signer = session.signer()
+    async with Actions(session.brokers, session.prefix, signer, session.seconds) as actions:
+        for decision in decisions:
+            await actions.send(decision)
+        if not wait:
+            return [None] * len(decisions)
+        return list(await asyncio.gather(*(actions.outcome(decision, wait) for decision in decisions)))

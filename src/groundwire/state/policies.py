@@ -1,0 +1,110 @@
+"""Where effective policies are kept: in a folder that a deployment ships, and in state, under their SHA-256."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Final, Protocol
+
+import structlog
+
+from groundwire.errors import StateError, UsageError
+from groundwire.policy import Policy, load_policy, parse_policy
+
+log = structlog.get_logger()
+
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
+
+
+class PolicyKeeper(Protocol):
+    """Where policies are kept beside the folder."""
+
+    async def put_policy(self, sha256: str, policy: bytes) -> None:
+        """Keep an effective policy."""
+
+    async def get_policy(self, sha256: str) -> bytes | None:
+        """Return an effective policy, or None."""
+        ...
+
+
+class PolicyStore:
+    """Finds the policies that decisions name.
+
+    Args:
+        folder: holds `<sha256>.json`; None where there is none.
+        keeper: state; None where there is none.
+    """
+
+    def __init__(self, folder: Path | None, keeper: PolicyKeeper | None) -> None:
+        self._folder = folder
+        self._keeper = keeper
+        self._known: dict[str, Policy] = {}
+
+    async def put(self, policy: Policy) -> None:
+        """Keep a policy wherever this store keeps them.
+
+        Raises:
+            UsageError: the folder cannot be written to.
+        """
+        self._known[policy.sha256] = policy
+        if self._folder is not None:
+            path = self._folder / f"{policy.sha256}.json"
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                if not path.exists():
+                    _write_whole(path, policy.canonical)
+            except OSError as exc:
+                raise UsageError(f"GROUNDWIRE_POLICIES_DIR: {exc}") from None
+        if self._keeper is not None:
+            await self._keeper.put_policy(policy.sha256, policy.canonical)
+
+    async def get(self, sha256: str) -> Policy | None:
+        """Return the policy with this hash, or None where it is not known or its file does not have that hash."""
+        if sha256 not in self._known and _SHA256.fullmatch(sha256):
+            policy = await self._read(sha256)
+            if policy is not None and policy.sha256 == sha256:
+                self._known[sha256] = policy
+        return self._known.get(sha256)
+
+    async def _read(self, sha256: str) -> Policy | None:
+        """Return the policy from the folder, else from state; one that is not what its name says is none."""
+        path = self._folder / f"{sha256}.json" if self._folder else None
+        policy = None
+        try:
+            policy = load_policy(path, {}) if path is not None and path.exists() else None
+        except UsageError as exc:
+            log.warning("policy.unreadable", sha256=sha256, error=str(exc))
+        if self._keeper is None or (policy is not None and policy.sha256 == sha256):
+            return policy
+        try:
+            data = await self._keeper.get_policy(sha256)
+            return parse_policy(data) if data else None
+        except (UsageError, StateError) as exc:
+            log.warning("policy.unreadable", sha256=sha256, error=str(exc))
+            return None
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Write a file that no other worker sees in part."""
+    with NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
+        file.write(data)
+    Path(file.name).replace(path)
+
+
+class KnownPolicies:
+    """Policies in memory, and those of a store.
+
+    Args:
+        policies: in memory.
+        others: the store.
+    """
+
+    def __init__(self, policies: Iterable[Policy], others: PolicyStore) -> None:
+        self._policies = {policy.sha256: policy for policy in policies}
+        self._others = others
+
+    async def get(self, sha256: str) -> Policy | None:
+        """Return the policy with this hash, or None."""
+        return self._policies.get(sha256) or await self._others.get(sha256)

@@ -1,0 +1,251 @@
+"""The parts of an English clause that comparing claims needs: where its verb stands, and what each word is to it.
+
+No parser: a few small tables of function words and the endings of the others. The verb splits a claim into what it is
+about (before) and what it says of that (behind). Where no verb is found, a claim says everything of nothing.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from groundwire.text.stems import CARDINALS, uninflected, words_of
+from groundwire.text.tokens import PerToken
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+BE: Final = words_of("is are was were be been being am isn't aren't wasn't weren't it's")
+AUXILIARIES: Final = BE | words_of(
+    "has have had does do did will would shall should can could may might must cannot can't won't don't doesn't didn't "
+    "hasn't haven't hadn't couldn't wouldn't shouldn't mustn't ought needs need"
+)
+_DETERMINERS: Final = words_of(
+    "a an the this that these those its my our your his her their each every any some no all both another such whose"
+)
+_SUBJECTS: Final = words_of(
+    "i we you he she it they who everyone everybody somebody someone nobody anybody anyone"
+)
+_PREPOSITION_TABLE: Final = """
+in on at to from by for with of into onto over under above below between among through across during since until till
+against about as per via within without behind beside near inside outside upon after before than like towards instead
+along around beyond despite except
+"""
+_PREPOSITIONS: Final = _PREPOSITION_TABLE.split()
+ADVERBS: Final = words_of(
+    "also still just even only already again always usually often now currently not longer never ever very too so "
+    "then there here however therefore really quite almost once soon yet meanwhile exactly simply more most less least"
+)
+_JOINING: Final = words_of(
+    "and or but nor if when while because although though unless where whereas which that what how why whom etc "
+    "e.g i.e either neither whether"
+)
+_PRONOUNS: Final = words_of(
+    "me us him them itself himself herself themselves one ones nothing anything something"
+)
+_OTHERS: Final = words_of("up down off out back away done doing having would've there's that's let's let yes")
+FUNCTION_WORDS: Final = frozenset(
+    (*AUXILIARIES, *_DETERMINERS, *_SUBJECTS, *_PREPOSITIONS, *ADVERBS, *_JOINING, *_PRONOUNS, *_OTHERS)
+) - {"inside", "outside", "before", "after"}
+_RELATIVE: Final = frozenset(("which", "who", "that"))
+_BETWEEN: Final = ADVERBS | {"no"}
+_OPENERS: Final = frozenset((*_DETERMINERS, *_PREPOSITIONS, *_SUBJECTS, *_PRONOUNS, *ADVERBS))
+_NO_SUBJECT: Final = frozenset((*_DETERMINERS, *_PREPOSITIONS, *_PRONOUNS, *_JOINING))
+_NO_VERB_BEFORE: Final = AUXILIARIES | {"of", "which", "who", "that"}
+_ROLES: Final = {word: number for number, word in enumerate(_PREPOSITIONS, start=8)}
+
+# Past forms that have no "-ed", then the verb.
+_IRREGULAR_TABLE: Final = """
+kept keep; bought buy; sold sell; ran run; run run; went go; gone go; made make; took take; taken take; gave give;
+given give; got get; came come; saw see; seen see; knew know; known know; left leave; met meet; began begin;
+wrote write; written write; built build; held hold; sent send; told tell; said say; paid pay; lost lose; won win;
+found find; stood stand; sat sit; lay lie; led lead; grew grow; grown grow; fell fall; fallen fall; rose rise; risen
+rise; spoke speak; spoken speak; chose choose; chosen choose; drew draw; drawn draw; drove drive; driven drive; ate
+eat; eaten eat; became become; brought bring; caught catch; taught teach; thought think; felt feel; meant mean; spent
+spend; lent lend; threw throw; thrown throw; broke break; broken break; hid hide; hidden hide; wore wear; worn wear;
+shown show; hung hang; shot shoot; slept sleep; swam swim; sang sing; sung sing; sank sink; set set; put put; cut cut;
+born bear; forbade forbid; forbidden forbid; upheld uphold; withdrew withdraw; withdrawn withdraw; forgot forget;
+forgotten forget; overthrew overthrow; undid undo; undone undo; withheld withhold; overcame overcome;
+rang ring; shut shut; cost cost; read read; beat beat; split split; died die; lies lie; dying die; lying lie
+"""
+_IRREGULAR: Final[dict[str, str]] = dict(pair.split() for pair in _IRREGULAR_TABLE.split(";"))
+
+
+class Role(IntEnum):
+    """What a word is to its verb; higher numbers are those of prepositions."""
+
+    SUBJECT = 1
+    VERB = 2
+    OBJECT = 3
+
+
+class Clause(NamedTuple):
+    """Roles of the tokens of a claim.
+
+    Attributes:
+        verb: place of the verb or auxiliary; 0 where none was found.
+        roles: one for each token; what stands behind a preposition has the preposition's, and an owner that of "of".
+        owners: places of the words that name an owner, as in "the pump's limit".
+    """
+
+    verb: int
+    roles: list[int]
+    owners: Sequence[int] = ()
+
+
+def role_of(preposition: str) -> int:
+    """Return the role of what stands behind a preposition; 0 for other words."""
+    return _ROLES.get(preposition, 0)
+
+
+def stem_of(token: str) -> str:
+    """Return what the forms of a word have in common: "keep" of "kept", "invoic" of "invoices"."""
+    return _STEMS[token]
+
+
+def forms_of(verb: str) -> list[str]:
+    """Return a word in its base form, and its past forms that have no "-ed"."""
+    return [verb, *(past for past, base in _IRREGULAR.items() if base == verb != past)]
+
+
+def _stem(token: str) -> str:
+    bare = token.removesuffix("'s").rstrip("'")
+    return uninflected(_IRREGULAR.get(bare, bare))
+
+
+_STEMS: Final = PerToken(_stem, 1 << 14)
+
+
+def read_clause(
+    tokens: Sequence[str], first: int, names: Collection[str], states: Collection[int] = ()
+) -> Clause:
+    """Find the verb of a claim and the role of each token, in linear time.
+
+    Args:
+        tokens: From `groundwire.text.tokens.tokenize`.
+        first: How many of them are the first sentence: its verb counts.
+        names: Those of them that are written with a capital.
+        states: Places of words that, with no "by" behind them, say how something is: "is closed", as "is open".
+    """
+    verb = _verb_place(tokens[:first], names)
+    roles: list[int] = []
+    role: int = Role.SUBJECT
+    for place, token in enumerate(tokens):
+        if place == verb and (place or token in AUXILIARIES):
+            role = Role.OBJECT
+            roles.append(Role.VERB)
+            continue
+        if place == first:
+            role = Role.OBJECT
+        if token in _ROLES:
+            if token not in _BOUNDS or "".join(tokens[place + 1 : place + 2]).isalpha():
+                role = _ROLES[token]
+        elif (
+            place < verb
+            and role >= _FIRST_PREPOSITION
+            and token in _DETERMINERS
+            and tokens[place - 1] not in _ROLES
+        ):
+            role = Role.SUBJECT  # "in Graz the choir"
+        elif (
+            token in EACH and place > verb and role >= _FIRST_PREPOSITION and tokens[place - 1] not in _ROLES
+        ):
+            role = Role.OBJECT  # "by the nurse every morning"
+        roles.append(role)
+    owners = _owners(tokens, verb)
+    for place in owners:
+        roles[place] = _ROLES["of"]
+    participle = participle_at(tokens, verb)
+    if participle and (participle not in states or "by" in tokens[participle:]):
+        roles = [_IN_ACTIVE.get(role, role) for role in roles]
+        roles[participle] = Role.VERB
+    return Clause(verb, roles, owners)
+
+
+def _owners(tokens: Sequence[str], verb: int) -> list[int]:
+    """Return the places of the words that name an owner: "payment call's" of "the payment call's timeout"."""
+    found: list[int] = []
+    for place, token in enumerate(tokens):
+        if token.endswith("'s") and token not in FUNCTION_WORDS:
+            start = place
+            while start and start - 1 != verb and tokens[start - 1] not in FUNCTION_WORDS:
+                start -= 1
+            found += range(max(start, found[-1] + 1 if found else 0), place + 1)
+    return found
+
+
+_FIRST_PREPOSITION: Final = 8
+EACH: Final = frozenset(("every", "each"))
+_BOUNDS: Final = frozenset(("over", "under", "above", "below", "than"))  # in front of a number
+_IN_ACTIVE: Final[dict[int, int]] = {Role.SUBJECT: Role.OBJECT, _ROLES["by"]: Role.SUBJECT}
+"""Roles in a passive clause -> the same words' in an active one."""
+
+
+def participle_at(tokens: Sequence[str], verb: int) -> int:
+    """Return the place of the participle behind a form of "be", or 0: "is kept", "was not yet removed"."""
+    if verb >= len(tokens) or tokens[verb] not in AUXILIARIES:
+        return 0
+    be = tokens[verb] in BE
+    for place in range(verb + 1, min(verb + 5, len(tokens))):
+        token = tokens[place]
+        if token in BE:
+            be = True
+        elif token not in _BETWEEN:
+            return place if be and is_past(token) else 0
+    return 0
+
+
+def _verb_place(tokens: Sequence[str], names: Collection[str]) -> int:
+    """Return the place of the first word that is a verb for all that can be told, or 0."""
+    relative = False
+    for place, token in enumerate(tokens):
+        if relative and is_past(token):
+            relative = False
+        elif token in _RELATIVE and place and tokens[place - 1] not in FUNCTION_WORDS:
+            relative = True
+        elif token in AUXILIARIES or (place and _is_verb(tokens, place, names)):
+            if not relative:
+                return place
+            relative = False
+    return 0
+
+
+def _is_verb(tokens: Sequence[str], place: int, names: Collection[str]) -> bool:
+    """Tell whether a word behind another one is a finite verb, by its form and its neighbours."""
+    token, back = tokens[place], place - 1
+    if token in FUNCTION_WORDS or not token.isalpha():
+        return False
+    while back > 0 and tokens[back] in _BETWEEN:
+        back -= 1
+    before, follower = tokens[back], tokens[place + 1] if place + 1 < len(tokens) else ""
+    if before in _NO_SUBJECT:
+        return False
+    if before in _SUBJECTS:
+        return True
+    if follower in _NO_VERB_BEFORE:
+        return False
+    past, third_person = is_past(token), _is_third_person(token)
+    if (
+        before in CARDINALS or not before.isalpha()
+    ):  # "ticket 310 blocks the release", but "6 bottles", "of 30 days in"
+        named = back > 0 and tokens[back - 1] not in _NO_SUBJECT
+        return bool(follower) and named and (past or third_person) and _opens(follower, names)
+    plural = _is_third_person(before) and (before not in names or not back)
+    return third_person or ((past or plural) and _opens(follower, names))
+
+
+def _opens(follower: str, names: Collection[str]) -> bool:
+    """Tell whether a word behind a verb can begin what the verb is about."""
+    if follower in _OPENERS or follower in names or follower in CARDINALS:
+        return True
+    return follower.endswith("ing") or not follower.isalpha()
+
+
+def is_past(token: str) -> bool:
+    """Tell whether a word may be a verb in the past, or its participle."""
+    return token in _IRREGULAR or (token.endswith("ed") and len(token) > 4)
+
+
+def _is_third_person(token: str) -> bool:
+    """Tell whether a word has the "-s" of a verb (or of a plural)."""
+    return token.endswith("s") and len(token) > 3 and not token.endswith(("ss", "us", "is", "'s"))

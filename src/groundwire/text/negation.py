@@ -1,0 +1,318 @@
+"""Negations: the one list of words, and the three questions that checks ask of it.
+
+English only. What reverses a statement word by word (not, never, un-, -less, "fails to") is a negation;
+pairs of opposites ("allows" and "blocks", "all" and "some") are not.
+
+-   `negations`: which negations a claim holds, for deduplication and for support by passages (S0-121).
+-   `negation_of` and `negated_stems`: whether one word is a negation, and of what, for the clauses of an answer.
+-   `Clauses`: whether a negation stands before a place of a source, in its clause, for quotes (C-41). It parses
+    nothing: where the rules are in doubt it says yes, and a person looks.
+
+Signatures of stored claims depend on what `negations` returns: whoever changes it changes
+`groundwire.checks.dedup.signature.SIGNATURE` too.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from groundwire.text.stems import content_words, stem, uninflected, words_of
+from groundwire.text.tokens import CACHED_LENGTH, PerToken
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+FULL: Final = "not"
+WEAK: Final = "rarely"
+
+# They reach the words behind them and mean nothing else.
+_FUNCTION_WORDS: Final = words_of(
+    "not no never none neither nor nothing nobody nowhere noone without w/o cannot lack lacks lacked lacking "
+    "avoid avoids avoided avoiding"
+)
+_WEAK_WORDS: Final = words_of("hardly barely scarcely rarely seldom")
+_CONTRACTED: Final = words_of(
+    "dont doesnt didnt isnt arent wasnt werent wont cant couldnt shouldnt wouldnt mustnt neednt hasnt havent hadnt"
+)
+# Negations only in front of "to".
+_BEFORE_TO: Final = words_of(
+    "fail fails failed failing refuse refuses refused refusing decline declines declined"
+)
+# Negations only in front of a verb in "-ing", or of "of".
+_BEFORE_ING: Final = words_of("stop stops stopped stopping cease ceases ceased quit quits quitting")
+DENYING: Final = (
+    dict.fromkeys(_BEFORE_TO, "to")
+    | dict.fromkeys(_BEFORE_ING, "ing")
+    | {"instead": "of", "unable": "to", "incapable": "of"}
+)
+"""Word that denies before another one -> how that one ends."""
+# They reach nothing: what they negate stands in another clause, or in themselves.
+_BARE: Final = words_of("unless except false disable disables disabled disabling")
+_EXCLUDING: Final = {"exclude": "include", "excludes": "includes", "excluded": "included"}
+_SIGNS: Final = words_of("!= !== ≠ ¬ disconnected excluding")
+_FULL_WORDS: Final = _FUNCTION_WORDS | _CONTRACTED | _BARE | _EXCLUDING.keys() | _SIGNS
+_SAY_NOTHING: Final = _FUNCTION_WORDS | _WEAK_WORDS | _CONTRACTED | _BARE
+
+# Prefixes with which other words begin too -> the words in front of which they deny. "un-", "non-" and "-less" deny
+# nearly always, and "in-" in front of what ends in "-able".
+_PREFIX_TABLE: Final = """
+in: accurate active adequate advisable animate appropriate articulate attentive audible capable clement coherent
+    compatible competent complete conclusive congruent considerate consistent conspicuous constant convenient correct
+    credible curable decent decisive definite dependent determinate direct discreet discriminate distinct edible
+    effective efficient elastic elegant eligible equitable essential exact expensive experienced explicable fallible
+    fertile finite flexible formal frequent hospitable human humane offensive opportune operable operative
+    organic sane secure sensitive separable sincere soluble solvent stability substantial sufficient tangible tolerant
+    valid variable visible voluntary vulnerable
+im: balance mature measurable mobile modest moral mortal movable mutable palpable partial passable patient penetrable
+    perceptible perfect permeable personal plausible polite possible potent practicable practical precise probable
+    proper pure
+ir: rational reconcilable reducible refutable regular relevant reparable replaceable resistible resolute responsible
+    reversible revocable
+il: legal legible legitimate liberal literate logical
+dis: advantage agree allow appear approve assemble believe comfort confirm connect content continue
+    courage credit embark engage entangle favour honest honour integrate join like loyal mount obey own parity please
+    possess prefer proportionate prove qualify respect satisfied satisfy similar trust united
+de: activate allocate blur carbonise centralise centralize classify commission compress contaminate couple crypt
+    escalate frost humidify militarise militarize mobilise mobilize populate register regulate segregate select
+    stabilise stabilize value
+"""
+_PLAIN: Final = {
+    prefix: frozenset(map(uninflected, plain.split()))
+    for prefix, plain in (
+        line.split(":") for line in _PREFIX_TABLE.replace("\n    ", " ").strip().splitlines()
+    )
+}
+# un- but not under, until, unit, union, unique, unify, Unix; non- but not nonce; -less but not regardless.
+_AFFIX: Final = re.compile(
+    r"un(?!der|til|to$|it|ion|iq|if[ioy]|ivers|ix|ic[oa]|ison|ilateral|ary|cle|ctuous)[a-z-]{3,}$"
+    r"|non(?!e$|etheless|ce|sens)[a-z-]{3,}$"
+    r"|(?!regard|neverthe|nonethe|wire|harm|blame)[a-z]{3,}less(?:ly|ness)?$"
+)
+_JOINED: Final = re.compile(r"[-_/]")
+_PREFIXES: Final = ("dis", "non-", "non", "un", *_PLAIN)
+
+
+def _either(words: frozenset[str]) -> str:
+    return "|".join(sorted(words))
+
+
+def negations(tokens: Sequence[str]) -> list[str]:
+    """Return `FULL` or `WEAK` for each negation among the tokens of a claim, in text order.
+
+    Args:
+        tokens: From `groundwire.text.tokens.tokenize`.
+    """
+    found: list[str] = []
+    for place, negated in enumerate(_OF_TOKENS.of(tokens)):
+        if negated:
+            found += negated
+        elif denies(tokens, place):
+            found.append(FULL)
+    return found
+
+
+def is_affixed(token: str) -> bool:
+    """Tell whether a token says what it negates: "unlocked", "invalid", "stateless"."""
+    return token in _SIGNS or _AFFIX.match(token) is not None or _is_prefixed(token)
+
+
+def _is_prefixed(token: str) -> bool:
+    return any(
+        token.startswith(prefix) and not plain.isdisjoint(_bare_forms(token[len(prefix) :]))
+        for prefix, plain in _PLAIN.items()
+    )
+
+
+def _bare_forms(word: str) -> tuple[str, str]:
+    return uninflected(word), uninflected(word.removesuffix("ly"))
+
+
+def may_deny(token: str) -> bool:
+    """Tell whether a token denies before some other word: see `denies`."""
+    return token in DENYING
+
+
+def denies(tokens: Sequence[str], place: int) -> bool:
+    """Tell whether the word at a place denies the next one: "fails to", "stopped recording", "instead of"."""
+    ending = DENYING.get(tokens[place])
+    return ending is not None and place + 1 < len(tokens) and tokens[place + 1].endswith(ending)
+
+
+def may_negate(token: str) -> bool:
+    """Tell whether a token can be a negation, or begin one: `negations` finds none among others."""
+    return token in DENYING or bool(_OF_TOKENS[token])
+
+
+def negation_of(word: str) -> str:
+    """Return `FULL` or `WEAK` for a word, in lower case, that is a negation by itself, else an empty text."""
+    found = _OF_TOKENS[word] if 0 < len(word) <= CACHED_LENGTH else ()
+    return found[0] if found else ""
+
+
+@lru_cache(1 << 14)
+def negated_stems(word: str) -> tuple[str, ...]:
+    """Return the stems of what a negating word negates: of "valid" for "invalid", none for "not"."""
+    if word in _SAY_NOTHING or word.endswith("n't"):
+        return ()
+    if word in _EXCLUDING:
+        return (stem(_EXCLUDING[word]),)
+    return content_words(without_affix(word))
+
+
+def without_affix(word: str) -> str:
+    """Return what a word with a negating affix negates: "locked" of "unlocked", "state" of "stateless"."""
+    bare = next((word[len(prefix) :] for prefix in _PREFIXES if word.startswith(prefix)), word)
+    return bare.removesuffix("less")
+
+
+def _of_token(token: str) -> tuple[str, ...]:
+    if token in _FULL_WORDS or token.endswith("n't"):
+        return (FULL,)
+    if token in _WEAK_WORDS:
+        return (WEAK,)
+    if token[:1] == "!":  # "!ready"
+        return (FULL,)
+    if _AFFIX.match(token) or _is_prefixed(token):
+        return (FULL,)
+    parts = _JOINED.split(token)
+    if len(parts) == 1:
+        return ()
+    return tuple(FULL for part in parts if part in {"non", "un"} or part in _FULL_WORDS)
+
+
+_OF_TOKENS: Final = PerToken(_of_token, 1 << 14)
+
+
+_REACH: Final = 120  # characters that a negation reaches: speech written down may go without full stops
+_PIECE: Final = 50_000
+_LONGEST_MATCH: Final = 64  # characters, with what stands around a match
+_MOST_PLACES: Final = 100  # at which a quote is looked at; one that is negated at all of these gets its note
+
+
+# Negations with a reach, in lower-case text: "unhappy" and "invalid" negate themselves alone.
+_REACHING: Final = re.compile(
+    r"\b(?:not(?! (?:only|just|merely|simply)\b)"
+    r"|no(?![,.!?;:]| (?:doubt|wonder|question|matter)\b)"
+    r"|nothing(?! but\b)"
+    rf"|{_either(_FUNCTION_WORDS - {'not', 'no', 'nothing', 'w/o'})}|{_either(_WEAK_WORDS)}|unlikely"
+    rf"|(?:{_either(frozenset(word.removesuffix('nt') for word in _CONTRACTED))})nt"
+    r"|den(?:y|ies|ied|ying)|(?:absence|free|instead|incapable) of|rather than|far from|ruled? out|unable to"
+    rf"|(?:{_either(_BEFORE_TO)}) to)\b"
+    r"|n['\u02bc\u00b4\u2032]t\b|\bw/o\b"
+)
+_SUBJECT: Final = (
+    r"(?:i(?! (?:mean|think|guess|suppose|believe)\b)|we|he|she|they|you(?! know\b)|it|there)\b(?!-)"
+)
+_CLAUSE_END: Final = re.compile(
+    r"[!?;\u2026\u3002]"
+    r"|(?<![. ][a-z])(?<!\bdr)(?<!\bmr)(?<!\bms)(?<!\bmrs)(?<!\bvs)(?<!\betc)\.(?=[ \"')\]]|$)"
+    r"| (?:--?|[\u2013\u2014]) |\u2014"
+    r"| (?=(?:but|however|although|though|whereas|because|when|while|until|after|before|if)\b)"
+    rf"|,(?= {_SUBJECT})| (?=(?:and|or|so) {_SUBJECT})"
+)
+
+
+class _Marks(NamedTuple):
+    """Where clauses start and where negations stand, in ascending order."""
+
+    starts: list[int]
+    negations: list[int]
+
+
+class Clauses:
+    """The clauses of a source and the negations in them.
+
+    Only what stands around a place is read, until that has cost as much as the whole source does.
+
+    Args:
+        source: In the form in which quotes are compared.
+    """
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._unread = len(source)
+        self._whole: _Marks | None = None
+
+    def negates(self, place: int) -> bool:
+        """Tell whether a negation stands before a place of the source: in its clause, within reach."""
+        return _negates(self._around(place), place)
+
+    def always_negates(self, quote: str, *, whole_words: bool = False) -> bool:
+        """Tell whether each place at which a quote stands is negated.
+
+        Args:
+            quote: One that stands in the source.
+            whole_words: Places inside a word do not count.
+        """
+        place = self._source.find(quote)
+        for _ in range(_MOST_PLACES):
+            if place < 0:
+                break
+            if whole_words and self._cuts_word(place, place + len(quote)):
+                place = self._source.find(quote, place + 1)
+                continue
+            marks = self._around(place)
+            if not _negates(marks, place):
+                return False
+            place = self._source.find(quote, _beyond(marks, place))
+        return True
+
+    def _around(self, place: int) -> _Marks:
+        """Return the marks that bear on a place.
+
+        No match of `_REACHING` begins within another one, and no match of `_CLAUSE_END` holds a letter: behind the
+        negation that counts, the clauses that start are the same wherever before it reading began.
+        """
+        if self._whole is None:
+            start = max(0, place - _REACH)
+            beyond = min(place + _REACH + 1, len(self._source))
+            self._unread -= beyond - start
+            if self._unread > 0:
+                return _marks(self._source, start, place, beyond)
+            self._whole = _marks(self._source, 0, len(self._source), len(self._source))
+        return self._whole
+
+    def _cuts_word(self, start: int, end: int) -> bool:
+        return any(
+            0 < edge < len(self._source) and _is_word(self._source[edge - 1]) and _is_word(self._source[edge])
+            for edge in (start, end)
+        )
+
+
+def _marks(source: str, start: int, place: int, beyond: int) -> _Marks:
+    negations = [found.start() for found in _all(_REACHING, source, start, place)]
+    ends = _all(_CLAUSE_END, source, start, beyond) if negations else ()  # what nothing negates needs none
+    return _Marks([0, *(end.end() for end in ends)], negations)
+
+
+def _negates(marks: _Marks, place: int) -> bool:
+    last = bisect_left(marks.negations, place) - 1
+    if last < 0 or place - marks.negations[last] > _REACH:
+        return False
+    return marks.negations[last] >= marks.starts[bisect_right(marks.starts, place) - 1]
+
+
+def _beyond(marks: _Marks, place: int) -> int:
+    """Return the first place after a negated one that may not be: past its clause, or out of reach."""
+    reach = marks.negations[bisect_left(marks.negations, place) - 1] + _REACH + 1
+    clause = bisect_right(marks.starts, place)
+    end = marks.starts[clause] if clause < len(marks.starts) else reach
+    return max(place + 1, min(end, reach))
+
+
+def _is_word(char: str) -> bool:
+    return char.isalnum() or char == "_"
+
+
+def _all(pattern: re.Pattern[str], text: str, first: int, last: int) -> Iterator[re.Match[str]]:
+    """Yield the matches that start from first to last; no call of the engine reads more than a piece of the text."""
+    done = 0
+    for start in range(first, last, _PIECE):
+        beyond = min(start + _PIECE, last)
+        for found in pattern.finditer(text, max(start, done), beyond + _LONGEST_MATCH):
+            if found.start() < beyond:
+                done = found.end()
+                yield found

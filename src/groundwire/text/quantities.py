@@ -1,0 +1,236 @@
+"""Numbers and units of a claim, in the one form in which claims are compared (S0-121).
+
+English only. "30 seconds", "30s" and "thirty seconds" are the number 30 and the unit "30 s"; "at least 30"
+is ">=30"; "2024-05-01" is one number; "requests per day" and "daily" are the unit "/day".
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final, NamedTuple
+from unicodedata import category
+
+from groundwire.text.stems import CARDINALS, ONES, ORDINALS, SCALES, TENS
+from groundwire.text.tokens import PerToken
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Between semicolons, one unit: the form in which it is compared, then its other spellings.
+_UNIT_TABLE: Final = """
+ns nanosecond nanoseconds; us µs μs microsecond microseconds; ms msec msecs millisecond milliseconds;
+s sec secs second seconds; min mins minute minutes; h hr hrs hour hours; am a.m; pm p.m;
+day d days; week wk wks weeks; month mo months; quarter quarters; year y yr yrs years; decade decades;
+bit bits; byte b bytes; kb kilobyte kilobytes; mb megabyte megabytes; gb gigabyte gigabytes;
+tb terabyte terabytes; pb petabyte petabytes; kib kibibyte kibibytes; mib mebibyte mebibytes;
+gib gibibyte gibibytes; tib tebibyte tebibytes; kbit kbits; mbit mbits; gbit gbits;
+kbit/s kbps; mbit/s mbps; gbit/s gbps; /s rps qps tps; /min rpm;
+hz hertz; khz kilohertz; mhz megahertz; ghz gigahertz;
+mm millimetre millimetres millimeter millimeters; cm centimetre centimetres centimeter centimeters;
+metre metres meter meters; km kilometre kilometres kilometer kilometers; inch inches in; ft foot feet;
+yd yard yards; mi mile miles; ml millilitre millilitres milliliter milliliters; l litre litres liter liters;
+mg milligram milligrams; g gram grams; kg kilogram kilograms kilo kilos; t tonne tonnes ton tons;
+lb lbs pound pounds; oz ounce ounces;
+°c c celsius; °f f fahrenheit; kelvin; ° degree degrees;
+% percent pct; ‰ permille; pp; bp bps; x times; k; m; px pixel pixels; pt point points;
+usd $ dollar dollars; eur € euro euros; gbp £ sterling; jpy ¥ yen; inr ₹ rupee rupees; chf franc francs;
+cny yuan; cent cents; w watt watts; kw kilowatt kilowatts; kwh; v volt volts; a amp amps
+"""
+UNIT_NAMES: Final = {name: unit.split()[0] for unit in _UNIT_TABLE.split(";") for name in unit.split()}
+_CODES: Final = frozenset(("usd", "eur", "gbp", "jpy", "inr", "chf", "cny"))
+_ATTACHED_ONLY: Final = frozenset(
+    ("a", "c", "f", "in", "k", "t", "x")
+)  # "3in" is a length, "3 in a row" is not
+_RATES: Final = {"hourly": "/h", "daily": "/day", "weekly": "/week", "monthly": "/month"}
+_RATES.update(quarterly="/quarter", yearly="/year", annually="/year")
+_PER: Final = frozenset(("per", "every", "each"))
+_MEASURES: Final = frozenset(
+    name for name in UNIT_NAMES if len(name) > 4 and name.endswith("s") and name not in {"times", "points"}
+)
+"""Units that stand without a number too: "the timeout is in milliseconds"."""
+_COUNTED: Final = frozenset(("once", "twice", "thrice", "times"))
+
+_SMALL: Final = ONES | TENS
+_CACHED_NUMBERS: Final = 1 << 12
+_LARGEST: Final = 10**15  # no higher: "million million ..." must not grow without end
+_OTHERS: Final = {"half": "0.5", "once": "1", "twice": "2", "double": "2", "thrice": "3", "triple": "3"}
+_OTHERS.update(noon="12 0", midnight="0 0")
+_OTHERS.update({word: f"{value}th" for word, value in ORDINALS.items()})
+_NUMBER_WORDS: Final = CARDINALS | _OTHERS.keys()
+_RATE_WORDS: Final = _PER | _RATES.keys() | {"a", "an", "in"}
+_OPENERS: Final = _NUMBER_WORDS | _RATE_WORDS
+
+_BOUNDS: Final = {
+    **dict.fromkeys((">", "more", "over", "above", "exceeding"), ">"),
+    **dict.fromkeys((">=", "≥", "least", "minimum", "min"), ">="),
+    **dict.fromkeys(("<", "less", "fewer", "under", "below"), "<"),
+    **dict.fromkeys(("<=", "≤", "most", "maximum", "max", "up"), "<="),
+}
+_LINKS: Final = frozenset(("than", "of", "to", "a", "an"))
+
+_DIGIT: Final = re.compile(r"\d")
+_TOKEN: Final = re.compile(r"(?P<head>\D*)(?P<body>\d(?:.*\d)?)(?P<tail>\D*)", re.DOTALL)
+_HEAD: Final = re.compile(
+    r"(?P<name>.*?)(?P<relation>[<>≤≥=:]*)(?P<sign>[-+]?)[^\w\s.<>≤≥=:+-]?(?P<point>\.?)", re.DOTALL
+)
+_HEAD_LENGTH: Final = 64  # characters before the digits that are read: the expression is quadratic
+_THOUSANDS: Final = re.compile(r"(?<=\d)[,_](?=\d{3}(?!\d))")
+_RUN: Final = re.compile(r"0x[0-9a-f]+|\d+(?:\.\d+)*")
+_LEADING_ZEROS: Final = re.compile(r"^0+(?=\d)")
+
+
+class _Number(NamedTuple):
+    member: str  # as it is compared: with its bound or name
+    value: str
+    units: list[str]
+    end: int  # place of the first word after it
+
+
+def quantities(tokens: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the numbers and the units among the tokens of a claim, in text order.
+
+    Args:
+        tokens: From `groundwire.text.tokens.tokenize`.
+    """
+    words = _words(tokens)
+    numbers: list[str] = []
+    units: list[str] = []
+    done = 0
+    # most words can begin nothing, and are skipped here
+    for place in [at for at, word in enumerate(words) if word in _OPENERS or not word.isalpha()]:
+        if place < done:
+            continue
+        if words[place] in _RATE_WORDS:
+            if rate := _rate(words, place):
+                units.append(rate[0])
+                done = place + rate[1]
+        elif number := _number(words, place):
+            bound = _bound(words, place, done) if number.member == number.value else ""
+            numbers.append(bound + number.member)
+            units += [f"{number.value} {unit}" for unit in number.units]
+            done = number.end
+    return numbers, units
+
+
+def _words(tokens: Sequence[str]) -> Sequence[str]:
+    """Split "three-day" and "twenty-one"; leave every other token alone."""
+    if "-" not in "".join(tokens):
+        return tokens
+    words: list[str] = []
+    for token in tokens:
+        parts = token.split("-") if "-" in token else ()
+        words += [part for part in parts if part] if not _NUMBER_WORDS.isdisjoint(parts) else [token]
+    return words
+
+
+def may_count(token: str) -> bool:
+    """Tell whether a token can begin a number or a unit: `quantities` finds none among others."""
+    return any(word in _OPENERS or _DIGIT.search(word) for word in _words([token]))
+
+
+def is_unit(token: str) -> bool:
+    """Tell whether a token behind a number is its unit."""
+    return bool(_units(token)) and token not in _ATTACHED_ONLY
+
+
+def _number(words: Sequence[str], place: int) -> _Number | None:
+    word = words[place]
+    units: list[str] = []
+    if word in _OTHERS:
+        member = value = _OTHERS[word]
+    elif word in _NUMBER_WORDS:
+        value, end = _spelled(words, place)
+        return _with_next(words, _Number(value, value, [], end))
+    elif _DIGIT.search(word):
+        member, value, attached = _READ_DIGITS[word]
+        units += attached
+    else:
+        return None
+    if place and words[place - 1] in _CODES:
+        units.append(words[place - 1])
+    return _with_next(words, _Number(member, value, units, place + 1))
+
+
+def _with_next(words: Sequence[str], number: _Number) -> _Number:
+    """Take the word after a number for its unit, if it is one."""
+    if number.end >= len(words) or not _CODES.issuperset(number.units) or number.value.endswith("th"):
+        return number
+    word = words[number.end]
+    units = [] if word in _ATTACHED_ONLY else _UNITS[word]
+    return _Number(number.member, number.value, number.units + units, number.end + 1) if units else number
+
+
+def _digits(word: str) -> tuple[str, str, list[str]]:
+    """Read a token with digits: as it is compared, its value, its units."""
+    token = _TOKEN.fullmatch(word)
+    head = token and _HEAD.fullmatch(token["head"][-_HEAD_LENGTH:])
+    if not token or not head:  # cannot be: the expressions match every token with a digit
+        return word, word, []
+    runs = _RUN.findall(_THOUSANDS.sub("", word))
+    value = " ".join(_LEADING_ZEROS.sub("", run) for run in runs)
+    free = bool(head["relation"]) or not head["name"][-1:].isalnum()  # else the minus is a hyphen: "adr-003"
+    value = ("-" if free and head["sign"] == "-" else "") + ("0." if free and head["point"] else "") + value
+    tail = "" if value.startswith("0x") else token["tail"]
+    if len(runs) == 1 and tail in {"st", "nd", "rd", "th"}:
+        return f"{value}th", f"{value}th", []
+    bound = ">=" if tail.startswith("+") else _BOUNDS.get(head["relation"], "")
+    name = f"{head['name']}=" if head["relation"] in {"=", ":", ":="} else ""
+    units = [UNIT_NAMES.get(char, char) for char in token["head"] if category(char) == "Sc"]
+    return name + bound + value, value, units + _units(tail.lstrip("+-_").split("-")[0])
+
+
+_READ_DIGITS: Final = PerToken(_digits, _CACHED_NUMBERS)
+
+
+def _units(text: str) -> list[str]:
+    """Return the units of a text such as "ms", "mb/s" or "req/s"; none if it is no unit."""
+    unit, *per = UNIT_NAMES.get(text, text).split("/")
+    whole = [UNIT_NAMES[unit]] if unit in UNIT_NAMES else []
+    return whole + [f"/{UNIT_NAMES[part]}" for part in per if part in UNIT_NAMES]
+
+
+_UNITS: Final = PerToken(_units, _CACHED_NUMBERS)
+
+
+def _spelled(words: Sequence[str], place: int) -> tuple[str, int]:
+    """Read the number word at a place and those that continue it: its value and the place after it."""
+    total = current = 0
+    end = place
+    while end < len(words):
+        word, before = words[end], words[end - 1] if end > place else "hundred"
+        if word in _SMALL and (before in SCALES or (before in TENS and 0 < _SMALL[word] < 10)):
+            current += _SMALL[word]
+        elif word in SCALES and max(current, 1) * SCALES[word] <= _LARGEST:
+            current = max(current, 1) * SCALES[word]
+            if SCALES[word] >= 1000:
+                total, current = total + current, 0
+        else:
+            break
+        end += 1
+    return str(total + current), end
+
+
+def _rate(words: Sequence[str], place: int) -> tuple[str, int] | None:
+    """Return "/day" and the number of words that say it, for "daily", "per day", "twice a day".
+
+    So also "in ms", for "in milliseconds".
+    """
+    word = words[place]
+    if word in _RATES:
+        return _RATES[word], 1
+    if word == "in" and place + 1 < len(words) and words[place + 1] in _MEASURES:
+        return f"in {UNIT_NAMES[words[place + 1]]}", 2
+    counted = word in {"a", "an"} and place > 0 and words[place - 1] in _COUNTED
+    if (word in _PER or counted) and place + 1 < len(words) and words[place + 1] in UNIT_NAMES:
+        return f"/{UNIT_NAMES[words[place + 1]]}", 2
+    return None
+
+
+def _bound(words: Sequence[str], place: int, done: int) -> str:
+    """Return "<=" for "at most", "up to" and the like before a number; words before `done` are read."""
+    last = place - 1
+    linked = last >= done and words[last] in _LINKS
+    last -= linked
+    if last < done or (words[last] == "up" and not linked):
+        return ""
+    return _BOUNDS.get(words[last], "")

@@ -1,0 +1,322 @@
+"""Technical claims, and refusals: what needs a source tag and what says only that the sources lack the answer (S2-21).
+
+Every sentence and every code block is a technical claim (S2-20), except
+
+- a heading, a question, and a lead-in, which ends with a colon: what follows it makes the statement;
+- a refusal, a sentence that only says that the sources do not hold the answer;
+- courtesy and talk about the answer itself ("I hope this helps", "Here is a summary") without anything technical;
+- a fragment of fewer than three words (two, with a full stop) without anything technical.
+
+A digit, a code span and an identifier are technical. When in doubt a sentence is a claim: a tag that is
+missing only brings a person to look.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_WORD = re.compile(r"\w+")
+_TECHNICAL = re.compile(r"[0-9`]|\w[_./]\w|[a-z][A-Z]|\w\(")
+_HEADING = re.compile(r"#{1,6}\s")
+_EMPHASIS = re.compile(r"(\*\*|__)[^*_]+\1")
+_END = re.compile(r"[?:\uff1f\uff1a](?=[\s*_\"'\u201d\u2019)\]]*$)")
+_FEW = 3  # words of a sentence
+_TALK_WORDS = 12
+_TALK = re.compile(
+    r"\W*(?:i hope (?:this|that|it)\b|let me know\b|feel free\b|happy to\b|glad to\b|thanks?\b|of course\W*$|"
+    r"(?:here|below) (?:is|are)\b|here's\b)",
+    re.IGNORECASE,
+)
+
+# What was retrieved, by the names that prompts and answers give it, and what it does not do.
+_NOUN = r"(?:sources?|documents?|documentation|context|passages?|excerpts?|snippets?|chunks?|material)\b"
+_NOUN_STEMS = ("source", "document", "context", "passage", "excerpt", "snippet", "chunk", "material")
+_DENIALS = ("no", "n't", "n\u2019t")  # one of them stands in every refusal, as in "not"
+_SAY = "mention|say|specify|state|describe|discuss|address|explain|indicate|answer|cover"
+_HOLD = "contain|include|provide|show|document|give|define|list"
+_SAID = "found|mentioned|stated|specified|described|discussed|addressed|explained|indicated|covered"
+_HELD = "documented|contained|given|shown|included|present|provided|available"
+_DO_NOT = "(?:do|does|did)(?: not|n't)"
+_GIVEN = rf"(?:provided|given|available|supplied|retrieved) {_NOUN}"
+_THE_GIVEN = rf"(?:the |any |any of the |these |your )?{_GIVEN}"
+_REFUSAL = re.compile(
+    rf"(?:not|n't)(?: be)? (?:{_SAID}|{_HELD}) (?:in|by) {_THE_GIVEN}|"
+    rf"\bno (?P<none>[^.]{{1,120}}?) (?:{_SAID}|{_HELD}) (?:in|by) {_THE_GIVEN}|"
+    rf"(?:not|n't) find (?P<sought>[^.]{{1,120}}?) in {_THE_GIVEN}|"
+    rf"\b{_GIVEN} {_DO_NOT} (?P<lack>{_SAY}|{_HOLD})\b",
+    re.IGNORECASE,
+)
+# "The context", "a document" may be one of the software: without a word such as "provided" the refusal has to be all
+# that the sentence says.
+_ITSELF = rf"(?:the|these|your|any) {_NOUN}"
+_PLAIN_REFUSAL = re.compile(
+    rf"(?:{_ITSELF} {_DO_NOT} "
+    rf"(?:{_SAY}|(?:{_HOLD}) (?:(?:any|enough|specific|sufficient) )?(?:information|details?|evidence))\b(?P<lack>.*)|"
+    rf"(?P<none>.{{1,300}}?)(?:(?: is| are| was| were)(?: not|n't)| cannot be| could not be) (?:{_SAID}) "
+    rf"(?:in|by) {_ITSELF}|"
+    rf"no (?P<nothing>.{{1,300}}?)(?: is| are| was| were) (?:{_SAID}) (?:in|by) {_ITSELF}|"
+    rf"(?:i|we) (?:could|can|did|do)(?:not| not|n't) find (?P<sought>.{{1,300}}?) in {_ITSELF})",
+    re.IGNORECASE,
+)
+_EDGES = " .!*_\"'\u201c\u201d"
+_NO_ANSWER = re.compile(
+    rf"not (?:{_SAID}|{_HELD}) (?:in|by) (?:the |any |these |your )?(?:{_GIVEN}|{_NOUN})"
+    rf"|{_NOUN} {_DO_NOT} (?:{_SAY}|{_HOLD})"
+    r"|(?:could|can|did|do|was|were)(?:n't|not| not) (?:able to )?(?:find|locate|determine|answer|know|verify)\b"
+    r"|(?:no|any|enough|insufficient) (?:relevant |further |such )?(?:information|evidence|mention) "
+    r"(?:was|is|were|about|on|to|available|found|in)\b"
+    r"|(?:unable|not able|impossible) to (?:find|locate|determine|answer)",
+    re.IGNORECASE,
+)
+_APOLOGY = re.compile(
+    r"\W*(?:(?:i'm|i am) (?:sorry|afraid)|sorry|unfortunately|regrettably|my apologies)\b\W*(?:(?:but|that) )?",
+    re.IGNORECASE,
+)
+_HELPER = re.compile(r"\b(?:is|are|was|were|has been|have been|could|can|did|do)\s*$", re.IGNORECASE)
+_CONCLUSION = re.compile(
+    r",? (?:so|and|therefore|hence|thus) (?:i|we) (?:cannot|can't|can not|could not|couldn't|am unable to) "
+    r"(?:answer|say|tell|help|confirm|determine)\b(?: (?:it|this|that|you|the|your|question|further|for sure))*",
+    re.IGNORECASE,
+)
+_TOPIC = re.compile(
+    r"(?:the |any |an? )?(?:information|details?|documentation|answers?|values?|defaults?|descriptions?) "
+    r"(?:about|on|of|for|to|regarding|concerning) ",
+    re.IGNORECASE,
+)
+_AND = re.compile(r"\b(?:and|or)\b|,", re.IGNORECASE)
+_OR = re.compile(r"\bor\b", re.IGNORECASE)
+# What makes of a refusal a sentence that says something else too.
+_MORE = re.compile(
+    r"[0-9,;:\u2013\u2014(]| - |\b(?:and|or|but|so|yet|because|since|as|while|whereas|which|though|although|"
+    r"however|therefore|instead|is|are|was|were|has|have|had|must|should|defaults? to|uses?|returns?|supports?|"
+    r"sets?)\b",
+    re.IGNORECASE,
+)
+
+
+def is_claim(text: str, *, code: bool = False) -> bool:
+    """Tell whether a sentence, less its source tags, is a technical claim.
+
+    Args:
+        text: the sentence, or a fenced code block with its fences.
+        code: it is a code block: a claim unless it is empty.
+    """
+    if code:
+        return _WORD.search(text.partition("\n")[2]) is not None
+    plain = " ".join(text.replace("\u2019", "'").split())
+    if says_nothing(plain) or _HEADING.match(plain) or _END.search(plain) or is_refusal(plain):
+        return False
+    if _TECHNICAL.search(plain):
+        return True
+    words = len(_WORD.findall(plain))
+    talk = words <= _TALK_WORDS and _TALK.match(plain)
+    # "Backoff doubles." says something; and scripts that write without spaces have no few words.
+    fragment = words < _FEW - plain.endswith(".") and plain.isascii()
+    return not (talk or fragment or _EMPHASIS.fullmatch(plain))
+
+
+def is_refusal(sentence: str) -> bool:
+    """Tell whether a sentence only says that the sources do not hold something (S2-21).
+
+    "The retention period was not found in the provided sources" does; whatever states a number or something
+    else beside it does not.
+    """
+    folded = sentence.casefold()
+    # as nearly always: names no source, or denies nothing
+    if not any(noun in folded for noun in _NOUN_STEMS) or not any(word in folded for word in _DENIALS):
+        return False
+    plain = " ".join(sentence.replace("\u2019", "'").split())
+    return _is_refusal(plain) or _is_plain_refusal(plain)
+
+
+def _asserts(before: str, denial: str) -> bool:
+    """Tell whether a sentence says something of its own: "It accepts writes not covered by the given sources"."""
+    if not denial.casefold().startswith("not ") or not before.strip(_EDGES):
+        return False
+    return not (_HELPER.search(before) or _TOPIC.match(before))
+
+
+def _is_refusal(plain: str) -> bool:
+    found = _REFUSAL.search(plain)
+    if found is None:
+        return False
+    before = plain[: found.start()]
+    apology = _APOLOGY.match(before)
+    before = before[apology.end() :] if apology else before
+    if _asserts(before, found[0]):
+        return False
+    before = _HELPER.sub("", before)
+    if _TOPIC.match(before):
+        before = _AND.sub(" ", before)
+    none = _HELPER.sub("", found["none"] or "")
+    behind = _CONCLUSION.sub("", plain[found.end() :])
+    # A list of what is missing states nothing: "retries or timeouts".
+    parts = [
+        _AND.sub(" ", f"{none} {found['sought'] or ''}"),
+        _AND.sub(" ", behind) if found["lack"] else behind,
+    ]
+    return not any(_MORE.search(part) for part in [before, *parts])
+
+
+def _is_plain_refusal(plain: str) -> bool:
+    apology = _APOLOGY.match(plain)
+    said = _CONCLUSION.sub("", plain[apology.end() :] if apology else plain)
+    found = _PLAIN_REFUSAL.fullmatch(said.strip(_EDGES))
+    if found is None:
+        return False
+    what = found["lack"] or found["none"] or found["nothing"] or found["sought"] or ""
+    return not _MORE.search(_OR.sub(" ", what))
+
+
+_COURTESY = re.compile(
+    r"\W*(?:i hope|hope|let me know|feel free|i am|i'm|i'd be|i would be|happy|glad|pleased|thanks?|sure|certainly|"
+    r"of course|absolutely|(?:here|below) (?:is|are)|here(?:'|\u2019)s|please|you(?:'re|\u2019re| are) welcome|"
+    r"(?:good|great) question|sorry|have a|if you (?:have|need)|in (?:summary|conclusion|short)(?=\W*$))\b",
+    re.IGNORECASE,
+)
+_WHICH = (
+    r"(?:(?:the|these|this|those|any|your|both|all|(?:any|all|either|none) of the(?:se)?) )?"
+    r"(?:(?:given|provided|available|supplied|retrieved|above|two|three|first|second|third|other) ){0,3}"
+)
+_SOURCES = (
+    rf"{_WHICH}(?:sources?|documents?|documentation|contexts?|passages?|excerpts?|snippets?|chunks?|materials?|texts?|"
+    r"articles?|information|evidence|details?)(?: (?:provided|given|available|supplied|above|\d{1,2}))?"
+)
+_ADVERBS = r"(?:(?:also|explicitly|specifically|directly|clearly|actually|further|(?:seem|appear) to) ){0,2}"
+_TELL = (
+    r"(?:mention|say|specif|stat|describ|discuss|address|expla|indicat|answer|cover|contain|includ|provid|show|give|"
+    r"defin|list|tell|offer|confirm|clarif|elaborat|detail|refer|note|report|reveal|disclos|identif|suggest|have|hold|"
+    r"name)"
+    r"\w{0,6}"
+)
+_TOLD = (
+    rf"(?:{_SAID}|given|provided|included|documented|shown|listed|available|clear|known|contained|present|answered|"
+    r"determined|detailed)"
+)
+_TO_TELL = r"(?:answer|determine|say|tell|confirm|(?:provide|give) (?:an?|any|more|further))"
+_NOT = r"(?:(?:do|does|did|is|are|was|were|can|could|has|have)(?: not|n't)|cannot|never)"
+_OPENING = (
+    r"\W{0,4}(?:(?:(?:i'm|i am|we're|we are) (?:very )?(?:sorry|afraid)|sorry|unfortunately|regrettably|however|"
+    r"therefore|thus|but|and|so|still|though|additionally|also|overall|(?:please )?note|that|as|since|"
+    r"it is (?:important|worth) (?:to note|noting)|it should be noted|based on|according to)\b\W{0,3}){0,4}"
+)
+_LACK = re.compile(
+    rf"{_OPENING}(?:{_SOURCES}\W{{0,3}})?(?:"
+    rf"{_SOURCES} (?:{_NOT} {_ADVERBS}{_TELL}|lacks?\b|(?:is|are) silent (?:on|about)|leaves? (?:it )?open\b|"
+    r"(?:gives?|provides?|contains?|has|have|offers?|makes?|mentions?|says?) (?:no|nothing)\b)(?P<what>.*)|"
+    rf"they {_NOT} {_ADVERBS}(?:mention|say|specify|state|name|tell|describe|discuss)\b(?P<they>.*)|"
+    rf"(?:neither(?: of)?|none of|no|nothing in|nowhere in) {_SOURCES} {_ADVERBS}{_TELL}(?P<neither>.*)|"
+    rf"there(?:'s| is| was) nothing(?: in {_SOURCES})?(?P<nothing>(?: (?:about|on|regarding|concerning)\b.*)?)|"
+    rf"(?:(?P<absent>.{{1,200}}?) )?{_NOT} (?:appear|occur|feature) (?:anywhere )?in {_SOURCES}|"
+    rf"there (?:is|are|was|were) (?:no|not enough|insufficient|not any) {_ADVERBS}(?:\w+ ){{0,2}}"
+    r"(?:information|mention|details?|evidence|indication|answer|data|instructions?|explanation)\b(?P<none>.*)|"
+    rf"(?:(?P<topic>.{{1,200}}?) )?(?:{_NOT}|not) (?:be )?{_ADVERBS}{_TOLD}(?: anywhere)? (?:in|by|from) {_SOURCES}|"
+    r"(?:(?:i|we|it) (?:am|are|is|was|were|would be) |(?:it|this) is )?"
+    rf"(?:unable|not able|impossible|not possible|difficult) to {_TO_TELL}\b(?P<answer>.*)|"
+    r"(?:i|we) (?:cannot|can't|can not|could not|couldn't|do not|don't|did not|didn't) "
+    rf"{_ADVERBS}(?:find|locate|know|see|{_TO_TELL})\b(?: (?:from|in|by) {_SOURCES})?(?P<cannot>.*)"
+    r")",
+    re.IGNORECASE | re.DOTALL,
+)
+_LACKING = ("no", "n't", "n\u2019t", "unable", "lack", "difficult", "silent", "impossible", "neither", "open")
+_HOW = r"how(?: (?:many|much|long|often|far|old|to|well))"
+_PRESUMES = re.compile(
+    rf"\b(?:that|which|whose|after|before|as|while|(?!{_HOW}\b)how)\b",
+    re.IGNORECASE,
+)
+_CAUSES = re.compile(r"\b(?:why|because|since|although)\b", re.IGNORECASE)
+_ASKED = re.compile(r"^\W*(?:which|whose)\b", re.IGNORECASE)
+_ASKS = re.compile(r"\b(?:when|where|whom?|what|which|whose)\b", re.IGNORECASE)
+_LONGEST = 1_000  # characters of a report of what the sources lack
+
+
+def lack_of(clause: str) -> str | None:
+    """Return what a clause says that the sources lack, or None where it says something else.
+
+    A noun phrase or a question of whether is lacking ("the price", "whether dogs are admitted"); what is presumed to
+    be so ("why the company cheated") is said.
+
+    Example:
+        >>> lack_of("The passages do not mention the price."), lack_of("The passages do not say why he cheated.")
+        (' the price', None)
+    """
+    folded = clause.casefold()
+    if len(clause) > _LONGEST or not any(word in folded for word in _LACKING):
+        return None
+    plain = " ".join(clause.replace("\u2019", "'").split()).strip(_EDGES)
+    found = _LACK.fullmatch(_CONCLUSION.sub("", plain))
+    if found is None:
+        return None
+    what = next((text for text in found.groupdict().values() if text is not None), "")
+    given = _ASKED.sub("", what).partition("whether")[
+        0
+    ]  # what is asked behind "whether" is not taken for granted
+    return None if _PRESUMES.search(given) or _CAUSES.search(what) else what
+
+
+def presumes(what: str) -> bool:
+    """Tell whether what is lacking takes something for granted: "when it burned down", unlike "the price"."""
+    return _ASKS.search(what) is not None
+
+
+_FRAME = re.compile(
+    r"\W*(?:(?:based|relying|drawing) on|according to|going by|judging (?:by|from)|"
+    r"as (?:stated|mentioned|described|noted|explained|per)(?: in| by)?|per|from|in) "
+    rf"{_SOURCES}(?: (?:above|below))?(?=\s?,| (?:it|i|we)\b)",
+    re.IGNORECASE,
+)
+_WISH = re.compile(r"\W*(?:enjoy|have an? |good luck|best of luck|safe travels)", re.IGNORECASE)
+
+
+def frame_of(statement: str) -> int:
+    """Return how many characters of a statement only name the sources: "Going by the documents, ..."."""
+    found = _FRAME.match(statement[:_FRAMED]) if "," in statement[:_FRAMED] else None
+    return found.end() if found else 0
+
+
+_FRAMED = 120  # characters of a statement that may frame it
+
+
+def is_wish(clause: str) -> bool:
+    """Tell whether a clause wishes somebody well: "Enjoy your walk!"."""
+    return _WISH.match(clause) is not None
+
+
+def is_courtesy(clause: str) -> bool:
+    """Tell whether a clause begins as courtesy and talk about the answer do: "I hope ...", "Here is ..."."""
+    return _COURTESY.match(clause) is not None
+
+
+def tells_no_answer(sentence: str) -> bool:
+    """Tell whether a sentence says in any part that something was not found: no claim to be extracted (X-15).
+
+    Unlike a refusal it may say more, and need not name the sources: "I could not find the timeout".
+    """
+    return _NO_ANSWER.search(sentence) is not None
+
+
+def is_table_rule(text: str) -> bool:
+    """Tell whether a span is the rule below the head of a table ("|---|---|")."""
+    return text.lstrip().startswith("|") and "-" in text and says_nothing(text)
+
+
+def says_nothing(text: str) -> bool:
+    """Tell whether a span holds no letter and no digit."""
+    return not any(char.isalnum() for char in text)
+
+
+def claims_nothing(clauses: Iterable[str]) -> bool:
+    """Tell whether the statements of a text tell what the sources lack, and beside it are courteous at most.
+
+    A text without a word to check may state all the same: "Yes.", "Indeed, he did."
+    """
+    lacking = {clause: tells_no_answer(clause) or _lacks(clause) for clause in clauses}
+    return any(lacking.values()) and all(lacks or is_courtesy(clause) for clause, lacks in lacking.items())
+
+
+def _lacks(clause: str) -> bool:
+    return any(lack_of(part) is not None for part in _TURN.split(clause))
+
+
+_TURN = re.compile(r"\b(?:but|however)\b|:")

@@ -1,0 +1,130 @@
+"""Words of a claim, as deduplication sees them.
+
+The published ``jaccard_similarity`` splits on white space alone (S0-104), so that "ADR-003," and "ADR-003"
+are two words. The gate compares tokens instead (C-07): the same words with other punctuation, quotes, width
+or case are the same tokens. What a symbol says stays: "C++", "C#", "-5", ".5", "30%", "$30", "<100ms",
+"!=".
+
+Words are what stands between white space, so text in a script without spaces is few, long tokens: its
+copies are found, its near-duplicates are not.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from groundwire.text.normalise import nfkc
+from groundwire.text.visible import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_T = TypeVar("_T")
+
+TOKENIZER: Final = "words-2"
+"""Names this tokeniser in the dedup scheme. Whoever changes what `tokenize` returns changes this too."""
+
+CACHED_TOKENS: Final = 1 << 16
+CACHED_LENGTH: Final = 64  # characters; longer tokens are rare, and would let one sender fill the memory
+
+_TRADE_MARKS: Final = "\u00a9\u00ae\u2120\u2122"
+_FOLDED: Final = {
+    **dict.fromkeys(map(ord, _TRADE_MARKS)),
+    **dict.fromkeys(map(ord, "\u2018\u2019\u201b\u02bc\u00b4"), "'"),
+    **dict.fromkeys(map(ord, "\u2010\u2011\u2012\u2013\u2212"), "-"),  # hyphens, en dash, minus
+    **dict.fromkeys(map(ord, "\u2014\u2015"), " "),  # an em dash stands between two words
+    **dict.fromkeys(map(ord, "\u2044\u2215"), "/"),
+}
+# NFKC would turn a power into digits ("10⁶" into "106") and glue a fraction to its number ("5½" into "51/2").
+_POWER: Final = re.compile(
+    "(?=[\u2070\u00b9\u00b2\u00b3\u2074-\u207b])(?<![\u2070\u00b9\u00b2\u00b3\u2074-\u207b])"
+)
+_FRACTION: Final = re.compile(r"(?<=\d)(?=[\u00bc-\u00be\u2150-\u215f\u2189])")
+
+# Edge punctuation that belongs to what follows: a sign, a decimal point, a "not".
+_MEANT: Final = re.compile(r"-[^\w\s]?\.?\d|\.\d|!(?:=|[^\W_])")
+_KEPT_PUNCTUATION: Final = frozenset("%‰#")
+_STRIPPED_SYMBOLS: Final = frozenset("|~")
+# Edges of ASCII, by which most words are done: those that never belong to what follows, and all of them.
+_BEFORE: Final = "\"&'()*,/:;?@[\\]^_`{|}~"
+_BEHIND: Final = _BEFORE + "-.!"
+
+
+def tokenize(text: str) -> list[str]:
+    """Split text into its tokens, in text order, repeats kept (S0-104, C-07).
+
+    Markup and invisible characters are removed (`groundwire.text.visible`), apostrophes and dashes folded, then
+    NFKC, lower case, white space, and the punctuation at the edges of every word. Tokenising the tokens joined by
+    spaces gives the same tokens, where they hold no markup.
+
+    Args:
+        text: Any text; the empty text has no tokens.
+
+    Returns:
+        Tokens, none of them empty.
+    """
+    shown = visible(text)
+    words = (shown.lower() if shown.isascii() else _fold(shown)).split()
+    return [token for word in words if (token := word if word.isalnum() else _strip(word))]
+
+
+class PerToken(dict[str, _T]):
+    """A cache of a value that depends on a token alone.
+
+    Args:
+        work: Gives a token's value; values are shared, so they must not change.
+        kept: Most values that are kept; those of tokens longer than `CACHED_LENGTH` never are.
+    """
+
+    def __init__(self, work: Callable[[str], _T], kept: int = CACHED_TOKENS) -> None:
+        super().__init__()
+        self._work, self._kept = work, kept
+
+    def __missing__(self, token: str) -> _T:
+        """Compute a value and keep it; a full cache is emptied."""
+        value = self._work(token)
+        if len(token) <= CACHED_LENGTH:
+            if len(self) >= self._kept:
+                self.clear()  # to forget the oldest one would cost every look-up more than this costs
+            self[token] = value
+        return value
+
+    def of(self, tokens: Iterable[str]) -> list[_T]:
+        """Return the value of each token."""
+        return list(map(self.__getitem__, tokens))
+
+
+def token_digest(token: str) -> bytes:
+    """Return the 8 bytes that stand for a token: blake2b of its UTF-8 text, equal in every process."""
+    # A lone surrogate cannot come over the wire; the library must not break on one.
+    return blake2b(token.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def _fold(text: str) -> str:
+    spaced = _FRACTION.sub(" ", _POWER.sub("^", text.translate(_FOLDED)))
+    return nfkc(nfkc(spaced).lower()).translate(_FOLDED)
+
+
+def _strip(word: str) -> str:
+    token = word.lstrip(_BEFORE).rstrip(_BEHIND)
+    if token and token[0].isalnum() and token[-1].isalnum():
+        return token
+    start, end = 0, len(word)
+    while start < end and _is_edge(word[start]) and not _MEANT.match(word, start):
+        start += 1
+    while end > start and _is_edge(word[end - 1]):
+        end -= 1
+    token = word[start:end]
+    return token if token.strip("#") else ""  # the mark of a heading is no word
+
+
+@lru_cache(1 << 12)
+def _is_edge(char: str) -> bool:
+    if char in _KEPT_PUNCTUATION:
+        return False
+    category = unicodedata.category(char)
+    return category[0] == "P" or category == "Sk" or char in _STRIPPED_SYMBOLS

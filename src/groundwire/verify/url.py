@@ -1,0 +1,344 @@
+"""Checks that a cited URL answers with 200 (S0-65, S0-74, S0-75, C-15).
+
+HEAD, then a ranged GET where HEAD is not allowed; redirects are followed by hand so that each hop passes the
+address guard, and prove nothing where they end at another host or a sign-in page; no cookies, no credentials, no
+proxy; a budget of seconds for everything together. The text of a page comes from a bounded number of bytes, in time
+linear in them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import re
+import socket
+import ssl
+import time
+import zlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Literal, Self
+
+import httpcore
+import httpx
+
+from groundwire.verify.pacing import NotAskedError, Pacer, Visit
+from groundwire.verify.results import BUDGET, CitationCheck, CitationState, Clock, utc_now
+from groundwire.verify.ssrf import AddressGuard, BlockedAddressError, is_disguised
+from groundwire.verify.transport import GuardedTransport
+
+if TYPE_CHECKING:
+    from groundwire.config import Settings
+
+MAX_BODY = 65_536  # bytes read from the network
+_MAX_DECODED = 262_144  # bytes after decompression: a bomb of 64 kB stops here
+_TEXTUAL = ("text/", "application/json", "application/xml", "application/xhtml+xml")
+_LATIN = frozenset({"iso-8859-1", "latin-1", "latin1", "windows-1252", "cp1252"})
+_UNREAD = frozenset({"script", "style", "template", "noscript"})
+
+
+def page_text(body: bytes, headers: Mapping[str, str]) -> str | None:
+    """Return the words of a response, or None where they cannot be read; `MAX_BODY` bytes count at most."""
+    kind, _, parameters = headers.get("content-type", "").lower().partition(";")
+    kind = kind.strip()
+    if not kind.startswith(_TEXTUAL):
+        return None
+    decoded = _decompress(body[:MAX_BODY], headers.get("content-encoding", "identity").strip().lower())
+    if decoded is None:
+        return None
+    charset = parameters.partition("charset=")[2].partition(";")[0].strip(" \"'")
+    text = decoded.decode("cp1252" if charset in _LATIN else "utf-8", errors="replace")
+    return " ".join((_without_tags(text) if "html" in kind else text).split())
+
+
+def _decompress(body: bytes, encoding: str) -> bytes | None:
+    if encoding in ("identity", ""):
+        return body
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        return None
+    try:
+        return zlib.decompressobj(wbits=zlib.MAX_WBITS | 32).decompress(body, _MAX_DECODED)
+    except zlib.error:
+        return None
+
+
+def _without_tags(page: str) -> str:
+    """Drop tags, scripts and styles. Splitting, not a parser: hostile markup must not cost quadratic time."""
+    head, *parts = page.split("<")
+    kept, inside = [head], ""
+    for part in parts:
+        tag, _, rest = part.partition(">")
+        name = (tag.split(maxsplit=1) or [""])[0].lower()
+        if inside:
+            inside = "" if name == f"/{inside}" else inside
+            kept.append("" if inside else rest)
+        elif name in _UNREAD:
+            inside = name
+        else:
+            kept.append(rest)
+    return html.unescape(" ".join(kept))
+
+
+MAX_REDIRECTS = 5
+MAX_URL = 2048  # characters
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_GONE = frozenset({404, 410})
+_FAILING = frozenset({408, 425, 429})
+"""Statuses below 500 of a host that should be left alone for a while; 401 and 403 are answers of a healthy one."""
+
+_SIGN_IN = frozenset(
+    [
+        "login",
+        "logon",
+        "signin",
+        "signon",
+        "sso",
+        "auth",
+        "oauth",
+        "oauth2",
+        "authorize",
+        "authenticate",
+        "saml2",
+    ]
+)
+"""Words of the path by which a sign-in page is known, as web frameworks and identity providers name it."""
+
+_OTHER_HOST = "redirected to another host"
+_SIGN_IN_PAGE = "redirected to a sign-in page"
+_HOST = re.compile(r"[a-z0-9._:-]{1,255}")
+_DOTTED = re.compile(r"https?://[\d.]+(?=[:/?#]|$)", re.IGNORECASE)
+_PORTS = {"http": 80, "https": 443}
+
+_Ask = Literal["HEAD", "GET", "RANGE"]
+
+
+class _RefusedError(Exception):
+    """The URL, or one that it redirects to, is not requested; the message is the detail."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    status: int
+    location: str | None
+    text: str | None
+
+
+@dataclass(slots=True)
+class _Budget:
+    """Seconds left on the network; waiting for a place at a host does not count."""
+
+    left: float
+    monotonic: Callable[[], float]
+
+    @asynccontextmanager
+    async def spend(self) -> AsyncIterator[None]:
+        started = self.monotonic()
+        try:
+            async with asyncio.timeout(self.left):
+                yield
+        finally:
+            self.left = max(0.0, self.left - (self.monotonic() - started))
+
+
+class UrlChecker:
+    """Requests cited URLs. Belongs to one event loop.
+
+    Args:
+        guard: What may be connected to; the public internet on ports 80 and 443 by default.
+        redirect_hosts: Hosts at which any cited URL may end, such as a publisher's behind doi.org; `.example.org`
+            stands for all below it. Else a redirect has to end at the cited host, with or without `www.`.
+        transport: How requests are sent; by default connections are pinned to addresses that `guard` checked.
+        pacer: Limits requests per host.
+        clock: Gives `checked_at`.
+        monotonic: Seconds, for the budget.
+    """
+
+    def __init__(
+        self,
+        guard: AddressGuard | None = None,
+        *,
+        redirect_hosts: Iterable[str] = (),
+        transport: httpx.AsyncBaseTransport | None = None,
+        pacer: Pacer | None = None,
+        clock: Clock = utc_now,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._guard = guard or AddressGuard()
+        self._redirect_hosts = tuple(host.lower() for host in redirect_hosts)
+        self._transport = transport or GuardedTransport(self._guard)
+        self._pacer = pacer or Pacer()
+        self._clock = clock
+        self._monotonic = monotonic
+
+    @classmethod
+    def of(cls, settings: Settings, *, clock: Clock = utc_now) -> Self:
+        """Return the checker that the settings describe."""
+        guard = AddressGuard(settings.networks, ports=settings.ports)
+        return cls(guard, redirect_hosts=settings.redirecting, clock=clock)
+
+    async def check(
+        self,
+        url: str,
+        *,
+        budget: float = BUDGET,
+        deadline: float | None = None,
+        want_text: bool = False,
+        tenant: str = "",
+    ) -> CitationCheck:
+        """Request one URL; every failure is a state, never verified.
+
+        Args:
+            url: As cited.
+            budget: Seconds on the network for all hops together.
+            deadline: On the pacer's clock: when waiting for a place at the host ends.
+            want_text: Read the page as well, for relevance.
+            tenant: Who cites it; each has its own places and breakers.
+
+        Raises:
+            NotAskedError: If pacing refused the request.
+        """
+        left = _Budget(budget, self._monotonic)
+        asking = partial(self._ask, left=left, deadline=deadline, tenant=tenant)
+        text: str | None = None
+        try:
+            state, detail, text = await self._follow(url, asking, want_text=want_text)
+        except NotAskedError:
+            raise
+        except Exception as error:  # noqa: BLE001 - fails closed: whatever broke, the citation is unknown
+            state, detail = CitationState.UNKNOWN, describe(error, budget)
+        return CitationCheck(state, detail, self._clock(), text)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._transport.aclose()
+
+    async def _follow(
+        self, url: str, asking: Callable[[_Ask, httpx.URL], Awaitable[_Reply]], *, want_text: bool
+    ) -> tuple[CitationState, str, str | None]:
+        target = cited = self._admit(url)
+        ask: _Ask = "GET" if want_text else "HEAD"
+        for _ in range(MAX_REDIRECTS + 1):
+            reply = await asking(ask, target)
+            if ask == "HEAD" and reply.status in (405, 501):
+                ask = "RANGE"
+                reply = await asking(ask, target)
+            if reply.location is None:
+                state, detail = _verdict(ask, reply.status)
+                if state is CitationState.VERIFIED and (why := self._leads_away(cited, target)):
+                    return CitationState.UNKNOWN, why, None
+                return state, detail, reply.text
+            target = self._admit(reply.location, base=target)
+        raise _RefusedError(f"more than {MAX_REDIRECTS} redirects")
+
+    def _leads_away(self, cited: httpx.URL, final: httpx.URL) -> str | None:
+        """Say why the page at the end of redirects is not what was cited; None: it may be."""
+        if cited == final:
+            return None
+        if _sign_in_words(final) - _sign_in_words(cited):
+            return _SIGN_IN_PAGE
+        host = final.host.removeprefix("www.")
+        allowed = host == cited.host.removeprefix("www.") or any(
+            final.host == one or (one.startswith(".") and final.host.endswith(one))
+            for one in self._redirect_hosts
+        )
+        return None if allowed else _OTHER_HOST
+
+    def _admit(self, url: str, base: httpx.URL | None = None) -> httpx.URL:
+        """Parse one hop and refuse what must not even be resolved."""
+        if len(url) > MAX_URL:
+            raise _RefusedError("URL too long")
+        try:
+            target = base.join(url) if base else httpx.URL(url)
+        except httpx.InvalidURL:
+            if _DOTTED.match(url):  # an octal or overlong dotted quad
+                raise BlockedAddressError from None
+            raise _RefusedError("invalid URL") from None
+        if target.scheme not in _PORTS:
+            raise _RefusedError("only http and https are followed")
+        if target.userinfo:
+            raise _RefusedError("credentials in URL")
+        host = target.raw_host.decode("ascii")
+        if is_disguised(host):
+            raise BlockedAddressError
+        if not _HOST.fullmatch(host):
+            raise _RefusedError("invalid host")
+        port = target.port or _PORTS[target.scheme]
+        if port not in self._guard.ports:
+            raise _RefusedError(f"port {port} is not allowed")
+        return target.copy_with(fragment=None)
+
+    async def _ask(
+        self, ask: _Ask, target: httpx.URL, *, left: _Budget, deadline: float | None, tenant: str
+    ) -> _Reply:
+        headers = {"User-Agent": "groundwire", "Accept": "*/*", "Accept-Encoding": "identity"}
+        if ask == "RANGE":
+            headers["Range"] = "bytes=0-0"
+        # No httpx timeouts: two that end together cancel each other's cleaning up.
+        request = httpx.Request("HEAD" if ask == "HEAD" else "GET", target, headers=headers)
+        host = target.raw_host.decode("ascii")
+        async with self._pacer.visit(host, deadline, tenant=tenant) as visit, left.spend():
+            return await self._send(request, visit, want_text=ask == "GET")
+
+    async def _send(self, request: httpx.Request, visit: Visit, *, want_text: bool) -> _Reply:
+        response = await self._transport.handle_async_request(request)
+        response.request = request
+        try:
+            status = response.status_code
+            visit.ok = status < 500 and status not in _FAILING
+            location = response.headers.get("location") if status in _REDIRECTS else None
+            text = page_text(await _read(response), response.headers) if want_text and status == 200 else None
+            return _Reply(status, location, text)
+        finally:
+            await response.aclose()  # whatever is unread stays unread
+
+
+def _sign_in_words(url: httpx.URL) -> set[str]:
+    """Return what in host and path names signing in, hyphens and underscores aside: `accounts.` too, `/log-in`."""
+    parts = re.split(r"[./]", f"{url.host}{url.path}".lower())
+    return {word for part in parts if (word := re.sub(r"[-_]", "", part)) in _SIGN_IN}
+
+
+def _verdict(ask: _Ask, status: int) -> tuple[CitationState, str]:
+    detail = f"HTTP {status}"
+    if status == 200 or (status == 206 and ask == "RANGE"):
+        return CitationState.VERIFIED, detail
+    return (CitationState.NOT_FOUND if status in _GONE else CitationState.UNKNOWN), detail
+
+
+async def _read(response: httpx.Response) -> bytes:
+    body = bytearray()
+    async for part in response.aiter_raw():
+        body += part
+        if len(body) >= MAX_BODY:
+            break
+    return bytes(body[:MAX_BODY])
+
+
+def describe(error: BaseException, budget: float) -> str:
+    """Say why a request failed; never the text of a foreign exception, which may hold secrets."""
+    if isinstance(error, _RefusedError):
+        return str(error)
+    if isinstance(error, TimeoutError | httpcore.TimeoutException | httpx.TimeoutException):
+        return f"timeout after {budget:g} s"
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and len(causes) < 8:  # a chain may be circular
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    for kind, detail in _CAUSES:
+        if any(isinstance(c, kind) for c in causes):
+            return detail
+    return type(error).__name__
+
+
+_CAUSES: tuple[tuple[type[BaseException], str], ...] = (
+    (BlockedAddressError, BlockedAddressError.detail),
+    (socket.gaierror, "DNS error"),
+    (UnicodeError, "invalid host"),
+    (ConnectionRefusedError, "connection refused"),
+    (ssl.SSLError, "TLS error"),
+    (httpcore.ConnectError, "connection failed"),
+    (httpx.ConnectError, "connection failed"),
+)
