@@ -1,5 +1,6 @@
 """Services for every test that asks for one; unit tests ask for none."""
 
+import signal
 from collections.abc import Iterator
 from functools import partial
 from unittest.mock import patch
@@ -15,6 +16,11 @@ __all__ = ["broker", "redis_server"]
 # a busy machine is slow, and no test is about time
 settings.register_profile("groundwire", parent=settings(), deadline=None)
 settings.load_profile("groundwire")
+
+
+# A shell's background job ignores Ctrl-C, and so would every program that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
 
 from groundwire.review.board import Board
-from tests.browser.items import board_of, put, waiting
+from tests.browser.items import board_of, full_board, waiting
 from tests.browser.reader import Complaints, Reader
-from tests.browser.site import Running, filled_board, running
+from tests.browser.site import Running, running
 
 T = TypeVar("T")
 
@@ -26,6 +25,13 @@ PATIENCE = 120_000
 expect.set_options(timeout=PATIENCE)
 
 MISSING = "there is no chromium here; on Debian: apt-get install chromium"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Count what drives a browser among the slow tests."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +71,8 @@ class Consoles:
         return console
 
     def start_full(self, **settings: Any) -> Running:
-        """Start one that has something on each of its pages: blocked claims and dead letters too."""
-        board = _elsewhere(lambda: asyncio.run(filled_board(24, datetime.now(UTC))))
-        put(board, *waiting(8))
-        return self.start(board=board, **settings)
+        """Start one that has something on each of its pages."""
+        return self.start(board=_elsewhere(full_board), **settings)
 
     def stop(self, console: Running) -> None:
         """Stop one."""

@@ -3,19 +3,39 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
-from groundwire.messages.decisions import Decision, Kind, ReasonCode, Verdict
+from groundwire.library.check import Checker
+from groundwire.messages.base import sha256_hex, to_milliseconds
+from groundwire.messages.decisions import AuditEvent, Decision, IngestionTier, Kind, ReasonCode, Verdict
 from groundwire.messages.identity import Subject, decision_id
-from groundwire.messages.tiers import IngestionTier
 from groundwire.messages.topics import TopicName
+from groundwire.policy import Policy
 from groundwire.review.board import Board
-from groundwire.review.risk import risk_of
-from tests.browser.site import OWNER, TENANT, as_record, decide
+from groundwire.review.model import risk_of
+from groundwire.review.permissions import Person
+from groundwire.review.records import TopicRecord
+from groundwire.verify.citations import CitationVerifier, Sources
+
+TENANT = "acme"
+LEAD = Person("lead@acme.example", frozenset({TENANT}))
+OWNER = Person("ana@acme.example", frozenset({TENANT}))
+STRANGER = Person("eve@globex.example", frozenset({"globex"}))
+KEYS = b"""
+[keys.console]
+secret = "not a secret"
+tenants = ["acme", "globex"]
+roles = ["reviewer"]
+[reviewers]
+acme = ["lead@acme.example"]
+"""
 
 REASONS: Final = [
     code for code in ReasonCode if risk_of(code).rank and code is not ReasonCode.PENDING_DUPLICATE
@@ -42,6 +62,40 @@ _PLAIN: Final = (
     "As ADR-{n} says, the {part} team retries a failed call, with a pause that doubles each time.",
 )
 _PARTS: Final = ("checkout", "billing", "search", "login", "export", "inventory", "mail")
+
+
+async def decide(records: list[dict[str, Any]], now: datetime) -> list[Decision]:
+    """Decide records as the gate does; those that cannot be decided are left out."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "ADR-003-retries.md").write_text("# Retries\n\nStatus: accepted\n")  # noqa: ASYNC240 - nothing waits
+        verifier = CitationVerifier({"*": Sources(adr_dir=Path(folder), repo=None)}, network=False)
+        checker = Checker(Policy(), verifier, now=now)
+        lines = [json.dumps(record, ensure_ascii=False).encode() for record in records]
+        return [_kept(found, lines) async for found in checker.check(lines) if isinstance(found, Decision)]
+
+
+RECORDS: Final[dict[tuple[str, int, int], bytes]] = {}
+"""What stands on the topic of responses: everything that was decided here."""
+_TOPIC: Final = "groundwire.llm-responses"
+
+
+def _kept(decision: Decision, lines: Sequence[bytes]) -> Decision:
+    """Return a decision whose record stands on a topic."""
+    origin = decision.origin.model_copy(update={"topic": _TOPIC, "offset": len(RECORDS)})
+    value = next(line for line in lines if sha256_hex(line) == origin.sha256)
+    RECORDS[_TOPIC, 0, origin.offset] = value
+    return decision.model_copy(update={"origin": origin})
+
+
+async def read_record(topic: str, partition: int, offset: int) -> bytes | None:
+    """Read a record back, as from a broker."""
+    return RECORDS.get((topic, partition, offset))
+
+
+def as_record(message: Decision | AuditEvent, topic: TopicName, offset: int, at: datetime) -> TopicRecord:
+    """Return a message as it stands on its topic."""
+    value = message.model_dump_json(by_alias=True).encode()
+    return TopicRecord(topic, 0, offset, to_milliseconds(at), b"", value)
 
 
 @cache
@@ -73,14 +127,9 @@ def claim(claim_id: str, content: str, **changes: Any) -> dict[str, Any]:
     return {**base, "claim_id": claim_id, "content": content, **changes}
 
 
-def _response(number: int) -> dict[str, Any]:
-    chunk = {
-        "chunk_id": "c1",
-        "file": "src/<script>alert(1)</script>.py" if number % 8 == 3 else "src/retry.py",
-        "content": "def retry(): ...",
-        "start_line": 1,
-        "end_line": 3,
-    }
+def _response(number: int, **changes: Any) -> dict[str, Any]:
+    file = "src/<script>alert(1)</script>.py" if number % 8 == 3 else "src/retry.py"
+    chunk = {"chunk_id": "c1", "file": file, "content": "def retry(): ...", "start_line": 1, "end_line": 3}
     return {
         "tenant_id": TENANT,
         "user_id": OWNER.name,
@@ -89,19 +138,53 @@ def _response(number: int) -> dict[str, Any]:
         "answer": "Payments are retried by `retryWithBackoff` with the `maxAttempts` option, see src/retries.py.",
         "confidence": 0.9,
         "chunks": [chunk],
-        "sources": [{"file": chunk["file"]}, {"file": "src/retries.py"}],
+        "sources": [{"file": file}, {"file": "src/retries.py"}],
+        **changes,
     }
+
+
+def faulty_response(name: str = "pump", **changes: Any) -> dict[str, Any]:
+    """Return a response with something wrong for nearly every check."""
+    chunks = [
+        "The pump in Lyon runs at 40 bar. It is serviced every 30 days by two technicians, who write a report.",
+        "Reports are kept for seven years in the archive. " + "The archive is dry and cool. " * 60,
+        "Visitors are not allowed in the pump hall. The canteen opens at noon.",
+    ]
+    return _response(
+        0,
+        response_id=name,
+        query="At which pressure does the pump run, and who services it?",
+        answer="The pump in Lyon runs at 400 bar. It is serviced every 30 days by two technicians. "
+        "Visitors are allowed in the pump hall. Its colour was chosen by the mayor's daughter.",
+        chunks=[
+            {"chunk_id": f"pump-{n}", "file": "pump.md", "content": text, "start_line": n, "end_line": n}
+            for n, text in enumerate(chunks, start=1)
+        ],
+        sources=[{"file": "pump.md"}],
+        transcript="Ana: The pump has never failed in eleven years. Ben: We oil it on Mondays, before breakfast.",
+        evidence={
+            "safety": ["The pump has failed in eleven years", "We oil it on Mondays, before breakfast."]
+        },
+        entities=[{"id": "pump-7", "role": "valve"}, {"id": "lyon"}, {"id": "atlantis"}],
+        corpus_index={"pump-7": {"confidence": 0.9, "role": "pump"}, "lyon": {"confidence": 0.8}},
+        claims=[{"subject": "pump-7", "relation": "stands in", "object": "Lyon", "version": "1"}],
+        relations=[{"subject": "pump-7", "relation": "stands in", "object": "Lyon", "version": "2"}],
+        **changes,
+    )
 
 
 def in_review(records: Sequence[dict[str, Any]]) -> tuple[Decision, ...]:
     """Decide records as the gate does, and send all to review, for one reason after the other."""
     now = datetime.now(UTC)
-    with ThreadPoolExecutor(1) as pool:  # a thread of its own: the test's may have an event loop already
-        found = pool.submit(asyncio.run, decide(list(records), now)).result()
     return tuple(
         _sent_to_review(one, REASONS[n % len(REASONS)], now - timedelta(minutes=n))
-        for n, one in enumerate(found)
+        for n, one in enumerate(_decided(records))
     )
+
+
+def _decided(records: Sequence[dict[str, Any]]) -> list[Decision]:
+    with ThreadPoolExecutor(1) as pool:  # a thread of its own: the test's may have an event loop already
+        return pool.submit(asyncio.run, decide(list(records), datetime.now(UTC))).result()
 
 
 def _sent_to_review(decision: Decision, reason: ReasonCode, at: datetime) -> Decision:
@@ -131,6 +214,28 @@ def board_of(decisions: Sequence[Decision]) -> Board:
     """Return a board with these decisions."""
     board = Board()
     put(board, *decisions)
+    return board
+
+
+def full_board() -> Board:
+    """Return a board with something on each page: pending, approved, blocked, near, responses, a dead letter."""
+    known = (
+        "As ADR-003 says, the ledger service closes a batch after 40 entries or 15 seconds, whichever comes first,"
+        " and signs it with the key of the region in which the batch was opened, not with that of the client."
+    )
+    sources = [{"file": "src/retry.py"}] * 3 + [{"file": "src/retries.py"}]
+    others = [
+        claim("ledger-batches", known, memory_type="decision"),
+        claim("ledger-batches-2", known.replace("after 40", "after 400"), memory_type="decision"),
+        claim("guess", "I think maybe the cache is the problem, I am not sure.", memory_type="decision"),
+        _response(900),
+        _response(901, answer="Payments are retried.", sources=sources),
+    ]
+    board = board_of([*_decided(others), *waiting(32), *in_review([faulty_response()])])
+    headers = [("gw-error", b"invalid_record"), ("__connect.errors.topic", b"groundwire.claims")]
+    key, value = f"{TENANT}:ben@acme.example".encode(), b'{"claim_id": "c-1", "content": "x"}'
+    at = to_milliseconds(datetime.now(UTC))
+    board.add([TopicRecord(TopicName.DEAD_LETTER, 0, 0, at, key, value, headers)])
     return board
 
 

@@ -84,6 +84,14 @@ class Reader:
 
     def press(self, *keys: str) -> None:
         for key in keys:
+            if key in (
+                "a",
+                "r",
+                "p",
+                "Enter",
+                "Control+Enter",
+            ):  # which wait until the page was there for a moment
+                self.page.locator("html.ready").wait_for(state="attached")
             self.page.keyboard.press(key)
 
     def go(self, *keys: str) -> None:

@@ -41,7 +41,7 @@ def violations(reader: Reader) -> list[str]:
 
 
 @contextmanager
-def _worker() -> Iterator[str]:
+def worker_metrics() -> Iterator[str]:
     """Serve the metrics of a worker that waits for something."""
     worker = Worker("claims", started=time.time() - 600)
     worker.work(600)
@@ -72,12 +72,28 @@ def _form(key: str) -> Go:
     return go
 
 
+def _answer(reader: Reader) -> None:
+    """Open the response with something wrong for nearly every check, and go to the first fault."""
+    reader.open("/?kind=response")
+    reader.page.locator("a.open").filter(has_text="The pump in Lyon").first.click()
+    reader.page.locator("#faults").wait_for()
+    reader.press("f")
+
+
+def _conflict(reader: Reader) -> None:
+    """Open the claim that contradicts an approved one, and the form that puts it in its place."""
+    reader.open("/?reason=conflicting_near_duplicate&sort=newest")
+    reader.page.locator("a.open").filter(has_text="400 entries").click()
+    reader.page.locator("#replace").wait_for()
+    reader.press("p")
+
+
 def _bulk(reader: Reader) -> None:
     reader.open("/")
-    for box in reader.page.locator("#list input:enabled").all()[:21]:
+    for box in reader.page.locator("#list > :not([data-own-page]) input:enabled").all()[:21]:
         box.check()
     reader.page.get_by_role("button", name="Reject selected…").click()
-    reader.page.locator("#typed").wait_for()
+    reader.page.locator("#chosen").wait_for()
 
 
 def _help(reader: Reader) -> None:
@@ -86,7 +102,7 @@ def _help(reader: Reader) -> None:
 
 
 def _held(reader: Reader) -> None:
-    reader.open("/?all=1")
+    reader.open("/")
     reader.go("Enter")
     reader.go("r", "1", "Enter")
     reader.said("Rejected")
@@ -94,7 +110,7 @@ def _held(reader: Reader) -> None:
 
 def _refused(reader: Reader) -> None:
     reader.console.reviews.refuse += ["state_unavailable"] * 50
-    _held(reader)
+    _item("response")(reader)
     reader.go("a")
     reader.console.release()
     reader.page.locator(".outcome.refused").first.wait_for()
@@ -131,6 +147,8 @@ PAGES: Final[dict[str, Go]] = {
     "an empty queue": _at("/?user=nobody"),
     "a claim": _item("claim"),
     "a response": _item("response"),
+    "an answer with faults": _answer,
+    "a conflict": _conflict,
     "edit form": _form("e"),
     "reject form": _form("r"),
     "an edit that speculates": _speculation,
@@ -152,7 +170,7 @@ PAGES: Final[dict[str, Go]] = {
 
 @pytest.mark.slow
 def test_axe_finds_no_violation_of_wcag_2_2_aa_on_any_page_in_light_and_in_dark(consoles, people) -> None:
-    with _worker() as address:
+    with worker_metrics() as address:
         workers = f"{address},127.0.0.1:1"  # nobody answers at the second
         console = consoles.start_full(audit_share=1.0, undo_seconds=60, workers=workers)
         reader = people(console, None)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import pytest
 from playwright.sync_api import Locator, expect
 
-from groundwire.messages.reviews import ReviewDecision
+from groundwire.messages.records import ReviewDecision
 from groundwire.review.actions import RejectReason
-from tests.browser.items import hostile_board
+from tests.browser.items import LEAD, hostile_board
 from tests.browser.reader import Reader, eventually
 
 COUNT = 100
@@ -30,12 +30,9 @@ class Keyboard:
     def work(self) -> None:
         """Decide everything: several at once, some from the list, the others one after the other on their pages."""
         self.reader.press("j", "k", "?", "Escape")
-        self._several("a", 20, lambda row: row.get_attribute("data-whole") == "true")
-        self._several("r", 30, lambda _row: True)
-        console = self.reader.console
-        console.release()
-        eventually(lambda: console.board.counts(console.scope).total == COUNT - len(self.intended))
-        self.reader.go("q")
+        self._several("a", 8, lambda row: row.get_attribute("data-whole") == "true")
+        self._several("r", 21, lambda _row: True)
+        self._to_queue()
         for turn in range(2 * COUNT):  # what is too long for the list takes two turns
             if len(self.intended) == COUNT:
                 return
@@ -44,15 +41,32 @@ class Keyboard:
             else:
                 self._decide(turn)
 
+    def _to_queue(self) -> None:
+        """Go back to the queue once nothing is held any more: what is held still stands in it."""
+        console = self.reader.console
+        console.release()
+        eventually(lambda: console.board.counts(console.scope).total == COUNT - len(self.intended))
+        self.reader.go("q")
+
     def _several(self, key: str, count: int, wanted: Callable[[Locator], bool]) -> None:
-        """Select so many in the list and decide them together; above twenty their number is typed."""
+        """Select so many in the list and decide them together; above twenty their number is typed.
+
+        What is decided on its own page only is left alone.
+        """
         reader, page = self.reader, self.reader.page
+        reader.open("/?sort=newest")
         chosen = []
         rows = page.locator("#list > .item").count()
         reader.press(*["k"] * rows)
         for _ in range(rows):
             row = page.locator(f'[data-id="{reader.selected}"]')
-            if wanted(row) and "doing" not in row.get_attribute("class") and len(chosen) < count:
+            own_page = row.get_attribute("data-own-page") is not None
+            if (
+                wanted(row)
+                and not own_page
+                and "doing" not in row.get_attribute("class")
+                and len(chosen) < count
+            ):
                 reader.press("x")
                 chosen.append(_subject(row))
             reader.press("j")
@@ -60,7 +74,7 @@ class Keyboard:
         assert sorted(page.locator("#chosen .subject").all_inner_texts()) == sorted(chosen)
         if key == "r":
             reader.press("3", "Tab", "Tab")
-            page.keyboard.type(str(count))
+            page.keyboard.type(str(len(chosen)))
         reader.go("Enter")
         intent = ("approve", None, None, None) if key == "a" else ("reject", "not_verifiable", None, None)
         self.intended |= dict.fromkeys(chosen, intent)
@@ -78,11 +92,11 @@ class Keyboard:
             self.intended[subject] = ("approve", None, None, None)
 
     def _decide(self, turn: int) -> None:
-        reader, subject = self.reader, self.reader.subject
+        subject = self.reader.subject
         ways = [self._approve, self._reject, self._edit, self._undo, self._reject]
         self.intended[subject] = ways[turn % len(ways)](turn)
         if turn % 11 == 10:
-            reader.go("q")
+            self._to_queue()
 
     def _approve(self, turn: int) -> Intent:  # noqa: ARG002 - as the others
         self.reader.go("a")
@@ -203,17 +217,20 @@ def test_what_is_selected_is_acted_on_and_not_the_item_that_has_the_focus(consol
     console = consoles.start(board=board)
     reader = people(console)
     page = reader.page
-    for name in ("script", "template", "huge"):
-        page.locator(f'[data-id="{ids[name]}"] input').check()
-    page.locator(f'[data-id="{ids["style"]}"] .open').focus()
+    plain = page.locator('#list > [data-whole="true"]:not([data-own-page])')
+    chosen = {plain.nth(0).get_attribute("data-id"), plain.nth(1).get_attribute("data-id")}
+    grave = page.locator("#list > [data-own-page]").first.get_attribute("data-id")
+    for item in {*chosen, grave}:
+        page.locator(f'[data-id="{item}"] input').check()
+    plain.nth(2).locator(".open").focus()
     reader.go("a")
     expect(page.get_by_role("heading")).to_have_text("Approve 2 items")
     expect(page.locator("#chosen .subject")).to_have_count(2)
-    expect(page.locator("#left-out")).to_contain_text("huge: the list shows only a part")
+    expect(page.locator("#left-out")).to_contain_text("decided on its own page only")
     reader.go("Enter")
     reader.said("2 items")
     consoles.stop(console)
-    assert {one.subject_id for one in console.reviews.sent} == {"script", "template"}
+    assert {ids[one.subject_id] for one in console.reviews.sent} == chosen
 
 
 def test_shift_selects_on_from_item_to_item_and_all_between_two_clicks(consoles, people) -> None:
@@ -244,6 +261,7 @@ def test_shift_selects_on_from_item_to_item_and_all_between_two_clicks(consoles,
 def test_a_opens_an_edit_that_was_not_sent_and_approves_nothing(consoles, people) -> None:
     console = consoles.start()
     reader = people(console)
+    reader.open("/?kind=claim")
     reader.go("Enter")
     item = reader.item
     reader.press("e")
@@ -257,6 +275,7 @@ def test_a_opens_an_edit_that_was_not_sent_and_approves_nothing(consoles, people
     assert reader.item == item
     expect(reader.page.locator("#edit")).to_have_attribute("open", "")
     expect(reader.page.locator("#content")).to_have_value("Typed and not sent.")
+    reader.page.locator("html.ready").wait_for(state="attached")
     reader.page.locator("#approve button").click()
     reader.said("Approved")
     reader.press("u")
@@ -271,6 +290,7 @@ def test_a_key_held_down_decides_one_item_and_not_the_next_ones_too(consoles, pe
     reader = people(console)
     reader.go("Enter")
     subject = reader.subject
+    reader.page.locator("html.ready").wait_for(state="attached")
     with reader.page.expect_navigation():
         reader.page.keyboard.down("a")
     for _ in range(10):  # as a keyboard does that repeats
@@ -293,3 +313,31 @@ def test_what_the_list_does_not_show_in_full_is_opened_and_not_approved_from_the
         assert reader.item == ids[name]
     consoles.stop(console)
     assert console.reviews.sent == []
+
+
+def test_a_key_that_was_meant_for_the_page_before_decides_nothing(consoles, people) -> None:
+    console = consoles.start()
+    reader = people(console)
+    reader.open(f"/items/{reader.ids()[0]}")
+    reader.page.keyboard.press("a")
+    reader.page.locator("html.ready").wait_for(state="attached")
+    assert console.site.outbox.of(LEAD) == []
+    reader.go("a")
+    reader.said("Approved")
+
+
+def test_keys_of_single_letters_can_be_switched_off_and_on(consoles, people) -> None:
+    console = consoles.start()
+    reader = people(console)
+    reader.open(f"/items/{reader.ids()[0]}")
+    keys = reader.page.get_by_role("button", name="Keys")
+    keys.click()
+    reader.page.locator("#letters").uncheck()
+    reader.press("Escape", "a", "r")
+    assert reader.page.locator("details[open]").count() == 0
+    assert console.site.outbox.of(LEAD) == []
+    keys.click()
+    reader.page.locator("#letters").check()
+    reader.press("Escape")
+    reader.go("a")
+    reader.said("Approved")

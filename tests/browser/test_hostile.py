@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
 from playwright.sync_api import expect
 
-from tests.browser.items import HOSTILE, hostile_board
+from groundwire.review.reviewers import Turn
+from tests.browser.items import HOSTILE, OWNER, TENANT, hostile_board
 from tests.browser.reader import eventually
 
 NARROW = {"width": 400, "height": 800}
@@ -84,11 +88,43 @@ def test_what_cannot_be_seen_in_a_text_is_named_and_what_turns_it_ends_with_it(c
 
 def test_no_page_scrolls_sideways_on_a_telephone(consoles, people) -> None:
     reader = people(consoles.start_full(audit_share=1.0), viewport=NARROW)
-    for path in ("/", "/responses", "/approved", "/blocked", "/dead-letters", "/learning", "/sample"):
+    for path in (
+        "/",
+        "/responses",
+        "/approved",
+        "/blocked",
+        "/dead-letters",
+        "/learning",
+        "/sample",
+        "/operations",
+    ):
         reader.open(path)
         assert fits(reader.page), path
     reader.press("?")
     assert fits(reader.page)
+    reader.complaints.none()
+
+
+def test_views_claims_and_reviewers_with_names_that_mean_harm_are_text_and_fit_320_pixels(
+    consoles, people
+) -> None:
+    name = "<img src=x onerror=alert(1)>" + "W" * 30
+    console = consoles.start_full(audit_share=1.0)
+    reader = people(console, viewport={"width": 320, "height": 700})
+    console.board.record_turns([Turn("turn", TENANT, OWNER.name, name, 5)])
+    console.board.mark_undone(["turn"])  # so that it counts without an answer of the gate
+    reader.open("/?kind=claim")
+    reader.page.locator("#view-name").fill(name)
+    reader.go("Enter")
+    expect(reader.page.locator(".views")).to_contain_text(name)
+    assert fits(reader.page)
+    subjects = [subject for subject, _ in console.board.candidates()]
+    with ThreadPoolExecutor(1) as pool:  # a thread of its own: the test's has an event loop already
+        assert pool.submit(asyncio.run, console.site.assignments.give(subjects, name)).result()
+    for path in ("/", f"/items/{reader.ids()[0]}", "/learning"):
+        reader.open(path)
+        expect(reader.page.locator("main")).to_contain_text(name)
+        assert fits(reader.page), path
     reader.complaints.none()
 
 
@@ -101,3 +137,16 @@ def test_the_browser_itself_would_refuse_a_script_that_got_into_a_page(consoles,
     # what a page says is heard while it is asked for something
     eventually(lambda: reader.page.evaluate("1") and len(refused(reader)) == 2)
     assert reader.page.evaluate("window.ran ?? null") is None
+
+
+def test_on_a_telephone_what_decides_stays_in_view_and_is_large_enough_for_a_thumb(consoles, people) -> None:
+    for width in (320, 400):
+        reader = people(consoles.start(), viewport={"width": width, "height": 640})
+        reader.open(f"/items/{reader.ids()[0]}")
+        approve = reader.page.locator("#approve button")
+        for place in (0, 300, 10_000):
+            reader.page.evaluate("top => scrollTo(0, top)", place)
+            box = approve.bounding_box()
+            assert 0 <= box["y"] <= 640 - box["height"]
+            assert box["height"] >= 44
+        assert fits(reader.page)

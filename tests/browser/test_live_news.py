@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import re
+import time
+from itertools import pairwise
+from typing import Any
 from urllib.parse import urlsplit
 
+import pytest
 from playwright.sync_api import expect
 
-from groundwire.console.rows import subject_of
-from groundwire.review.people import Scope
-from tests.browser.items import more, put
-from tests.browser.site import LEAD, OWNER
+from groundwire.console.queue import subject_of
+from tests.browser.items import LEAD, OWNER, more, put
+from tests.browser.reader import eventually
 
 SECRET = "a secret that outlives a console, 32 characters"
+
+
+def of(console) -> dict[str, Any]:
+    """What a console takes over from one that has ended, so that who was signed in there is signed in here."""
+    return {"port": urlsplit(console.url).port, "secret": SECRET, "shared": console.site.shared}
 
 
 def test_new_items_are_counted_and_shown_only_when_the_reader_asks(consoles, people) -> None:
@@ -40,7 +49,7 @@ def test_a_page_that_was_open_while_the_console_was_away_learns_what_happened_me
     console = consoles.start(8, secret=SECRET)
     reader = people(console)
     consoles.stop(console)
-    again = consoles.start(board=console.board, port=urlsplit(console.url).port, secret=SECRET)
+    again = consoles.start(board=console.board, **of(console))
     put(again.board, *more(8, 12))
     news = reader.page.get_by_role("button", name="new")
     expect(news).to_have_text("4 new: show")
@@ -56,6 +65,7 @@ def test_what_happens_between_the_making_of_a_page_and_its_connection_reaches_it
         put(console.board, *more(8, 12))
         route.continue_()
 
+    reader.page.goto("about:blank")  # else it may be the page of the sign-in that connects
     reader.page.route("**/api/live", late)
     reader.open("/")
     expect(reader.page.get_by_role("button", name="new")).to_be_visible()
@@ -84,6 +94,7 @@ def test_what_comes_to_an_empty_list_does_not_stand_above_the_word_that_nothing_
 def test_an_open_item_that_was_decided_elsewhere_says_so_and_keeps_what_is_typed(consoles, people) -> None:
     console = consoles.start(8)
     reader, other = people(console), people(console, console.invite(LEAD))
+    reader.open("/?kind=claim")
     address = f"/items/{reader.ids()[0]}"
     reader.open(address)
     page = reader.page
@@ -112,19 +123,130 @@ def test_changing_the_filter_by_reason_raises_no_error(consoles, people) -> None
 
 def test_a_row_that_was_decided_waits_for_the_gate_no_more(consoles, people) -> None:
     console = consoles.start(8)
-    reader = people(console)
+    console.reviews.silent = True  # the gate's answer does not come: its status tells what became of the item
+    reader, other = people(console), people(console, console.invite(LEAD))
+    reader.open("/?kind=claim")
     first = reader.ids()[0]
     row = reader.page.locator(f"#list > .item[data-id='{first}']")
-    row.locator(".meta").evaluate(
-        """meta => {
-          const said = document.createElement("span");
-          said.className = "doing-text";
-          said.dataset.text = "approved by ana; waiting for the gate false";
-          said.textContent = "approved by ana; waiting for the gate";
-          meta.append(said);
-        }"""
-    )
-    item = console.board.item(Scope("lead@acme.example", frozenset({"acme"}), frozenset()), first)
-    console.board.settle({subject_of(item.current): None})
+    other.open(f"/items/{first}")
+    other.go("a")
+    console.release()
+    expect(row.locator(".doing-text")).to_have_text(f"approved by {LEAD.name}; waiting for the gate")
+    item = console.board.item(console.scope, first)
+    console.board.apply_statuses({subject_of(item.current): None})
     expect(row).to_contain_class("gone")
-    expect(row.locator(".doing-text")).to_have_text("approved by ana")
+    expect(row.locator(".doing-text")).to_have_text(f"approved by {LEAD.name}")
+
+
+def _streams(console) -> int:
+    """How many streams the console serves."""
+    return sum(console.site.live._streams.values())
+
+
+def test_twenty_tabs_have_one_stream_and_all_learn_what_happens(consoles, people) -> None:
+    console = consoles.start(8)
+    reader = people(console)
+    tabs = [reader.page, *(reader.page.context.new_page() for _ in range(19))]
+    for tab in tabs[1:]:
+        tab.goto(f"{console.url}/")
+    eventually(lambda: _streams(console) == 1)
+    put(console.board, *more(8, 12))
+    for tab in tabs:
+        expect(tab.get_by_role("button", name="new")).to_have_text("4 new: show")
+
+
+def test_when_the_tab_that_listens_is_closed_another_listens(consoles, people) -> None:
+    console = consoles.start(8)
+    reader = people(console)
+    other = reader.page.context.new_page()
+    other.goto(f"{console.url}/")
+    reader.page.goto("about:blank")
+    put(console.board, *more(8, 12))
+    expect(other.get_by_role("button", name="new")).to_have_text("4 new: show")
+    eventually(lambda: other.evaluate("1") and _streams(console) == 1)
+
+
+def test_a_hidden_tab_has_no_stream_and_asks_once_it_is_looked_at_again(consoles, people) -> None:
+    console = consoles.start(8)
+    reader = people(console)
+    eventually(lambda: reader.page.evaluate("1") and _streams(console) == 1)
+    _look(reader.page, hidden=True)
+    put(console.board, *more(8, 10))  # a stream that its reader left is noticed when something is sent
+    eventually(lambda: reader.page.evaluate("1") and _streams(console) == 0)
+    expect(reader.page.get_by_role("button", name="new")).to_be_hidden()
+    _look(reader.page, hidden=False)
+    expect(reader.page.get_by_role("button", name="new")).to_have_text("2 new: show")
+
+
+def test_a_console_that_is_away_is_said_at_once_and_taken_back_when_it_answers(consoles, people) -> None:
+    console = consoles.start(8, secret=SECRET)
+    reader = people(console)
+    eventually(lambda: reader.page.evaluate("1") and _streams(console) == 1)
+    consoles.stop(console)
+    away = reader.page.locator("#away")
+    expect(away).to_contain_text("does not answer")
+    consoles.start(board=console.board, **of(console))
+    expect(away).to_be_hidden()
+
+
+LIVE = re.compile("/api/(live|actions)$")
+
+
+@pytest.mark.parametrize("status", [502, 503, 429])
+def test_a_proxy_that_says_the_console_is_away_signs_nobody_out_and_is_asked_again_ever_later(
+    consoles, people, status
+) -> None:
+    console = consoles.start(8)
+    reader = people(console)
+    page, away, asked = reader.page, reader.page.locator("#away"), []
+
+    def refuse(route) -> None:
+        if route.request.url.endswith("live"):
+            asked.append(time.monotonic())
+        route.fulfill(status=status, body="Bad gateway")
+
+    page.route(LIVE, refuse)
+    reader.open(f"/items/{reader.ids()[0]}")
+    page.locator("#reject > summary").click()
+    page.locator("#reject-note").fill("Typed at length.")
+    expect(away).to_contain_text("does not answer")
+    eventually(lambda: page.evaluate("1") and len(asked) >= 4)
+    first, *_, last = [after - before for before, after in pairwise(asked)]
+    assert last > 1.5 * first
+    assert "signed out" not in away.inner_text()
+    page.unroute(LIVE)
+    expect(away).to_be_hidden()
+    expect(page.locator("#reject-note")).to_have_value("Typed at length.")
+
+
+def _forget(route) -> None:
+    route.fulfill(status=401, body="{}")
+
+
+def _lead_to_sign_in(route) -> None:
+    route.fulfill(status=302, headers={"location": "/signin"})
+
+
+@pytest.mark.parametrize("answer", [_forget, _lead_to_sign_in])
+def test_who_is_signed_out_is_told_so_and_let_go_on_once_signed_in_elsewhere(
+    consoles, people, answer
+) -> None:
+    console = consoles.start(8)
+    reader = people(console)
+    page, away = reader.page, reader.page.locator("#away")
+    page.route(LIVE, answer)
+    page.reload()
+    expect(away).to_contain_text("signed out")
+    page.unroute(LIVE)
+    _look(page, hidden=True)
+    _look(page, hidden=False)
+    expect(away).to_be_hidden()
+
+
+def _look(page, *, hidden: bool) -> None:
+    """Say to a page that it is hidden, or looked at: a headless browser never does."""
+    page.evaluate(
+        "hidden => { Object.defineProperty(document, 'hidden', { value: hidden, configurable: true });"
+        " document.dispatchEvent(new Event('visibilitychange')); }",
+        hidden,
+    )

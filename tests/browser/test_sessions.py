@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from playwright.sync_api import expect
 
+from tests.browser.items import LEAD
 from tests.browser.reader import eventually
-from tests.browser.site import LEAD
 
 TYPED = "Corrected, at length and with care."
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from playwright.sync_api import expect
 
+from groundwire.review.permissions import Person
+from tests.browser.items import LEAD, OWNER, TENANT
 from tests.browser.reader import eventually
-from tests.browser.site import OWNER
 
 
 def test_the_second_reviewer_sees_who_looks_at_an_item_on_its_page_and_in_the_list(consoles, people) -> None:
@@ -19,6 +22,17 @@ def test_the_second_reviewer_sees_who_looks_at_an_item_on_its_page_and_in_the_li
     expect(owner.page.get_by_role("status")).to_contain_text("Being reviewed by lead@acme.example")
     lead.open(f"/items/{lead.item}")
     expect(lead.page.locator("#reviewing")).to_have_count(0)
+
+
+def test_a_list_that_is_open_learns_who_looks_at_what(consoles, people) -> None:
+    console = consoles.start()
+    lead, owner = people(console), people(console, console.invite(OWNER))
+    lead.go("Enter")
+    row = owner.page.locator(f'[data-id="{lead.item}"]')
+    expect(row).to_contain_text("being reviewed by lead@acme.example")
+    owner.page.locator("#list > .item").first.locator(".open").focus()
+    owner.go("Enter")
+    assert owner.page.locator("#next").get_attribute("href") != f"/items/{lead.item}"
 
 
 def test_who_acts_second_is_told_who_was_first_and_then_what_changed(consoles, people) -> None:
@@ -76,3 +90,114 @@ def test_what_one_decided_leaves_the_list_of_the_other_without_moving_it(console
     lead.go("r", "1", "Enter")
     expect(owner.page.locator(f'[data-id="{first}"]')).to_contain_class("gone")
     assert below.bounding_box() == before
+
+
+def test_claims_by_keyboard_lead_the_others_past_them_and_are_given_back(consoles, people) -> None:
+    console = consoles.start()
+    lead, owner = people(console), people(console, console.invite(OWNER))
+    first, second, third = lead.ids()[:3]
+    lead.go("c")
+    row = owner.page.locator(f'[data-id="{first}"]')
+    expect(row).to_contain_text("claimed by lead@acme.example")
+    lead.go("j", "c")
+    owner.page.locator("#list > .item").first.locator(".open").focus()
+    owner.go("Enter")
+    assert owner.page.locator("#next").get_attribute("href") == f"/items/{third}"
+    lead.open("/?assigned=mine")
+    assert lead.ids() == [first, second]
+    lead.open(f"/items/{first}?assigned=mine")
+    lead.go("c")
+    expect(lead.page.locator("#assign")).to_contain_text("Claimed by nobody")
+    lead.open("/?assigned=mine")
+    assert lead.ids() == [second]
+    owner.open(f"/items/{second}")
+    owner.go("a")
+    owner.said("Approved")
+
+
+def test_a_delegated_reviewer_assigns_an_item_and_its_owner_finds_it(consoles, people) -> None:
+    console = consoles.start()
+    lead, owner = people(console), people(console, console.invite(OWNER))
+    lead.go("Enter")
+    lead.page.get_by_text("Assign to somebody").click()
+    lead.page.get_by_label("Who takes it").locator("select").select_option("ana@acme.example")
+    with lead.page.expect_navigation():
+        lead.page.get_by_role("button", name="Assign", exact=True).click()
+    owner.open("/?assigned=mine")
+    assert owner.ids() == [lead.item]
+
+
+def test_all_that_match_are_rejected_and_undone_by_keyboard(consoles, people) -> None:
+    console = consoles.start(items=90, undo_seconds=60)
+    reader = people(console)
+    reader.open("/?kind=claim")
+    reader.press("*")
+    count = reader.page.locator("#selected-count").inner_text()
+    assert int(count) > 50
+    reader.go("r")
+    expect(reader.page.locator("#left-out")).to_contain_text("own page")
+    asked = reader.page.locator("#typed").get_attribute("pattern")
+    assert reader.page.locator("#chosen > li").count() == int(asked)
+    reader.page.locator("#typed").fill(asked)
+    reader.page.locator("fieldset input").first.focus()
+    reader.press("1")
+    reader.go("Enter")
+    reader.said(f"{asked} items")
+    assert sum(console.site.outbox.on(item) is not None for item in reader.ids()) > 0
+    reader.go("u")
+    reader.said("Undone")
+    assert not any(console.site.outbox.on(item) for item in reader.ids())
+
+
+def test_three_people_who_take_turns_at_random_decide_each_item_once_and_nobody_waits(
+    consoles, people
+) -> None:
+    console = consoles.start(items=12, undo_seconds=60)
+    draw = Random(4)
+    invited = [console.invite(Person(name, frozenset({TENANT}))) for name in (OWNER.name, LEAD.name)]
+    readers = [people(console), *(people(console, link) for link in invited)]
+    for _ in range(90):
+        reader = draw.choice(readers)
+        reader.open("/")
+        free = [item for item in reader.ids() if console.site.outbox.on(item) is None]
+        if not free:
+            break
+        item = draw.choice(free[:3])
+        turn = draw.choice(("a", "a", "r", "c", "u", "j"))
+        reader.open(f"/items/{item}")
+        if turn == "r":
+            reader.go("r", "1", "Enter")
+        elif turn in "acj":
+            reader.go(turn)
+        elif reader.page.locator(".outcome.held").count():
+            reader.go("u")
+        assert not reader.page.get_by_role("alert").count(), (
+            "nobody's turn is refused: nobody else was quicker"
+        )
+    assert not free, "the queue was cleared"
+    consoles.stop(console)
+    decided = [one.subject_id for one in console.reviews.sent]
+    assert len(decided) == len(set(decided)) == 12
+    assert {one.reviewer for one in console.reviews.sent} == {OWNER.name, LEAD.name}
+    for reader in readers:
+        reader.complaints.none()
+
+
+def test_all_that_match_holds_only_while_all_that_is_shown_is_chosen(consoles, people) -> None:
+    reader = people(consoles.start(items=90))
+    reader.open("/?kind=claim")
+    page, rows = reader.page, len(reader.ids())
+    together, count = page.locator("#all-match"), page.locator("#selected-count")
+    reader.press("*")
+    expect(together).to_be_checked()
+    page.locator("#list input").nth(3).uncheck()
+    expect(together).not_to_be_checked()
+    expect(count).to_have_text(str(rows - 1))
+    together.check()
+    expect(page.locator("#list input:not(:checked)")).to_have_count(0)
+    expect(count).to_have_text(together.get_attribute("data-count"))
+    page.locator("#list .open").first.focus()
+    reader.press("x")
+    expect(together).not_to_be_checked()
+    reader.go("r")
+    assert page.locator("#chosen .subject").count() + page.locator("#left-out li").count() == rows - 1

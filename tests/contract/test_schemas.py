@@ -14,14 +14,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from groundwire.asyncapi import asyncapi, to_yaml
 from groundwire.errors import ErrorCode, RecordError
-from groundwire.messages import Decision
+from groundwire.messages.decisions import Decision
 from groundwire.messages.decode import validate
-from groundwire.messages.headers import dead_letter_headers, decision_headers, deferred_headers, event_headers
-from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.headers import (
+    InboundRecord,
+    dead_letter_headers,
+    decision_headers,
+    deferred_headers,
+    event_headers,
+)
 from groundwire.messages.topics import TopicName
-from groundwire.schemas import INPUTS, OUTPUTS, described, files, main, schema
+from schemas.__main__ import INPUTS, OUTPUTS, described, files, main, schema
+from schemas.asyncapi import asyncapi, to_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ROOT / "schemas"
@@ -52,7 +57,7 @@ def read(name, value):
 @pytest.mark.parametrize("name", files())
 def test_every_published_file_is_what_the_models_say(name):
     assert (PUBLISHED / name).read_text(encoding="utf-8") == files()[name], (
-        "run: python -m groundwire.schemas write schemas"
+        "run: python -m schemas write schemas"
     )
 
 

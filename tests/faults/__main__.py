@@ -25,8 +25,8 @@ import click
 
 from deploy.embedded import MissingServiceError
 from tests.faults.episode import DEFAULTS, Setup, Timing, run
+from tests.faults.nemesis import KINDS, Plan, schedule
 from tests.faults.report import failed, load_results, summed, table
-from tests.faults.schedule import KINDS, Plan, schedule
 from tests.faults.services import NODES, Services, running
 
 _APART = 20.0

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from groundwire.messages.identity import Subject
-from groundwire.state.model import Standing, SubjectState
-from tests.faults import rules_approval, rules_identity, rules_order, rules_people
+from groundwire.state.model import SubjectState, SubjectStatus
+from tests.faults import rules_approval, rules_identity
 from tests.faults.history import History, Violation, name
 
 Rule = Callable[[History], Iterator[Violation]]
@@ -20,9 +20,9 @@ RULES: Final[Mapping[str, Rule]] = {
     "ids and revisions follow from their subject": rules_identity.identities,
     "nothing is approved without its checks": rules_approval.approvals_are_checked,
     "what says the same is approved once": rules_approval.one_memory,
-    "approvals of a key keep their order": rules_order.order,
-    "review limits are never exceeded": rules_people.limits_hold,
-    "audit is complete": rules_people.audit_is_complete,
+    "approvals of a key keep their order": rules_identity.order,
+    "review limits are never exceeded": rules_approval.limits_hold,
+    "audit is complete": rules_approval.audit_is_complete,
 }
 
 
@@ -31,7 +31,7 @@ def check(history: History) -> dict[str, list[Violation]]:
     return {promise: list(rule(history)) for promise, rule in RULES.items()}
 
 
-def compare_state(history: History, standings: Mapping[Subject, Standing | None]) -> Iterator[Violation]:
+def compare_state(history: History, standings: Mapping[Subject, SubjectStatus | None]) -> Iterator[Violation]:
     """Hold what state says against the topics: each approval is stored once, and nothing else is."""
     for subject, by_revision in history.subjects.items():
         revision = max(by_revision)

@@ -14,20 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.checker import check, compare_state
-from tests.faults.crew import Crew, load_average, logged
-from tests.faults.deployment import LIMITS, POLICY, Watched
-from tests.faults.figures import recoveries, stalls
 from tests.faults.history import History, Violation, keep
-from tests.faults.load import Inputs, Sender
-from tests.faults.nemesis import Nemesis
-from tests.faults.people import Reviewers
-from tests.faults.proxy import Proxy
-from tests.faults.schedule import Fault
-from tests.faults.services import Pages, Services
+from tests.faults.load import Inputs, Reviewers, Sender
+from tests.faults.nemesis import Fault, Nemesis
+from tests.faults.report import recoveries, stalls
+from tests.faults.services import Pages, Proxy, Services
+from tests.faults.workers import LIMITS, POLICY, Crew, Watched, load_average, logged
 from tests.services.serving import serving
 from tests.stream.harness import ROOT
 
-SHOULD_NOT_BE = ("Traceback", "batch.failed", "lane.broken", "stopped.at_deadline")
+SHOULD_NOT_BE = ("Traceback", "batch.failed", "partition.failed", "stopped.at_deadline")
 
 
 @dataclass(frozen=True)
@@ -116,7 +112,7 @@ async def _run(
             page_stands=lambda url: url.startswith(f"{address}/ok/"),
         )
         promises = check(history)
-        standings = await deployment.standings(policy, list(history.subjects))
+        standings = await deployment.statuses(policy, list(history.subjects))
         promises["state agrees with the topics"] = list(compare_state(history, standings))
         promises["decisions follow from their facts"] = await _verified(deployment, setup.folder)
         promises["everything is worked off"] = [Violation("stuck", what, "not committed") for what in behind]
@@ -154,6 +150,7 @@ def _environment(services: Services, setup: Setup, policy: Path, page_proxy: Pro
         "GROUNDWIRE_POLICY_FILE": str(policy),
         "GROUNDWIRE_POLICIES_DIR": str(setup.folder / "policies"),
         "GROUNDWIRE_NO_NETWORK": "",
+        "GROUNDWIRE_CITATION_PATIENCE": "0",
         "GROUNDWIRE_ALLOW_NETWORKS": "127.0.0.0/8",
         "GROUNDWIRE_ALLOW_PORTS": str(page_proxy.port),
     }
@@ -172,7 +169,7 @@ async def _end(tasks: Sequence[asyncio.Task[None]]) -> list[str]:
 async def _verified(deployment: Watched, folder: Path) -> list[Violation]:
     """Have `groundwire verify` derive every decision again from its record, policy and facts."""
     command = [
-        *(sys.executable, "-c", "from groundwire.cli import main; main()", "verify", "--from-topics"),
+        *(sys.executable, "-c", "from groundwire.cli.main import main; main()", "verify", "--from-topics"),
         *("--policies", str(folder / "policies"), "--format", "json"),
     ]
     done = await asyncio.to_thread(

@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from groundwire.errors import RecordError
-from groundwire.messages.claims import Claim
 from groundwire.messages.decisions import Kind
 from groundwire.messages.decode import decode_claim, decode_response, decode_review_decision
 from groundwire.messages.identity import Subject
-from groundwire.messages.responses import LlmResponse
-from groundwire.messages.reviews import ReviewDecision
+from groundwire.messages.records import Claim, LlmResponse, ReviewDecision
 from tests.stream.harness import DECISIONS, Seen
 
 Place = tuple[str, int, int]

@@ -1,4 +1,4 @@
-"""Breaks what the schedule says, when it says so, and mends it again."""
+"""What breaks when, which follows from a seed and nothing else, and whoever breaks it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,179 @@ import asyncio
 import random
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
 
 from deploy.embedded.process import ServiceError
-from tests.faults.crew import Crew
-from tests.faults.load import TENANTS, USERS, Sender
-from tests.faults.people import Reviewers
-from tests.faults.proxy import Proxy
-from tests.faults.schedule import Fault
-from tests.faults.services import Pages, Services
+from tests.faults.load import TENANTS, USERS, Reviewers, Sender
+from tests.faults.services import Pages, Proxy, Services
+from tests.faults.workers import ROLES, SLOTS, Crew
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of fault.
+
+    Attributes:
+        holds: what cannot have another fault at the same time: worker, broker, redis, pages, queue.
+        weight: how often it comes, beside the others.
+        seconds: shortest and longest duration, in session timeouts.
+        needs: nodes that the broker must have.
+    """
+
+    holds: str
+    weight: int
+    seconds: tuple[float, float]
+    needs: int = 1
+
+
+KINDS: Final[Mapping[str, Kind]] = {
+    "kill_worker": Kind("worker", 14, (0.1, 0.8)),
+    "stop_worker": Kind("worker", 8, (0.2, 2.5)),
+    "remove_worker": Kind("worker", 5, (0.1, 0.8)),
+    "add_worker": Kind("extra", 6, (1.5, 4.0)),
+    "skew_worker": Kind("worker", 4, (1.5, 4.0)),
+    "kill_broker": Kind("broker", 4, (0.1, 1.0)),
+    "pause_broker": Kind("broker", 4, (0.2, 1.5)),
+    "move_leaders": Kind("broker", 4, (0.1, 0.5), needs=3),
+    "cut_broker": Kind("broker", 5, (0.0, 0.0)),
+    "close_broker": Kind("broker", 4, (0.1, 1.0)),
+    "freeze_broker": Kind("broker", 4, (0.2, 1.5)),
+    "delay_broker": Kind("broker", 3, (0.5, 2.0)),
+    "throttle_broker": Kind("broker", 3, (0.5, 2.0)),
+    "kill_redis": Kind("redis", 5, (0.1, 1.5)),
+    "pause_redis": Kind("redis", 4, (0.2, 1.5)),
+    "cut_redis": Kind("redis", 5, (0.0, 0.0)),
+    "close_redis": Kind("redis", 4, (0.1, 1.5)),
+    "freeze_redis": Kind("redis", 4, (0.2, 1.5)),
+    "delay_redis": Kind("redis", 3, (0.5, 2.0)),
+    "throttle_redis": Kind("redis", 2, (0.5, 2.0)),
+    "lose_redis": Kind("redis", 2, (0.1, 0.5)),
+    "hang_pages": Kind("pages", 3, (0.5, 2.0)),
+    "break_pages": Kind("pages", 3, (0.5, 2.0)),
+    "close_pages": Kind("pages", 2, (0.5, 2.0)),
+    "fill_queue": Kind("queue", 3, (1.0, 3.0)),
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault: `seconds` from `at`, both counted from the run's start.
+
+    Attributes:
+        target: the worker's slot or role, or the broker's node.
+        amount: how much of it: seconds of delay or skew, bytes a second.
+    """
+
+    number: int
+    at: float
+    kind: str
+    target: str
+    seconds: float
+    amount: float
+
+    @property
+    def holds(self) -> str:
+        """What it breaks: nothing else may break that at the same time, however long it takes to mend."""
+        holds = KINDS[self.kind].holds
+        return f"worker {self.target}" if holds == "worker" else holds
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """The roles whose records may have to wait for it."""
+        match KINDS[self.kind].holds:
+            case "worker" | "extra":
+                return frozenset({self.target.partition("-")[0]})
+            case "pages":
+                return frozenset({"deferred"})
+            case "queue":
+                return frozenset({"claims"})
+        return frozenset(ROLES)
+
+    def __str__(self) -> str:
+        when, how_long = f"{self.at:7.1f} s", f"{self.seconds:5.1f} s"
+        return f"{self.number:4} {when}  {self.kind:16} {self.target:12} {how_long} {self.amount:g}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a schedule is made for.
+
+    Attributes:
+        seconds: how long faults may begin.
+        every: seconds from one fault to the next, on average.
+        session: the session timeout, in seconds.
+        nodes: of the broker.
+        apart: seconds around `lose_redis` in which nothing else is broken. Lost state is rebuilt once nothing can
+            be in flight (`GROUNDWIRE_REBUILD_WAIT`); where that is set shorter than what can be, runs keep other
+            faults away from it.
+        only: kinds that are wanted; none: all.
+    """
+
+    seconds: float
+    every: float
+    session: float
+    nodes: int = 1
+    apart: float = 0.0
+    only: Collection[str] = ()
+
+
+def schedule(seed: int, plan: Plan) -> list[Fault]:
+    """Return the faults of a seed."""
+    rng = random.Random(f"nemesis {seed}")
+    kinds = {
+        name: kind
+        for name, kind in KINDS.items()
+        if kind.needs <= plan.nodes and (not plan.only or name in plan.only)
+    }
+    faults: list[Fault] = []
+    busy: dict[str, float] = {}
+    at = 0.0
+    while True:
+        at += plan.every * rng.uniform(0.3, 1.7)
+        if at >= plan.seconds:
+            return faults
+        (name,) = rng.choices(list(kinds), [kind.weight for kind in kinds.values()])
+        kind = kinds[name]
+        fault = Fault(
+            len(faults) + 1,
+            round(at, 1),
+            name,
+            _target(rng, name, kind, plan),
+            round(plan.session * rng.uniform(*kind.seconds), 1),
+            _amount(rng, name),
+        )
+        if name == "lose_redis" and plan.apart:
+            at = max([at, *(end + plan.apart / 2 for end in busy.values())])
+            fault = replace(fault, at=round(at, 1))
+        if at >= plan.seconds or busy.get(fault.holds, 0.0) > at:
+            continue  # what it would break is broken already
+        faults.append(fault)
+        busy[fault.holds] = at + fault.seconds + 1.0
+        if name == "lose_redis":
+            at += fault.seconds + plan.apart
+
+
+def _target(rng: random.Random, name: str, kind: Kind, plan: Plan) -> str:
+    if kind.holds == "worker":
+        return rng.choice(SLOTS)
+    if kind.holds == "extra":
+        return rng.choice(list(ROLES))
+    return str(rng.randrange(plan.nodes)) if kind.holds == "broker" else name.rpartition("_")[2]
+
+
+def _amount(rng: random.Random, name: str) -> float:
+    what = name.split("_", maxsplit=1)[0]
+    if what == "delay":
+        return round(rng.uniform(0.02, 0.4), 2)
+    if what == "throttle":
+        return float(rng.choice((2_000, 10_000, 50_000)))
+    if what == "skew":
+        return float(rng.choice((-3600, -120, -20, 20, 120, 3600)))
+    return 0.0
+
 
 _TRIES = 5
 
@@ -93,11 +256,11 @@ class Nemesis:
         elif whom == "queue":
             await self._fill(fault)
         elif whom == "leaders":
-            await self._node("stop", "start", fault)
+            await self._node(what, fault)
         elif what in {"cut", "close", "freeze", "delay", "throttle"} or (what, whom) == ("hang", "pages"):
             await self._link(what, self._proxy(whom, fault), fault)
         elif whom == "broker":
-            await self._node(*(("kill", "start") if what == "kill" else ("pause", "resume")), fault)
+            await self._node(what, fault)
         elif whom == "pages":
             self._pages.broken = True
             try:
@@ -137,13 +300,18 @@ class Nemesis:
         finally:
             proxy.set()
 
-    async def _node(self, away: str, back: str, fault: Fault) -> None:
-        nodes, node = self._services.broker.nodes, int(fault.target)
-        await asyncio.to_thread(getattr(nodes, away), node)
+    async def _node(self, what: str, fault: Fault) -> None:
+        """Kill, pause or stop a node: a stop is in good order, so that with several nodes its leaders move."""
+        nodes, number = self._services.broker.nodes, int(fault.target) + 1
+        if what == "pause":
+            away, back = nodes.pause_node, nodes.resume_node
+        else:
+            away, back = partial(nodes.stop_node, hard=what == "kill"), nodes.start_node
+        await asyncio.to_thread(away, number)
         try:
             await asyncio.sleep(fault.seconds)
         finally:
-            await asyncio.to_thread(getattr(nodes, back), node)
+            await asyncio.to_thread(back, number)
 
     async def _redis(self, what: str, fault: Fault) -> None:
         redis = self._services.redis

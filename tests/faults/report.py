@@ -1,14 +1,191 @@
-"""Sums the results of runs up, and shows them."""
+"""How long nothing was decided after each fault, and what all runs come to."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
 from pathlib import Path
-from typing import Any
+from statistics import quantiles
+from typing import Any, Final
 
-from tests.faults.figures import by_kind
+from groundwire.errors import RecordError
+from groundwire.messages.decode import decode_review_decision
+from tests.faults.history import CLAIMS, RESPONSES, REVIEWS, History, Place, place_of
+from tests.faults.nemesis import Struck
+from tests.stream.harness import Seen
+
+_JUST_AFTER = 2.0
+"""Seconds after a fault in which a stall may begin and still be its work."""
+
+
+@dataclass(frozen=True)
+class Stall:
+    """A time in which records of a partition waited and none was answered."""
+
+    lane: tuple[str, int]
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What a fault cost.
+
+    Attributes:
+        stall: the longest time without decisions of one partition, in seconds; 0: nobody noticed.
+        after: how much of it was after the fault had been mended.
+        alone: whether nothing else was broken meanwhile that the same workers need, so that it is this fault's.
+    """
+
+    number: int
+    kind: str
+    target: str
+    at: float
+    seconds: float
+    stall: float
+    after: float
+    alone: bool
+
+
+_OF_ROLE: Final = {CLAIMS: "claims", RESPONSES: "responses", "deferred": "deferred", REVIEWS: "reviews"}
+"""Who reads which topic."""
+
+
+def answers(history: History) -> dict[Place, float]:
+    """When each record was first answered, by the time at which that was read.
+
+    An answer is a decision, a dead letter, a place on `deferred`; of what is there, what takes it further; of what
+    people do, the event that tells what came of it.
+    """
+    first: dict[Place, float] = {}
+    last: dict[Place, float] = {}
+
+    def note(place: Place, seen: Seen, *answered: dict[Place, float]) -> None:
+        at = history.seen_at.get(place_of(seen))
+        if at is not None:
+            for times in answered:
+                times[place] = min(times.get(place, inf), at)
+
+    for seen in history.decisions:
+        note(history.origin(seen.json), seen, first, *([last] if seen.json["revision"] else []))
+    for place, letters in history.letters.items():
+        for letter in letters:
+            note(place, letter, first, last)
+    actions = _actions(history)
+    for seen in history.of("audit"):
+        for place in actions.get(seen.json["detail"].get("action_id"), ()):
+            note(place, seen, first)
+    deferred = {place: there for place, there in history.deferred.items() if there in history.seen_at}
+    waits = {place: min(history.seen_at[there], first.get(place, inf)) for place, there in deferred.items()}
+    return first | waits | {there: last[place] for place, there in deferred.items() if place in last}
+
+
+def _actions(history: History) -> dict[str, list[Place]]:
+    """Where each action stands."""
+    found: dict[str, list[Place]] = {}
+    for seen in history.of(REVIEWS):
+        with suppress(RecordError):
+            found.setdefault(decode_review_decision(seen.value).action_id, []).append(place_of(seen))
+    return found
+
+
+def stalls(history: History, clock: float) -> list[Stall]:
+    """Return when records waited without an answer.
+
+    Args:
+        clock: what is added to `time.monotonic` to come to the time of day, in seconds.
+    """
+    answered = answers(history)
+    lanes: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for topic in _OF_ROLE:
+        for seen in history.of(topic):
+            at = answered.get(place_of(seen))
+            sent = seen.timestamp / 1000 - clock  # what workers send has the clock of a worker
+            sent = sent if topic != "deferred" else history.seen_at.get(place_of(seen), sent)
+            if at is not None and at >= sent:
+                lanes.setdefault((topic, seen.partition), []).append((at, sent))
+    return [stall for lane, pairs in lanes.items() for stall in _of_lane(lane, sorted(pairs))]
+
+
+def _of_lane(lane: tuple[str, int], pairs: Sequence[tuple[float, float]]) -> Iterable[Stall]:
+    """From when each record was answered, and when it was sent, to the times between answers."""
+    oldest = [0.0] * len(pairs)
+    least = float("inf")
+    for index in range(len(pairs) - 1, -1, -1):
+        least = min(least, pairs[index][1])
+        oldest[index] = least
+    before = 0.0
+    for (at, _), sent in zip(pairs, oldest, strict=True):
+        begin = max(before, sent)
+        if at > begin:
+            yield Stall(lane, begin, at)
+        before = at
+
+
+def recoveries(struck: Sequence[Struck], waits: Sequence[Stall], begun: float) -> list[Recovery]:
+    """Say of each fault how long nothing was decided by whom it can have kept from deciding."""
+    return [_recovery(one, struck, waits, begun) for one in struck]
+
+
+def _recovery(one: Struck, struck: Sequence[Struck], waits: Sequence[Stall], begun: float) -> Recovery:
+    fault, until = one.fault, max(one.end, one.begin + _JUST_AFTER)
+    mine = [
+        wait
+        for wait in waits
+        if _OF_ROLE[wait.lane[0]] in fault.roles and wait.end > one.begin and wait.begin < until
+    ]
+    worst = max(mine, key=lambda wait: wait.end - max(wait.begin, one.begin), default=None)
+    end = worst.end if worst else one.begin
+    begin = max(worst.begin, one.begin) if worst else one.begin
+    alone = not any(
+        other is not one
+        and not fault.roles.isdisjoint(other.fault.roles)
+        and other.begin < max(end, one.end)
+        and other.end > one.begin - _JUST_AFTER
+        for other in struck
+    )
+    return Recovery(
+        fault.number,
+        fault.kind,
+        fault.target,
+        round(one.begin - begun, 1),
+        round(one.end - one.begin, 1),
+        round(end - begin, 2),
+        round(max(0.0, end - max(one.end, begin)), 2),
+        alone,
+    )
+
+
+def distribution(values: Sequence[float]) -> dict[str, float]:
+    """Return count, median, 90th and 99th percentile and maximum."""
+    if not values:
+        return {"count": 0}
+    cuts = quantiles(values, n=100, method="inclusive") if len(values) > 1 else [values[0]] * 99
+    points = {"p50": cuts[49], "p90": cuts[89], "p99": cuts[98], "max": max(values)}
+    return {"count": len(values), **{name: round(value, 2) for name, value in points.items()}}
+
+
+def by_kind(found: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Sum recoveries of runs up by kind; `session` of each is its run's session timeout."""
+    kinds: dict[str, list[Mapping[str, Any]]] = {}
+    for one in found:
+        kinds.setdefault(one["kind"], []).append(one)
+    return {
+        kind: {
+            "faults": len(those),
+            "stall": distribution([one["stall"] for one in those if one["alone"]]),
+            "after": distribution([one["after"] for one in those if one["alone"]]),
+            "stall_by_session": distribution(
+                [one["stall"] / one["session"] for one in those if one["alone"]]
+            ),
+        }
+        for kind, those in sorted(kinds.items())
+    }
+
 
 Result = dict[str, Any]
 

@@ -5,84 +5,187 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Self
 
 from deploy.embedded import EmbeddedBroker, RedisServer
-from deploy.embedded.process import HOST
+from deploy.embedded.process import HOST, free_port
 from deploy.kafka.cluster import KafkaCluster
-from tests.faults.proxy import Proxies, Proxy
 from tests.services.redis_servers import start_redis
 from tests.stream.site import Site
+
+_CHUNK = 65_536
+
+
+@dataclass(frozen=True)
+class Weather:
+    """What becomes of bytes on their way.
+
+    Attributes:
+        delay: seconds that every piece waits, each way.
+        rate: bytes a second of one connection and direction; None: as fast as it goes.
+        frozen: nothing passes; connections stay open.
+        closed: connections are dropped, and new ones at once.
+    """
+
+    delay: float = 0.0
+    rate: int | None = None
+    frozen: bool = False
+    closed: bool = False
+
+
+FAIR = Weather()
+
+
+class Proxy:
+    """One port in front of another; `weather` is changed by `set` from any thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, target: int) -> None:
+        self.port = free_port()
+        self.target = target
+        self.weather = FAIR
+        self._loop = loop
+        self._thawed = asyncio.Event()
+        self._thawed.set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._server: asyncio.Server | None = None
+
+    def set(self, **weather: float | bool | None) -> None:
+        """Change the weather; what is not named becomes fair."""
+        changed = replace(FAIR, **weather)  # type: ignore[arg-type]
+        asyncio.run_coroutine_threadsafe(self._set(changed), self._loop).result()
+
+    def cut(self) -> None:
+        """Drop all connections once; new ones are welcome."""
+        asyncio.run_coroutine_threadsafe(self._drop(), self._loop).result()
+
+    async def open(self) -> None:
+        """Listen."""
+        self._server = await asyncio.start_server(self._serve, HOST, self.port)
+
+    async def close(self) -> None:
+        """Listen no more, and drop all connections."""
+        if self._server:
+            self._server.close()
+        await self._drop()
+
+    async def _set(self, weather: Weather) -> None:
+        self.weather = weather
+        if weather.frozen:
+            self._thawed.clear()
+        else:
+            self._thawed.set()
+        if weather.closed:
+            await self._drop()
+
+    async def _drop(self) -> None:
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        onward: asyncio.StreamWriter | None = None
+        try:
+            await self._thawed.wait()
+            if not self.weather.closed:
+                back, onward = await asyncio.open_connection(HOST, self.target)
+                self._writers.add(onward)
+                await asyncio.wait(
+                    [
+                        asyncio.ensure_future(self._pump(reader, onward)),
+                        asyncio.ensure_future(self._pump(back, writer)),
+                    ]
+                )
+        except OSError:
+            pass  # nobody is behind us: the client finds its connection closed
+        finally:
+            for each in filter(None, (writer, onward)):
+                self._writers.discard(each)
+                each.transport.abort()
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Pass bytes on until one side ends; then the other is told."""
+        with contextlib.suppress(OSError):
+            while data := await reader.read(_CHUNK):
+                await self._thawed.wait()
+                weather = self.weather
+                await asyncio.sleep(weather.delay + (len(data) / weather.rate if weather.rate else 0))
+                writer.write(data)
+                await writer.drain()
+        writer.transport.abort() if writer.transport.is_closing() else writer.close()
+
+
+class Proxies:
+    """Proxies in a thread of their own, so that they pass on whatever their owner is busy with; a context manager."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="proxies", daemon=True)
+        self._all: list[Proxy] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for proxy in self._all:
+            self._do(proxy.close)
+        self._do(self._rest)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def before(self, target: int) -> Proxy:
+        """Return a proxy that listens before a port, whether somebody listens there yet or not."""
+        proxy = Proxy(self._loop, target)
+        self._do(proxy.open)
+        self._all.append(proxy)
+        return proxy
+
+    def _do(self, what: Callable[[], object]) -> None:
+        asyncio.run_coroutine_threadsafe(what(), self._loop).result()  # type: ignore[arg-type]
+
+    async def _rest(self) -> None:
+        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
 
 NODES = {"embedded": 1, "kafka": 1, "kafka3": 3}
 
 
-class Nodes(Protocol):
-    """The nodes of a broker, numbered from 0."""
+class OneNode:
+    """An embedded broker, asked as a cluster with one node is."""
 
-    def kill(self, node: int) -> None:
-        """Take a node away as a crash would; its data are kept."""
-
-    def stop(self, node: int) -> None:
-        """Take it away in good order: with several nodes, its leaders move."""
-
-    def start(self, node: int) -> None:
-        """Bring it back."""
-
-    def pause(self, node: int) -> None:
-        """Freeze it."""
-
-    def resume(self, node: int) -> None:
-        """Let it go on."""
-
-
-class _Embedded:
     def __init__(self, broker: EmbeddedBroker) -> None:
         self._broker = broker
 
-    def kill(self, _node: int) -> None:
+    def stop_node(self, _number: int, *, hard: bool = True) -> None:  # noqa: ARG002 - it knows one way only
+        """Take it away; its data are kept."""
         self._broker.down()
 
-    stop = kill
-
-    def start(self, _node: int) -> None:
+    def start_node(self, _number: int) -> None:
+        """Bring it back."""
         self._broker.up()
 
-    def pause(self, _node: int) -> None:
+    def pause_node(self, _number: int) -> None:
+        """Freeze it."""
         self._broker.pause()
 
-    def resume(self, _node: int) -> None:
+    def resume_node(self, _number: int) -> None:
+        """Let it go on."""
         self._broker.resume()
-
-
-class _Kafka:
-    def __init__(self, cluster: KafkaCluster) -> None:
-        self._cluster = cluster
-
-    def kill(self, node: int) -> None:
-        self._cluster.stop_node(node + 1)
-
-    def stop(self, node: int) -> None:
-        self._cluster.stop_node(node + 1, hard=False)
-
-    def start(self, node: int) -> None:
-        self._cluster.start_node(node + 1)
-
-    def pause(self, node: int) -> None:
-        self._cluster.pause_node(node + 1)
-
-    def resume(self, node: int) -> None:
-        self._cluster.resume_node(node + 1)
 
 
 @dataclass
 class Proxied:
     """A broker as clients see it: through proxies, one a node. It is a `tests.services.brokers.Broker`."""
 
-    nodes: Nodes
+    nodes: KafkaCluster | OneNode
     proxies: list[Proxy]
 
     @property
@@ -143,7 +246,7 @@ def _embedded(stack: ExitStack, proxies: Proxies) -> Proxied:
     proxy = proxies.before(0)
     broker = stack.enter_context(EmbeddedBroker(advertised=proxy.port))
     proxy.target = broker.port
-    return Proxied(_Embedded(broker), [proxy])
+    return Proxied(OneNode(broker), [proxy])
 
 
 def _kafka(stack: ExitStack, proxies: Proxies, count: int) -> Proxied:
@@ -157,4 +260,4 @@ def _kafka(stack: ExitStack, proxies: Proxies, count: int) -> Proxied:
             settings.write(f"advertised.listeners=PLAINTEXT://{HOST}:{proxy.port}\n")
         before.append(proxy)
     stack.enter_context(cluster)
-    return Proxied(_Kafka(cluster), before)
+    return Proxied(cluster, before)

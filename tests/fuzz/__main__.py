@@ -16,8 +16,7 @@ from collections.abc import Iterable, Sequence
 
 import click
 
-from tests.fuzz.entries import ENTRIES
-from tests.fuzz.parts import parts, run_all
+from tests.fuzz.entries import ENTRIES, parts, run_all
 from tests.fuzz.runner import Report, run
 
 

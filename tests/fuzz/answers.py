@@ -6,30 +6,28 @@ import gzip
 import json
 import ssl
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any, Final
 
 import httpcore
 import httpx
-from redis.backoff import NoBackoff
 
-from groundwire.epistemic.model import Answer, ModelFault, Request
-from groundwire.gate.models import Assessor
-from groundwire.gate.results import Decided
+from groundwire.epistemic.model import ModelAnswer, ModelFault, ModelRequest
+from groundwire.gate.lookups import Assessor
+from groundwire.gate.types import Decided
 from groundwire.messages.decode import decode_response
 from groundwire.policy import Policy
-from groundwire.verify import AddressGuard, Pacer, PacingLimits, UrlChecker
 from groundwire.verify.issues import GitHubTracker, GitLabTracker
 from groundwire.verify.models import AnthropicModel, HttpModel, ModelLimits, OpenAIModel
+from groundwire.verify.pacing import Pacer, PacingLimits
 from groundwire.verify.results import CitationState
+from groundwire.verify.ssrf import AddressGuard
 from groundwire.verify.transport import GuardedTransport
-from tests.fuzz.approvals import check_decision
-from tests.fuzz.entry import Case, Entry, hold, listening, quiet
-from tests.fuzz.records import check_outputs
-from tests.fuzz.structure import any_value, mutated, written
-from tests.fuzz.texts import CANARY, ODD, scratched, text
+from groundwire.verify.url import UrlChecker
+from tests.fuzz.inputs import CANARY, TABLES, any_value, mutated, scratched, text, written
+from tests.fuzz.records import check_decision, check_outputs
+from tests.fuzz.runner import entry, hold, quiet
 from tests.unit.gate.world import World, response_bytes
 from tests.unit.verify.model_service import CONTEXT, FULL, YES, document
 
@@ -38,82 +36,34 @@ _PUBLIC: Final = "93.184.216.34"
 _MOST: Final = 8_000_000
 """Bytes of one answer after which whoever still reads is taken for one who never stops."""
 _LONG: Final = 2_500_000  # bytes of a long answer: more than anybody reads
-_STATUS: Final = (
-    *(200,) * 8,
-    *(301, 302, 307, 308, 401, 403, 404, 405, 410, 429, 500, 501, 503, 206, 204, 304, 999, 100),
-)
-_PLACES: Final = (
-    *(
-        "/",
-        "/a",
-        "//evil.example/",
-        "http://127.0.0.1/",
-        "http://[::1]/",
-        "http://169.254.169.254/latest",
-        "file:///etc/passwd",
-    ),
-    *(
-        "https://user:pw@docs.example.org/",
-        "http://0x7f.1/",
-        "http://docs.example.org:22/",
-        "javascript:alert(1)",
-        "\u0000",
-    ),
-    *(
-        "http://2130706433/",
-        "http://[::ffff:127.0.0.1]/",
-        "http://[fe80::1%25eth0]/",
-        "h" * 3_000,
-        "http://\uff11\uff12\uff17.1/",
-        "",
-    ),
-)
+_STATUS: Final = tuple(TABLES["statuses"])
+_PLACES: Final = (*TABLES["redirects"], "h" * 3_000)
 
 
-class Wire(httpcore.AsyncNetworkStream):
+class Wire(httpcore.AsyncMockStream):
     """A connection that says what was prepared, in pieces, and then ends, or goes on for ever."""
 
     def __init__(self, said: bytes, piece: int, *, endless: bool) -> None:
-        self._said, self._piece, self._endless = said, piece, endless
-        self.read_from = 0
+        super().__init__([])
+        self.said, self._piece, self._endless = said, piece, endless
+        self._read = 0
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002, ASYNC109 - httpcore's
         """Return the next piece."""
-        part, self._said = (
-            self._said[: min(self._piece, max_bytes)],
-            self._said[min(self._piece, max_bytes) :],
-        )
-        if not part and self._endless:
+        size = min(self._piece, max_bytes)
+        part, self.said = self.said[:size], self.said[size:]
+        if not part and self._endless and not self._closed:
             part = b"1000\r\n" + b"a" * 4096 + b"\r\n"
-        self.read_from += len(part)
-        hold(self.read_from < _MOST, "an endless answer is read without end")
-        return part
-
-    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109 - httpcore's
-        """Take what is asked."""
-
-    async def aclose(self) -> None:
-        """End."""
-        self._said, self._endless = b"", False
-
-    async def start_tls(
-        self,
-        ssl_context: ssl.SSLContext,  # noqa: ARG002 - httpcore's
-        server_hostname: str | None = None,  # noqa: ARG002 - httpcore's
-        timeout: float | None = None,  # noqa: ARG002, ASYNC109 - httpcore's
-    ) -> httpcore.AsyncNetworkStream:
-        """Speak on as if in TLS."""
-        return self
-
-    def get_extra_info(self, info: str) -> object:  # noqa: ARG002 - httpcore's
-        """Know nothing."""
-        return None
+        self._read += len(part)
+        hold(self._read < _MOST, "an endless answer is read without end")
+        return b"" if self._closed else part
 
 
-class Wires(httpcore.AsyncNetworkBackend):
+class Wires(httpcore.AsyncMockBackend):
     """Gives each connection an answer made from the case's seed, and notes where it was to go."""
 
     def __init__(self) -> None:
+        super().__init__([])
         self.reply: Callable[[], Wire] = lambda: Wire(b"", 1, endless=False)
         self.asked: list[str] = []
 
@@ -121,9 +71,6 @@ class Wires(httpcore.AsyncNetworkBackend):
         """Connect to nobody."""
         self.asked.append(host)
         return self.reply()
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait for nobody."""
 
 
 def _longer(body: bytes, times: int) -> bytes:
@@ -133,21 +80,7 @@ def _longer(body: bytes, times: int) -> bytes:
 
 def spoken(rng: Random, body: bytes) -> Wire:
     """Answer over HTTP, more or less."""
-    headers: list[tuple[str, str]] = [
-        (
-            "content-type",
-            rng.choice(
-                (
-                    "text/html",
-                    "application/json",
-                    "text/plain; charset=utf-7",
-                    "image/png",
-                    "text/html; charset=\u00ff",
-                    ODD[1],
-                )
-            ),
-        )
-    ]
+    headers = [("content-type", rng.choice(TABLES["content_types"]))]
     kind = rng.random()
     if kind < 0.15:
         body = rng.choice((gzip.compress, zlib.compress))(_longer(body, rng.choice((1, 1, 500))))
@@ -164,14 +97,7 @@ def spoken(rng: Random, body: bytes) -> Wire:
     if status in {301, 302, 307, 308} or rng.random() < 0.05:
         headers.append(("location", rng.choice((*_PLACES, text(rng)[:200]))))
     if rng.random() < 0.1:
-        headers.append(
-            (
-                "retry-after",
-                rng.choice(
-                    ("0", "-1", "1e400", "nan", "9" * 400, "Fri, 31 Dec 9999 23:59:59 GMT", text(rng)[:30])
-                ),
-            )
-        )
+        headers.append(("retry-after", rng.choice((*TABLES["retry_after"], text(rng)[:30]))))
     if rng.random() < 0.05:
         headers += [("x-" + text(rng)[:20], text(rng)[:5_000])] * rng.choice((1, 100))
     head = f"HTTP/1.1 {status} {rng.choice(('OK', '', text(rng)[:20]))}\r\n" + "".join(
@@ -216,7 +142,7 @@ class Pages:
             )
             issue = written(rng, mutated(rng, {"title": text(rng), "body": text(rng), "description": "x"}))
             wire = spoken(rng, rng.choice((page.encode("utf-8", "surrogatepass"), issue, any_bytes(rng))))
-            size += len(wire._said)
+            size += len(wire.said)
             return wire
 
         self._wires.reply = reply
@@ -293,8 +219,8 @@ class Models:
         model = self._model(api)
         if rng.random() < 0.5:
             try:
-                answer = await model.answer(Request("data", "haiku", timeout=20))
-                hold(isinstance(answer, Answer) and isinstance(answer.text, str), "no answer")
+                answer = await model.answer(ModelRequest("data", "haiku", timeout=20))
+                hold(isinstance(answer, ModelAnswer) and isinstance(answer.text, str), "no answer")
             except ModelFault as fault:
                 hold(KEY not in str(fault), "a fault names the key")
         else:
@@ -310,7 +236,7 @@ class Models:
             "https://model.example.org",
             KEY,
             limits=limits,
-            backoff=NoBackoff(),
+            backoff=lambda _failures: 0.0,
             sleep=_awake,
             tls=_TLS,
             **more,
@@ -365,16 +291,7 @@ async def _awake(_seconds: float) -> None:
 _TLS: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
-@asynccontextmanager
-async def _pages() -> AsyncIterator[Case]:
-    with listening():
-        yield Pages(Wires())
-
-
-@asynccontextmanager
-async def _models() -> AsyncIterator[Case]:
-    with listening() as heard:
-        yield Models(Wires(), heard)
-
-
-ENTRIES: Final = (Entry("pages", _pages, 4), Entry("models", _models, 2))
+ENTRIES: Final = (
+    entry("pages", lambda *_: Pages(Wires()), 4),
+    entry("models", lambda _, heard: Models(Wires(), heard), 2),
+)

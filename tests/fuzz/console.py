@@ -11,24 +11,14 @@ from urllib.parse import quote, unquote, urlencode
 
 from starlette.applications import Starlette
 
-from groundwire.console.routes import PLACES
-from tests.fuzz import examples
-from tests.fuzz.entry import Case, Entry, hold, listening, quiet
-from tests.fuzz.structure import mutated, written
-from tests.fuzz.texts import CANARY, ODD, scratched, text
+from groundwire.console.pages import ROUTES
+from tests.fuzz import inputs
+from tests.fuzz.inputs import CANARY, ODD, TABLES, mutated, scratched, text, written
+from tests.fuzz.runner import Case, Entry, hold, listening, quiet
 from tests.unit.console.rooms import NOBODYS, TOKENS, Room, make_decision, make_room
 
 MARK: Final = "<script>alert(1)</script>"
-_PUBLIC: Final = (
-    "/",
-    "/api/",
-    "/api/live/x",
-    "/healthz",
-    "/signin",
-    "/signin/oidc",
-    "/signin/oidc/callback",
-    "/static/a.js",
-)
+_PUBLIC: Final = tuple(TABLES["public_paths"])
 _HOSTS: Final = (*(b"127.0.0.1:8700",) * 20, b"evil.example", b"", b"127.0.0.1:8700@evil")
 _TYPES: Final = (*(b"application/json",) * 8, b"application/x-www-form-urlencoded", b"text/plain", b"")
 _HEADERS: Final = (
@@ -40,19 +30,7 @@ _HEADERS: Final = (
     b"referer",
     b"x-forwarded-for",
 )
-_ASKED: Final = (
-    "reason",
-    "tenant",
-    "user",
-    "sort",
-    "limit",
-    "cursor",
-    "days",
-    "state",
-    "code",
-    "since",
-    "band",
-)
+_ASKED: Final = tuple(TABLES["query_names"])
 
 
 class Console:
@@ -76,7 +54,7 @@ class Console:
         return len(path) + len(body)
 
     def _target(self, rng: Random) -> tuple[str, bytes]:
-        place = rng.choice(PLACES)
+        place = rng.choice(ROUTES)
         method = (
             place.method
             if rng.random() < 0.95
@@ -116,7 +94,7 @@ class Console:
             "revision": 1,
             "reason": rng.choice((None, "incorrect", "other")),
             "note": CANARY,
-            "content": examples.content(rng),
+            "content": inputs.content(rng),
             "items": [{"decision_id": rng.choice(self._items), "revision": 1}],
             "search": text(rng),
             "opinion": "agree",

@@ -5,30 +5,28 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from click.testing import CliRunner
 
-from groundwire.attestation import Keys
-from groundwire.cli import main
-from groundwire.client.produce import address_anyhow
+from groundwire.cli.main import main
+from groundwire.config import load_settings
 from groundwire.errors import UsageError
-from groundwire.keys_file import new_key
+from groundwire.kafka.produce import address_anyhow
+from groundwire.keys.attestation import Keys
+from groundwire.keys.file import new_key
+from groundwire.library.evaluate import read_labelled
+from groundwire.library.rows import BadRow
 from groundwire.messages.topics import TopicName
 from groundwire.policy import load_policy, parse_policy
-from groundwire.quality.labelled import BadRow, read_labelled
 from groundwire.review.tokens import Tokens
-from groundwire.settings import load_settings
-from groundwire.sources import load_sources
-from tests.fuzz import examples
-from tests.fuzz.entry import Case, Entry, hold, listening
-from tests.fuzz.structure import mutated, written
-from tests.fuzz.texts import CANARY, ODD, scratched, text
+from groundwire.verify.citations import load_sources
+from tests.fuzz import inputs
+from tests.fuzz.inputs import CANARY, ODD, TABLES, mutated, scratched, text, written
+from tests.fuzz.runner import entry, hold
 from tests.unit.console import rooms
 
 POLICY: Final = """
@@ -74,31 +72,10 @@ project = "owner/name"
 """
 SECRET: Final = "swordfish"
 _VALUES: Final = (
-    *(
-        '"x"',
-        "1",
-        "-1",
-        "1e400",
-        "nan",
-        "inf",
-        "true",
-        "[]",
-        '["a", 1]',
-        "{}",
-        "{a = 1}",
-        "2026-01-01",
-        "9" * 5_000,
-    ),
-    *(
-        "[" * 2_000 + "]" * 2_000,
-        '"\\u0000"',
-        '"""\nlong"""',
-        "0x7f",
-        "07:32:00",
-        "''",
-        '"\\ud800"',
-        '"' + "a" * 5_000 + '"',
-    ),
+    *TABLES["toml_values"],
+    "9" * 5_000,
+    "[" * 2_000 + "]" * 2_000,
+    '"' + "a" * 5_000 + '"',
 )
 
 
@@ -213,7 +190,7 @@ def _row(rng: Random) -> object:
     )
     label = rng.choice(("supported", "false", True, False, "contradicted"))
     return {
-        rng.choice(("claim", "answer")): examples.content(rng),
+        rng.choice(("claim", "answer")): inputs.content(rng),
         "evidence": evidence,
         "label": label,
         "group": "g",
@@ -239,7 +216,7 @@ def _table(rng: Random) -> bytes:
 
 
 def _document(rng: Random) -> bytes:
-    found = [examples.response(rng) for _ in range(rng.randint(1, 3))]
+    found = [inputs.response(rng) for _ in range(rng.randint(1, 3))]
     for one in found:
         if rng.random() < 0.3:
             del one["response_id"], one["user_id"]
@@ -263,7 +240,7 @@ def _check(rng: Random) -> list[str]:
 
 _Command = tuple[Callable[[Random], bytes], Callable[[Random], list[str]]]
 _COMMANDS: Final[Mapping[str, _Command]] = {
-    "check": (lambda rng: _lines(rng, rng.choice((examples.claim, examples.response))), _check),
+    "check": (lambda rng: _lines(rng, rng.choice((inputs.claim, inputs.response))), _check),
     "audit": (
         _document,
         lambda rng: ["audit", "FILE", "--no-network", "--format", rng.choice(("json", "table"))],
@@ -274,7 +251,7 @@ _COMMANDS: Final[Mapping[str, _Command]] = {
     ),
     "csv": (_table, lambda rng: ["evaluate", "FILE", "--draws", "10", "--input", rng.choice(("csv", "tsv"))]),
     "verify": (
-        lambda rng: _lines(rng, lambda rng: rooms.make_decision("c1", examples.content(rng))),
+        lambda rng: _lines(rng, lambda rng: rooms.make_decision("c1", inputs.content(rng))),
         lambda rng: [
             "verify",
             "--decisions",
@@ -306,25 +283,8 @@ async def _labels(rng: Random) -> int:
     return len(data)
 
 
-@asynccontextmanager
-async def _settings() -> AsyncIterator[Case]:
-    with TemporaryDirectory() as folder, listening() as heard:
-        yield Settings(Path(folder), heard)
-
-
-@asynccontextmanager
-async def _commands() -> AsyncIterator[Case]:
-    with TemporaryDirectory() as folder, listening():
-        yield Lines(Path(folder))
-
-
-@asynccontextmanager
-async def _labelled() -> AsyncIterator[Case]:
-    yield _labels
-
-
 ENTRIES: Final = (
-    Entry("settings", _settings, 8),
-    Entry("commands", _commands, 1),
-    Entry("labels", _labelled, 14),
+    entry("settings", Settings, 8),
+    entry("commands", lambda folder, _: Lines(folder), 1),
+    entry("labels", lambda *_: _labels, 14),
 )

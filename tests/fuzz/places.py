@@ -5,62 +5,30 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from random import Random
-from tempfile import TemporaryDirectory
 from typing import Final
 
 from groundwire.checks.citations import CitationDetector
 from groundwire.verify.adr import AdrFolder
 from groundwire.verify.git import GitRepository, find_repository
 from groundwire.verify.results import CitationState
-from tests.fuzz.entry import Case, Entry, hold
-from tests.fuzz.texts import ODD, WORDS, scratched, text
+from tests.fuzz.inputs import ODD, TABLES, WORDS, scratched, text
+from tests.fuzz.runner import entry, hold
 
-_NUMBERS: Final = ("3", "003", "0", "4", "9" * 5_000, "\u0663", "-3", "3\n", "", "3/../4", "1e3", "\u00b2")
-_OPTIONS: Final = (
-    "--help",
-    "--batch-all-objects",
-    "-h",
-    "HEAD",
-    "@{0}",
-    "main^{tree}",
-    "abcdef1\n--help",
-    "abcdef1 x",
-    "\x00",
-)
-_CONFIG: Final = (
-    *(
-        '[core]\n\tfsmonitor = "touch {mark}"\n',
-        "[core]\n\thooksPath = {folder}\n",
-        '[core]\n\tsshCommand = "touch {mark}"\n',
-    ),
-    *(
-        '[core]\n\tpager = "touch {mark}"\n',
-        "[core]\n\trepositoryformatversion = 9\n",
-        "[include]\n\tpath = /dev/zero\n",
-    ),
-    *(
-        '[alias]\n\tcat-file = "!touch {mark}"\n',
-        "[extensions]\n\tpartialClone = origin\n",
-        "[core\n",
-        "\xff\xfe",
-    ),
-    *(
-        '[remote "origin"]\n\turl = ext::touch {mark}\n\tpromisor = true\n',
-        '[filter "x"]\n\tsmudge = "touch {mark}"\n',
-    ),
-)
+_NUMBERS: Final = (*TABLES["adr_numbers"], "9" * 5_000)
+_OPTIONS: Final = tuple(TABLES["git_options"])
+_CONFIG: Final = tuple(TABLES["git_config"])
 
 
 class Folders:
     """Fills a folder and looks decision records up in it."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        (folder.parent / "secret.md").write_text("outside")
+        self._folder = folder / "adr"
+        self._folder.mkdir()
+        (folder / "secret.md").write_text("outside")
 
     async def __call__(self, rng: Random) -> int:
         """Look a few numbers up in a folder with one to five files."""
@@ -196,27 +164,8 @@ async def _cited(rng: Random) -> int:
     return len(whole)
 
 
-@asynccontextmanager
-async def _folders() -> AsyncIterator[Case]:
-    with TemporaryDirectory() as folder:
-        inner = Path(folder) / "adr"
-        inner.mkdir()
-        yield Folders(inner)
-
-
-@asynccontextmanager
-async def _repositories() -> AsyncIterator[Case]:
-    with TemporaryDirectory() as folder:
-        yield Repositories(Path(folder))
-
-
-@asynccontextmanager
-async def _citing() -> AsyncIterator[Case]:
-    yield _cited
-
-
 ENTRIES: Final = (
-    Entry("citations", _citing, 20),
-    Entry("folders", _folders, 4),
-    Entry("repositories", _repositories, 1),
+    entry("citations", lambda *_: _cited, 20),
+    entry("folders", lambda folder, _: Folders(folder), 4),
+    entry("repositories", lambda folder, _: Repositories(folder), 1),
 )

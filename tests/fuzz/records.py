@@ -1,9 +1,9 @@
-"""Claims and responses: from the bytes of a record through the gate to the bytes that are published."""
+"""Claims and responses: from the bytes of a record through the gate to what is published."""
 
 from __future__ import annotations
 
 import hmac
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -11,22 +11,123 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 from agents.outputs import followers, outputs
-from groundwire.attestation import Keys
 from groundwire.errors import RecordError
-from groundwire.gate.results import DeadLetter, Decided, Result
-from groundwire.messages.claims import Claim
+from groundwire.gate.types import DeadLetter, Decided, Result
+from groundwire.keys.attestation import Keys
+from groundwire.messages.decisions import Decision, Kind
 from groundwire.messages.decode import decode_claim, decode_response, decode_review_decision
-from groundwire.messages.inbound import Headers, InboundRecord
-from groundwire.messages.responses import LlmResponse
+from groundwire.messages.headers import Headers, InboundRecord
+from groundwire.messages.records import Claim, LlmResponse
 from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
-from groundwire.verify import CitationVerifier
-from tests.fuzz import examples
-from tests.fuzz.approvals import check_decision
-from tests.fuzz.entry import Case, Entry, hold, listening, quiet, read_strictly
-from tests.fuzz.structure import any_value, mutated, written
-from tests.fuzz.texts import scratched, text
+from groundwire.verify.citations import CitationVerifier
+from tests.fuzz import inputs
+from tests.fuzz.inputs import any_value, mutated, scratched, text, written
+from tests.fuzz.runner import Case, Entry, entry, hold, listening, quiet, read_strictly
 from tests.unit.gate.world import RESPONSES, TOPIC, World, adr_folder, verifier
+
+LARGEST = 256_000  # bytes of a Decision
+GROUNDS = {
+    "verified_citation": "citation_verified",
+    "trusted_source": "trusted_source",
+    "stated_decision": None,
+    "stated_preference": None,
+}
+_GROUNDED = frozenset(
+    {
+        *(
+            "sources_verified",
+            "fields_verified",
+            "source_tags_present",
+            "quotes_grounded",
+            "entities_grounded",
+        ),
+        *("relations_preserved", "values_supported", "claims_supported"),
+    }
+)
+STANDING = frozenset({"adr:003", "adr:3", "url:https://docs.example.org/good"})
+"""The citations that stand in the fuzzer's world; in it nothing else exists."""
+
+
+def check_decision(decision: Decision, record: Claim | LlmResponse, policy: Policy) -> None:
+    """Hold a decision of the gate to its contract, and an approval to its checks. Raises: Failed."""
+    value = decision.to_bytes()
+    hold(len(value) <= LARGEST, f"a decision of {len(value)} bytes")
+    read_strictly(value)
+    hold(decision.reason_code != "internal_error", "something broke inside")
+    hold(
+        (decision.approved, decision.verdict == "approved", decision.tier == "tier_1")
+        in {(True,) * 3, (False,) * 3},
+        "verdict, tier and approved do not agree",
+    )
+    for citation in decision.citations:
+        label = f"{citation.type}:{citation.value}"
+        hold(
+            citation.state != "verified" or label in STANDING,
+            f"verified that does not stand: {label[:100]!r}",
+        )
+    if decision.approved:
+        problems = (
+            _claim(decision, record, policy)
+            if isinstance(record, Claim)
+            else _response(decision, record, policy)
+        )
+        told = list(problems)
+        hold(not told, f"approved as {decision.reason_code}, though {'; '.join(told)}")
+
+
+def _names(checks: list[str]) -> set[str]:
+    return {check.split(":")[0] for check in checks}
+
+
+def _claim(decision: Decision, claim: Claim, policy: Policy) -> Iterator[str]:
+    passed, failed = _names(decision.checks_passed), _names(decision.checks_failed)
+    hedged = policy.trusted_technical_hedges == "approve" or policy.grounded_speculation == "review"
+    ground = GROUNDS.get(decision.reason_code, "")
+    fact = decision.facts.attestation or {}
+    trusted, cited = ground == "trusted_source", ground == "citation_verified"
+    synthesis = "source_not_trusted" in failed and claim.source not in {"conversation", "chat"}
+    due = {
+        "no_speculation": not hedged,
+        "not_duplicate": policy.enable_dedup,
+        "not_previously_rejected": policy.enable_dedup,
+        "parents_approved": bool(claim.derived_from),
+        "not_expired": claim.validity_horizon is not None,
+        "citation_relevant": policy.verify_claim_relevance and cited,
+        str(ground): ground is not None,
+    }
+    yield from (
+        f"{name or 'no ground'} has not passed"
+        for name, needed in due.items()
+        if needed and name not in passed
+    )
+    if trusted and policy.attestation == "hmac" and fact.get("state") != "valid":
+        yield "nobody vouches for its source"
+    if "citation_unverified" in failed and policy.failed_citation_overrides_trust:
+        yield "a citation was not verified"
+    if synthesis and not policy.auto_approve_ai_synthesis:
+        yield "it is AI synthesis"
+
+
+def _response(decision: Decision, response: LlmResponse, policy: Policy) -> Iterator[str]:
+    passed, failed = _names(decision.checks_passed), _names(decision.checks_failed)
+    if failed:
+        yield f"{', '.join(sorted(failed))} failed"
+    if not response.verify and "claims_supported" in passed:
+        yield "the check of its claims was to be bypassed"
+    if not passed & _GROUNDED:
+        yield "nothing was grounded"
+    quoted = policy.evidence_quote_validation_enabled
+    due = {
+        "sources_verified": response.sources and response.chunks is not None,
+        "quotes_grounded": quoted and response.evidence and response.transcript is not None,
+        "entities_grounded": response.entities and response.corpus_index is not None,
+        "relations_preserved": response.claims and response.relations is not None,
+    }
+    yield from (f"{name} was not looked at" for name, given in due.items() if given and name not in passed)
+    if decision.kind != Kind.RESPONSE:
+        yield "it is no response"
+
 
 KEYS: Final = """
 [keys.docs]
@@ -126,7 +227,7 @@ class Records:
         together = rng.random() < 0.5
         gate = world.gate
         for batch in [made] if together else [[one] for one in made]:
-            results = await gate.settle(await gate.prepare(batch, ask_network=True), deferred=True)
+            results = await gate.apply_step(await gate.prepare(batch, ask_network=True), deferred=True)
             hold(len(results) == len(batch), "not one result for each record")
             for record, result in zip(batch, results, strict=True):
                 self._check(record, result, policy)
@@ -138,7 +239,7 @@ class Records:
         return sum(len(one.value or b"") for one in made)
 
     def _record(self, rng: Random, world: World, number: int) -> InboundRecord:
-        example = examples.claim(rng, number) if self._kind == "claims" else examples.response(rng, number)
+        example = inputs.claim(rng, number) if self._kind == "claims" else inputs.response(rng, number)
         value: bytes | None = written(rng, mutated(rng, example))
         if rng.random() < 0.01:
             value = rng.choice(
@@ -180,7 +281,7 @@ class Records:
 async def _decoded(rng: Random) -> int:
     """Read a value as each kind of record: it is one, or is refused with a code and a reason."""
     kind = rng.randrange(3)
-    example = (examples.claim(rng), examples.response(rng), examples.action(rng, "c1", 1, 1))[kind]
+    example = (inputs.claim(rng), inputs.response(rng), inputs.action(rng, "c1", 1, 1))[kind]
     value = written(rng, mutated(rng, example, 1))
     for decode in (decode_claim, decode_response, decode_review_decision):
         try:
@@ -191,11 +292,6 @@ async def _decoded(rng: Random) -> int:
             continue
         record.model_dump_json()
     return len(value)
-
-
-@asynccontextmanager
-async def _decoding() -> AsyncIterator[Case]:
-    yield _decoded
 
 
 def _entry(kind: str, share: int) -> Entry:
@@ -212,4 +308,4 @@ def _entry(kind: str, share: int) -> Entry:
     return Entry(kind, opened, share)
 
 
-ENTRIES: Final = (Entry("decode", _decoding, 30), _entry("claims", 6), _entry("responses", 4))
+ENTRIES: Final = (entry("decode", lambda *_: _decoded, 30), _entry("claims", 6), _entry("responses", 4))

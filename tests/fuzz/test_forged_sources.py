@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from groundwire.attestation import Keys
-from groundwire.gate.results import Acted, Refused
+from groundwire.gate.types import Acted, Refused
+from groundwire.keys.attestation import Keys
 from groundwire.policy import Policy
 from tests.unit.gate.test_review_gate import Office
 from tests.unit.gate.world import World

@@ -1,18 +1,18 @@
-"""A short run over every entry, with a seed that is always the same; `python -m tests.fuzz` is the long one."""
+"""A short run over every entry, with a seed that is always the same; the page on hostile input names what there is."""
 
 from __future__ import annotations
 
+import re
 from contextlib import asynccontextmanager
+from pathlib import Path
 from random import Random
 
 import pytest
 
-from groundwire.gate.faults import report_fault
+from groundwire.logs import report_fault
 from tests.fuzz.entries import ENTRIES
-from tests.fuzz.entry import Entry, Failed, hold, listening, quiet
-from tests.fuzz.runner import run, seeds
-from tests.fuzz.structure import mutated, written
-from tests.fuzz.texts import CANARY
+from tests.fuzz.inputs import CANARY, mutated, written
+from tests.fuzz.runner import Entry, Failed, hold, listening, quiet, run, seeds
 
 SHARE = 40
 
@@ -59,3 +59,20 @@ def test_a_text_in_a_log_and_a_fault_inside_are_found():
         with pytest.raises(Failed, match="broke inside"):
             quiet(heard())
     hold(promise=True, told="")
+
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/hostile-input.md").read_text("utf-8")
+
+
+def test_each_test_that_the_page_names_is_there():
+    named = set(re.findall(r"`(test_\w+)`", PAGE))
+    written = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    assert named
+    assert named - set(re.findall(r"def (test_\w+)\(", written)) == set()
+
+
+def test_the_page_tells_of_each_entry():
+    (table,) = re.findall(r"\| entry \| what is put in .*?\n\n", PAGE, re.DOTALL)
+    first = [line.split("|")[1] for line in table.splitlines()[2:] if line]
+    assert sorted(re.findall(r"`(\w+)`", " ".join(first))) == sorted(ENTRIES)

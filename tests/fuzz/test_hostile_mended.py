@@ -7,23 +7,24 @@ from pathlib import Path
 
 import pytest
 
-from groundwire.attestation import Keys
-from groundwire.epistemic.model import ModelFault, Request
+from groundwire.config import load_settings
+from groundwire.epistemic.model import ModelFault, ModelRequest
 from groundwire.errors import UsageError
-from groundwire.gate.closings import Closings
-from groundwire.gate.results import DeadLetter, Decided
-from groundwire.messages.headers import deferred_headers, deferred_record
-from groundwire.messages.inbound import InboundRecord
+from groundwire.gate.types import DeadLetter, Decided
+from groundwire.keys.attestation import Keys
+from groundwire.library.evaluate import read_labelled
+from groundwire.library.rows import BadRow
+from groundwire.messages.decisions import CitationState
+from groundwire.messages.headers import InboundRecord, deferred_headers, deferred_record
 from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
-from groundwire.quality.labelled import BadRow, read_labelled
-from groundwire.rebuild import stored_outcome, stored_outcomes
+from groundwire.replay.rebuild import stored_outcome, stored_outcomes
+from groundwire.replay.review_closures import ReviewClosures
 from groundwire.review.board import Board
 from groundwire.review.records import TopicRecord
 from groundwire.review.tokens import Tokens
-from groundwire.settings import load_settings
-from groundwire.sources import load_sources
 from groundwire.verify.adr import AdrFolder
+from groundwire.verify.citations import load_sources
 from groundwire.verify.issues import GitHubTracker
 from groundwire.verify.results import MAX_TEXT
 from tests.fuzz.answers import Models, Wire, Wires
@@ -91,7 +92,7 @@ def _model(api: str, answer: object):
 @pytest.mark.parametrize("api", ["openai", "anthropic"])
 @pytest.mark.parametrize("tokens", [2**53, 10**40, True, -1, 1.5])
 async def test_tokens_that_no_answer_can_have_are_not_counted(api, tokens):
-    answer = await _model(api, document(api, sent=tokens, received=tokens)).answer(Request("x", "haiku"))
+    answer = await _model(api, document(api, sent=tokens, received=tokens)).answer(ModelRequest("x", "haiku"))
     assert answer.output_tokens is None
     assert answer.input_tokens in {None, 100 + tokens - 200} or answer.input_tokens is None
 
@@ -100,11 +101,12 @@ async def test_a_log_probability_that_no_float_holds_is_none():
     answer = document("openai")
     token = {"token": "a", "logprob": 10**400, "top_logprobs": []}
     answer["choices"][0]["logprobs"] = {"content": [token]}
-    assert (await _model("openai", answer).answer(Request("x", "haiku"))).tokens == ()
+    assert (await _model("openai", answer).answer(ModelRequest("x", "haiku"))).tokens == ()
 
 
-def test_an_issue_that_is_nested_without_end_has_no_text():
-    assert GitHubTracker("https://api.github.com", "a/b")._text(b"[" * 100_000) is None
+def test_an_issue_that_is_nested_without_end_is_unknown():
+    found = GitHubTracker("https://api.github.com", "a/b")._found(b"[" * 100_000, want_text=True)
+    assert found == (CitationState.UNKNOWN, "Issue not readable", None)
 
 
 async def test_of_many_files_for_one_record_no_more_is_read_than_is_looked_at(tmp_path, monkeypatch):
@@ -143,7 +145,9 @@ async def test_a_decision_that_no_gate_wrote_keeps_no_other_from_coming_back(cha
         for one in written:
             yield json.dumps(one).encode()
 
-    found = [outcome.subject.subject_id async for outcome in stored_outcomes(values(), Policy(), Closings())]
+    found = [
+        outcome.subject.subject_id async for outcome in stored_outcomes(values(), Policy(), ReviewClosures())
+    ]
     assert found == ["plain"]
 
 
@@ -154,7 +158,7 @@ async def test_a_redirect_to_no_address_is_a_model_out_of_reach():
     for reply in (said, odd):
         wires.reply = lambda reply=reply: Wire(reply, 65_536, endless=False)
         with pytest.raises(ModelFault) as raised:
-            await Models(wires, str)._model("openai").answer(Request("x", "haiku"))
+            await Models(wires, str)._model("openai").answer(ModelRequest("x", "haiku"))
         assert raised.value.code in {"unreachable", "rejected"}
 
 

@@ -1,7 +1,8 @@
-"""The other topics: what the gate itself wrote, and what somebody wrote there who should not."""
+"""The other topics: what people decide, dead letters, and what the gate wrote, or somebody who should not."""
 
 from __future__ import annotations
 
+import hmac
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -12,34 +13,178 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from agents.outputs import Output, outputs
-from groundwire.gate.closings import Closings
-from groundwire.gate.results import DeadLetter, Decided
-from groundwire.messages.base import to_milliseconds
-from groundwire.messages.headers import deferred_headers, deferred_record
-from groundwire.messages.inbound import InboundRecord
+from groundwire.dead_letters.letters import Selection, read_letter
+from groundwire.dead_letters.redrive import Redrive, RedriveOutcome, Rules
+from groundwire.errors import ErrorCode, RecordError
+from groundwire.gate.types import Acted, DeadLetter, Decided, Refused, Result
+from groundwire.keys.attestation import Keys
+from groundwire.messages.base import from_milliseconds, to_milliseconds
+from groundwire.messages.decisions import Decision
+from groundwire.messages.decode import decode_review_decision
+from groundwire.messages.headers import InboundRecord, dead_letter_headers, deferred_headers, deferred_record
 from groundwire.messages.topics import TopicName
-from groundwire.policies import PolicyStore
 from groundwire.policy import Policy
-from groundwire.rebuild import stored_outcomes
-from groundwire.replay.files import FileRecords
-from groundwire.replay.verify import Status, Verifier
+from groundwire.replay.rebuild import stored_outcomes
+from groundwire.replay.review_closures import ReviewClosures
+from groundwire.replay.store import FileRecords
+from groundwire.replay.verify import Verifier, VerifyStatus
 from groundwire.review.board import Board
 from groundwire.review.model import Query
-from groundwire.review.people import Scope
+from groundwire.review.permissions import ViewScope
 from groundwire.review.records import TopicRecord
-from tests.fuzz import examples
-from tests.fuzz.entry import Case, Entry, hold, listening, quiet
-from tests.fuzz.letters import some_letter
+from groundwire.state.policies import PolicyStore
+from tests.fuzz import inputs
+from tests.fuzz.inputs import any_value, mutated, scratched, text, written
 from tests.fuzz.records import check_outputs, some_headers, some_policy
-from tests.fuzz.structure import mutated, written
-from tests.fuzz.texts import scratched
-from tests.unit.gate.test_review_gate import Office
+from tests.fuzz.runner import Case, Entry, entry, hold, listening, quiet, read_strictly
+from tests.unit.dead_letters.fake_log import AUDIT, CLAIMS, DEAD, PREFIX, FakeLog
+from tests.unit.gate.test_review_gate import KEYS, Office
 from tests.unit.gate.world import NOW, TOPIC, World
 
+SECRETS: Final = {"console": b"one", "gate": b"two", "docs": b"three", "late": b"four", "nobody": b"?"}
+_MAY_ACT: Final = frozenset({"console"})
+_APPROVES: Final = frozenset({"approve", "edit"})
+
+
+class Reviews:
+    """Decides a claim or a response, and then lets people act on it."""
+
+    def __init__(self, keys: Keys, heard: Callable[[], str]) -> None:
+        self._keys, self._heard = keys, heard
+
+    async def __call__(self, rng: Random) -> int:
+        """Send a record, and one to three actions."""
+        office = Office(policy=some_policy(rng), keys=self._keys)
+        made = inputs.claim(rng) if rng.random() < 0.8 else inputs.response(rng)
+        first = written(rng, {**made, "tenant_id": "default"})
+        topic = "groundwire.claims" if "claim_id" in made else "groundwire.llm-responses"
+        (result,) = await office.results(office.record(first, topic=topic))
+        if isinstance(result, Decided):
+            office.publish(result.decision)
+        size = len(first)
+        for number in range(rng.choice((1, 1, 2, 3))):
+            record, key = self._action(rng, office, "c1" if "claim_id" in made else "r1", number)
+            size += len(record.value or b"")
+            done = await office.carry_out(record)
+            for result in done:
+                self._check(record, key, result)
+            check_outputs(done)
+        quiet(self._heard())
+        return size
+
+    def _action(self, rng: Random, office: Office, subject: str, number: int) -> tuple[InboundRecord, str]:
+        """Return an action, and the key that vouches for it; empty where none does."""
+        plain = inputs.action(rng, subject, rng.choice((1, 1, 1, 2, 0)), number)
+        value = written(rng, mutated(rng, plain, 0, 2) if rng.random() < 0.5 else plain)
+        key = rng.choice((*SECRETS, "console", "console", "console"))
+        signed = value if rng.random() < 0.9 else scratched(rng, value)
+        header = f"{key}:{hmac.new(SECRETS[key], signed, 'sha256').hexdigest()}".encode()
+        if rng.random() < 0.1:
+            header, signed = scratched(rng, header), b""
+        headers = (("gw-attestation", header),) if rng.random() < 0.9 else ()
+        vouched = headers and signed == value
+        record = office.record(value, headers=headers, topic="groundwire.review-decisions")
+        return record, key if vouched else ""
+
+    def _check(self, record: InboundRecord, key: str, result: Result) -> None:
+        try:
+            review = decode_review_decision(record.value)
+        except RecordError:
+            hold(isinstance(result, DeadLetter), "carried out, though it cannot be read")
+            return
+        hold(isinstance(result, Acted | Refused), f"ends as {type(result).__name__}")
+        if not isinstance(result, Acted):
+            return
+        decision: Decision = result.decision
+        hold(key in _MAY_ACT, "carried out, though nobody who may vouches for it")
+        hold(review.tenant_id in {"default", "acme"}, "carried out for a tenant that the key is not of")
+        owner = review.reviewer == review.user_id or self._keys.delegated(review.tenant_id, review.reviewer)
+        hold(owner, "carried out for somebody who may not")
+        hold(review.action != "expire", "expired without the gate's own key")
+        if decision.approved and result.fresh:
+            hold(review.action in _APPROVES, f"a {review.action} approves")
+            hold(decision.reason_code == "human_approved", f"approved as {decision.reason_code}")
+            said = decision.evidence.claim if decision.evidence else None
+            hold(review.action != "edit" or said == review.content, "approved another text than the one sent")
+
+
+INPUTS: Final = (CLAIMS, f"{PREFIX}llm-responses", f"{PREFIX}review-decisions")
+
+
+async def _asleep(_seconds: float) -> None:
+    """Wait for nobody."""
+
+
+def some_letter(rng: Random) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
+    """Return key, value and headers of a dead letter as the gate writes it, with some of it broken."""
+    value: bytes | None = written(rng, mutated(rng, inputs.claim(rng)))
+    topic = rng.choice((*INPUTS, CLAIMS, f"{PREFIX}approved", "other.claims", text(rng)[:60])).encode(
+        "utf-8", "replace"
+    )
+    error = RecordError(rng.choice(list(ErrorCode)), text(rng).encode("utf-8", "replace").decode())
+    headers: list[tuple[str, bytes | None]] = list(
+        dead_letter_headers(error, topic.decode(), rng.choice((0, 2)), rng.choice((0, 7, 2**62)), ())
+    )
+    for _ in range(rng.choice((0, 0, 1, 2))):
+        name, held = headers.pop(rng.randrange(len(headers)))
+        broken = rng.choice((None, b"", b"-1", b"9" * 30, "\u0663".encode(), scratched(rng, held or b"")))
+        if rng.random() < 0.7:
+            headers.insert(rng.randint(0, len(headers)), (name, broken))
+    if rng.random() < 0.3:
+        headers.append(
+            (text(rng)[:40].encode("utf-8", "replace").decode(), rng.choice((None, b"x", b"\xff")))
+        )
+    key = rng.choice(
+        (b"default:ada", b"acme:ann", None, b"", b":", b"\xff", text(rng).encode("utf-8", "replace"))
+    )
+    return key, rng.choice((value, value, value, None, b"", b"\xff")), headers
+
+
+class Letters:
+    """Puts letters and audit records on topics, and has them read and sent back, twice."""
+
+    def __init__(self, heard: Callable[[], str]) -> None:
+        self._heard = heard
+
+    async def __call__(self, rng: Random) -> int:
+        """Put one to four letters there."""
+        log = FakeLog()
+        size = 0
+        for _ in range(rng.randint(1, 4)):
+            key, value, headers = some_letter(rng)
+            size += len(value or b"")
+            read_letter(log.put(DEAD, key, value, headers))
+        for _ in range(rng.choice((0, 0, 1))):
+            log.put(AUDIT, b"", written(rng, any_value(rng)))
+        before = {topic: len(records) for topic, records in log.topics.items()}
+        steps = await self._redriven(log)
+        sent = [step for step in steps if step.outcome == RedriveOutcome.REDRIVEN]
+        written_to = {topic for topic, records in log.topics.items() if len(records) > before.get(topic, 0)}
+        hold(written_to <= {AUDIT, *INPUTS}, f"written to {sorted(written_to)}")
+        for step in sent:
+            again = log.topics[step.letter.failed.topic]
+            hold(any(one.value == step.letter.record.value and one.key == step.letter.record.key for one in again),
+                 "a record went back with other bytes")  # fmt: skip
+        for record in log.topics[AUDIT][before.get(AUDIT, 0) :]:
+            read_strictly(record.value)
+        hold(
+            not any(step.outcome == RedriveOutcome.REDRIVEN for step in await self._redriven(log)),
+            "sent back twice",
+        )
+        quiet(self._heard())
+        return size
+
+    async def _redriven(self, log: FakeLog) -> list:  # type: ignore[type-arg]
+        run = Redrive(
+            log, Selection(), Rules(PREFIX, "ann"), now=lambda: from_milliseconds(log.clock), sleep=_asleep
+        )  # type: ignore[arg-type]
+        return [step async for step in run.run()]
+
+
 SCOPES: Final = (
-    Scope("lead", frozenset({"default", "acme"}), frozenset()),
-    Scope(examples.USER, frozenset(), frozenset({"default"})),
-    Scope("eve", frozenset(), frozenset({"globex"})),
+    ViewScope("lead", frozenset({"default", "acme"}), frozenset()),
+    ViewScope(inputs.USER, frozenset(), frozenset({"default"})),
+    ViewScope("eve", frozenset(), frozenset({"globex"})),
 )
 
 
@@ -52,7 +197,7 @@ class Deferred:
     async def __call__(self, rng: Random) -> int:
         """Send one record."""
         world = World(policy=some_policy(rng))
-        value = written(rng, mutated(rng, examples.claim(rng)))
+        value = written(rng, mutated(rng, inputs.claim(rng)))
         first = world.record(value, headers=some_headers(rng, value), topic=TOPIC)
         headers = list(deferred_headers(first))
         for _ in range(rng.choice((0, 1, 2))):
@@ -132,13 +277,13 @@ class Published:
                 board.counts(person)
                 board.dead_letters(person)
                 board.agreement(person, datetime(2026, 1, 1, tzinfo=UTC))
-            board.settle({})
+            board.apply_statuses({})
             board.forget(NOW)
         finally:
             board.close()
 
     async def _rebuilt(self, values: Sequence[bytes]) -> None:
-        closings = Closings()
+        closings = ReviewClosures()
         for value in values:
             closings.note(value)
 
@@ -152,7 +297,7 @@ class Published:
     async def _verified(self, value: bytes) -> None:
         verifier = Verifier(self._found, self._policies)
         finding = await verifier.verify(value)
-        if finding.status is Status.EQUAL:
+        if finding.status is VerifyStatus.EQUAL:
             recorded = json.loads(value)
             same = [one for one in self._decisions if all(one[name] == recorded[name] for name in _KNOWN)]
             told = [one[name] == recorded[name] for one in same[:1] for name in _TOLD]
@@ -170,7 +315,7 @@ async def _everything() -> tuple[list[Output], list[bytes]]:
     values: list[bytes] = []
     rng = Random("published")  # the same for every run
     for number in range(12):
-        value = json.dumps({**examples.claim(rng, number), "tenant_id": "default"}).encode()
+        value = json.dumps({**inputs.claim(rng, number), "tenant_id": "default"}).encode()
         values.append(value)
         results = await office.results(office.record(value))
         found += outputs(results)
@@ -186,16 +331,10 @@ async def _everything() -> tuple[list[Output], list[bytes]]:
                 values.append(record.value or b"")
                 found += outputs(await office.carry_out(record))
     for number in range(4):
-        value = json.dumps({**examples.response(rng, number), "tenant_id": "default"}).encode()
+        value = json.dumps({**inputs.response(rng, number), "tenant_id": "default"}).encode()
         values.append(value)
         found += outputs(await office.results(office.record(value, topic="groundwire.llm-responses")))
     return found, values
-
-
-@asynccontextmanager
-async def _deferred() -> AsyncIterator[Case]:
-    with listening() as heard:
-        yield Deferred(heard)
 
 
 @asynccontextmanager
@@ -210,4 +349,9 @@ async def _published() -> AsyncIterator[Case]:
             case.close()
 
 
-ENTRIES: Final = (Entry("deferred", _deferred, 3), Entry("published", _published, 2))
+ENTRIES: Final = (
+    entry("reviews", lambda _, heard: Reviews(Keys.parse(KEYS.encode(), Path("keys.toml")), heard), 4),
+    entry("letters", lambda _, heard: Letters(heard), 6),
+    entry("deferred", lambda _, heard: Deferred(heard), 3),
+    Entry("published", _published, 2),
+)

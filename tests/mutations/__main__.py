@@ -1,105 +1,83 @@
-"""`python -m tests.mutations`: break each defence in turn; ends with 1 where no test notices one.
+"""`python -m tests.mutations`: break each defence in turn; exit status 1 where no test notices a mutant.
 
-The source is copied to a temporary folder, with a switch at each place that can be broken, and this program starts
-itself anew on the copy.
+The modules are changed while they are imported: each place that can be broken gets a switch, and no file is written.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
-import os
-import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import astuple
+import tomllib
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatch
 from hashlib import sha256
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
-from tests.mutations.forks import leave
-from tests.mutations.found import Found
-from tests.mutations.groups import GROUPS, NOT_ASKED
-from tests.mutations.operators import Mutant
-from tests.mutations.rooms import ROOT, equivalents, write_copy
-from tests.mutations.telling import say, tell
+from tests.mutations.operators import Mutant, Mutants, import_with_switches, mutants_of
+from tests.mutations.runner import Fate, Runner, use_short_searches
 
-_REWRITE = (
-    "ignore::pytest.PytestAssertRewriteWarning"  # of hypothesis, whose profile is set before pytest starts
-)
+SETTINGS = tomllib.loads(Path(__file__).with_name("mutants.toml").read_text("utf-8"))
+NOT_ASKED = "not (time_grows or work_grows or checks_grows or event_loop or huge or worst)"
+"""What is about time and size, as pytest's `-k`: it takes long, and the rest notices as much."""
+_REWRITE = "ignore::pytest.PytestAssertRewriteWarning"  # hypothesis' profile is set before pytest starts
 
 
 def main() -> int:
-    """Run the command."""
+    """Run the command; exit status 2 where tests fail with nothing broken."""
+    signal.signal(signal.SIGTERM, _leave)
     options = _options()
-    if options.copy is not None:
-        with _removed(options.copy):
-            return _inside(options)
-    place = Path(tempfile.mkdtemp(prefix="mutants-"))
-    with _removed(place):
-        copy = write_copy(place / "src", deep=options.deep)
-        (place / "mutants.json").write_text(json.dumps([astuple(m) for m in copy.mutants]), "utf-8")
-        if options.list:
-            say(*(mutant.name for mutant in _asked(copy.mutants, options)))
-            return 0
-        path = os.pathsep.join([str(copy.folder), str(ROOT)])
-        os.chdir(ROOT)
-        command = [sys.executable, "-m", "tests.mutations", *sys.argv[1:], "--copy", str(place)]
-        os.execve(sys.executable, command, os.environ | {"PYTHONPATH": path})  # noqa: S606 - this program
-    return 1
-
-
-@contextlib.contextmanager
-def _removed(folder: Path) -> Iterator[None]:
-    """Remove a folder at the end, whatever ends this process."""
-    signal.signal(signal.SIGTERM, leave)
-    try:
-        yield
-    finally:
-        shutil.rmtree(folder)
+    found = mutants_of(SETTINGS["groups"], deep=options.deep)
+    listed = [mutant for module in found.values() for mutant in module.mutants]
+    chosen = _chosen(listed, options)
+    if options.list:
+        say(*(mutant.name for mutant in chosen))
+        return 0
+    start = time.monotonic()
+    say(f"{len(chosen)} of {len(listed)} ways to break a defence")
+    runner = _run(found, chosen, options)
+    if runner.failing:
+        say("fails with nothing broken:", *runner.failing)
+        return 2
+    code = report(runner.fates, chosen, {mutant.name for mutant in listed}, SETTINGS["equivalent"])
+    say(f"{(time.monotonic() - start) / 60:.1f} minutes")
+    return code
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutations", description=__doc__)
-    parser.add_argument("--group", choices=GROUPS, action="append", help="of files and their tests")
+    parser.add_argument("--group", choices=SETTINGS["groups"], action="append", help="of files and tests")
     parser.add_argument("--only", metavar="PATTERN", action="append", help="mutants by name, with * and ?")
-    parser.add_argument(
-        "--deep", action="store_true", help="conditions and the like of checks too, not only functions"
-    )
+    parser.add_argument("--deep", action="store_true", help="look within the functions of every group")
     parser.add_argument("--sample", metavar="N", type=int, help="so many mutants, the same ones each time")
     parser.add_argument("--seed", metavar="S", default="1", help="another one draws other mutants")
     parser.add_argument(
-        "--tests", metavar="PATH", action="append", help="tests to ask instead of the groups'"
+        "--most", metavar="SECONDS", type=float, help="of a processor, for the tests of a mutant"
     )
-    parser.add_argument(
-        "--most",
-        metavar="SECONDS",
-        type=float,
-        help="of a processor, for the tests of a mutant; quick ones first",
-    )
-    parser.add_argument("--results", metavar="FILE", type=Path, help="keep them; go on where a run was ended")
     parser.add_argument("--processes", metavar="N", type=int, default=2)
     parser.add_argument("--list", action="store_true", help="name the mutants, run nothing")
-    parser.add_argument("--copy", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
-def _asked(mutants: Iterable[Mutant], options: argparse.Namespace) -> list[Mutant]:
-    asked = [
+def _leave(_number: int, _frame: FrameType | None) -> None:
+    """End as from the keyboard, so that forks, which have process groups of their own, are ended too."""
+    raise KeyboardInterrupt
+
+
+def _chosen(mutants: Iterable[Mutant], options: argparse.Namespace) -> list[Mutant]:
+    chosen = [
         mutant
         for mutant in mutants
         if (not options.group or mutant.group in options.group)
         and (not options.only or any(fnmatch(mutant.name, pattern) for pattern in options.only))
     ]
-    if options.sample is None:
-        return asked
-    return sample(asked, options.sample, options.seed)
+    return chosen if options.sample is None else sample(chosen, options.sample, options.seed)
 
 
 def sample(mutants: Collection[Mutant], size: int, seed: str) -> list[Mutant]:
@@ -107,32 +85,59 @@ def sample(mutants: Collection[Mutant], size: int, seed: str) -> list[Mutant]:
     return sorted(mutants, key=lambda one: sha256(f"{seed} {one.name}".encode()).digest())[:size]
 
 
-def _inside(options: argparse.Namespace) -> int:
-    """Run on the copy."""
-    import groundwire  # noqa: PLC0415 - the copy
-    from tests.mutations import runner  # noqa: PLC0415 - needs the copy
+def _run(found: Mapping[str, Mutants], chosen: Sequence[Mutant], options: argparse.Namespace) -> Runner:
+    """Run pytest on the tests of the groups; the runner is a plugin that takes over its loop."""
+    import_with_switches(found)
+    use_short_searches()
+    tests = {name: group["tests"] for name, group in SETTINGS["groups"].items()}
+    arguments = ["-q", "--capture=sys", "-p", "no:cacheprovider", "-p", "no:xdist"]
+    arguments += ["-W", _REWRITE, "-k", NOT_ASKED]
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        runner = Runner(chosen, tests, Path(folder), options.processes, options.most, say)
+        pytest.main([*arguments, *sorted({t for one in chosen for t in tests[one.group]})], plugins=[runner])
+    return runner
 
-    assert Path(groundwire.__file__).is_relative_to(options.copy)
-    start = time.monotonic()
-    known = equivalents()
-    listed = [Mutant(*entry) for entry in json.loads((options.copy / "mutants.json").read_text("utf-8"))]
-    asked = _asked(listed, options)
-    found = Found(options.results and options.results.resolve(), options.tests, options.most)
-    found.recall(asked)
-    todo = {mutant.name: mutant for mutant in asked if mutant.name not in found.fates}
-    say(
-        f"{len(asked)} of {len(listed)} ways to break a defence; {len(found.fates)} known from an earlier run"
-    )
-    if todo:
-        runner.prepare()
-        plugin = runner.Runner(todo, found, options.copy, options.processes, say)
-        places = options.tests or sorted({test for one in todo.values() for test in GROUPS[one.group].tests})
-        arguments = ["-q", "--capture=sys", "-p", "no:cacheprovider", "-p", "no:xdist"]
-        arguments += ["-W", _REWRITE, "-k", NOT_ASKED]
-        pytest.main([*arguments, *places], plugins=[plugin])
-    code = tell(found, asked, listed, known)
-    say(f"{(time.monotonic() - start) / 60:.1f} minutes")
-    return code
+
+def report(
+    fates: Mapping[str, Fate], chosen: Sequence[Mutant], names: Collection[str], known: Mapping[str, str]
+) -> int:
+    """Print which mutants no test notices, and a table.
+
+    Args:
+        fates: what became of the mutants, by name.
+        chosen: mutants that were to be broken.
+        names: of all mutants that there are.
+        known: those that change nothing, with why.
+
+    Returns:
+        The exit status: 0 where a test notices each of them, or it is known to change nothing.
+    """
+    survived = [m for m in chosen if m.name in fates and fates[m.name].lives and m.name not in known]
+    for one in survived:
+        reached = fates[one.name].tests
+        say(f"{one.path}:{one.line}: no test notices: {one.name} ({reached} tests reach it)")
+    stale = [name for name in known if name not in names or (name in fates and not fates[name].lives)]
+    for name in stale:
+        say(f"mutants.toml lists what a test notices, or what is not there: {name}")
+    say("| group | broken | noticed | of these stopped | change nothing | noticed by no test |")
+    say("| --- | ---: | ---: | ---: | ---: | ---: |")
+    for group in (*SETTINGS["groups"], "all"):
+        _row(group, [fates[m.name] for m in chosen if m.name in fates and group in (m.group, "all")], known)
+    return 1 if survived or stale or len(fates) < len(chosen) else 0
+
+
+def _row(group: str, fates: Sequence[Fate], known: Mapping[str, str]) -> None:
+    dead = [fate for fate in fates if not fate.lives]
+    stopped = sum(fate.outcome == "stopped" for fate in dead)
+    nothing = sum(fate.lives and fate.name in known for fate in fates)
+    row = (len(fates), len(dead), stopped, nothing, len(fates) - len(dead) - nothing)
+    if fates:
+        say(f"| {group} | {' | '.join(f'{count:,}' for count in row)} |")
+
+
+def say(*lines: Any) -> None:
+    """Write lines for people, past what pytest captures."""
+    print(*lines, sep="\n", file=sys.__stdout__, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Turns one mutant on; the copy of the source calls it wherever it can be broken.
+"""Turns one mutant on; modules with switches call it wherever they can be broken.
 
-All mutants stand in one copy, each behind a question: nothing is imported again for the next one, and a run of the
-tests as they are tells which tests come by each.
+All mutants are imported at once, each behind a question: nothing is imported again for the next one, and a run of the
+tests as they are tells which tests reach each.
 """
 
 from __future__ import annotations

@@ -1,11 +1,18 @@
-"""Finds what can be broken in a module, and writes the module with a switch at each such place."""
+"""Finds what can be broken in a module, and has it imported with a switch at each such place."""
 
 from __future__ import annotations
 
 import ast
+import sys
 from collections import Counter
-from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import CodeType
+from typing import Any, Final, TypeVar
 
 _SWITCH: Final = "mutation_switch"
 _SIGNS: Final = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
@@ -29,6 +36,7 @@ _EMPTY: Final = {
 """Annotation -> what a function gives back that looks at nothing."""
 
 _Node = TypeVar("_Node", bound=ast.AST)
+ROOT: Final = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +45,7 @@ class Mutant:
 
     Args:
         name: module, function, the place's own words, and what is done to it; no line numbers, so that it stays.
-        path: of the file, below `src/`.
+        path: of the file, below the root of the project.
         line: of the place in it.
         group: that the file is in.
     """
@@ -45,33 +53,86 @@ class Mutant:
     name: str
     path: str
     line: int
-    group: str = ""
+    group: str
 
 
-@dataclass
-class Mutated:
-    """A module with its switches."""
+@dataclass(frozen=True, slots=True)
+class Mutants:
+    """A module with a switch at each place that can be broken."""
 
-    source: str
-    mutants: list[Mutant] = field(default_factory=list)
+    tree: ast.Module
+    mutants: list[Mutant]
 
 
-def mutate(source: str, path: str, limits: frozenset[str], *, inside: bool) -> Mutated:
+def mutants_of(
+    groups: Mapping[str, Mapping[str, Sequence[str]]], *, deep: bool = False
+) -> dict[str, Mutants]:
+    """Return the modules that are broken, by name; the first group that names a file has it.
+
+    Args:
+        groups: name -> `inside` and `whole`, patterns of files below `src/groundwire/`.
+        deep: break what is inside of functions in every group, not only in files under `inside`.
+    """
+    source = ROOT / "src"
+    texts = {path.relative_to(source).as_posix(): path.read_text("utf-8") for path in source.rglob("*.py")}
+    limits = frozenset().union(*(numbers(text) for text in texts.values()))
+    found: dict[str, Mutants] = {}
+    for path, text in sorted(texts.items()):
+        name = path.removeprefix("groundwire/")
+        for group, kinds in groups.items():
+            inside = any(fnmatch(name, pattern) for pattern in kinds.get("inside", ()))
+            if inside or any(fnmatch(name, pattern) for pattern in kinds.get("whole", ())):
+                module = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+                found[module] = mutate(text, f"src/{path}", group, limits, inside=deep or inside)
+                break
+    return found
+
+
+def mutate(source: str, path: str, group: str, limits: frozenset[str], *, inside: bool) -> Mutants:
     """Put a switch at each place of a module that can be broken.
 
     Args:
         source: of the module.
-        path: of the module, below `src/`.
+        path: of the module, below the root of the project.
+        group: that the module is in.
         limits: names of constants that are numbers.
         inside: break conditions and the like within functions, too; else only functions as wholes.
     """
     tree = ast.parse(source)
     own = {target.id for node in tree.body for target in _targets(node) if isinstance(target, ast.Name)}
-    switches = _Switches(path, (limits - own) | numbers(source), inside=inside)
-    tree = ast.fix_missing_locations(switches.visit(tree))
+    switches = _Switches(path, group, (limits - own) | numbers(source), inside=inside)
+    tree = switches.visit(tree)
     head = sum(1 for node in tree.body if _is_head(node))
-    tree.body.insert(head, ast.Import([ast.alias(_SWITCH)]))
-    return Mutated(ast.unparse(ast.fix_missing_locations(tree)), switches.mutants)
+    tree.body.insert(head, ast.ImportFrom("tests.mutations", [ast.alias(_SWITCH)], 0))
+    return Mutants(ast.fix_missing_locations(tree), switches.mutants)
+
+
+def import_with_switches(modules: Mapping[str, Mutants]) -> None:
+    """Have modules imported with their switches from now on; none may have been imported before."""
+    assert not modules.keys() & sys.modules.keys()
+    sys.meta_path.insert(0, _Finder(modules))
+
+
+class _Finder(MetaPathFinder):
+    def __init__(self, modules: Mapping[str, Mutants]) -> None:
+        self._modules = modules
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> ModuleSpec | None:
+        """Return how a module with switches is loaded; None: it is imported as it is."""
+        spec = PathFinder.find_spec(fullname, path, target)
+        if spec is None or spec.origin is None or fullname not in self._modules:
+            return None
+        spec.loader = _Loader(fullname, spec.origin, self._modules[fullname].tree)
+        return spec
+
+
+class _Loader(SourceFileLoader):
+    def __init__(self, name: str, path: str, tree: ast.Module) -> None:
+        super().__init__(name, path)
+        self._tree = tree
+
+    def get_code(self, fullname: str) -> CodeType:  # noqa: ARG002 - of this one
+        return compile(self._tree, self.path, "exec", dont_inherit=True)
 
 
 def numbers(source: str) -> set[str]:
@@ -90,13 +151,9 @@ def numbers(source: str) -> set[str]:
 
 def _targets(node: ast.stmt) -> list[ast.expr]:
     """Return what a statement assigns to; none where it assigns nothing."""
-    return (
-        node.targets
-        if isinstance(node, ast.Assign)
-        else [node.target]
-        if isinstance(node, ast.AnnAssign)
-        else []
-    )
+    if isinstance(node, ast.Assign):
+        return node.targets
+    return [node.target] if isinstance(node, ast.AnnAssign) else []
 
 
 def _number(node: ast.Constant) -> bool:
@@ -112,12 +169,12 @@ def _is_head(node: ast.stmt) -> bool:
 class _Switches(ast.NodeTransformer):
     """Visits functions; what stands outside of them runs once, at import, and is data."""
 
-    def __init__(self, path: str, limits: frozenset[str], *, inside: bool) -> None:
+    def __init__(self, path: str, group: str, limits: frozenset[str], *, inside: bool) -> None:
         self.mutants: list[Mutant] = []
-        self._path = path
+        self._path, self._group = path, group
         self._limits = limits
         self._inside = inside
-        self._where: list[str] = [path.removeprefix("groundwire/").removesuffix(".py").replace("/", ".")]
+        self._where: list[str] = [path.removeprefix("src/groundwire/").removesuffix(".py").replace("/", ".")]
         self._depth = 0
         self._seen: Counter[str] = Counter()
 
@@ -129,7 +186,7 @@ class _Switches(ast.NodeTransformer):
             name = f"{name} #{count}"
         ends = [f" [{kind}]" for kind in kinds]
         line: int = getattr(node, "lineno", 0)
-        self.mutants += [Mutant(name + end, self._path, line) for end in ends]
+        self.mutants += [Mutant(name + end, self._path, line, self._group) for end in ends]
         return ast.Constant(name if len(kinds) > 1 else name + ends[0])
 
     def _call(self, function: str, *args: ast.expr) -> ast.Call:
@@ -154,9 +211,6 @@ class _Switches(ast.NodeTransformer):
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
         return self._function(node)
-
-    def visit_Lambda(self, node: ast.Lambda) -> ast.AST:
-        return self.generic_visit(node)
 
     def _within(self, node: _Node) -> _Node:
         self._where.append(node.name)  # type: ignore[attr-defined]

@@ -1,39 +1,58 @@
-"""Runs inside pytest: once all tests as they are, then for each mutant the tests that come by it, in a fork.
+"""Runs inside pytest: once all tests as they are, then for each mutant the tests that reach it, in a fork.
 
 Nothing is imported or collected twice. A mutant that loops is stopped by the processor time that it uses, one that
-waits by the clock: both in proportion to what its tests need as they are.
+waits by the clock: both in proportion to what its tests need as they are. Nothing that a fork started outlives it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
-import json
+import os
 import resource
+import shutil
+import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from multiprocessing import connection, get_context
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
-import mutation_switch as switch
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests.mutations.forks import ERROR, Ended, Forks, Job, Said
-from tests.mutations.found import Found
-from tests.mutations.groups import GROUPS
-from tests.mutations.operators import Mutant
-from tests.mutations.rooms import ROOT
+from tests.mutations import mutation_switch as switch
+from tests.mutations.operators import ROOT, Mutant
 from tests.unit.checks import growth
 
 _AT_LEAST: Final = 30  # seconds, of the clock and of the processor, for the tests of a mutant
 _TIMES: Final = 10  # as long as they need as they are
-_EXAMPLES: Final = 20
-"""Of a property: what is broken as a whole shows early."""
-_SURVIVED, _KILLED = 0, 1
+_EXAMPLES: Final = 20  # of a property: what is broken as a whole shows early
+_MEMORY: Final = 6 << 30  # bytes of address space of a fork
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What became of a mutant.
+
+    Attributes:
+        name: the mutant's.
+        outcome: whether a test noticed; `stopped`: its tests took too long, or it ended the process.
+        tests: how many reach it.
+    """
+
+    name: str
+    outcome: Literal["noticed", "stopped", "survived", "unreached"]
+    tests: int
+
+    @property
+    def lives(self) -> bool:
+        """Whether no test noticed."""
+        return self.outcome in {"survived", "unreached"}
 
 
 class _Seconds(NamedTuple):
@@ -48,163 +67,216 @@ class _Test:
     reached: frozenset[str]
 
 
+class Job(NamedTuple):
+    """What a fork does: returns something that can be pickled, within so many seconds of the clock."""
+
+    run: Callable[[], Any]
+    seconds: float = float("inf")
+
+
 class Runner:
     """A plugin of pytest that takes over its loop.
 
     Args:
-        mutants: to be broken, by name.
-        found: takes what becomes of them.
+        mutants: to be broken.
+        tests: group -> files and folders of its tests.
         folder: where forks may write.
         processes: forks at a time.
-        tell: is given a line for people now and then.
+        most: seconds of a processor that the tests of a mutant may take, as they are; None: all are asked.
+        say: is given a line for people now and then.
+
+    Attributes:
+        fates: what became of the mutants, by name.
+        failing: tests that fail with nothing broken.
     """
 
     def __init__(
         self,
-        mutants: dict[str, Mutant],
-        found: Found,
+        mutants: Sequence[Mutant],
+        tests: Mapping[str, Sequence[str]],
         folder: Path,
         processes: int,
-        tell: Callable[[str], None],
+        most: float | None,
+        say: Callable[[str], None],
     ) -> None:
-        self._mutants = mutants
-        self._found = found
-        self._forks = Forks(folder, processes, self._enter)
-        self._tell = tell
-        self._failed = False
-        self._why = ""
+        self.fates: dict[str, Fate] = {}
+        self.failing: list[str] = []
+        self._mutants = {mutant.name: mutant for mutant in mutants}
+        self._tests, self._most = tests, most
+        self._folder, self._processes = folder, processes
+        self._say = say
+        self._failed = ""
         self._caches: list[Any] = []
         self._noticed_by: Counter[tuple[str, str]] = Counter()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        self._caches = [o for o in gc.get_objects() if isinstance(o, functools._lru_cache_wrapper)]
-        self._caches = [o for o in self._caches if str(o.__module__).startswith("groundwire")]
-        self._config = session.config
+        self._caches = [
+            each
+            for each in gc.get_objects()
+            if isinstance(each, functools._lru_cache_wrapper)
+            and str(each.__module__).startswith("groundwire")
+        ]
         if session.testsfailed:
-            self._found.failing.append("tests could not be collected: run pytest on them")
+            self.failing.append("tests could not be collected: run pytest on them")
             return True
         for item in session.items:
             _shorten(item)
         tests = self._as_they_are(session.items)
         took = _sum(tests)
-        self._tell(
+        self._say(
             f"{len(tests)} tests as they are: {took.clock:.0f} s, {took.processor:.0f} s of a processor"
         )
-        if not self._found.failing:
+        if not self.failing:
             self._break_each(tests)
         return True
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed and not self._failed:
-            self._failed, self._why = True, str(report.longrepr)[-1500:]
+        if report.failed:
+            self._failed = self._failed or str(report.longrepr)[-1500:] or "failed"
 
-    def _enter(self, folder: Path) -> None:
-        """Have tests in a fork write into its own folder."""
-        self._config._tmp_path_factory._basetemp = folder
-
-    def _forget(self) -> None:
-        for cache in self._caches:
-            cache.cache_clear()
-
-    def _as_they_are(self, items: list[pytest.Item]) -> list[_Test]:
-        """Run all tests with nothing broken, and note the places that each comes by."""
-        by_file: dict[Path, list[pytest.Item]] = {}
+    def _as_they_are(self, items: Sequence[pytest.Item]) -> list[_Test]:
+        """Run all tests with nothing broken, and note the places that each reaches."""
+        by_file: dict[str, list[pytest.Item]] = {}
         for item in items:
-            by_file.setdefault(item.path, []).append(item)
-        jobs = {path.as_posix(): Job(functools.partial(self._note, group)) for path, group in by_file.items()}
+            by_file.setdefault(item.path.as_posix(), []).append(item)
         tests = []
-        for name, code, said, _late in self._forks.run(jobs):
-            if code != _SURVIVED:
-                self._found.failing.append(f"{name}: {said[-2000:]}")
+        jobs = {path: Job(functools.partial(self._note, group)) for path, group in by_file.items()}
+        for path, noted in run_in_forks(jobs, self._processes, self._folder):
+            if noted is None:
+                self.failing.append(f"{path}: its process ended")
                 continue
-            for item, (failed, seconds, reached) in zip(by_file[Path(name)], json.loads(said), strict=True):
-                if failed:
-                    self._found.failing.append(f"{item.nodeid}: {failed}")
-                tests.append(_Test(item, _Seconds(*seconds), frozenset(reached)))
+            for item, (failed, seconds, reached) in zip(by_file[path], noted, strict=True):
+                self.failing += [f"{item.nodeid}: {failed}"] if failed else []
+                tests.append(_Test(item, seconds, reached))
         return tests
 
-    def _note(self, items: list[pytest.Item]) -> Said:
+    def _note(self, items: Sequence[pytest.Item]) -> list[tuple[str, _Seconds, frozenset[str]]]:
         noted = []
         for item, following in zip(items, [*items[1:], None], strict=True):
-            self._failed = False
             switch.reached.clear()
-            self._forget()
             start = time.monotonic(), time.process_time()
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            seconds = time.monotonic() - start[0], time.process_time() - start[1]
-            noted.append((self._failed and self._why, seconds, sorted(switch.reached)))
-        return _SURVIVED, json.dumps(noted)
+            self._run_one(item, following)
+            seconds = _Seconds(time.monotonic() - start[0], time.process_time() - start[1])
+            noted.append((self._failed, seconds, frozenset(switch.reached)))
+        return noted
 
-    def _break_each(self, tests: list[_Test]) -> None:
-        coming_by = self._coming_by(tests)
-        jobs = {
-            name: Job(functools.partial(self._break, name, group), _AT_LEAST + _TIMES * _sum(group).clock)
-            for name, group in coming_by.items()
-            if group
-        }
-        for name in coming_by.keys() - jobs.keys():
-            self._found.note(self._mutants[name], "unreached", "", 0)
-            self._tell(f"no test comes by: {name}")
-        lives = 0
-        for done, ended in enumerate(self._forks.run(jobs), 1):
-            lives += self._judge(ended, len(coming_by[ended.name]))
+    def _run_one(self, item: pytest.Item, following: pytest.Item | None) -> None:
+        """Run a test with nothing remembered from another one, in the temporary folder of this fork."""
+        self._failed = ""
+        for cache in self._caches:
+            cache.cache_clear()
+        own = self._folder / str(os.getpid())
+        own.mkdir(exist_ok=True)
+        item.config._tmp_path_factory._basetemp = own  # type: ignore[attr-defined]
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+
+    def _break_each(self, tests: Sequence[_Test]) -> None:
+        reaching = {name: self._reaching(mutant, tests) for name, mutant in self._mutants.items()}
+        jobs = {}
+        for name, group in reaching.items():
+            if group:
+                run = functools.partial(self._break, name, group)
+                jobs[name] = Job(run, _AT_LEAST + _TIMES * _sum(group).clock)
+            else:
+                self.fates[name] = Fate(name, "unreached", 0)
+                self._say(f"no test reaches: {name}")
+        for done, (name, noticed_by) in enumerate(run_in_forks(jobs, self._processes, self._folder), 1):
+            self._judge(name, noticed_by, len(reaching[name]))
             if done % 100 == 0:
-                self._tell(f"{done} of {len(jobs)} broken, {lives} noticed by no test")
+                self._say(f"{done} of {len(jobs)} broken")
 
-    def _coming_by(self, tests: list[_Test]) -> dict[str, list[_Test]]:
-        """Return mutant -> the tests of its group that come by it, quick ones first."""
-        coming_by: dict[str, list[_Test]] = {name: [] for name in self._mutants}
+    def _reaching(self, mutant: Mutant, tests: Sequence[_Test]) -> list[_Test]:
+        """Return the tests of its group that reach a mutant, quick ones first, and no more than it may have."""
+        places = self._tests[mutant.group]
+        found = []
         for test in sorted(tests, key=lambda test: test.seconds.processor):
             place = test.item.path.relative_to(ROOT).as_posix()
-            for name in test.reached & coming_by.keys():
-                asked = self._found.asked or GROUPS[self._mutants[name].group].tests
-                if any(place == one or place.startswith(f"{one}/") for one in asked):
-                    coming_by[name].append(test)
-        return {name: self._quick(group) for name, group in coming_by.items()}
-
-    def _quick(self, tests: list[_Test]) -> list[_Test]:
-        """Leave out what takes more time than a mutant may have; the first test is always asked."""
-        sums = accumulate(test.seconds.processor for test in tests)
-        most = self._found.most
+            if mutant.name in test.reached and any(f"{place}/".startswith(f"{one}/") for one in places):
+                found.append(test)
+        so_far = accumulate(test.seconds.processor for test in found)
+        most = float("inf") if self._most is None else self._most
         return [
-            t
-            for n, (t, so_far) in enumerate(zip(tests, sums, strict=True))
-            if not n or most is None or so_far <= most
+            test for n, (test, sum_) in enumerate(zip(found, so_far, strict=True)) if not n or sum_ <= most
         ]
 
-    def _judge(self, ended: Ended, tests: int) -> bool:
-        """Keep what became of a mutant, and say whether it lives."""
-        mutant = self._mutants[ended.name]
-        if ended.code == _SURVIVED:
-            self._found.note(mutant, "survived", "", tests)
-            self._tell(f"survives: {ended.name}")
-            return True
-        if ended.code == ERROR:
-            self._found.failing.append(f"{ended.name}: {ended.said[-2000:]}")
-        elif ended.code == _KILLED:
-            self._found.note(mutant, "noticed", ended.said, tests)
-            self._noticed_by[mutant.path, ended.said] += 1
+    def _judge(self, name: str, noticed_by: str | None, tests: int) -> None:
+        if noticed_by is None:
+            self.fates[name] = Fate(name, "stopped", tests)
+            self._say(f"stopped: {name}")
+        elif noticed_by:
+            self.fates[name] = Fate(name, "noticed", tests)
+            self._noticed_by[self._mutants[name].path, noticed_by] += 1
         else:
-            self._found.note(mutant, "stopped", "too late" if ended.late else ended.said, tests)
-            self._tell(f"stopped, {'too late' if ended.late else ended.said}: {ended.name}")
-        return False
+            self.fates[name] = Fate(name, "survived", tests)
+            self._say(f"survives: {name}")
 
-    def _break(self, name: str, tests: list[_Test]) -> Said:
+    def _break(self, name: str, tests: Sequence[_Test]) -> str:
+        """Break one place; return the test that notices it, or nothing."""
         used = resource.getrusage(resource.RUSAGE_SELF)
-        seconds = used.ru_utime + used.ru_stime + _AT_LEAST + _TIMES * _sum(tests).processor
-        resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds)))
+        seconds = int(used.ru_utime + used.ru_stime + _AT_LEAST + _TIMES * _sum(tests).processor)
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         path = self._mutants[name].path  # what noticed much in this file is asked first
         tests = sorted(tests, key=lambda test: -self._noticed_by[path, test.item.nodeid])
         switch.active = name
-        self._forget()
         for test, following in zip(tests, [*tests[1:], None], strict=True):
-            item = test.item
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following and following.item)
+            self._run_one(test.item, following and following.item)
             if self._failed:
-                return _KILLED, item.nodeid
-        return _SURVIVED, ""
+                return test.item.nodeid
+        return ""
+
+
+def run_in_forks(jobs: Mapping[str, Job], at_once: int, folder: Path) -> Iterator[tuple[str, Any]]:
+    """Run jobs in their order, so many at a time; yield the name of each as it ends, and what it returned.
+
+    None stands for a job that failed, was ended by a signal, or was stopped when its time was over.
+    """
+    context = get_context("fork")
+    todo = list(jobs.items())[::-1]
+    running: dict[connection.Connection, tuple[str, Any, float]] = {}
+    try:
+        while todo or running:
+            while todo and len(running) < at_once:
+                name, job = todo.pop()
+                receives, sends = context.Pipe(duplex=False)
+                process = context.Process(target=_be_fork, args=(job, sends))
+                process.start()
+                sends.close()
+                running[receives] = name, process, time.monotonic() + job.seconds
+            until = min(each[2] for each in running.values())
+            timeout = None if until == float("inf") else max(0.0, until - time.monotonic())
+            ended = connection.wait(running, timeout)
+            late = [receives for receives, each in running.items() if time.monotonic() > each[2]]
+            for receives in {*ended, *late}:
+                name, process, _ = running.pop(receives)  # type: ignore[index]
+                yield name, _ended(process, receives if receives in ended else None, folder)  # type: ignore[arg-type]
+    finally:
+        for _, process, _ in running.values():
+            _ended(process, None, folder)
+
+
+def _ended(process: Any, receives: connection.Connection | None, folder: Path) -> Any:
+    """Return what a fork sent, and end it with all that it started."""
+    sent = None
+    with contextlib.suppress(EOFError):
+        sent = receives and receives.recv()
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.kill()  # it has no group of its own before it has begun
+    process.join()
+    shutil.rmtree(folder / str(process.pid), ignore_errors=True)
+    return sent
+
+
+def _be_fork(job: Job, sends: connection.Connection) -> None:
+    os.setpgid(0, 0)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    os.dup2(silence, 2)
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    sends.send(job.run())
 
 
 def _sum(tests: Sequence[_Test]) -> _Seconds:
@@ -214,13 +286,13 @@ def _sum(tests: Sequence[_Test]) -> _Seconds:
 def _shorten(item: pytest.Item) -> None:
     """Lower a number of examples that a test asks for itself."""
     test = getattr(item, "obj", None)
-    asked = getattr(test, "_hypothesis_internal_use_settings", None)
-    if asked is not None and asked.max_examples > _EXAMPLES:
+    own = getattr(test, "_hypothesis_internal_use_settings", None)
+    if own is not None and own.max_examples > _EXAMPLES:
         test = getattr(test, "__func__", test)
-        test._hypothesis_internal_use_settings = settings(asked, max_examples=_EXAMPLES)
+        test._hypothesis_internal_use_settings = settings(own, max_examples=_EXAMPLES)
 
 
-def prepare() -> None:
+def use_short_searches() -> None:
     """Keep the search for counterexamples short and the same in each run; tests of time are about machines."""
     settings.register_profile(
         "mutants",

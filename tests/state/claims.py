@@ -4,29 +4,33 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from groundwire.checks.dedup_keys import key_function, scheme
-from groundwire.checks.difference import signature
-from groundwire.checks.tokens import tokenize
+from groundwire.checks.dedup.form import read_form
+from groundwire.checks.dedup.keys import key_function, scheme
+from groundwire.checks.dedup.signature import Thresholds, signature
 from groundwire.messages.decisions import Kind
 from groundwire.messages.identity import Subject, digest
 from groundwire.state.model import (
-    Answer,
-    Ask,
     DedupQuery,
-    Limits,
+    MatchRules,
     Outcome,
+    QueueLimits,
     RecordOrigin,
     ReviewAction,
     ReviewAnswer,
-    ReviewAsk,
+    ReviewRequest,
     State,
+    StepAnswer,
+    StepRequest,
     StoredOutcome,
 )
 
-PARTS = 9200
-SCHEME = scheme("partition", PARTS)
-KEYS = key_function("partition", PARTS)
-LIMITS = Limits()
+THRESHOLDS = Thresholds(9200, 8500, 8000)
+SCHEME = scheme("partition", THRESHOLDS)
+KEYS = key_function("partition", THRESHOLDS)
+LIMITS = QueueLimits()
+FULL = QueueLimits(per_user=0)
+"""No place in the queue for anybody."""
+ANSWERS = {"answer approved": 1, "answer in review": 2, "answer pending": 2, "answer blocked": 3}
 
 TEXT = "the ingest service retries every failed upload five times before it gives up and raises an alarm"
 
@@ -41,15 +45,13 @@ def origin(offset: int, *, timestamp: int | None = None, topic: str = "groundwir
 
 
 def dedup(text: str, who: Subject, *, material: bool = True) -> DedupQuery:
-    tokens = tokenize(text)
+    form = read_form(text)
     scope = digest(who.tenant_id, who.user_id, "fact")
     return DedupQuery(
         scope,
-        KEYS.stored(tokens),
-        KEYS.probed(tokens),
-        signature(tokens),
-        PARTS,
-        material_difference=material,
+        *KEYS.of(form),
+        signature(form),
+        MatchRules(THRESHOLDS, material),
     )
 
 
@@ -74,11 +76,11 @@ class Claims:
         parents: Sequence[Subject] = (),
         horizon: int = 0,
         fingerprint: str | None = None,
-    ) -> Ask:
+    ) -> StepRequest:
         self.offset += 1
         who = subject(name, user=user, tenant=tenant)
         decisive = fingerprint or f"{text} {tier}"
-        return Ask(
+        return StepRequest(
             subject=who,
             fingerprint=hashlib.sha256(decisive.encode()).hexdigest(),
             origin=origin(self.offset),
@@ -95,7 +97,7 @@ class Claims:
 
     def respond(
         self, name: str = "r1", tier: int = 1, *, user: str = "ada", queued: bool = False, **changes
-    ) -> Ask:
+    ) -> StepRequest:
         """Return a response: not compared, never waiting, and in the queue only under `on_failure = "ask"`."""
         ask = self.ask(name, None, tier, user=user, fingerprint=f"response {tier}")
         return replace(
@@ -106,25 +108,29 @@ class Claims:
             **changes,
         )
 
-    def again(self, ask: Ask, **changes) -> Ask:
+    def again(self, ask: StepRequest, **changes) -> StepRequest:
         """Return the same claim or response in another, later record."""
         self.offset += 1
         return replace(ask, origin=origin(self.offset), **changes)
 
 
-async def decide(state: State, *asks: Ask, limits: Limits = LIMITS, deferred: bool = False) -> list[Outcome]:
+async def decide(
+    state: State, *asks: StepRequest, limits: QueueLimits = LIMITS, deferred: bool = False
+) -> list[Outcome]:
     """Take a step that is to decide every ask."""
     answers = await state.step(asks, limits, deferred=deferred)
     assert all(isinstance(answer, Outcome) for answer in answers), answers
     return [answer for answer in answers if isinstance(answer, Outcome)]
 
 
-async def step_one(state: State, ask: Ask, *, limits: Limits = LIMITS, deferred: bool = False) -> Answer:
+async def step_one(
+    state: State, ask: StepRequest, *, limits: QueueLimits = LIMITS, deferred: bool = False
+) -> StepAnswer:
     (answer,) = await state.step([ask], limits, deferred=deferred)
     return answer
 
 
-def stored(ask: Ask, outcome: Outcome, **changes) -> StoredOutcome:
+def stored(ask: StepRequest, outcome: Outcome, **changes) -> StoredOutcome:
     """Return an outcome as the output topics would give it back."""
     return StoredOutcome(ask.subject, outcome, ask.dedup, ask.horizon, **changes)
 
@@ -138,19 +144,19 @@ class People:
     def act(
         self,
         action: ReviewAction | str,
-        ask: Ask,
+        ask: StepRequest,
         *,
         revision: int = 1,
         text: str | None = None,
         action_id: str | None = None,
         **changes,
-    ) -> ReviewAsk:
+    ) -> ReviewRequest:
         """Return an action on the subject of an ask; `text`: that of an edit, by default the claim's."""
         self.claims.offset += 1
         action = ReviewAction(action)
         keyed = action in {ReviewAction.APPROVE, ReviewAction.EDIT, ReviewAction.REJECT}
         query = ask.dedup if text is None else dedup(text, ask.subject)
-        return ReviewAsk(
+        return ReviewRequest(
             **{
                 "subject": ask.subject,
                 "action_id": action_id or f"action {self.claims.offset}",
@@ -169,6 +175,22 @@ class People:
         )
 
 
-async def review_one(state: State, ask: ReviewAsk) -> ReviewAnswer:
+async def review_one(state: State, ask: ReviewRequest) -> ReviewAnswer:
     (answer,) = await state.review([ask])
     return answer
+
+
+async def in_state(state: State, claims: Claims, people: People, name: str) -> StepRequest:
+    """Bring a claim, or an answer, to the state of a name; return its request."""
+    if name in ANSWERS:
+        ask = claims.respond(name, ANSWERS[name], queued=name == "answer pending")
+        await decide(state, ask)
+        return ask
+    tiers = {"approved": 1, "blocked": 3}
+    ask = claims.ask(name, f"{name} {TEXT}", tiers.get(name, 2), wait=name == "waiting")
+    if name == "joined":
+        await decide(state, replace(ask, subject=subject("leader")))
+    await state.step([ask], FULL if name == "refused" else LIMITS)
+    if name == "rejected":
+        await review_one(state, people.act("reject", ask))
+    return ask

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from groundwire.gate.results import Decided
+from groundwire.gate.types import Decided
 from groundwire.policy import Policy
-from groundwire.rebuild import stored_outcome
+from groundwire.replay.rebuild import stored_outcome
 from groundwire.state.memory import MemoryState
 from groundwire.state.model import Outcome, SubjectState
 from groundwire.state.redis import RedisState
@@ -133,8 +133,8 @@ async def run(state, policy, adrs, sent):
     world = World(policy=policy, state=spy, verifier=verifier(adrs))
     found = []
     with (
-        patch("groundwire.gate.recorded.recorded_standing", disagree),
-        patch("groundwire.gate.recorded_responses.stand", disagree),
+        patch("groundwire.gate.record.recorded_reason", disagree),
+        patch("groundwire.gate.record.explain", disagree),
     ):
         for fields in sent:
             (result,) = await world.results(record(world, fields))

@@ -2,55 +2,74 @@
 
 import asyncio
 import secrets
+import struct
 from dataclasses import replace
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from groundwire.checks.difference import difference, overlap
-from groundwire.checks.similarity import is_near
+from groundwire.checks.dedup.signature import Thresholds, compare
 from groundwire.state.memory import MemoryState
-from groundwire.state.model import DedupQuery, Limits
+from groundwire.state.model import DedupQuery, MatchRules, QueueLimits
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
-from tests.state.claims import SCHEME, Claims
+from tests.state.claims import SCHEME, Claims, People
 from tests.state.conftest import start
 
-# Few of each, so that they meet: digests of negations, numbers and units; token ids, odd ones for articles.
+# Few of each, so that they meet.
 DIGESTS = st.sampled_from((b"none", b"some"))
-IDS = st.sampled_from([bytes((first,)) + b"\0\n token"[:7] for first in range(10)])
-SIGNATURES = st.builds(
-    lambda *parts: b"".join([*parts[:3], *parts[3]]), DIGESTS, DIGESTS, DIGESTS, st.lists(IDS, max_size=10)
+FRAMES = st.sampled_from((bytes(4), b"kept", b"made"))
+VALUES = st.sets(
+    st.builds(lambda kind, digest: kind.encode() + digest, st.sampled_from("NnQUDWOATSFP"), DIGESTS),
+    max_size=6,
 )
+STEMS = st.sampled_from([bytes((first,)) + b"\0\nt" for first in range(6)])
+TOKENS = st.builds(lambda stem, form: stem + form, STEMS, st.sampled_from((b"abcd", b"ab\0d")))
+MARKS = st.sampled_from((1, 2, 3, 9, 129, 137, 67, 75))
+
+
+@st.composite
+def signatures(draw) -> bytes:
+    values = sorted(draw(VALUES))
+    content = draw(
+        st.lists(st.builds(lambda marks, token: bytes((marks,)) + token, MARKS, TOKENS), max_size=8)
+    )
+    others = draw(st.lists(TOKENS.map(lambda token: b"\0" + token), max_size=4))
+    counts = draw(st.integers(0, 2)), draw(st.integers(0, 1))
+    header = struct.pack("<BB4s4sII", *counts, draw(DIGESTS), draw(FRAMES), len(values), len(content))
+    return b"".join((header, *values, *content, *others))
+
+
+SIGNATURES = signatures()
+POINTS = st.sampled_from((1, 3333, 5000, 6667, 7500, 9200, 10_000))
+RULES = st.builds(MatchRules, st.builds(Thresholds, POINTS, POINTS, POINTS), st.booleans(), st.booleans())
 KEY = b"same key"
 
 
-def query(sign: bytes, parts: int, *, material: bool) -> DedupQuery:
-    return DedupQuery(secrets.token_bytes(16), [KEY], [KEY], sign, parts, material)
+def query(sign: bytes, rules: MatchRules) -> DedupQuery:
+    return DedupQuery(secrets.token_bytes(16), [KEY], [KEY], sign, rules)
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    indexed=SIGNATURES,
-    asked=SIGNATURES,
-    parts=st.sampled_from((1, 3333, 5000, 6667, 7500, 9200, 10_000)),
-    material=st.booleans(),
-)
-def test_two_claims_compare_alike_in_the_script_and_in_python(redis_server, indexed, asked, parts, material):
-    async def compare() -> None:
+@given(indexed=SIGNATURES, asked=SIGNATURES, rules=RULES, rejected=st.booleans())
+def test_two_claims_compare_alike_in_the_script_and_in_python(redis_server, indexed, asked, rules, rejected):
+    async def compare_both() -> None:
         redis = await start(RedisState(connect(redis_server.url), f"{secrets.token_hex(8)}.", scheme=SCHEME))
-        claims = Claims()
-        first = replace(claims.ask("c1", None), dedup=query(indexed, parts, material=material))
+        memory, claims = MemoryState(), Claims()
+        first = replace(claims.ask("c1", None), dedup=query(indexed, rules))
         second = replace(claims.ask("c2", None), dedup=replace(first.dedup, signature=asked))
-        answers = await redis.step([first, second], Limits())
-        assert answers == await MemoryState().step([first, second], Limits())
-        inter, union = overlap(first.dedup.signature, second.dedup.signature)
-        found = [(match.inter, match.union, match.difference) for match in answers[1].matches]
-        kind = difference(first.dedup.signature, second.dedup.signature)
-        assert found == ([(inter, union, kind.value)] if is_near(inter, union, parts) else [])
+        answers = [await state.step([first], QueueLimits()) for state in (redis, memory)]
+        if rejected:
+            retracted = People(claims).act("retract", first)
+            answers += [await state.review([retracted]) for state in (redis, memory)]
+        found, expected = [(await state.step([second], QueueLimits()))[0] for state in (redis, memory)]
+        assert found == expected
+        match = compare(second.dedup.signature, first.dedup.signature, rules.thresholds, rejected=rejected)
+        facts = [(match.inter, match.union, match.difference) for match in found.matches]
+        assert facts == ([(match.inter, match.union, match.difference.value)] if match else [])
         await redis.close()
 
-    asyncio.run(compare())
+    asyncio.run(compare_both())
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
@@ -62,16 +81,16 @@ def test_two_claims_compare_alike_in_the_script_and_in_python(redis_server, inde
     material=st.booleans(),
 )
 def test_of_many_matches_both_choose_the_same(redis_server, texts, times, tiers, asked, material):
-    async def compare() -> None:
+    async def compare_both() -> None:
         redis = await start(RedisState(connect(redis_server.url), f"{secrets.token_hex(8)}.", scheme=SCHEME))
         memory, claims = MemoryState(), Claims()
-        base = query(asked, 3000, material=material)
+        base = query(asked, MatchRules(Thresholds(3000, 3000, 3000), material))
         asks = []
         for n, (sign, time, tier) in enumerate(zip([*texts, asked], [*times, 9], [*tiers, 1], strict=False)):
             ask = claims.ask(f"c{(7 * n) % 13}-{n}", None, tier)
             where = replace(ask.origin, timestamp=time)
             asks.append(replace(ask, origin=where, dedup=replace(base, signature=sign)))
-        assert await redis.step(asks, Limits()) == await memory.step(asks, Limits())
+        assert await redis.step(asks, QueueLimits()) == await memory.step(asks, QueueLimits())
         await redis.close()
 
-    asyncio.run(compare())
+    asyncio.run(compare_both())

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from deploy.embedded import RedisServer
 from groundwire.checks.entities import ground_entities
 from groundwire.checks.relations import preserve_relations
-from groundwire.commands.corpus import corpus as command
-from groundwire.corpus import BATCH, MAX_PAIR_BYTES, CorpusIndex
+from groundwire.cli.corpus import corpus as command
 from groundwire.errors import CorpusUnusable, RecordError, StateUnavailable
-from groundwire.guards import EntityGroundingGuard
-from groundwire.messages.corpus import CorpusEntity, decode_corpus_line
-from groundwire.messages.responses import RelationClaim
+from groundwire.library.guards import EntityGroundingGuard
+from groundwire.messages.decode import decode_corpus_line
+from groundwire.messages.records import CorpusEntity, RelationClaim
+from groundwire.state.corpus import BATCH, MAX_PAIR_BYTES, CorpusIndex
 from groundwire.state.server import Server, connect
 
 SUED = {"subject": "Acme", "relation": "sued", "object": "Globex", "version": "v2"}
@@ -405,13 +405,6 @@ def test_redis_out_of_reach_is_exit_status_2(run):
         assert result.exit_code == 2
         assert "GROUNDWIRE_REDIS_URL" in result.stderr
         assert "Traceback" not in result.output
-
-
-@pytest.mark.parametrize("name", ["load", "show", "drop"])
-def test_help_has_an_example(run, name):
-    result = run(name, "--help")
-    assert result.exit_code == 0
-    assert f"Example: groundwire corpus {name}" in " ".join(result.stdout.split())
 
 
 def test_nothing_of_a_corpus_acts_on_a_terminal(run):

@@ -24,40 +24,42 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from groundwire.checks.difference import Difference, difference, overlap
-from groundwire.checks.similarity import is_near
+from groundwire.checks.dedup.signature import compare
+from groundwire.checks.dedup.similarity import is_near
 from groundwire.messages.decisions import Kind, MatchClass, Place
 from groundwire.messages.identity import Subject, digest
-from groundwire.state.entries import short, user_digest
+from groundwire.state.codec import short, user_digest
 from groundwire.state.memory import MemoryState
 from groundwire.state.model import (
     MAX_MATCHES,
-    Answer,
-    Ask,
     Conflict,
     DedupQuery,
-    Limits,
+    MatchRules,
     Outcome,
+    QueueLimits,
     RecordOrigin,
     RefusedAction,
     ReviewAction,
     ReviewAnswer,
-    ReviewAsk,
     Reviewed,
-    Standing,
+    ReviewRequest,
+    StepAnswer,
+    StepRequest,
     StoredOutcome,
     SubjectState,
+    SubjectStatus,
     Waiting,
 )
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
-from tests.state.claims import PARTS, SCHEME, Claims, People, origin, subject
+from tests.state.claims import SCHEME, THRESHOLDS, Claims, People, origin, subject
 from tests.state.conftest import start
 
 BASE = "the ingest service retries every failed upload five times and then stops"
 TEXTS = (
     BASE,
-    f"{BASE} quietly",  # 12 of 13 words
+    f"{BASE} with",  # 12 of 13 words
+    BASE.replace("five", "six"),
     BASE.replace("retries", "never retries"),
     BASE.replace("ingest service", "service ingest"),
     "backups are written to a second region",
@@ -81,8 +83,8 @@ class InFlight:
 
     partition: str
     end: int
-    asks: list[Ask] | list[ReviewAsk]
-    answers: list[Answer] | list[ReviewAnswer]
+    asks: list[StepRequest] | list[ReviewRequest]
+    answers: list[StepAnswer] | list[ReviewAnswer]
     published: bool = False
 
 
@@ -103,20 +105,20 @@ class Lifecycle(RuleBasedStateMachine):
         self.claims = Claims()
         self.people = People(self.claims)
         self.probes = 0
-        self.sent: list[Ask] = []
-        self.logs: dict[str, list[Ask]] = {partition: [] for partition in PARTITIONS}
+        self.sent: list[StepRequest] = []
+        self.logs: dict[str, list[StepRequest]] = {partition: [] for partition in PARTITIONS}
         self.committed = dict.fromkeys(PARTITIONS, 0)
         self.workers: dict[int, InFlight | None] = dict.fromkeys(WORKERS)
         self.decided: dict[tuple[Subject, int], Outcome] = {}
         self.published: set[tuple[Subject, int]] = set()
         self.orphans: set[tuple[Subject, int]] = set()  # decided, and superseded before anybody was told
         self.conflicts: set[RecordOrigin] = set()
-        self.asks: dict[Subject, Ask] = {}
+        self.asks: dict[Subject, StepRequest] = {}
         self.queries: dict[tuple[Subject, int], DedupQuery | None] = {}  # as which text a revision is found
         self.rejected: dict[tuple[Subject, int], DedupQuery] = {}
-        self.actions: dict[tuple[str, Subject | None], tuple[ReviewAsk, RefusedAction | int]] = {}
+        self.actions: dict[tuple[str, Subject | None], tuple[ReviewRequest, RefusedAction | int]] = {}
         self.affected: dict[str, list[str]] = {}
-        self.limits = Limits()
+        self.limits = QueueLimits()
         self.few = False
 
     def teardown(self) -> None:
@@ -132,11 +134,12 @@ class Lifecycle(RuleBasedStateMachine):
     @initialize(
         per_user=st.integers(0, 2),
         per_tenant=st.integers(1, 3),
+        tenant_bytes=st.sampled_from([0, 50, 500, 10**6]),
         total=st.integers(1, 3),
         few=st.booleans(),
     )
-    def begin(self, per_user: int, per_tenant: int, total: int, few: bool) -> None:  # noqa: FBT001 - drawn
-        self.limits = Limits(per_user, per_tenant, total)
+    def begin(self, per_user: int, per_tenant: int, total: int, tenant_bytes: int, few: bool) -> None:  # noqa: FBT001 - drawn
+        self.limits = QueueLimits(per_user, per_tenant, total, tenant_bytes)
         self.few = few
 
     # Producers
@@ -341,7 +344,7 @@ class Lifecycle(RuleBasedStateMachine):
             known = None
         current = self.current()[act.subject]
         state = SubjectState.WAITING if self.waits(act.subject) else current.state
-        expected = RefusedAction("unattested", Standing(state, current.revision))
+        expected = RefusedAction("unattested", SubjectStatus(state, current.revision))
         if known:
             expected = known[1] if self.same(known[0], act) else RefusedAction("action_id_reused", None)
         (answer,) = self.run(self.redis.review([act]))
@@ -390,7 +393,7 @@ class Lifecycle(RuleBasedStateMachine):
         match_class, query = data.draw(st.sampled_from(texts))
         self.probes += 1
         ask = self.claims.ask(f"probe {self.probes}", TEXTS[0], 3)
-        ask = replace(ask, dedup=replace(query, material_difference=True))
+        ask = replace(ask, dedup=replace(query, rules=MatchRules(THRESHOLDS)))
         (outcome,) = self.ask_both([ask], deferred=True)
         found = [match for match in outcome.matches if match.match_class is match_class]
         assert any(match.inter == match.union and match.difference == "none" for match in found)
@@ -406,6 +409,8 @@ class Lifecycle(RuleBasedStateMachine):
         waiting = [who for who, entry in entries.items() if entry.state is SubjectState.WAITING]
         expected = Counter(f"u:{user_digest(who)}" for who in pending)
         expected.update(f"t:{who.tenant_id}" for who in pending)
+        for who in pending:
+            expected[f"b:{who.tenant_id}"] += len(entries[who].outcome.record)
         expected.update({"total": len(pending), "waiting": len(waiting)})
         found = self.run(self.redis._server.call("HGETALL", self.redis._prefix + "q"))
         assert {key.decode(): int(value) for key, value in found.items()} == dict(+expected)
@@ -454,8 +459,8 @@ class Lifecycle(RuleBasedStateMachine):
 
     def check_that_no_revision_is_skipped(self) -> None:
         subjects = sorted(self.memory._entries)
-        known = self.run(self.memory.standings(subjects))
-        assert self.run(self.redis.standings(subjects)) == known
+        known = self.run(self.memory.statuses(subjects))
+        assert self.run(self.redis.statuses(subjects)) == known
         for who, standing in zip(subjects, known, strict=True):
             revisions = {revision for other, revision in self.decided if other == who}
             assert revisions == set(range(1, standing.revision + 1))
@@ -507,7 +512,7 @@ class Lifecycle(RuleBasedStateMachine):
             return self.review_both(asks)
         return self.ask_both(asks, deferred=partition == DEFERRED)
 
-    def review_both(self, asks: list[ReviewAsk]) -> list[ReviewAnswer]:
+    def review_both(self, asks: list[ReviewRequest]) -> list[ReviewAnswer]:
         answers = self.run(self.redis.review(asks))
         for ask, answer in zip(asks, answers, strict=True):
             before = self.current().get(ask.subject)
@@ -529,7 +534,7 @@ class Lifecycle(RuleBasedStateMachine):
         assert self.run(self.redis.review(asks)) == answers
         return answers
 
-    def expected(self, ask: ReviewAsk, before: Outcome | None) -> RefusedAction | int:
+    def expected(self, ask: ReviewRequest, before: Outcome | None) -> RefusedAction | int:
         """Say what becomes of an action, by the life cycle alone; the first outcome of an action id stands."""
         # nobody else can use up the ids with which the gate lets a subject's review expire
         key = self.key(ask)
@@ -548,14 +553,14 @@ class Lifecycle(RuleBasedStateMachine):
             "not_pending": not retract and state is not SubjectState.PENDING,
         }
         code = next((code for code, holds in codes.items() if holds and code), "")
-        answer = RefusedAction(code, Standing(state, revision)) if code else revision + 1
+        answer = RefusedAction(code, SubjectStatus(state, revision)) if code else revision + 1
         self.actions[key] = ask, answer
         return answer
 
-    def key(self, ask: ReviewAsk) -> tuple[str, Subject | None]:
+    def key(self, ask: ReviewRequest) -> tuple[str, Subject | None]:
         return ask.action_id, ask.subject if ask.action is ReviewAction.EXPIRE else None
 
-    def same(self, first: ReviewAsk, ask: ReviewAsk) -> bool:
+    def same(self, first: ReviewRequest, ask: ReviewRequest) -> bool:
         mine, theirs = ((act.subject, act.action, act.decisive) for act in (first, ask))
         return mine == theirs
 
@@ -564,7 +569,7 @@ class Lifecycle(RuleBasedStateMachine):
         self.probes += 1
         ask = self.claims.ask(f"probe {self.probes}", TEXTS[0], 3)
         ask = replace(ask, dedup=query)
-        near = {other.subject_id for other in self.approved_near(ask.subject, query)}
+        near = {other.subject_id for other in self.approved_matches(ask.subject, query)}
         (outcome,) = self.ask_both([ask], deferred=True)
         found = {m.subject_id for m in outcome.matches if m.match_class is MatchClass.APPROVED}
         assert found <= near
@@ -572,7 +577,7 @@ class Lifecycle(RuleBasedStateMachine):
         self.publish_one(ask, outcome)
 
     def check_reviewed(
-        self, ask: ReviewAsk, outcome: Outcome, before: Outcome, duplicates: list[Subject]
+        self, ask: ReviewRequest, outcome: Outcome, before: Outcome, duplicates: list[Subject]
     ) -> None:
         who, revision = ask.subject, outcome.revision
         assert (who, revision) not in self.decided
@@ -610,7 +615,7 @@ class Lifecycle(RuleBasedStateMachine):
         ]
         return sorted(rests, key=str.encode)
 
-    def ask_both(self, asks: list[Ask], *, deferred: bool) -> list[Answer]:
+    def ask_both(self, asks: list[StepRequest], *, deferred: bool) -> list[StepAnswer]:
         answers = self.run(self.redis.step(asks, self.limits, deferred=deferred))
         single = [self.run(self.memory.step([ask], self.limits, deferred=deferred)) for ask in asks]
         assert answers == [answer for (answer,) in single]
@@ -633,7 +638,7 @@ class Lifecycle(RuleBasedStateMachine):
                 assert answer == replace(expected, fresh=False)
         return answers
 
-    def check_fresh(self, ask: Ask, outcome: Outcome) -> None:
+    def check_fresh(self, ask: StepRequest, outcome: Outcome) -> None:
         self.asks[ask.subject] = ask
         assert outcome.revision == 1 + max(
             (revision for who, revision in self.decided if who == ask.subject), default=0
@@ -654,7 +659,7 @@ class Lifecycle(RuleBasedStateMachine):
         if outcome.dedup_status == "ok" and self.approved_duplicates(ask.subject, ask.dedup):
             assert outcome.state is SubjectState.BLOCKED
 
-    def publish_one(self, ask: Ask | ReviewAsk, answer: Answer | ReviewAnswer) -> None:
+    def publish_one(self, ask: StepRequest | ReviewRequest, answer: StepAnswer | ReviewAnswer) -> None:
         match answer:
             case Reviewed():
                 assert self.decided[ask.subject, answer.revision] == answer.outcome
@@ -681,25 +686,25 @@ class Lifecycle(RuleBasedStateMachine):
     def approved_duplicates(self, who: Subject, query: DedupQuery) -> list[Subject]:
         """Name the approved claims that say the same, whether they can be found or not."""
         found = []
-        for other in self.approved_near(who, query):
+        for other in self.approved_matches(who, query):
             theirs = self.queries[other, self.memory._entries[other].revision]
-            plain = difference(query.signature, theirs.signature) is Difference.NONE
-            if plain or not query.material_difference:
+            match = compare(query.signature, theirs.signature, THRESHOLDS)
+            near = is_near(match.inter, match.union, THRESHOLDS.duplicate)
+            if near and (match.difference == "none" or not query.rules.material_difference):
                 found.append(other)
         return found
 
-    def approved_near(self, who: Subject, query: DedupQuery) -> list[Subject]:
-        """Name the approved claims that say much the same."""
+    def approved_matches(self, who: Subject, query: DedupQuery) -> list[Subject]:
+        """Name the approved claims that say the same, or something else of the same thing."""
         found = []
         for other, entry in self.memory._entries.items():
             theirs = self.queries.get((other, entry.revision))
             if entry.state is not SubjectState.APPROVED or theirs is None or theirs.scope != query.scope:
                 continue
-            if other.subject_id == who.subject_id or not is_near(
-                *overlap(query.signature, theirs.signature), PARTS
-            ):
+            if other.subject_id == who.subject_id:
                 continue
-            found.append(other)
+            if compare(query.signature, theirs.signature, THRESHOLDS):
+                found.append(other)
         return found
 
     def drain(self) -> None:

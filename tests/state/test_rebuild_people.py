@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from groundwire.gate.dedup import dedup_scheme
-from groundwire.gate.results import Acted
+from groundwire.gate.claim_case import dedup_scheme
+from groundwire.gate.types import Acted
 from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
-from groundwire.rebuild import Rebuilder
+from groundwire.replay.rebuild import Rebuilder
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
 from tests.state.conftest import start

@@ -12,9 +12,9 @@ from redis.asyncio import Redis
 from deploy.embedded import RedisServer
 from groundwire.errors import SchemeMismatch, StateLost, StateUnavailable, UsageError
 from groundwire.messages.identity import digest
-from groundwire.state.entries import short
+from groundwire.state.codec import short
 from groundwire.state.memory import MemoryState
-from groundwire.state.model import GivenUp, Limits, Mark, Outcome, SubjectState, Waiting
+from groundwire.state.model import GivenUp, InFlightMark, Outcome, QueueLimits, SubjectState, Waiting
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
 from tests.services.redis_servers import start_redis
@@ -23,6 +23,11 @@ from tests.state.conftest import start
 
 OTHER = "backups of the billing database are written to a second region every night at two o'clock"
 DAY = 86_400
+
+
+def name(number: int) -> str:
+    """Return a word that stands for a number."""
+    return f"word{chr(97 + number // 26)}{chr(97 + number % 26)}"
 
 
 def postings(ask, number: int) -> bytes:
@@ -61,6 +66,7 @@ KEYS = (
     r"s:[\w-]{22}",
     r"[bkm]:[\w-]{22}",
     r"d:[\w-]{22}",
+    r"x:[\w-]{22}",
     r"a:[\w-]{22}",
     r"w:[\w-]{22}",
     "q",
@@ -72,12 +78,14 @@ KEYS = (
 
 
 async def test_every_key_has_the_prefix_and_a_documented_form(redis_state, redis, prefix, claims):
+    """X-04."""
     asks = [claims.ask("c1"), claims.ask("c2", OTHER, 2), claims.ask("c3", wait=True)]
     response = claims.respond("r1")
     asks[:0] = [response, claims.ask("c0", None, parents=[response.subject])]
     await redis_state.step(asks, LIMITS)
-    await redis_state.review([People(claims).act("retract", response)])
-    await redis_state.mark("groundwire.claims", 3, Mark(1, 2, 0))
+    acts = [("retract", response), ("reject", asks[3])]
+    await redis_state.review([People(claims).act(action, ask) for action, ask in acts])
+    await redis_state.mark("groundwire.claims", 3, InFlightMark(1, 2, 0))
     await redis_state.put_policy("0" * 64, b"{}")
     names = [key.decode().removeprefix(prefix) for key in await redis.keys(f"{prefix}*")]
     assert {form for form in KEYS for name in names if re.fullmatch(form, name)} == set(KEYS)
@@ -96,7 +104,7 @@ async def test_only_outcomes_without_a_place_in_index_or_queue_expire(redis_stat
     }
     await decide(redis_state, *asks.values())
     asks["refused"] = claims.ask("r", "something else entirely", 2)
-    await decide(redis_state, asks["refused"], limits=Limits(per_user=0))
+    await decide(redis_state, asks["refused"], limits=QueueLimits(per_user=0))
     asks["waiting"] = claims.ask("w", wait=True)
     await redis_state.step([asks["waiting"]], LIMITS)
     seconds = {name: await redis.ttl(f"{prefix}s:{short(ask.subject.digest)}") for name, ask in asks.items()}
@@ -110,7 +118,7 @@ async def test_only_outcomes_without_a_place_in_index_or_queue_expire(redis_stat
 
 async def test_a_refused_claim_that_becomes_pending_no_longer_expires(redis_state, redis, prefix, claims):
     ask = claims.ask(tier=2)
-    await decide(redis_state, ask, limits=Limits(per_user=0))
+    await decide(redis_state, ask, limits=QueueLimits(per_user=0))
     await decide(redis_state, claims.again(ask))
     assert await redis.ttl(f"{prefix}s:{short(ask.subject.digest)}") == -1
 
@@ -191,8 +199,8 @@ async def test_ids_of_claims_that_left_the_index_are_dropped_when_they_are_looke
 
 
 async def test_a_key_keeps_the_ids_of_claims_that_are_still_there(redis_state, redis, prefix, claims):
-    text = "one key for all"  # few words: one part
-    first, second = claims.ask("c1", text, 2), claims.ask("c2", "all for one key", 2)
+    text = "keys, caches, stores"  # few words: one part
+    first, second = claims.ask("c1", text, 2), claims.ask("c2", "stores, caches, keys", 2)
     pending, _ = await decide(redis_state, first, second)
     blocked = replace(pending, state=SubjectState.BLOCKED, tier=3, revision=2, record=b"")
     await redis_state.reassert([stored(first, blocked)])
@@ -205,8 +213,8 @@ async def test_among_many_claims_each_key_has_a_bucket_and_all_are_found_and_for
     redis_state, redis, prefix, claims
 ):
     """The texts have some key in common with one another, so that buckets hold several ids."""
-    memory, roomy = MemoryState(), Limits(per_user=1000)
-    texts = [f"{n} {TEXT} {n}th {n * n} times" for n in range(300)]
+    memory, roomy = MemoryState(), QueueLimits(per_user=1000)
+    texts = [f"{TEXT} {name(n)}" for n in range(300)]
     asks = [claims.ask(f"c{n}", text, 2) for n, text in enumerate(texts)]
     again = [claims.ask(f"again {n}", text, 3) for n, text in enumerate(texts)]
     scope, key = short(asks[0].dedup.scope), asks[0].dedup.stored[0][:4]
@@ -244,7 +252,7 @@ async def test_two_prefixes_share_nothing(redis_server, redis_state, claims):
 async def test_too_many_candidates_fail_the_deduplication(redis_server, prefix, claims):
     async with opened(redis_server, prefix, max_candidates=3) as state:
         await start(state)
-        words = ["six", "words", "that", "stand", "in", "circles"]
+        words = ["amber", "birch", "cedar", "dogwood", "elder", "fir"]
         texts = [" ".join(words[n:] + words[:n]) for n in range(6)]
         asks = [claims.ask(f"c{n}", text, 2) for n, text in enumerate(texts)]
         outcomes = await decide(state, *asks)
@@ -257,12 +265,12 @@ async def test_too_many_candidates_fail_the_deduplication(redis_server, prefix, 
 async def test_too_many_bytes_to_compare_fail_the_deduplication(redis_server, prefix, claims):
     async with opened(redis_server, prefix, max_candidates=1) as state:
         await start(state)
-        words = [f"word{n}" for n in range(49)]  # 12 + 8 · 49 bytes: one over 400
+        words = [name(n) for n in range(43)]  # 18 + 9 · 43 bytes: one over 400
         await decide(
-            state, claims.ask("c1", " ".join(words[:48])), claims.ask("d1", " ".join(words), user="bob")
+            state, claims.ask("c1", " ".join(words[:42])), claims.ask("d1", " ".join(words), user="bob")
         )
         under, over = await decide(
-            state, claims.ask("c2", " ".join(words[:48])), claims.ask("d2", " ".join(words), user="bob")
+            state, claims.ask("c2", " ".join(words[:42])), claims.ask("d2", " ".join(words), user="bob")
         )
         assert (under.dedup_status, over.dedup_status) == ("ok", "failed")
 
@@ -272,13 +280,13 @@ async def test_a_batch_that_compares_much_is_decided_in_several_calls(
 ):
     async with opened(redis_server, prefix, max_candidates=3) as state:
         await start(state)
-        words = ["six", "words", "that", "stand", "in", "circles"]
+        words = ["amber", "birch", "cedar", "dogwood", "elder", "fir"]
         await decide(state, *[claims.ask(f"c{n}", " ".join(words[n:] + words[:n]), 2) for n in range(3)])
         calls = []
         call = state._server.call
         monkeypatch.setattr(state._server, "call", lambda *command: calls.append(command) or call(*command))
         asks = [claims.ask(f"d{n}", " ".join(words), 3) for n in range(4)]
-        asks[1:1] = [claims.ask(f"e{n}", f"something else, number {n}") for n in range(50)]
+        asks[1:1] = [claims.ask(f"e{n}", f"something {name(n)}, else {name(n + 50)}") for n in range(50)]
         outcomes = await decide(state, *asks)
         assert [outcome.origin for outcome in outcomes] == [ask.origin for ask in asks]
         # the first, then the fifty others with the next, then the last two
@@ -293,7 +301,7 @@ async def test_a_batch_that_compares_much_is_decided_in_several_calls(
 async def test_of_identical_claims_at_once_exactly_one_is_approved(redis_server, redis_state, prefix, claims):
     async with opened(redis_server, prefix) as left, opened(redis_server, prefix) as right:
         for round_ in range(20):
-            text = f"{TEXT} in round {round_}"
+            text = f"{TEXT} in the round of {name(round_)} and {name(round_ + 20)}"
             asks = [claims.ask(f"{round_}-{n}", text) for n in range(10)]
             answers = await asyncio.gather(
                 *(state.step([ask], LIMITS) for state, ask in zip((left, right) * 5, asks, strict=True))
@@ -355,7 +363,7 @@ async def test_looking_back_asks_once_and_finds_a_lost_state_as_a_step_does(
     redis_server, redis_state, redis, prefix, claims, monkeypatch
 ):
     asks = [claims.respond(f"r{n}", 2, queued=n % 2 == 0) for n in range(1500)]
-    await decide(redis_state, *asks, limits=Limits(per_user=9999))
+    await decide(redis_state, *asks, limits=QueueLimits(per_user=9999))
     calls = []
     call = redis_state._server.call
     await redis_state.payloads([asks[0].subject])  # the server has the script
@@ -536,7 +544,7 @@ async def test_clearing_leaves_what_is_not_this_state(redis_server, redis, claim
             await each.step([child, claims.ask("c3", wait=True)], LIMITS)
         await redis.set("g[a]*.citation:x", "kept")
         await state.put_policy("0" * 64, b"kept")
-        await state.mark("t", 0, Mark(1, 2, 0))
+        await state.mark("t", 0, InFlightMark(1, 2, 0))
         left = {key for key in await redis.keys("*") if key.startswith(b"ga.")}
         async with state.rebuilding() as rebuild:
             await rebuild.clear()
@@ -549,7 +557,7 @@ async def test_clearing_leaves_what_is_not_this_state(redis_server, redis, claim
 
 async def test_a_rebuilt_state_answers_as_the_one_before(redis_state, claims):
     """Outcomes loaded in any order, several revisions of one subject among them."""
-    limits = Limits(per_user=2)
+    limits = QueueLimits(per_user=2)
     refused = claims.ask("refused", "a text of its own that nobody else has", 2)
     asks = [
         claims.ask("approved", parents=[subject("nobody")], tier=2),
@@ -643,9 +651,9 @@ async def test_after_a_rebuild_that_failed_the_lock_is_free(redis_state, redis, 
 
 async def test_a_mark_stays_a_day_or_until_it_is_settled(redis_state, redis, prefix):
     assert await redis_state.marks("groundwire.claims", 0) is None
-    await redis_state.mark("groundwire.claims", 0, Mark(10, 19, 0))
-    await redis_state.mark("groundwire.claims", 0, Mark(10, 10, 2))
-    assert await redis_state.marks("groundwire.claims", 0) == Mark(10, 10, 2)
+    await redis_state.mark("groundwire.claims", 0, InFlightMark(10, 19, 0))
+    await redis_state.mark("groundwire.claims", 0, InFlightMark(10, 10, 2))
+    assert await redis_state.marks("groundwire.claims", 0) == InFlightMark(10, 10, 2)
     assert await redis_state.marks("groundwire.claims", 1) is None
     assert DAY - 60 < await redis.ttl(f"{prefix}f:groundwire.claims:0") <= DAY
     await redis_state.unmark("groundwire.claims", 0)

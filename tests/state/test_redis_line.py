@@ -11,8 +11,7 @@ from redis.asyncio import Redis
 
 from deploy.embedded import RedisServer
 from groundwire.errors import StateUnavailable
-from groundwire.state.line import Line
-from groundwire.state.server import connect
+from groundwire.state.server import SharedConnection, connect
 
 PATIENCE = 20.0
 
@@ -24,19 +23,19 @@ async def redis(redis_server: RedisServer) -> AsyncIterator[Redis]:
     await client.aclose()
 
 
-def in_flight(line: Line, *commands: tuple[str, ...]) -> list[asyncio.Task]:
+def in_flight(line: SharedConnection, *commands: tuple[str, ...]) -> list[asyncio.Task]:
     return [asyncio.create_task(line.call(*command)) for command in commands]
 
 
 async def test_commands_take_effect_in_the_order_of_the_calls_and_each_gets_its_own_answer(redis, prefix):
-    line = Line(redis, PATIENCE)
+    line = SharedConnection(redis, PATIENCE)
     tasks = in_flight(line, *[("APPEND", prefix, "x") for _ in range(100)])
     assert await asyncio.gather(*tasks) == list(range(1, 101))
     assert await line.call("GET", prefix) == b"x" * 100
 
 
 async def test_an_error_for_an_answer_is_one_of_state_and_others_get_their_answers(redis, prefix):
-    line = Line(redis, PATIENCE)
+    line = SharedConnection(redis, PATIENCE)
     await line.call("SET", prefix, "text")
     with pytest.raises(StateUnavailable, match="INCR: ResponseError"):
         await line.call("INCR", prefix)
@@ -44,7 +43,7 @@ async def test_an_error_for_an_answer_is_one_of_state_and_others_get_their_answe
 
 
 async def test_a_call_that_is_called_off_leaves_its_answer_to_nobody(redis, prefix):
-    line = Line(redis, PATIENCE)
+    line = SharedConnection(redis, PATIENCE)
     await line.call("SET", prefix, "text")
     for turns in range(12):
         first, second = in_flight(line, ("ECHO", "mine"), ("GET", prefix))
@@ -57,7 +56,7 @@ async def test_a_call_that_is_called_off_leaves_its_answer_to_nobody(redis, pref
 
 
 async def test_a_connection_that_broke_is_replaced(redis, prefix):
-    line = Line(redis, PATIENCE)
+    line = SharedConnection(redis, PATIENCE)
     await line.call("SET", prefix, "text")
     await redis.client_kill_filter(_type="normal", skipme=True)
     assert await line.call("GET", prefix) == b"text"
@@ -66,11 +65,11 @@ async def test_a_connection_that_broke_is_replaced(redis, prefix):
 
 SENDER = """
 import asyncio, os, sys
-from groundwire.state.line import Line
+from groundwire.state.server import SharedConnection
 from groundwire.state.server import connect
 
 async def main():
-    line = Line(connect(sys.argv[1]))
+    line = SharedConnection(connect(sys.argv[1]))
     await line.call("GET", "x")  # connects: what is sent next is not held up
     die = lambda: os.kill(os.getpid(), 9)
     await line.call("SET", sys.argv[2], "note", written=die)

@@ -11,14 +11,14 @@ from redis.asyncio import Redis
 from groundwire.errors import StateLost, StateUnavailable
 from groundwire.messages.decisions import MatchClass
 from groundwire.messages.identity import digest
-from groundwire.state.entries import short
+from groundwire.state.codec import short
 from groundwire.state.model import (
     GivenUp,
-    Limits,
+    QueueLimits,
     RefusedAction,
     Reviewed,
-    Standing,
     SubjectState,
+    SubjectStatus,
 )
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
@@ -28,7 +28,7 @@ from tests.state.conftest import start
 A, P, B, R = SubjectState.APPROVED, SubjectState.PENDING, SubjectState.BLOCKED, SubjectState.REFUSED
 OTHER = "backups of the billing database are written to a second region every night at two o'clock"
 DAY = 86_400
-MANY = Limits(per_user=10_000)
+MANY = QueueLimits(per_user=10_000)
 
 
 @pytest.fixture
@@ -72,8 +72,8 @@ async def test_of_two_reviewers_at_once_exactly_one_decides_each_of_a_thousand_i
             (lost,) = [answer for (answer,) in answers if isinstance(answer, RefusedAction)]
             assert won.revision == won.outcome.revision == 2
             assert lost.code in {"stale", "not_pending"}
-            assert lost.current == Standing(won.outcome.state, 2)
-            assert await redis_state.standings([ask.subject]) == [lost.current]
+            assert lost.current == SubjectStatus(won.outcome.state, 2)
+            assert await redis_state.statuses([ask.subject]) == [lost.current]
             winners.add(won.outcome.state)
 
         for first in range(0, len(asks), 20):
@@ -179,7 +179,7 @@ async def test_what_stands_for_a_record_that_was_given_up_is_nothing_to_people(r
     assert await redis_state.held([ask.subject]) == [None]
     await redis_state.give_up(ask.subject)
     assert await redis_state.held([ask.subject]) == [None]
-    assert await redis_state.standings([ask.subject]) == [None]
+    assert await redis_state.statuses([ask.subject]) == [None]
     assert await review_one(redis_state, people.act("approve", ask, revision=0)) == RefusedAction(
         "unknown", None
     )
@@ -190,14 +190,14 @@ async def test_what_stands_for_a_record_that_was_given_up_is_nothing_to_people(r
 
 async def test_a_record_given_up_after_a_refusal_leaves_the_refusal_standing(redis_state, claims, people):
     ask = claims.ask(tier=2)
-    await decide(redis_state, ask, limits=Limits(per_user=0))
+    await decide(redis_state, ask, limits=QueueLimits(per_user=0))
     later = claims.again(ask, wait=True)
     await redis_state.step([later], LIMITS)
     await redis_state.give_up(ask.subject)
     assert await redis_state.held([ask.subject]) == [None]
-    assert await redis_state.standings([ask.subject]) == [Standing(R, 1)]
+    assert await redis_state.statuses([ask.subject]) == [SubjectStatus(R, 1)]
     refused = await review_one(redis_state, people.act("approve", ask))
-    assert refused == RefusedAction("not_pending", Standing(R, 1))
+    assert refused == RefusedAction("not_pending", SubjectStatus(R, 1))
     assert await redis_state.step([later], LIMITS) == [GivenUp()]
     (afresh,) = await decide(redis_state, claims.again(ask))
     assert (afresh.state, afresh.revision) == (P, 2)
@@ -283,7 +283,7 @@ async def test_an_action_that_was_carried_out_is_not_answered_from_a_claim_that_
     await review_one(redis_state, act)
     await rebuild(redis_state)
     await redis_state.step([replace(ask, wait=True)], LIMITS)
-    refused = RefusedAction("waiting", Standing(SubjectState.WAITING, 0))
+    refused = RefusedAction("waiting", SubjectStatus(SubjectState.WAITING, 0))
     assert await review_one(redis_state, act) == refused
 
 
@@ -291,7 +291,7 @@ async def test_an_action_that_was_carried_out_is_not_answered_from_a_claim_that_
 
 
 def circles(count: int) -> list[str]:
-    words = ["six", "words", "that", "stand", "in", "circles"]
+    words = ["amber", "birch", "cedar", "dogwood", "elder", "fir"]
     return [" ".join(words[n:] + words[:n]) for n in range(count)]
 
 
@@ -338,12 +338,12 @@ async def test_ten_thousand_standings_and_entries_take_one_call_each(
     asks = [claims.respond(f"r{n}", 2, queued=True) for n in range(1_000)]
     outcomes = await decide(redis_state, *asks, limits=MANY)
     subjects = [*[ask.subject for ask in asks], *[subject(f"nobody {n}") for n in range(9_000)]]
-    for each in (redis_state.standings, redis_state.held):
+    for each in (redis_state.statuses, redis_state.held):
         await each(subjects[:1])
     calls = []
     call = redis_state._server.call
     monkeypatch.setattr(redis_state._server, "call", lambda *command: calls.append(command) or call(*command))
-    assert await redis_state.standings(subjects * 2) == ([Standing(P, 1)] * 1_000 + [None] * 9_000) * 2
+    assert await redis_state.statuses(subjects * 2) == ([SubjectStatus(P, 1)] * 1_000 + [None] * 9_000) * 2
     held = await redis_state.held(subjects * 2)
     assert [entry.record for entry in held[:1_000]] == [outcome.record for outcome in outcomes]
     assert len(calls) == 2
@@ -362,7 +362,7 @@ async def test_a_flushed_state_is_lost_to_people_too_and_nothing_is_changed(
     for call in (
         redis_state.review([people.act("approve", ask)]),
         redis_state.held([ask.subject]),
-        redis_state.standings([ask.subject]),
+        redis_state.statuses([ask.subject]),
     ):
         with pytest.raises(StateLost):
             await call
@@ -379,7 +379,7 @@ async def test_a_server_that_lost_its_scripts_is_given_those_of_people_again(
     act = people.act("approve", ask)
     answer = await review_one(redis_state, act)
     await redis.script_flush()
-    assert await redis_state.standings([ask.subject]) == [Standing(A, 2)]
+    assert await redis_state.statuses([ask.subject]) == [SubjectStatus(A, 2)]
     assert (await redis_state.held([ask.subject]))[0].revision == 2
     assert await review_one(redis_state, act) == answer
 
@@ -388,7 +388,7 @@ async def test_entries_that_cannot_be_read_are_unavailable(redis_state, redis, p
     ask = claims.ask(tier=2)
     await decide(redis_state, ask)
     await redis.set(entry_key(prefix, ask), "Q 2 1 what is this")
-    for call in (redis_state.held([ask.subject]), redis_state.standings([ask.subject])):
+    for call in (redis_state.held([ask.subject]), redis_state.statuses([ask.subject])):
         with pytest.raises(StateUnavailable):
             await call
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from groundwire.messages.identity import digest
-from groundwire.state.entries import short
+from groundwire.state.codec import short
 from groundwire.state.memory import MemoryState
-from groundwire.state.model import RefusedAction, Reviewed, Standing, State, SubjectState
+from groundwire.state.model import RefusedAction, Reviewed, State, SubjectState, SubjectStatus
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
 from tests.state.claims import SCHEME, Claims, decide, review_one, stored
@@ -58,7 +58,7 @@ async def test_a_lost_action_takes_no_credit_for_another_not_even_after_a_later_
     await lose(state, ask)
     await decide(state, ask)
     await review_one(state, people.act("approve", ask))
-    stale = RefusedAction("stale", Standing(A, 2))
+    stale = RefusedAction("stale", SubjectStatus(A, 2))
     assert await review_one(state, lost) == stale
     await review_one(state, people.act("retract", ask, revision=2))
     assert await review_one(state, lost) == stale
@@ -87,7 +87,7 @@ async def test_of_two_actions_that_brought_the_same_revision_only_the_one_that_w
     await decide(state, ask)
     act = people.act("approve", ask)
     first, _ = await state.review([act, people.act("retract", ask, revision=2)])
-    assert await review_one(state, lost) == RefusedAction("stale", Standing(B, 3))
+    assert await review_one(state, lost) == RefusedAction("stale", SubjectStatus(B, 3))
     assert await review_one(state, act) == first
 
 
@@ -115,7 +115,7 @@ async def test_a_refusal_that_is_not_remembered_does_not_stand(state: State, cla
     ask, _ = await pending(state, claims)
     act = people.act("approve", ask)
     refused = await review_one(state, replace(act, refused="not_published", **{flag: True}))
-    assert (refused, refused.at) == (RefusedAction("not_published", Standing(P, 1)), 0)
+    assert (refused, refused.at) == (RefusedAction("not_published", SubjectStatus(P, 1)), 0)
     assert isinstance(await review_one(state, act), Reviewed)
 
 
@@ -126,7 +126,7 @@ async def test_what_was_recorded_of_another_record_is_not_told_to_who_may_not_as
     act = people.act("approve", ask)
     await review_one(state, act)
     other = people.act("approve", ask, action_id=act.action_id, refused="unattested", only_recorded=True)
-    assert await review_one(state, other) == RefusedAction("unattested", Standing(A, 2))
+    assert await review_one(state, other) == RefusedAction("unattested", SubjectStatus(A, 2))
 
 
 async def test_a_refusal_says_when_it_was_first_made(state: State, claims, people):

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 
 from agents.outputs import Output
 from agents.publisher import ProducerBroken, Publisher
-from groundwire.decide.reading import Reading, read
 from groundwire.gate import claims
+from groundwire.gate.claim_case import ClaimReading, read_claim
 from groundwire.policy import Policy
-from groundwire.state.model import ReviewAnswer, ReviewAsk
+from groundwire.state.model import ReviewAnswer, ReviewRequest
 from groundwire.state.redis import RedisState
 
 MAGIC = "xyzzy"
@@ -43,7 +43,7 @@ FAULTS: dict[str, Callable[[], None]] = {"die": _die, "raise": _raise, "producer
 def die_before_the_step() -> None:
     """Die when an action is about to be carried out."""
 
-    async def review(self: RedisState, asks: Sequence[ReviewAsk]) -> list[ReviewAnswer]:
+    async def review(self: RedisState, asks: Sequence[ReviewRequest]) -> list[ReviewAnswer]:
         if any(MAGIC in ask.action_id for ask in asks):
             _die()
         return await _review(self, asks)
@@ -54,7 +54,7 @@ def die_before_the_step() -> None:
 def die_after_the_step() -> None:
     """Die when state has carried an action out, and nobody knows yet."""
 
-    async def review(self: RedisState, asks: Sequence[ReviewAsk]) -> list[ReviewAnswer]:
+    async def review(self: RedisState, asks: Sequence[ReviewRequest]) -> list[ReviewAnswer]:
         answers = await _review(self, asks)
         if any(MAGIC in ask.action_id for ask in asks):
             _die()
@@ -85,12 +85,12 @@ STAGES = {
 def plant(fault: Callable[[], None]) -> None:
     """Have the gate's reading of a text fail."""
 
-    def faulty(content: str, policy: Policy) -> Reading:
+    def faulty(content: str, policy: Policy) -> ClaimReading:
         if MAGIC in content:
             fault()
-        return read(content, policy)
+        return read_claim(content, policy)
 
-    claims.read = faulty
+    claims.read_claim = faulty
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
+from asyncio.subprocess import Process
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from deploy.embedded import RedisServer
 from deploy.embedded.process import free_port
-from groundwire.settings import Settings
+from groundwire.config import Settings
 from tests.services.brokers import Broker, until_ready
 from tests.stream.verified import not_derived
 from topics.declare import declare
@@ -36,6 +37,7 @@ OUTPUTS = (
     *("approved", "review", "blocked", "dead-letter", "deferred", "audit", "retractions"),
     *("regenerate", "claims"),
 )
+COMMAND = "from groundwire.cli.main import main; main()"
 DECISIONS = ("approved", "review", "blocked")
 FULL = os.environ.get("GROUNDWIRE_TEST_LENGTH") == "full"
 """Whether tests of long stretches take the whole length that is promised, which is minutes, or a part of it."""
@@ -131,6 +133,15 @@ class Worker:
                     return error.code, error.read().decode()
 
         return await asyncio.to_thread(ask)
+
+    async def answers(self, path: str, status: int, seconds: float = 20) -> str:
+        """Wait until a page of its port has a status; return its text."""
+        async with asyncio.timeout(seconds):
+            while True:
+                found, text = await self.get(path)
+                if found == status:
+                    return text
+                await asyncio.sleep(0.2)
 
     async def metric(self, name: str, **labels: str) -> float:
         """Return the sum of a metric's samples that carry these labels."""
@@ -233,17 +244,18 @@ class Deployment:
             "GROUNDWIRE_SESSION_TIMEOUT": str(SESSION),
             "GROUNDWIRE_REBUILD_WAIT": "1",
             "GROUNDWIRE_NO_NETWORK": "1",
+            "GROUNDWIRE_CITATION_PATIENCE": "0",
             **self.environment,
             **more,
         }
 
-    def start_worker(self, role: str, *, faulty: str | None = None, **more: str) -> Worker:
-        """Start a worker, with a fault of `tests.stream.faulty` built in where one is named."""
+    def start_worker(self, role: str, *options: str, faulty: str | None = None, **more: str) -> Worker:
+        """Start a worker with options of its command; `faulty`: a fault of `tests.stream.faulty`, built in."""
         port = free_port()
         module = ["agents"] if faulty is None else ["tests.stream.faulty", faulty]
         log = self.folder / f"{self.prefix}{len(self.workers)}-{role}.log"
         environment = self.settings(**{**self.policies, "GROUNDWIRE_METRICS_PORT": str(port), **more})
-        worker = Worker([sys.executable, "-m", *module, role], environment, log, port)
+        worker = Worker([sys.executable, "-m", *module, role, *options], environment, log, port)
         self.workers.append(worker)
         return worker
 
@@ -253,6 +265,22 @@ class Deployment:
         for worker in workers:
             await worker.ready()
         return workers
+
+    async def start_command(self, *arguments: str, program: str = COMMAND, **more: str) -> Process:
+        """Start a command with the deployment's settings; `program` runs `groundwire` with its arguments."""
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", program, *arguments),
+            cwd=ROOT,
+            env=self.settings(**more),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+
+    async def command(self, *arguments: str, **options: str) -> tuple[int, str, str]:
+        """Run a command to its end: status, standard output and error."""
+        process = await self.start_command(*arguments, **options)
+        out, err = await process.communicate()
+        return process.returncode or 0, out.decode(), err.decode()
 
     async def produce(self, claims: Iterable[Mapping[str, Any] | bytes], **options: Any) -> list[Any]:
         """Produce claims to `claims`, each under its user's key unless told otherwise; return their places."""
@@ -345,6 +373,14 @@ class Deployment:
             return {tp.partition: await consumer.committed(tp) or 0 for tp in tps}
         finally:
             await consumer.stop()
+
+    async def caught_up(self, role: str, seconds: float = 120) -> None:
+        """Wait until a role has committed all of its topic: after an outage its group has to find together first."""
+        deadline = time.monotonic() + seconds
+        while await self.committed(role) != await self.ends(role):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{role} did not commit what it decided within {seconds:g} s")
+            await asyncio.sleep(0.5)
 
     async def ends(self, topic: str) -> dict[int, int]:
         """Where each partition of a topic ends."""

@@ -8,11 +8,15 @@ from collections import Counter
 
 
 class Site:
-    """Answers `/ok/...` with 200, `/gone/...` with 404 and `/hang/...` never; counts requests by path."""
+    """Answers `/ok/...` with 200, `/gone/...` with 404, `/hang/...` never, and `/ill/...` with 503 until `is_well`.
+
+    Requests are counted by path.
+    """
 
     def __init__(self) -> None:
         self.requests: Counter[str] = Counter()
         self.port = 0
+        self.is_well = False
 
     @property
     def url(self) -> str:
@@ -35,7 +39,8 @@ class Site:
             if path.startswith("/hang"):
                 await reader.read()  # until the client goes
             else:
-                status = b"404 Gone" if path.startswith("/gone") else b"200 OK"
+                ill = path.startswith("/ill") and not self.is_well
+                status = b"404 Gone" if path.startswith("/gone") else b"503 Ill" if ill else b"200 OK"
                 writer.write(b"HTTP/1.1 " + status + b"\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
                 await writer.drain()
         writer.close()

@@ -1,4 +1,4 @@
-"""The ground that agents/batches.py stands on: Faust and aiokafka in one process, on a real broker.
+"""The ground that agents/faust_patches.py stands on: Faust and aiokafka in one process, on a real broker.
 
 Whoever upgrades either of them wants these tests to fail.
 """
@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from agents import batches
+from agents import faust_patches
 from agents.app import build_app
-from agents.batches import BatchApp, BatchConsumer, check_versions
+from agents.faust_patches import BatchApp, BatchConsumer, check_versions
+from groundwire.config import Settings
 from groundwire.errors import UsageError
-from groundwire.settings import Settings
 from tests.stream.harness import SESSION, Deployment, until
 from topics.wire import raw_topic
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.slow]
 
 
 class Member:
@@ -52,9 +52,9 @@ class Member:
     def offsets(self) -> list[int]:
         return [record.offset for event in self.events for record in event.value]
 
-    def settle(self, *events: Any) -> None:
+    def mark_done(self, *events: Any) -> None:
         for event in events:
-            self.consumer.settle(event.message)
+            self.consumer.mark_done(event.message)
 
     def assigned(self, partitions: set[int]) -> None:
         self.held = partitions
@@ -62,7 +62,7 @@ class Member:
     def revoked(self) -> None:
         """Let a revocation pass: everything that nobody settles is abandoned."""
         for event in self.events:
-            self.consumer.abandon(event.message)
+            self.consumer.give_back(event.message)
 
     async def start(self) -> None:
         await self.app.start()
@@ -92,12 +92,12 @@ async def test_a_fetch_is_one_event_that_holds_its_records_in_order(member: Memb
         *[await deployment.send(b"%d" % n, key=b"k", partition=0, headers=[("h", b"1")]) for n in range(300)]
     )
 
-    async def settle_all() -> None:
+    async def finish_all() -> None:
         while len(member.offsets) < 300:
-            member.settle(*member.events)
+            member.mark_done(*member.events)
             await asyncio.sleep(0.01)
 
-    await asyncio.wait_for(settle_all(), 60)
+    await asyncio.wait_for(finish_all(), 60)
     assert member.offsets == list(range(300))
     assert len(member.events) < 150
     record = member.events[0].value[0]
@@ -107,18 +107,18 @@ async def test_a_fetch_is_one_event_that_holds_its_records_in_order(member: Memb
 
 async def test_a_settled_batch_never_commits_past_one_that_is_not(member: Member, deployment: Deployment):
     first, second = await arrive(member, deployment, 2)
-    member.settle(second)
+    member.mark_done(second)
     await member.consumer.commit()
     assert (await deployment.committed("claims"))[0] == 0
-    member.settle(first)
+    member.mark_done(first)
     await member.consumer.commit()
     assert (await deployment.committed("claims"))[0] == 2
 
 
 async def test_an_abandoned_batch_is_never_committed_past(member: Member, deployment: Deployment):
     first, second = await arrive(member, deployment, 2)
-    member.consumer.abandon(first.message)
-    member.settle(second)
+    member.consumer.give_back(first.message)
+    member.mark_done(second)
     await member.consumer.commit()
     assert (await deployment.committed("claims"))[0] == 0
 
@@ -132,7 +132,7 @@ async def test_no_more_than_two_batches_of_a_partition_are_on_their_way(
     await until(lambda: len(member.events) == 3, 5, lambda: "the other partition goes on")
     await asyncio.sleep(0.3)
     assert len(member.events) == 3
-    member.settle(member.events[0])
+    member.mark_done(member.events[0])
     await until(lambda: len(member.offsets) == 8, 5, lambda: "the partition goes on")
 
 
@@ -150,7 +150,7 @@ async def test_a_commit_that_began_too_early_does_not_stand_for_the_last_one(
     monkeypatch.setattr(member.consumer, "force_commit", slow)
     early = asyncio.create_task(member.consumer.commit())
     await asyncio.sleep(0.1)
-    member.settle(event)
+    member.mark_done(event)
     await member.consumer.wait_empty()
     await early
     assert (await deployment.committed("claims"))[0] == 1
@@ -160,11 +160,11 @@ async def test_a_graceful_stop_commits_what_is_settled(deployment: Deployment):
     member = Member(deployment)
     await member.start()
     await arrive(member, deployment, 2)
-    member.settle(member.events[0])
+    member.mark_done(member.events[0])
     stopping = asyncio.create_task(member.app.stop())
     await asyncio.sleep(0.5)
     assert not stopping.done(), "it waits for the second batch"
-    member.settle(member.events[1])
+    member.mark_done(member.events[1])
     await stopping
     assert (await deployment.committed("claims"))[0] == 2
 
@@ -183,7 +183,7 @@ async def test_a_revocation_commits_what_is_settled_and_nothing_fetched_around_i
                 for event in member.events:
                     seen.update((record.partition, record.offset) for record in event.value)
                 if member.events:
-                    member.settle(*member.events)
+                    member.mark_done(*member.events)
                     member.events.clear()
             await asyncio.sleep(0.005)
 
@@ -216,7 +216,7 @@ async def test_what_is_settled_while_partitions_are_given_away_is_committed_firs
     await first.start()
     (event,) = await arrive(first, deployment, 1)
     loop = asyncio.get_running_loop()
-    first.app.before_revocation = lambda _: loop.call_later(0.3, first.settle, event)  # type: ignore[assignment, return-value]
+    first.app.before_revocation = lambda _: loop.call_later(0.3, first.mark_done, event)  # type: ignore[assignment, return-value]
     await second.start()
     try:
         await until(lambda: len(first.held) == 2, 10, lambda: "they share the partitions")
@@ -259,7 +259,7 @@ async def test_what_a_fetch_brings_before_partitions_are_resumed_is_handed_out_o
     for number in range(deployment.partitions):
         await (await deployment.send(b"before", key=b"", partition=number))
     await until(lambda: len(first.offsets) == deployment.partitions, 5, lambda: "the records arrive")
-    first.settle(*first.events)
+    first.mark_done(*first.events)
     await first.consumer.commit()  # there is something to go back to
     fetched = asyncio.Event()
 
@@ -311,9 +311,9 @@ async def test_a_resumption_that_comes_late_does_not_open_partitions_that_are_gi
             await member.app.stop()
 
 
-@pytest.mark.parametrize("package", sorted(batches.VERSIONS))
+@pytest.mark.parametrize("package", sorted(faust_patches.VERSIONS))
 def test_another_version_of_what_batches_stand_on_is_refused(monkeypatch: pytest.MonkeyPatch, package: str):
     check_versions()
-    monkeypatch.setitem(batches.VERSIONS, package, "0.0.1")
+    monkeypatch.setitem(faust_patches.VERSIONS, package, "0.0.1")
     with pytest.raises(UsageError, match=package):
         check_versions()

@@ -18,15 +18,15 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from click.testing import CliRunner
 
-from groundwire.attestation import Keys
-from groundwire.commands.produce import produce
-from groundwire.commands.tail import tail
+from groundwire.cli.produce import produce
+from groundwire.cli.tail import tail
 from groundwire.errors import RecordError
-from groundwire.keys_file import new_key
+from groundwire.keys.attestation import Keys
+from groundwire.keys.file import new_key
 from groundwire.messages.headers import dead_letter_headers
 from tests.services.brokers import Broker
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = 3
@@ -93,7 +93,7 @@ def publish(broker, topic, *records):
 
 
 def process(broker, prefix, *arguments, **settings):
-    command = f"from groundwire.commands.{arguments[0]} import {arguments[0]} as command; command()"
+    command = f"from groundwire.cli.{arguments[0]} import {arguments[0]} as command; command()"
     return subprocess.Popen(
         [sys.executable, "-c", command, *arguments[1:], "--brokers", broker.bootstrap, "--prefix", prefix],
         env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "TERM": "xterm-256color"},

@@ -1,4 +1,7 @@
-"""Whatever happens to workers, every record ends as its subject's decision or as a dead letter (X-01, X-03, X-09)."""
+"""Whatever happens to workers, every record ends as its subject's decision or as a dead letter.
+
+Requirements S0-02, X-01, X-03, X-09.
+"""
 
 from __future__ import annotations
 

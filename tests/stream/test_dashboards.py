@@ -1,4 +1,7 @@
-"""What whoever is on call looks at: a real Prometheus over real workers has data for every panel and every rule."""
+"""What whoever is on call looks at: a real Prometheus over real workers has data for every panel and every rule.
+
+Requirements X-07, X-11.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agents.wiring import ROLES
+from agents.app import ROLES
 from deploy.embedded import MissingServiceError
 from deploy.embedded.process import free_port
 from deploy.grafana.panels import ROWS
@@ -26,8 +29,10 @@ from tests.stream.test_reviews import Office
 from tests.stream.watching import Programs, Prometheus, selectors, watching
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.stream,
     pytest.mark.slow,
+    pytest.mark.embedded,
     pytest.mark.timeout(400),
     pytest.mark.skipif(
         os.environ.get("GROUNDWIRE_TEST_BROKER", "embedded") != "embedded", reason="once is enough"
@@ -46,7 +51,7 @@ RULES = [
     for rule in group["rules"]
     for selector in selectors(rule["expr"])
 ]
-GROUNDWIRE = "from groundwire.cli import main; main()"
+GROUNDWIRE = "from groundwire.cli.main import main; main()"
 SERVICES: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
 
 

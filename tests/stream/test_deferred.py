@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.stream.harness import Deployment, assert_one_truth, good, until
 from tests.stream.site import Site
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.slow]
 
 
 async def test_a_users_claims_are_decided_in_order_behind_one_that_waits(deployment: Deployment, site: Site):
@@ -26,6 +28,53 @@ async def test_a_users_claims_are_decided_in_order_behind_one_that_waits(deploym
     assert len(deferred) == 6
     assert {letter.header("gw-origin-topic") for letter in deferred} == {deployment.prefix + "claims"}
     assert {seen.json["origin"]["topic"] for seen in deployment.decisions} == {deployment.prefix + "claims"}
+
+
+async def test_a_host_that_fails_for_a_moment_sends_nobody_a_claim_and_holds_up_no_other(
+    deployment: Deployment, site: Site
+):
+    """The claims go round on `deferred`; one of the same users that needs no network is decided meanwhile."""
+    deployment.environment |= site.settings | {"GROUNDWIRE_CITATION_PATIENCE": "60"}
+    await deployment.start_workers("claims", "deferred")
+    ill = [
+        {
+            "claim_id": f"ill{n}",
+            "user_id": f"u{n}",
+            "content": f"Rule {n} of the harbour, see {site.url}/ill/{n}",
+        }
+        for n in range(3)
+    ]
+    await deployment.produce(ill)
+    await until(lambda: len(deployment.seen["deferred"]) > 3, 30, lambda: "they are deferred again")
+    await deployment.produce(
+        [good(5 * n, claim_id=f"next{n}", user_id=f"u{n}", source="user") for n in range(3)]
+    )
+    for n in range(3):
+        await deployment.decision(f"next{n}", 15)
+    assert not any(deployment.decided(f"ill{n}") for n in range(3))
+    site.is_well = True
+    for n in range(3):
+        assert (await deployment.decision(f"ill{n}", 70)).json["reason_code"] == "verified_citation"
+    assert_one_truth(deployment.decisions)
+
+
+async def test_an_outage_with_a_backlog_does_not_flood_deferred(deployment: Deployment, site: Site):
+    """A claim comes to `deferred`, again after its first look-up, and then three times a minute at most."""
+    deployment.verified = False  # nothing is decided yet
+    deployment.environment |= site.settings | {"GROUNDWIRE_CITATION_PATIENCE": "600"}
+    await deployment.start_workers("claims", "deferred")
+    ill = [
+        {
+            "claim_id": f"ill{n}",
+            "user_id": f"u{n}",
+            "content": f"Rule {n} of the harbour, see {site.url}/ill/{n}",
+        }
+        for n in range(600)
+    ]
+    await deployment.produce(ill)
+    await asyncio.sleep(30)
+    assert not deployment.decisions
+    assert 600 <= sum((await deployment.ends("deferred")).values()) <= 600 * 4
 
 
 async def test_a_site_that_never_answers_holds_up_no_other_user(deployment: Deployment, site: Site):

@@ -1,4 +1,4 @@
-"""The example programs, run as a user runs them."""
+"""The example programs, run as a user runs them (X-07)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from groundwire.messages import Decision, Retraction, decode_claim
-from groundwire.messages.decisions import Kind
+from groundwire.messages.decisions import Decision, Kind
+from groundwire.messages.decode import decode_claim
 from groundwire.messages.headers import decision_headers, event_headers
 from groundwire.messages.identity import Subject, decision_id, retraction_id
+from groundwire.messages.records import Retraction
 from groundwire.messages.topics import record_key
 from tests.services.brokers import Broker
 from tests.stream.test_client_tools import stored
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = Decision.model_validate_json(
@@ -123,13 +124,6 @@ def table(database):
         rows = connection.execute(query).fetchall()
     connection.close()
     return rows
-
-
-@pytest.mark.parametrize("name", ["producer.py", "approved_table"])
-def test_help_shows_how_it_is_run(name):
-    result = run(name, "--help")
-    assert result.returncode == 0, result.stderr
-    assert f"python examples/{name}" in result.stdout
 
 
 def test_the_producer_sends_claims_that_the_gate_reads(broker, prefix):

@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from groundwire.attestation import Keys
+from groundwire.keys.attestation import Keys
 from tests.stream.harness import Deployment, assert_one_truth, good
 from tests.stream.site import Site
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.slow]
 
 TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 

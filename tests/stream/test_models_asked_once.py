@@ -13,7 +13,7 @@ from tests.stream.harness import Deployment, assert_one_truth, until
 from tests.unit.verify.model_service import PATHS, document
 from tests.unit.verify.server import Asked, Reply, running
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.slow]
 
 PLACES = {"r1": "Dublin", "r2": "Lisbon"}
 LOW = '{"verdict": "unsupported", "probability": 0.9, "reason": "It does not say so."}'
@@ -33,6 +33,7 @@ async def test_what_a_model_said_outlives_its_worker_and_no_record_that_comes_ag
     policy = tmp_path / "policy.toml"
     policy.write_text(
         '[verification]\nmode = "full"\nevidence_scrubbing = false\ntimeout_seconds = 60\nbudget_seconds = 60\n'
+        'model_scope = "all"\n'
     )
     answers = asyncio.Event()
     answers.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 
 import pytest
@@ -10,7 +11,7 @@ from redis.asyncio import Redis
 
 from tests.stream.harness import Deployment, assert_one_truth, good, until
 
-pytestmark = [pytest.mark.stream, pytest.mark.three_nodes]
+pytestmark = [pytest.mark.stream, pytest.mark.three_nodes, pytest.mark.slow]
 
 
 async def test_a_broker_that_stops_and_comes_back_under_load_loses_nothing(deployment: Deployment):
@@ -34,8 +35,23 @@ async def test_a_broker_that_stops_and_comes_back_under_load_loses_nothing(deplo
     await deployment.quiet()
     assert_one_truth(deployment.decisions)
     assert not deployment.dead
+    await deployment.caught_up("claims")
     assert [await worker.stop() for worker in workers] == [0, 0]
-    assert await deployment.committed("claims") == await deployment.ends("claims")
+
+
+async def test_workers_whose_only_broker_is_away_write_a_line_a_minute_of_each_kind(deployment: Deployment):
+    (worker,) = await deployment.start_workers("claims")
+    sent = [await deployment.send(good(number)) for number in range(50)]
+    await deployment.settled(50)
+    before = len(worker.text.splitlines())
+    sent += [await deployment.send(good(number)) for number in range(50, 500)]
+    await asyncio.to_thread(deployment.broker.stop)
+    await asyncio.sleep(10)
+    written = worker.text.splitlines()[before:]
+    await asyncio.to_thread(deployment.broker.start)
+    await asyncio.gather(*sent)
+    await deployment.settled(500, seconds=60)
+    assert len(written) <= 60, "\n".join(written[:100])
 
 
 @pytest.mark.parametrize("deployment", [{"environment": {"GROUNDWIRE_STATE_GRACE": "1"}}], indirect=True)
@@ -126,6 +142,35 @@ async def test_lost_state_is_rebuilt_from_the_topics_and_decides_as_before(deplo
     logs = [worker.text for worker in workers]
     assert sum("state.rebuilt" in log for log in logs) >= 1
     assert any("state.lost" in log for log in logs)
+
+
+async def test_a_rebuild_leaves_out_names_and_counts_a_forged_approval_and_takes_the_rest(
+    deployment: Deployment,
+):
+    deployment.verified = False  # what was forged does not follow
+    (worker,) = await deployment.start_workers("claims")
+    await deployment.produce([good(5 * number, source="user") for number in range(1, 40)])
+    await deployment.settled(39)
+    true = (await deployment.decision(str(good(5)["claim_id"]))).json
+    text = "The harbour of Bergen opens its gates at nine"
+    forged = true | {"subject_id": "forged", "evidence": true["evidence"] | {"claim": text}}
+    value = json.dumps(forged | {"decision_id": "f" * 36}).encode()
+    await (await deployment.send(value, key=b"default:u1", topic="approved"))
+    assert await worker.stop() == 0
+
+    status, _, said = await deployment.command("rebuild", "--yes", **deployment.policies)
+    assert status == 0
+    assert "rebuild.left_out" in said
+    assert "f" * 36 in said
+    assert "40 decisions: 39 equal, 1 differs, 0 contradicted" in said
+    await deployment.start_worker("claims").ready()
+    copy, lie = (
+        {**good(10, source="user"), "claim_id": "copy"},
+        {**good(7), "claim_id": "lie", "content": text},
+    )
+    await deployment.produce([copy, lie | {"source": "user"}])
+    assert (await deployment.decision("copy")).json["reason_code"] == "duplicate"
+    assert (await deployment.decision("lie")).json["reason_code"] == "trusted_source"
 
 
 async def test_a_new_deployment_starts_without_a_warning(deployment: Deployment):

@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from tests.stream.faulty import MAGIC
 from tests.stream.harness import ROOT, Deployment, assert_one_truth, good
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.slow]
 
 
 @pytest.mark.three_nodes
@@ -67,6 +67,40 @@ async def test_sigterm_while_a_dependency_is_out_of_reach_ends_with_0_within_the
     await deployment.start_workers("claims")
     await deployment.settled(40 if missing == "redis" else 600)
     assert_one_truth(deployment.decisions)
+
+
+async def test_a_worker_names_missing_topics_once_and_takes_up_work_when_they_are_declared(
+    deployment: Deployment,
+):
+    prefix = f"{deployment.prefix}late."
+    worker = deployment.start_worker("claims", GROUNDWIRE_TOPIC_PREFIX=prefix)
+    await worker.says("topics.missing")
+    assert (await worker.get("/ready"))[0] == 503
+    assert (await worker.get("/live"))[0] == 200
+    assert (await worker.get("/other"))[0] == 404
+    assert (await deployment.command("topics", "declare", GROUNDWIRE_TOPIC_PREFIX=prefix))[0] == 0
+    await worker.ready(10)
+    assert worker.text.count("topics.missing") == 1
+    await worker.answers("/ready", 200)
+    assert await worker.stop(10) == 0
+
+
+async def test_a_worker_declares_topics_where_it_is_told_to(deployment: Deployment):
+    prefix = f"{deployment.prefix}new."
+    worker = deployment.start_worker("claims", "--declare", GROUNDWIRE_TOPIC_PREFIX=prefix)
+    await worker.ready()
+    assert "topics.missing" not in worker.text
+
+
+async def test_a_worker_is_not_ready_while_redis_gives_no_answer(deployment: Deployment):
+    worker = await deployment.start_worker("claims").ready()
+    await worker.answers("/ready", 200)
+    deployment.redis.pause()
+    try:
+        assert "state" in await worker.answers("/ready", 503)
+    finally:
+        deployment.redis.resume()
+    await worker.answers("/ready", 200)
 
 
 async def test_a_log_reader_that_went_away_does_not_keep_a_worker_alive(deployment: Deployment):

@@ -10,13 +10,10 @@ from typing import Any
 
 import pytest
 
-from groundwire.replay.job import Job, Order
-from groundwire.replay.rate import Rate
-from groundwire.replay.reading import INPUTS, OUTPUTS, Reader
-from groundwire.replay.run import Replayer, Task
-from groundwire.replay.simulate import Simulation
-from groundwire.replay.summary import Summary
-from groundwire.replay.writers import Nowhere
+from groundwire.replay.job import Job, ReplayOrder
+from groundwire.replay.reading import INPUTS, OUTPUTS, Rate, ReplayReader
+from groundwire.replay.report import Nowhere, Summary
+from groundwire.replay.run import Replayer, Simulation, Task
 from tests.stream.harness import FULL, Deployment, assert_one_truth, good
 from tests.stream.test_outages import flush
 from tests.stream.test_reviews import Office
@@ -74,9 +71,9 @@ async def undisturbed(deployment: Deployment, folder: Path) -> Summary:
     """Have the library decide all that stands on the topics, in memory, where nothing is ever lost."""
     prefix = deployment.prefix
     policies = policies_of(deployment.settings(**deployment.policies))
-    reader = Reader(deployment.broker.bootstrap, prefix, Rate(None), lambda *_: None)
+    reader = ReplayReader(deployment.broker.bootstrap, prefix, Rate(None), lambda *_: None)
     topics = [prefix + name for name in INPUTS]
-    order = Order("undisturbed", topics, "earliest", "latest", policy=None, simulate=True, output=None)
+    order = ReplayOrder("undisturbed", topics, "earliest", "latest", policy=None, simulate=True, output=None)
     with Job(folder / "undisturbed", order) as job:
         inside = await reader.plan(topics, "earliest", "latest")
         outputs = await reader.plan([prefix + name for name in OUTPUTS], "earliest", "latest")

@@ -11,21 +11,18 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from groundwire.cli import main
-from groundwire.client.kafka import producer
-from groundwire.dead_letters.kafka import KafkaLog, kafka_log
-from groundwire.dead_letters.ledger import Outgoing, Stands
-from groundwire.dead_letters.letters import Selection
-from groundwire.dead_letters.redrive import Redrive
-from groundwire.dead_letters.rules import Rules
-from groundwire.gate.dedup import dedup_scheme
+from groundwire.cli.main import main
+from groundwire.dead_letters.letters import KafkaLog, RedriveRecord, Selection, Stands, kafka_log
+from groundwire.dead_letters.redrive import Redrive, Rules
+from groundwire.gate.claim_case import dedup_scheme
+from groundwire.kafka.connection import producer
 from groundwire.policy import Policy
-from groundwire.state.model import Mark
+from groundwire.state.model import InFlightMark
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
 from tests.stream.harness import Deployment, assert_one_truth, good, until
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.slow]
 
 
 async def groundwire(deployment: Deployment, *arguments: str) -> tuple[int, list[dict[str, Any]], str]:
@@ -39,7 +36,7 @@ async def groundwire(deployment: Deployment, *arguments: str) -> tuple[int, list
 class Killed(KafkaLog):
     """Dies once the records are sent, before that is noted."""
 
-    async def publish(self, records: Sequence[Outgoing]) -> list[tuple[int, int]]:
+    async def publish(self, records: Sequence[RedriveRecord]) -> list[tuple[int, int]]:
         places = await super().publish(records)
         if any(record.topic.endswith("claims") for record in records):
             raise KeyboardInterrupt
@@ -59,7 +56,7 @@ async def worker_died_twice(deployment: Deployment, topic: str) -> None:
     """Leave what a worker leaves that died over the first record of every partition."""
     state = RedisState(connect(deployment.redis.url), deployment.prefix, scheme=dedup_scheme(Policy()))
     for partition in range(deployment.partitions):
-        await state.mark(deployment.prefix + topic, partition, Mark(0, 0, 2))
+        await state.mark(deployment.prefix + topic, partition, InFlightMark(0, 0, 2))
     await state.close()
 
 

@@ -1,39 +1,20 @@
-"""Everything that workers publish can be proven and replayed, while they go on working."""
+"""Everything that workers publish can be proven and replayed, while they go on working (X-07, X-08)."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.stream.harness import ROOT, Deployment, good, until
+from tests.stream.harness import Deployment, good, until
 from tests.stream.test_reviews import Office
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.slow]
 
 CHUNK = {"chunk_id": "1", "file": "a.py", "content": "x is 5", "start_line": 1, "end_line": 1}
-
-
-async def groundwire(deployment: Deployment, *arguments: str, **more: str) -> tuple[int, str, str]:
-    """Run a command with the deployment's settings: status, standard output and error."""
-    process = await start(deployment, *arguments, **more)
-    out, err = await process.communicate()
-    return process.returncode or 0, out.decode(), err.decode()
-
-
-async def start(deployment: Deployment, *arguments: str, **more: str) -> asyncio.subprocess.Process:
-    script = "from groundwire.cli import main; main()"
-    return await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", script, *arguments),
-        cwd=ROOT,
-        env=deployment.settings(**more),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
 
 
 def values(path: Path) -> list[dict[str, Any]]:
@@ -75,11 +56,11 @@ async def test_what_workers_published_verifies_and_a_replay_beside_them_gives_th
 
         live = asyncio.create_task(trickle(deployment))
         try:
-            status, out, err = await groundwire(deployment, "verify", "--from-topics")
+            status, out, err = await deployment.command("verify", "--from-topics")
             assert (status, out) == (0, ""), err
             output, report = tmp_path / "out.jsonl", tmp_path / "report.html"
             arguments = ("replay", "--output", str(output), "--format", "json", "--html", str(report))
-            status, out, err = await groundwire(deployment, *arguments)
+            status, out, err = await deployment.command(*arguments)
         finally:
             live.cancel()
         assert status == 0, err
@@ -103,11 +84,11 @@ async def interrupted(deployment: Deployment, folder: Path, output: Path) -> Non
     """Kill a replay and let it go on."""
     parts, job = folder / "parts.jsonl", folder / "job"
     arguments = ("replay", "--to", "60", "--output", str(parts), "--job", str(job))
-    process = await start(deployment, *arguments, "--rate", "500")
+    process = await deployment.start_command(*arguments, "--rate", "500")
     await until(parts.exists, 60, lambda: "a replay decides")
     process.kill()
     await process.communicate()
-    status, _, err = await groundwire(deployment, *arguments)
+    status, _, err = await deployment.command(*arguments)
     assert status == 0, err
     assert values(parts) == [decision for decision in values(output) if decision["origin"]["offset"] < 60]
 
@@ -116,8 +97,7 @@ async def under_another_policy(deployment: Deployment, folder: Path) -> None:
     """See what becomes of claims of users who are not trusted any more; and nothing on a live topic."""
     strict = folder / "strict.toml"
     strict.write_text('trusted_sources = ["documentation"]\n')
-    status, out, err = await groundwire(
-        deployment,
+    status, out, err = await deployment.command(
         *("replay", "--to", "200", "--topic", "claims", "--policy", str(strict)),
         *("--output-topic", "replay.strict", "--format", "json"),
     )
@@ -133,7 +113,7 @@ async def under_another_policy(deployment: Deployment, folder: Path) -> None:
     }
     assert held == trusted
     assert held
-    status, _, err = await groundwire(deployment, "replay", "--output-topic", "approved")
+    status, _, err = await deployment.command("replay", "--output-topic", "approved")
     assert status == 2
     assert "replay.<name>" in err
     ends = await deployment.ends("replay.strict")

@@ -1,12 +1,13 @@
-"""Responses on the stream: every one ends as its decision, whatever happens to workers, and brings what it brings."""
+"""Responses on the stream: every one ends as its decision, whatever happens to workers, and brings what it brings.
+
+Requirements X-01, X-02, S4-61.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import random
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pytest
 
 from tests.stream.harness import Deployment, assert_one_truth, until
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.slow]
 
 SECRET = "the patient was told that the lighthouse keeps its own counsel"
 
@@ -193,14 +194,13 @@ async def test_entities_are_looked_up_in_the_corpus_that_the_command_loaded(
 ):
     file = tmp_path / "corpus.jsonl"
     file.write_text('{"entity": {"id": "merger-act", "confidence": 0.9}}\n')
-    program = "from groundwire.cli import main; main()"
-    command = [sys.executable, "-c", program, "corpus", "load", str(file), "--tenant", "default"]
     await deployment.start_workers("responses", GROUNDWIRE_CORPUS="default")
     named = response(1, entities=[{"id": "merger-act"}])
     await produce(deployment, {**named, "response_id": "before"})
     before = await deployment.decision("before")
     assert before.json["reason_code"] == "check_unavailable", "a corpus that is not there lets nothing pass"
-    await asyncio.to_thread(subprocess.run, command, env=deployment.settings(), check=True)
+    status, _, err = await deployment.command("corpus", "load", str(file), "--tenant", "default")
+    assert status == 0, err
     await produce(deployment, named, response(2, entities=[{"id": "lexora-act"}]))
     found, missing = await deployment.decision("r1"), await deployment.decision("r2")
     assert found.json["approved"]

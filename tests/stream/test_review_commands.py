@@ -14,23 +14,24 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from click.testing import CliRunner
 
-from groundwire.attestation import Keys
-from groundwire.commands.review import review
+from groundwire.cli.review import review
 from groundwire.errors import BrokerUnavailable, StateLost, StateUnavailable, UsageError
-from groundwire.keys_file import new_key
-from groundwire.messages.audit import AuditEvent
-from groundwire.messages.decisions import Kind
+from groundwire.kafka.reader import open_reader
+from groundwire.keys.attestation import Keys
+from groundwire.keys.file import new_key
+from groundwire.messages.decisions import AuditEvent, Kind
 from groundwire.messages.decode import decode_review_decision
 from groundwire.messages.topics import record_key
-from groundwire.review.actions import Actions, Signer, Target, review_decision
+from groundwire.review.actions import Actions, ActionTarget, Signer, review_decision
 from groundwire.review.board import Board
 from groundwire.review.feed import Feed, Pace, fill
 from groundwire.review.model import Query
-from groundwire.state.model import Standing, SubjectState
+from groundwire.review.originals import record_reader
+from groundwire.state.model import SubjectState, SubjectStatus
 from tests.services.brokers import Broker
 from tests.unit.review.world import ADMIN, audit, decision, record, reviewed
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.slow]
 
 TOPICS = ("review", "approved", "blocked", "retractions", "audit", "dead-letter", "review-decisions")
 PARTITIONS = 2
@@ -104,12 +105,12 @@ async def running(feed: Feed) -> AsyncIterator[Feed]:
 class StubState:
     """Answers as it is told; keys are subject ids."""
 
-    def __init__(self, **standings: Standing) -> None:
+    def __init__(self, **standings: SubjectStatus) -> None:
         self.held = standings
         self.error: Exception | None = None
         self.asked = 0
 
-    async def standings(self, subjects):
+    async def statuses(self, subjects):
         self.asked += 1
         if self.error is not None:
             raise self.error
@@ -161,7 +162,9 @@ async def agent(broker, prefix, answer) -> AsyncIterator[Agent]:
 
 async def test_an_action_is_signed_and_stands_under_its_users_key(broker, prefix, keys_file):
     keys = Keys.load(keys_file)
-    sent = review_decision(Target("acme", "ann", Kind.CLAIM, "c1", 1), "reject", "admin", reason="outdated")
+    sent = review_decision(
+        ActionTarget("acme", "ann", Kind.CLAIM, "c1", 1), "reject", "admin", reason="outdated"
+    )
     async with Actions(broker.bootstrap, prefix, Signer(keys, "desk")) as actions:
         await actions.send(sent)
     async with reading(broker, f"{prefix}review-decisions") as consumer, asyncio.timeout(SECONDS):
@@ -173,7 +176,7 @@ async def test_an_action_is_signed_and_stands_under_its_users_key(broker, prefix
 
 
 async def test_outcomes_are_told_to_whom_they_belong_in_any_order(broker, prefix, keys_file):
-    target = Target("acme", "ann", Kind.CLAIM, "c1", 1)
+    target = ActionTarget("acme", "ann", Kind.CLAIM, "c1", 1)
     first, second, third = (review_decision(target, "approve", "ann") for _ in range(3))
     async with Actions(broker.bootstrap, prefix, Signer(Keys.load(keys_file), "desk")) as actions:
         for each in (first, second, third):
@@ -203,7 +206,7 @@ async def test_a_key_that_may_not_sign_for_the_tenant_sends_nothing(broker, pref
     async with Actions(broker.bootstrap, prefix, Signer(Keys.load(keys_file), "desk")) as actions:
         with pytest.raises(UsageError, match="globex"):
             await actions.send(
-                review_decision(Target("globex", "ann", Kind.CLAIM, "c1", 1), "approve", "ann")
+                review_decision(ActionTarget("globex", "ann", Kind.CLAIM, "c1", 1), "approve", "ann")
             )
 
 
@@ -218,13 +221,13 @@ async def test_actions_need_their_topics(broker, keys_file):
 
 async def test_the_feed_reads_what_is_there_and_follows_what_comes(broker, prefix):
     await publish(broker, prefix, record(fresh("a")), record(fresh("b")), record(reviewed("b")))
-    board, state = Board(), StubState(a=Standing(SubjectState.PENDING, 1))
+    board, state = Board(), StubState(a=SubjectStatus(SubjectState.PENDING, 1))
     feed = Feed(board, state, brokers=broker.bootstrap, prefix=prefix, pace=QUICK)
     assert not feed.caught_up
     async with running(feed):
         await until(lambda: feed.caught_up)
         assert names(board) == ["a"]
-        state.held["c"] = Standing(SubjectState.PENDING, 1)
+        state.held["c"] = SubjectStatus(SubjectState.PENDING, 1)
         heard = []
 
         async def listen():
@@ -244,7 +247,7 @@ async def test_state_has_the_last_word_on_what_is_pending(broker, prefix):
     await publish(broker, prefix, record(fresh("a")), record(fresh("b")))
     board, state = (
         Board(),
-        StubState(a=Standing(SubjectState.PENDING, 1), b=Standing(SubjectState.BLOCKED, 2)),
+        StubState(a=SubjectStatus(SubjectState.PENDING, 1), b=SubjectStatus(SubjectState.BLOCKED, 2)),
     )
     async with running(Feed(board, state, brokers=broker.bootstrap, prefix=prefix, pace=QUICK)) as feed:
         await until(lambda: feed.caught_up)
@@ -255,7 +258,7 @@ async def test_state_has_the_last_word_on_what_is_pending(broker, prefix):
 
 async def test_state_that_is_away_is_told_and_waited_out(broker, prefix):
     await publish(broker, prefix, record(fresh("a")))
-    board, state = Board(), StubState(a=Standing(SubjectState.PENDING, 1))
+    board, state = Board(), StubState(a=SubjectStatus(SubjectState.PENDING, 1))
     state.error = StateUnavailable("away")
     async with running(Feed(board, state, brokers=broker.bootstrap, prefix=prefix, pace=QUICK)) as feed:
         await until(lambda: feed.stale_since is not None and names(board) == ["a"])
@@ -276,7 +279,7 @@ async def test_what_was_dropped_and_forgotten_comes_back_once_lost_state_is_rebu
         board.forget(datetime.now(UTC) + timedelta(days=1))
         state.error = StateLost("flushed")
         await until(lambda: feed.stale_since is not None)
-        state.held["a"], state.error = Standing(SubjectState.PENDING, 1), None
+        state.held["a"], state.error = SubjectStatus(SubjectState.PENDING, 1), None
         await until(lambda: names(board) == ["a"])
 
 
@@ -320,6 +323,26 @@ def run(broker, prefix, keys_file, *arguments, data=None, reviewer="admin"):
     return CliRunner().invoke(
         review, [*map(str, [*arguments, *options, "--prefix", prefix])], input=data, env=env
     )
+
+
+async def test_a_record_is_read_back_from_its_place_and_what_is_not_there_is_none(broker, prefix):
+    await publish(broker, prefix, record(fresh("a")), record(fresh("b")))
+    partitions = [await read_all(broker, f"{prefix}review", number) for number in range(PARTITIONS)]
+    (number, values) = next((n, found) for n, found in enumerate(partitions) if found)
+    read = record_reader(broker.bootstrap, 10)
+    for offset, value in enumerate(values):
+        assert await read(f"{prefix}review", number, offset) == value
+    assert await read(f"{prefix}review", number, len(values)) is None
+    assert await read(f"{prefix}review", PARTITIONS, 0) is None
+    assert await read(f"{prefix}nothing", 0, 0) is None
+    with pytest.raises(BrokerUnavailable):
+        await record_reader("127.0.0.1:1", 0.5)(f"{prefix}review", 0, 0)
+
+
+async def read_all(broker, topic, number) -> list[bytes | None]:
+    async with open_reader(broker.bootstrap, 10) as reader:
+        await reader.begin({topic: "earliest"}, partition=number)
+        return [one.value async for batch in reader.rest() for one in batch]
 
 
 async def test_the_queue_is_listed_and_an_item_shown(broker, prefix, keys_file):
@@ -401,7 +424,7 @@ async def test_an_action_that_nobody_answers_ends_in_time_and_one_without_waitin
         run, broker, prefix, keys_file, "approve", "a", "--user", "ann", "--wait", "0.2"
     )
     assert silent.exit_code == 2
-    assert "agents reviews" in silent.stderr
+    assert "groundwire worker reviews" in silent.stderr
     sent = await asyncio.to_thread(
         run, broker, prefix, keys_file, "approve", "a", "--user", "ann", "--wait", "0"
     )
@@ -415,3 +438,37 @@ async def test_a_superseded_decision_is_decided_at_the_revision_that_was_named(b
         await asyncio.to_thread(run, broker, prefix, keys_file, "retract", "a", "--user", "ann")
     revisions = [decode_review_decision(each.value).expected_revision for each in desk.seen]
     assert revisions == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("code", "actions", "status"),
+    [("human_approved", ["approve", "retract"], 0), ("duplicate", ["approve"], 2), ("stale", ["approve"], 1)],
+)
+async def test_a_memory_is_retracted_only_once_the_claim_in_its_place_is_approved(
+    broker, prefix, keys_file, code, actions, status
+):
+    await publish(broker, prefix, record(fresh("new")), record(fresh("old", verdict="approved")))
+
+    def answer(sent):
+        said = "retracted" if sent.action == "retract" else code
+        return event(sent, applied=said != "stale", code=said)
+
+    async with agent(broker, prefix, answer) as desk:
+        replace = ("replace", "new", "old", "--user", "ann", "--reason", "outdated", "--timeout", "5")
+        done = await asyncio.to_thread(run, broker, prefix, keys_file, *replace)
+    assert done.exit_code == status, done.output
+    sent = [decode_review_decision(each.value) for each in desk.seen]
+    assert [(one.action, one.subject_id) for one in sent] == list(zip(actions, ["new", "old"], strict=False))
+
+
+async def test_nothing_is_sent_to_replace_what_is_not_an_approved_claim_of_the_same_user(
+    broker, prefix, keys_file
+):
+    waiting = [record(fresh(name)) for name in ("new", "other")]
+    await publish(broker, prefix, *waiting, record(fresh("ben", verdict="approved", user="ben")))
+    async with agent(broker, prefix, lambda sent: event(sent, applied=True, code="human_approved")) as desk:
+        for memory in (decision("other").decision_id, decision("ben", user="ben").decision_id):
+            replace = ("replace", decision("new").decision_id, memory, "--reason", "outdated")
+            done = await asyncio.to_thread(run, broker, prefix, keys_file, *replace)
+            assert (done.exit_code, "no approved claim" in done.stderr) == (2, True)
+    assert desk.seen == []

@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from deploy.embedded import RedisServer
-from groundwire.attestation import Keys
 from groundwire.errors import BrokerUnavailable
+from groundwire.keys.attestation import Keys
 from groundwire.messages.decisions import Kind
-from groundwire.messages.reviews import ReviewDecision
-from groundwire.review.actions import Actions, Signer, Target, review_decision
+from groundwire.messages.records import ReviewDecision
+from groundwire.review.actions import Actions, ActionTarget, Signer, review_decision
 from groundwire.review.board import Board
-from groundwire.review.feed import Feed
-from groundwire.review.standings import LiveStandings
+from groundwire.review.feed import Feed, RedisStatuses
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
 from tests.services.brokers import Broker
@@ -37,7 +36,7 @@ from tests.stream.test_review_commands import (
 from tests.unit.review.world import record
 
 __all__ = ["keys_file", "prefix"]  # fixtures
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.slow]
 
 
 async def test_the_queue_is_shown_through_an_outage_of_redis_and_of_the_broker(
@@ -49,7 +48,7 @@ async def test_the_queue_is_shown_through_an_outage_of_redis_and_of_the_broker(
     await decide(state, *asks.values())
     await publish(broker, prefix, record(fresh("a")), record(fresh("b")))
     board = Board()
-    live = LiveStandings(RedisState(connect(redis_server.url), prefix, scheme=SCHEME, require_aof=False))
+    live = RedisStatuses(RedisState(connect(redis_server.url), prefix, scheme=SCHEME, require_aof=False))
     async with running(Feed(board, live, brokers=broker.bootstrap, prefix=prefix, pace=QUICK)) as feed:
         await until(lambda: feed.caught_up and names(board) == ["a", "b"])
 
@@ -87,7 +86,7 @@ async def sent_at_last(actions: Actions, decision: ReviewDecision) -> None:
 async def test_an_action_that_was_not_acknowledged_is_sent_again_and_its_outcome_told(
     broker: Broker, prefix: str, keys_file: Path
 ) -> None:
-    sent = review_decision(Target("acme", "ann", Kind.CLAIM, "c1", 1), "approve", "admin")
+    sent = review_decision(ActionTarget("acme", "ann", Kind.CLAIM, "c1", 1), "approve", "admin")
     signer = Signer(Keys.load(keys_file), "desk")
     async with Actions(broker.bootstrap, prefix, signer, seconds=2.0) as actions:
         await asyncio.to_thread(broker.stop)

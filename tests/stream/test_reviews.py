@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from groundwire.attestation import Keys
+from groundwire.keys.attestation import Keys
 from groundwire.messages.identity import expire_id
 from tests.stream.faulty import MAGIC, STAGES
 from tests.stream.harness import Deployment, Seen, assert_one_truth, good, until
 
-pytestmark = [pytest.mark.stream, pytest.mark.three_nodes]
+pytestmark = [pytest.mark.stream, pytest.mark.three_nodes, pytest.mark.slow]
 
 KEYS = """
 [keys.console]

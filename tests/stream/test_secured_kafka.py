@@ -25,7 +25,7 @@ from deploy.kafka.node import Security
 from tests.services.fixtures import or_skip
 from tests.stream.harness import ROOT, Worker
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.slow]
 
 PASSWORD = "gate-secret"
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
@@ -112,7 +112,7 @@ def run(environment: Mapping[str, str], *arguments: str, given: str = "") -> sub
 def groundwire(
     environment: Mapping[str, str], *arguments: str, given: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    return run(environment, "-c", "from groundwire.cli import main; main()", *arguments, given=given)
+    return run(environment, "-c", "from groundwire.cli.main import main; main()", *arguments, given=given)
 
 
 async def test_over_tls_with_a_password_topics_are_declared_claims_decided_and_decisions_read(

@@ -26,7 +26,7 @@ from deploy.embedded.partitions import OFFSET_OUT_OF_RANGE, OUT_OF_ORDER_SEQUENC
 from deploy.embedded.process import ServerProcess, find_program
 from tests.services.brokers import Broker
 
-pytestmark = pytest.mark.stream
+pytestmark = [pytest.mark.stream, pytest.mark.slow, pytest.mark.embedded]
 
 ROOT = Path(__file__).resolve().parents[2]
 T0 = 1_700_000_000_000

@@ -10,8 +10,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from groundwire.config import Settings
 from groundwire.messages.topics import TopicName
-from groundwire.settings import Settings
 from tests.services.brokers import BROKER_VARIABLE, Broker
 from topics.catalog import CATALOG
 from topics.declare import check, declare
@@ -47,6 +47,34 @@ async def test_whoever_declares_the_topics_finds_nothing_wrong_and_a_time_of_pro
         assert await check(other) == []
     finally:
         await admin.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "fatal"),
+    [
+        (TopicName.APPROVED, {"retention.ms": "31536000000"}, True),
+        (TopicName.CLAIMS, {"retention.ms": "604800000"}, True),
+        (TopicName.CLAIMS, {"retention.bytes": "1000000000"}, True),
+        (TopicName.CLAIMS, {"retention.ms": "-1"}, False),
+    ],
+)
+async def test_topics_check_is_1_where_records_are_gone_before_the_documentation_says(
+    settings: Settings, name: TopicName, changed: dict[str, str], *, fatal: bool
+) -> None:
+    """Longer retention than the catalogue's breaks no promise, and is noted only."""
+    topic = settings.topic_prefix + name
+    config = next(spec for spec in CATALOG if spec.name is name).config | changed
+    admin = AIOKafkaAdminClient(bootstrap_servers=settings.bootstrap)
+    await admin.start()
+    try:
+        await admin.create_topics([NewTopic(topic, 1, settings.replication, topic_configs=config)])
+        await declare(settings)
+        (finding,) = await check(settings)
+    finally:
+        await admin.close()
+    ((key, value),) = changed.items()
+    assert (finding.topic, finding.fatal) == (topic, fatal)
+    assert f"{key} is {value}, the catalogue says" in finding.problem
 
 
 @pytest.mark.skipif(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import time
 import tomllib
 from datetime import UTC, datetime, timedelta
 
@@ -12,11 +14,11 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groundwire.commands.token import token as token_command
+from groundwire.cli.token import token as token_command
 from groundwire.errors import UsageError
 from groundwire.messages.base import format_time
-from groundwire.review.people import Person
-from groundwire.review.tokens import LiveTokens, Tokens, new_token, revoke_token
+from groundwire.review.permissions import Person
+from groundwire.review.tokens import Tokens, WatchedTokens, new_token, revoke_token
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ANN = Person("ann", frozenset({"acme"}))
@@ -103,14 +105,13 @@ def test_revoking_takes_out_that_token_alone(tmp_path) -> None:
     assert [tokens.person(token, NOW) for token in (kept, gone, last)] == [ANN, None, ANN]
 
 
-def test_a_token_that_is_no_table_of_its_own_is_left_to_a_person(tmp_path) -> None:
+def test_a_token_in_an_inline_table_is_taken_out_alone(tmp_path) -> None:
     path = tmp_path / "tokens.toml"
     kept = 'person = "b", tenants = ["t"]'
-    text = f'[tokens]\na = {{sha256 = "{HASH}", {kept}}}\nc = {{sha256 = "{"1" * 64}", {kept}}}\n'
-    path.write_text(text)
-    with pytest.raises(UsageError, match="by hand"):
-        revoke_token(path, "a")
-    assert path.read_text() == text
+    other = f'c = {{sha256 = "{"1" * 64}", {kept}}}\n'
+    path.write_text(f'[tokens]\na = {{sha256 = "{HASH}", {kept}}}\n{other}')
+    revoke_token(path, "a")
+    assert path.read_text() == f"[tokens]\n{other}"
 
 
 @pytest.mark.parametrize(
@@ -175,7 +176,7 @@ def test_a_file_that_others_may_read_is_warned_of(tmp_path, caplog) -> None:
 def test_what_is_revoked_or_cannot_be_read_counts_no_more_without_a_restart(tmp_path) -> None:
     path = tmp_path / "tokens.toml"
     token = made(path)
-    live = LiveTokens(path)
+    live = WatchedTokens(path)
     assert live.person(token, NOW) == ANN
     other = made(path, "other", person="bob")
     assert live.person(other, NOW).name == "bob"
@@ -185,6 +186,16 @@ def test_what_is_revoked_or_cannot_be_read_counts_no_more_without_a_restart(tmp_
     assert live.person(other, NOW) is None
     path.unlink()
     assert live.person(other, NOW) is None
+
+
+def test_what_is_revoked_counts_no_more_though_its_file_is_dated_ahead(tmp_path) -> None:
+    path = tmp_path / "tokens.toml"
+    token = made(path)
+    live = WatchedTokens(path)
+    revoke_token(path, "ci")
+    ahead = time.time() + 3600
+    os.utime(path, (ahead, ahead))
+    assert live.person(token, NOW) is None
 
 
 def run(*arguments, **env):

@@ -1,13 +1,15 @@
-"""`groundwire check`: the seed's worked examples (S0-24 to S0-45) and the command's own promises."""
+"""`groundwire check`: the worked examples (S0-24 to S0-45) and the command's own promises."""
 
+import hashlib
+import hmac
 import json
 import subprocess
 
 import pytest
 from click.testing import CliRunner
 
-from groundwire.check import Checker, LineError
-from groundwire.commands.check import check
+from groundwire.cli.check import check
+from groundwire.library.check import Checker, LineError
 from groundwire.policy import Policy
 from tests.unit.gate.world import NOW, adr_folder, claim_bytes, verifier
 
@@ -147,7 +149,7 @@ async def test_what_is_stored_already_is_a_duplicate(adrs):
 
 
 async def test_an_adr_that_was_never_written_is_detected_and_not_verified(adrs):
-    """S0-44, S0-22."""
+    """C-03, S0-44, S0-22."""
     tier, reason, decision = await tier_of("Per ADR-999, we use magic", {"adr_dir": adrs})
     assert (tier, reason) == ("tier_2", "citation_unverified")
     assert decision.reason == "Ungrounded assertion needs verification"
@@ -235,6 +237,13 @@ def test_the_command_exits_0_when_all_were_decided_and_1_when_some_were_bad():
     assert printed[1]["line"] == 2
     assert printed[1]["error"].keys() == {"code", "message", "field"}
     assert printed[2]["subject_id"] == "2"
+
+
+@pytest.mark.parametrize("option", ["--adr-dir", "--repo"])
+def test_a_folder_that_is_not_there_is_wrong_usage(tmp_path, option):
+    result = invoke([claim_bytes()], option, str(tmp_path / "none"))
+    assert result.exit_code == 2
+    assert "does not exist" in result.stderr
 
 
 @pytest.mark.parametrize("time", ["2026-01-31", "2026-01-31T12:00:00", "noon", "1700000000"])
@@ -331,7 +340,7 @@ def test_a_model_that_is_configured_is_asked_about_responses_and_one_out_of_reac
     tmp_path, monkeypatch
 ):
     policy = tmp_path / "policy.toml"
-    policy.write_text('[verification]\nmode = "full"\n')
+    policy.write_text('[verification]\nmode = "full"\nmodel_scope = "all"\n')
     text = "The gateway of the service retries each failed request 3 times, and it waits 30 seconds before it does."
     line = json.dumps({"response_id": "r", "user_id": "ann", "answer": text, "context": {"a": text}})
     for name, value in {"API": "openai", "URL": "http://127.0.0.1:1", "ATTEMPTS": "1"}.items():
@@ -347,3 +356,46 @@ def test_a_model_that_is_configured_is_asked_about_responses_and_one_out_of_reac
     assert list(verdicts.values()) == [("review", {"unreachable"}), ("approved", set())]
     table = CliRunner().invoke(check, ["--format", "table", "--policy", str(policy)], input=line)
     assert "verifier_unavailable: 1" in table.stdout
+
+
+KEYS = b"""
+[keys.docs]
+secret = "s3cret"
+tenants = ["default"]
+sources = ["documentation"]
+"""
+
+
+def line_with_headers(value, secret=b"s3cret", record=None):
+    signature = hmac.new(secret, value, hashlib.sha256).hexdigest()
+    headers = json.dumps({"gw-attestation": f"docs:{signature}"}).encode()
+    return b'{ "headers" : ' + headers + b' ,"record": ' + (record or value) + b"}"
+
+
+def test_a_line_may_hold_a_record_with_its_headers_signed_byte_for_byte(tmp_path):
+    (tmp_path / "keys.toml").write_bytes(KEYS)
+    (tmp_path / "policy.toml").write_text('attestation = "hmac"\n')
+    options = ("--keys", tmp_path / "keys.toml", "--policy", tmp_path / "policy.toml")
+    value = (
+        b'{"user_id":  "u", "content": "Caf\\u00e9s open at 9", "claim_id": "1", "source": "documentation"}'
+    )
+    lines = [
+        line_with_headers(value),
+        line_with_headers(value.replace(b'"u"', b'"v"'), b"other"),
+        line_with_headers(value, record=json.dumps(value.decode()).encode()),
+    ]
+    first, second, same = (json.loads(line) for line in invoke(lines, *map(str, options)).stdout.splitlines())
+    assert (first["reason_code"], second["reason_code"]) == ("trusted_source", "source_unattested")
+    assert same == first
+    assert first["origin"]["sha256"] == hashlib.sha256(value).hexdigest()
+
+
+@pytest.mark.parametrize("headers", [b"[]", b'{"gw-attestation": 1}', b"null"])
+def test_headers_that_are_no_texts_are_told_with_their_line(headers):
+    result = invoke([claim_bytes("1"), b'{"headers": ' + headers + b', "record": {}}'])
+    error = json.loads(result.stdout.splitlines()[1])
+    assert (error["line"], error["error"]["code"], error["error"]["field"]) == (
+        2,
+        "invalid_record",
+        "headers",
+    )

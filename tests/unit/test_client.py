@@ -6,7 +6,6 @@ import io
 import json
 import os
 from datetime import UTC, datetime
-from types import SimpleNamespace
 
 import click
 import pytest
@@ -14,18 +13,16 @@ from click.testing import CliRunner
 from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
+from rich.console import Console
 
-from groundwire.client.lines import MAX_LINE_BYTES, windows
-from groundwire.client.produce import address, address_anyhow
-from groundwire.client.render import as_json, heading, row
-from groundwire.client.tail import _records, offsets_at
-from groundwire.client.text import columns, cut, visible, visible_json
-from groundwire.commands.produce import produce
-from groundwire.commands.tail import StartParam, tail
+from groundwire.cli.output import FileProgress, columns, cut, escape_json
+from groundwire.cli.produce import produce
+from groundwire.cli.tail import StartParam, as_json, heading, row, tail
 from groundwire.errors import RecordError
-from groundwire.messages.headers import dead_letter_headers
-from groundwire.messages.inbound import InboundRecord
+from groundwire.kafka.produce import MAX_LINE_BYTES, address, address_anyhow, windows
+from groundwire.messages.headers import InboundRecord, dead_letter_headers
 from groundwire.messages.topics import TopicName
+from groundwire.text.normalise import escape_controls
 
 HOSTILE = "\x1b[31mred\x07\x9b2J\r\n\u202eback\u2028[bold]x[/bold]:smile:"
 CLAIM = {"claim_id": "c1", "user_id": "u1", "content": "x"}
@@ -50,22 +47,22 @@ async def collect(stream):
 @example(HOSTILE)
 def test_visible_text_holds_nothing_that_acts_on_a_terminal(text):
     assert not any(
-        ord(char) < 32 or 127 <= ord(char) < 160 or char in "\u202e\u2028" for char in visible(text)
+        ord(char) < 32 or 127 <= ord(char) < 160 or char in "\u202e\u2028" for char in escape_controls(text)
     )
 
 
 @given(st.text(st.characters(categories=["L", "N", "P", "Zs"])))
 def test_text_that_can_be_seen_stays_as_it_is(text):
-    assert visible(text) == text
-    assert visible_json(text) == text
+    assert escape_controls(text) == text
+    assert escape_json(text) == text
 
 
 @given(st.text(st.characters(codec="utf-8")))
 @example("\x7f\x9b\U000e0001\u202e")
 def test_json_made_visible_means_the_same(text):
     line = json.dumps({text: text}, ensure_ascii=False)
-    safe = visible_json(line)
-    assert visible(safe) == safe
+    safe = escape_json(line)
+    assert escape_controls(safe) == safe
     assert json.loads(safe) == {text: text}
 
 
@@ -74,7 +71,7 @@ def test_json_made_visible_means_the_same(text):
 def test_cut_text_keeps_its_width_and_says_when_something_is_missing(text, width):
     short = cut(text, width)
     assert cell_len(short) <= width
-    assert short == visible(text) or short.endswith("…") or len(text) > 4 * width
+    assert short == escape_controls(text) or short.endswith("…") or len(text) > 4 * width
 
 
 def test_columns_line_up_by_cells():
@@ -226,7 +223,7 @@ def test_no_record_puts_more_than_plain_text_on_a_line(topic, text, data):
     fields = dict.fromkeys(("verdict", "reason_code", "tenant_id", "subject_id"), text)
     for value in (data, text.encode(), None, b"7", decision(**fields, evidence={"claim": text})):
         line = row(record(value, key=data, headers=headers), topic)
-        assert visible(line.plain) == line.plain
+        assert escape_controls(line.plain) == line.plain
         assert not line.spans, "no markup is read"
         printed = as_json(record(value, key=data, headers=headers), topic)
         assert "\n" not in printed
@@ -269,56 +266,27 @@ def test_a_dead_letter_says_what_failed_where_and_with_which_content():
     assert "user_id: field required" in plain
 
 
+# progress
+
+
+def test_a_terminal_sees_how_many_records_are_done(tmp_path):
+    out = io.StringIO()
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes(b"x" * 10)
+    with path.open("rb") as file, FileProgress(Console(file=out, force_terminal=True), "sent", file) as bar:
+        file.read(5)
+        bar.show(3)
+    assert "sent 3" in out.getvalue()
+
+
+def test_nothing_is_shown_elsewhere():
+    out = io.StringIO()
+    with FileProgress(Console(file=out), "sent", io.BytesIO(b"x")) as bar:
+        bar.show(1)
+    assert not out.getvalue()
+
+
 # where tail begins
-
-
-async def test_an_offset_is_kept_within_what_the_partition_holds():
-    class Client:
-        async def beginning_offsets(self, _partitions):
-            return {"p0": 5, "p1": 0}
-
-        async def offsets_for_times(self, moments):
-            assert set(moments.values()) == {1_767_225_600_000}
-            return {"p0": None, "p1": SimpleNamespace(offset=1)}
-
-    ends = {"p0": 9, "p1": 3}
-    starts = {start: await offsets_at(Client(), start, ends) for start in ("earliest", "latest", 0, 4, 100)}
-    assert starts["earliest"] == {"p0": 5, "p1": 0}
-    assert starts["latest"] == ends
-    assert starts[0] == {"p0": 5, "p1": 0}
-    assert starts[4] == {"p0": 5, "p1": 3}
-    assert starts[100] == ends
-    moment = datetime(2026, 1, 1, tzinfo=UTC)
-    assert await offsets_at(Client(), moment, ends) == {"p0": 9, "p1": 1}, "nothing so late: from the end"
-
-
-async def test_what_comes_after_the_end_that_was_asked_for_is_left_out():
-    class Client:
-        async def position(self, _partition):
-            return 3 if self.fetched else 0
-
-        async def getmany(self, timeout_ms):
-            assert timeout_ms
-            self.fetched = True
-            fields = {"topic": "t", "partition": 0, "timestamp": 1, "key": None, "value": b"", "headers": ()}
-            return {"p0": [SimpleNamespace(offset=offset, **fields) for offset in range(3)]}
-
-        fetched = False
-
-    assert [record.offset async for record in _records(Client(), {"p0": 2}, 1)] == [0, 1]
-
-
-async def test_an_end_that_does_not_come_is_not_waited_for_without_limit():
-    class Client:
-        async def position(self, _partition):
-            return 0
-
-        async def getmany(self, timeout_ms):
-            await asyncio.sleep(timeout_ms / 100_000)
-            return {}
-
-    with pytest.raises(TimeoutError):
-        assert [record async for record in _records(Client(), {"p0": 2}, 0.05)]
 
 
 @pytest.mark.parametrize(
@@ -342,14 +310,6 @@ def test_from_takes_nothing_else(text):
 
 
 # the commands, as far as they come without a broker
-
-
-@pytest.mark.parametrize("command", [produce, tail])
-def test_help_shows_an_example(command):
-    result = CliRunner().invoke(command, ["--help"])
-    assert result.exit_code == 0
-    assert "Example: groundwire" in result.output
-    assert "GROUNDWIRE_BROKERS" in result.output
 
 
 @pytest.mark.parametrize(

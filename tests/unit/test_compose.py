@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from agents.wiring import ROLES
+from agents.app import ROLES
+from groundwire.config import Settings
 from groundwire.console.settings import ConsoleSettings
-from groundwire.settings import Settings
 from groundwire.state.server import connect
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -44,7 +44,7 @@ def test_every_worker_role_runs_and_waits_for_topics_keys_and_state(services: di
             "keys": "service_completed_successfully",
             "redis": "service_healthy",
         }
-    assert all(services[role]["command"] == ["python", "-m", "agents", role] for role in ROLES)
+    assert all(services[role]["command"] == ["groundwire", "worker", role] for role in ROLES)
 
 
 def test_the_console_asks_every_worker_at_its_metrics_port(services: dict[str, Any]) -> None:
@@ -151,7 +151,7 @@ def test_the_keys_are_made_once_and_name_who_may_review(services: dict[str, Any]
     path = tmp_path / "keys.toml"
     command = tmp_path / "groundwire"  # as the image has it, whether or not it is installed here
     command.write_text(
-        f'#!/bin/sh\nexec {sys.executable} -c "from groundwire.cli import main; main()" "$@"\n'
+        f'#!/bin/sh\nexec {sys.executable} -c "from groundwire.cli.main import main; main()" "$@"\n'
     )
     command.chmod(0o755)
     shell, options, script = services["keys"]["command"]

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from groundwire.configuration import main, page
-from groundwire.epistemic import VerificationConfig
+from groundwire.config import Settings
+from groundwire.epistemic.types import VerificationConfig
 from groundwire.policy import Hedges, Limits, Policy
-from groundwire.settings import Settings
+from schemas.configuration import main, page
 
 
 def test_every_setting_stands_on_the_page_with_its_meaning() -> None:

@@ -19,17 +19,18 @@ from demo.ledger import Ledger
 from demo.report import JsonReport, TableReport
 from demo.services import environment
 from demo.sources import Sources, made_in
-from groundwire.check import Checker, LineError
-from groundwire.commands.review import review
-from groundwire.commands.token import token
+from groundwire.cli.review import review
+from groundwire.cli.token import token
 from groundwire.errors import ErrorCode, RecordError
+from groundwire.library.check import Checker, LineError
 from groundwire.messages.decisions import ReasonCode
-from groundwire.messages.headers import dead_letter_headers
-from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.headers import InboundRecord, dead_letter_headers
 from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
-from groundwire.verify import AddressGuard, CitationVerifier, UrlChecker
-from groundwire.verify.local import Sources as Lookup
+from groundwire.verify.citations import CitationVerifier
+from groundwire.verify.citations import Sources as Lookup
+from groundwire.verify.ssrf import AddressGuard
+from groundwire.verify.url import UrlChecker
 
 EXAMPLES = [example for wave in WAVES for example in wave.examples]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from groundwire.cli import main
-from groundwire.environment import known_variables, unknown_variables
+from groundwire.cli.environment import known_variables, unknown_variables
+from groundwire.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,7 +45,7 @@ def test_what_a_compose_file_reads_is_not_told_of() -> None:
 
 
 def test_every_variable_that_an_option_reads_is_known() -> None:
-    commands = (ROOT / "src/groundwire/commands").glob("*.py")
+    commands = (ROOT / "src/groundwire/cli").glob("*.py")
     read = {name for path in commands for name in re.findall(r'envvar="(\w+)"', path.read_text())}
     assert read
     assert read <= known_variables()

@@ -1,4 +1,7 @@
-"""Graceful degradation: the chain of modes, what comes back at its end, and what an exception leads to."""
+"""Graceful degradation: the chain of modes, what comes back at its end, and what an exception leads to.
+
+Requirements S2-24..S2-27, S2-38, C-45, C-46.
+"""
 
 import asyncio
 import doctest
@@ -8,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundwire import fallback
-from groundwire.fallback import CHAIN, execute_with_fallback
-from groundwire.telemetry import StandardSink, use_sink
+from groundwire.library import fallback
+from groundwire.library.events import StandardSink, use_sink
+from groundwire.library.fallback import CHAIN, execute_with_fallback
 
 CHUNKS = [{"chunk_id": "k1", "file": "a.md", "content": "topK: 5"}]
 

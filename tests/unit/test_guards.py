@@ -1,4 +1,7 @@
-"""The guards as stages of a pipeline, and as plain calls."""
+"""The guards as stages of a pipeline, and as plain calls.
+
+Requirements S3-01, S3-02, S3-07, S3-08, S3-10, S3-14..S3-16, S3-22, S3-23, S3-32, C-56.
+"""
 
 import asyncio
 import json
@@ -8,9 +11,14 @@ from unittest.mock import Mock
 import pytest
 
 from groundwire.checks.relations import RelationIndex
-from groundwire.guards import EntityGroundingGuard, RelationPreservationGuard, StageKind, StageOutput
-from groundwire.messages.responses import Entity, IndexEntry, RelationClaim
-from groundwire.telemetry import StandardSink, use_sink
+from groundwire.library.events import StandardSink, use_sink
+from groundwire.library.guards import (
+    EntityGroundingGuard,
+    RelationPreservationGuard,
+    StageKind,
+    StageOutput,
+)
+from groundwire.messages.records import Entity, IndexEntry, RelationClaim
 
 ACT = {"id": "lexora-act", "name": "Lexora Act"}
 ACME = {"id": "acme", "name": "Acme"}

@@ -1,4 +1,4 @@
-"""The library: the seed's names, validating without services, and deduplication against a provider."""
+"""The library: the published names, validating without services, and deduplication against a provider."""
 
 import asyncio
 import doctest
@@ -23,8 +23,8 @@ from groundwire import (
     ValidationResult,
     determine_tier,
 )
-from groundwire import dedup as dedup_module
-from groundwire import validator as validator_module
+from groundwire.library import dedup as dedup_module
+from groundwire.library import validator as validator_module
 from groundwire.messages.decisions import Decision
 from tests.unit.gate.world import World, adr_folder, verifier
 
@@ -58,6 +58,7 @@ def test_every_public_name_is_there_and_documented(name):
 
 
 def test_the_names_of_the_claim_part_of_the_contract_are_exported():
+    """C-33."""
     names = """IngestionValidator IngestionTier Tier GroundedIngestionConfig determine_tier HedgeDetector HedgeAction
     CitationDetector verify_citation DedupChecker jaccard_similarity EvidenceObject ValidationResult"""
     assert set(names.split()) <= set(groundwire.__all__)
@@ -74,6 +75,18 @@ def test_importing_the_package_imports_nothing_else_until_a_name_is_asked_for():
         "groundwire.IngestionValidator; sys.exit(not light)"
     )
     assert subprocess.run([sys.executable, "-W", "error", "-c", code], check=False).returncode == 0
+
+
+def test_checking_a_claim_imports_no_logs_settings_or_network():
+    """They take as long to import as all that the check needs."""
+    code = (
+        "import asyncio, sys; from groundwire import IngestionValidator;"
+        "claim = dict(content='It is 5', memory_type='fact', source='user', user_id='a');"
+        "asyncio.run(IngestionValidator(enable_dedup=False).validate(**claim));"
+        "sys.exit(', '.join({'structlog', 'rich', 'pydantic_settings', 'httpx'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == ""
 
 
 @pytest.mark.parametrize("module", [dedup_module, validator_module])

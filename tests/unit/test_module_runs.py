@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from agents.__main__ import main
-from groundwire.version import __version__
+from groundwire import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -49,7 +49,7 @@ def test_the_collector_rests_while_a_worker_is_loaded_and_no_longer(monkeypatch:
             if name != "run":
                 raise AttributeError(name)
             seen.append(("loaded", gc.isenabled()))
-            return lambda role: seen.append((role, gc.isenabled()))
+            return lambda role, **_options: seen.append((role, gc.isenabled()))
 
     monkeypatch.setitem(sys.modules, "agents.process", Process("agents.process"))
     try:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from groundwire.checks import hedges
-from groundwire.checks.hedge_words import Rule
+from groundwire.checks.hedge_rules import HedgeRule
 from tests.unit.pattern_cost import Automaton, alternatives, pumped, pumped_in_vain
 
 _ROOT: Final = Path(__file__).parents[2]
@@ -31,10 +31,11 @@ _LONG: Final = 200  # from here on a count is no bound on what each start of a s
 
 MADE_WHILE_RUNNING: Final = {
     "groundwire.checks.hedges._compile": "an operator's phrases, escaped and joined by the one pattern for a space",
-    "groundwire.checks.hedge_words.Rule.rest": "compiled when first asked for; collected from RULES",
+    "groundwire.checks.hedge_rules.HedgeRule.before": "compiled when first asked for; collected from RULES",
+    "groundwire.checks.hedge_rules.HedgeRule.after": "as before",
 }
 KNOWN: Final = {
-    "groundwire.environment._OF_OTHERS": "names of environment variables, which the operator sets"
+    "groundwire.cli.environment._OF_OTHERS": "names of environment variables, which the operator sets",
 }
 """Patterns that cost more, by place, and what bounds the text that they are given."""
 
@@ -74,8 +75,10 @@ def _held(value: object, place: str, seen: set[int]) -> Iterator[tuple[str, re.P
     """Yield the patterns in a value: itself, in containers, and in classes of the house."""
     if isinstance(value, re.Pattern):
         yield place, value
-    elif isinstance(value, Rule):
-        yield f"{place}.rest", value.rest
+    elif isinstance(value, HedgeRule):
+        for name in ("before", "after"):
+            if (pattern := getattr(value, name)) is not None:
+                yield f"{place}.{name}", pattern
     elif isinstance(value, dict | list | tuple | set | frozenset) and id(value) not in seen:
         seen.add(id(value))
         items = value.items() if isinstance(value, dict) else enumerate(value)
@@ -123,8 +126,8 @@ def _methods(place: str) -> frozenset[str]:
     name = place.rpartition(".")[2]
     if ":" in place and name in _METHODS:
         return frozenset({name})
-    if place.startswith("groundwire.checks.hedge_words.RULES["):
-        return frozenset({"match"})  # as `rule.rest`, behind the word that it is filed under
+    if place.startswith("groundwire.checks.hedge_rules.RULES["):
+        return frozenset({"match"})  # behind the word that it is filed under, or in a window before it
     return _uses().get(place if name.startswith("_") else name, frozenset({"fullmatch", "search"}))
 
 
@@ -146,6 +149,7 @@ def _words(pattern: re.Pattern[Any], tree: Any, methods: frozenset[str]) -> Iter
             yield pumped_in_vain(searching)
 
 
+@pytest.mark.slow
 def test_each_pattern_costs_no_more_than_in_proportion_to_its_text() -> None:
     slow = {place: _cost(pattern, _methods(place)) for place, pattern in _collected().items()}
     told = {

@@ -9,22 +9,16 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundwire.epistemic.config import VerificationConfig
+from groundwire.config import load_settings
+from groundwire.epistemic.types import VerificationConfig
 from groundwire.errors import StateUnavailable, UsageError
-from groundwire.policies import PolicyStore
-from groundwire.policy import (
-    GroundedIngestionConfig,
-    Policy,
-    load_policy,
-    parse_policy,
-    policy_variables,
-)
-from groundwire.settings import load_settings
-from groundwire.sources import load_sources
+from groundwire.policy import GroundedIngestionConfig, Policy, load_policy, parse_policy, policy_variables
+from groundwire.state.policies import PolicyStore
+from groundwire.verify.citations import load_sources
 
 
 def test_the_defaults_are_the_fast_and_friendly_ones():
-    """S0-158: every stricter setting is opt-in; the switch for material differences is on (C-08)."""
+    """S0-158: stricter settings are opt-in; material differences (C-08) and cited AI synthesis (C-35) are on."""
     assert Policy().model_dump(mode="json") | {"trusted_sources": None} == {
         "version": "default",
         "enable_dedup": True,
@@ -32,6 +26,9 @@ def test_the_defaults_are_the_fast_and_friendly_ones():
         "dedup_scope": "user_type",
         "dedup_method": "minhash",
         "dedup_material_difference": True,
+        "dedup_word_difference": True,
+        "conflict_threshold": 0.85,
+        "rejected_threshold": 0.8,
         "trusted_sources": None,
         "trusted_technical_hedges": "review",
         "grounded_speculation": "block",
@@ -59,8 +56,9 @@ def test_the_defaults_are_the_fast_and_friendly_ones():
         "hedges": {"block": [], "review": [], "lexicon": "none"},
         "limits": {
             "review_per_user": 100,
-            "review_per_tenant": 10_000,
+            "review_per_tenant": 2_000,
             "review_total": 10_000,
+            "pending_bytes_per_tenant": 64_000_000,
             "max_claims_per_response": 10,
         },
         "on_critical": "review",

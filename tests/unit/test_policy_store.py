@@ -8,8 +8,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from groundwire.errors import StateError, UsageError
-from groundwire.policies import PolicyStore
 from groundwire.policy import Policy
+from groundwire.state.policies import PolicyStore
 
 POLICY = Policy(version="strict")
 OTHER = Policy(version="lax")

@@ -1,4 +1,7 @@
-"""The public quote functions: settings, events, metrics and failure policy (S1-01..S1-07, S1-35..S1-48)."""
+"""The public quote functions: settings, events, metrics and failure policy.
+
+Requirements S1-01..S1-07, S1-35..S1-48, C-42, C-43.
+"""
 
 import doctest
 import logging
@@ -8,8 +11,8 @@ from prometheus_client import REGISTRY, generate_latest
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
-from groundwire import quotes
-from groundwire.quotes import (
+from groundwire.library import quotes
+from groundwire.library.quotes import (
     EvidenceGroundingError,
     EvidenceGroundingStats,
     EvidenceQuoteSettings,

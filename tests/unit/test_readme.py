@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 
 import click
-import pytest
 
-from groundwire.cli import main
+from groundwire.cli.main import main
 from groundwire.messages.decisions import ReasonCode
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,24 +17,19 @@ README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"^```(?:sh)?\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 
 
-CHECKS = [block for block in BLOCKS if "groundwire check" in block]
-
-
-@pytest.mark.parametrize(("command", "status"), list(zip(CHECKS, (1, 0), strict=True)))
-def test_checking_a_file_of_the_readme_prints_the_table_of_the_readme(
-    command: str, status: int, tmp_path: Path
-) -> None:
+def test_checking_a_file_of_the_readme_prints_the_table_of_the_readme(tmp_path: Path) -> None:
+    (command,) = [block for block in BLOCKS if "groundwire check" in block]
     shown = BLOCKS[BLOCKS.index(command) + 1]
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     program = tmp_path / ".venv" / "bin" / "groundwire"
     program.write_text(
-        f"#!/bin/sh\nexec '{sys.executable}' -c 'from groundwire.cli import main; main()' \"$@\"\n"
+        f"#!/bin/sh\nexec '{sys.executable}' -c 'from groundwire.cli.main import main; main()' \"$@\"\n"
     )
     program.chmod(0o755)
     done = subprocess.run(
         ["/bin/sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert (done.stdout, done.stderr, done.returncode) == (shown, "", status)
+    assert (done.stdout, done.stderr, done.returncode) == (shown, "", 0)
 
 
 def test_every_subcommand_named_in_the_readme_exists() -> None:
@@ -56,6 +50,7 @@ def test_every_reason_in_the_readme_is_one_that_decisions_give() -> None:
 
 
 def test_every_file_named_in_the_readme_exists() -> None:
+    """X-06."""
     named = re.findall(
         r"`((?:docs|deploy|demo|examples|schemas)/[\w./-]+|[A-Z]+\.md|docker-compose\.yml)`", README
     )

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from groundwire.attestation import Attestation, AttestationState, Keys
 from groundwire.errors import UsageError
-from groundwire.guards import EntityGroundingGuard, RelationPreservationGuard
+from groundwire.keys.attestation import Attestation, AttestationState, Keys
+from groundwire.library.guards import EntityGroundingGuard, RelationPreservationGuard
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 PATH = Path("keys.toml")

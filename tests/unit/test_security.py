@@ -9,9 +9,8 @@ import pytest
 import trustme
 
 from agents.app import build_app
+from groundwire.config import KafkaSecurity, Settings, kafka_security
 from groundwire.errors import UsageError
-from groundwire.security import KafkaSecurity, kafka_security
-from groundwire.settings import Settings
 
 
 @pytest.fixture(autouse=True)

@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 import pytest
 from rich.console import Console
 
-from groundwire.check import Checker, LineError
-from groundwire.commands.show import DecisionPrinter
+from groundwire.cli.check import DecisionPrinter
 from groundwire.errors import ErrorCode, RecordError
+from groundwire.library.check import Checker, LineError
 from groundwire.messages.decisions import Decision
 from groundwire.policy import Policy
-from groundwire.verify import CitationVerifier
+from groundwire.verify.citations import CitationVerifier
 
 LONG = "The nightly backup of the billing database starts at two and copies every single table to the archive"
 
@@ -54,6 +54,67 @@ async def test_a_near_duplicate_names_the_memory_the_likeness_and_the_difference
     for decision in await _decisions([LONG, LONG.replace("copies", "never copies")]):
         printer.decision(decision)
     assert "other negation than c0 (0.94)" in out.getvalue()
+
+
+async def test_ids_have_a_column_where_they_are_asked_for() -> None:
+    out = io.StringIO()
+    printer = DecisionPrinter(out, ids=True)
+    for decision in await _decisions(["One thing"]):
+        printer.decision(decision)
+    assert [line.split() for line in out.getvalue().splitlines()] == [
+        ["verdict", "reason", "id", "claim", "because"],
+        [
+            "approved",
+            "trusted_source",
+            "c0",
+            *["One", "thing", "From", "trusted", "source:", "documentation"],
+        ],
+    ]
+
+
+async def test_a_hedge_that_decides_nothing_is_no_reason() -> None:
+    out = io.StringIO()
+    for decision in await _decisions(["May is the month when the drivers rest."]):
+        assert decision.hedges
+        DecisionPrinter(out).decision(decision)
+    assert "hedges" not in out.getvalue()
+
+
+async def test_a_flagged_answer_names_the_claims_that_are_wrong() -> None:
+    line = b'{"response_id": "r", "user_id": "a", "answer": "It has 5 doors.", "context": {"a": "It has 3 doors."}}'
+    checker = Checker(Policy(), CitationVerifier({}, network=False), now=datetime(2026, 1, 1, tzinfo=UTC))
+    out = io.StringIO()
+    async for decision in checker.check([line]):
+        assert isinstance(decision, Decision)
+        DecisionPrinter(out).decision(decision)
+    assert "contradicted: “It has 5 doors.”" in out.getvalue()
+    assert "flagged_claims: 1" not in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("attestation", "told"),
+    [
+        (None, "no header gw-attestation"),
+        ("invalid", "not of these bytes"),
+        ("expired", "expired"),
+        ("unknown_key", "unknown key"),
+        ("not_entitled", "may not sign"),
+    ],
+)
+async def test_an_unattested_source_says_what_is_wrong_with_its_signature(
+    attestation: str | None, told: str
+) -> None:
+    (decision,) = await _decisions(["One thing"])
+    facts = decision.facts.model_copy(
+        update={"attestation": attestation and {"key_id": "k", "state": attestation}}
+    )
+    unattested = decision.model_copy(
+        update={"facts": facts, "checks_failed": ["source_unattested: documentation"]}
+    )
+    out = io.StringIO()
+    DecisionPrinter(out).decision(unattested)
+    assert "source_unattested: documentation (" in out.getvalue()
+    assert told in out.getvalue()
 
 
 async def test_the_heading_comes_once_and_before_the_first_section() -> None:

@@ -11,10 +11,10 @@ import pytest
 from prometheus_client import REGISTRY
 from structlog.testing import capture_logs
 
-from groundwire import watched_keys
 from groundwire.errors import UsageError
-from groundwire.review.people import Permissions, Person
-from groundwire.watched_keys import EVERY, WatchedKeys
+from groundwire.keys import watched
+from groundwire.keys.watched import EVERY, WatchedKeys
+from groundwire.review.permissions import Permissions, Person
 from tests.unit.gate.test_review_gate import KEYS, TEXT, Office
 from tests.unit.gate.world import NOW
 
@@ -63,7 +63,7 @@ def test_who_is_delegated_or_no_longer_counts_for_whoever_looks_from_then_on(wat
     assert permissions.scope(LEAD).whole == {"default"}
     getattr(watch, how)(KEYS.replace('default = ["lead"]', 'acme = ["lead"]'))
     assert permissions.scope(LEAD).whole == {"acme"}
-    assert not permissions.may_decide(LEAD, "default", "ada")
+    assert not permissions.scope(LEAD).sees("default", "ada")
 
 
 def test_a_key_that_is_withdrawn_or_changed_vouches_for_nothing_more(watch: Watch) -> None:
@@ -118,13 +118,13 @@ def test_the_file_is_looked_at_once_a_second_and_read_only_where_it_changed(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[Path] = []
-    look = watched_keys._look
+    look = watched._version
 
     def counting(path: Path) -> object:
         looks.append(path)
         return look(path)
 
-    monkeypatch.setattr(watched_keys, "_look", counting)
+    monkeypatch.setattr(watched, "_version", counting)
     before = reloads("taken")
     for _ in range(20):  # five seconds
         watch.time.now += EVERY / 4
@@ -143,8 +143,8 @@ async def test_the_gate_carries_out_what_it_refused_once_the_reviewer_is_let_in(
     gate = office.reviews
     (pending,) = await office.decide(office.claim("a", TEXT))
     action = office.action("approve", pending, reviewer="new")
-    (refused,) = await gate.settle(await gate.prepare([action]))
+    (refused,) = await gate.apply_step(await gate.prepare([action]))
     assert refused.code == "unauthorized"  # type: ignore[union-attr]
     watch.write(KEYS.replace('["lead"]', '["lead", "new"]'))
-    (carried_out,) = await gate.settle(await gate.prepare([action]))
+    (carried_out,) = await gate.apply_step(await gate.prepare([action]))
     assert carried_out.decision.approved  # type: ignore[union-attr]

@@ -12,21 +12,21 @@ import pytest
 from prometheus_client import REGISTRY
 
 from agents import pipeline as module
+from agents.app import ROLES
 from agents.outputs import Output
-from agents.pauses import Pauses
-from agents.pipeline import Pipeline, Role
-from agents.tenure import Released, Tenure
+from agents.partitions import Health, LeaseLost, PartitionLease
+from agents.pipeline import Pipeline, Services
 from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError, StateLost, StateUnavailable
-from groundwire.gate.gate import subject_of
-from groundwire.gate.results import DeadLetter, Decided, Provisional
-from groundwire.messages.inbound import InboundRecord
-from groundwire.state.model import Mark
+from groundwire.gate.gate import decode_record
+from groundwire.gate.types import DeadLetter, Decided, Provisional
+from groundwire.messages.headers import InboundRecord
+from groundwire.state.model import InFlightMark
 
 
 class Bench:
     """A pipeline over parts that fail as a list of errors says; `None` in a list is a success."""
 
-    def __init__(self, role: Role) -> None:
+    def __init__(self, role: str, grace: float | None = 10.0) -> None:
         self.now = 0.0
         self.state_errors: list[Exception | None] = []
         self.publish_errors: list[Exception | None] = []
@@ -35,21 +35,23 @@ class Bench:
         self.fresh = [True]
         self.slow = 0.0
         self.published: list[list[Output]] = []
-        self.left: Mark | None = None
-        self.marked: list[Mark | None] = []
+        self.left: InFlightMark | None = None
+        self.marked: list[InFlightMark | None] = []
         self.outcome_held = False
-        self.pauses = Pauses()
-        self.tenure = Tenure()
-        self.pipeline = Pipeline(
-            role, self, self, self, self, self, self.pauses, clock=lambda: self.now  # type: ignore[arg-type]
-        )  # fmt: skip
+        self.health = Health()
+        self.lease = PartitionLease()
+        self.build(role, grace)
+
+    def build(self, role: str, grace: float | None, **options) -> None:
+        services = Services(self, self, self, self, self.health)
+        self.pipeline = Pipeline(ROLES[role], self, services, grace=grace, clock=lambda: self.now, **options)
 
     async def prepare(self, records, *, ask_network):
         self.prepared += 1
         _next(self.prepare_errors)
         return list(records)
 
-    async def settle(self, batch, *, deferred):
+    async def apply_step(self, batch, *, deferred):
         self.asked += 1
         self.now += self.slow
         _next(self.state_errors)
@@ -57,7 +59,7 @@ class Bench:
         return [_result(record, fresh=fresh) for record in batch]
 
     async def abandon(self, record, give_up):
-        return await give_up(subject_of(record))
+        return await give_up(decode_record(record).subject)
 
     def provisional(self, batch):
         return [Provisional(record, _decision(record)) for record in batch]
@@ -66,7 +68,7 @@ class Bench:
         _next(self.publish_errors)
         self.published.append(list(outputs))
 
-    async def recover(self, tenure):
+    async def recover(self, lease):
         self.recovered += 1
 
     async def before_step(self):
@@ -93,7 +95,7 @@ class Bench:
 
     async def run(self, *records: InboundRecord) -> None:
         async with asyncio.timeout(5):
-            await self.pipeline.settle(records, self.tenure)
+            await self.pipeline.process_batch(records, self.lease)
 
 
 def _next(errors):
@@ -131,19 +133,19 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     monkeypatch.setattr(module, "outputs", list)
     monkeypatch.setattr(module, "_RETRY", 0.0)
     monkeypatch.setattr(module, "_INTERNAL_RETRY", 0.0)
-    return Bench(Role("claims", deferred=False, grace=10.0))
+    return Bench("claims")
 
 
 async def test_an_answer_that_is_too_old_by_the_time_it_comes_is_asked_for_again(bench: Bench):
     bench.slow = 31.0
-    original = bench.settle
+    original = bench.apply_step
 
     async def quicker(batch, *, deferred):
         results = await original(batch, deferred=deferred)
         bench.slow = 0.0
         return results
 
-    bench.settle = quicker  # type: ignore[method-assign]
+    bench.apply_step = quicker  # type: ignore[method-assign]
     await bench.run(record())
     assert bench.asked == 2
     assert len(bench.published) == 1
@@ -158,7 +160,7 @@ async def test_after_a_failed_publication_state_is_asked_again_and_the_decision_
     assert bench.asked == 2
     assert sample("decisions", kind="claim", tier="tier_1", reason_code="grounded") == before[0] + 1
     assert sample("repeats") == before[1]
-    assert not bench.pauses.current
+    assert not bench.health.current
 
 
 async def test_a_decision_that_another_record_brought_about_counts_as_a_repeat(bench: Bench):
@@ -173,7 +175,7 @@ async def test_state_out_of_reach_is_waited_for_within_the_grace(bench: Bench):
     await bench.run(record())
     assert bench.asked == 4
     assert isinstance(bench.published[0][0], Decided)
-    assert not bench.pauses.current
+    assert not bench.health.current
 
 
 async def test_past_the_grace_claims_are_decided_provisionally(bench: Bench):
@@ -181,7 +183,7 @@ async def test_past_the_grace_claims_are_decided_provisionally(bench: Bench):
     bench.state_errors = [StateUnavailable("away")] * 9
     await bench.run(record())
     assert isinstance(bench.published[0][0], Provisional)
-    assert bench.pauses.current == {"state"}
+    assert bench.health.current == {"state"}
 
 
 async def test_after_an_outage_a_worker_without_records_waits_for_state_no_longer_and_the_next_has_its_grace(
@@ -191,12 +193,12 @@ async def test_after_an_outage_a_worker_without_records_waits_for_state_no_longe
     bench.state_errors = [StateUnavailable("away")] * 3
     await bench.run(record())
     assert isinstance(bench.published[0][0], Provisional)
-    bench.pauses.starts()
+    bench.health.start_batch()
     bench.pipeline.state_answered()
-    assert bench.pauses.current == {"state"}, "a batch that is under way finds out for itself"
-    bench.pauses.under_way = 0
+    assert bench.health.current == {"state"}, "a batch that is under way finds out for itself"
+    bench.health.under_way = 0
     bench.pipeline.state_answered()
-    assert not bench.pauses.current
+    assert not bench.health.current
     bench.now += 100
     bench.state_errors = [StateUnavailable("away"), None]
     await bench.run(record(1))
@@ -214,10 +216,10 @@ async def test_every_outage_has_a_grace_of_its_own(bench: Bench):
 
 async def test_without_a_grace_state_is_waited_for_until_the_partition_is_released(monkeypatch):
     monkeypatch.setattr(module, "_RETRY", 0.001)
-    patient = Bench(Role("deferred", deferred=True, grace=None))
+    patient = Bench("deferred", grace=None)
     patient.state_errors = [StateUnavailable("away")] * 10_000
-    asyncio.get_running_loop().call_later(0.05, patient.tenure.end)
-    with pytest.raises(Released):
+    asyncio.get_running_loop().call_later(0.05, patient.lease.end)
+    with pytest.raises(LeaseLost):
         await patient.run(record())
     assert not patient.published
     assert patient.marked[-1] is None
@@ -238,45 +240,52 @@ async def test_an_error_of_our_own_is_tried_again_and_never_raised(bench: Bench)
     bench.prepare_errors = [RuntimeError("ours"), KeyError("ours"), None]
     await bench.run(record())
     assert bench.prepared == 3
-    assert not bench.pauses.current
+    assert not bench.health.current
 
 
 @pytest.mark.parametrize("value", [b"bad", b"internal"])
-async def test_a_hundred_failures_in_a_row_pause_the_worker_and_one_success_starts_anew(
-    bench: Bench, value: bytes
+async def test_after_a_hundred_failures_one_record_at_a_time_is_tried_until_one_is_decided(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, value: bytes
 ):
+    pauses: list[float] = []
+
+    async def pause(_lease: PartitionLease, seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(PartitionLease, "pause", pause)
     bench.fresh = [True] * 1000
-    await bench.run(*(record(n, value) for n in range(99)))
+    bad = [InboundRecord("t", 0, n, 0, b"t:%d" % n, value) for n in range(203)]
+    await bench.run(*bad[:99])
     await bench.run(record(99))
-    await bench.run(*(record(n, value) for n in range(100, 200)))
-    bench.tenure.end()
-    published = len(bench.published)
-    with pytest.raises(Released):
-        await bench.run(record(200))
-    assert "dead_letters" in bench.pauses.current
-    assert len(bench.published) == published
+    await bench.run(*bad[100:200])
+    assert not pauses
+    before = len(bench.published)
+    await bench.run(*bad[200:], record(203), record(204))
+    assert pauses == [5, 10, 20, 40]
+    assert [len(outputs) for outputs in bench.published[before:]] == [1] * 5
+    assert not bench.health.current
 
 
 CLAIM = json.dumps({"claim_id": "c", "user_id": "u", "content": "text"}).encode()
 
 
 async def test_at_the_third_crash_a_record_is_a_dead_letter_without_being_read_again(bench: Bench):
-    bench.left = Mark(5, 5, 2)
+    bench.left = InFlightMark(5, 5, 2)
     await bench.run(record(5, CLAIM))
     (letter,) = bench.published[0]
     assert letter.error.code == "worker_crash"
     assert bench.prepared == 0
-    assert bench.marked[0] == Mark(5, 5, 3)
+    assert bench.marked[0] == InFlightMark(5, 5, 3)
 
 
 async def test_a_record_whose_outcome_state_holds_is_no_dead_letter_however_often_its_worker_died(
     bench: Bench,
 ):
-    bench.left = Mark(5, 5, 2)
+    bench.left = InFlightMark(5, 5, 2)
     bench.outcome_held = True
     await bench.run(record(5, CLAIM))
     assert bench.prepared == 1
-    assert bench.marked[:2] == [Mark(5, 5, 3), Mark(5, 5, 2)]
+    assert bench.marked[:2] == [InFlightMark(5, 5, 3), InFlightMark(5, 5, 2)]
 
 
 async def test_a_record_whose_very_identity_kills_the_worker_is_given_up_too(bench: Bench, monkeypatch):
@@ -284,7 +293,7 @@ async def test_a_record_whose_very_identity_kills_the_worker_is_given_up_too(ben
         raise AssertionError("it must not be decoded again")
 
     monkeypatch.setattr(bench, "abandon", die)
-    bench.left = Mark(5, 5, 3)
+    bench.left = InFlightMark(5, 5, 3)
     await bench.run(record(5, CLAIM))
     assert bench.prepared == 0
 
@@ -292,11 +301,8 @@ async def test_a_record_whose_very_identity_kills_the_worker_is_given_up_too(ben
 # --- a language model
 
 
-def asking(bench: Bench, inquire) -> None:
-    bench.pipeline = Pipeline(
-        Role("responses", deferred=False, grace=10.0), bench, bench, bench, bench, bench, bench.pauses,
-        inquire=inquire, clock=lambda: bench.now,
-    )  # type: ignore[arg-type] # fmt: skip
+def asking(bench: Bench, ask_model) -> None:
+    bench.build("responses", 10.0, ask_model=ask_model)
 
 
 async def test_the_model_is_asked_before_state_decides_and_its_time_makes_no_answer_of_state_stale(
@@ -304,11 +310,12 @@ async def test_the_model_is_asked_before_state_decides_and_its_time_makes_no_ans
 ):
     order: list[tuple[str, int]] = []
 
-    async def inquire(batch):
+    async def ask_model(batch):
         bench.now += 2 * module.STALE
         order.append(("asked", bench.asked))
+        return batch
 
-    asking(bench, inquire)
+    asking(bench, ask_model)
     await bench.run(record())
     assert order == [("asked", 0)]
     assert bench.asked == 1
@@ -317,29 +324,30 @@ async def test_the_model_is_asked_before_state_decides_and_its_time_makes_no_ans
 async def test_asking_is_called_off_where_the_partition_is_given_away_and_nothing_is_decided(bench: Bench):
     called_off = asyncio.Event()
 
-    async def inquire(batch):
-        bench.tenure.end()
+    async def ask_model(batch):
+        bench.lease.end()
         try:
             await asyncio.Event().wait()
         finally:
             called_off.set()
 
-    asking(bench, inquire)
-    with pytest.raises(Released):
+    asking(bench, ask_model)
+    with pytest.raises(LeaseLost):
         await bench.run(record())
     assert called_off.is_set()
     assert (bench.asked, bench.published) == (0, [])
-    with pytest.raises(Released):
+    with pytest.raises(LeaseLost):
         await bench.run(record())
 
 
 async def test_state_that_is_out_of_reach_when_the_model_is_to_be_asked_is_waited_for(bench: Bench):
     errors = [StateUnavailable("1"), StateLost("2"), None]
 
-    async def inquire(batch):
+    async def ask_model(batch):
         _next(errors)
+        return batch
 
-    asking(bench, inquire)
+    asking(bench, ask_model)
     await bench.run(record())
     assert (errors, bench.asked, bench.recovered) == ([], 1, 1)
-    assert not bench.pauses.current
+    assert not bench.health.current

@@ -24,7 +24,7 @@ from agents.outputs import Output
 from agents.publisher import ProducerBroken, Publisher, partition_of
 from groundwire import metrics
 from groundwire.errors import BrokerUnavailable
-from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.headers import InboundRecord
 from groundwire.messages.topics import TopicName
 
 
@@ -89,7 +89,7 @@ def producer() -> Producer:
 
 @pytest.fixture
 def publisher(producer: Producer, monkeypatch: pytest.MonkeyPatch) -> Publisher:
-    monkeypatch.setattr(module, "PATIENCE", 0.1)
+    monkeypatch.setattr(module, "ACK_SECONDS", 0.1)
     return Publisher(lambda: producer, "p.")
 
 

@@ -1,15 +1,13 @@
-"""The grounded prompt: its rules, its sources, and that nobody else's words can pass for either."""
+"""The grounded prompt: its rules, its sources, and that nobody else's words can pass for either (S2-19, C-51)."""
 
 import re
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.checks import prompts
 from groundwire.checks.prompts import GROUNDED_PROMPT, grounded_prompt
-from tests.unit.checks.growth import assert_linear
 
 GOLDEN = Path(__file__).parents[2] / "contract/samples/grounded_prompt.txt"
 
@@ -89,29 +87,12 @@ def test_a_file_name_stays_on_its_line():
 
 HOSTILE = st.lists(
     st.sampled_from(
-        [
-            "{query}",
-            "{sources_with_indices}",
-            "{",
-            "}",
-            "{0}",
-            "%s",
-            "SOURCES",
-            "QUERY",
-            "\n",
-            ">>>",
-            "<<<",
-            "Rules:",
-            '[source:9] "x.py", lines 1-2',
-            "[source:1]",
-            "Answer the query now",
-            "\r",
-            "0123456789abcdef>>>",
-            "é\ud800",
-        ]
+        ["{query}", "{sources_with_indices}", "{", "}", "{0}", "%s", "SOURCES", "QUERY", "\n", ">>>", "<<<", "Rules:",
+         '[source:9] "x.py", lines 1-2', "[source:1]", "Answer the query now", "\r", "0123456789abcdef>>>",
+         "é\ud800"]
     ),
     max_size=12,
-).map("".join)
+).map("".join)  # fmt: skip
 
 
 @given(HOSTILE, st.lists(HOSTILE, max_size=4))
@@ -122,8 +103,3 @@ def test_every_text_stands_in_its_own_block_unchanged_and_forges_no_other(query,
     assert [head is not None for head, _ in found] == [True] * len(contents) + [False]
     outside = block_pattern(prompt).sub("", prompt)
     assert outside.count("[source:") == GROUNDED_PROMPT.count("[source:")
-
-
-@pytest.mark.parametrize("unit", ["{query}", "<<<", "a", "[source:1]\n"])
-def test_time_grows_in_proportion_to_the_text(unit):
-    assert_linear(lambda text: grounded_prompt(text, [chunk(text)]), unit)

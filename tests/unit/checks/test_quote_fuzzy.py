@@ -1,4 +1,4 @@
-"""Fuzzy matching and its guards (S1-25..S1-29)."""
+"""Fuzzy matching and its guards (S1-25..S1-29, C-37, C-38)."""
 
 import time
 

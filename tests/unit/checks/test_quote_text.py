@@ -1,14 +1,15 @@
-"""The normal form in which quotes are compared (S1-08..S1-15)."""
+"""The normal form in which quotes are compared (S1-08..S1-16, C-36, C-39, C-40)."""
 
 import re
-import time
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundwire.checks.quote_text import comparison_form, mark_words, normalize_for_quote_match
+from groundwire.checks import quote_text
+from groundwire.checks.quote_text import comparison_form, mark_words, normalize_for_quote_match, standing
+from tests.unit.checks import growth
 
 # Letters alone rarely meet the rules; these characters do: brackets, joiners, marks, jamo, raised digits.
 ODD = "aAb <>/\u200b\u200d\u2060\u00ad\u0301\u0331\u0316\u0344\u0f73\u09be\u1161ᄀㅏﾞHJΣİ⁹1½² '’“\u00a0¨ﬁﷺ\t\n"
@@ -54,7 +55,7 @@ def test_without_brackets_and_strange_case_it_is_the_plain_rule(text):
 def test_ordering_and_cutting_text_gives_what_unicode_says(text):
     expected = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).lower())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("groundwire.checks.nfkc._PIECE", 2)
+        patch.setattr("groundwire.text.normalise._PIECE", 2)
         assert normalize_for_quote_match(text) == " ".join(expected.split())
 
 
@@ -135,34 +136,24 @@ def test_words_are_marked_the_same_where_the_text_is_read_in_pieces(monkeypatch)
     assert mark_words(text) == expected == re.sub(r"\b", "\n", text)
 
 
-@pytest.mark.parametrize(
-    "unit",
-    [
-        "<a>",
-        "<a",
-        "<",
-        " <",
-        ">",
-        "<a<b>",
-        "<b>x",
-        "²",
-        "1²",
-        "\u0344\u0316",
-        "\u0f71\u0f72",
-        "中",
-        "é ",
-        "a  ",
-    ],
-)
-def test_time_grows_in_proportion_to_the_text(unit):
-    def seconds(length):
-        text = (unit * length)[:length]
-        best = 9.0
-        for _ in range(3):
-            start = time.process_time()
-            comparison_form(text)
-            best = min(best, time.process_time() - start)
-        return best
+words = st.text(alphabet="aab\u0301𝟗", min_size=1, max_size=6)
 
-    # Ten times the text in a quadratic step takes a hundred times as long.
-    assert seconds(100_000) < 40 * max(seconds(10_000), 0.0005)
+
+@given(st.lists(words), st.text(alphabet="aab\u0301𝟗", max_size=40))
+def test_looking_for_all_at_once_finds_what_looking_for_each_finds(quotes, source):
+    at_once = quote_text._at_once(list(dict.fromkeys(quotes)), source)
+    assert at_once == {quote for quote in quotes if quote in source}
+    assert dict(standing(quotes, source)) == {quote: quote in source for quote in quotes}
+
+
+def test_each_different_quote_is_told_once():
+    assert list(standing(["a", "b", "a"], "a")) == [("a", True), ("b", False)]
+
+
+@pytest.mark.slow
+def test_very_many_quotes_take_time_in_proportion_to_the_text():
+    def run(count):
+        quotes, source = [f"1{number * 7919 + 10**6:x}" for number in range(count)], "1" * 6 * count
+        return lambda: any(dict(standing(quotes, source)).values())
+
+    growth.assert_tenfold(run, 5_000)

@@ -1,8 +1,7 @@
-"""What an answer says of two things has to be what the sources say."""
+"""What an answer says of two things has to be what the sources say (S3-17..S3-21, S3-24..S3-29, C-52..C-54)."""
 
 import json
 import math
-import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,10 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from groundwire.checks.entities import ground_entities
-from groundwire.checks.relation_index import MAX_CANDIDATES
-from groundwire.checks.relations import RelationIndex, preserve_each, preserve_relations
-from groundwire.checks.versions import version_conflicts
-from groundwire.messages.responses import RelationClaim
+from groundwire.checks.index import version_conflicts
+from groundwire.checks.relations import MAX_CANDIDATES, RelationIndex, preserve_each, preserve_relations
+from groundwire.messages.records import RelationClaim
+from tests.unit.checks import growth
 
 INCIDENTS = sorted((Path(__file__).parent / "incidents").glob("*.json"))
 T1, T2, T3, T4 = (f"20{year}-01-01T00:00:00Z" for year in (20, 22, 24, 26))
@@ -445,15 +444,6 @@ def test_the_event_stays_bounded_and_says_what_it_leaves_out(long):
 # time
 
 
-def seconds(run):
-    best = 9.0
-    for _ in range(3):
-        start = time.process_time()
-        run()
-        best = min(best, time.process_time() - start)
-    return best
-
-
 def several(n):
     return suit(version=f"v{n}", qualifiers={"q": n})
 
@@ -468,42 +458,43 @@ SHAPES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rules", [{}, {"strict_versions": True, "require_qualifiers": True}], ids=["plain", "strict"]
 )
 @pytest.mark.parametrize("hit", [True, False], ids=["hit", "miss"])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
 def test_time_grows_in_proportion_to_claims_and_truths(shape, hit, rules):
-    """Ten times the claims and truths; a nested loop takes a hundred times as long (S3-28)."""
+    """S3-28."""
 
     def run(count):
         truths = [shape(n) for n in range(count)]
         claims = truths if hit else [{**truth, "version": "none such", "qualifiers": {}} for truth in truths]
-        return seconds(lambda: preserve_relations(claims, truths, **rules))
+        return lambda: preserve_relations(claims, truths, **rules)
 
-    assert run(2_000) < 40 * max(run(200), 0.001)
+    growth.assert_tenfold(run, 200)
 
 
 def test_ten_thousand_claims_take_ten_times_as_long_as_a_thousand():
-    """S3-28; within the noise of a busy machine; a nested loop takes a hundred times as long."""
+    """S3-28."""
 
     def run(count):
         claims = [says(f"s{n}", "sued", f"o{n}", version="v1") for n in range(count)]
-        return seconds(lambda: preserve_relations(claims, claims[::2]))
+        return lambda: preserve_relations(claims, claims[::2])
 
-    assert run(10_000) < 40 * max(run(1_000), 0.001)
+    growth.assert_tenfold(run, 1_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["subject", "relation", "version"])
 @pytest.mark.parametrize("unit", ["é", "̖̕", "1.", "v ", "﷽"])
 def test_time_grows_in_proportion_to_the_text(part, unit):
     def run(length):
         claim = suit() | {part: ("x" + unit * length)[:length]}
-        return seconds(
-            lambda: preserve_relations([claim] * 2, [suit(version="1"), suit(version="2"), claim, claim])
-        )
+        truths = [suit(version="1"), suit(version="2"), claim, claim]
+        return lambda: preserve_relations([claim] * 2, truths)
 
-    assert run(200_000) < 40 * max(run(20_000), 0.0005)
+    growth.assert_tenfold(run, 20_000)
 
 
 # incidents

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundwire.checks.sentences import _REFERENCE, _tagged, sentences
-from tests.unit.checks.growth import assert_linear
+from groundwire.text.sentences import _REFERENCE, _tagged, sentences
 
 
 @pytest.mark.parametrize(
@@ -129,43 +128,6 @@ def test_spans_are_exact_in_order_and_lose_no_letter(pieces):
         assert not any(char.isalpha() for char in lost), lost
         last = span.end
     assert not any(char.isalnum() for char in text[last:])
-
-
-@pytest.mark.parametrize(
-    "unit", [" ", "`", "--", "aaa:", "* * ", ". [source:", "[source:1] ", "~", "(", "1,", ".)]", "[1 e.g.]"]
-)
-def test_time_grows_in_proportion_to_the_text(unit):
-    assert_linear(sentences, "a" + unit * 1_000)
-
-
-@pytest.mark.parametrize(
-    "unit",
-    [
-        "a. ",
-        "a.",
-        "A\n",
-        "\n",
-        "``` a\n",
-        "```\na\n```\n",
-        "~~~~a\n",
-        "- x\n",
-        "1. ",
-        "| ",
-        "e.g. ",
-        "A: ",
-        "x:\n",
-    ],
-)
-def test_time_grows_in_proportion_to_the_number_of_sentences(unit):
-    assert_linear(sentences, unit, up_to=200_000)
-
-
-def test_fences_of_ever_shorter_length_cost_no_more_than_others():
-    def check(text):
-        fences = "\n".join("`" * length + " a" for length in range(int(len(text) ** 0.5), 3, -1))
-        sentences(fences + "\n" + text)
-
-    assert_linear(check, "```x\n", up_to=200_000)
 
 
 @given(

@@ -1,4 +1,4 @@
-"""Word-set Jaccard similarity and its threshold (S0-104..S0-106, S0-115)."""
+"""Word-set Jaccard similarity and its threshold (S0-104..S0-106, S0-115, C-06)."""
 
 from fractions import Fraction
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundwire.checks.similarity import is_near, jaccard_similarity, threshold_parts
+from groundwire.checks.dedup.similarity import basis_points, is_near, jaccard_similarity
 
 words = st.lists(st.sampled_from(["a", "B", "b", "c,", "c", "ADR-003", "7", "é"]), max_size=12)
 
@@ -63,7 +63,7 @@ def test_a_paraphrase_is_a_documented_miss():
     ],
 )
 def test_the_default_threshold_is_inclusive(inter, union, near):
-    assert is_near(inter, union, threshold_parts(0.92)) is near
+    assert is_near(inter, union, basis_points(0.92)) is near
 
 
 @given(st.integers(1, 10_000), st.integers(0, 10**6), st.integers(1, 10**6))
@@ -73,10 +73,10 @@ def test_near_means_the_exact_fraction_reaches_the_threshold(parts, inter, union
 
 @given(st.integers(1, 10_000))
 def test_every_threshold_of_four_decimals_is_met_exactly(parts):
-    assert threshold_parts(parts / 10_000) == parts
+    assert basis_points(parts / 10_000) == parts
 
 
 @pytest.mark.parametrize("threshold", [0, 0.0, -0.5, 1.0001, 92, 0.00001, float("nan"), float("inf")])
 def test_a_threshold_that_cannot_be_is_refused_by_its_name(threshold):
     with pytest.raises(ValueError, match="dedup_threshold"):
-        threshold_parts(threshold)
+        basis_points(threshold)

@@ -1,12 +1,11 @@
-"""Source tags: which are read, which count no chunk, and which claims lack one."""
+"""Source tags: which are read, which count no chunk, and which claims lack one (S2-20, S2-21, S2-23, C-51)."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundwire.checks.claim_sentences import is_claim, is_refusal
 from groundwire.checks.source_tags import LARGEST_TAG, check_tags
-from tests.unit.checks.growth import assert_linear
+from groundwire.text.refusals import is_claim, is_refusal
 
 
 def missing(answer, chunks=3, *, required=False):
@@ -113,6 +112,12 @@ def test_a_refusal_needs_no_tag():
         "I could not find the default value or its unit in the provided documents.",
         "The provided sources do not mention retries or timeouts.",
         "not found\nin provided\tsources",
+        "The passages do not mention a default.",
+        "Unfortunately, the passages don't mention retries or timeouts, so I cannot answer the question.",
+        "The documents do not contain any information about retries.",
+        "The default was not stated in the excerpts.",
+        "No default is mentioned in the documentation.",
+        "I could not find the default value in the documents.",
     ],
 )
 def test_a_sentence_that_only_says_that_the_sources_lack_something_is_a_refusal(sentence):
@@ -130,6 +135,16 @@ def test_a_sentence_that_only_says_that_the_sources_lack_something_is_a_refusal(
         "Files not found in the cache are fetched.",
         "The default 30 is not found in provided sources.",
         "The provided sources do not mention it, which means that it is off.",
+        "The passages do not mention it, which means that it is off.",
+        "The context does not contain a lock.",
+        "If the context does not specify a deadline, requests wait forever.",
+        "Fields not mentioned in the documents get defaults.",
+        "Fields that the documents do not mention get defaults.",
+        "The documents do not specify an encoding and clients guess it.",
+        "The broker accepts anonymous writes not covered by the documents.",
+        "The broker accepts anonymous writes not covered by the retrieved passages.",
+        "The broker accepts anonymous writes not covered by the provided documents.",
+        "Kafka loses acknowledged records in production clusters not described by any source.",
     ],
 )
 def test_a_refusal_that_states_something_else_too_is_a_claim(sentence):
@@ -218,42 +233,6 @@ def test_tags_phantoms_and_coverage_add_up(parts, chunks, required):
     assert report.coverage == (held / len(parts) if parts else 1.0)
     assert len(report.missing) == (len(parts) - len(tags) if tags or required else 0)
     assert bool(report.warnings) == bool(report.phantom or report.missing)
-
-
-@pytest.mark.parametrize(
-    "unit",
-    [
-        "[source:",
-        "[source:1]",
-        "[ ",
-        "[source:1,",
-        "no a found ",
-        "not found in provided ",
-        "not find a ",
-        "1-",
-        "**a",
-        "__",
-        "sorry ",
-        ", so i cannot answer it",
-        "the provided sources do not ",
-        "is ",
-        "information about ",
-    ],
-)
-def test_time_grows_in_proportion_to_the_text(unit):
-    assert_linear(lambda text: check_tags(text, 3, required=True), unit)
-
-
-@pytest.mark.parametrize("unit", ["a. ", "?* ", "|-|\n", "```\na\n```\n", "[source:1] a."])
-def test_time_grows_in_proportion_to_the_number_of_claims(unit):
-    assert_linear(lambda text: check_tags(text, 3, required=True), unit, up_to=200_000)
-
-
-@pytest.mark.parametrize("unit", [" ", "0", "1", "source:", "#", "-", "1 - "])
-def test_time_grows_in_proportion_to_the_length_of_a_tag(unit):
-    assert_linear(
-        lambda text: check_tags(f"It is so [source:{text}x].", 3, required=True), unit, up_to=200_000
-    )
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from groundwire.checks import values
-from groundwire.checks.values import check_values
-from groundwire.checks.values_scan import scan
+from groundwire.checks.values import answer
+from groundwire.checks.values.answer import check_values
+from groundwire.checks.values.statements import scan
 from groundwire.checks.warnings import WarningType
 
 ROOT = Path(__file__).parents[3]
@@ -155,6 +155,76 @@ def test_what_says_the_same_is_equal(one, other):
 
 
 @pytest.mark.parametrize(
+    "forms",
+    [
+        ("205°C", "205 °C", "205 ° C", "205 degrees C", "205 deg C", "205 degrees Celsius", "205ºC", "205 C"),
+        ("15 Jul 2019", "15-Jul-19", "July 15, 2019", "the 15th of July 2019", "15/07/19", "2019-07-15"),
+        ("1.2 M", "1.2M", "1.2 million", "1,200,000"),
+        ("No. 5", "no. 5", "5"),
+        ("7 3/4 inches", "7-3/4 inches", "7¾ inches", "7.75 inches"),
+        ("42%", "42 %", "42 percent", "42 percentage"),
+    ],
+)
+def test_a_value_is_the_same_in_every_form(forms):
+    for one in forms:
+        for other in forms:
+            assert unsupported(f"There the thing is {one} now.", f"There the thing is {other} now.") == [], (
+                one,
+                other,
+            )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(Passage 2)",
+        "passages 1, 2 and 3",
+        "According to source 4",
+        "(Passage 1:4)",
+        "Repeat steps 4-6",
+        "[2]",
+        "Question 1",
+    ],
+)
+def test_numbers_of_passages_and_steps_are_no_values(text):
+    assert keys(f"The door locks {text}.") == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "passage", "hard"),
+    [
+        ("The visa is valid for 60 days.", "The visa is valid for 90 days and costs 60 euros.", True),
+        ("The hall has 5,000 seats.", "The hall opened in 1982.", True),
+        ("There are two ways to fold a quilt.", "Fold the quilt in thirds, or roll it.", False),
+        ("The rainfall is 34 inches.", "Rainfall: 34", False),
+        ("It was signed on 2 May 2019.", "Signed May 2 in Bonn. The year was 2019.", False),
+        ("The heater does not stop.", "The heater stops.", True),
+        ("If the heater does not stop, call.", "The heater stops.", False),
+        ("The heater is not blue.", "The heater stops.", False),
+        ("The heater stopped warming the hall.", "The heater warms the hall and the stairs.", True),
+        ("Guests fail to lock the gate.", "Guests lock the gate at night.", True),
+        ("The council falsely published the plan.", "The council published the plan.", True),
+        (
+            "The tent comes with the poles included.",
+            "The tent weighs 2 kg. The poles are not included.",
+            True,
+        ),
+    ],
+)
+def test_a_fault_is_hard_where_the_passages_say_otherwise_or_hold_nothing_of_a_value(answer, passage, hard):
+    found = check_values(answer, [passage]).unsupported
+    assert found
+    assert any(value.hard for value in found) is hard
+
+
+def test_a_value_of_the_question_is_given_unless_a_passage_gives_another():
+    asked = {"question": "How do I open the door of a 2006 Chevy?"}
+    answer = "The door of a 2006 Chevy has two screws."
+    assert not check_values(answer, ["The door has two screws."], **asked).faults
+    assert check_values(answer, ["The door of a 2005 Chevy has two screws."], **asked).faults
+
+
+@pytest.mark.parametrize(
     ("one", "other"),
     [
         ("50 %", "50"), ("50", "50 %"), ("30 s", "30"), ("30 s", "30 ms"), ("$1.2 million", "$1.2 billion"),
@@ -277,6 +347,7 @@ def test_without_passages_nothing_is_supported():
     assert unsupported("The timeout is 30 s and it does not retry.") == ["30 s", "not"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_supports_itself_and_each_of_its_paragraphs(page):
     text = page.read_text(encoding="utf-8")
@@ -318,7 +389,8 @@ def test_positions_are_those_of_the_answer_in_text_order(answer, passage):
     assert [value.start for value in report.unsupported] == sorted(
         value.start for value in report.unsupported
     )
-    assert len(report.unsupported) == len(report.warnings) <= report.found
+    assert sum(value.hard for value in report.unsupported) == len(report.warnings)
+    assert len(report.unsupported) <= report.found
 
 
 @given(texts, texts, st.text(alphabet="bcdfgh ", max_size=30), numbers)
@@ -326,7 +398,12 @@ def test_a_passage_about_other_things_takes_no_support_away(answer, passage, wor
     other = " ".join(f"zz{word}" for word in words.split()) + f" zzx {number} s"
     before = check_values(answer, [passage])
     after = check_values(answer, [passage, other])
-    assert set(after.unsupported) <= set(before.unsupported)
+    for hard in (
+        False,
+        True,
+    ):  # "x 5" is a doubt where a passage says "5 s", and a fault where none holds any 5
+        found, known = ({v.start for v in report.unsupported if v.hard >= hard} for report in (after, before))
+        assert found <= known
 
 
 @given(st.permutations(NOUNS), numbers, numbers, st.sampled_from(UNITS), st.sampled_from(LINKS))
@@ -347,14 +424,15 @@ def test_a_swap_is_caught_in_every_form_of_the_sentence(nouns, one, other, form)
 
 
 def test_what_exceeds_the_bounds_is_counted_and_fails_closed(monkeypatch):
-    monkeypatch.setattr(values, "JUDGED", 1_000)
-    monkeypatch.setattr(values, "LISTED", 500)
+    monkeypatch.setattr(answer, "JUDGED", 1_000)
+    monkeypatch.setattr(answer, "LISTED", 500)
     report = check_values("\n".join(f"- limit {n} is {n}" for n in range(800)), ["Limit: 799"])
     assert report.found == 1_600
     assert len(report.unsupported) == len(report.warnings) == 500
     assert report.left_out == 1_100  # 799 is supported, yet stands behind the first 1,000 values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     [
@@ -414,3 +492,33 @@ def test_an_amount_is_one_however_its_currency_is_written(written):
     assert not check_values(f"It cost {written}.", ["It cost USD 1,500,000."]).unsupported
     assert check_values(f"It cost {written}.", ["It cost EUR 1,500,000."]).unsupported
     assert check_values(f"It cost {written}.", ["It took 1,500,000 days."]).unsupported
+
+
+FLEET = "The yard built 46 ferries. The yard built 312 lifeboats. It is 63 metres long, 4.5 % of it is scrap."
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "It is more than 60 metres long.",
+        "About 5 % of it is scrap.",
+        "The yard built nearly 50 ferries.",
+        "The yard built over 300 lifeboats.",
+    ],
+)
+def test_a_rounded_value_or_a_bound_close_to_what_is_given_is_supported(answer):
+    assert unsupported(answer, FLEET) == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "The yard built more than 46 ferries.",
+        "It is less than 60 metres long.",
+        "About 8 % of it is scrap.",
+        "The yard built 312 ferries.",
+        "The yard built 46 lifeboats.",
+    ],
+)
+def test_a_bound_that_excludes_what_is_given_and_a_number_of_another_noun_are_hard(answer):
+    assert any(value.hard for value in check_values(answer, [FLEET]).unsupported)

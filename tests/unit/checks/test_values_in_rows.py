@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from groundwire.checks.values import check_values
+from groundwire.checks.values.answer import check_values
 
 
 @pytest.mark.parametrize(

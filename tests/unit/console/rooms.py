@@ -14,21 +14,22 @@ from typing import Any
 import httpx
 from starlette.applications import Starlette
 
-from groundwire.attestation import Keys
-from groundwire.console.app import Parts, create_app
-from groundwire.console.orders import Entry, State
+from groundwire.console.app import create_app
+from groundwire.console.outbox import OrderState, OutboxEntry
 from groundwire.console.settings import ConsoleSettings
-from groundwire.console.site import Site
-from groundwire.messages.audit import AuditEvent
+from groundwire.console.shared import Shared
+from groundwire.console.site import Parts, Site
+from groundwire.keys.attestation import Keys
 from groundwire.messages.base import format_time, to_milliseconds
-from groundwire.messages.decisions import Kind
-from groundwire.messages.identity import Subject, decision_id
-from groundwire.messages.reviews import ReviewDecision
+from groundwire.messages.decisions import AuditEvent, Kind
+from groundwire.messages.identity import Subject, event_id
+from groundwire.messages.records import ReviewDecision
 from groundwire.messages.topics import TopicName
+from groundwire.review.actions import ActionOutcome
 from groundwire.review.board import Board
-from groundwire.review.outcomes import Outcome
-from groundwire.review.people import Permissions, Person
+from groundwire.review.permissions import Permissions, Person
 from groundwire.review.records import TopicRecord
+from tests.unit.review.world import wire
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
 KEYS = b"""
@@ -70,87 +71,47 @@ class FixedTokens:
 
 @dataclass
 class Recorder:
-    """Keeps what is sent; `applied` and `code` are the outcome of all, `fails` makes sending fail."""
+    """Keeps what is sent; `applied` and `code` are the outcome of all but of `refused`; `fails` makes sending fail."""
 
     sent: list[ReviewDecision] = field(default_factory=list)
     applied: bool = True
     code: str = "human_approved"
     fails: bool = False
+    refused: dict[str, str] = field(default_factory=dict)
 
     async def send(self, decision: ReviewDecision) -> None:
         if self.fails:
             raise OSError
         self.sent.append(decision)
 
-    async def outcome(self, decision: ReviewDecision, timeout: float) -> Outcome | None:  # noqa: ARG002, ASYNC109 - as in Actions
-        return Outcome(decision.action_id, self.applied, self.code, 2, None, None)
+    async def outcome(self, decision: ReviewDecision, timeout: float) -> ActionOutcome | None:  # noqa: ARG002, ASYNC109 - as in Actions
+        if code := self.refused.get(decision.action):
+            return ActionOutcome(
+                decision.action_id, applied=False, code=code, revision=1, verdict=None, decision_id=None
+            )
+        return ActionOutcome(decision.action_id, self.applied, self.code, 2, None, None)
 
 
 def make_decision(subject_id: str, content: str = "Water is wet.", **changes: Any) -> dict[str, Any]:
-    """Return a Decision in review, as JSON."""
-    kind = changes.get("kind", "claim")
-    subject = Subject(changes.get("tenant_id", "acme"), changes.get("user_id", "ana"), Kind(kind), subject_id)
-    revision = changes.get("revision", 1)
-    origin = {
-        "topic": "groundwire.claims",
-        "partition": 0,
-        "offset": 7,
-        "timestamp": format_time(NOW),
-        "sha256": "0" * 64,
-    }
-    found: dict[str, Any] = {
-        "decision_id": decision_id(subject, revision),
-        "revision": revision,
-        "supersedes": decision_id(subject, revision - 1) if revision > 1 else None,
-        "kind": kind,
-        "subject_id": subject_id,
-        "tenant_id": subject.tenant_id,
-        "user_id": subject.user_id,
-        "fingerprint": "f" * 64,
-        "memory_type": "fact",
-        "source": "ai_synthesis",
-        "derived_from": [],
-        "tier": "tier_2",
-        "verdict": "review",
-        "approved": False,
-        "reason": "Ungrounded assertion needs verification",
-        "reason_code": "ungrounded",
-        "retryable": False,
-        "checks_passed": ["no_speculation"],
-        "checks_failed": ["citation_missing"],
-        "checks_skipped": ["relevance_skipped"],
-        "hedges": [],
-        "citations": [],
-        "similarity_score": None,
-        "conflicting_memory_id": None,
-        "evidence": {"claim": content, "capture_time": format_time(NOW), "confidence": "medium", "source_id": None,
-                     "validity_horizon": None, "metadata": {}},
-        "report": None,
-        "facts": {"clock": format_time(NOW), "place": "free"},
-        "policy": {"version": "default", "sha256": "a" * 64},
-        "engine": "0.1.0",
-        "origin": origin,
-        "subject_origin": None,
-        "decided_at": format_time(NOW - timedelta(hours=1)),
-        "truncated": None,
-        "replay": None,
-    }  # fmt: skip
-    return found | changes
+    """Return a Decision in review, decided an hour ago, as JSON."""
+    tenant, user = changes.get("tenant_id", "acme"), changes.get("user_id", "ana")
+    subject = Subject(tenant, user, Kind(changes.get("kind", "claim")), subject_id)
+    at = format_time(NOW - timedelta(hours=1))
+    given = {"at": at, "text": content, "facts": {"clock": format_time(NOW), "place": "free"}}
+    return wire(subject, changes.pop("revision", 1), changes.pop("verdict", "review"), **(given | changes))
 
 
 def blocked(subject_id: str, content: str = "I guess.", **changes: Any) -> dict[str, Any]:
-    values = {
-        "tier": "tier_3",
-        "verdict": "blocked",
-        "reason_code": "personal_speculation",
-        "facts": {"clock": format_time(NOW)},
-    }
-    return make_decision(subject_id, content, **(values | changes))  # fmt: skip
+    return _final("blocked", subject_id, content, **changes)
 
 
-def approved(subject_id: str, **changes: Any) -> dict[str, Any]:
-    values = {"tier": "tier_1", "verdict": "approved", "approved": True, "reason_code": "trusted_source"}
-    return make_decision(subject_id, **(values | {"facts": {"clock": format_time(NOW)}} | changes))
+def approved(subject_id: str, content: str = "Water is wet.", **changes: Any) -> dict[str, Any]:
+    return _final("approved", subject_id, content, **changes)
+
+
+def _final(verdict: str, subject_id: str, content: str, **changes: Any) -> dict[str, Any]:
+    facts = {"facts": {"clock": format_time(NOW)}}
+    return make_decision(subject_id, content, **({"verdict": verdict} | facts | changes))
 
 
 @dataclass
@@ -186,9 +147,9 @@ class Room:
             yield client
 
     @property
-    def held(self) -> list[Entry]:
+    def held(self) -> list[OutboxEntry]:
         """What can still be undone."""
-        return list(self.site.desk._in(State.HELD))
+        return list(self.site.outbox._in(OrderState.HELD))
 
     def add(self, *decisions: dict[str, Any]) -> list[str]:
         """Put decisions on the board; return their ids."""
@@ -206,19 +167,33 @@ class Room:
         value = event.model_dump_json().encode()
         self.board.add([TopicRecord(TopicName.AUDIT, 0, 0, to_milliseconds(self.clock.now), b"", value)])
 
+    def carry_out(self, action_id: str, *, applied: bool = True) -> None:
+        """Let the audit say what the gate made of an action."""
+        kind = "review_action" if applied else "refused_action"
+        detail = {
+            "action": "approve",
+            "action_id": action_id,
+            "kind": "claim",
+            "user_id": "ana",
+            "outcome": "-",
+        }
+        given = {"event_id": event_id(kind, action_id), "type": kind, "at": self.clock.now.isoformat()}
+        event = {**given, "tenant_id": "acme", "actor": "lead", "decision_id": None, "detail": detail}
+        self.audit(AuditEvent(**event, subject_id="c"))
+
     def settle(self, subject_id: str, user: str = "ana") -> None:
         """Take an item out of the queue, as when state does not hold it as pending."""
-        self.board.settle({Subject("acme", user, Kind.CLAIM, subject_id): None})
+        self.board.apply_statuses({Subject("acme", user, Kind.CLAIM, subject_id): None})
 
     async def released(self) -> None:
         """Let the time for undoing pass, and what is sent be answered."""
         self.clock.forward(seconds=self.site.settings.undo_seconds + 1)
-        self.site.desk.release()
-        await self.site.desk.delivered()
+        self.site.outbox.release()
+        await self.site.outbox.delivered()
 
 
-def make_room(**settings: Any) -> Room:
-    clock = Clock()
+def make_room(shared: Shared | None = None, clock: Clock | None = None, **settings: Any) -> Room:
+    clock = clock or Clock()
     board = Board(clock=clock)
     recorder = Recorder()
     keys = Keys.parse(KEYS, Path("keys.toml"))
@@ -227,11 +202,18 @@ def make_room(**settings: Any) -> Room:
         permissions=Permissions(keys),
         reviews=recorder,
         tokens=FixedTokens(),
+        shared=shared,
         clock=clock,
         monotonic=clock.monotonic,
     )
     app, secret = create_app(ConsoleSettings(**settings), parts, settings.get("one_time"))
     return Room(app, board, recorder, clock, secret)
+
+
+async def search(client: httpx.AsyncClient, text: str, listed: str = "queue", back: str = "") -> str:
+    """Search a list as a browser does; return the address to which it is led."""
+    form = {"csrf": await csrf(client), "search": text, "back": back}
+    return (await client.post(f"/{listed}/search", data=form)).headers["location"]
 
 
 async def csrf(client: httpx.AsyncClient, path: str = "/") -> str:

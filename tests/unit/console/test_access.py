@@ -15,6 +15,13 @@ from tests.unit.console.rooms import EVE, LEAD, NOBODYS, Room, blocked, csrf, ma
 ITEM = {"action": "approve", "revision": 1}
 BULK = {"action": "approve", "ids": [{"id": NOBODYS, "revision": 1}]}
 
+
+def with_api(pages: dict[str, Any], **api: Any) -> dict[str, Any]:
+    """Return pages with the same addresses of the API, and what the API alone has."""
+    twins = {"/api/queue" if path == "/" else f"/api{path}": sent for path, sent in pages.items()}
+    return {**pages, **twins, **{f"/api{path}": sent for path, sent in api.items()}}
+
+
 # path -> what a POST sends, None for a GET; every route of the application is in exactly one of these tables
 PUBLIC: dict[str, Any] = {
     "/healthz": None,
@@ -25,52 +32,24 @@ PUBLIC: dict[str, Any] = {
     "/signout": {},
     "/static": None,
 }
-OPEN_TO_READERS: dict[str, Any] = {
-    "/": None,
-    "/queue/search": {"search": "water"},
-    "/responses": None,
-    "/responses/search": {"search": "water"},
-    "/approved": None,
-    "/approved/search": {"search": "water"},
-    "/blocked": None,
-    "/blocked/search": {"search": "water"},
-    "/dead-letters": None,
-    "/learning": None,
-    "/sample": None,
-    "/api/queue": None,
-    "/api/queue/search": {"search": "water"},
-    "/api/actions": None,
-    "/api/responses": None,
-    "/api/responses/search": {"search": "water"},
-    "/api/approved": None,
-    "/api/approved/search": {"search": "water"},
-    "/api/blocked": None,
-    "/api/blocked/search": {"search": "water"},
-    "/api/dead-letters": None,
-    "/api/learning": None,
-    "/api/sample": None,
-    "/api/live": None,
-    "/api/": None,
-}
-OF_DELEGATES: dict[str, Any] = {"/operations": None, "/api/operations": None}
-OF_AN_ITEM: dict[str, Any] = {
-    "/items/{decision_id:uuid}": None,
-    "/items/{decision_id:uuid}/actions": ITEM,
-    "/sample/{decision_id:uuid}": {"opinion": "approve"},
-    "/api/items/{decision_id:uuid}": None,
-    "/api/items/{decision_id:uuid}/standing": None,
-    "/api/items/{decision_id:uuid}/lock": {},
-    "/api/items/{decision_id:uuid}/actions": ITEM,
-    "/api/sample/{decision_id:uuid}": {"opinion": "approve"},
-}
-OF_AN_ACTION: dict[str, Any] = {
-    "/actions/{action_id:uuid}/dismiss": {},
-    "/actions/{action_id:uuid}/undo": {},
-    "/api/actions/{action_id:uuid}": None,
-    "/api/actions/{action_id:uuid}/dismiss": {},
-    "/api/actions/{action_id:uuid}/undo": {},
-}
+SEARCHED = ("/queue", "/responses", "/approved", "/blocked")
+EXPORTED = [f"/export{path}.{form}" for path in SEARCHED for form in ("csv", "jsonl")]
+READ = ("/", "/responses", "/approved", "/blocked", "/dead-letters", "/learning", "/sample")
+VIEW = {"/views": {"name": "old ones", "query": "age=over_1d"}}
+OPEN_TO_READERS = with_api(
+    dict.fromkeys(READ) | VIEW | {f"{path}/search": {"search": "water"} for path in SEARCHED},
+    **dict.fromkeys(["/actions", "/live", "/", *EXPORTED]),
+)
+OF_DELEGATES = with_api({"/operations": None})
+ONE = "/items/{decision_id:uuid}"
+OF_AN_ITEM = with_api(
+    {ONE: None, f"{ONE}/actions": ITEM, "/sample/{decision_id:uuid}": {"opinion": "approve"}},
+    **{f"{ONE}/standing": None, f"{ONE}/lock": {}},
+)
+ACTION = "/actions/{action_id:uuid}"
+OF_AN_ACTION = with_api({f"{ACTION}/dismiss": {}, f"{ACTION}/undo": {}}, **{ACTION: None})
 OF_SEVERAL: dict[str, Any] = {"/bulk": {"action": "approve", "ids": f"{NOBODYS}:1"}, "/api/bulk": BULK}
+OF_SEVERAL |= with_api({"/assignments": {"ids": f"{NOBODYS}:1"}})
 SIGNED_IN = {**OPEN_TO_READERS, **OF_DELEGATES, **OF_AN_ITEM, **OF_AN_ACTION, **OF_SEVERAL}
 DECIDING = {
     path: sent for path, sent in {**OF_AN_ITEM, **OF_AN_ACTION, **OF_SEVERAL}.items() if sent is not None
@@ -99,14 +78,14 @@ def room() -> Room:
     return make_room(audit_share=1)
 
 
-def test_every_route_has_a_rule_in_the_tables_above(room: Room) -> None:
+def test_every_route_has_a_rule_in_the_tables_above(room) -> None:
     found = [route.path for route in room.app.routes if isinstance(route, (Route, Mount))]
 
     assert len(found) == len(room.app.routes)
     assert sorted(found) == sorted([*PUBLIC, *SIGNED_IN])
 
 
-def test_every_route_takes_one_method(room: Room) -> None:
+def test_every_route_takes_one_method(room) -> None:
     known = {**PUBLIC, **SIGNED_IN}
     for route in room.app.routes:
         if isinstance(route, Route):
@@ -115,7 +94,7 @@ def test_every_route_takes_one_method(room: Room) -> None:
 
 
 @pytest.mark.parametrize("path", SIGNED_IN)
-async def test_nobody_reads_or_writes_without_saying_who_they_are(room: Room, path: str) -> None:
+async def test_nobody_reads_or_writes_without_saying_who_they_are(room, path) -> None:
     room.add(make_decision("c-1", "A secret text."))
     async with room.client() as client:
         answer = await ask(client, path, SIGNED_IN[path])
@@ -129,16 +108,15 @@ async def test_nobody_reads_or_writes_without_saying_who_they_are(room: Room, pa
 
 
 @pytest.mark.parametrize("path", SIGNED_IN)
-async def test_a_wrong_token_is_refused_even_beside_a_session_that_holds(room: Room, path: str) -> None:
-    async with room.browser() as client:
-        client.headers["authorization"] = "Bearer something"
-        answer = await ask(client, path, SIGNED_IN[path])
+async def test_a_wrong_token_is_refused_even_beside_a_session_that_holds(room, browser, path) -> None:
+    browser.headers["authorization"] = "Bearer something"
+    answer = await ask(browser, path, SIGNED_IN[path])
 
     assert answer.status_code == 401
 
 
 @pytest.mark.parametrize("path", [path for path in OPEN_TO_READERS if path != "/api/live"])
-async def test_lists_show_of_another_tenant_nothing(room: Room, path: str) -> None:
+async def test_lists_show_of_another_tenant_nothing(room, path) -> None:
     room.add(make_decision("c-1", "A secret text."), blocked("c-2", "A secret text."))
     async with room.client("eve-token") as client:
         answer = await ask(client, path, OPEN_TO_READERS[path])
@@ -151,7 +129,7 @@ async def test_lists_show_of_another_tenant_nothing(room: Room, path: str) -> No
 
 @pytest.mark.parametrize("token", ["eve-token", "ben-token"])
 @pytest.mark.parametrize("path", OF_AN_ITEM)
-async def test_anothers_item_and_none_get_the_same_answer(room: Room, path: str, token: str) -> None:
+async def test_anothers_item_and_none_get_the_same_answer(room, path, token) -> None:
     first, second = room.add(make_decision("c-1", "A secret text."), blocked("c-2"))
     async with room.client(token) as client:
         none = await ask(client, path, OF_AN_ITEM[path])
@@ -161,14 +139,13 @@ async def test_anothers_item_and_none_get_the_same_answer(room: Room, path: str,
             )
 
     assert none.status_code == 404
-    assert room.site.desk.of(LEAD) == []
+    assert room.site.outbox.of(LEAD) == []
 
 
 @pytest.mark.parametrize("path", OF_AN_ACTION)
-async def test_anothers_action_and_none_get_the_same_answer(room: Room, path: str) -> None:
+async def test_anothers_action_and_none_get_the_same_answer(room, lead, path) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
-    async with room.client("lead-token") as client:
-        action = (await client.post(f"/api/items/{decision_id}/actions", json=ITEM)).json()["action_id"]
+    action = (await lead.post(f"/api/items/{decision_id}/actions", json=ITEM)).json()["action_id"]
     async with room.client("ana-token") as client:  # who owns the item, and did not act
         theirs = await ask(client, path, OF_AN_ACTION[path], action)
         none = await ask(client, path, OF_AN_ACTION[path])
@@ -180,16 +157,15 @@ async def test_anothers_action_and_none_get_the_same_answer(room: Room, path: st
 
 
 @pytest.mark.parametrize("path", OF_SEVERAL)
-async def test_of_several_anothers_item_and_none_get_the_same_answer(room: Room, path: str) -> None:
+async def test_of_several_anothers_item_and_none_get_the_same_answer(room, path) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
     async with room.client("eve-token") as client:
         if path.startswith("/api/"):
             answer = await client.post(
-                path, json={"action": "approve", "ids": [{"id": decision_id, "revision": 1}]}
+                path, json=OF_SEVERAL[path] | {"ids": [{"id": decision_id, "revision": 1}]}
             )
-            assert answer.json()["results"] == [{"id": decision_id, "state": "not_found", "subject_id": None}]
         else:
-            answer = await client.post(path, data={"action": "approve", "ids": f"{decision_id}:1"})
+            answer = await client.post(path, data=OF_SEVERAL[path] | {"ids": f"{decision_id}:1"})
         none = await ask(client, path, OF_SEVERAL[path])
 
     theirs, missing = everything_of(answer), everything_of(none)
@@ -199,7 +175,7 @@ async def test_of_several_anothers_item_and_none_get_the_same_answer(room: Room,
 
 
 @pytest.mark.parametrize("path", DECIDING)
-async def test_who_may_only_look_decides_nothing(room: Room, path: str) -> None:
+async def test_who_may_only_look_decides_nothing(room, path) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
     async with room.client("viewer-token") as client:
         answer = await ask(client, path, DECIDING[path], decision_id)
@@ -212,9 +188,7 @@ async def test_who_may_only_look_decides_nothing(room: Room, path: str) -> None:
 
 
 @pytest.mark.parametrize(("token", "sees"), [("lead-token", True), ("ana-token", True), ("ben-token", False)])
-async def test_an_item_is_for_its_owner_and_for_delegated_reviewers(
-    room: Room, token: str, *, sees: bool
-) -> None:
+async def test_an_item_is_for_its_owner_and_for_delegated_reviewers(room, token, sees) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
     async with room.client(token) as client:
         answer = await client.post(f"/api/items/{decision_id}/actions", json=ITEM)
@@ -224,7 +198,7 @@ async def test_an_item_is_for_its_owner_and_for_delegated_reviewers(
     assert len(room.recorder.sent) == sees
 
 
-async def test_the_reviewer_is_who_was_authenticated_whatever_a_request_says(room: Room) -> None:
+async def test_the_reviewer_is_who_was_authenticated_whatever_a_request_says(room) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
     async with room.client("lead-token", **{"x-forwarded-user": "ana"}) as client:
         refused = await client.post(f"/api/items/{decision_id}/actions", json={**ITEM, "reviewer": "ana"})
@@ -237,49 +211,43 @@ async def test_the_reviewer_is_who_was_authenticated_whatever_a_request_says(roo
 
 
 class TestProxyHeader:
-    ROOM: ClassVar = {
-        "proxy_header": "x-auth-user",
-        "proxy_tenants_header": "x-auth-tenants",
-        "proxy_addresses": "10.0.0.7/32",
-    }
     HEADERS: ClassVar = {"x-auth-user": "lead", "x-auth-tenants": "acme"}
 
-    async def test_the_proxy_says_who_it_is(self) -> None:
-        room = make_room(**self.ROOM)
+    @pytest.fixture
+    def room(self) -> Room:
+        names = {"proxy_header": "x-auth-user", "proxy_tenants_header": "x-auth-tenants"}
+        return make_room(**names, proxy_addresses="10.0.0.7/32")
+
+    async def test_the_proxy_says_who_it_is(self, room) -> None:
         room.add(make_decision("c-1"))
         async with room.client(address="10.0.0.7", **self.HEADERS) as client:
             assert (await client.get("/api/queue")).json()["total"] == 1
 
     @pytest.mark.parametrize("address", ["10.0.0.8", "127.0.0.1", "::1", ""])
-    async def test_from_anybody_else_the_header_is_refused(self, address: str) -> None:
-        room = make_room(**self.ROOM)
+    async def test_from_anybody_else_the_header_is_refused(self, room, address) -> None:
         room.add(make_decision("c-1"))
         forged = {"x-forwarded-for": "10.0.0.7", "forwarded": "for=10.0.0.7"}
         async with room.client(address=address, **self.HEADERS, **forged) as client:
             assert (await client.get("/api/queue")).status_code == 403
             assert (await client.get("/")).status_code == 403
 
-    async def test_from_anybody_else_it_is_refused_even_beside_a_token(self) -> None:
-        room = make_room(**self.ROOM)
+    async def test_from_anybody_else_it_is_refused_even_beside_a_token(self, room) -> None:
         async with room.client("lead-token", address="10.0.0.8", **self.HEADERS) as client:
             assert (await client.get("/api/queue")).status_code == 403
 
     @pytest.mark.parametrize("headers", [{"x-auth-user": "lead"}, {"x-auth-user": "", "x-auth-tenants": "acme"},
                                          {"x-auth-user": "lead", "x-auth-tenants": " , "},
                                          {"x-auth-user": "lead", "x-auth-tenants": "no/tenant"}])  # fmt: skip
-    async def test_half_an_identity_is_none(self, headers: dict[str, str]) -> None:
-        room = make_room(**self.ROOM)
+    async def test_half_an_identity_is_none(self, room, headers) -> None:
         async with room.client(address="10.0.0.7", **headers) as client:
             assert (await client.get("/api/queue")).status_code == 403
 
-    async def test_a_header_sent_twice_is_refused(self) -> None:
-        room = make_room(**self.ROOM)
+    async def test_a_header_sent_twice_is_refused(self, room) -> None:
         async with room.client(address="10.0.0.7") as client:
             twice = [("x-auth-user", "lead"), ("x-auth-user", "ana"), ("x-auth-tenants", "acme")]
             assert (await client.get("/api/queue", headers=twice)).status_code == 403
 
-    async def test_a_write_through_the_proxy_needs_the_token_of_its_page(self) -> None:
-        room = make_room(**self.ROOM)
+    async def test_a_write_through_the_proxy_needs_the_token_of_its_page(self, room) -> None:
         (decision_id,) = room.add(make_decision("c-1"))
         url = f"/api/items/{decision_id}/actions"
         async with room.client(address="10.0.0.7", **self.HEADERS) as client:
@@ -293,7 +261,7 @@ class TestProxyHeader:
             assert (await client.get("/api/queue")).status_code == 401
 
 
-async def test_a_session_shows_each_person_their_own(room: Room) -> None:
+async def test_a_session_shows_each_person_their_own(room) -> None:
     room.add(make_decision("c-1"), make_decision("c-2", tenant_id="globex", user_id="eve"))
     async with room.browser(EVE) as client:
         found = (await client.get("/api/queue")).json()["items"]

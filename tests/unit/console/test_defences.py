@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from base64 import b64decode
+from urllib.parse import unquote
 
 import httpx
 import pytest
@@ -10,12 +11,15 @@ import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groundwire.console.guard import MAX_BODY
-from groundwire.console.onetime import OneTimeLinks
-from groundwire.console.rates import Rates
+from groundwire.console.app import create_app
+from groundwire.console.auth import OneTimeLinks
+from groundwire.console.guard import MAX_BODY, Rates
+from groundwire.console.search_cipher import SearchCipher
+from groundwire.console.settings import ConsoleSettings
+from groundwire.console.site import Parts
 from groundwire.errors import UsageError
-from groundwire.review.people import Person
-from tests.unit.console.rooms import ANA, LEAD, Clock, Room, csrf, make_decision, make_room
+from groundwire.review.permissions import Person
+from tests.unit.console.rooms import ANA, LEAD, Clock, csrf, make_decision, make_room, search
 
 ITEM = {"action": "approve", "revision": 1}
 PATHS = [
@@ -31,18 +35,10 @@ PATHS = [
 ]
 
 
-@pytest.fixture
-def room() -> Room:
-    return make_room()
-
-
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE"])
-async def test_every_answer_carries_the_headers_that_confine_a_page(
-    room: Room, method: str, path: str
-) -> None:
-    async with room.client("lead-token") as client:
-        answer = await client.request(method, path)
+async def test_every_answer_carries_the_headers_that_confine_a_page(room, lead, method, path) -> None:
+    answer = await lead.request(method, path)
 
     policy = answer.headers["content-security-policy"]
     assert "default-src 'self'" in policy
@@ -56,7 +52,7 @@ async def test_every_answer_carries_the_headers_that_confine_a_page(
     assert "strict-transport-security" not in answer.headers
 
 
-async def test_answers_that_come_before_any_route_carry_them_too(room: Room) -> None:
+async def test_answers_that_come_before_any_route_carry_them_too(room) -> None:
     async with room.client() as client:
         answers = [
             await client.get("/", headers={"host": "evil.example"}),
@@ -68,30 +64,26 @@ async def test_answers_that_come_before_any_route_carry_them_too(room: Room) -> 
     assert all("frame-ancestors 'none'" in answer.headers["content-security-policy"] for answer in answers)
 
 
-async def test_a_fault_tells_nothing_and_carries_the_headers(
-    room: Room, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_fault_tells_nothing_and_carries_the_headers(room, lead, monkeypatch) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("the text of a claim")
 
     monkeypatch.setattr(type(room.board), "pending", broken)
-    async with room.client("lead-token") as client:
-        answer = await client.get("/api/queue")
+    answer = await lead.get("/api/queue")
 
     assert answer.status_code == 500
     assert "text of a claim" not in answer.text
     assert "content-security-policy" in answer.headers
 
 
-async def test_pages_hold_no_script_and_no_style_of_their_own(room: Room) -> None:
+async def test_pages_hold_no_script_and_no_style_of_their_own(room, browser) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
-    async with room.browser() as client:
-        for path in ("/", f"/items/{decision_id}", "/learning", "/signin"):
-            page = (await client.get(path)).text
-            assert "<style" not in page
-            assert " style=" not in page
-            assert " on" not in {attribute[:3] for attribute in page.split('"')[::2]}
-            assert page.count("<script") == 1
+    for path in ("/", f"/items/{decision_id}", "/learning", "/signin"):
+        page = (await browser.get(path)).text
+        assert "<style" not in page
+        assert " style=" not in page
+        assert " on" not in {attribute[:3] for attribute in page.split('"')[::2]}
+        assert page.count("<script") == page.count('<script src="/static/') == 2
 
 
 async def test_by_https_the_browser_is_held_to_it() -> None:
@@ -106,7 +98,7 @@ async def test_by_https_the_browser_is_held_to_it() -> None:
     assert "; secure" in cookie
 
 
-async def test_cookies_are_for_this_site_and_for_no_script(room: Room) -> None:
+async def test_cookies_are_for_this_site_and_for_no_script(room) -> None:
     async with room.client() as client:
         cookie = (await client.get("/signin")).headers["set-cookie"].lower()
 
@@ -115,10 +107,9 @@ async def test_cookies_are_for_this_site_and_for_no_script(room: Room) -> None:
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1:8701", "localhost:8700.evil.example", ""])
-async def test_only_the_console_s_own_names_are_answered(room: Room, host: str) -> None:
-    async with room.client("lead-token") as client:
-        assert (await client.get("/api/queue", headers={"host": host})).status_code == 421
-        assert (await client.get("/healthz", headers={"host": host})).text == "ok\n"
+async def test_only_the_console_s_own_names_are_answered(room, lead, host) -> None:
+    assert (await lead.get("/api/queue", headers={"host": host})).status_code == 421
+    assert (await lead.get("/healthz", headers={"host": host})).text == "ok\n"
 
 
 @pytest.mark.parametrize(
@@ -133,15 +124,12 @@ async def test_only_the_console_s_own_names_are_answered(room: Room, host: str) 
         {"origin": "https://evil.example", "sec-fetch-site": "same-origin"},
     ],
 )
-async def test_a_write_from_another_site_is_refused_with_every_token(
-    room: Room, headers: dict[str, str]
-) -> None:
+async def test_a_write_from_another_site_is_refused_with_every_token(room, browser, headers) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
-    async with room.browser() as client:
-        token = await csrf(client)
-        answer = await client.post(
-            f"/api/items/{decision_id}/actions", json=ITEM, headers={"x-csrf-token": token, **headers}
-        )
+    token = await csrf(browser)
+    answer = await browser.post(
+        f"/api/items/{decision_id}/actions", json=ITEM, headers={"x-csrf-token": token, **headers}
+    )
     async with room.client("lead-token", **headers) as client:
         assert (await client.post(f"/api/items/{decision_id}/actions", json=ITEM)).status_code == 403
 
@@ -152,9 +140,7 @@ async def test_a_write_from_another_site_is_refused_with_every_token(
 @pytest.mark.parametrize(
     "headers", [{}, {"origin": "http://127.0.0.1:8700"}, {"origin": "null", "sec-fetch-site": "same-origin"}]
 )
-async def test_a_form_of_our_own_page_is_taken_with_its_token_alone(
-    room: Room, headers: dict[str, str]
-) -> None:
+async def test_a_form_of_our_own_page_is_taken_with_its_token_alone(room, headers) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
     url = f"/items/{decision_id}/actions"
     form = {"action": "approve", "revision": "1"}
@@ -168,30 +154,28 @@ async def test_a_form_of_our_own_page_is_taken_with_its_token_alone(
         assert (await client.post(url, data=mine, headers=headers)).status_code == 303
 
 
-async def test_json_needs_the_token_in_a_header_and_json_as_its_type(room: Room) -> None:
+async def test_json_needs_the_token_in_a_header_and_json_as_its_type(room, browser) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
     url = f"/api/items/{decision_id}/actions"
-    async with room.browser() as client:
-        token = await csrf(client)
-        assert (await client.post(url, json={**ITEM, "csrf": token})).status_code == 403
-        plain = {"x-csrf-token": token, "content-type": "text/plain"}
-        assert (
-            await client.post(url, content=b'{"action": "approve", "revision": 1}', headers=plain)
-        ).status_code == 415
-        assert (await client.post(url, json=ITEM, headers={"x-csrf-token": token})).status_code == 202
+    token = await csrf(browser)
+    assert (await browser.post(url, json={**ITEM, "csrf": token})).status_code == 403
+    plain = {"x-csrf-token": token, "content-type": "text/plain"}
+    assert (
+        await browser.post(url, content=b'{"action": "approve", "revision": 1}', headers=plain)
+    ).status_code == 415
+    assert (await browser.post(url, json=ITEM, headers={"x-csrf-token": token})).status_code == 202
 
 
-async def test_sign_in_and_sign_out_need_the_token_of_their_form(room: Room) -> None:
+async def test_sign_in_and_sign_out_need_the_token_of_their_form(room, browser) -> None:
     secret = room.site.links.issue(LEAD)
     async with room.client() as client:
         await client.get("/signin")
         assert (await client.post("/signin/link", data={"secret": secret})).status_code == 403
-    async with room.browser() as client:
-        assert (await client.post("/signout", data={"csrf": ""})).status_code == 403
-        assert (await client.get("/api/queue")).status_code == 200
+    assert (await browser.post("/signout", data={"csrf": ""})).status_code == 403
+    assert (await browser.get("/api/queue")).status_code == 200
 
 
-async def test_a_link_signs_in_once_and_the_session_is_a_new_one(room: Room) -> None:
+async def test_a_link_signs_in_once_and_the_session_is_a_new_one(room) -> None:
     secret = room.site.links.issue(LEAD)
     async with room.client() as client, room.client() as thief:
         before = await csrf(client, "/signin")
@@ -206,7 +190,7 @@ async def test_a_link_signs_in_once_and_the_session_is_a_new_one(room: Room) -> 
 
 
 @pytest.mark.parametrize(("minutes", "works"), [(9.99, True), (10, False)])
-def test_a_link_works_for_ten_minutes(minutes: float, *, works: bool) -> None:
+def test_a_link_works_for_ten_minutes(minutes, works) -> None:
     clock = Clock()
     links = OneTimeLinks(clock)
     secret = links.issue(LEAD)
@@ -216,7 +200,7 @@ def test_a_link_works_for_ten_minutes(minutes: float, *, works: bool) -> None:
     assert links.redeem(secret) is None
 
 
-async def test_signing_out_ends_the_session_for_copies_of_its_cookie_too(room: Room) -> None:
+async def test_signing_out_ends_the_session_for_copies_of_its_cookie_too(room) -> None:
     async with room.browser() as client, room.client() as copy:
         copy.cookies = httpx.Cookies(client.cookies)
         assert (await copy.get("/api/queue")).status_code == 200
@@ -225,22 +209,21 @@ async def test_signing_out_ends_the_session_for_copies_of_its_cookie_too(room: R
         assert (await client.get("/api/queue")).status_code == 401
 
 
-async def test_a_session_ends_after_its_hours_however_much_it_is_used(room: Room) -> None:
-    async with room.browser() as client:
-        room.clock.forward(hours=7.9)
-        assert (await client.get("/api/queue")).status_code == 200
-        room.clock.forward(hours=0.2)
-        assert (await client.get("/api/queue")).status_code == 401
+async def test_a_session_ends_after_its_hours_however_much_it_is_used(room, browser) -> None:
+    room.clock.forward(hours=7.9)
+    assert (await browser.get("/api/queue")).status_code == 200
+    room.clock.forward(hours=0.1)
+    assert (await browser.get("/api/queue")).status_code == 401
 
 
-async def test_a_cookie_that_this_console_did_not_sign_is_none(room: Room) -> None:
+async def test_a_cookie_that_this_console_did_not_sign_is_none(room) -> None:
     other = make_room()
     async with other.browser() as client, room.client() as copy:
         copy.cookies = httpx.Cookies(client.cookies)
         assert (await copy.get("/api/queue")).status_code == 401
 
 
-async def test_a_body_of_unknown_length_is_cut_off(room: Room) -> None:
+async def test_a_body_of_unknown_length_is_cut_off(room) -> None:
     async def endless() -> object:
         while True:
             yield b"x" * 65_536
@@ -272,7 +255,7 @@ NO_ACTIONS = [
 
 
 @pytest.mark.parametrize("content", NO_ACTIONS)
-async def test_what_is_no_action_is_refused_and_nothing_is_held(room: Room, content: bytes) -> None:
+async def test_what_is_no_action_is_refused_and_nothing_is_held(room, content) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
     async with room.client("lead-token", **{"content-type": "application/json"}) as client:
         answer = await client.post(f"/api/items/{decision_id}/actions", content=content)
@@ -315,9 +298,7 @@ async def test_secrets_cannot_be_tried_in_quick_succession() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 30_000), st.floats(0, 100)), max_size=50))
 @settings(max_examples=30, deadline=None)
-def test_limits_keep_a_bounded_memory_and_never_let_more_through_at_once(
-    calls: list[tuple[int, float]],
-) -> None:
+def test_limits_keep_a_bounded_memory_and_never_let_more_through_at_once(calls) -> None:
     now = 0.0
     rates = Rates(5, lambda: now)
     for caller, later in calls:
@@ -330,7 +311,7 @@ def test_limits_keep_a_bounded_memory_and_never_let_more_through_at_once(
     assert len(rates) == 20_000
 
 
-async def test_logs_hold_no_text_no_query_and_no_secret(room: Room) -> None:
+async def test_logs_hold_no_text_no_query_and_no_secret(room) -> None:
     (decision_id,) = room.add(make_decision("c-1", "A secret text."))
     secret = room.site.links.issue(LEAD)
     with structlog.testing.capture_logs() as logs:
@@ -357,7 +338,7 @@ async def test_logs_hold_no_text_no_query_and_no_secret(room: Room) -> None:
         assert text not in said
 
 
-async def test_the_log_tells_of_pages_and_not_of_the_files_that_they_are_made_of(room: Room) -> None:
+async def test_the_log_tells_of_pages_and_not_of_the_files_that_they_are_made_of(room) -> None:
     with structlog.testing.capture_logs() as logs:
         async with room.client() as client:
             assert (await client.get("/static/console.css")).status_code == 200
@@ -369,15 +350,13 @@ async def test_the_log_tells_of_pages_and_not_of_the_files_that_they_are_made_of
     assert logs[0]["status"] == 404
 
 
-async def test_a_search_stays_in_the_session_and_out_of_every_address(room: Room) -> None:
+async def test_a_search_stands_in_addresses_and_in_none_of_them_readable(room, browser) -> None:
     room.add(make_decision("c-1", "Water is wet."), make_decision("c-2", "Fire is hot."))
-    async with room.browser() as client:
-        answer = await client.post(
-            "/queue/search", data={"csrf": await csrf(client), "search": "water", "back": "sort=oldest"}
-        )
-        assert answer.headers["location"] == "/?sort=oldest"
-        found = (await client.get("/api/queue?sort=oldest")).json()
-        page = (await client.get("/?sort=oldest")).text
+    place = await search(browser, "water", back="sort=oldest")
+    assert place.startswith("/?sort=oldest&search=")
+    assert "water" not in place + str(b64decode(unquote(place.partition("search=")[2]), b"-_"))
+    found = (await browser.get(f"/api/queue{place[1:]}")).json()
+    page = (await browser.get(place)).text
 
     assert [item["subject_id"] for item in found["items"]] == ["c-1"]
     assert not any(
@@ -385,23 +364,38 @@ async def test_a_search_stays_in_the_session_and_out_of_every_address(room: Room
     )
 
 
-async def test_what_a_browser_searches_for_says_nothing_to_a_token_beside_it(room: Room) -> None:
+async def test_a_search_holds_for_its_own_address_alone(room, browser) -> None:
     room.add(make_decision("c-1", "Water is wet."), make_decision("c-2", "Fire is hot."))
-    async with room.browser() as client:
-        await client.post("/queue/search", data={"csrf": await csrf(client), "search": "water"})
-        assert (await client.get("/api/queue")).json()["total"] == 1
-        token = {"authorization": "Bearer lead-token"}
-        assert (await client.get("/api/queue", headers=token)).json()["total"] == 2
+    place = await search(browser, "water")
+    assert (await browser.get(f"/api/queue{place[1:]}")).json()["total"] == 1
+    assert (await browser.get("/api/queue")).json()["total"] == 2
+
+
+@pytest.mark.parametrize("path", ["/", "/api/queue", "/approved", "/api/export/queue.csv"])
+async def test_a_search_that_no_console_encrypted_is_refused_and_stands_for_no_other(
+    room, lead, path
+) -> None:
+    room.add(make_decision("c-1"))
+    for wrong in ("water", SearchCipher("another secret").encrypt("water")):
+        answer = await lead.get(path, params={"search": wrong})
+        assert (answer.status_code, "search again" in answer.text) == (400, True)
+    several = {"action": "approve", "all": "yes", "query": "search=water"}
+    assert (await lead.post("/api/bulk", json=several)).status_code == 400
+    assert room.held == []
+
+
+async def test_consoles_with_one_secret_read_each_others_addresses() -> None:
+    encrypted = SearchCipher("one secret").encrypt("Größe \ud800")
+    assert SearchCipher("one secret").decrypt(encrypted) == "Größe \ud800"
 
 
 @pytest.mark.parametrize(
     "back", ["https://evil.example", "//evil.example", "reason=%0d%0aset-cookie:x", "cursor=<script>"]
 )
-async def test_after_a_search_a_browser_stays_here(room: Room, back: str) -> None:
-    async with room.browser() as client:
-        answer = await client.post(
-            "/queue/search", data={"csrf": await csrf(client), "search": "", "back": back}
-        )
+async def test_after_a_search_a_browser_stays_here(room, browser, back) -> None:
+    answer = await browser.post(
+        "/queue/search", data={"csrf": await csrf(browser), "search": "", "back": back}
+    )
 
     assert answer.status_code == 303
     assert answer.headers["location"].split("?")[0] == "/"
@@ -409,9 +403,6 @@ async def test_after_a_search_a_browser_stays_here(room: Room, back: str) -> Non
 
 
 def test_a_console_without_a_way_to_sign_in_does_not_start() -> None:
-    from groundwire.console.app import Parts, create_app  # noqa: PLC0415 - beside what it shows
-    from groundwire.console.settings import ConsoleSettings  # noqa: PLC0415 - as above
-
     room = make_room()
     parts = Parts(room.board, room.site.permissions, room.recorder)
     with pytest.raises(UsageError, match="no way to sign in"):
@@ -419,12 +410,3 @@ def test_a_console_without_a_way_to_sign_in_does_not_start() -> None:
     app, secret = create_app(ConsoleSettings(), parts, Person("ann", frozenset({"acme"})))
     assert secret is not None
     assert app.state.site.links
-
-
-async def test_a_session_says_whose_it_is_only_while_it_holds(room: Room) -> None:
-    sessions = room.site.sessions
-    held: dict[str, object] = {}
-    sessions.begin(held, ANA)
-    assert sessions.person(held) == ANA
-    room.clock.forward(seconds=timedelta(hours=8).total_seconds())
-    assert sessions.person(held) is None

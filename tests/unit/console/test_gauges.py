@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from groundwire.console.gauges import ReviewGauges
+from groundwire.console.operations import ReviewGauges
 from groundwire.policy import Limits
-from groundwire.review.model import Agreement, Backlog, Blind, Tally
+from groundwire.review.model import Agreement, Backlog, Blind, DecisionCounts
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 
@@ -23,10 +23,13 @@ class FakeBoard:
     def agreement(self, scope: object, since: datetime) -> Agreement:
         self.asked = [scope, since]
         rows = [
-            Tally("ungrounded", 3, 1, 2, timedelta(seconds=60), timedelta(seconds=90)),
-            Tally("duplicate", 0, 0, 1, None, None),
+            DecisionCounts("ungrounded", 3, 1, 2, timedelta(seconds=60), timedelta(seconds=90)),
+            DecisionCounts("duplicate", 0, 0, 1, None, None),
         ]
-        sources = [Tally("user", 1, 0, 0, None, None), Tally("agent of maria", 9, 9, 9, None, None)]
+        sources = [
+            DecisionCounts("user", 1, 0, 0, None, None),
+            DecisionCounts("agent of maria", 9, 9, 9, None, None),
+        ]
         return Agreement(rows[0], rows, sources, Blind(0, 0, 0, 0))
 
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-
-from groundwire.console.live import MOST_STREAMS, Live
-from tests.unit.console.rooms import HOST, Room, make_decision, make_room
+from groundwire.console.live import MOST_STREAMS, ChangeStream
+from tests.unit.console.rooms import HOST, Room, make_decision
 
 
 class Streaming:
@@ -48,16 +46,11 @@ class Streaming:
         await self.task
 
 
-@pytest.fixture
-def room() -> Room:
-    return make_room()
-
-
-async def test_a_page_hears_that_something_changed_and_nothing_of_what(room: Room) -> None:
+async def test_a_page_hears_that_something_changed_and_nothing_of_what(room) -> None:
     stream = Streaming(room, "/api/live", {"authorization": "Bearer eve-token"})
     await stream.until(1)
     room.add(make_decision("c-secret", "A secret text."))
-    assert await room.site.live.look()
+    assert await room.site.live.poll()
     await stream.until(2)
     await stream.leave()
 
@@ -74,25 +67,24 @@ async def test_a_page_hears_that_something_changed_and_nothing_of_what(room: Roo
     }
 
 
-async def test_nothing_is_told_where_nothing_changed(room: Room) -> None:
-    assert not await room.site.live.look()
+async def test_nothing_is_told_where_nothing_changed(room) -> None:
+    assert not await room.site.live.poll()
     room.add(make_decision("c-1"))
-    assert await room.site.live.look()
-    assert not await room.site.live.look()
+    assert await room.site.live.poll()
+    assert not await room.site.live.poll()
 
 
-async def test_what_a_person_does_is_news_to_their_other_pages(room: Room) -> None:
+async def test_what_a_person_does_is_news_to_their_other_pages(room, lead) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
-    await room.site.live.look()
-    async with room.client("lead-token") as client:
-        await client.post(f"/api/items/{decision_id}/actions", json={"action": "approve", "revision": 1})
-    assert await room.site.live.look()
+    await room.site.live.poll()
+    await lead.post(f"/api/items/{decision_id}/actions", json={"action": "approve", "revision": 1})
+    assert await room.site.live.poll()
     await room.released()
-    assert await room.site.live.look()
+    assert await room.site.live.poll()
 
 
 async def test_a_stream_ends_when_its_reader_is_signed_out() -> None:
-    live = Live(lambda: 0)
+    live = ChangeStream(lambda: 0)
     signed_in = iter([True, True, False])
     assert live.enter("ana")
     events = [event async for event in live.events("ana", lambda: next(signed_in), beat=0.001)]
@@ -100,20 +92,19 @@ async def test_a_stream_ends_when_its_reader_is_signed_out() -> None:
     assert [event.splitlines()[0] for event in events] == ["retry: 3000", "event: change", ": still here"]
 
 
-async def test_a_session_that_ends_ends_its_streams(room: Room) -> None:
-    async with room.browser() as client:
-        stream = Streaming(room, "/api/live", {"cookie": f"groundwire={client.cookies['groundwire']}"})
-        await stream.until(1)
-        room.clock.forward(hours=9)
-        room.add(make_decision("c-1"))
-        await room.site.live.look()
-        async with asyncio.timeout(20):
-            await stream.task
+async def test_a_session_that_ends_ends_its_streams(room, browser) -> None:
+    stream = Streaming(room, "/api/live", {"cookie": f"groundwire={browser.cookies['groundwire']}"})
+    await stream.until(1)
+    room.clock.forward(hours=9)
+    room.add(make_decision("c-1"))
+    await room.site.live.poll()
+    async with asyncio.timeout(20):
+        await stream.task
 
     assert stream.text.count("event: change") == 1
 
 
-async def test_all_streams_end_when_the_console_stops(room: Room) -> None:
+async def test_all_streams_end_when_the_console_stops(room) -> None:
     stream = Streaming(room, "/api/live", {"authorization": "Bearer lead-token"})
     await stream.until(1)
     await room.site.live.close()
@@ -121,7 +112,7 @@ async def test_all_streams_end_when_the_console_stops(room: Room) -> None:
         await stream.task
 
 
-async def test_one_person_has_a_bounded_number_of_streams(room: Room) -> None:
+async def test_one_person_has_a_bounded_number_of_streams(room) -> None:
     lead = {"authorization": "Bearer lead-token"}
     streams = [Streaming(room, "/api/live", lead) for _ in range(MOST_STREAMS)]
     for stream in streams:

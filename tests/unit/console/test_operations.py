@@ -5,18 +5,15 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from groundwire.console import scraping
-from groundwire.console.scraping import Scraper
+from groundwire.console import workers
 from groundwire.console.series import MOST_WORKERS
-from groundwire.console.settings import Target
-from groundwire.console.site import Site
-from groundwire.replay.job import Job, Order
-from groundwire.replay.progress import jobs_in
+from groundwire.console.settings import ScrapeTarget
+from groundwire.console.workers import Scraper
+from groundwire.replay.job import Job, ReplayOrder, jobs_in
 from tests.services.serving import serving
 from tests.unit.console.rooms import Room, make_decision, make_room
 from tests.unit.console.workers import Worker
@@ -30,7 +27,7 @@ class Network:
     def __init__(self, **answers: Any) -> None:
         self.answers: dict[str, Any] = answers
 
-    async def resolve(self, target: Target) -> list[str]:
+    async def resolve(self, target: ScrapeTarget) -> list[str]:
         names = [name for name in self.answers if name.split("_")[0] == target.host]
         if not names:
             raise OSError
@@ -48,16 +45,15 @@ class Network:
 
 def room_with(network: Network, workers: str = WORKERS, **settings: Any) -> Room:
     room = make_room(workers=workers, **settings)
-    site: Site = room.site
-    scraper = Scraper(site.settings.targets, room.clock, resolve=network.resolve, ask=network.ask)
-    object.__setattr__(site, "scraper", scraper)
+    targets = room.site.settings.targets
+    room.site.scraper = Scraper(targets, room.clock, resolve=network.resolve, fetch=network.ask)
     return room
 
 
 async def look(room: Room, times: int = 1) -> None:
     for _ in range(times):
         room.clock.forward(seconds=10)
-        await room.site.scraper.look(int(room.clock.monotonic() // 10))
+        await room.site.scraper.scrape(int(room.clock.monotonic() // 10))
 
 
 async def told(room: Room) -> dict[str, Any]:
@@ -217,7 +213,7 @@ async def test_a_worker_that_waits_is_told_of_in_plain_words_before_everything_e
         'groundwire_decisions_total{tier="x"} 1\n' * 2_001,
     ],
 )
-async def test_whoever_answers_nonsense_is_shown_as_unreadable_and_counts_for_nothing(nonsense: str) -> None:
+async def test_whoever_answers_nonsense_is_shown_as_unreadable_and_counts_for_nothing(nonsense) -> None:
     room = room_with(Network(claims=nonsense, deferred=Worker("deferred")))
     await look(room, 2)
     found = await told(room)
@@ -250,7 +246,7 @@ async def test_the_queue_is_told_of_against_its_limits_with_no_id() -> None:
     found = await told(room)
     assert [(one["used"], one["limit"]) for one in found["review"]["places"]] == [
         (2, 10_000),
-        (2, 10_000),
+        (2, 2_000),
         (1, 100),
     ]
     assert found["review"]["oldest_seconds"] == 3 * 3600
@@ -260,9 +256,11 @@ async def test_the_queue_is_told_of_against_its_limits_with_no_id() -> None:
 
 
 async def test_replays_are_shown_with_how_far_they_have_come_and_files_that_are_none_are_left_out(
-    tmp_path: Path,
+    tmp_path,
 ) -> None:
-    order = Order("lower-threshold", ["claims"], "earliest", "latest", "{}", simulate=False, output=None)
+    order = ReplayOrder(
+        "lower-threshold", ["claims"], "earliest", "latest", "{}", simulate=False, output=None
+    )
     (tmp_path / "notes.txt").write_text("SQLite format 3, or so it says")
     (tmp_path / "broken").write_bytes(b"SQLite format 3\x00" + b"x" * 200)
     sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE t (x)").connection.close()
@@ -278,16 +276,14 @@ async def test_replays_are_shown_with_how_far_they_have_come_and_files_that_are_
     assert abs((jobs_in(tmp_path)[0].moved_at - datetime.now(UTC)).days) <= 1
 
 
-async def test_a_folder_of_replays_that_cannot_be_read_is_said_so_and_none_is_no_empty_list(
-    tmp_path: Path,
-) -> None:
+async def test_a_folder_of_replays_that_cannot_be_read_is_said_so_and_none_is_no_empty_list(tmp_path) -> None:
     assert (await told(make_room(replay_jobs=tmp_path / "none")))["replays"]["readable"] is False
     async with make_room().client("lead-token") as client:
         assert "GROUNDWIRE_CONSOLE_REPLAY_JOBS" in (await client.get("/operations")).text
 
 
 @pytest.mark.parametrize(("more", "state"), [(0, "answers"), (2_000_000, "unreadable")])
-async def test_what_a_port_sends_is_read_up_to_a_limit(more: int, state: str) -> None:
+async def test_what_a_port_sends_is_read_up_to_a_limit(more, state) -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         body = Worker("claims").answer().encode() + b"#" * more
@@ -295,19 +291,19 @@ async def test_what_a_port_sends_is_read_up_to_a_limit(more: int, state: str) ->
         writer.close()
 
     async with serving(serve) as port:
-        scraper = Scraper([Target("127.0.0.1", port)])
-        await scraper.look(1)
+        scraper = Scraper([ScrapeTarget("127.0.0.1", port)])
+        await scraper.scrape(1)
     (seen,) = scraper.workers
     assert seen.state == state
 
 
-async def test_a_port_that_says_nothing_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scraping, "PATIENCE", 0.05)
+async def test_a_port_that_says_nothing_is_given_up(monkeypatch) -> None:
+    monkeypatch.setattr(workers, "PATIENCE", 0.05)
 
     async def serve(*_: object) -> None:
         await asyncio.Event().wait()
 
     async with serving(serve) as port:
-        scraper = Scraper([Target("127.0.0.1", port)])
-        await scraper.look(1)
+        scraper = Scraper([ScrapeTarget("127.0.0.1", port)])
+        await scraper.scrape(1)
     assert scraper.workers[0].state == "silent"

@@ -14,12 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groundwire.console.evidence import citations, marked
-from groundwire.console.marks import Mark, quote_marks, segments
-from groundwire.console.worddiff import word_diff
-from groundwire.console.words import age, label, number, share
-from groundwire.messages.audit import AuditEvent
+from groundwire.console.words import TextMark, age, label, number, quote_marks, segments, share, word_diff
 from groundwire.messages.base import format_time
-from tests.unit.console.rooms import NOW, Room, approved, blocked, csrf, make_decision, make_room
+from groundwire.messages.decisions import AuditEvent
+from tests.unit.console.rooms import NOW, Room, approved, blocked, csrf, make_decision, make_room, search
 
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7 }}{% raw %}</textarea>&lt;"
 PAGES = ["/", "/responses", "/approved", "/blocked", "/learning", "/sample", "/dead-letters", "/operations"]
@@ -27,7 +25,7 @@ PAGES = ["/", "/responses", "/approved", "/blocked", "/learning", "/sample", "/d
 odd = st.sampled_from("<>&\"' \n\u202e\u200b\U0001f600e\u0301")
 texts = st.text(alphabet=st.one_of(st.characters(codec="utf-8"), odd), max_size=60)
 kinds = st.sampled_from(["quote", "hedge-review", "citation-unknown"])
-marks = st.builds(Mark, st.integers(-5, 70), st.integers(-5, 70), kinds, st.just("t"))
+marks = st.builds(TextMark, st.integers(-5, 70), st.integers(-5, 70), kinds, st.just("t"))
 
 
 class Text(HTMLParser):
@@ -68,7 +66,7 @@ def room() -> Room:
 
 
 @given(texts, st.lists(marks, max_size=12))
-def test_marks_over_any_text_never_lose_add_or_change_a_character(text: str, given_marks: list[Mark]) -> None:
+def test_marks_over_any_text_never_lose_add_or_change_a_character(text, given_marks) -> None:
     found = segments(text, given_marks)
 
     assert "".join(segment.text for segment in found) == text
@@ -76,7 +74,7 @@ def test_marks_over_any_text_never_lose_add_or_change_a_character(text: str, giv
     for segment in found:
         for at in range(place, place + len(segment.text)):
             assert set(segment.marks) == {
-                Mark(max(0, one.start), min(len(text), one.end), one.kind, one.title)
+                TextMark(max(0, one.start), min(len(text), one.end), one.kind, one.title)
                 for one in given_marks
                 if one.start <= at < one.end
             }
@@ -85,7 +83,7 @@ def test_marks_over_any_text_never_lose_add_or_change_a_character(text: str, giv
 
 @given(texts)
 @settings(max_examples=60, deadline=None)
-async def test_a_page_shows_any_text_as_it_is(text: str) -> None:
+async def test_a_page_shows_any_text_as_it_is(text) -> None:
     text = text.replace("\x00", "") or "x"
     room = make_room()
     cut = len(text) // 2
@@ -102,7 +100,7 @@ async def test_a_page_shows_any_text_as_it_is(text: str) -> None:
 
 
 @given(texts, texts)
-def test_a_difference_adds_up_to_both_texts(old: str, new: str) -> None:
+def test_a_difference_adds_up_to_both_texts(old, new) -> None:
     changes = word_diff(old, new)
 
     assert "".join(change.text for change in changes if change.operation != "insert") == old
@@ -132,8 +130,8 @@ def test_characters_that_nobody_sees_are_named() -> None:
 
 def test_a_quote_is_marked_where_it_stands_letter_for_letter() -> None:
     assert quote_marks("say what is said", ["is", "IS", "", "said"]) == [
-        Mark(9, 11, "quote", "quote"),
-        Mark(12, 16, "quote", "quote"),
+        TextMark(9, 11, "quote", "quote"),
+        TextMark(12, 16, "quote", "quote"),
     ]
 
 
@@ -157,7 +155,7 @@ def test_a_quote_is_marked_where_it_stands_letter_for_letter() -> None:
         ("java\nscript:x", "verified", False),
     ],
 )
-def test_only_what_the_gate_found_on_the_web_is_a_link(value: str, state: str, *, linked: bool) -> None:
+def test_only_what_the_gate_found_on_the_web_is_a_link(value, state, linked) -> None:
     citation = {
         "type": "url",
         "value": value,
@@ -172,12 +170,11 @@ def test_only_what_the_gate_found_on_the_web_is_a_link(value: str, state: str, *
     assert found["url"] == (value if linked else None)
 
 
-async def test_links_to_elsewhere_tell_nothing_of_here(room: Room) -> None:
+async def test_links_to_elsewhere_tell_nothing_of_here(room, lead) -> None:
     citation = {"type": "url", "value": "https://docs.example/a", "start": 0, "end": 5, "state": "verified"}
     citation |= {"detail": "ok", "checked_at": "2026-01-31T12:00:00Z"}
     (decision_id,) = room.add(make_decision("c-1", citations=[citation]))
-    async with room.client("lead-token") as client:
-        page = (await client.get(f"/items/{decision_id}")).text
+    page = (await lead.get(f"/items/{decision_id}")).text
     elsewhere = [
         attributes for tag, attributes in read(page, "").tags if urlsplit(attributes.get("href") or "").netloc
     ]
@@ -225,32 +222,36 @@ def hostile_records() -> list[dict[str, Any]]:
     ]
 
 
-async def test_hostile_text_in_every_field_stays_text_on_every_page(room: Room) -> None:
+async def test_hostile_text_in_every_field_stays_text_on_every_page(room, browser) -> None:
     ids = room.add(*hostile_records())
     room.audit(
         AuditEvent(event_id="e", type="refused_action", at=NOW, tenant_id="acme", actor=HOSTILE, subject_id=HOSTILE,
                    decision_id=ids[0], detail={"action_id": "a", "action": HOSTILE, "outcome": HOSTILE})
     )  # fmt: skip
-    async with room.browser() as client:
-        pages = [await client.get(path) for path in (*PAGES, *(f"/items/{one}" for one in ids))]
-        token = await csrf(client)
-        await client.post(
-            f"/items/{ids[0]}/actions", data={"csrf": token, "action": "approve", "revision": "1"}
-        )
-        pages.append(await client.get("/"))
-        stale = {"csrf": token, "action": "approve", "revision": "7"}
-        pages.append(await client.post(f"/items/{ids[3]}/actions", data=stale))
-        several = {"csrf": token, "action": "reject", "ids": [f"{one}:1" for one in ids], "note": HOSTILE}
-        pages.append(await client.post("/bulk", data=several))
-        pages.append(await client.post("/bulk", data={**several, "reason": "other"}))
-        await client.post("/queue/search", data={"csrf": token, "search": HOSTILE})
-        pages.append(await client.get(f"/?user={HOSTILE.replace('&', '%26')}"))
+    pages = [await browser.get(path) for path in (*PAGES, *(f"/items/{one}" for one in ids))]
+    token = await csrf(browser)
+    await browser.post(f"/items/{ids[0]}/actions", data={"csrf": token, "action": "approve", "revision": "1"})
+    pages.append(await browser.get("/"))
+    stale = {"csrf": token, "action": "approve", "revision": "7"}
+    pages.append(await browser.post(f"/items/{ids[3]}/actions", data=stale))
+    several = {"csrf": token, "action": "reject", "ids": [f"{one}:1" for one in ids], "note": HOSTILE}
+    pages.append(await browser.post("/bulk", data=several))
+    pages.append(await browser.post("/bulk", data={**several, "reason": "other"}))
+    pages.append(await browser.get(await search(browser, HOSTILE)))
+    pages.append(await browser.get(f"/?user={HOSTILE.replace('&', '%26')}"))
 
-    assert [page.status_code for page in pages] == [200] * (len(PAGES) + len(ids) + 1) + [409, 409, 207, 200]
+    assert [page.status_code for page in pages] == [200] * (len(PAGES) + len(ids) + 1) + [
+        409,
+        409,
+        207,
+        200,
+        200,
+    ]
     assert sum("alert(1)" in html.unescape(page.text) for page in pages) >= len(pages) - 4
     for page in pages:
         tags = read(page.text, "").tags
-        assert [name for name, _ in tags].count("script") == 1
+        scripts = [attributes.get("src", "") for name, attributes in tags if name == "script"]
+        assert [source.rpartition("/")[2] for source in scripts] == ["guard.js", "console.js"]
         assert not any(
             name == "img" and attributes.get("src") != "/static/icon.svg" for name, attributes in tags
         )
@@ -261,7 +262,7 @@ async def test_hostile_text_in_every_field_stays_text_on_every_page(room: Room) 
                 assert target is None or target.startswith(("/", "#")), target
 
 
-async def test_the_twin_of_a_page_tells_what_it_tells(room: Room) -> None:
+async def test_the_twin_of_a_page_tells_what_it_tells(room, lead) -> None:
     known = approved("c-0", content="Water is always wet.", user_id="ana")
     match = {"subject_id": "c-0", "inter": 9, "union": 10, "difference": "negation", "class": "approved"}
     facts = {
@@ -270,12 +271,16 @@ async def test_the_twin_of_a_page_tells_what_it_tells(room: Room) -> None:
         "dedup": {"status": "ok", "scheme": "s", "matches": [match]},
     }
     _, decision_id = room.add(known, make_decision("c-1", "Water is never wet.", facts=facts))
-    async with room.client("lead-token") as client:
-        twin = (await client.get(f"/api/items/{decision_id}")).json()
-        page = html.unescape((await client.get(f"/items/{decision_id}")).text)
+    twin = (await lead.get(f"/api/items/{decision_id}")).json()
+    page = html.unescape((await lead.get(f"/items/{decision_id}")).text)
 
-    assert twin["near"]["difference"] == "negation"
-    assert [change["text"] for change in twin["near"]["changes"]] == ["Water is ", "always", "never", " wet."]
+    assert twin["memories"][0]["difference"] == "negation"
+    assert [change["text"] for change in twin["memories"][0]["changes"]] == [
+        "Water is ",
+        "always",
+        "never",
+        " wet.",
+    ]
     assert "<del>always</del><ins>never</ins>" in page
     assert twin["source"]["facts"][0] == {"name": "approved so far", "value": 1}
     assert {"result": "failed", "name": "citation_missing", "detail": ""} in twin["checks"]
@@ -284,20 +289,18 @@ async def test_the_twin_of_a_page_tells_what_it_tells(room: Room) -> None:
     assert json.dumps(twin)
 
 
-async def test_an_item_names_what_it_rests_on_and_what_rests_on_it(room: Room) -> None:
+async def test_an_item_names_what_it_rests_on_and_what_rests_on_it(room, browser, lead) -> None:
     child, _, _ = room.add(
         make_decision("child", derived_from=["base", "gone"]),
         approved("other", derived_from=["base"], user_id="ben"),
         approved("heir", derived_from=["base"]),
     )
     (base,) = room.add(approved("base", content="What all rests on."))
-    async with room.client("lead-token") as client:
-        before = (await client.get(f"/api/items/{base}")).json()
-        (now,) = room.add(blocked("base", "What all rests on.", revision=2, reason_code="retracted"))
-        after, rests = [(await client.get(f"/api/items/{one}")).json() for one in (now, child)]
-    async with room.browser() as client:
-        page = (await client.get(f"/items/{child}")).text
-        told = (await client.get(f"/items/{now}")).text
+    before = (await lead.get(f"/api/items/{base}")).json()
+    (now,) = room.add(blocked("base", "What all rests on.", revision=2, reason_code="retracted"))
+    after, rests = [(await lead.get(f"/api/items/{one}")).json() for one in (now, child)]
+    page = (await browser.get(f"/items/{child}")).text
+    told = (await browser.get(f"/items/{now}")).text
 
     assert [one["name"] for one in before["resting"]] == ["heir"]
     assert after["resting"] == before["resting"]
@@ -310,16 +313,15 @@ async def test_an_item_names_what_it_rests_on_and_what_rests_on_it(room: Room) -
     assert "1 approved claim rests on it; nothing is withdrawn with it." in told
 
 
-async def test_from_a_list_one_goes_back_to_it_and_not_on_in_the_queue(room: Room) -> None:
+async def test_from_a_list_one_goes_back_to_it_and_not_on_in_the_queue(room, browser) -> None:
     _, held, other = room.add(make_decision("risky"), approved("held"), approved("other"))
-    async with room.browser() as client:
-        listed = (await client.get("/approved")).text
-        page = (await client.get(f"/items/{held}?from=approved")).text
-        form = {"csrf": await csrf(client), "action": "retract", "revision": "1", "reason": "outdated"}
-        sent = {**form, "next": read_value(page, "next"), "query": read_value(page, "query")}
-        answer = await client.post(f"/items/{held}/actions", data=sent)
-        plain = await client.post(f"/items/{other}/actions", data=form)
-        queued = (await client.get(f"/items/{held}?from=//evil.example&kind=claim")).text
+    listed = (await browser.get("/approved")).text
+    page = (await browser.get(f"/items/{held}?from=approved")).text
+    form = {"csrf": await csrf(browser), "action": "retract", "revision": "1", "reason": "outdated"}
+    sent = {**form, "next": read_value(page, "next"), "query": read_value(page, "query")}
+    answer = await browser.post(f"/items/{held}/actions", data=sent)
+    plain = await browser.post(f"/items/{other}/actions", data=form)
+    queued = (await browser.get(f"/items/{held}?from=//evil.example&kind=claim")).text
 
     assert f'href="/items/{held}?from=approved"' in listed
     assert '<a id="to-queue" href="/approved">Approved</a>' in page
@@ -328,9 +330,7 @@ async def test_from_a_list_one_goes_back_to_it_and_not_on_in_the_queue(room: Roo
     assert '<a id="to-queue" href="/?kind=claim">Queue</a>' in queued
 
 
-async def test_the_standing_of_an_item_changes_when_it_was_decided_elsewhere_or_is_acted_on(
-    room: Room,
-) -> None:
+async def test_the_standing_of_an_item_changes_when_it_was_decided_elsewhere_or_is_acted_on(room) -> None:
     (item,) = room.add(make_decision("c-1"))
     async with room.client("lead-token") as client, room.client("eve-token") as stranger:
         first, again = [(await client.get(f"/api/items/{item}")).json()["standing"] for _ in range(2)]
@@ -345,7 +345,7 @@ async def test_the_standing_of_an_item_changes_when_it_was_decided_elsewhere_or_
     assert decided["id"] == now
 
 
-async def test_the_nearest_memory_is_told_as_it_stands_now(room: Room) -> None:
+async def test_the_nearest_memory_is_told_as_it_stands_now(room, browser) -> None:
     match = {"subject_id": "m", "inter": 2, "union": 4, "difference": "none", "class": "approved"}
     facts = {
         "clock": format_time(NOW),
@@ -353,27 +353,25 @@ async def test_the_nearest_memory_is_told_as_it_stands_now(room: Room) -> None:
         "dedup": {"status": "ok", "scheme": "s", "matches": [match]},
     }
     near, _ = room.add(make_decision("near", facts=facts), approved("m"))
-    async with room.browser() as client:
-        before = (await client.get(f"/items/{near}")).text
-        room.add(blocked("m", revision=2, reason_code="retracted"))
-        after = (await client.get(f"/items/{near}")).text
+    before = (await browser.get(f"/items/{near}")).text
+    room.add(blocked("m", revision=2, reason_code="retracted"))
+    after = (await browser.get(f"/items/{near}")).text
 
     assert ("retracted" in before, "approved then; retracted since" in after) == (False, True)
 
 
-async def test_the_queue_filters_orders_and_pages_by_codes(room: Room) -> None:
+async def test_the_queue_filters_orders_and_pages_by_codes(room, lead) -> None:
     room.add(
         *(make_decision(f"c-{number}", f"Text {number}.") for number in range(60)),
         make_decision("conflict", "Text.", reason_code="conflicting_near_duplicate", user_id="ben"),
     )
-    async with room.client("lead-token") as client:
-        first = (await client.get("/api/queue")).json()
-        second = (await client.get(first["older"].replace("/?", "/api/queue?"))).json()
-        mine = (await client.get("/api/queue?user=ben&reason=conflicting_near_duplicate")).json()
-        young = (await client.get("/api/queue?age=over_1d")).json()
-        assert (await client.get("/api/queue?reason=nonsense")).status_code == 400
-        assert (await client.get("/api/queue?text=x")).status_code == 400
-        assert (await client.get("/api/queue?cursor=x")).status_code == 400
+    first = (await lead.get("/api/queue")).json()
+    second = (await lead.get(first["older"].replace("/?", "/api/queue?"))).json()
+    mine = (await lead.get("/api/queue?user=ben&reason=conflicting_near_duplicate")).json()
+    young = (await lead.get("/api/queue?age=over_1d")).json()
+    assert (await lead.get("/api/queue?reason=nonsense")).status_code == 400
+    assert (await lead.get("/api/queue?text=x")).status_code == 400
+    assert (await lead.get("/api/queue?cursor=x")).status_code == 400
 
     assert (first["total"], len(first["items"]), len(second["items"])) == (61, 50, 11)
     assert first["items"][0]["subject_id"] == "conflict"
@@ -385,10 +383,9 @@ async def test_the_queue_filters_orders_and_pages_by_codes(room: Room) -> None:
     )
 
 
-async def test_what_the_list_does_not_show_in_full_is_not_offered_for_approval_there(room: Room) -> None:
+async def test_what_the_list_does_not_show_in_full_is_not_offered_for_approval_there(room, lead) -> None:
     room.add(make_decision("short"), make_decision("long", "word " * 60), make_decision("odd", "a\u200bb"))
-    async with room.client("lead-token") as client:
-        items = (await client.get("/api/queue")).json()["items"]
+    items = (await lead.get("/api/queue")).json()["items"]
 
     assert {item["subject_id"]: item["whole"] for item in items} == {
         "short": True,
@@ -397,14 +394,13 @@ async def test_what_the_list_does_not_show_in_full_is_not_offered_for_approval_t
     }
 
 
-async def test_the_blind_sample_hides_the_verdict_until_an_opinion_stands(room: Room) -> None:
+async def test_the_blind_sample_hides_the_verdict_until_an_opinion_stands(room, lead) -> None:
     (decision_id,) = room.add(blocked("c-1", "A guess."))
-    async with room.client("lead-token") as client:
-        (row,) = (await client.get("/api/sample")).json()["rows"]
-        assert not {"verdict", "reason_code", "tier"} & set(row)
-        told = (await client.post(f"/api/sample/{decision_id}", json={"opinion": "approve"})).json()
-        assert (await client.get("/api/sample")).json()["rows"] == []
-        blind = (await client.get("/api/learning")).json()["blind"]
+    (row,) = (await lead.get("/api/sample")).json()["rows"]
+    assert not {"verdict", "reason_code", "tier"} & set(row)
+    told = (await lead.post(f"/api/sample/{decision_id}", json={"opinion": "approve"})).json()
+    assert (await lead.get("/api/sample")).json()["rows"] == []
+    blind = (await lead.get("/api/learning")).json()["blind"]
 
     assert (told["verdict"], told["agrees"]) == ("blocked", False)
     assert blind == {"approved": 0, "approved_agreed": 0, "blocked": 1, "blocked_agreed": 0}

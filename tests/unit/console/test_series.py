@@ -11,10 +11,18 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from groundwire import metrics
-from groundwire.console.lines import HEIGHT, highest, path
-from groundwire.console.measures import MEASURES, Reading, Unreadable, read
-from groundwire.console.series import MOST_WORKERS, POINT, SIZE, History
-from groundwire.console.settings import ConsoleSettings, Target
+from groundwire.console.series import (
+    MEASURES,
+    MOST_WORKERS,
+    POINT,
+    SIZE,
+    Measurement,
+    SeriesHistory,
+    UnreadableMetrics,
+    parse_metrics,
+)
+from groundwire.console.settings import ConsoleSettings, ScrapeTarget
+from groundwire.console.words import HEIGHT, highest, path
 from groundwire.messages.decisions import ReasonCode
 
 KEY = ("tiers", "tier_1")
@@ -32,8 +40,8 @@ steps = st.lists(
 )
 
 
-def reading(count: float, started: float | None = None, **gauges: float) -> Reading:
-    return Reading(
+def reading(count: float, started: float | None = None, **gauges: float) -> Measurement:
+    return Measurement(
         "claims", started, {KEY: count}, {(name, "claims"): value for name, value in gauges.items()}
     )
 
@@ -42,10 +50,8 @@ ages = st.one_of(st.none(), st.floats(-1e6, 1e12))
 
 
 @given(st.lists(st.tuples(st.integers(0, 1000), st.floats(0, 1e15), ages), max_size=40))
-def test_rates_of_any_sequence_of_counts_are_never_negative(
-    sequence: list[tuple[int, float, float | None]],
-) -> None:
-    history = History()
+def test_rates_of_any_sequence_of_counts_are_never_negative(sequence) -> None:
+    history = SeriesHistory()
     for ticks, count, age in sequence:
         history.advance(history.tick + ticks)
         history.take("one", reading(count), age=age)
@@ -55,9 +61,9 @@ def test_rates_of_any_sequence_of_counts_are_never_negative(
 
 @given(steps)
 def test_what_is_counted_is_what_was_counted_whatever_restarted_as_long_as_it_lies_within_the_hour(
-    sequence: list[tuple[int, int, bool]],
+    sequence,
 ) -> None:
-    history = History()
+    history = SeriesHistory()
     history.take("one", reading(100, started=0.0))
     count, started, expected, passed = 100, 0.0, 0, 0
     for ticks, more, again in sequence:
@@ -75,28 +81,26 @@ def test_what_is_counted_is_what_was_counted_whatever_restarted_as_long_as_it_li
 
 
 @given(st.lists(st.tuples(st.text(max_size=3), labels, labels, st.integers(0, 400)), max_size=60))
-def test_whatever_is_answered_no_more_is_kept_than_the_closed_list_for_an_hour(
-    answers: list[tuple[str, str, str, int]],
-) -> None:
-    history = History()
+def test_whatever_is_answered_no_more_is_kept_than_the_closed_list_for_an_hour(answers) -> None:
+    history = SeriesHistory()
     for worker, tier, code, ticks in answers:
         registry = CollectorRegistry()
         counter = Counter("groundwire_decisions", "", ["tier", "reason_code"], registry=registry)
         counter.labels(tier, code).inc()
         history.advance(history.tick + ticks)
-        history.take(worker, read(generate_latest(registry).decode()))
+        history.take(worker, parse_metrics(generate_latest(registry).decode()))
     assert len(history) <= MOST_KEYS * SIZE
 
 
 def test_no_more_workers_are_followed_than_there_can_be() -> None:
-    history = History()
+    history = SeriesHistory()
     for number in range(2 * MOST_WORKERS):
         history.take(str(number), reading(0, lag=1))
     assert history.latest(LAG) == MOST_WORKERS
 
 
 def test_a_count_that_went_on_unseen_is_spread_over_the_time_in_which_nobody_looked() -> None:
-    history = History()
+    history = SeriesHistory()
     history.take("one", reading(0))
     history.advance(12)
     history.take("one", reading(120))
@@ -107,7 +111,7 @@ def test_a_count_that_went_on_unseen_is_spread_over_the_time_in_which_nobody_loo
 
 
 def test_what_a_process_counted_before_it_was_first_seen_is_of_the_hour_if_it_is_younger_than_that() -> None:
-    young, old = History(), History()
+    young, old = SeriesHistory(), SeriesHistory()
     young.take("one", reading(60, started=1.0), age=600)
     old.take("one", reading(60, started=1.0), age=3601)
     assert young.total(KEY) == pytest.approx(60)
@@ -115,7 +119,7 @@ def test_what_a_process_counted_before_it_was_first_seen_is_of_the_hour_if_it_is
 
 
 def test_a_restart_is_seen_by_its_time_where_the_count_has_grown_past_the_one_before() -> None:
-    history = History()
+    history = SeriesHistory()
     history.take("one", reading(10, started=1.0), age=9_999)
     history.advance(6)
     history.take("one", reading(15, started=5_000.0), age=20)
@@ -123,7 +127,7 @@ def test_a_restart_is_seen_by_its_time_where_the_count_has_grown_past_the_one_be
 
 
 def test_what_is_older_than_an_hour_is_forgotten() -> None:
-    history = History()
+    history = SeriesHistory()
     history.take("one", reading(0, lag=4))
     history.advance(1)
     history.take("one", reading(50, lag=4))
@@ -136,7 +140,7 @@ def test_what_is_older_than_an_hour_is_forgotten() -> None:
 
 
 def test_a_level_of_a_minute_is_its_worst_so_that_the_present_one_is_never_above_the_line() -> None:
-    history = History()
+    history = SeriesHistory()
     for tick, lag in enumerate((5, 90, 20)):
         history.advance(tick)
         history.take("one", reading(0, lag=lag))
@@ -145,7 +149,7 @@ def test_a_level_of_a_minute_is_its_worst_so_that_the_present_one_is_never_above
 
 
 def test_a_second_answer_in_one_tick_changes_nothing() -> None:
-    history = History()
+    history = SeriesHistory()
     history.take("one", reading(0, lag=4, commit_age=2))
     history.take("one", reading(9, lag=4))
     assert history.latest(LAG) == 4
@@ -161,24 +165,22 @@ def test_everything_that_is_read_is_a_metric_of_workers_with_these_labels() -> N
                 known[metric._name + suffix] = set(metric._labelnames)
     for measure in MEASURES:
         assert set(measure.labels) <= known[measure.sample], measure
-    own = read(generate_latest().decode())
+    own = parse_metrics(generate_latest().decode())
     assert {key[1] for key in own.counts if key[0] == "reasons"} >= {str(code) for code in ReasonCode}
 
 
 @given(st.text())
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_read_or_refused(text) -> None:
     for answer in (text, "groundwire_decisions_total" + text, f'groundwire_paused{{dependency="{text}"}} 1'):
         try:
-            found = read(answer)
-        except Unreadable:
+            found = parse_metrics(answer)
+        except UnreadableMetrics:
             continue
         assert all(value >= 0 for value in found.counts.values())
 
 
 @given(st.lists(st.one_of(st.none(), st.floats(0, 1e15)), max_size=80))
-def test_a_line_stays_inside_its_box_with_a_gap_wherever_nothing_was_measured(
-    values: list[float | None],
-) -> None:
+def test_a_line_stays_inside_its_box_with_a_gap_wherever_nothing_was_measured(values) -> None:
     drawn = path(values, highest([values]))
     heights = [float(number) for number in re.findall(r"[ML][\d.]+ ([\d.]+)", drawn)]
     assert len(heights) == sum(value is not None for value in values)
@@ -189,18 +191,18 @@ def test_a_line_stays_inside_its_box_with_a_gap_wherever_nothing_was_measured(
 
 def test_points_of_a_line_are_minutes() -> None:
     assert SIZE == 60 * POINT
-    assert len(History().rates(KEY)) == 60
+    assert len(SeriesHistory().rates(KEY)) == 60
 
 
 @pytest.mark.parametrize(
     "word", ["claims", "claims:", ":9100", "claims:0", "claims:99999", "http://claims:9100", "a@b:1"]
 )
-def test_where_workers_are_is_host_and_port(word: str) -> None:
+def test_where_workers_are_is_host_and_port(word) -> None:
     with pytest.raises(ValueError, match="must be host:port"):
         ConsoleSettings(workers=f"ok:1,{word}")
 
 
 def test_addresses_of_workers_are_taken_once_each() -> None:
     found = ConsoleSettings(workers="claims:9100, [::1]:9101 ,claims:9100").targets
-    assert found == (Target("claims", 9100), Target("::1", 9101))
+    assert found == (ScrapeTarget("claims", 9100), ScrapeTarget("::1", 9101))
     assert [str(one) for one in found] == ["claims:9100", "[::1]:9101"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from groundwire.commands.console import console
+from groundwire.cli.console import console
 from groundwire.console.settings import ConsoleSettings, load_console_settings
 from groundwire.errors import UsageError
 
@@ -52,9 +52,7 @@ def keys_file(tmp_path: Path) -> Path:
         ({"GROUNDWIRE_CONSOLE_PUBLIC_URL": "review.example"}, "GROUNDWIRE_CONSOLE_PUBLIC_URL"),
     ],
 )
-def test_a_console_that_lacks_something_does_not_start_and_says_what(
-    keys_file: Path, environment: dict[str, str], said: str
-) -> None:
+def test_a_console_that_lacks_something_does_not_start_and_says_what(keys_file, environment, said) -> None:
     given = {"GROUNDWIRE_KEYS_FILE": str(keys_file), "GROUNDWIRE_CONSOLE_PORT": "0"} | environment
     result = CliRunner().invoke(console, LINK, env=given)
 
@@ -63,7 +61,7 @@ def test_a_console_that_lacks_something_does_not_start_and_says_what(
     assert "tooshort" not in result.output
 
 
-def test_a_console_that_nobody_could_sign_in_to_does_not_start(keys_file: Path) -> None:
+def test_a_console_that_nobody_could_sign_in_to_does_not_start(keys_file) -> None:
     given = {"GROUNDWIRE_KEYS_FILE": str(keys_file), "GROUNDWIRE_CONSOLE_KEY": "console"}
     result = CliRunner().invoke(console, [], env=given)
 
@@ -72,7 +70,7 @@ def test_a_console_that_nobody_could_sign_in_to_does_not_start(keys_file: Path) 
 
 
 @pytest.mark.parametrize("name", ["GROUNDWIRE_CONSOLE_PORT", "GROUNDWIRE_METRICS_PORT"])
-def test_a_port_that_is_taken_is_told_with_its_setting(keys_file: Path, name: str) -> None:
+def test_a_port_that_is_taken_is_told_with_its_setting(keys_file, name) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         given = {"GROUNDWIRE_KEYS_FILE": str(keys_file), "GROUNDWIRE_CONSOLE_KEY": "console"}
@@ -88,7 +86,7 @@ def test_a_link_needs_to_know_whom_it_signs_in() -> None:
     assert "--one-time-link" in CliRunner().invoke(console, ["--name", "ann"]).output
 
 
-def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_come_from_the_environment(monkeypatch) -> None:
     monkeypatch.setenv("GROUNDWIRE_CONSOLE_UNDO_SECONDS", "3")
     assert load_console_settings().undo_seconds == 3
     monkeypatch.setenv("GROUNDWIRE_CONSOLE_UNDO_SECONDS", "-1")

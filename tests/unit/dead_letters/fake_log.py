@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from contextlib import asynccontextmanager
 
-from groundwire.dead_letters.ledger import Stands
+from groundwire.dead_letters.letters import Stands
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.messages.base import to_milliseconds
-from groundwire.messages.headers import dead_letter_headers
-from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.headers import InboundRecord, dead_letter_headers
 
 PREFIX = "t."
 DEAD = f"{PREFIX}dead-letter"

@@ -7,9 +7,8 @@ import pytest
 from agents.outputs import Output, outputs, unpublishable
 from groundwire.dead_letters.letters import read_letter
 from groundwire.errors import ErrorCode, RecordError
-from groundwire.gate.results import DeadLetter
-from groundwire.messages.headers import deferred_headers, deferred_record
-from groundwire.messages.inbound import InboundRecord
+from groundwire.gate.types import DeadLetter
+from groundwire.messages.headers import InboundRecord, deferred_headers, deferred_record
 from groundwire.messages.topics import TopicName
 from tests.unit.dead_letters.fake_log import FakeLog
 

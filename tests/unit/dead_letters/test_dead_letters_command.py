@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 import pytest
 from click.testing import CliRunner
 
-from groundwire.cli import main
-from groundwire.commands import dead_letters as command
+from groundwire.cli import dead_letters as command
+from groundwire.cli.main import main
 from groundwire.errors import BrokerUnavailable, ErrorCode
 from tests.unit.dead_letters.fake_log import AUDIT, CLAIMS, PREFIX, FakeLog
 

@@ -6,13 +6,12 @@ import asyncio
 
 import pytest
 
-from groundwire.dead_letters import kafka
-from groundwire.dead_letters.kafka import KafkaLog
-from groundwire.dead_letters.ledger import Outgoing
+from groundwire.dead_letters import letters
+from groundwire.dead_letters.letters import KafkaLog, RedriveRecord
 from groundwire.errors import BrokerUnavailable
 from groundwire.messages.base import from_milliseconds
 
-RECORD = Outgoing("t.claims", b"k", b"v", [])
+RECORD = RedriveRecord("t.claims", b"k", b"v", [])
 
 
 class Sender:
@@ -39,7 +38,7 @@ async def test_nothing_is_sent_once_nothing_tells_any_more_how_many_records_fail
             raise BrokerUnavailable("gone")
         yield  # pragma: no cover
 
-    monkeypatch.setattr(kafka, "follow", follow)
+    monkeypatch.setattr(letters, "follow", follow)
     log = KafkaLog("nowhere:1", "t.", 1.0, sender)
     async with log.failing(from_milliseconds(0)):
         await begun.wait()

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundwire.dead_letters.letters import Place, Selection
-from groundwire.dead_letters.redrive import Redrive
-from groundwire.dead_letters.rules import Outcome, Rules, Why
+from groundwire.dead_letters.letters import LetterPlace, Selection
+from groundwire.dead_letters.redrive import Redrive, RedriveOutcome, RedriveRefusal, Rules
 from groundwire.errors import ErrorCode
-from groundwire.messages.audit import AuditEvent
 from groundwire.messages.base import from_milliseconds
+from groundwire.messages.decisions import AuditEvent
 from groundwire.messages.headers import header
 from tests.unit.dead_letters.fake_log import AUDIT, CLAIMS, DEAD, PREFIX, CrashError, FakeLog
 
@@ -52,7 +51,7 @@ async def test_a_record_goes_back_with_its_bytes_key_and_headers_and_the_count_o
     (sent,) = log.topics[CLAIMS]
     assert (sent.value, sent.key) == (b'{"claim_id": "\xff', b"\x00\xfe")
     assert list(sent.headers) == [*headers, ("gw-attempts", b"1")]
-    assert (step.outcome, step.redriven.stands) == (Outcome.REDRIVEN, (CLAIMS, 0, 0))
+    assert (step.outcome, step.redriven.stands) == (RedriveOutcome.REDRIVEN, (CLAIMS, 0, 0))
 
 
 async def test_a_dry_run_says_what_a_run_does_and_writes_nothing():
@@ -64,7 +63,7 @@ async def test_a_dry_run_says_what_a_run_does_and_writes_nothing():
     assert set(log.topics) == {DEAD, AUDIT}
     assert not log.topics[AUDIT]
     done = await collect(redriving(log).run())
-    same = {Outcome.REDRIVE: Outcome.REDRIVEN}
+    same = {RedriveOutcome.REDRIVE: RedriveOutcome.REDRIVEN}
     expected = {(same.get(one.outcome, one.outcome), one.why, one.letter.id) for one in planned}
     assert {(one.outcome, one.why, one.letter.id) for one in done} == expected
 
@@ -76,7 +75,9 @@ async def test_a_dry_run_says_what_a_run_does_and_writes_nothing():
 async def test_no_header_leads_to_a_topic_that_is_no_input_topic_of_the_deployment(topic):
     log = FakeLog()
     log.bury(topic=topic)
-    assert outcomes(await collect(redriving(log).run())) == [(Outcome.REFUSED, Why.NOT_AN_INPUT_TOPIC)]
+    assert outcomes(await collect(redriving(log).run())) == [
+        (RedriveOutcome.REFUSED, RedriveRefusal.NOT_AN_INPUT_TOPIC)
+    ]
     assert set(log.topics) == {DEAD, AUDIT}
 
 
@@ -102,7 +103,9 @@ async def test_a_record_goes_to_the_input_topic_that_it_came_from(name):
 async def test_what_the_gate_did_not_write_is_not_sent(headers):
     log = FakeLog()
     log.put(DEAD, b"k", b"v", headers)
-    assert outcomes(await collect(redriving(log).run())) == [(Outcome.REFUSED, Why.NOT_A_DEAD_LETTER)]
+    assert outcomes(await collect(redriving(log).run())) == [
+        (RedriveOutcome.REFUSED, RedriveRefusal.NOT_A_DEAD_LETTER)
+    ]
     assert CLAIMS not in log.topics
 
 
@@ -111,7 +114,10 @@ async def test_a_record_that_the_client_cannot_send_is_refused_and_the_others_go
     log.bury(b"x" * 1_047_900)
     log.bury(b"small")
     steps = await collect(redriving(log).run())
-    assert outcomes(steps) == [(Outcome.REFUSED, Why.TOO_LARGE), (Outcome.REDRIVEN, None)]
+    assert outcomes(steps) == [
+        (RedriveOutcome.REFUSED, RedriveRefusal.TOO_LARGE),
+        (RedriveOutcome.REDRIVEN, None),
+    ]
 
 
 @given(st.integers(1, 6))
@@ -125,8 +131,8 @@ async def test_a_record_that_fails_again_and_again_is_sent_until_it_has_failed_o
     attempts = [header(record.headers, "gw-attempts") for record in log.topics[DEAD]]
     assert attempts == [str(number) for number in range(1, most + 1)]
     last = await collect(redriving(log, max_attempts=most).run())
-    assert outcomes(last)[-1] == (Outcome.REFUSED, Why.TOO_MANY_ATTEMPTS)
-    assert set(outcomes(last)[:-1]) <= {(Outcome.SKIPPED, Why.ALREADY_REDRIVEN)}
+    assert outcomes(last)[-1] == (RedriveOutcome.REFUSED, RedriveRefusal.TOO_MANY_ATTEMPTS)
+    assert set(outcomes(last)[:-1]) <= {(RedriveOutcome.SKIPPED, RedriveRefusal.ALREADY_REDRIVEN)}
 
 
 @pytest.mark.parametrize("rate", [1, 50])
@@ -137,15 +143,15 @@ async def test_of_two_letters_of_one_failure_one_is_sent_whichever_run_finds_the
     assert [step.outcome async for step in redriving(log, rate=rate).plan()] == ["redrive", "skipped"]
     first = await collect(redriving(log, rate=rate).run())
     assert Counter(outcomes(first)) == {
-        (Outcome.REDRIVEN, None): 1,
-        (Outcome.SKIPPED, Why.ALREADY_REDRIVEN): 1,
+        (RedriveOutcome.REDRIVEN, None): 1,
+        (RedriveOutcome.SKIPPED, RedriveRefusal.ALREADY_REDRIVEN): 1,
     }
     log.bury(offset=7)
     log.bury(offset=7, headers=[("gw-attempts", b"1")])
     log.bury(offset=8)
     later = await collect(redriving(log, rate=rate).run())
-    again = (Outcome.SKIPPED, Why.ALREADY_REDRIVEN)
-    assert Counter(outcomes(later)) == {again: 3, (Outcome.REDRIVEN, None): 2}
+    again = (RedriveOutcome.SKIPPED, RedriveRefusal.ALREADY_REDRIVEN)
+    assert Counter(outcomes(later)) == {again: 3, (RedriveOutcome.REDRIVEN, None): 2}
     assert len(log.topics[CLAIMS]) == 3
 
 
@@ -158,7 +164,7 @@ async def test_after_a_crash_too_two_letters_of_one_failure_send_one_record(cras
     with pytest.raises(CrashError):
         await collect(redriving(log).run())
     log.crash_after = None
-    await collect(redriving(log, Selection(places=frozenset({Place(0, 1)}))).run())
+    await collect(redriving(log, Selection(places=frozenset({LetterPlace(0, 1)}))).run())
     await collect(redriving(log).run())
     assert len(log.topics[CLAIMS]) == 1
 
@@ -195,7 +201,7 @@ async def test_what_was_sent_is_not_sent_again_and_says_when_by_whom_and_where()
     log.bury()
     (first,) = await collect(redriving(log).run())
     (again,) = await collect(redriving(log).run())
-    assert (again.outcome, again.why) == (Outcome.SKIPPED, Why.ALREADY_REDRIVEN)
+    assert (again.outcome, again.why) == (RedriveOutcome.SKIPPED, RedriveRefusal.ALREADY_REDRIVEN)
     assert again.redriven == first.redriven
     assert len(log.topics[CLAIMS]) == 1
 
@@ -219,7 +225,7 @@ async def test_however_often_a_run_is_killed_each_record_is_sent_exactly_once(da
     await collect(redriving(log, rate=rate).run())
     sent = Counter((r.value, header(r.headers, "gw-attempts")) for r in log.topics[CLAIMS])
     assert sent == expected
-    assert {one.outcome for one in await collect(redriving(log).plan())} == {Outcome.SKIPPED}
+    assert {one.outcome for one in await collect(redriving(log).plan())} == {RedriveOutcome.SKIPPED}
     places = [json.loads(r.value)["detail"]["stands"] for r in log.topics[AUDIT]]
     noted = {place["offset"] for place in places if place}
     assert noted == set(range(len(bodies))), "each record that was sent is noted where it stands"
@@ -233,7 +239,7 @@ async def test_records_of_other_producers_are_not_taken_for_redriven_ones():
         await collect(redriving(log).run())
     log.crash_after = None
     log.put(CLAIMS, b"acme:ann", b"body")  # sent again by its producer: without a count of failures
-    assert outcomes(await collect(redriving(log).run())) == [(Outcome.REDRIVEN, None)]
+    assert outcomes(await collect(redriving(log).run())) == [(RedriveOutcome.REDRIVEN, None)]
 
 
 async def test_input_topics_are_read_only_where_a_run_ended_between_two_notes():
@@ -282,7 +288,7 @@ async def test_what_else_stands_on_the_audit_topic_is_not_taken_for_a_redriving(
     log = FakeLog()
     log.bury()
     log.put(AUDIT, b"", value)
-    assert outcomes(await collect(redriving(log).plan())) == [(Outcome.REDRIVE, None)]
+    assert outcomes(await collect(redriving(log).plan())) == [(RedriveOutcome.REDRIVE, None)]
 
 
 async def test_a_letter_of_an_earlier_topic_at_the_same_place_is_another_letter():
@@ -291,7 +297,7 @@ async def test_a_letter_of_an_earlier_topic_at_the_same_place_is_another_letter(
     await collect(redriving(log).run())
     log.topics[DEAD].clear()  # deleted and declared again: offsets begin anew
     log.bury(b"one", offset=12)
-    assert outcomes(await collect(redriving(log).plan())) == [(Outcome.REDRIVE, None)]
+    assert outcomes(await collect(redriving(log).plan())) == [(RedriveOutcome.REDRIVE, None)]
 
 
 async def test_a_run_keeps_to_its_rate_and_stops_at_its_limit():
@@ -323,7 +329,7 @@ async def test_the_limit_counts_what_is_sent_alone():
     log.bury()
     log.bury()
     steps = await collect(redriving(log, limit=1).run())
-    assert [step.outcome for step in steps] == [Outcome.REFUSED, Outcome.REDRIVEN]
+    assert [step.outcome for step in steps] == [RedriveOutcome.REFUSED, RedriveOutcome.REDRIVEN]
 
 
 async def test_only_the_letters_that_are_meant_are_sent():

@@ -14,7 +14,7 @@ from groundwire import metrics  # noqa: F401 - what workers count registers itse
 
 ROOT = Path(__file__).resolve().parents[3]
 GRAFANA = ROOT / "deploy" / "grafana"
-CONSOLE = (ROOT / "src" / "groundwire" / "console" / "gauges.py").read_text()
+CONSOLE = (ROOT / "src" / "groundwire" / "console" / "operations.py").read_text()
 OTHERS = {
     "redis_memory_used_bytes",
     "redis_memory_max_bytes",

@@ -86,17 +86,22 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     (wheel,) = (folder / "wheels").iterdir()
     shutil.unpack_archive(wheel, folder / "site-packages", "zip")
-    shutil.rmtree(folder / "src")
+    for source in ("src", "agents", "topics"):
+        shutil.rmtree(folder / source)
     return folder
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        ["-m", "agents", "claims", "--help"],
-        ["-m", "topics", "declare", "--help"],
-        ["-c", "from groundwire.cli import main; main()", "console", "--help"],
-        ["-c", "import agents.wiring, groundwire.commands.console"],
+        ["-m", "groundwire", "worker", "claims", "--help"],
+        ["-m", "groundwire", "topics", "declare", "--help"],
+        ["-m", "groundwire", "console", "--help"],
+        ["-c", "import groundwire.cli.console"],
+        [
+            "-c",
+            "from groundwire.cli.main import main; main.get_command(None, 'worker'); import agents.process",
+        ],
     ],
 )
 def test_everything_starts_from_what_the_image_holds(image: Path, command: list[str]):
@@ -116,6 +121,6 @@ def test_the_image_holds_every_file_that_the_code_reads(image: Path):
 
 def test_start_command_and_health_check_are_lists_that_no_shell_reads():
     (command,) = instructions("CMD")
-    assert json.loads(command) == ["python", "-m", "agents", "claims"]
+    assert json.loads(command) == ["groundwire", "worker", "claims"]
     (check,) = instructions("HEALTHCHECK")
     assert json.loads(check[check.index("CMD") + 3 :])[0] == "python"

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agents.wiring import ROLES
+from agents.app import ROLES
+from groundwire.config import Settings
 from groundwire.console.settings import ConsoleSettings
 from groundwire.messages.topics import TopicName
-from groundwire.settings import Settings
 from groundwire.verify.models import load_model
 from tests.unit.deploy.kustomized import Manifest, resolve
 
@@ -88,8 +88,8 @@ def test_every_role_runs_as_the_image_starts_it(manifests: list[Manifest]):
     commands = {name: container(pod) for name, pod in pods(manifests)}
     for role in ROLES:
         found = commands[f"groundwire-{role}"]
-        assert [*found["command"], *found["args"]] == ["python", "-m", "agents", role]
-    assert commands["groundwire-topics"]["command"] == ["python", "-m", "topics", "declare"]
+        assert [*found["command"], *found["args"]] == ["groundwire", "worker", role]
+    assert commands["groundwire-topics"]["command"] == ["groundwire", "topics", "declare"]
     assert commands["groundwire-console"]["command"] == ["groundwire", "console"]
 
 

@@ -26,6 +26,7 @@ def test_promtool_takes_the_configuration_and_the_rules(run: Any):
     run("promtool", "check", "rules", PROMETHEUS / "rules" / "groundwire.yml", **PROMTOOL)
 
 
+@pytest.mark.slow
 def test_every_alert_does_in_time_what_its_test_says(run: Any):
     run("promtool", "test", "rules", PROMETHEUS / "tests" / "groundwire.yml", **PROMTOOL)
 

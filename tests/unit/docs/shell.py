@@ -13,7 +13,7 @@ from unittest import mock
 
 import click
 
-from groundwire.cli import main as groundwire
+from groundwire.cli.main import main as groundwire
 from tests.unit.docs.pages import ROOT
 
 _HERE_DOCUMENT = re.compile(r"<<-?\s*'?(\w+)'?(.*?)\n.*?^\1$", re.DOTALL | re.MULTILINE)

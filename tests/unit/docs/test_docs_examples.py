@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from groundwire.telemetry import StandardSink, use_sink
+from groundwire.library.events import StandardSink, use_sink
 from tests.unit.docs.pages import PAGES, ROOT, Block, agrees, blocks, name
 from tests.unit.docs.shell import commands, problem
 
@@ -38,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
     programs = tmp_path / ".venv" / "bin"
     programs.mkdir(parents=True)
     for program_name, call in (
-        ("groundwire", "-c 'from groundwire.cli import main; main()'"),
+        ("groundwire", "-c 'from groundwire.cli.main import main; main()'"),
         ("python", ""),
     ):
         program = programs / program_name

@@ -10,9 +10,9 @@ import pytest
 from groundwire.errors import ErrorCode
 from groundwire.messages.decisions import ReasonCode
 from groundwire.messages.topics import TopicName
-from groundwire.schemas import FIELDS, INPUTS, OUTPUTS
+from schemas.__main__ import FIELDS, INPUTS, OUTPUTS
+from schemas.records_page import main, page
 from tests.unit.docs.pages import DOCS
-from topics.records_page import main, page
 
 TEXTS = tomllib.loads(FIELDS.read_text("utf-8"))
 

@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundwire.decide.response_claims import check_claims, evidence_of
-from groundwire.epistemic import VerificationConfig, detect_hallucinations
-from groundwire.epistemic.cited import Citable
-from groundwire.messages.responses import LlmResponse
+from groundwire.epistemic.claims import Citable
+from groundwire.epistemic.types import VerificationConfig
+from groundwire.gate.response_checks import check_claims, evidence_of
+from groundwire.library.epistemic import detect_hallucinations
+from groundwire.messages.records import LlmResponse
 
 CONTEXT = {"doc-1": "The gateway retries failed requests 3 times.", "doc-2": "The cache lives in Dublin."}
 TEXT = "The gateway retries failed requests 3 times"
@@ -37,16 +38,16 @@ TEXT = "The gateway retries failed requests 3 times"
     ],
 )
 def test_a_citation_is_missed_where_it_says_that_it_is_one_or_looks_like_an_id(text, ids, missing):
-    assert Citable(ids, len(ids)).not_there(text) == missing
+    assert Citable(ids, len(ids)).missing(text) == missing
 
 
 def test_numbers_that_somebody_else_counts_are_left_to_them():
-    assert Citable(["doc-1", "2"], None).not_there("a [source:9] b [source: doc-9] c [0]") == ("doc-9",)
+    assert Citable(["doc-1", "2"], None).missing("a [source:9] b [source: doc-9] c [0]") == ("doc-9",)
 
 
 @given(st.text(alphabet="ab1[]:;, \n-`source", max_size=80), st.sets(st.text("ab1-", min_size=1, max_size=4)))
 def test_nothing_that_is_there_is_ever_missed(text, ids):
-    missing = Citable(ids, len(ids)).not_there(text)
+    missing = Citable(ids, len(ids)).missing(text)
     assert not {name.casefold() for name in missing} & {name.casefold() for name in ids}
     assert len(set(missing)) == len(missing)
 
@@ -61,7 +62,7 @@ def test_a_claim_that_cites_what_is_not_there_is_a_phantom_and_nobody_is_asked_a
             self.prompts.append(prompt)
             return "0.9"
 
-    config = VerificationConfig(mode="full", evidence_scrubbing=False)
+    config = VerificationConfig(model_scope="all", mode="full", evidence_scrubbing=False)
     text = f"{TEXT} [doc-9]. The cache lives in Dublin [doc-2]. {TEXT} [doc-1]."
     report = detect_hallucinations(text, CONTEXT, client=Counting(), config=config)
     assert [claim.flag_reason for claim in report.claims] == ["phantom_citation", None, None]
@@ -94,4 +95,4 @@ def test_at_the_gate_files_may_be_cited_too_and_numbers_of_chunks_are_the_tags_c
         ]
     response = LlmResponse.model_validate(record)
     report = check_claims(response, evidence_of(response), VerificationConfig())
-    assert [claim.flag_reason for claim in report.found.claims] == [reason]
+    assert [claim.flag_reason for claim in report.report.claims] == [reason]

@@ -1,4 +1,7 @@
-"""The four functions and the report: rules alone, and with a model that is counted."""
+"""The four functions and the report: rules alone, and with a model that is counted.
+
+Requirements S4-01..S4-15, S4-18..S4-35, S4-41..S4-47, S4-55, S4-56, C-57..C-63, C-68.
+"""
 
 import asyncio
 
@@ -7,21 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from groundwire.epistemic import (
-    ClaimVerification,
-    VerificationConfig,
+from groundwire.epistemic.claims import is_critical_text, is_sampled
+from groundwire.epistemic.plan import build_report
+from groundwire.epistemic.prompts import parse_score
+from groundwire.epistemic.types import ClaimVerification, VerificationConfig, evidence_gap_bits, gap_band
+from groundwire.library.epistemic import (
     audit_reasoning,
     detect_hallucinations,
     evidence_dependence,
-    evidence_gap_bits,
-    gap_band,
     verify_claim,
 )
-from groundwire.epistemic.replies import parse_score
-from groundwire.epistemic.report import build_report
-from groundwire.epistemic.sampling import is_critical_text, is_sampled
 
-FULL = VerificationConfig(mode="full")
+FULL = VerificationConfig(model_scope="all", mode="full")
 CONTEXT = {
     "retries": "The gateway retries failed requests 3 times and waits 30 seconds between attempts.",
     "cache": "Tokens are not stored on disk. The cache of the gateway is located in Dublin.",
@@ -170,7 +170,7 @@ def test_a_model_lowers_a_verdict_and_raises_it_only_where_configured():
     sure = Stub("0.99 stated")
     false = "Tokens are stored on a disk in Paris."
     assert verify_claim(false, CONTEXT["retries"], client=sure).is_flagged
-    clearing = VerificationConfig(model_may_clear=True)
+    clearing = VerificationConfig(model_scope="all", model_may_clear=True)
     assert not verify_claim(false, CONTEXT["retries"], client=sure, config=clearing).is_flagged
 
 
@@ -190,7 +190,7 @@ def test_a_model_that_thinks_a_flagged_claim_likely_makes_its_gap_no_smaller():
     held = verify_claim(wrong, CONTEXT["retries"], client=sure)
     assert held.evidence_gap_bits == rules.evidence_gap_bits > 2
     assert held.prior_support == 0.9
-    clearing = VerificationConfig(model_may_clear=True)
+    clearing = VerificationConfig(model_scope="all", model_may_clear=True)
     assert verify_claim(wrong, CONTEXT["retries"], client=sure, config=clearing).evidence_gap_bits < 2
     unsure = verify_claim(CONTEXT["retries"], CONTEXT["retries"], client=Stub("0.8", "0.3"))
     assert unsure.evidence_gap_bits == evidence_gap_bits(0.8, 0.3), (
@@ -213,7 +213,7 @@ def test_a_model_that_does_not_answer_in_time_is_unavailable():
         async def complete(self, prompt, *, model):  # noqa: ARG002 - the port names its arguments
             await asyncio.Event().wait()
 
-    config = VerificationConfig(timeout_seconds=0.01)
+    config = VerificationConfig(model_scope="all", timeout_seconds=0.01)
     found = verify_claim(CONTEXT["retries"], CONTEXT["retries"], client=Slow(), config=config)
     assert found.flag_reason == "verifier_unavailable"
 
@@ -232,7 +232,9 @@ def test_the_same_claim_and_evidence_are_asked_about_once():
     assert (second.cost_usd, all(call.cached for call in second.calls)) == (0, True)
 
 
-@pytest.mark.parametrize("config", [FULL, VerificationConfig(mode="full", parallel_verification=False)])
+@pytest.mark.parametrize(
+    "config", [FULL, VerificationConfig(model_scope="all", mode="full", parallel_verification=False)]
+)
 def test_cost_and_tokens_are_the_sums_of_the_calls(config):
     report = detect_hallucinations(RESPONSE, CONTEXT, client=Stub(), config=config)
     assert [call.claim_id for call in report.calls[::2]] == [found.claim_id for found in report.claims]
@@ -241,7 +243,7 @@ def test_cost_and_tokens_are_the_sums_of_the_calls(config):
 
 
 def test_beyond_the_limit_claims_have_their_deterministic_result_only():
-    config = VerificationConfig(mode="full", max_claims_per_response=3)
+    config = VerificationConfig(model_scope="all", mode="full", max_claims_per_response=3)
     report = detect_hallucinations(RESPONSE, CONTEXT, client=Stub(), config=config)
     assert [found.method for found in report.claims] == ["model", "model", "model", "deterministic"]
     assert (report.model_claims, report.model_truncated, report.total_claims) == (3, 1, 4)
@@ -277,7 +279,10 @@ def test_critical_only_asks_about_markers_numbers_citations_and_negations(text):
 
 
 def test_critical_only_asks_about_a_step_that_its_author_calls_critical_whatever_its_words_are():
-    model, config = Stub(), VerificationConfig(mode="critical_only", evidence_scrubbing=False)
+    model, config = (
+        Stub(),
+        VerificationConfig(model_scope="all", mode="critical_only", evidence_scrubbing=False),
+    )
     steps = [
         {"claim": "The cache of the gateway is located in Dublin.", "cites": ["cache"], "critical": critical}
         for critical in (False, True)
@@ -310,6 +315,7 @@ def test_dependence_is_what_the_evidence_adds_to_the_question():
 
 
 def test_dependence_with_a_model_is_one_less_the_similarity_of_its_answers():
+    """S4-07, S4-18."""
     question, answer = "Where is it?", "It is located in Dublin."
     assert evidence_dependence(question, answer, "text", client=Stub(prior=answer)) == 0
     assert evidence_dependence(question, answer, "text", client=Stub(prior="Nobody can tell.")) == 1

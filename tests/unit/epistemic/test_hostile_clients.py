@@ -1,4 +1,4 @@
-"""Clients of any make: what they are, raise or return is no pass, no exception, and no way round a limit."""
+"""Clients of any make: what they are, raise or return is no pass, no exception, and no way round a limit (S4-63)."""
 
 import asyncio
 import dataclasses
@@ -9,33 +9,17 @@ import weakref
 
 import pytest
 
-from groundwire.epistemic import (
-    VerificationConfig,
+from groundwire.epistemic.asking import Memories
+from groundwire.epistemic.model import LogprobToken, ModelAnswer, ModelFault
+from groundwire.epistemic.prompts import MAX_EVIDENCE, MAX_PASSAGES, support_prompt
+from groundwire.library.epistemic import (
     audit_reasoning,
     detect_hallucinations,
     evidence_dependence,
     verify_claim,
 )
-from groundwire.epistemic.memories import Memories
-from groundwire.epistemic.model import Answer, Model, ModelFault, Token
-from groundwire.epistemic.prompts import MAX_EVIDENCE, MAX_PASSAGES, support_prompt
 
-ALONE = VerificationConfig(mode="full", evidence_scrubbing=False)
-TEXT = "The gateway retries failed requests 3 times and waits 30 seconds between attempts."
-LONG = f"{TEXT} It waits 30 seconds between attempts."
-YES = '{"verdict": "supported", "probability": 0.9}'
-
-
-class Raw(Model):
-    """Returns or raises what it was given, whatever that is."""
-
-    def __init__(self, given):
-        self.given = given
-
-    async def answer(self, request):  # noqa: ARG002 - the port names its arguments
-        if isinstance(self.given, BaseException):
-            raise self.given
-        return self.given
+from .clients import ALONE, LONG, TEXT, YES, Judge
 
 
 @dataclasses.dataclass
@@ -105,11 +89,11 @@ def test_of_clients_that_nothing_refers_to_weakly_the_last_ones_are_held():
     "given",
     [
         None,
-        Answer(None),
-        Answer(b"0.9"),
-        Answer("0.9", tokens=None),
-        Answer(YES, tokens=("a",)),
-        Answer(YES, tokens=tuple(Token(char, "x", {}) for char in YES)),
+        ModelAnswer(None),
+        ModelAnswer(b"0.9"),
+        ModelAnswer("0.9", tokens=None),
+        ModelAnswer(YES, tokens=("a",)),
+        ModelAnswer(YES, tokens=tuple(LogprobToken(char, "x", {}) for char in YES)),
         ModelFault("timeout", requests=-1, input_tokens=-1, output_tokens=math.nan),
         ModelFault(None),
         ModelFault(""),
@@ -118,8 +102,8 @@ def test_of_clients_that_nothing_refers_to_weakly_the_last_ones_are_held():
     ],
 )
 def test_whatever_a_client_returns_or_raises_is_no_pass_and_no_exception(given):
-    given_number = isinstance(given, Answer) and given.text == "0.9"
-    found = verify_claim(TEXT, TEXT, client=Raw(given), config=ALONE)
+    given_number = isinstance(given, ModelAnswer) and given.text == "0.9"
+    found = verify_claim(TEXT, TEXT, client=Judge(given), config=ALONE)
     assert found.is_flagged or given_number
     assert found.flag_reason in {"verifier_unavailable", None}
 
@@ -127,7 +111,7 @@ def test_whatever_a_client_returns_or_raises_is_no_pass_and_no_exception(given):
 @pytest.mark.parametrize("counted", [-5, 5.5, math.nan, "7", True])
 def test_a_count_that_is_none_is_estimated(counted):
     report = detect_hallucinations(
-        LONG, {"a": TEXT}, client=Raw(Answer(YES, counted, counted, (), counted)), config=ALONE
+        LONG, {"a": TEXT}, client=Judge(ModelAnswer(YES, counted, counted, (), counted)), config=ALONE
     )
     assert {call.output_tokens for call in report.calls} == {-(-len(YES) // 4)}
     assert {call.requests for call in report.calls} == {1}
@@ -136,12 +120,12 @@ def test_a_count_that_is_none_is_estimated(counted):
 
 def test_a_client_that_wants_to_end_everything_ends_its_caller_alone():
     with pytest.raises(KeyboardInterrupt):
-        verify_claim(TEXT, TEXT, client=Raw(KeyboardInterrupt()), config=ALONE)
-    assert verify_claim(TEXT, TEXT, client=Raw(Answer(YES)), config=ALONE).method == "model"
+        verify_claim(TEXT, TEXT, client=Judge(KeyboardInterrupt()), config=ALONE)
+    assert verify_claim(TEXT, TEXT, client=Judge(ModelAnswer(YES)), config=ALONE).method == "model"
 
 
 def test_where_verification_is_disabled_no_function_asks_a_model():
-    """S4-37, S4-42."""
+    """S4-43, S4-68, S4-37, S4-42."""
     client = Unhashable()
     off = ALONE.model_copy(update={"enabled": False})
     assert not verify_claim(TEXT, TEXT, client=client, config=off).is_flagged
@@ -164,7 +148,7 @@ def test_blank_evidence_is_none_and_nobody_is_asked(blank):
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (lambda: verify_claim("a", {"a": "text"}), "evidence"),
+        (lambda: verify_claim("a", {"a": 7}), "evidence 'a'"),
         (lambda: verify_claim("a", None), "evidence"),
         (lambda: verify_claim("a", b"text"), "evidence"),
         (lambda: verify_claim("a", ["text", 7]), "evidence 2"),

@@ -1,13 +1,12 @@
-"""What verification costs beside the response."""
+"""What verification costs beside the response (S4-66, S4-69, C-66)."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundwire.epistemic import VerificationConfig, detect_hallucinations
-from groundwire.epistemic.costs import cost_report
-from groundwire.epistemic.model import Answer, Model
-from groundwire.epistemic.types import ModelCall
+from groundwire.epistemic.model import Model, ModelAnswer, cost_report
+from groundwire.epistemic.types import ModelCall, VerificationConfig
+from groundwire.library.epistemic import detect_hallucinations
 
 calls = st.builds(
     ModelCall,
@@ -25,7 +24,7 @@ calls = st.builds(
 class Judge(Model):
     async def answer(self, request):
         verdict = "supported" if "evidence" in request.prompt else "true"
-        return Answer(
+        return ModelAnswer(
             f'{{"verdict": "{verdict}", "probability": 0.9, "reason": "{"it is stated there " * 3}"}}'
         )
 
@@ -57,7 +56,7 @@ def test_in_sample_mode_a_small_model_costs_less_than_a_tenth_of_a_response_of_a
     base = (sum(map(len, chunks.values())) / 4 * 3 + len(answer) / 4 * 15) / 1e6
     made = []
     for seed in range(20):
-        config = VerificationConfig(sample_seed=str(seed))
+        config = VerificationConfig(model_scope="all", sample_seed=str(seed))
         made += detect_hallucinations(answer, chunks, client=Judge(), config=config).calls
     report = cost_report(made, base_usd=base * 20)
     assert report.total.questions > 60

@@ -1,65 +1,30 @@
-"""What a model is asked, how its reply is read, and what is counted: without a network."""
+"""What a model is asked, how its reply is read, and what is counted: without a network.
+
+Requirements S4-16, S4-17, S4-20, S4-34, S4-62, C-67.
+"""
 
 import asyncio
 import json
-from math import log
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundwire.checks.epistemic.score import Verdict
-from groundwire.epistemic import VerificationConfig, detect_hallucinations, evidence_dependence, verify_claim
-from groundwire.epistemic.asking import ask
-from groundwire.epistemic.budget import Ledger, Purse
-from groundwire.epistemic.model import Answer, Model, ModelFault, Token
+from groundwire.epistemic.asking import Budget, Ledger, ask
+from groundwire.epistemic.model import ModelAnswer, ModelFault
 from groundwire.epistemic.prompts import (
     MAX_CLAIM,
     MAX_EVIDENCE,
-    PRIOR_VERDICTS,
-    SUPPORT_VERDICTS,
     answer_prompt,
     prior_prompt,
     support_prompt,
 )
-from groundwire.epistemic.replies import Judgement, read_reply, together
+from groundwire.epistemic.types import VerificationConfig
+from groundwire.library.epistemic import detect_hallucinations, evidence_dependence, verify_claim
 
-FULL = VerificationConfig(mode="full")
-ALONE = VerificationConfig(mode="full", evidence_scrubbing=False)
-TEXT = "The gateway retries failed requests 3 times and waits 30 seconds between attempts."
-YES = '{"verdict": "supported", "probability": 0.9, "reason": "it says so"}'
+from .clients import ALONE, FULL, TEXT, YES, Judge, said
+
 texts = st.text(max_size=200)
-
-
-class Judge(Model):
-    """Answers by rule, and remembers what it was asked."""
-
-    def __init__(self, *answers):
-        self.answers = list(answers) or [Answer(YES)]
-        self.requests = []
-
-    async def answer(self, request):
-        self.requests.append(request)
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-
-def said(verdict, probability, **other):
-    return json.dumps({"verdict": verdict, "probability": probability, **other})
-
-
-def chances(text, at, **probabilities):
-    """An answer whose tokens are single characters; those at a place have the alternatives given."""
-    others = {name: log(value) for name, value in probabilities.items()}
-    tokens = [
-        Token(char, others.get(char, -0.01), others if place == at else {}) for place, char in enumerate(text)
-    ]
-    return Answer(text, tokens=tuple(tokens))
-
-
-# What is asked ---------------------------------------------------------------------------------------------
 
 
 @given(texts, st.dictionaries(texts, texts, max_size=3))
@@ -104,121 +69,9 @@ def test_evidence_beyond_the_limit_is_left_out_and_the_prompt_says_so():
     assert [len(passage["text"]) for passage in document["evidence"]] == [MAX_EVIDENCE - 1, 1]
 
 
-# How a reply is read ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("reply", "support"),
-    [
-        (said("supported", 0.9), 0.9),
-        (said("supported", 1), 1.0),
-        (f"```json\n{said('supported', 0.9)}\n```", 0.9),
-        ("0.85 because", 0.85),
-        (said("contradicted", 0.02), 0.02),
-        (said("contradicted", 0.98), 0.02),
-        (said("partial_support", 0.5), 0.5),
-    ],
-)
-def test_a_verdict_that_is_not_supported_never_counts_for_a_claim(reply, support):
-    assert read_reply("support", Answer(reply)).support == pytest.approx(support)
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        "",
-        "yes",
-        "Sure! " + YES,
-        YES + " I am sure.",
-        YES[:-1],
-        YES + YES,
-        f"[{YES}]",
-        '{"verdict": "contradicted", "verdict": "supported", "probability": 0.9}',
-        said("SUPPORTED", 0.9),
-        said("true", 0.9),
-        said("supported", 1.01),
-        said("supported", -0.1),
-        said("supported", "0.9"),
-        said("supported", True),  # noqa: FBT003 - what a model may write
-        said("supported", None),
-        '{"verdict": "supported", "probability": NaN}',
-        '{"verdict": "supported"}',
-        '{"probability": 0.9}',
-        said("supported", 0.9, approved=True),
-        said("supported", 0.9, reason=["no text"]),
-        said("supported", 0.9, reason="x" * 10_000),
-        "[" * 5_000,
-    ],
-)
-def test_what_is_not_exactly_the_object_asked_for_does_not_parse(reply):
-    assert read_reply("support", Answer(reply)) is None
-
-
-@given(st.sampled_from(SUPPORT_VERDICTS), st.floats(0, 1))
-def test_only_supported_ever_gives_more_than_a_half(verdict, probability):
-    found = read_reply("support", Answer(said(verdict, probability)))
-    assert 0 <= found.support <= (1 if verdict == "supported" else 0.5)
-    assert found.verdict is Verdict(verdict)
-
-
-@given(st.text(max_size=100))
-def test_no_reply_raises(reply):
-    for kind in ("support", "prior"):
-        found = read_reply(kind, Answer(reply))
-        assert found is None or 0 <= found.support <= 1
-
-
-def test_the_verdicts_asked_for_are_those_that_are_read():
-    for kind, verdicts in (("support", SUPPORT_VERDICTS), ("prior", PRIOR_VERDICTS)):
-        asked = support_prompt("", {}) if kind == "support" else prior_prompt("")
-        assert all(f'"{verdict}"' in asked.system for verdict in verdicts)
-        assert all(read_reply(kind, Answer(said(verdict, 0.5))) for verdict in verdicts)
-    assert {str(verdict) for verdict in Verdict} == set(SUPPORT_VERDICTS)
-
-
-def test_where_there_are_log_probabilities_they_count_and_not_what_is_stated():
-    text = said("supported", 0.99)
-    at = text.index("supported")
-    found = read_reply("support", chances(text, at, s=0.6, u=0.3, c=0.1))
-    assert found.support == pytest.approx(0.6)
-    doubted = said("supported", 0.1)
-    assert read_reply("support", chances(doubted, at, s=0.9, u=0.1)).support == pytest.approx(0.1)
-
-
-def test_log_probabilities_of_another_verdict_never_count_for_a_claim():
-    text = said("unsupported", 0.9)
-    found = read_reply("support", chances(text, text.index("unsupported"), s=0.6, u=0.4))
-    assert found.support == pytest.approx(0.4)
-
-
-def test_a_token_may_hold_the_quotation_mark_before_the_verdict_too():
-    before, verdict, after = '{"verdict": ', '"supported', '", "probability": 0.9}'
-    others = {'"supported': log(0.7), '"contr': log(0.3), "'": log(0.0001)}
-    tokens = (Token(before, 0.0, {}), Token(verdict, log(0.7), others), Token(after, 0.0, {}))
-    answer = Answer(before + verdict + after, tokens=tokens)
-    assert read_reply("support", answer).support == pytest.approx(0.7)
-
-
-def test_log_probabilities_that_are_not_those_of_the_text_are_not_used():
-    text = said("supported", 0.8)
-    answer = chances(text, text.index("supported"), s=0.2, u=0.8)
-    assert read_reply("support", Answer(answer.text, tokens=answer.tokens[:-1])).support == 0.8
-    vague = chances(text, text.index("supported"), s=0.2, x=0.8)
-    assert read_reply("support", vague).support == 0.8
-
-
-def test_several_answers_agree_on_their_mean_and_on_the_worse_of_two_verdicts():
-    yes, no = Judgement(0.9, Verdict.SUPPORTED), Judgement(0.1, Verdict.CONTRADICTED, "no")
-    assert together([yes, no]) == Judgement(0.5, Verdict.CONTRADICTED, "no")
-    assert together([yes, no, yes])[:2] == (pytest.approx(1.9 / 3), Verdict.SUPPORTED)
-
-
-# What is counted -------------------------------------------------------------------------------------------
-
-
 def test_a_model_counts_its_own_tokens_and_prices_are_the_configured_ones():
-    config = VerificationConfig(mode="full", input_price=2, output_price=10)
-    judge = Judge(Answer(YES, input_tokens=1_000, output_tokens=100, requests=2))
+    config = VerificationConfig(model_scope="all", mode="full", input_price=2, output_price=10)
+    judge = Judge(ModelAnswer(YES, input_tokens=1_000, output_tokens=100, requests=2))
     report = detect_hallucinations(TEXT + " It waits 30 seconds.", {"a": TEXT}, client=judge, config=config)
     assert {(call.input_tokens, call.output_tokens, call.requests) for call in report.calls} == {
         (1_000, 100, 2)
@@ -238,7 +91,9 @@ def test_instructions_and_data_go_to_a_model_apart_and_to_another_client_togethe
 
 def test_sampled_agreement_asks_as_often_as_configured_and_takes_the_mean():
     judge = Judge(
-        Answer(said("supported", 1.0)), Answer(said("supported", 0.9)), Answer(said("contradicted", 0.0))
+        ModelAnswer(said("supported", 1.0)),
+        ModelAnswer(said("supported", 0.9)),
+        ModelAnswer(said("contradicted", 0.0)),
     )
     config = ALONE.model_copy(update={"samples": 3})
     found = verify_claim(TEXT, TEXT, client=judge, config=config)
@@ -248,7 +103,7 @@ def test_sampled_agreement_asks_as_often_as_configured_and_takes_the_mean():
 
 
 def test_one_of_several_answers_that_does_not_parse_is_no_pass():
-    judge = Judge(Answer(said("supported", 1.0)), Answer("sure"))
+    judge = Judge(ModelAnswer(said("supported", 1.0)), ModelAnswer("sure"))
     found = verify_claim(TEXT, TEXT, client=judge, config=ALONE.model_copy(update={"samples": 2}))
     assert found.flag_reason == "verifier_unparseable"
 
@@ -271,7 +126,7 @@ def test_a_fault_flags_the_claim_and_is_told_by_its_code(code, reason):
 
 
 def test_a_verdict_that_a_model_lowers_is_told_in_its_word():
-    judge = Judge(Answer(said("contradicted", 0.0)))
+    judge = Judge(ModelAnswer(said("contradicted", 0.0)))
     assert verify_claim(TEXT, TEXT, client=judge, config=ALONE).flag_reason == "contradicted"
 
 
@@ -295,9 +150,9 @@ async def test_the_same_question_at_the_same_time_is_asked_once():
             await asyncio.sleep(0)  # the others come to ask meanwhile
             return found
 
-    judge, purse = Slow(), Purse(FULL)
+    judge, budget = Slow(), Budget(FULL)
     replies = await asyncio.gather(
-        *(ask(judge, support_prompt(TEXT, {}), FULL, claim_id=name, purse=purse) for name in "abc")
+        *(ask(judge, support_prompt(TEXT, {}), FULL, claim_id=name, budget=budget) for name in "abc")
     )
     assert len(judge.requests) == 1
     assert [reply.call.cached for reply in replies] == [False, True, True]
@@ -305,15 +160,12 @@ async def test_the_same_question_at_the_same_time_is_asked_once():
 
 
 async def test_what_failed_is_asked_again_and_what_parsed_is_not():
-    judge = Judge(Answer("sure"), ModelFault("timeout"), Answer(YES))
+    judge = Judge(ModelAnswer("sure"), ModelFault("timeout"), ModelAnswer(YES))
     faults = []
     for _ in range(4):
         reply = await ask(judge, support_prompt(TEXT, {}), FULL, claim_id="a")
         faults.append(reply.call.fault)
     assert (faults, len(judge.requests)) == (["unparseable", "timeout", None, None], 3)
-
-
-# What it may cost ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -338,13 +190,13 @@ def test_a_question_that_may_not_fit_the_budget_is_not_asked(limit):
 
 def test_time_that_a_response_has_used_up_leaves_no_question():
     now = [0.0]
-    purse = Purse(VerificationConfig(budget_seconds=30, timeout_seconds=10), lambda: now[0])
-    assert purse.seconds == 10
+    budget = Budget(VerificationConfig(budget_seconds=30, timeout_seconds=10), lambda: now[0])
+    assert budget.seconds == 10
     now[0] = 25
-    assert purse.seconds == 5
+    assert budget.seconds == 5
     judge = Judge()
     now[0] = 30
-    reply = asyncio.run(ask(judge, prior_prompt(TEXT), FULL, claim_id="a", purse=purse))
+    reply = asyncio.run(ask(judge, prior_prompt(TEXT), FULL, claim_id="a", budget=budget))
     assert (reply.call.fault, judge.requests) == ("over_budget", [])
 
 
@@ -361,20 +213,17 @@ def test_a_ledger_never_holds_more_than_its_limit_and_forgets_after_its_window(s
 
 def test_a_question_for_which_the_minute_has_no_room_costs_the_response_nothing():
     config = VerificationConfig(budget_tokens=100, budget_tokens_per_minute=60)
-    purse, minute = Purse(config), Ledger(60)
-    assert purse.reserve(minute, 70, 0.0) is None
-    assert purse.reserve(minute, 60, 0.0)
+    budget, minute = Budget(config), Ledger(60)
+    assert budget.reserve(minute, 70, 0.0) is None
+    assert budget.reserve(minute, 60, 0.0)
 
 
 def test_what_a_question_did_not_cost_is_free_again():
-    judge = Judge(Answer(YES, input_tokens=1, output_tokens=1))
+    judge = Judge(ModelAnswer(YES, input_tokens=1, output_tokens=1))
     config = ALONE.model_copy(update={"budget_tokens": 800, "parallel_verification": False})
     text = TEXT + " It waits 30 seconds."
     detect_hallucinations(text, {"a": TEXT}, client=judge, config=config)
     assert len(judge.requests) == 2
-
-
-# Where it runs ---------------------------------------------------------------------------------------------
 
 
 def test_plain_functions_share_one_loop_to_which_a_client_may_bind():
@@ -400,3 +249,34 @@ def test_a_client_that_waits_for_another_verification_is_told_and_does_not_hang(
 
     found = verify_claim(TEXT, TEXT, client=Nested(), config=ALONE)
     assert found.flag_reason == "verifier_unavailable"
+
+
+CACHE = "The cache lives in Dublin."
+
+
+@pytest.mark.parametrize(
+    ("claim", "passages"),
+    [(TEXT, [True, False]), (CACHE, [False, True]), ("Penguins sing loudly.", [True, True])],
+)
+def test_a_model_is_shown_the_passages_that_bind_a_claim_and_all_where_none_does(claim, passages):
+    judge = Judge()
+    context = {"a": f"{TEXT} Requests are signed.", "b": f"{CACHE} It is small."}
+    detect_hallucinations(claim + " " * 100, context, client=judge, config=ALONE)
+    (asked,) = (request.prompt for request in judge.requests)
+    assert ["Requests are signed." in asked, "It is small." in asked] == passages
+
+
+async def test_a_question_whose_asker_is_called_off_ends_and_is_not_told_as_a_fault_of_the_model():
+    asked = asyncio.Event()
+
+    class Waiting(Judge):
+        async def answer(self, request):  # noqa: ARG002 - the port names its arguments
+            asked.set()
+            await asyncio.Event().wait()
+            return ModelAnswer(YES)
+
+    task = asyncio.create_task(ask(Waiting(), support_prompt(TEXT, {}), ALONE, claim_id="a"))
+    await asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task

@@ -1,11 +1,10 @@
-"""Reasoning traces: claims, their evidence, and what verification made of them."""
+"""Reasoning traces: claims, their evidence, and what verification made of them (S4-48..S4-54, S4-59, C-69)."""
 
 import sqlite3
 
 import pytest
 
-from groundwire.epistemic import ReasoningTraces
-from groundwire.epistemic.traces_schema import STEPS, migrate, version
+from groundwire.library.traces import STEPS, ReasoningTraces, migrate, version
 
 FACT = "The gateway retries failed requests 3 times."
 

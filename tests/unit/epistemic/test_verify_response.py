@@ -1,8 +1,9 @@
-"""The checkpoint behind a generator: skip, flag, retry, ask."""
+"""The checkpoint behind a generator: skip, flag, retry, ask (S4-26..S4-42, S4-60, C-60)."""
 
 import pytest
 
-from groundwire.epistemic import VerificationConfig, verify_response
+from groundwire.epistemic.types import VerificationConfig
+from groundwire.library.epistemic import verify_response
 
 CONTEXT = {"a": "The gateway retries failed requests 3 times and waits 30 seconds between attempts."}
 GOOD = (
@@ -44,7 +45,7 @@ class Generator:
 )
 async def test_what_is_skipped_comes_back_as_it_is_without_a_model_call(query, answer, context, config, why):
     client, generator = Counting(), Generator()
-    config = VerificationConfig(mode="full", on_failure="retry", **config)
+    config = VerificationConfig(model_scope="all", mode="full", on_failure="retry", **config)
     found = await verify_response(query, answer, context, client=client, config=config, regenerate=generator)
     assert (found.answer, found.report, found.retries, found.skipped) == (answer, None, 0, why)
     assert (client.calls, generator.asked) == (0, [])
@@ -53,7 +54,11 @@ async def test_what_is_skipped_comes_back_as_it_is_without_a_model_call(query, a
 async def test_a_short_answer_is_checked_by_the_rules_alone():
     client = Counting()
     found = await verify_response(
-        "q", "It retries 9 times.", CONTEXT, client=client, config=VerificationConfig(mode="full")
+        "q",
+        "It retries 9 times.",
+        CONTEXT,
+        client=client,
+        config=VerificationConfig(model_scope="all", mode="full"),
     )
     assert (found.skipped, client.calls, found.report.flagged_claims) == ("too_short", 0, 1)
 
@@ -74,6 +79,7 @@ async def test_another_answer_is_asked_for_with_the_flagged_claims_until_one_hol
 
 
 async def test_retries_end_at_their_limit_and_the_last_answer_is_annotated():
+    """S4-31."""
     generator = Generator(BAD, BAD, GOOD)
     found = await verify_response(
         "q", BAD, CONTEXT, config=VerificationConfig(on_failure="retry"), regenerate=generator

@@ -8,6 +8,7 @@ import os
 import sqlite3
 import sys
 from collections.abc import Iterator
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deploy.embedded import MissingServiceError
-from groundwire.messages import Decision
-from groundwire.messages.decisions import Kind
+from groundwire.messages.decisions import Decision, Kind
 from groundwire.messages.headers import decision_headers
 from groundwire.messages.identity import Subject, decision_id, retraction_id
 from tests.services.postgres import PostgresServer
@@ -41,6 +41,7 @@ example = _load()
 # a made-up history, what the gate publishes of it, and what is true at its end
 
 
+AT = "2026-02-01T12:00:00.5Z"
 SUBJECTS = [
     Subject(tenant, user, kind, name)
     for tenant, user, kind, name in [
@@ -59,6 +60,7 @@ def decided(subject, revision, verdict, previous):
         "supersedes": previous,
         **subject._asdict(),
         "approved": verdict == "approved",
+        "decided_at": AT,
         "evidence": None
         if subject.kind == Kind.RESPONSE
         else {"claim": f"{subject} at {revision}", "confidence": "high", "validity_horizon": None},
@@ -73,6 +75,7 @@ def retracted(subject, revision):
         **subject._asdict(),
         "decision_id": decision_id(subject, revision),
         "supersedes": decision_id(subject, revision - 1),
+        "at": AT,
     }
     ce_id = retraction_id(value["decision_id"]).encode()
     return [("ce_id", ce_id), ("ce_type", b"groundwire.retraction.v1")], json.dumps(value).encode()
@@ -165,12 +168,50 @@ def test_the_table_is_still_there_after_a_restart(tmp_path):
 def test_a_batch_that_breaks_off_leaves_nothing_behind():
     table = example.Table(":memory:")
     event = example.read(*decided(SUBJECTS[0], 1, "approved", None))
-    broken = example.Decided("x", ("z",) * 4, 1, None, approved=True, content=(None,) * 3)
+    broken = example.Decided("x", 0, ("z",) * 4, 1, None, approved=True, content=(None,) * 3)
     with pytest.raises(sqlite3.IntegrityError):
         table.apply([event, broken])
     assert ask(table, "SELECT * FROM seen") == []
     table.apply([event])
     assert len(ask(table)) == 1
+    table.close()
+
+
+def tombstone(time, key=b"acme:ann"):
+    return [("ce_id", b"t"), ("ce_time", time)], None, key
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_tombstone_deletes_what_was_decided_of_its_user_whichever_comes_first(order):
+    table = example.Table(":memory:")
+    told = [decided(SUBJECTS[0], 1, "approved", None), decided(SUBJECTS[2], 1, "approved", None)]
+    apply(table, [[record] for record in [*told, tombstone(b"2026-02-01T12:00:01Z")][::order]])
+    assert [row[1] for row in ask(table)] == ["bob"]
+    assert ask(table, "SELECT count(*) FROM decisions WHERE user_id = 'ann'") == [(0,)]
+    table.close()
+
+
+def test_what_is_decided_after_a_tombstone_is_kept_though_it_has_the_old_id_and_was_retracted():
+    table = example.Table(":memory:")
+    old = decided(SUBJECTS[0], 1, "approved", None)
+    again = old[0], old[1].replace(AT.encode(), b"2026-02-01T12:00:02Z")
+    apply(table, [[old, tombstone(b"2026-02-01T12:00:01Z"), retracted(SUBJECTS[0], 2)], [again], [old]])
+    assert len(ask(table)) == 1
+    table.close()
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+def test_what_is_decided_anew_after_an_erasure_is_kept_wherever_the_tombstone_comes(order):
+    """Its revisions begin anew, so that the old one's is higher."""
+    table = example.Table(":memory:")
+    first = decided(SUBJECTS[0], 1, "approved", None)
+    second = decided(SUBJECTS[0], 2, "approved", decision_id(SUBJECTS[0], 1))
+    again = first[0], first[1].replace(AT.encode(), b"2026-02-01T12:00:02Z").replace(b" at 1", b" anew")
+    told = [first, second, again, tombstone(b"2026-02-01T12:00:01Z")]
+    apply(table, [[told[number]] for number in order])
+    apply(table, [told])
+    assert [row[-1] for row in ask(table)] == [f"{SUBJECTS[0]} anew"]
+    assert ask(table, "SELECT count(*) FROM decisions") == [(1,)]
     table.close()
 
 
@@ -250,7 +291,7 @@ def in_postgres(postgres):
 def test_in_postgresql_it_is_the_same_with_two_programs_at_work(in_postgres, delivery):
     batches, records, rows = delivery
     first, second = in_postgres
-    first.connection.execute("TRUNCATE decisions, retracted, seen")
+    first.connection.execute("TRUNCATE decisions, retracted, erased, owners, seen")
     first.connection.commit()
     apply(first, batches[::2])
     apply(second, batches[1::2])

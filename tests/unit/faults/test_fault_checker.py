@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -13,16 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groundwire.messages.identity import Subject
-from groundwire.state.model import Standing, SubjectState
+from groundwire.state.model import SubjectState, SubjectStatus
 from tests.faults.checker import RULES, check, compare_state
 from tests.faults.history import REVIEWS, History, Violation, place_of
-from tests.faults.rules_people import pending
+from tests.faults.rules_approval import pending
 from tests.stream.harness import Seen
 from tests.unit.faults.unfaulted import LIMITS, PREFIX, a_run
 
 
 @cache
-def clean() -> tuple[History, dict[Subject, Standing | None]]:
+def clean() -> tuple[History, dict[Subject, SubjectStatus | None]]:
     run, standings = a_run()
     return run.history(), standings
 
@@ -35,33 +35,31 @@ def rules(history: History) -> set[str]:
     return {violation.rule for violations in check(history).values() for violation in violations}
 
 
+def holding(topic: str, records: Iterable[Seen]) -> History:
+    """The history with other records on a topic."""
+    return replace(clean()[0], records={**clean()[0].records, topic: list(records)})
+
+
 def without(topic: str, *gone: Seen) -> History:
-    history = clean()[0]
-    rest = [seen for seen in history.of(topic) if seen not in gone]
-    return replace(history, records={**history.records, topic: rest})
+    return holding(topic, [seen for seen in clean()[0].of(topic) if seen not in gone])
 
 
-def repeated(seen: Seen, change: Callable[[dict[str, Any]], None]) -> History:
-    """The history with a record once more, at the end of its topic, with other bytes."""
-    return _with(seen, change, in_place=False)
+def appended(seen: Seen, **fields: Any) -> History:
+    """The history with a record at the end of its topic."""
+    log = clean()[0].of(fields.get("topic", seen.topic))
+    return holding(fields.get("topic", seen.topic), [*log, replace(seen, offset=len(log), **fields)])
+
+
+def changed(seen: Seen, change: Callable[[dict[str, Any]], None]) -> bytes:
+    fields = json.loads(seen.value or b"")
+    change(fields)
+    return json.dumps(fields).encode()
 
 
 def rewritten(seen: Seen, change: Callable[[dict[str, Any]], None]) -> History:
     """The history with other bytes in a record's place."""
-    return _with(seen, change, in_place=True)
-
-
-def _with(seen: Seen, change: Callable[[dict[str, Any]], None], *, in_place: bool) -> History:
-    history = clean()[0]
-    fields = json.loads(seen.value or b"")
-    change(fields)
-    log = list(history.of(seen.topic))
-    value = json.dumps(fields).encode()
-    if in_place:
-        log[log.index(seen)] = replace(seen, value=value)
-    else:
-        log.append(replace(seen, value=value, offset=len(log)))
-    return replace(history, records={**history.records, seen.topic: log})
+    other = replace(seen, value=changed(seen, change))
+    return holding(seen.topic, [other if each is seen else each for each in clean()[0].of(seen.topic)])
 
 
 def approved(reason: str = "trusted_source") -> Seen:
@@ -108,41 +106,26 @@ def test_an_acknowledged_input_that_the_broker_has_lost_is_not_taken_for_ours():
 
 def test_a_repeat_with_the_same_bytes_is_allowed_and_one_with_other_bytes_is_found():
     seen = approved()
-    history = clean()[0]
-    same = replace(seen, offset=len(history.of("approved")))
-    again = replace(history, records={**history.records, "approved": [*history.of("approved"), same]})
-    assert broken(again) == {}
-    changed = repeated(seen, lambda decision: decision.update(decided_at="2026-01-31T12:00:01Z"))
-    (violation,) = broken(changed)["an id's bytes never change"]
+    assert broken(appended(seen)) == {}
+    other = changed(seen, lambda decision: decision.update(decided_at="2026-01-31T12:00:01Z"))
+    (violation,) = broken(appended(seen, value=other))["an id's bytes never change"]
     assert violation.detail.endswith("decided_at")
 
 
-def test_workers_that_notice_the_loss_of_state_tell_one_event_and_differ_in_nothing_but_the_time():
-    history = clean()[0]
-
-    def told(kind: str, **changed: object) -> History:
-        event = {"type": kind, "decision_id": None, "at": "2026-01-31T12:00:00Z", "detail": {"epoch": "x"}}
-        log = list(history.of("audit"))
-        for fields in (event, {**event, **changed}):
-            log.append(
-                replace(
-                    log[0], offset=len(log), headers=(("ce_id", b"e"),), value=json.dumps(fields).encode()
-                )
-            )
-        return replace(history, records={**history.records, "audit": log})
-
-    assert "bytes" not in rules(told("state_lost", at="2026-01-31T12:00:01Z"))
-    assert "bytes" in rules(told("state_lost", detail={"epoch": "y"}))
-    for kind in ("state_rebuilt", "policy_loaded", "enqueue"):
-        assert "bytes" in rules(told(kind, at="2026-01-31T12:00:01Z"))
+@pytest.mark.parametrize("kind", ["state_lost", "state_rebuilt", "policy_loaded", "enqueue"])
+def test_an_audit_event_with_the_id_of_another_has_its_bytes(kind: str):
+    """Whoever tells an event again tells it byte for byte; what is noticed later is another event."""
+    log = list(clean()[0].of("audit"))
+    for at in ("2026-01-31T12:00:00Z", "2026-01-31T12:00:01Z"):
+        event = {"type": kind, "decision_id": None, "at": at, "detail": {"epoch": "x"}}
+        log.append(
+            replace(log[0], offset=len(log), headers=(("ce_id", b"e"),), value=json.dumps(event).encode())
+        )
+    assert "bytes" in rules(holding("audit", log))
 
 
 def test_a_second_decision_of_another_topic_is_found():
-    history = clean()[0]
-    seen = approved()
-    moved = replace(seen, topic="blocked", offset=len(history.of("blocked")))
-    twice = replace(history, records={**history.records, "blocked": [*history.of("blocked"), moved]})
-    assert {"bytes"} <= rules(twice)
+    assert "bytes" in rules(appended(approved(), topic="blocked"))
 
 
 def test_a_decision_under_an_id_that_is_not_its_subjects_is_found():
@@ -150,15 +133,12 @@ def test_a_decision_under_an_id_that_is_not_its_subjects_is_found():
 
 
 def test_a_record_that_is_a_dead_letter_and_decided_is_found():
-    history, seen = clean()[0], approved()
-    topic, partition, offset = history.origin(seen.json)
-    letter = history.of("dead-letter")[0]
+    history = clean()[0]
+    topic, partition, offset = history.origin(approved().json)
     place = {"topic": PREFIX + topic, "partition": str(partition), "offset": str(offset)}
     headers = [("gw-error", b"worker_crash")]
     headers += [(f"__connect.errors.{name}", value.encode()) for name, value in place.items()]
-    second = replace(letter, headers=tuple(headers), offset=len(history.of("dead-letter")))
-    both = replace(history, records={**history.records, "dead-letter": [*history.of("dead-letter"), second]})
-    assert "two_ends" in rules(both)
+    assert "two_ends" in rules(appended(history.of("dead-letter")[0], headers=tuple(headers)))
 
 
 @pytest.mark.parametrize(
@@ -187,11 +167,9 @@ def test_an_approval_by_a_person_who_did_not_sign_is_found():
     seen = approved("human_approved")
     history = clean()[0]
     source = next(each for each in history.of(REVIEWS) if place_of(each) == history.origin(seen.json))
-    unsigned = replace(source, headers=())
-    log = [unsigned if each is source else each for each in history.of(REVIEWS)]
-    assert "unchecked" in rules(replace(history, records={**history.records, REVIEWS: log}))
-    forged = replace(history, forged=frozenset({source.json["action_id"]}))
-    assert "unchecked" in rules(forged)
+    unsigned = [replace(each, headers=()) if each is source else each for each in history.of(REVIEWS)]
+    assert "unchecked" in rules(holding(REVIEWS, unsigned))
+    assert "unchecked" in rules(replace(history, forged=frozenset({source.json["action_id"]})))
     assert "unchecked" in rules(without(REVIEWS, source))
 
 
@@ -212,9 +190,7 @@ def test_approvals_of_a_key_in_another_order_than_their_records_are_found():
             keys.setdefault(seen.key, []).append(seen)
     first, second = next(pair for pair in keys.values() if len(pair) > 1)[:2]
     swapped = {first: replace(second, offset=first.offset), second: replace(first, offset=second.offset)}
-    log = [swapped.get(seen, seen) for seen in history.of("approved")]
-    shuffled = replace(history, records={**history.records, "approved": log})
-    assert "order" in rules(shuffled)
+    assert "order" in rules(holding("approved", [swapped.get(seen, seen) for seen in history.of("approved")]))
 
 
 def test_more_places_than_there_are_are_found():
@@ -263,8 +239,8 @@ def test_state_that_has_forgotten_or_adds_an_approval_is_found():
     revision = max(history.subjects[subject])
     for wrong in (
         None,
-        Standing(SubjectState.BLOCKED, revision),
-        Standing(SubjectState.APPROVED, revision + 1),
+        SubjectStatus(SubjectState.BLOCKED, revision),
+        SubjectStatus(SubjectState.APPROVED, revision + 1),
     ):
         found = list(compare_state(history, {**standings, subject: wrong}))
         assert [violation.rule for violation in found] == ["state"]

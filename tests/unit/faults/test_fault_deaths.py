@@ -5,16 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from agents.outputs import outputs
-from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.headers import InboundRecord
 from tests.faults.checker import check, compare_state
-from tests.faults.history import REVIEWS
 from tests.unit.faults.unfaulted import Run
 
 
@@ -33,7 +31,7 @@ class Mortal(Run):
         """Settle a batch as often as workers die over it, and once more."""
         while True:
             gate = self.review_gate
-            said = outputs(await gate.settle(await gate.prepare(records)))
+            said = outputs(await gate.apply_step(await gate.prepare(records)))
             if self.deaths.random() < 0.5:
                 self.publish(said)
                 return
@@ -48,22 +46,6 @@ class Mortal(Run):
                 self.publish([output])
             else:
                 left[output.topic] = 0
-
-    def action(self, action: str, decision: dict[str, Any], revision: int) -> InboundRecord:
-        review = {
-            "action_id": str(uuid.UUID(int=len(self.acted_at) + 1)),
-            **{name: decision[name] for name in ("tenant_id", "user_id", "kind", "subject_id")},
-            "expected_revision": revision,
-            "action": action,
-            "reviewer": decision["user_id"],
-            **({"reason": "incorrect"} if action in {"reject", "retract"} else {}),
-            **({"content": f"Read by a person as {len(self.acted_at)}"} if action == "edit" else {}),
-        }
-        value = json.dumps(review).encode()
-        self.clock += 1
-        self.acted_at[str(review["action_id"])] = self.clock
-        signed = [("gw-attestation", self.keys.sign("console", value))]
-        return self.stand(REVIEWS, f"{review['tenant_id']}:{review['user_id']}".encode(), value, signed)
 
 
 async def mortal_run(seed: int) -> dict[str, Any]:
@@ -81,10 +63,12 @@ async def mortal_run(seed: int) -> dict[str, Any]:
         await run.gate_decides(run.stand("claims", key, json.dumps(claim).encode()))
     for decision in [seen.json for seen in run.records["review"]]:
         first = rng.choice(("approve", "edit", "approve", "reject"))
-        await run.people_decide(run.action(first, decision, 1), run.action("retract", decision, 2))
+        await run.people_decide(
+            run.action(first, decision), run.action("retract", decision, expected_revision=2)
+        )
     history = run.history()
     found = check(history)
-    found["state"] = list(compare_state(history, await run.standings()))
+    found["state"] = list(compare_state(history, await run.statuses()))
     return {promise: broken for promise, broken in found.items() if broken}
 
 

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from agents.outputs import outputs
-from groundwire.messages.headers import deferred_headers
-from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.headers import InboundRecord, deferred_headers
 from tests.faults.history import CLAIMS, RESPONSES, REVIEWS, History, traceparent
 from tests.faults.load import Input, Inputs
-from tests.faults.rules_order import order
+from tests.faults.rules_identity import order
 from tests.stream.harness import Seen
 from tests.unit.faults.unfaulted import PREFIX, Run
 

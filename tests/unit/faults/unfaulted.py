@@ -12,20 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from agents.outputs import Output, followers, outputs
-from groundwire.attestation import Keys
-from groundwire.epistemic import VerificationConfig
-from groundwire.gate.drafts import Wanted
-from groundwire.gate.results import Result
+from groundwire.epistemic.types import VerificationConfig
 from groundwire.gate.reviews import ReviewGate
+from groundwire.gate.types import DecisionQuery, Result
+from groundwire.keys.attestation import Keys
 from groundwire.messages.decisions import Decision
+from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject
-from groundwire.messages.inbound import InboundRecord
 from groundwire.policy import Limits as PolicyLimits
 from groundwire.policy import Policy
-from groundwire.state.model import Standing
+from groundwire.state.model import SubjectStatus
 from tests.faults.history import CLAIMS, REVIEWS, History, Limits, Sent, place_of, traceparent
-from tests.faults.load import Inputs
-from tests.faults.people import KEYS
+from tests.faults.load import KEYS, Inputs
 from tests.stream.harness import Seen
 from tests.unit.gate.world import World, verifier
 
@@ -88,6 +86,16 @@ class Run(World):
 
     async def act(self, action: str, decision: dict[str, Any], *, signed: bool = True, **fields: Any) -> str:
         """Have the owner act on a decision; return the action's id."""
+        record = self.action(action, decision, signed=signed, **fields)
+        gate = self.review_gate
+        results: Sequence[Result] = await gate.apply_step(await gate.prepare([record]), deferred=False)
+        self.publish(outputs(results))
+        return list(self.acted_at)[-1]
+
+    def action(
+        self, action: str, decision: dict[str, Any], *, signed: bool = True, **fields: Any
+    ) -> InboundRecord:
+        """Put what the owner does about a decision on its topic."""
         review = {
             "action_id": str(uuid.UUID(int=len(self.acted_at) + 1)),
             **{name: decision[name] for name in ("tenant_id", "user_id", "kind", "subject_id")},
@@ -95,18 +103,14 @@ class Run(World):
             "action": action,
             "reviewer": decision["user_id"],
             **({"reason": "incorrect"} if action in {"reject", "retract"} else {}),
+            **({"content": f"Read by a person as {len(self.acted_at)}"} if action == "edit" else {}),
             **fields,
         }
         value = json.dumps(review).encode()
         headers = [("gw-attestation", self.keys.sign("console", value))] if signed else []
         self.clock += 1
         self.acted_at[str(review["action_id"])] = self.clock
-        key = f"{review['tenant_id']}:{review['user_id']}".encode()
-        record = self.stand(REVIEWS, key, value, headers)
-        gate = self.review_gate
-        results: Sequence[Result] = await gate.settle(await gate.prepare([record]), deferred=False)
-        self.publish(outputs(results))
-        return str(review["action_id"])
+        return self.stand(REVIEWS, f"{review['tenant_id']}:{review['user_id']}".encode(), value, headers)
 
     def history(self) -> History:
         """What the checker gets to see."""
@@ -121,10 +125,10 @@ class Run(World):
             page_stands=lambda url: url.startswith(f"{PAGE}/ok/"),
         )
 
-    async def standings(self) -> dict[Subject, Standing | None]:
+    async def statuses(self) -> dict[Subject, SubjectStatus | None]:
         """What state says of all subjects."""
         subjects = list(self.history().subjects)
-        return dict(zip(subjects, await self.state.standings(subjects), strict=True))
+        return dict(zip(subjects, await self.state.statuses(subjects), strict=True))
 
     async def _somebody_acts(self, rng: random.Random) -> None:
         topic = rng.choice(("review", "review", "approved"))
@@ -132,10 +136,9 @@ class Run(World):
             return
         decision = rng.choice(self.records[topic]).json
         action = rng.choice(("approve", "reject", "edit")) if topic == "review" else "retract"
-        fields = {"content": "Read by a person, and found right"} if action == "edit" else {}
-        await self.act(action, decision, signed=rng.random() < 0.9, **fields)
+        await self.act(action, decision, signed=rng.random() < 0.9)
 
-    async def _find(self, wanted: Sequence[Wanted]) -> dict[str, Decision]:
+    async def _find(self, wanted: Sequence[DecisionQuery]) -> dict[str, Decision]:
         those = [self.published.get(one.decision_id) for one in wanted]
         return {d.decision_id: Decision.model_validate_json(d.to_bytes()) for d in those if d is not None}
 
@@ -168,13 +171,13 @@ class Run(World):
         return seen
 
 
-async def _run(seed: int, count: int) -> tuple[Run, dict[Subject, Standing | None]]:
+async def _run(seed: int, count: int) -> tuple[Run, dict[Subject, SubjectStatus | None]]:
     answers = {f"{PAGE}/ok/{number}": 200 for number in range(1000)}
     run = Run(verifier=verifier(urls=answers))
     await run.feed(seed, count)
-    return run, await run.standings()
+    return run, await run.statuses()
 
 
-def a_run(seed: int = 1, count: int = 150) -> tuple[Run, dict[Subject, Standing | None]]:
+def a_run(seed: int = 1, count: int = 150) -> tuple[Run, dict[Subject, SubjectStatus | None]]:
     """Return a run of a seed, and what state says in the end."""
     return asyncio.run(_run(seed, count))

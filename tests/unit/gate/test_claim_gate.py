@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import hmac
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime
 from unittest.mock import patch
 
@@ -14,15 +15,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from groundwire.attestation import Keys
 from groundwire.errors import StateUnavailable, UsageError
 from groundwire.gate import claims as gate_module
-from groundwire.gate.results import DeadLetter, Decided, Deferred, Standby
+from groundwire.gate.types import AlreadyDeferred, DeadLetter, Decided, Deferred
+from groundwire.keys.attestation import Keys
+from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import CitationState, EvidenceObject
-from groundwire.policies import PolicyStore
 from groundwire.policy import Policy
 from groundwire.state.memory import MemoryState
-from groundwire.verify import CitationVerifier, UrlChecker
+from groundwire.state.policies import PolicyStore
+from groundwire.verify.citations import CitationVerifier
+from groundwire.verify.url import UrlChecker
 from tests.unit.gate.world import NOW, World, adr_folder, claim_bytes, summary, verifier
 
 TEXT = "the ingest service retries every failed upload five times before it gives up and raises an alarm"
@@ -99,7 +102,7 @@ async def test_the_duplicate_at_position_101_is_found():
 
 
 async def test_a_claim_is_not_its_own_duplicate():
-    """S0-122."""
+    """S0-122, C-10."""
     world = World()
     first = await world.one(TEXT, "a", source="user")
     assert (await world.one(TEXT, "a", source="user")).to_bytes() == first.to_bytes()
@@ -162,7 +165,9 @@ async def test_an_approved_record_says_where_it_comes_from_and_why_it_was_truste
     """S0-146, S0-153."""
     adrs = adr_folder(tmp_path / "adrs", ADR_003="PostgreSQL")
     decision = await World(verifier=verifier(adrs)).one(
-        "Per ADR-003 and #12, we use PostgreSQL", captured_at="2026-01-01T02:00:00+02:00", metadata={"a": 1}
+        "Per ADR-003 and issue #12, we use PostgreSQL",
+        captured_at="2026-01-01T02:00:00+02:00",
+        metadata={"a": 1},
     )
     evidence = decision.evidence
     assert decision.approved
@@ -176,7 +181,7 @@ async def test_an_approved_record_says_where_it_comes_from_and_why_it_was_truste
 
 
 async def test_confidence_follows_the_tier_and_approval_is_tier_one():
-    """S0-144, S0-148."""
+    """C-70, S0-144, S0-148."""
     world = World()
     for text, source, tier, confidence in [
         ("Snow is white", "user", "tier_1", "high"),
@@ -197,7 +202,7 @@ async def test_the_producers_own_source_id_stands_and_capture_defaults_to_the_ti
 
 
 def test_evidence_has_its_defaults_and_shares_no_metadata():
-    """S0-143, S0-145."""
+    """C-32, S0-143, S0-145."""
     one, other = EvidenceObject("a", NOW, "high"), EvidenceObject("b", NOW, "low")
     one.metadata["x"] = 1
     assert (other.metadata, other.source_id, other.validity_horizon) == ({}, None, None)
@@ -218,7 +223,7 @@ async def test_a_citation_that_is_not_cached_waits_and_the_users_next_claims_beh
     results = await world.results(cited, plain, other, deferred=False)
     assert [type(result) for result in results] == [Deferred, Deferred, Decided]
     again = await world.results(cited, dataclasses.replace(cited, offset=99), deferred=False)
-    assert [type(result) for result in again] == [Deferred, Standby]
+    assert [type(result) for result in again] == [Deferred, AlreadyDeferred]
     assert summary((await world.decide(cited))[0]) == ("tier_1", "verified_citation")
     cached = await world.results(world.claim("d", "Also https://a.example/"), deferred=False)
     assert isinstance(cached[0], Decided | Deferred)
@@ -294,11 +299,46 @@ async def test_under_hmac_a_trusted_source_needs_a_signature(tmp_path):
     assert "source_unattested: user" in decisions[1].checks_failed
 
 
-async def test_a_key_expires_by_the_records_clock(tmp_path):
-    """So that a record that is read again is judged as before."""
+def hmac_world(tmp_path, year):
     world = World(policy=Policy(attestation="hmac"), keys=Keys.parse(KEYS.encode(), tmp_path))
+    world.now = lambda: datetime(year, 1, 1, tzinfo=UTC)
+    return world
+
+
+async def test_a_key_that_has_expired_signs_nothing_whatever_time_the_sender_gives_a_record(tmp_path):
+    world = hmac_world(tmp_path, 2030)
+    (decision,) = await world.decide(signed(world))
+    assert decision.facts.attestation == {"key_id": "docs", "state": "expired"}
+    assert decision.reason_code == "source_unattested"
+
+
+async def test_a_record_of_later_than_its_key_lasts_is_unattested_whatever_the_wall_clock_says(tmp_path):
+    world = hmac_world(tmp_path, 2026)
+    late = replace(signed(world), timestamp=to_milliseconds(datetime(2026, 7, 1, tzinfo=UTC)))
+    assert (await world.decide(late))[0].facts.attestation["state"] == "expired"
+
+
+async def test_what_the_signature_came_to_at_first_stands_when_the_record_comes_again_after_it_expired(
+    tmp_path,
+):
+    world = hmac_world(tmp_path, 2026)
+    record = signed(world)
+    (first,) = await world.decide(record)
     world.now = lambda: datetime(2030, 1, 1, tzinfo=UTC)
-    assert (await world.decide(signed(world)))[0].approved
+    (again,) = await world.decide(record)
+    assert first.approved
+    assert again.to_bytes() == first.to_bytes()
+
+
+async def test_a_provisional_decision_of_an_expired_key_has_the_same_bytes_whenever_it_is_made(tmp_path):
+    world = hmac_world(tmp_path, 2026)
+    record = signed(world)
+    made = []
+    for year in (2026, 2030):
+        world.now = lambda year=year: datetime(year, 1, 1, tzinfo=UTC)
+        (provisional,) = world.gate.provisional(await world.gate.prepare([record]))
+        made.append(provisional.decision.to_bytes())
+    assert made[0] == made[1]
 
 
 # --- provisional decisions
@@ -335,6 +375,14 @@ async def test_without_state_a_claim_is_decided_provisionally_and_never_approved
     assert decision.decision_id == str(uuid.uuid5(NS, rfc8785.dumps(hashed).decode()))
     world.now = lambda: datetime(2030, 1, 1, tzinfo=UTC)
     assert (await world.provisional(record)).to_bytes() == decision.to_bytes()
+
+
+async def test_what_cannot_be_judged_without_state_is_a_review_and_holds_nothing_up():
+    """S0-23."""
+    world = World()
+    with patch("groundwire.gate.claim_case.evaluate_tree", side_effect=RuntimeError("swordfish")):
+        decision = await world.provisional(world.claim(source="user"))
+    assert summary(decision) == ("tier_2", "internal_error")
 
 
 async def test_a_provisional_decision_of_another_record_has_another_id():
@@ -395,17 +443,17 @@ async def approved(tmp_path, faults, policy):
     world = World(policy=policy, verifier=broken)
     records = [world.claim(f"c{n}", text, **fields) for n, (text, fields) in enumerate(CLAIMS)]
     targets = {
-        "read": "groundwire.gate.claims.read",
+        "read": "groundwire.gate.claims.read_claim",
         "dedup": "groundwire.gate.claims.dedup_query",
-        "relevance": "groundwire.gate.citations.relevance",
+        "relevance": "groundwire.gate.claims.relevance",
     }
     patches = [patch(targets[name], side_effect=RuntimeError("boom")) for name in faults if name in targets]
     original = gate_module.prejudge
 
-    def once(claim, *args, error=None, **options):
-        if "prejudge" in faults and error is None:
+    def once(case):
+        if "prejudge" in faults and case.facts.error is None:
             raise RuntimeError("boom")
-        return original(claim, *args, error=error, **options)
+        return original(case)
 
     patches.append(patch("groundwire.gate.claims.prejudge", side_effect=once))
     for active in patches:
@@ -438,7 +486,10 @@ async def test_a_fault_can_only_take_approvals_away(tmp_path, fault, policy):
 
 
 async def test_a_fault_is_logged_without_the_claims_text():
-    with patch("groundwire.gate.claims.read", side_effect=RuntimeError("swordfish")), capture_logs() as logs:
+    with (
+        patch("groundwire.gate.claims.read_claim", side_effect=RuntimeError("swordfish")),
+        capture_logs() as logs,
+    ):
         await World().one("swordfish")
     (line,) = logs
     assert (line["event"], line["error"]) == ("claim.unreadable", "RuntimeError")
@@ -510,10 +561,11 @@ async def test_a_paraphrase_is_a_documented_miss():
     assert (await world.one("Redis is where every session is kept", "b", source="user")).approved
 
 
-async def test_a_claim_that_is_only_white_space_or_marks_is_decided():
+async def test_a_claim_that_shows_nothing_is_for_review_and_one_of_marks_alone_is_decided():
     world = World()
-    for number, content in enumerate([" ", "\n", "!!!", "\u200b", "\u200b\u200b", "\x01"]):
-        assert (await world.one(content, f"c{number}", source="user")).tier in {"tier_1", "tier_3"}
+    for number, content in enumerate([" ", "\n", "\u200b", "\u200b\u200b", "\x01"]):
+        assert (await world.one(content, f"c{number}", source="user")).tier in {"tier_2", "tier_3"}
+    assert (await world.one("!!!", "marks", source="user")).tier == "tier_1"
 
 
 @settings(max_examples=60, deadline=None)

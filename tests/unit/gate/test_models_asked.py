@@ -10,20 +10,19 @@ from typing import Any
 
 import pytest
 
-from groundwire.epistemic import VerificationConfig
-from groundwire.epistemic.facts import ModelOpinion, VerifierFacts
-from groundwire.epistemic.model import Answer, Model, ModelFault, Request
-from groundwire.epistemic.types import ModelCall
+from groundwire.checks.support.score import SupportVerdict
+from groundwire.epistemic.claims import ClaimDraft, ModelOpinion, claims_to_ask
+from groundwire.epistemic.model import Model, ModelAnswer, ModelFault, ModelRequest
+from groundwire.epistemic.plan import VerifierFacts
+from groundwire.epistemic.types import ModelCall, VerificationConfig
 from groundwire.errors import StateUnavailable
-from groundwire.gate.models import MAX_FACTS_BYTES, MAX_SECONDS, Assessor, capped, recordable
-from groundwire.gate.prepared import PreparedResponse
-from groundwire.gate.resolvers import TooMuch
-from groundwire.gate.results import Decided
+from groundwire.gate.lookups import MAX_FACTS_BYTES, MAX_SECONDS, Assessor, TooMuch, capped, recordable
+from groundwire.gate.types import Decided, PreparedResponse
 from groundwire.messages.base import canonical_json
 from groundwire.messages.decisions import Decision
-from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.headers import InboundRecord
 from groundwire.policy import Policy
-from groundwire.replay.responses import decide as derive
+from groundwire.replay.derive import decide_response as derive
 from groundwire.state.memory import MemoryState
 from tests.unit.gate.world import World, chunk, summary
 
@@ -35,7 +34,9 @@ YES = '{"verdict": "supported", "probability": 0.95, "reason": "It says so."}'
 
 
 def policy(**verification: Any) -> Policy:
-    config = VerificationConfig(**{"mode": "full", "evidence_scrubbing": False} | verification)
+    config = VerificationConfig(
+        **{"mode": "full", "model_scope": "all", "evidence_scrubbing": False} | verification
+    )
     return Policy(check_values=False, verification=config)
 
 
@@ -43,14 +44,14 @@ def policy(**verification: Any) -> Policy:
 class Stub(Model):
     """Answers everything alike, or raises, and counts; as slow as its turns of the loop."""
 
-    says: str | Callable[[Request], str] = YES
+    says: str | Callable[[ModelRequest], str] = YES
     fault: Exception | None = None
-    asked: list[Request] = field(default_factory=list)
+    asked: list[ModelRequest] = field(default_factory=list)
     at_once: int = 0
     most_at_once: int = 0
     began: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def answer(self, request: Request) -> Answer:
+    async def answer(self, request: ModelRequest) -> ModelAnswer:
         self.asked.append(request)
         self.began.set()
         self.at_once += 1
@@ -60,7 +61,7 @@ class Stub(Model):
         self.at_once -= 1
         if self.fault is not None:
             raise self.fault
-        return Answer(self.says if isinstance(self.says, str) else self.says(request), 100, 20)
+        return ModelAnswer(self.says if isinstance(self.says, str) else self.says(request), 100, 20)
 
 
 def world_of(stub: Stub, given: Policy | None = None, **more: Any) -> World:
@@ -82,7 +83,7 @@ async def decide(stub: Stub, given: Policy | None = None, **fields: Any) -> Deci
 
 def derived(world: World, record: InboundRecord, decision: Decision) -> bytes:
     """What verification makes of a decision: it has no model to ask."""
-    entry = world.gate._read(record)
+    entry = world.gate._prepare(record)
     assert isinstance(entry, PreparedResponse)
     return derive(decision, record.value or b"", entry.response, world.policy).to_bytes()
 
@@ -150,15 +151,15 @@ async def test_what_the_rules_block_stays_blocked_past_the_budget():
     assert summary(decision) == ("tier_3", "critical_gap")
 
 
-@pytest.mark.parametrize("where", ["told", "hash"])
+@pytest.mark.parametrize("where", ["on_answer", "hash"])
 async def test_an_error_of_the_gates_own_makes_the_check_unavailable(where, monkeypatch):
     def breaks(*_: object) -> None:
         raise OverflowError
 
     stub = Stub()
-    world = world_of(stub, told=breaks) if where == "told" else world_of(stub)
+    world = world_of(stub, on_answer=breaks) if where == "on_answer" else world_of(stub)
     if where == "hash":
-        monkeypatch.setattr("groundwire.gate.models.recordable", breaks)
+        monkeypatch.setattr("groundwire.gate.lookups.recordable", breaks)
     (decision,) = await world.decide(held(world))
     assert summary(decision) == ("tier_2", "check_unavailable")
     assert (decision.facts.verifier, decision.facts.error) == (None, "claims=OverflowError")
@@ -273,20 +274,21 @@ class Away(MemoryState):
 
 async def test_without_state_nobody_is_asked_and_afterwards_once_however_often_the_step_fails():
     stub, told = Stub(UNSURE), []
-    world = world_of(stub, told=lambda facts, seconds: told.append((len(facts.calls), seconds >= 0)))
+    world = world_of(stub, on_answer=lambda facts, seconds: told.append((len(facts.calls), seconds >= 0)))
     world.state = Away("payloads", "step", "step")
     gate, record = world.gate, held(world)
     batch = await gate.prepare([record])
     with pytest.raises(StateUnavailable):
-        await gate.settle(batch)
+        await gate.ask_model(batch)
     assert stub.asked == []
     before = gate.provisional(batch)[0].decision
     for _ in range(2):
+        batch = await gate.ask_model(batch)
         with pytest.raises(StateUnavailable):
-            await gate.settle(batch)
+            await gate.apply_step(batch)
     assert gate.provisional(batch)[0].decision.to_bytes() == before.to_bytes(), "the same bytes each time"
     assert derived(world, record, before) == before.to_bytes()
-    (result,) = await gate.settle(batch)
+    (result,) = await gate.apply_step(await gate.ask_model(batch))
     assert isinstance(result, Decided)
     assert summary(result.decision) == ("tier_2", "flagged_claims")
     assert (len(stub.asked), told) == (2, [(2, True)])
@@ -297,14 +299,21 @@ async def test_asking_that_is_called_off_records_nothing_and_begins_again():
     world = world_of(stub)
     gate = world.gate
     batch = await gate.prepare([held(world)])
-    asking = asyncio.create_task(gate.inquire(batch))
+    asking = asyncio.create_task(gate.ask_model(batch))
     await stub.began.wait()
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    (result,) = await gate.settle(batch)
+    (result,) = await gate.apply_step(await gate.ask_model(batch))
     assert isinstance(result, Decided)
     assert summary(result.decision) == ("tier_1", "grounded")
+
+
+async def test_a_batch_of_which_nobody_was_asked_is_no_approval():
+    world = world_of(Stub())
+    (result,) = await world.gate.apply_step(await world.gate.prepare([held(world)]))
+    assert isinstance(result, Decided)
+    assert summary(result.decision) == ("tier_2", "check_unavailable")
 
 
 async def test_responses_of_a_batch_are_asked_about_at_once_but_no_more_than_there_are_places():
@@ -367,3 +376,47 @@ async def test_a_decision_with_the_most_that_is_recorded_keeps_to_its_limit():
     decision = await decide(stub, policy(max_claims_per_response=30), answer=answer, name=longest)
     assert len(stub.asked) == 30
     assert len(decision.to_bytes()) <= 256_000
+
+
+DOUBTED = f"{FIRST} It logs each of them with the name of the client beside them."
+
+
+def draft(support: float, **fields: Any) -> ClaimDraft:
+    return ClaimDraft("r1#1", "The gateway waits.", (), support, 1.0, SupportVerdict.PARTIAL, **fields)
+
+
+@pytest.mark.parametrize(
+    ("claim", "fields", "asked"),
+    [
+        (draft(1.0), {}, False),
+        (draft(0.95), {}, False),
+        (draft(0.94), {}, True),
+        (draft(0.7), {}, True),
+        (draft(0.1), {}, True),
+        (draft(0.1, hard=True), {}, False),
+        (draft(0.1, phantom=True), {}, False),
+        (draft(0.69), {"operating_point": "strict"}, False),
+        (draft(0.7), {"operating_point": "strict"}, True),
+        (draft(0.69), {"operating_point": "strict", "model_may_clear": True}, True),
+        (draft(1.0), {"model_scope": "all"}, True),
+        (draft(0.1, hard=True), {"model_scope": "all"}, True),
+    ],
+)
+def test_a_model_is_asked_about_claims_that_rules_leave_open_unless_all_are_in_scope(
+    claim: ClaimDraft, fields: dict[str, Any], *, asked: bool
+) -> None:
+    config = VerificationConfig(**{"mode": "full"} | fields)
+    assert claims_to_ask([claim], config) == ([claim] if asked else [], 0)
+
+
+async def test_of_a_response_a_model_sees_doubtful_claims_alone_and_what_it_said_of_them_is_derived_again() -> (
+    None
+):
+    stub, sent = Stub(UNSURE), policy(model_scope="doubtful")
+    world = World(policy=sent, assessor=Assessor(stub))
+    record = world.response(answer=DOUBTED, chunks=[chunk(HELD)])
+    (decision,) = await world.decide(record)
+    assert decision.facts.verifier is not None
+    assert [one["claim_id"] for one in decision.facts.verifier["opinions"]] == ["r1/claim#2"]
+    assert summary(decision) == ("tier_2", "flagged_claims")
+    assert derived(world, record, decision) == decision.to_bytes()

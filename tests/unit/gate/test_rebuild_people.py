@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from agents.outputs import outputs
 from groundwire.gate import claims as gate_claims
-from groundwire.gate.closings import Closings
-from groundwire.gate.recorded import claim_of
-from groundwire.gate.results import Result
+from groundwire.gate.record import claim_of
+from groundwire.gate.types import Result
 from groundwire.messages.decisions import Decision, Verdict
 from groundwire.messages.identity import expire_id
 from groundwire.messages.topics import TopicName
-from groundwire.rebuild import DECISIONS, PEOPLE, stored_outcome, stored_outcomes
+from groundwire.replay.rebuild import DECISIONS, PEOPLES_TOPICS, stored_outcome, stored_outcomes
+from groundwire.replay.review_closures import ReviewClosures
 from groundwire.state.memory import MemoryState
 from groundwire.state.model import SubjectState
 from tests.unit.gate.test_review_gate import ASKING, NOW, TEXT, Office
@@ -52,8 +52,8 @@ def topics() -> Topics:
 
 
 async def rebuild(office: Office, topics: Topics) -> None:
-    closings = Closings()
-    async for value in topics.read(topics=PEOPLE):
+    closings = ReviewClosures()
+    async for value in topics.read(topics=PEOPLES_TOPICS):
         closings.note(value)
     office.state = MemoryState()
     async for outcome in stored_outcomes(topics.read(), office.policy, closings):
@@ -181,9 +181,9 @@ async def test_the_event_of_what_blocked_holds_no_text(office, topics):
 
 @given(st.binary() | st.sampled_from([b"null", b"[]", b'{"type":"review_action"}', b"\xff"]))
 def test_a_record_that_tells_of_no_action_is_skipped(value):
-    Closings().note(value)
-    Closings().note(b'{"affected":1,"supersedes":' + value + b"}")
-    Closings().note(b'{"type":"review_action","detail":' + value + b"}")
+    ReviewClosures().note(value)
+    ReviewClosures().note(b'{"affected":1,"supersedes":' + value + b"}")
+    ReviewClosures().note(b'{"type":"review_action","detail":' + value + b"}")
 
 
 @pytest.mark.parametrize(
@@ -211,8 +211,8 @@ async def test_a_retraction_is_rebuilt_with_the_claims_that_it_affected(office, 
     retracted = await act(office, topics, "retract", before)
     for topic in (None, TopicName.BLOCKED):
         topics.pop(topic, None)
-        closings = Closings()
-        async for value in topics.read(topics=PEOPLE):
+        closings = ReviewClosures()
+        async for value in topics.read(topics=PEOPLES_TOPICS):
             closings.note(value)
         (outcome,) = [o async for o in stored_outcomes(topics.read(), office.policy, closings)][:1]
         assert outcome.outcome.revision == retracted.revision
@@ -227,7 +227,7 @@ async def test_what_a_person_decided_is_found_though_the_gate_could_not_read_it(
         raise RuntimeError
 
     with monkeypatch.context() as patch:
-        patch.setattr(gate_claims, "read", broken)
+        patch.setattr(gate_claims, "read_claim", broken)
         (pending,) = await office.decide(office.claim("a", TEXT))
     assert pending.facts.error == "RuntimeError"
     assert stored_outcome(pending.to_bytes(), office.policy).dedup is None
@@ -246,7 +246,7 @@ async def test_a_text_that_cannot_be_read_at_all_does_not_keep_others_from_comin
     def broken(*_: object) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr("groundwire.rebuild.dedup_query", broken)
+    monkeypatch.setattr("groundwire.replay.rebuild.dedup_query", broken)
     outcome = stored_outcome(before.to_bytes(), office.policy)
     assert (outcome.outcome.state, outcome.dedup) == (SubjectState.APPROVED, None)
 

@@ -1,5 +1,8 @@
-"""A record that comes again gives the decision that it got, byte for byte, whatever changed around it."""
+"""The same record again, whatever has changed meanwhile: the same decision, byte for byte."""
 
+from __future__ import annotations
+
+import gc
 from dataclasses import fields, replace
 from datetime import timedelta
 from unittest.mock import patch
@@ -10,26 +13,27 @@ from hypothesis import strategies as st
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError
 
-from groundwire.decide import people
-from groundwire.gate import claims as gate_module
-from groundwire.gate import recorded
-from groundwire.gate.results import DeadLetter, Decided
+from groundwire.gate import build, record
+from groundwire.gate.build import Stamp
+from groundwire.gate.claim_case import ClaimInputs
+from groundwire.gate.types import DeadLetter, Decided
 from groundwire.messages.decisions import (
     Decision,
     EvidenceObject,
+    IngestionTier,
     Kind,
     PolicyName,
     ReasonCode,
     Verdict,
 )
-from groundwire.messages.tiers import IngestionTier
-from groundwire.policies import PolicyStore
 from groundwire.policy import Policy
-from groundwire.rebuild import stored_outcome
+from groundwire.replay.rebuild import stored_outcome
 from groundwire.state.memory import MemoryState
-from tests.unit.gate.world import NOW, World, adr_folder, summary, verifier
+from groundwire.state.policies import PolicyStore
+from tests.unit.gate.world import NOW, RESPONSES, World, adr_folder, summary, verifier
 
 TEXT = "the ingest service retries every failed upload five times before it gives up and raises an alarm"
+
 
 # claims that end in every way there is, in the order in which they are sent
 SCRIPT = [
@@ -54,6 +58,8 @@ SCRIPT = [
     ("n", "We chose Go", {"source": "conversation", "memory_type": "decision"}, "stated_decision"),
     ("o", "One too many", {}, "review_queue_full"),
 ]
+
+
 LIMITED = Policy.model_validate({"limits": {"review_per_user": 5}})
 
 
@@ -170,7 +176,7 @@ async def test_under_a_policy_that_is_not_known_any_more_verdict_reason_and_fact
 
 async def test_after_an_upgrade_verdict_reason_facts_times_and_engine_stay(world):
     records, decisions = await decide_all(world)
-    with patch.object(recorded, "__version__", "99.0"), patch.object(gate_module, "__version__", "99.0"):
+    with patch.object(record, "__version__", "99.0"), patch.object(build, "__version__", "99.0"):
         same(await world.decide(*records), decisions)
 
 
@@ -295,15 +301,38 @@ async def test_what_could_not_be_compared_is_not_compared_with_after_a_rebuild(w
     assert stored_outcome(decision.model_copy(update={"facts": facts}).to_bytes(), world.policy).dedup is None
 
 
-reasons = st.sampled_from([code for code in ReasonCode if code not in people.PEOPLE])
+peoples = {
+    ReasonCode.HUMAN_APPROVED,
+    ReasonCode.HUMAN_REJECTED,
+    ReasonCode.REVIEW_EXPIRED,
+    ReasonCode.RETRACTED,
+}
+reasons = st.sampled_from([code for code in ReasonCode if code not in peoples])
 
 
 @settings(max_examples=50, deadline=None)
 @given(base=reasons, cap=st.none() | reasons, metadata=st.dictionaries(st.text(max_size=3), st.integers()))
 def test_what_state_keeps_is_read_back_as_it_was_written(base, cap, metadata):
-    payload = recorded.Payload(
-        NOW, NOW + timedelta(1), "0.1.0", "ab" * 32, "default", "", base, cap, metadata, {}, None, None, None
-    )
-    assert recorded.Payload.from_bytes(payload.to_bytes()) == payload
+    stamp = Stamp(NOW + timedelta(1), "0.1.0", "ab" * 32, "default")
+    payload = record.ClaimPayload(stamp, "", base, cap, NOW, metadata, ClaimInputs({}))
+    assert record.ClaimPayload.from_bytes(payload.to_bytes()) == payload
     assert b"\n" not in payload.to_bytes()
-    assert recorded.Payload.from_bytes(replace(payload, scheme="x\n").to_bytes()).scheme == "x\n"
+    assert record.ClaimPayload.from_bytes(replace(payload, scheme="x\n").to_bytes()).scheme == "x\n"
+
+
+REFUSED = {
+    "by a validator of the house": b'{"response_id": "forgotten", "user_id": "u", "answer": "Yes.", "context": null}',
+    "by pydantic": b'{"response_id": "forgotten", "user_id": "u", "answer": 1}',
+    "before validation": b'{"response_id": "forgotten',
+}
+
+
+@pytest.mark.parametrize("value", REFUSED.values(), ids=REFUSED)
+async def test_nothing_keeps_a_refused_record_once_its_batch_is_settled(value):
+    world = World()
+    for _ in range(3):
+        results = await world.results(world.record(value, topic=RESPONSES))
+        assert isinstance(results[0], DeadLetter)
+    del results
+    gc.collect()
+    assert not [one for one in gc.get_objects() if type(one) is DeadLetter and one.record.value == value]

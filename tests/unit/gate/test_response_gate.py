@@ -5,22 +5,22 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from typing import Any
-from unittest.mock import patch
+from unittest.mock import DEFAULT, Mock, patch
 
 import pytest
 
-from groundwire.decide import response_reading
-from groundwire.decide.fan_out import fan_out
-from groundwire.epistemic import VerificationConfig
+from groundwire.epistemic.types import VerificationConfig
 from groundwire.errors import CorpusUnusable, StateUnavailable
-from groundwire.gate.gate import Gate
-from groundwire.gate.resolvers import Resolver
-from groundwire.gate.results import DeadLetter, Decided
+from groundwire.gate import response_checks, responses
+from groundwire.gate.gate import Gate, Lookups
+from groundwire.gate.lookups import TenantCorpus
+from groundwire.gate.response_case import fan_out
+from groundwire.gate.types import DeadLetter, Decided
 from groundwire.messages.decisions import Decision
-from groundwire.policies import PolicyStore
 from groundwire.policy import Limits, Policy
-from groundwire.rebuild import stored_outcome
+from groundwire.replay.rebuild import stored_outcome
 from groundwire.state.memory import MemoryState
+from groundwire.state.policies import PolicyStore
 from tests.unit.gate.world import World, chunk, response_bytes, summary
 
 CODE = chunk("def search(query, top_k):\n    timeout = 30 s\n    return index.find(query)")
@@ -169,7 +169,8 @@ async def test_quotes_are_not_checked_where_the_policy_says_so():
 
 @pytest.mark.parametrize("check", ["sources", "fields", "quotes", "values", "relations", "claims"])
 async def test_a_check_that_breaks_takes_the_response_to_review_and_no_other_check_along(check):
-    with patch.object(response_reading, f"_{check}", side_effect=KeyError("text of the record")):
+    broken = Mock(side_effect=KeyError("text of the record"))
+    with patch.dict(response_checks._CHECKS, {check: broken}):
         decision = await decide()
     assert summary(decision) == ("tier_2", "check_unavailable")
     assert f"{check}_unavailable" in decision.checks_failed
@@ -184,6 +185,16 @@ async def test_a_response_that_breaks_the_gate_itself_goes_to_review():
         (decision,) = await world.decide(world.response(**GROUNDED))
     assert summary(decision) == ("tier_2", "internal_error")
     assert "text" not in decision.to_bytes().decode()
+
+
+async def test_a_response_that_cannot_be_judged_without_state_is_a_review_and_holds_nothing_up():
+    """S0-23."""
+    world, build = World(), responses.build_response_decision
+    outcomes = [RuntimeError("text"), DEFAULT]
+    with patch.object(responses, "build_response_decision", wraps=build, side_effect=outcomes) as called:
+        decision = await world.provisional(world.response(**GROUNDED))
+    assert called.call_count == 2
+    assert summary(decision) == ("tier_2", "internal_error")
 
 
 # --- identity
@@ -241,7 +252,7 @@ async def test_a_claim_may_rest_on_a_response_once_that_is_approved():
     world = World()
     await world.decide(world.response("good", **GROUNDED), world.response("poor", "Yes."))
     rests = await world.one("It has a search", "c1", source="user", derived_from=["response:good"])
-    doubts = await world.one("It has no search", "c2", source="user", derived_from=["response:poor"])
+    doubts = await world.one("It has no printer", "c2", source="user", derived_from=["response:poor"])
     assert rests.approved
     assert summary(doubts) == ("tier_2", "derived_from_unapproved")
     assert [parent.state for parent in doubts.facts.parents] == ["review"]
@@ -287,13 +298,13 @@ async def test_where_nothing_is_sent_on_the_decision_says_so():
         world.policy,
         world.policies,
         world.state,
-        world.verifier,
+        Lookups(world.verifier),
         keys=world.keys,
         now=world.now,
         fan_out=False,
     )
     batch = await gate.prepare([world.response(**GROUNDED, fan_out=True)])
-    (result,) = await gate.settle(batch)
+    (result,) = await gate.apply_step(batch)
     assert isinstance(result, Decided)
     assert "fan_out_skipped: disabled" in result.decision.checks_skipped
     assert not fan_out(result.decision)
@@ -373,7 +384,7 @@ class Corpus:
 
 async def test_what_a_resolver_answered_is_recorded_and_decides_again_without_it():
     corpus = Corpus({"e1": {"confidence": 0.9}})
-    world = World(resolver=Resolver(corpus, frozenset(["default"])))
+    world = World(resolver=TenantCorpus(corpus, frozenset(["default"])))
     fields = {
         "answer": "Yes.",
         "entities": [{"id": "e1"}],
@@ -390,33 +401,34 @@ async def test_what_a_resolver_answered_is_recorded_and_decides_again_without_it
 
 @pytest.mark.parametrize("corpus", [Corpus({}, there=False), Corpus({}, broken=True)])
 async def test_a_corpus_that_is_not_there_lets_nothing_pass(corpus):
-    world = World(resolver=Resolver(corpus, frozenset(["*"])))
+    world = World(resolver=TenantCorpus(corpus, frozenset(["*"])))
     decision = await decide_exactly({**GROUNDED, "entities": [{"id": "e1"}]}, world)
     assert summary(decision) == ("tier_2", "check_unavailable")
     assert "entities_unavailable" in decision.checks_failed
 
 
-async def test_what_a_response_carries_itself_is_not_asked_of_the_corpus():
-    world = World(resolver=Resolver(Corpus({}, broken=True), frozenset(["*"])))
-    decision = await decide_exactly(
-        {"answer": "Yes.", "entities": [{"id": "e1"}], "corpus_index": {"e1": {"confidence": 0.6}}}, world
-    )
-    assert decision.approved
-    assert decision.facts.entities is None
+@pytest.mark.parametrize(
+    ("known", "code"), [({}, "entity_grounding_failed"), ({"e1": {"confidence": 0.9}}, "grounded")]
+)
+async def test_a_configured_corpus_decides_whatever_the_response_carries_itself(known, code):
+    world = World(resolver=TenantCorpus(Corpus(known), frozenset(["*"])))
+    fields = {"answer": "Yes.", "entities": [{"id": "e1"}], "corpus_index": {"e1": {"confidence": 0.6}}}
+    decision = await decide_exactly(fields, world)
+    assert (decision.reason_code, decision.facts.entities) == (code, known)
 
 
 async def test_a_corpus_out_of_reach_is_waited_for_like_state_and_decides_nothing():
     """A moment without Redis must not become a review that is final."""
     corpus = Corpus({"e1": {"confidence": 0.9}})
-    world = World(resolver=Resolver(corpus, frozenset(["*"])))
+    world = World(resolver=TenantCorpus(corpus, frozenset(["*"])))
     gate = world.gate
     batch = await gate.prepare([world.response(answer="Yes.", entities=[{"id": "e1"}])])
     with (
         patch.object(corpus, "entities", side_effect=StateUnavailable("HMGET")),
         pytest.raises(StateUnavailable),
     ):
-        await gate.settle(batch)
-    (result,) = await gate.settle(batch)
+        await gate.apply_step(batch)
+    (result,) = await gate.apply_step(batch)
     assert isinstance(result, Decided)
     assert summary(result.decision) == ("tier_1", "grounded")
 

@@ -14,23 +14,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from groundwire.decide.fan_out import MAX_EXTRACTION_BYTES, extract
-from groundwire.decide.regenerate import MAX_BYTES
-from groundwire.decide.report import report_of
-from groundwire.decide.response_checks import list_response_checks
-from groundwire.decide.response_reading import read_response
-from groundwire.decide.responses import ResponseCase
-from groundwire.epistemic import VerificationConfig
+from groundwire.epistemic.types import VerificationConfig
 from groundwire.gate.gate import Gate
-from groundwire.gate.resolvers import Resolver
-from groundwire.gate.results import DeadLetter, Decided
-from groundwire.messages.audit import RegenerateRequest
-from groundwire.messages.decisions import Decision
+from groundwire.gate.lookups import TenantCorpus
+from groundwire.gate.report import list_response_checks, report_of
+from groundwire.gate.response_case import MAX_EXTRACTION_BYTES, MAX_REQUEST_BYTES, ResponseCase, extract
+from groundwire.gate.response_checks import CheckInputs, read_response
+from groundwire.gate.types import DeadLetter, Decided
+from groundwire.messages.decisions import Decision, RegenerateRequest
 from groundwire.messages.decode import decode_response
-from groundwire.messages.inbound import InboundRecord
-from groundwire.messages.responses import LlmResponse
+from groundwire.messages.headers import InboundRecord
+from groundwire.messages.records import LlmResponse
 from groundwire.policy import Limits, Policy
-from groundwire.rebuild import stored_outcome
+from groundwire.replay.rebuild import stored_outcome
 from groundwire.state.memory import MemoryState
 from tests.unit.checks.growth import assert_linear
 from tests.unit.gate.world import World, chunk, response_bytes, summary
@@ -62,8 +58,8 @@ class Corpus:
         return self.truths
 
 
-def resolver(corpus: Corpus) -> Resolver:
-    return Resolver(corpus, frozenset(["*"]))
+def resolver(corpus: Corpus) -> TenantCorpus:
+    return TenantCorpus(corpus, frozenset(["*"]))
 
 
 GONE = resolver(Corpus(None))
@@ -118,7 +114,7 @@ def assert_limits(decision: Decision, record: InboundRecord, policy: Policy) -> 
 def whole_case(decision: Decision, record: InboundRecord, policy: Policy) -> ResponseCase:
     response = decode_response(record.value)
     facts = decision.facts
-    reading = read_response(response, policy, entities=facts.entities, relations=facts.relations)
+    reading = read_response(response, policy, CheckInputs(facts.entities, facts.relations))
     return ResponseCase(response, reading, policy, facts)
 
 
@@ -248,6 +244,7 @@ def record_of(world: World, fields: dict[str, Any]) -> InboundRecord:
     return replace(world.response(), value=value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HUGE)
 async def test_a_huge_response_gives_a_small_decision_that_counts_what_it_leaves_out(name):
     world = World(policy=QUICK)
@@ -583,6 +580,7 @@ UNITS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 def test_the_time_of_all_checks_grows_in_proportion_to_hostile_text(unit):
     """From 1 kB to 100 kB, in answer, chunk, snippet, transcript and quote at once."""
@@ -631,6 +629,7 @@ def _many(count: int) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_the_time_of_all_checks_grows_in_proportion_to_the_number_of_parts():
     """Eight times as many parts may cost a few times their share (work is bounded), not its square."""
 
@@ -680,6 +679,7 @@ STALLING: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STALLING)
 @pytest.mark.parametrize("stage", ["decided", "again", "without state"])
 async def test_one_response_never_keeps_the_event_loop_for_long(name, stage):
@@ -727,13 +727,14 @@ ASKING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ASKING)
 async def test_a_request_fits_on_its_topic_whatever_characters_it_holds(name):
     world = World(policy=QUICK)
     record = record_of(world, {"response_id": "r1", **ASKING[name]})
     result = await settled(world, record)
     assert isinstance(result.request, RegenerateRequest)
-    assert len(result.request.model_dump_json().encode()) <= MAX_BYTES
+    assert len(result.request.model_dump_json().encode()) <= MAX_REQUEST_BYTES
     assert result.request.query == ASKING[name]["query"]
     assert ASKING[name]["query"] in result.request.prompt
     assert result.decision.report["regenerate"]["mode"] == result.request.mode

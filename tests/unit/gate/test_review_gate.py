@@ -11,16 +11,15 @@ from typing import Any
 
 import pytest
 
-from groundwire.attestation import Keys
-from groundwire.gate import drafts
-from groundwire.gate.drafts import Wanted
-from groundwire.gate.results import Acted, DeadLetter, Refused, Result
+from groundwire.gate import claims as claims_module
 from groundwire.gate.reviews import ReviewGate
+from groundwire.gate.types import Acted, DeadLetter, DecisionQuery, Refused, Result
+from groundwire.keys.attestation import Keys
 from groundwire.messages.decisions import Decision, Verdict
+from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject, decision_id, expire_id, retraction_id
-from groundwire.messages.inbound import InboundRecord
 from groundwire.policy import Policy
-from groundwire.rebuild import stored_outcome
+from groundwire.replay.rebuild import stored_outcome
 from groundwire.state.memory import MemoryState
 from tests.unit.gate.world import NOW, World
 
@@ -59,9 +58,9 @@ class Office(World):
 
     keys: Keys = field(default_factory=lambda: Keys.parse(KEYS.encode(), __file__))  # type: ignore[arg-type]
     published: dict[tuple[Verdict, str], Decision] = field(default_factory=dict)
-    asked: list[Wanted] = field(default_factory=list)
+    asked: list[DecisionQuery] = field(default_factory=list)
 
-    async def find(self, wanted: Sequence[Wanted]) -> dict[str, Decision]:
+    async def find(self, wanted: Sequence[DecisionQuery]) -> dict[str, Decision]:
         self.asked += wanted
         those = [self.published.get((one.verdict, one.decision_id)) for one in wanted]
         return {d.decision_id: Decision.model_validate_json(d.to_bytes()) for d in those if d is not None}
@@ -107,7 +106,7 @@ class Office(World):
 
     async def carry_out(self, *records: InboundRecord) -> list[Result]:
         gate = self.reviews
-        results = await gate.settle(await gate.prepare(records))
+        results = await gate.apply_step(await gate.prepare(records))
         self.publish(*(result.decision for result in results if isinstance(result, Acted)))
         return results
 
@@ -348,7 +347,7 @@ async def test_each_of_two_revisions_of_a_batch_is_published_though_a_worker_die
     for pending in await office.decide(claim, response):
         batch = [office.action("approve", pending), office.action("retract", pending, expected_revision=2)]
         gate = office.reviews
-        first = await gate.settle(await gate.prepare(batch))
+        first = await gate.apply_step(await gate.prepare(batch))
         again = await office.carry_out(*batch)  # by another worker, which has only state and the topics
         assert [result.decision.revision for result in again] == [2, 3]
         assert [r.decision.to_bytes() for r in again] == [r.decision.to_bytes() for r in first]
@@ -442,7 +441,7 @@ async def test_a_retraction_right_behind_the_approval_of_a_response_rests_on_it(
     approve = office.action("approve", pending)
     retract = office.action("retract", pending, expected_revision=2)
     gate = office.reviews
-    first, second = await gate.settle(await gate.prepare([approve, retract]))
+    first, second = await gate.apply_step(await gate.prepare([approve, retract]))
     assert [first.revision, second.revision] == [2, 3]
     assert second.decision.supersedes == decision_id(second_subject(second), 2)
 
@@ -457,9 +456,9 @@ async def test_a_batch_that_is_settled_again_looks_nothing_up_twice(office):
     (pending,) = await office.decide(office.response("r1", "Yes, it is."))
     gate = office.reviews
     batch = await gate.prepare([office.action("approve", pending)])
-    await gate.settle(batch)
+    await gate.apply_step(batch)
     asked = len(office.asked)
-    await gate.settle(batch)
+    await gate.apply_step(batch)
     assert len(office.asked) == asked == 1
 
 
@@ -540,5 +539,5 @@ async def test_a_text_that_cannot_be_read_any_more_stops_no_decision(office, mon
     def broken(content: str, policy: Policy) -> None:
         raise ValueError(content)
 
-    monkeypatch.setattr(drafts, "read", broken)
+    monkeypatch.setattr(claims_module, "read_claim", broken)
     assert (await office.act("approve", pending)).decision.approved

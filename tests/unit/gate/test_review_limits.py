@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from agents.outputs import outputs
-from groundwire.gate.drafts import Wanted
-from groundwire.gate.finder import Finder
-from groundwire.gate.results import Result
+from groundwire.gate.reviews import Finder
+from groundwire.gate.types import DecisionQuery, Result
 from groundwire.messages.decisions import Decision, Verdict
 from groundwire.messages.headers import header
 from groundwire.messages.identity import event_id
 from groundwire.messages.topics import TopicName
-from groundwire.rebuild import stored_outcome
+from groundwire.replay.rebuild import stored_outcome
 from groundwire.state.memory import MemoryState
 from tests.unit.gate.test_review_gate import ASKING, TEXT, Office
 from tests.unit.gate.world import chunk
@@ -177,7 +176,7 @@ class Search:
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    async def __call__(self, wanted: Sequence[Wanted]) -> dict[str, Decision]:
+    async def __call__(self, wanted: Sequence[DecisionQuery]) -> dict[str, Decision]:
         self.asked += [one.decision_id for one in wanted]
         return {}
 
@@ -186,9 +185,9 @@ async def test_a_search_in_vain_is_made_once_for_a_batch_however_often_it_is_set
     search = Search()
     find = Finder(search)
     for _ in range(3):  # in two portions, each asking for its own
-        assert await find([Wanted(Verdict.APPROVED, "gone", None)]) == {}
-        assert await find([Wanted(Verdict.APPROVED, "lost", None)]) == {}
+        assert await find([DecisionQuery(Verdict.APPROVED, "gone", None)]) == {}
+        assert await find([DecisionQuery(Verdict.APPROVED, "lost", None)]) == {}
     assert search.asked == ["gone", "lost"]
     find.begin()
-    assert await find([Wanted(Verdict.APPROVED, "gone", None)]) == {}
+    assert await find([DecisionQuery(Verdict.APPROVED, "gone", None)]) == {}
     assert search.asked == ["gone", "lost", "gone"]

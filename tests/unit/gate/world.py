@@ -11,19 +11,20 @@ from typing import Any
 
 import httpx
 
-from groundwire.attestation import Keys
-from groundwire.gate.gate import Gate
-from groundwire.gate.models import Assessor
-from groundwire.gate.resolvers import Resolver
-from groundwire.gate.results import DeadLetter, Decided, Result
+from groundwire.gate.gate import Gate, Lookups
+from groundwire.gate.lookups import Assessor, TenantCorpus
+from groundwire.gate.types import DeadLetter, Decided, Result
+from groundwire.keys.attestation import Keys
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import Decision
-from groundwire.messages.inbound import Headers, InboundRecord
-from groundwire.policies import PolicyStore
+from groundwire.messages.headers import Headers, InboundRecord
 from groundwire.policy import Policy
 from groundwire.state.memory import MemoryState
 from groundwire.state.model import State
-from groundwire.verify import CitationVerifier, Pacer, PacingLimits, Sources, UrlChecker
+from groundwire.state.policies import PolicyStore
+from groundwire.verify.citations import CitationVerifier, Sources
+from groundwire.verify.pacing import Pacer, PacingLimits
+from groundwire.verify.url import UrlChecker
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, 250_000, tzinfo=UTC)
 TOPIC = "groundwire.claims"
@@ -65,9 +66,10 @@ class World:
     keys: Keys = field(default_factory=Keys.empty)
     policies: PolicyStore = field(default_factory=lambda: PolicyStore(None, None))
     now: Callable[[], datetime] = lambda: NOW
-    resolver: Resolver | None = None
+    resolver: TenantCorpus | None = None
     assessor: Assessor | None = None
     offset: int = 0
+    patience: float = 0.0
 
     @property
     def gate(self) -> Gate:
@@ -75,11 +77,9 @@ class World:
             self.policy,
             self.policies,
             self.state,
-            self.verifier,
+            Lookups(self.verifier, self.resolver, self.assessor, self.patience),
             keys=self.keys,
             now=self.now,
-            resolver=self.resolver,
-            assessor=self.assessor,
         )
 
     def record(self, value: bytes | None, *, headers: Headers = (), topic: str = TOPIC) -> InboundRecord:
@@ -98,8 +98,8 @@ class World:
 
     async def results(self, *records: InboundRecord, deferred: bool = True) -> list[Result]:
         gate = self.gate
-        batch = await gate.prepare(records, ask_network=deferred)
-        return await gate.settle(batch, deferred=deferred)
+        batch = await gate.ask_model(await gate.prepare(records, ask_network=deferred))
+        return await gate.apply_step(batch, deferred=deferred)
 
     async def decide(self, *records: InboundRecord) -> list[Decision]:
         decisions = []

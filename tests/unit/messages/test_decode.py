@@ -7,8 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groundwire.errors import ErrorCode, RecordError
-from groundwire.messages import Claim, decode_claim, decode_response, decode_review_decision
-from groundwire.messages.decode import MAX_VALUE_BYTES, known_field
+from groundwire.messages.decode import (
+    MAX_VALUE_BYTES,
+    decode_claim,
+    decode_response,
+    decode_review_decision,
+    known_field,
+)
+from groundwire.messages.records import Claim
 
 GOOD = {"claim_id": "c1", "user_id": "ada", "content": "The API returns JSON"}
 
@@ -159,6 +165,7 @@ INVALID = {
 
 @pytest.mark.parametrize(("changes", "field"), INVALID.values(), ids=INVALID)
 def test_what_is_no_claim_is_an_invalid_record_and_the_field_is_named(changes, field):
+    """S0-152."""
     error = refused(raw(**changes))
     assert (error.code, error.field) == (ErrorCode.INVALID_RECORD, field)
     assert error.message.startswith(field[:50])

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from groundwire.errors import RecordError
-from groundwire.messages.claims import Claim
 from groundwire.messages.decode import decode_claim, decode_either, decode_response
-from groundwire.messages.responses import LlmResponse
+from groundwire.messages.records import Claim, LlmResponse
 
 CLAIM = {"claim_id": "c", "user_id": "u", "content": "Snow is white."}
 RESPONSE = {"response_id": "r", "user_id": "u", "answer": "Snow is white.", "confidence": 0.9}

@@ -1,4 +1,8 @@
-"""Headers: CloudEvents of what goes out, errors of dead letters, and the way to `deferred` and back."""
+"""Headers of records: CloudEvents, dead letters with their attempts, origins of deferred records."""
+
+from __future__ import annotations
+
+import hashlib
 
 import pytest
 from hypothesis import given
@@ -6,6 +10,8 @@ from hypothesis import strategies as st
 
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.messages.headers import (
+    ATTEMPTS,
+    InboundRecord,
     dead_letter_headers,
     decision_headers,
     deferred_headers,
@@ -13,7 +19,6 @@ from groundwire.messages.headers import (
     event_headers,
     header,
 )
-from groundwire.messages.inbound import InboundRecord
 from tests.unit.gate.world import World
 
 TRACE = ("traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")
@@ -43,6 +48,12 @@ def test_other_records_have_their_own_type_and_schema(name):
     assert "traceparent" not in headers
 
 
+def test_the_origin_that_a_decision_names_holds_the_hash_of_the_records_bytes():
+    record = InboundRecord("t", 0, 1, 2, None, b"{}")
+    assert record.origin.sha256 == record.sha256 == hashlib.sha256(b"{}").hexdigest()
+    assert InboundRecord("t", 0, 1, 2, None, None).sha256 == hashlib.sha256(b"").hexdigest()
+
+
 ERROR = RecordError(ErrorCode.INVALID_RECORD, "content: größer als erlaubt", "content")
 
 
@@ -57,6 +68,12 @@ def test_a_dead_letter_keeps_its_headers_and_says_where_and_why_it_failed():
     assert added["__connect.errors.partition"] == b"3"
     assert added["__connect.errors.offset"] == b"42"
     assert added["__connect.errors.exception.message"] == "content: größer als erlaubt".encode()
+
+
+def test_what_a_terminal_would_obey_is_escaped_in_the_message_of_a_dead_letter():
+    error = RecordError(ErrorCode.INVALID_RECORD, "x: \x1b[2J\r\n\u202ename", "x")
+    headers = dict(dead_letter_headers(error, "groundwire.claims", 0, 0, []))
+    assert headers["__connect.errors.exception.message"] == rb"x: \x1b[2J\r\n\u202ename"
 
 
 @pytest.mark.parametrize(
@@ -80,6 +97,8 @@ def test_a_dead_letter_that_is_sent_again_counts_its_attempts_and_has_each_heade
 
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+
+
 numbers = st.integers(0, 2**53 - 1)
 
 
@@ -135,3 +154,45 @@ def test_a_deferred_record_without_a_readable_origin_stands_for_itself(change):
 def test_of_headers_with_one_name_the_first_counts_and_one_that_is_no_text_is_none():
     headers = [("a", b"1"), ("a", b"2"), ("b", b"\xff"), ("c", None)]
     assert [header(headers, name) for name in "abcd"] == ["1", None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("counted", "now"),
+    [
+        ("0", "1"),
+        ("99999", "100000"),
+        ("100000", "1"),
+        ("-1", "1"),
+        ("²", "1"),
+        ("٣", "1"),
+        ("", "1"),
+        ("x", "1"),
+    ],
+)
+def test_attempts_are_counted_on_from_a_plain_number_of_five_digits_and_else_anew(
+    counted: str, now: str
+) -> None:
+    error = RecordError(ErrorCode.INVALID_JSON, "no")
+    headers = dict(dead_letter_headers(error, "t", 0, 1, [(ATTEMPTS, counted.encode())]))
+    assert headers[ATTEMPTS] == now.encode()
+
+
+@pytest.mark.parametrize("name", ["partition", "offset"])
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_a_deferred_records_place_is_believed_up_to_the_largest_number_that_every_reader_has(
+    name: str, sign: str
+) -> None:
+    def came_back(number: int) -> bool:
+        place = {
+            "topic": "claims",
+            "partition": "1",
+            "offset": "2",
+            "timestamp": "3",
+            name: f"{sign}{number}",
+        }
+        headers = tuple((f"gw-origin-{part}", text.encode()) for part, text in place.items())
+        record = InboundRecord("groundwire.deferred", 0, 9, 9, None, b"{}", headers)
+        return deferred_record(record).topic == "claims"
+
+    assert came_back(2**53 - 1)
+    assert not came_back(2**53)

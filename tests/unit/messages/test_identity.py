@@ -9,9 +9,9 @@ import rfc8785
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from groundwire.messages import decode_claim
 from groundwire.messages.base import canonical_json
 from groundwire.messages.decisions import Kind
+from groundwire.messages.decode import decode_claim
 from groundwire.messages.identity import (
     Subject,
     decision_id,

@@ -1,4 +1,4 @@
-"""`groundwire audit`: verdicts on the claims of answers, as a person and as a program reads them."""
+"""`groundwire audit`: verdicts on the claims of answers, as a person and as a program reads them (S4-62)."""
 
 import io
 import json
@@ -9,11 +9,11 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groundwire.commands.audit import audit
-from groundwire.commands.audit_text import AuditPrinter
-from groundwire.epistemic import UncoveredWord, detect_hallucinations
-from groundwire.epistemic.model import Answer, Model, ModelFault
-from groundwire.messages.responses import LlmResponse
+from groundwire.cli.audit import AuditPrinter, audit
+from groundwire.epistemic.model import Model, ModelAnswer, ModelFault
+from groundwire.epistemic.types import UncoveredWord
+from groundwire.library.epistemic import detect_hallucinations
+from groundwire.messages.records import LlmResponse
 
 CHUNK = {
     "chunk_id": "a",
@@ -142,7 +142,9 @@ def test_a_file_of_labelled_rows_is_told_what_reads_it():
 def test_thresholds_are_those_of_the_policy(tmp_path):
     policy = tmp_path / "policy.toml"
     policy.write_text("[verification]\nsupport_threshold = 0\n")
-    assert "0 flagged" in run("--policy", str(policy), data=lines(RECORD))
+    doubtful = lines({**RECORD, "answer": "It retries whenever the moon is full."})
+    assert "0 flagged" in run("--policy", str(policy), data=doubtful)
+    assert "1 flagged" in run(data=doubtful)
     policy.write_text("[verification]\nsupport_treshold = 0\n")
     result = CliRunner().invoke(audit, ["--policy", str(policy)], input=lines(RECORD))
     assert result.exit_code == 2
@@ -209,7 +211,7 @@ class _Model(Model):
         self.asked += request.model == "haiku"
         if self.fault:
             raise ModelFault(self.fault)
-        return Answer('{"verdict": "unsupported", "probability": 0.9}', 100, 20)
+        return ModelAnswer('{"verdict": "unsupported", "probability": 0.9}', 100, 20)
 
     async def __aenter__(self):
         return self
@@ -220,11 +222,11 @@ class _Model(Model):
 
 def test_a_model_that_is_configured_is_asked_and_what_that_cost_is_told(monkeypatch, tmp_path):
     model = _Model()
-    monkeypatch.setattr("groundwire.commands.audit.load_model", lambda network: model if network else None)
+    monkeypatch.setattr("groundwire.cli.audit.load_model", lambda network: model if network else None)
     text = "The gateway of the service retries each failed request 3 times, and it waits 30 seconds before it does."
     record = {"answer": text, "context": {"a": text}}
     policy = tmp_path / "policy.toml"
-    policy.write_text('[verification]\nmode = "full"\n')
+    policy.write_text('[verification]\nmode = "full"\nmodel_scope = "all"\n')
     shown = run("--policy", str(policy), data=lines(record))
     assert model.asked > 0
     assert "  unsupported " in shown
@@ -239,10 +241,10 @@ def test_questions_without_an_answer_that_counts_are_told_once_with_the_reason_a
     monkeypatch, tmp_path, caplog
 ):
     model = _Model("rejected")
-    monkeypatch.setattr("groundwire.commands.audit.load_model", lambda network: model if network else None)
+    monkeypatch.setattr("groundwire.cli.audit.load_model", lambda network: model if network else None)
     text = "The queue of the service holds each failed request for 3 days, and it asks 30 times before it drops one."
     policy = tmp_path / "policy.toml"
-    policy.write_text('[verification]\nmode = "full"\n')
+    policy.write_text('[verification]\nmode = "full"\nmodel_scope = "all"\n')
     result = CliRunner().invoke(
         audit, ["--policy", str(policy)], input=lines({"answer": text, "context": {"a": text}})
     )
@@ -253,14 +255,14 @@ def test_questions_without_an_answer_that_counts_are_told_once_with_the_reason_a
 
 def test_a_model_that_no_claim_is_due_for_was_not_asked_and_that_is_told(monkeypatch):
     model = _Model()
-    monkeypatch.setattr("groundwire.commands.audit.load_model", lambda network: model if network else None)
+    monkeypatch.setattr("groundwire.cli.audit.load_model", lambda network: model if network else None)
     assert run(data=lines(RECORD)).splitlines()[-1].startswith("model: not asked, as no claim is due: ")
     assert model.asked == 0
     assert "model" not in run("--no-network", data=lines(RECORD))
 
 
 def test_claims_that_were_not_looked_at_are_part_of_the_summary(monkeypatch):
-    monkeypatch.setattr("groundwire.checks.epistemic.verify.JUDGED", 1)
+    monkeypatch.setattr("groundwire.checks.support.verify.JUDGED", 1)
     two = {"answer": "It retries 3 times. It waits 2 seconds.", "context": {"a": "It retries 3 times."}}
     assert run(data=lines(two, two)).splitlines()[-1] == "2 audited: 4 claims, 0 flagged, 2 not looked at"
 

@@ -6,53 +6,62 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundwire.epistemic import evidence_gap_bits
+from groundwire.epistemic.types import VerificationConfig, evidence_gap_bits
 from groundwire.errors import UsageError
+from groundwire.library import calibrate as module
+from groundwire.library.calibrate import calibrate, check_writable, choose, write_thresholds
+from groundwire.library.evaluate import FOLDS, Judged, counted, folds
 from groundwire.policy import load_policy
-from groundwire.quality import calibrate as module
-from groundwire.quality.calibrate import calibrate, check_writable, choose, write_thresholds
-from groundwire.quality.judged import FOLDS, Judged, counted, folds
 
 SUPPORT = st.integers(0, 100).map(lambda number: number / 100)
 
 
-def judged(support, supported, group="g"):
-    return Judged(support, support, 20, declared=True, supported=supported, group=group)
+def judged(support, supported, group="g", whole=None, *, hard=False):
+    whole = support if whole is None else whole
+    return Judged(support, whole, 20, declared=True, supported=supported, group=group, hard=hard)
 
 
 ROWS = st.lists(
-    st.builds(judged, SUPPORT, st.booleans(), st.sampled_from("abcdefgh")), min_size=1, max_size=60
+    st.builds(judged, SUPPORT, st.booleans(), st.sampled_from("abcdefgh"), SUPPORT, hard=st.booleans()),
+    min_size=1,
+    max_size=60,
+)
+CONFIG = st.builds(
+    VerificationConfig,
+    operating_point=st.sampled_from(["strict", "balanced", "lenient"]),
+    support_threshold=SUPPORT,
 )
 SHARE = st.sampled_from([0.01, 0.05, 0.1, 0.25, 0.5])
 
 
-@given(ROWS, SHARE)
-def test_no_stricter_threshold_keeps_the_promise_about_false_alarms(rows, share):
-    threshold = choose(rows, share)
-    count = counted(rows, threshold)
-    assert count.false_alarms <= share * count.supported + 1e-9
-    for stricter in {row.support + 0.001 for row in rows if row.support >= threshold}:
-        more = counted(rows, stricter)
-        if count.supported:
-            assert more.missed >= count.missed or more.false_alarms > share * more.supported or more == count
+@given(ROWS, SHARE, CONFIG)
+def test_no_stricter_threshold_keeps_the_promise_about_false_alarms(rows, share, config):
+    point = config.operating_point
+    threshold = choose(rows, share, config)
+    count = counted(rows, threshold, point)
+    certain = sum(row.hard for row in rows if row.supported)
+    assert count.false_alarms <= max(share * count.supported + 1e-9, certain)
+    for stricter in (hundredth / 100 for hundredth in range(101)):
+        more = counted(rows, stricter, point)
+        if count.supported > certain and stricter > threshold:
+            assert more.missed >= count.missed or more.false_alarms > share * more.supported
 
 
-@given(ROWS, SHARE, SUPPORT)
-def test_the_threshold_in_force_is_kept_where_another_would_change_no_verdict(rows, share, in_force):
-    best = counted(rows, choose(rows, share))
-    threshold = choose(rows, share, in_force)
-    if best.supported:
-        assert counted(rows, threshold) == best
-        assert threshold == in_force or counted(rows, in_force) != best
+@given(ROWS, SHARE, CONFIG)
+def test_the_threshold_in_force_is_kept_where_another_would_change_no_verdict(rows, share, config):
+    point = config.operating_point
+    best = counted(rows, choose(rows, share, config.model_copy(update={"support_threshold": 0.0})), point)
+    threshold = choose(rows, share, config)
+    assert counted(rows, threshold, point) == best
 
 
-@given(ROWS, SHARE)
-def test_what_is_told_of_a_threshold_is_what_it_does(rows, share):
+@given(ROWS, SHARE, CONFIG)
+def test_what_is_told_of_a_threshold_is_what_it_does(rows, share, config):
     try:
-        found = calibrate(rows, share)
+        found = calibrate(rows, share, config)
     except UsageError:
         return
-    assert found.chosen_on == counted(rows, found.support_threshold)
+    assert found.chosen_on == counted(rows, found.support_threshold, config.operating_point)
     held = found.held_out
     assert (held.supported, held.unsupported) == (found.chosen_on.supported, found.chosen_on.unsupported)
     assert found.gap_threshold_bits == pytest.approx(
@@ -87,6 +96,7 @@ def test_a_source_is_held_out_whole_and_each_once():
         ([judged(1.0, supported=True, group=str(n)) for n in range(19)], "at least 20"),
         ([judged(1.0, supported=True, group=str(n)) for n in range(30)], "nothing to detect"),
         ([judged(1.0, supported=n > 0) for n in range(30)], "group"),
+        ([judged(1.0, supported=n > 0, group=str(n), hard=n < 9) for n in range(30)], "every threshold"),
     ],
 )
 def test_labels_that_cannot_tell_are_refused_with_what_is_missing(rows, part):

@@ -6,12 +6,11 @@ import tomllib
 import pytest
 from click.testing import CliRunner
 
-from groundwire.commands.evaluate import evaluate
-from groundwire.epistemic import VerificationConfig, detect_hallucinations, verify_claim
+from groundwire.cli.evaluate import evaluate
+from groundwire.epistemic.types import VerificationConfig
+from groundwire.library.epistemic import detect_hallucinations, verify_claim
+from groundwire.library.evaluate import WHOLE, Labelled, Scored, held_out, judge
 from groundwire.policy import load_policy
-from groundwire.quality.figures import Scored
-from groundwire.quality.judged import WHOLE, held_out, judge
-from groundwire.quality.labelled import Labelled
 
 GOOD = {"claim": "It retries 3 times.", "evidence": "It retries 3 times.", "label": "supported"}
 BAD = GOOD | {"claim": "It retries 5 times.", "label": "contradicted"}
@@ -52,7 +51,7 @@ def test_what_is_measured_is_what_the_library_says_and_the_threshold_flags():
 
 
 def test_an_answer_of_which_a_part_was_not_looked_at_is_supported_by_nothing(monkeypatch):
-    monkeypatch.setattr("groundwire.checks.epistemic.verify.JUDGED", 1)
+    monkeypatch.setattr("groundwire.checks.support.verify.JUDGED", 1)
     row = Labelled(1, "It retries 3 times. It waits.", declared=False, evidence={}, supported=True, group="g")
     row = row._replace(evidence={"1": row.text})
     assert judge(row).support == 0.0
@@ -78,8 +77,51 @@ def test_answers_have_a_line_more_for_doubts_that_add_up():
 def test_the_threshold_in_force_is_the_policys(tmp_path):
     policy = tmp_path / "policy.toml"
     policy.write_text("[verification]\nsupport_threshold = 0.0\n")
-    assert "at support_threshold = 0: 0 of 20 supported rows flagged" in run("--policy", policy).stdout
-    assert "20 of 20 others missed" in run("--policy", policy).stdout
+    rows = [GOOD, GOOD | {"claim": "It retries 3 times in MongoDB.", "label": False}]
+    told = run("--policy", policy, rows=rows).stdout
+    assert "at support_threshold = 0, balanced being in force:" in told
+    assert "balanced         0 of 1 (0.0 % [0.0, 79.3])  1 of 1 (100.0 %" in told
+
+
+_TRUE = (
+    "The gate retries failed writes 3 times before it gives up and tells the operator. Each attempt is waited for, and "
+    "its outcome is written to the log of the worker. Whoever reads the log sees which broker refused the record."
+)
+ONE_DOUBT = {"answer": f"{_TRUE} It is fast.", "evidence": _TRUE, "label": "unsupported"}
+
+
+def test_verdicts_are_counted_at_each_operating_point_and_told_at_the_one_in_force(tmp_path):
+    """One doubtful claim of four flags at strict alone."""
+    missed = {}
+    for point in ("strict", "balanced", "lenient"):
+        policy = tmp_path / "policy.toml"
+        policy.write_text(f'[verification]\noperating_point = "{point}"\n')
+        rows = [GOOD, ONE_DOUBT]
+        found = json.loads(run("--policy", policy, "--format", "json", rows=rows).stdout)
+        assert found["operating_point"] == point
+        assert {at: count["missed"] for at, count in found["points"].items()} == {
+            "strict": 0, "balanced": 1, "lenient": 1,
+        }  # fmt: skip
+        missed[point] = found["verdicts"]["missed"]
+        assert f"{point} being in force" in run("--policy", policy, rows=rows).stdout
+    assert missed == {"strict": 0, "balanced": 1, "lenient": 1}
+
+
+def test_misses_name_the_line_and_what_it_came_to():
+    told = run("--misses", rows=[GOOD, BAD, ONE_DOUBT]).stdout.splitlines()[-1]
+    assert told.startswith("3     not supported  passed")
+    assert _TRUE[:60] in told
+
+
+def test_rows_of_both_kinds_in_one_file_are_refused_by_line():
+    told = run(rows=[GOOD, {"content": "It retries.", "label": "hold"}], status=2).stderr
+    assert "line 1 is a statement with its evidence" in told
+    assert "line 2 a record for the gate" in told
+
+
+def test_few_sources_are_said_to_tell_nothing_of_others():
+    rows = [row | {"group": row["group"] if row["group"] in "g1 g2" else "g1"} for row in ROWS]
+    assert "2 sources are too few" in run("--calibrate", rows=rows).stdout
 
 
 def test_bad_rows_are_named_left_out_and_keep_anything_from_being_written(tmp_path):
@@ -132,7 +174,7 @@ def test_a_threshold_that_is_laxer_than_the_one_in_force_is_warned_of(tmp_path):
 def test_without_a_policy_file_the_lines_to_add_are_printed_and_no_file_changes(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     result = run("--calibrate")
-    assert "chosen: support_threshold = " in result.stdout
+    assert "chosen for balanced: support_threshold = " in result.stdout
     assert "on sources held out from the choice" in result.stdout
     lines = result.stderr.partition("add to the policy file:\n")[2]
     assert set(tomllib.loads(lines)["verification"]) == {"support_threshold", "gap_threshold_bits"}
@@ -143,7 +185,7 @@ def test_a_policy_file_of_the_environment_is_measured_and_never_written(tmp_path
     policy = tmp_path / "policy.toml"
     policy.write_text("[verification]\nsupport_threshold = 0.5\n")
     result = run("--calibrate", env={"GROUNDWIRE_POLICY_FILE": str(policy)})
-    assert "at support_threshold = 0.5" in result.stdout
+    assert "at support_threshold = 0.5," in result.stdout
     assert policy.read_text() == "[verification]\nsupport_threshold = 0.5\n"
 
 

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from groundwire.quality.labelled import LABELS, BadRow, read_labelled
+from groundwire.library.evaluate import LABELS, read_labelled
+from groundwire.library.rows import BadRow
 
 ROW = {"claim": "It retries.", "evidence": "It retries.", "label": "supported"}
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from groundwire.quality.figures import (
+from groundwire.library.evaluate import (
     FALSE_ALARMS,
     Scored,
     auroc,

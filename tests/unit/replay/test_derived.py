@@ -7,18 +7,17 @@ import json
 import pytest
 
 from groundwire.gate import claims as gate_module
-from groundwire.policies import PolicyStore
 from groundwire.policy import Limits, Policy
-from groundwire.replay.compare import differences
-from groundwire.replay.files import FileRecords, decision_lines
-from groundwire.replay.verify import Finding, Status, Verifier
+from groundwire.replay.store import FileRecords, decision_lines
+from groundwire.replay.verify import Verifier, VerifyFinding, VerifyStatus, differences
+from groundwire.state.policies import PolicyStore
 from tests.unit.gate.world import TOPIC, claim_bytes
 from tests.unit.replay.town import Town, town
 
 TEXT = "The ingest service retries every failed upload five times"
 
 
-async def findings(place: Town, folder) -> list[Finding]:
+async def findings(place: Town, folder) -> list[VerifyFinding]:
     await place.policies.put(place.policy)
     decisions, records, policies = place.write(folder)
     with FileRecords(records, decisions) as found:
@@ -48,7 +47,7 @@ async def test_a_claim_that_was_refused_and_came_again_is_followed_through_edit_
     last = latest(place, "c")
     assert (last.revision, last.evidence.metadata) == (4, {"n": 2})
     assert last.evidence.capture_time > last.subject_origin.timestamp
-    assert {finding.status for finding in await findings(place, tmp_path)} == {Status.EQUAL}
+    assert {finding.status for finding in await findings(place, tmp_path)} == {VerifyStatus.EQUAL}
 
 
 async def test_without_the_record_of_an_edit_its_retraction_cannot_be_derived(tmp_path):
@@ -58,7 +57,11 @@ async def test_without_the_record_of_an_edit_its_retraction_cannot_be_derived(tm
     await place.act(place.action("retract", latest(place, "c")))
     place.log = [record for record in place.log if b'"edit"' not in record.value]
     first, edit, retraction = await findings(place, tmp_path)
-    assert (first.status, edit.status, retraction.status) == (Status.EQUAL, Status.MISSING, Status.MISSING)
+    assert (first.status, edit.status, retraction.status) == (
+        VerifyStatus.EQUAL,
+        VerifyStatus.MISSING,
+        VerifyStatus.MISSING,
+    )
     assert "edit" in retraction.detail
 
 
@@ -82,11 +85,11 @@ async def test_a_claim_that_broke_the_gate_is_derived_without_breaking_again(tmp
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:
-        patch.setattr(gate_module, "read", broken)
+        patch.setattr(gate_module, "read_claim", broken)
         await place.send(place.claim("c", TEXT, derived_from=["x"]))
     assert latest(place, "c").reason_code == "internal_error"
     await place.act(place.action("approve", latest(place, "c")))
-    assert {finding.status for finding in await findings(place, tmp_path)} == {Status.EQUAL}
+    assert {finding.status for finding in await findings(place, tmp_path)} == {VerifyStatus.EQUAL}
 
 
 @pytest.mark.parametrize("depth", [60])
@@ -97,7 +100,7 @@ async def test_metadata_as_deep_as_a_record_may_be_is_verified(tmp_path, depth):
         deep = [deep]
     await place.send(place.record(claim_bytes("c", TEXT, metadata={"d": deep}), topic=TOPIC))
     (finding,) = await findings(place, tmp_path)
-    assert finding.status is Status.EQUAL
+    assert finding.status is VerifyStatus.EQUAL
 
 
 @pytest.mark.parametrize(

@@ -10,18 +10,25 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from groundwire.cli import main
+from groundwire.cli.main import main
 from groundwire.errors import UsageError
-from groundwire.messages.decisions import Decision
+from groundwire.messages.decisions import Decision, Verdict
 from groundwire.policy import Policy
-from groundwire.replay.job import Job, Order
-from groundwire.replay.rate import Rate
-from groundwire.replay.report import as_html, as_table
-from groundwire.replay.summary import Replayed, Status, Summary
-from groundwire.replay.writers import FileWriter, replay_topic
+from groundwire.replay import page as pages
+from groundwire.replay.job import Job, ReplayOrder
+from groundwire.replay.page import policy_changes, write_page
+from groundwire.replay.reading import Rate
+from groundwire.replay.report import (
+    FileWriter,
+    Replayed,
+    ReplayStatus,
+    Summary,
+    as_table,
+    replay_topic,
+)
 from tests.unit.replay.town import Town, town
 
-ORDER = Order("n", [], "earliest", "latest", None, simulate=False, output=None)
+ORDER = ReplayOrder("n", [], "earliest", "latest", None, simulate=False, output=None)
 
 
 @pytest.fixture
@@ -57,7 +64,11 @@ def edit(path: Path, old: str, new: str) -> None:
 
 
 def test_all_equal_is_0_and_silent_but_for_the_counts(place, tmp_path):
-    assert verify(tmp_path) == (0, "", "3 equal, 0 differs, 0 other engine, 0 missing\n")
+    assert verify(tmp_path) == (
+        0,
+        "",
+        "3 equal, 0 differs, 0 contradicted, 0 expired, 0 other engine, 0 missing\n",
+    )
 
 
 def test_a_difference_is_1_and_names_decision_line_and_field(place, tmp_path):
@@ -159,7 +170,10 @@ def test_a_job_goes_on_with_its_own_order_only(tmp_path):
     Job(tmp_path / "job", ORDER).close()
     Job(tmp_path / "job", ORDER).close()
     with pytest.raises(UsageError, match="another replay"):
-        Job(tmp_path / "job", Order("other", [], "earliest", "latest", None, simulate=False, output=None))
+        Job(
+            tmp_path / "job",
+            ReplayOrder("other", [], "earliest", "latest", None, simulate=False, output=None),
+        )
     for other in replace(ORDER, engine="0.0.9"), replace(ORDER, facts_from="7"):
         with pytest.raises(UsageError, match="another replay"):
             Job(tmp_path / "job", other)
@@ -200,14 +214,15 @@ async def test_the_page_escapes_whatever_a_decision_holds_and_the_table_shows_no
     evil = Decision.model_validate_json(
         before.to_bytes().replace(b'"subject_id":"c0"', b'"subject_id":"<script>"')
     )
-    with Job(tmp_path / "job", ORDER) as job:
+    with Job(tmp_path / "job", replace(ORDER, name="<name>")) as job:
         summary = Summary()
         for after in (evil, None):
-            status = Status.DIFFERS if after else Status.MISSING
+            status = ReplayStatus.DIFFERS if after else ReplayStatus.MISSING
             summary.add(Replayed(status, before, after, ("$.subject_id",)))
             values = before.to_bytes(), after.to_bytes() if after else None
             job.add_change(summary.changes, *values, ["$.subject_id"])
-        page = "".join(as_html(job, "<name>", summary))
+        write_page(tmp_path / "page.html", job, summary, [])
+        page = (tmp_path / "page.html").read_text()
         table = "\n".join(as_table(job, summary))
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
@@ -215,3 +230,40 @@ async def test_the_page_escapes_whatever_a_decision_holds_and_the_table_shows_no
     assert "<name>" not in page
     assert "sessions" not in table
     assert "review ungrounded -> nothing" in table
+
+
+async def test_the_page_says_stretch_policies_and_totals_first_and_stays_below_2_mb(
+    place, tmp_path, monkeypatch
+):
+    """What does not fit stands in a file beside it; page and file name each change once, other verdicts first."""
+    monkeypatch.setattr(pages, "MAX_BYTES", 60_000)
+    strict = Policy(version="strict", dedup_threshold=0.8)
+    before = next(iter(place.published.values()))
+    order = replace(ORDER, topics=["groundwire.claims"], start="7", end="latest")
+    with Job(tmp_path / "job", order) as job:
+        summary = Summary()
+        for number in range(40):
+            other = {"verdict": Verdict.BLOCKED} if number == 39 else {}
+            after = before.model_copy(update={"subject_id": f"subject-{number}", **other})
+            summary.add(Replayed(ReplayStatus.DIFFERS, before, after, ("$.subject_id",)))
+            values = before.to_bytes(), after.to_bytes()
+            job.add_change(summary.changes, *values, ["$.subject_id"], verdict=bool(other))
+        monkeypatch.setattr("groundwire.replay.report.MAX_ROWS", 7)
+        table = list(as_table(job, summary))
+        changes = await policy_changes(summary, place.policies, strict)
+        write_page(tmp_path / "page.html", job, summary, changes)
+    page = (tmp_path / "page.html").read_text()
+    rest = [json.loads(line) for line in (tmp_path / "page.rest.jsonl").read_text().splitlines()]
+    assert len(page.encode()) <= 60_000
+    told = [
+        page.index(text) for text in ("groundwire.claims from 7 to latest", "dedup_threshold", "<details>")
+    ]
+    assert told == sorted(told)
+    assert page.index("<td>review</td><td>blocked</td>") < page.index("<td>review</td><td>review</td>")
+    shown = [number for number in range(40) if f">subject-{number}<" in page]
+    assert 39 in shown
+    assert len(shown) + len(rest) == 40
+    assert {each["after"]["subject_id"] for each in rest}.isdisjoint(f"subject-{n}" for n in shown)
+    assert f"{len(rest)} more stand in <code>page.rest.jsonl</code>" in page
+    assert sum(" subject-" in line for line in table) == 7
+    assert table[-1] == "and 33 more: --format json lists them all"

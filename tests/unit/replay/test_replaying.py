@@ -13,23 +13,21 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from groundwire.messages.decisions import Decision
-from groundwire.messages.inbound import InboundRecord
-from groundwire.policies import PolicyStore
+from groundwire.messages.headers import InboundRecord
 from groundwire.policy import Policy
-from groundwire.rebuild import stored_outcome
-from groundwire.replay.job import Job, Order
-from groundwire.replay.rate import Rate
-from groundwire.replay.report import as_html, as_json, as_table
-from groundwire.replay.run import Known, Replayer, Task
-from groundwire.replay.simulate import Simulation
-from groundwire.replay.summary import Summary
-from groundwire.replay.writers import FileWriter
+from groundwire.replay.job import Job, ReplayOrder
+from groundwire.replay.page import write_page
+from groundwire.replay.reading import Rate
+from groundwire.replay.rebuild import stored_outcome
+from groundwire.replay.report import FileWriter, Summary, as_json, as_table
+from groundwire.replay.run import Replayer, Simulation, Task
 from groundwire.state.memory import MemoryState
+from groundwire.state.policies import KnownPolicies, PolicyStore
 from tests.unit.gate.world import TOPIC, claim_bytes
 from tests.unit.replay.town import POLICIES, Town, town
 
 SEEDS = st.integers(0, 2**32)
-ORDER = Order("again", [TOPIC], "earliest", "latest", None, simulate=False, output="out")
+ORDER = ReplayOrder("again", [TOPIC], "earliest", "latest", None, simulate=False, output="out")
 
 
 class Interrupted(Exception):
@@ -37,7 +35,7 @@ class Interrupted(Exception):
 
 
 def task(place: Town, policy: Policy | None = None) -> Task:
-    return Task("again", Known(POLICIES, PolicyStore(None, None)), policy)
+    return Task("again", KnownPolicies(POLICIES, PolicyStore(None, None)), policy)
 
 
 async def run(job: Job, output: Path, task: Task, *, stop_at: int = -1, report=lambda *_: None) -> Summary:
@@ -65,12 +63,13 @@ def lines(path: Path) -> list[bytes]:
 
 
 def result(job: Job, summary: Summary, output: Path) -> tuple[bytes, str, str, str]:
-    lines = output.read_bytes()
+    lines, page = output.read_bytes(), output.with_suffix(".html")
+    write_page(page, job, summary, [])
     return (
         lines,
         "".join(as_json(job, "again", summary)),
         "\n".join(as_table(job, summary)),
-        "".join(as_html(job, "again", summary)),
+        page.read_text(),
     )
 
 
@@ -84,7 +83,7 @@ async def test_under_the_policies_that_decided_every_byte_is_the_same_but_for_th
     place = town(folder, seed)
     await place.live(8)
     with Job(folder / "job", ORDER) as job:
-        place.spool(job)
+        place.store_in(job)
         summary = await run(job, folder / "out", task(place))
     assert set(summary.statuses) <= {"equal", "repeat", "dead_letter", "refused"}
     assert summary.records == len(place.log)
@@ -104,12 +103,12 @@ async def test_a_replay_that_is_interrupted_at_any_record_and_goes_on_gives_the_
     await place.live(6)
     policy = data.draw(st.sampled_from([None, *POLICIES]), label="policy")
     with Job(folder / "whole", ORDER) as job:
-        place.spool(job)
+        place.store_in(job)
         expected = result(job, await run(job, folder / "out", task(place, policy)), folder / "out")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("groundwire.replay.run.PAGE", data.draw(st.integers(1, 5), label="page"))
         with Job(folder / "parts", ORDER) as job:
-            place.spool(job)
+            place.store_in(job)
         stops = data.draw(st.lists(st.integers(1, len(place.log)), max_size=5), label="stops")
         for stop in [*stops, -1]:
             with Job(folder / "parts", ORDER) as job:
@@ -125,11 +124,11 @@ async def test_a_replay_goes_on_where_it_stopped_and_replaces_what_stood_in_its_
     monkeypatch.setattr("groundwire.replay.run.PAGE", 2)
     place = town(tmp_path)
     await place.send(*(place.claim(f"c{n}", f"Service {n} keeps {n} sessions") for n in range(10)))
-    policies = Known([place.policy], PolicyStore(None, None))
+    policies = KnownPolicies([place.policy], PolicyStore(None, None))
     (tmp_path / "out").write_bytes(b"older\n" * 10_000)
     reports: list[tuple[str, int, int]] = []
     with Job(tmp_path / "job", ORDER) as job:
-        place.spool(job)
+        place.store_in(job)
         with pytest.raises(Interrupted):
             await run(job, tmp_path / "out", Task("again", policies), stop_at=6)
     with Job(tmp_path / "job", ORDER) as job:
@@ -142,17 +141,17 @@ async def test_a_replay_goes_on_where_it_stopped_and_replaces_what_stood_in_its_
 
 def near_copy(text: str, changes: int) -> str:
     words = text.split()
-    return " ".join([*words[changes:], *(f"other{n}" for n in range(changes))])
+    return " ".join([*words[changes:], *(f"other{chr(97 + n)}" for n in range(changes))])
 
 
 @pytest.mark.parametrize("threshold", [0.95, 0.99])
 async def test_a_raised_threshold_gives_the_verdicts_that_the_gate_itself_gives_under_it(tmp_path, threshold):
     place = town(tmp_path)
-    strict = Policy(version="strict", dedup_threshold=threshold)
-    lax = Policy(version="lax", dedup_threshold=0.6)
+    strict = Policy(version="strict", dedup_threshold=threshold, dedup_word_difference=False)
+    lax = Policy(version="lax", dedup_threshold=0.6, dedup_word_difference=False)
     place.policy = lax
     draw = random.Random(5)
-    text = " ".join(f"word{n}" for n in range(60))
+    text = " ".join(f"word{chr(97 + n % 26)}{chr(97 + n // 26)}" for n in range(60))
     values = []
     for user in range(60):
         values.append(claim_bytes("first", text, user_id=f"u{user}", source="user"))
@@ -160,8 +159,8 @@ async def test_a_raised_threshold_gives_the_verdicts_that_the_gate_itself_gives_
         values.append(claim_bytes("second", words, user_id=f"u{user}", source="ai_synthesis"))
     await place.send(*(place.record(value) for value in values))
     with Job(tmp_path / "job", ORDER) as job:
-        place.spool(job)
-        policies = Known([lax, strict], PolicyStore(None, None))
+        place.store_in(job)
+        policies = KnownPolicies([lax, strict], PolicyStore(None, None))
         summary = await run(job, tmp_path / "out", Task("again", policies, strict))
         report = json.loads("".join(as_json(job, "again", summary)))
 
@@ -180,6 +179,37 @@ async def test_a_raised_threshold_gives_the_verdicts_that_the_gate_itself_gives_
     assert changed == {
         old.decision_id: new.reason_code for old, new in pairs if old.reason_code != new.reason_code
     }
+
+
+@pytest.mark.parametrize(
+    ("change", "untold"),
+    [
+        ({"dedup_threshold": 0.5}, {"dedup_threshold": 2}),
+        ({"conflict_threshold": 0.5}, {"conflict_threshold": 2}),
+        ({"rejected_threshold": 0.5}, {"rejected_threshold": 2}),
+        ({"dedup_scope": "user"}, {"dedup_scope": 2}),
+        ({"verify_claim_relevance": True}, {"verify_claim_relevance": 1}),
+        ({"dedup_threshold": 0.99, "conflict_threshold": 0.99}, {}),
+        ({"trusted_sources": []}, {}),
+    ],
+)
+async def test_what_the_facts_do_not_tell_of_another_policy_is_counted_apart_with_its_key(
+    tmp_path, change, untold
+):
+    """Speculation is blocked whatever is near to it, and so can be told."""
+    place = town(tmp_path)
+    cited = place.claim("cited", "Per ADR-003, the archive is kept for ten years", source="ai_synthesis")
+    own = place.claim("own", "The hall opens at nine", source="user")
+    await place.send(cited, own, place.claim("guess", "Maybe the hall opens at ten", source="user"))
+    other = Policy(**{**place.policy.model_dump(), **change})
+    policies = KnownPolicies([place.policy, other], PolicyStore(None, None))
+    with Job(tmp_path / "job", ORDER) as job:
+        place.store_in(job)
+        summary = await run(job, tmp_path / "out", Task("again", policies, other))
+        told = "\n".join(as_table(job, summary))
+    assert dict(summary.untold) == untold
+    assert summary.statuses["cannot_tell"] == sum(untold.values())
+    assert ("not to be told from the facts" in told) == bool(untold)
 
 
 @settings(max_examples=8)
@@ -208,11 +238,11 @@ async def test_a_simulation_decides_as_a_gate_that_had_the_policy_from_that_poin
     stored = (stored_outcome(decision.to_bytes(), chosen) for decision in brute.published.values())
     await brute.state.reassert([each for each in stored if each])
     await brute.send(*after)
-    policies = Known([place.policy, chosen], PolicyStore(None, None))
+    policies = KnownPolicies([place.policy, chosen], PolicyStore(None, None))
     with Job(folder / "job", replace(ORDER, simulate=True)) as job:
-        stretches = place.spool(job, start + 1)
+        stretches = place.store_in(job, start + 1)
         simulation = Simulation(job, policies, chosen)
-        await simulation.load(job.spool.earlier(stretches), chosen)
+        await simulation.load(job.store.decisions_before(stretches), chosen)
         await run(job, folder / "out", Task("again", policies, chosen, simulation))
     simulated = [Decision.model_validate_json(line) for line in lines(folder / "out")]
     names = {record.origin.offset for record in after}
@@ -230,9 +260,9 @@ async def test_a_simulation_knows_the_decisions_before_it_that_people_went_back_
     start = place.offset
     await place.act(place.action("retract", approved.decision, reason="gone"))
     with Job(tmp_path / "job", replace(ORDER, simulate=True)) as job:
-        stretches = place.spool(job, start + 1)
+        stretches = place.store_in(job, start + 1)
         simulation = Simulation(job, task(place).policies, None)
-        await simulation.load(job.spool.earlier(stretches), place.policy)
+        await simulation.load(job.store.decisions_before(stretches), place.policy)
         summary = await run(job, tmp_path / "out", replace(task(place), simulate=simulation))
     assert summary.reasons == {("blocked retracted", "blocked retracted"): 1}
 
@@ -243,8 +273,8 @@ async def test_a_record_of_which_nothing_is_known_is_counted_and_never_decided(t
     place.claim("unknown", "The API returns XML", source="user")
     for simulate in (False, True):
         with Job(tmp_path / f"job{simulate}", replace(ORDER, simulate=simulate)) as job:
-            place.spool(job)
-            policies = Known([place.policy], PolicyStore(None, None))
+            place.store_in(job)
+            policies = KnownPolicies([place.policy], PolicyStore(None, None))
             simulation = Simulation(job, policies, None) if simulate else None
             summary = await run(job, tmp_path / "out", Task("again", policies, place.policy, simulation))
         assert summary.statuses == {"equal": 1, "facts_missing": 1}

@@ -11,12 +11,10 @@ from typing import Any
 
 import pytest
 
-from groundwire.policies import PolicyStore
-from groundwire.replay.files import FileRecords, decision_lines
-from groundwire.replay.job import Job, Order
-from groundwire.replay.spool import Spool
-from groundwire.replay.topics import verify_topics
-from groundwire.replay.verify import Finding, Status, Verifier
+from groundwire.replay.job import Job, ReplayOrder
+from groundwire.replay.store import FileRecords, RecordStore, decision_lines
+from groundwire.replay.verify import Verifier, VerifyFinding, VerifyStatus, verify_topics
+from groundwire.state.policies import PolicyStore
 from tests.unit.gate.world import TOPIC
 from tests.unit.replay.town import Town, town
 
@@ -127,8 +125,8 @@ async def test_every_change_of_a_single_field_is_found_and_named(tmp_path):
                 finding = await verifier.verify(changed(decision, path, other))
                 name = as_text(path)
                 outside = FROM_OUTSIDE.match(name) or (KEPT.match(name) and decision["facts"]["review"])
-                assert finding.status is not Status.EQUAL or outside, (name, value, other)
-                if finding.status is Status.DIFFERS and not name.startswith(
+                assert finding.status is not VerifyStatus.EQUAL or outside, (name, value, other)
+                if finding.status is VerifyStatus.DIFFERS and not name.startswith(
                     ("$.facts", "$.origin", "$.subject_origin")
                 ):
                     assert any(p.startswith(name) or name.startswith(p) for p in finding.paths), (
@@ -146,7 +144,7 @@ async def test_every_field_that_is_left_out_or_added_is_found_and_named(tmp_path
             finding = await verifier.verify(
                 json.dumps({k: v for k, v in decision.items() if k != name}).encode()
             )
-            assert finding.status is Status.DIFFERS
+            assert finding.status is VerifyStatus.DIFFERS
             assert finding.paths == (f"$.{name}",)
         finding = await verifier.verify(json.dumps({**decision, "tomorrow": 1}).encode())
         assert finding.paths == ("$.tomorrow",)
@@ -166,7 +164,7 @@ async def test_a_decision_made_to_look_approved_in_every_field_that_says_so_is_f
     async for verifier, values in verifications(range(1), tmp_path):
         for decision in one_of_each([value for value in values if b'"approved":false' in value]):
             finding = await verifier.verify(json.dumps({**decision, **approved}).encode())
-            assert finding.status is Status.DIFFERS
+            assert finding.status is VerifyStatus.DIFFERS
             assert {"$.tier", "$.verdict", "$.approved"} <= set(finding.paths)
             found += 1
     assert found > 10
@@ -181,11 +179,13 @@ async def test_order_of_keys_and_spaces_say_nothing_in_a_file_but_on_a_topic_eve
     with FileRecords(records, decisions) as found:
         store = PolicyStore(policies, None)
         await place.policies.put(place.policy)
-        assert await Verifier(found, store).verify(other) == Finding(
-            Status.EQUAL, decision.decision_id, detail="written otherwise"
+        assert await Verifier(found, store).verify(other) == VerifyFinding(
+            VerifyStatus.EQUAL, decision.decision_id, detail="written otherwise"
         )
-        assert (await Verifier(found, store, exactly=True).verify(other)).status is Status.DIFFERS
-        assert (await Verifier(found, store, exactly=True).verify(decision.to_bytes())).status is Status.EQUAL
+        assert (await Verifier(found, store, exactly=True).verify(other)).status is VerifyStatus.DIFFERS
+        assert (
+            await Verifier(found, store, exactly=True).verify(decision.to_bytes())
+        ).status is VerifyStatus.EQUAL
 
 
 class Shelf:
@@ -198,11 +198,11 @@ class Shelf:
         return []
 
     async def read(self, job: Job, *_: Any, **__: Any) -> None:
-        keep = job.spool.add_decision
-        job.spool.add_decision = lambda published, **more: [  # type: ignore[method-assign]
+        keep = job.store.add_decision
+        job.store.add_decision = lambda published, **more: [  # type: ignore[method-assign]
             keep(each, **more) for each in self.spoil(published)
         ]
-        self.place.spool(job)
+        self.place.store_in(job)
 
 
 def moved(name: str, value: Any) -> Any:
@@ -255,14 +255,16 @@ async def test_on_topics_place_key_headers_and_repeats_are_verified_too(tmp_path
     found = verify_topics(Shelf(place, spoil), "groundwire.", "earliest", place.policies, tmp_path)
     findings = [placed.finding async for placed in found]
     assert {path for finding in findings for path in finding.paths} == named
-    assert all(finding.status is (Status.DIFFERS if finding.paths else Status.EQUAL) for finding in findings)
     assert findings
+    assert all((finding.status is VerifyStatus.EQUAL) is not bool(finding.paths) for finding in findings)
+    other = [finding.paths for finding in findings if finding.status is VerifyStatus.CONTRADICTED]
+    assert other == ([("$",)] if spoil is twice else [])
 
 
-def test_a_spool_knows_no_place_that_it_has_not_read(tmp_path):
+def test_a_store_knows_no_place_that_it_has_not_read(tmp_path):
     with Job(
-        tmp_path / "job", Order("n", [], "earliest", "latest", None, simulate=False, output=None)
+        tmp_path / "job", ReplayOrder("n", [], "earliest", "latest", None, simulate=False, output=None)
     ) as job:
-        assert isinstance(job.spool, Spool)
-        assert job.spool.value("no hash") is None
-        assert job.spool.missing_places() == []
+        assert isinstance(job.store, RecordStore)
+        assert job.store.value("no hash") is None
+        assert job.store.missing_places() == []

@@ -11,23 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from agents.outputs import outputs
-from groundwire.attestation import Keys
-from groundwire.epistemic import VerificationConfig
-from groundwire.gate.drafts import Wanted
-from groundwire.gate.resolvers import Resolver
-from groundwire.gate.results import Acted, DeadLetter, Decided, Provisional, Result
+from groundwire.epistemic.types import VerificationConfig
+from groundwire.gate.lookups import TenantCorpus
 from groundwire.gate.reviews import ReviewGate
+from groundwire.gate.types import Acted, DeadLetter, Decided, DecisionQuery, Provisional, Result
+from groundwire.keys.attestation import Keys
 from groundwire.messages.decisions import Decision, Verdict
-from groundwire.messages.headers import decision_headers
+from groundwire.messages.headers import InboundRecord, decision_headers
 from groundwire.messages.identity import expire_id
-from groundwire.messages.inbound import InboundRecord
 from groundwire.messages.topics import TopicName, record_key
-from groundwire.policies import PolicyStore
 from groundwire.policy import Hedges, Limits, Policy
 from groundwire.replay.job import Job
-from groundwire.replay.reading import place_name
-from groundwire.replay.spool import Stretch
+from groundwire.replay.store import OffsetRange, RecordPlace
 from groundwire.state.memory import MemoryState
+from groundwire.state.policies import PolicyStore
 from tests.unit.gate.world import (
     RESPONSES,
     TOPIC,
@@ -130,7 +127,7 @@ class Town(World):
             now=self.now,
         )
 
-    async def find(self, wanted: Sequence[Wanted]) -> dict[str, Decision]:
+    async def find(self, wanted: Sequence[DecisionQuery]) -> dict[str, Decision]:
         those = [self.published.get(one.decision_id) for one in wanted]
         return {d.decision_id: Decision.model_validate_json(d.to_bytes()) for d in those if d is not None}
 
@@ -151,7 +148,7 @@ class Town(World):
 
     async def act(self, *records: InboundRecord) -> list[Result]:
         gate = self.reviews
-        results = await gate.settle(await gate.prepare(records))
+        results = await gate.apply_step(await gate.prepare(records))
         self.publish(results)
         return results
 
@@ -162,7 +159,7 @@ class Town(World):
                 assert before.to_bytes() == result.decision.to_bytes()
             if isinstance(result, DeadLetter):
                 at = result.record
-                self.ends.append(place_name(at.topic, str(at.partition), str(at.offset)))
+                self.ends.append(str(RecordPlace.of(at)))
         events = [output for output in outputs(results) if output.topic == TopicName.AUDIT]
         self.ends += [dict(event.headers)["ce_id"].decode() for event in events if b"_action" in event.value]
 
@@ -289,20 +286,20 @@ class Town(World):
         value["metadata"] = {"again": self.offset}
         return self.record(json.dumps(value).encode(), topic=str(record.topic))
 
-    def spool(self, job: Job, start: int = 0, end: int = 1_000_000) -> list[Stretch]:
+    def store_in(self, job: Job, start: int = 0, end: int = 1_000_000) -> list[OffsetRange]:
         """Put into a job what its reader would have found of the offsets from `start` up to `end`."""
-        stretches = [Stretch(topic, 0, start, end) for topic in (TOPIC, RESPONSES, REVIEWS)]
+        stretches = [OffsetRange(topic, 0, start, end) for topic in (TOPIC, RESPONSES, REVIEWS)]
         inside = {(stretch.topic, 0): stretch for stretch in stretches}
         job.begin()
         for record in self.log:
-            job.spool.add_record(record, inside=start <= record.offset < end)
+            job.store.add_record(record, inside=start <= record.offset < end)
         for number, decision in enumerate(self.published.values()):
             headers, key = decision_headers(decision, ()), record_key(decision.tenant_id, decision.user_id)
             topic = f"groundwire.{decision.verdict}"
             published = InboundRecord(topic, 0, number, 0, key, decision.to_bytes(), headers)
-            job.spool.add_decision(published, inside=inside, everything=True)
+            job.store.add_decision(published, inside=inside, everything=True)
         for name in self.ends:
-            job.spool.add_end(name)
+            job.store.add_end(name)
         job.commit()
         return stretches
 
@@ -326,6 +323,6 @@ def town(folder: Path, seed: int = 1) -> Town:
         policies=PolicyStore(folder / "policies", None),
         state=MemoryState(),
         verifier=verifier(adr_dir=adrs, urls={"https://docs.example/a": 200}),
-        resolver=Resolver(SmallCorpus(), frozenset({"*"})),
+        resolver=TenantCorpus(SmallCorpus(), frozenset({"*"})),
         random=random.Random(seed),
     )

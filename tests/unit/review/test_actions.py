@@ -6,17 +6,23 @@ from pathlib import Path
 
 import pytest
 
-from groundwire.attestation import Keys
 from groundwire.errors import UsageError
-from groundwire.messages.audit import AuditEvent
-from groundwire.messages.decisions import Kind
+from groundwire.keys.attestation import Keys
+from groundwire.messages.decisions import AuditEvent, Kind
 from groundwire.messages.decode import decode_review_decision
 from groundwire.messages.headers import ATTESTATION
-from groundwire.review.actions import RejectReason, Signer, Target, review_decision
-from groundwire.review.outcomes import SENTENCES, Outcome, outcome_of
+from groundwire.review.actions import (
+    SENTENCES,
+    ActionOutcome,
+    ActionTarget,
+    RejectReason,
+    Signer,
+    outcome_of,
+    review_decision,
+)
 from tests.unit.review.world import NOW, audit
 
-TARGET = Target("acme", "ann", Kind.CLAIM, "c1", 3)
+TARGET = ActionTarget("acme", "ann", Kind.CLAIM, "c1", 3)
 KEYS = Keys.parse(
     b'[keys.desk]\nsecret = "s"\ntenants = ["acme"]\nroles = ["reviewer"]\n'
     b'[keys.docs]\nsecret = "s"\ntenants = ["acme"]\nsources = ["adr"]\n',
@@ -79,7 +85,7 @@ def test_a_text_that_shows_nothing_is_not_approved(content) -> None:
 
 def test_a_provisional_decision_cannot_be_decided() -> None:
     with pytest.raises(UsageError, match="expected_revision"):
-        review_decision(Target("acme", "ann", Kind.CLAIM, "c1", 0), "approve", "ann")
+        review_decision(ActionTarget("acme", "ann", Kind.CLAIM, "c1", 0), "approve", "ann")
 
 
 def test_the_reasons_are_a_closed_list() -> None:
@@ -108,7 +114,7 @@ def event(**changes) -> AuditEvent:
 
 def test_an_outcome_says_what_the_audit_says() -> None:
     applied = outcome_of(event())
-    assert applied == Outcome("c1-action", True, "human_approved", 2, "approved", None)  # noqa: FBT003 - a field
+    assert applied == ActionOutcome("c1-action", True, "human_approved", 2, "approved", None)  # noqa: FBT003 - a field
     refused = outcome_of(event(applied=False))
     assert (refused.applied, refused.code, refused.verdict) == (False, "unauthorized", None)
     odd = outcome_of(event(detail={"revision": "2", "verdict": 1, "outcome": None}))
@@ -118,7 +124,7 @@ def test_an_outcome_says_what_the_audit_says() -> None:
 @pytest.mark.parametrize("applied", [True, False])
 def test_every_code_has_one_sentence_and_an_unknown_one_too(applied) -> None:
     for code in [*SENTENCES, "of_a_later_version"]:
-        sentence = Outcome("a", applied, code, None, None, None).sentence
+        sentence = ActionOutcome("a", applied, code, None, None, None).sentence
         assert sentence.endswith(".")
         assert sentence.count(". ") == 0
     for code in ("stale", "unknown", "not_pending", "not_approved", "waiting", "unattested", "unauthorized"):

@@ -9,18 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from groundwire.messages.decisions import Verdict
-from groundwire.review.board import Board
 from groundwire.review.model import Blind, Query
-from groundwire.review.people import Scope
-from tests.unit.review.world import ADMIN, NOW, decision, records, reviewed
+from groundwire.review.permissions import ViewScope
+from tests.unit.review.world import ADMIN, NOW, decision, filled, reviewed
 
 EVER = NOW - timedelta(days=365)
-
-
-def filled(*made) -> Board:
-    board = Board(clock=lambda: NOW)
-    board.add(records(*made))
-    return board
 
 
 def test_decisions_of_people_are_counted_by_reason_and_source() -> None:
@@ -68,7 +61,7 @@ def test_times_are_from_the_review_to_the_decision_median_and_nine_of_ten() -> N
     for minutes in range(1, 11):
         made += [decision(f"c{minutes}", age=100), reviewed(f"c{minutes}", age=100 - minutes)]
     total = filled(*made).agreement(ADMIN, EVER).total
-    assert (total.median, total.p90) == (timedelta(minutes=5), timedelta(minutes=9))
+    assert (total.median, total.p90) == (timedelta(minutes=5, seconds=30), timedelta(minutes=9))
     nothing = filled().agreement(ADMIN, EVER).total
     assert (nothing.median, nothing.p90) == (None, None)
 
@@ -112,11 +105,11 @@ def test_an_opinion_reveals_the_verdict_and_the_first_one_stands() -> None:
     assert (told.verdict, told.opinion, told.agrees) == (Verdict.APPROVED, "reject", False)
     assert board.record_opinion(ADMIN, sampled.decision_id, "approve").opinion == "reject"
     assert board.sample(ADMIN, 1.0) == []
-    other = Scope("second", ADMIN.whole, ADMIN.own)
+    other = ViewScope("second", ADMIN.whole, ADMIN.own)
     assert board.sample(other, 1.0) == [sampled], "another person judges for themselves"
 
 
-@pytest.mark.parametrize("scope", [Scope("eve", frozenset(), frozenset({"acme"})), ADMIN])
+@pytest.mark.parametrize("scope", [ViewScope("eve", frozenset(), frozenset({"acme"})), ADMIN])
 def test_an_opinion_on_what_is_not_seen_or_not_sampled_is_none(scope) -> None:
     board = filled(decision("a", verdict="approved"), decision("waits"))
     asked = decision("waits" if scope is ADMIN else "a", verdict="review" if scope is ADMIN else "approved")

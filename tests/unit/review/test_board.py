@@ -8,56 +8,51 @@ import stat
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from groundwire.errors import ErrorCode, RecordError
+from groundwire.keys.attestation import Keys
 from groundwire.messages.decisions import Kind, ReasonCode, Verdict
 from groundwire.messages.identity import Subject
 from groundwire.messages.topics import TopicName
 from groundwire.review.board import Board
-from groundwire.review.model import Backlog, Query, SourceRecord
-from groundwire.review.people import Scope
-from groundwire.review.risk import risk_of
-from groundwire.state.model import Standing, SubjectState
+from groundwire.review.model import Backlog, Query, SourceRecord, risk_of
+from groundwire.review.permissions import Permissions, Person, ViewScope
+from groundwire.review.records import in_one_line
+from groundwire.state.model import SubjectState, SubjectStatus
 from tests.unit.review.world import (
     ADMIN,
     NOW,
+    FilledBoard,
     audit,
     dead_letter,
     decision,
+    filled,
+    names,
     record,
     records,
     reviewed,
 )
 
-OWNER = Scope("ann", frozenset(), frozenset({"acme"}))
-STRANGER = Scope("eve", frozenset(), frozenset({"acme", "globex"}))
+OWNER = ViewScope("ann", frozenset(), frozenset({"acme"}))
+STRANGER = ViewScope("eve", frozenset(), frozenset({"acme", "globex"}))
 
 
 @pytest.fixture(params=[True, False], ids=["fts5", "plain"])
 def board(request) -> Iterator[Board]:
-    made = Board(clock=lambda: NOW, fts=request.param)
+    made = FilledBoard(fts=request.param)
     yield made
     made.close()
 
 
-def names(page) -> list[str]:
-    return [row.subject_id for row in page.rows]
-
-
-def filled(*made) -> Board:
-    board = Board(clock=lambda: NOW)
-    board.add(records(*made))
-    return board
-
-
-def everything(board: Board, scope: Scope) -> object:
+def everything(board: Board, scope: ViewScope) -> object:
     """Whatever a person can read of a board."""
     pages = [board.pending(scope, Query(sort=sort, limit=200)) for sort in ("risk", "oldest", "newest")]
-    pages += [board.looked_up(scope, topic, 200) for topic in (TopicName.BLOCKED, TopicName.REVIEW)]
+    pages += [board.not_pending(scope, topic, 200) for topic in (TopicName.BLOCKED, TopicName.REVIEW)]
     ids = sorted({row.decision_id for page in pages for row in page.rows})
     found = [board.item(scope, each) for each in ids]
     every = [revision.decision_id for item in found for revision in item.history]
@@ -76,31 +71,31 @@ def everything(board: Board, scope: Scope) -> object:
 
 
 def test_a_review_with_a_place_waits_until_a_higher_revision_says_otherwise(board) -> None:
-    board.add(records(decision("a"), decision("b"), reviewed("b"), decision("c", verdict="blocked")))
+    board.put(decision("a"), decision("b"), reviewed("b"), decision("c", verdict="blocked"))
     assert names(board.pending(ADMIN, Query())) == ["a"]
 
 
 @pytest.mark.parametrize("place", ["not_needed", "user_full"])
 def test_a_review_without_a_place_waits_for_nobody(board, place) -> None:
-    board.add(records(decision("a", facts={"place": place})))
+    board.put(decision("a", facts={"place": place}))
     assert board.pending(ADMIN, Query()).total == 0
     assert board.candidates() == []
 
 
 def test_a_provisional_decision_is_never_pending(board) -> None:
-    board.add(records(decision("a", revision=0)))
+    board.put(decision("a", revision=0))
     assert board.candidates() == []
 
 
 def test_what_state_does_not_hold_as_pending_at_that_revision_is_dropped(board) -> None:
-    board.add(records(*(decision(name) for name in "abcd")))
+    board.put(*(decision(name) for name in "abcd"))
     subjects = {subject.subject_id: subject for subject, _ in board.candidates()}
-    board.settle(
+    board.apply_statuses(
         {
-            subjects["a"]: Standing(SubjectState.PENDING, 1),
-            subjects["b"]: Standing(SubjectState.APPROVED, 2),
+            subjects["a"]: SubjectStatus(SubjectState.PENDING, 1),
+            subjects["b"]: SubjectStatus(SubjectState.APPROVED, 2),
             subjects["c"]: None,
-            subjects["d"]: Standing(SubjectState.PENDING, 2),
+            subjects["d"]: SubjectStatus(SubjectState.PENDING, 2),
             Subject("acme", "ann", Kind.CLAIM, "unheard"): None,
         }
     )
@@ -109,18 +104,18 @@ def test_what_state_does_not_hold_as_pending_at_that_revision_is_dropped(board) 
 
 
 def test_what_was_dropped_comes_back_with_a_new_revision_or_when_state_says_so(board) -> None:
-    board.add(records(decision("a"), decision("b")))
+    board.put(decision("a"), decision("b"))
     subjects = {subject.subject_id: subject for subject, _ in board.candidates()}
-    board.settle(dict.fromkeys(subjects.values()))
+    board.apply_statuses(dict.fromkeys(subjects.values()))
     board.add([record(decision("a", revision=2), 9)])
     assert names(board.pending(ADMIN, Query(text="service"))) == ["a"]
-    board.settle({subjects["b"]: Standing(SubjectState.PENDING, 1)})
+    board.apply_statuses({subjects["b"]: SubjectStatus(SubjectState.PENDING, 1)})
     assert sorted(names(board.pending(ADMIN, Query(text="service")))) == ["a", "b"]
 
 
 def test_an_answer_of_state_from_before_the_shown_revision_drops_nothing(board) -> None:
-    board.add(records(decision("a", revision=2)))
-    board.settle({Subject("acme", "ann", Kind.CLAIM, "a"): Standing(SubjectState.REFUSED, 1)})
+    board.put(decision("a", revision=2))
+    board.apply_statuses({Subject("acme", "ann", Kind.CLAIM, "a"): SubjectStatus(SubjectState.REFUSED, 1)})
     assert names(board.pending(ADMIN, Query())) == ["a"]
 
 
@@ -148,7 +143,7 @@ WORLD = [
 def test_any_order_and_repetition_of_the_same_records_gives_the_same_board(rng, again) -> None:
     shuffled = [*WORLD, *again]
     rng.shuffle(shuffled)
-    first, second = Board(clock=lambda: NOW), Board(clock=lambda: NOW)
+    first, second = FilledBoard(), FilledBoard()
     first.add(WORLD)
     cut = rng.randint(0, len(shuffled))
     second.add(shuffled[:cut])
@@ -171,10 +166,10 @@ def test_records_already_known_change_nothing(board) -> None:
 @example(TopicName.AUDIT, b'{"type": "review_action"}', None)
 @example(TopicName.DEAD_LETTER, None, b"\xff:x")
 def test_what_is_no_such_record_is_left_out(topic, value, key) -> None:
-    board = Board(clock=lambda: NOW)
+    board = FilledBoard()
     board.add([replace(record(decision()), topic=topic, value=value, key=key)])
     assert board.pending(ADMIN, Query()).total == 0
-    assert board.looked_up(ADMIN, TopicName.BLOCKED).total == 0
+    assert board.not_pending(ADMIN, TopicName.BLOCKED).total == 0
 
 
 def test_a_decision_on_a_topic_that_is_not_its_verdicts_is_left_out(board) -> None:
@@ -188,16 +183,14 @@ def test_a_decision_on_a_topic_that_is_not_its_verdicts_is_left_out(board) -> No
 
 
 def test_each_filter_leaves_what_it_names(board) -> None:
-    board.add(
-        records(
-            decision("a", reason_code="technical_hedge"),
-            decision("b", user="bob"),
-            decision("c", tenant="globex"),
-            decision("d", source="chat"),
-            decision("e", memory_type="decision"),
-            decision("f", kind="response"),
-            decision("g", age=3 * 24 * 60),
-        )
+    board.put(
+        decision("a", reason_code="technical_hedge"),
+        decision("b", user="bob"),
+        decision("c", tenant="globex"),
+        decision("d", source="chat"),
+        decision("e", memory_type="decision"),
+        decision("f", kind="response"),
+        decision("g", age=3 * 24 * 60),
     )
     for query, found in {
         Query(reason="technical_hedge"): "a",
@@ -214,15 +207,13 @@ def test_each_filter_leaves_what_it_names(board) -> None:
 
 
 def test_the_riskiest_reason_comes_first_and_within_it_the_oldest(board) -> None:
-    board.add(
-        records(
-            decision("young", reason_code="ungrounded", age=1),
-            decision("old", reason_code="ungrounded", age=9),
-            decision("conflict", reason_code="conflicting_near_duplicate", age=1),
-            decision("hedge", reason_code="technical_hedge", age=99),
-            decision("new code", reason_code="of_a_later_version", age=1),
-            decision("parent", reason_code="derived_from_unapproved", age=2),
-        )
+    board.put(
+        decision("young", reason_code="ungrounded", age=1),
+        decision("old", reason_code="ungrounded", age=9),
+        decision("conflict", reason_code="conflicting_near_duplicate", age=1),
+        decision("hedge", reason_code="technical_hedge", age=99),
+        decision("new code", reason_code="of_a_later_version", age=1),
+        decision("parent", reason_code="derived_from_unapproved", age=2),
     )
     risk = ["new code", "conflict", "parent", "hedge", "old", "young"]
     assert names(board.pending(ADMIN, Query())) == risk
@@ -313,8 +304,8 @@ def test_words_are_found_by_how_they_begin(typed, found) -> None:
 
 
 def test_plain_search_finds_words_too_where_there_is_no_fts5() -> None:
-    board = Board(clock=lambda: NOW, fts=False)
-    board.add(records(decision("a", text="The Gateway retries twice"), decision("b", text="Postgres")))
+    board = FilledBoard(fts=False)
+    board.put(decision("a", text="The Gateway retries twice"), decision("b", text="Postgres"))
     assert names(board.pending(ADMIN, Query(text="gate RETRIES"))) == ["a"]
 
 
@@ -340,8 +331,8 @@ HOSTILE = [
 @example(typed=" ".join(HOSTILE), fts=True)
 @example(typed='x"* OR y', fts=True)
 def test_whatever_is_typed_is_text_and_narrows_what_is_found(typed, fts) -> None:
-    board = Board(clock=lambda: NOW, fts=fts)
-    board.add(records(decision("a", text="alpha or beta"), decision("b", text="near gamma", user="bob")))
+    board = FilledBoard(fts=fts)
+    board.put(decision("a", text="alpha or beta"), decision("b", text="near gamma", user="bob"))
     found = set(names(board.pending(ADMIN, Query(text=typed))))
     assert found <= {"a", "b"}
     assert set(names(board.pending(OWNER, Query(text=typed)))) == found & {"a"}
@@ -381,7 +372,7 @@ def test_an_item_is_the_decision_as_published_and_where_it_stands(board) -> None
 
 
 def test_a_superseded_decision_is_shown_and_not_pending(board) -> None:
-    board.add(records(decision("a"), reviewed("a", reviewer="bob", reason="fine")))
+    board.put(decision("a"), reviewed("a", reviewer="bob", reason="fine"))
     old = board.item(ADMIN, decision("a").decision_id)
     assert not old.pending
     assert old.decision["revision"] == 1
@@ -409,15 +400,13 @@ def near(name, *matches, **changes):
 
 
 def test_the_nearest_memory_is_the_conflicting_one_else_the_first_match(board) -> None:
-    board.add(
-        records(
-            decision("m1", verdict="approved", text="Retries twice"),
-            decision("m2", verdict="approved", text="Retries never"),
-            near("a", match("m1"), match("m2", difference="none"), conflicting_memory_id="m2"),
-            near("b", match("m1"), match("m2")),
-            near("c", match("gone")),
-            decision("d"),
-        )
+    board.put(
+        decision("m1", verdict="approved", text="Retries twice"),
+        decision("m2", verdict="approved", text="Retries never"),
+        near("a", match("m1"), match("m2", difference="none"), conflicting_memory_id="m2"),
+        near("b", match("m1"), match("m2")),
+        near("c", match("gone")),
+        decision("d"),
     )
     nearest = {name: board.item(ADMIN, decision(name).decision_id).nearest for name in ("a", "b", "c", "d")}
     assert (nearest["a"].subject_id, nearest["a"].text, nearest["a"].verdict) == (
@@ -435,34 +424,28 @@ def test_the_nearest_memory_is_the_conflicting_one_else_the_first_match(board) -
 
 
 def test_a_match_without_words_has_no_similarity_and_breaks_nothing(board) -> None:
-    board.add(records(near("a", match("m") | {"inter": 0, "union": 0})))
+    board.put(near("a", match("m") | {"inter": 0, "union": 0}))
     assert board.item(ADMIN, decision("a").decision_id).nearest.similarity == 0.0
 
 
 def test_the_record_of_a_source_counts_what_became_of_its_claims(board) -> None:
-    board.add(
-        records(
-            decision("a"),
-            decision("b"),
-            reviewed("b"),
-            decision("c"),
-            reviewed("c", "reject"),
-            decision("d", verdict="approved"),
-            decision("e", verdict="blocked"),
-            decision("f", verdict="approved", source="manual"),
-            decision("g", verdict="approved", tenant="globex"),
-        )
+    board.put(
+        decision("a"),
+        decision("b"),
+        reviewed("b"),
+        decision("c"),
+        reviewed("c", "reject"),
+        decision("d", verdict="approved"),
+        decision("e", verdict="blocked"),
+        decision("f", verdict="approved", source="manual"),
+        decision("g", verdict="approved", tenant="globex"),
     )
     item = board.item(ADMIN, decision("a").decision_id)
     assert item.source_record == SourceRecord(approved=2, human_approved=1, human_rejected=1, blocked=2)
 
 
 def test_the_record_of_a_source_counts_only_what_the_person_sees(board) -> None:
-    board.add(
-        records(
-            decision("a"), decision("b", user="bob", verdict="approved"), decision("c", verdict="blocked")
-        )
-    )
+    board.put(decision("a"), decision("b", user="bob", verdict="approved"), decision("c", verdict="blocked"))
     item = board.item(OWNER, decision("a").decision_id)
     assert item.source_record == SourceRecord(approved=0, human_approved=0, human_rejected=0, blocked=1)
 
@@ -475,7 +458,7 @@ def test_a_decision_published_twice_stands_where_it_stood_first(board) -> None:
 
 
 def test_a_claim_is_found_by_its_owner_and_id(board) -> None:
-    board.add(records(decision("a"), reviewed("a"), decision("a", kind="response")))
+    board.put(decision("a"), reviewed("a"), decision("a", kind="response"))
     assert board.find(ADMIN, "acme", "ann", "a") == reviewed("a").decision_id
     assert board.find(ADMIN, "acme", "bob", "a") is None
     assert board.find(STRANGER, "acme", "ann", "a") is None
@@ -485,7 +468,7 @@ def test_a_claim_is_found_by_its_owner_and_id(board) -> None:
 
 OWNERS = [(tenant, user) for tenant in ("acme", "globex", "initech") for user in ("ann", "bob", "eve")]
 scopes = st.builds(
-    lambda person, whole, own: Scope(person, frozenset(whole), frozenset(own) - frozenset(whole)),
+    lambda person, whole, own: ViewScope(person, frozenset(whole), frozenset(own) - frozenset(whole)),
     st.sampled_from(["ann", "bob", "eve", "nobody", "%", ""]),
     st.sets(st.sampled_from(["acme", "globex", "initech", "%"])),
     st.sets(st.sampled_from(["acme", "globex", "initech", "%"])),
@@ -526,7 +509,7 @@ def test_a_person_sees_what_a_board_of_what_they_may_see_would_show(scope, thing
         [record(each, offset) for offset, thing in enumerate(some) for each in history_of(*thing)]
         for some in (things, mine)
     )
-    everyone, alone = Board(clock=lambda: NOW), Board(clock=lambda: NOW)
+    everyone, alone = FilledBoard(), FilledBoard()
     everyone.add([replace(each, offset=0) for each in whole])
     alone.add([replace(each, offset=0) for each in part])
     for thing in things:
@@ -543,18 +526,16 @@ def test_a_person_sees_what_a_board_of_what_they_may_see_would_show(scope, thing
 
 
 def test_gauges_count_the_persons_own_their_tenants_and_all_that_is_pending(board) -> None:
-    board.add(
-        records(
-            decision("a"),
-            decision("b"),
-            decision("c", user="bob"),
-            decision("d", tenant="globex"),
-            decision("e", tenant="initech", user="bob"),
-            decision("f"),
-            reviewed("f"),
-        )
+    board.put(
+        decision("a"),
+        decision("b"),
+        decision("c", user="bob"),
+        decision("d", tenant="globex"),
+        decision("e", tenant="initech", user="bob"),
+        decision("f"),
+        reviewed("f"),
     )
-    lead = board.counts(Scope("ann", frozenset({"acme"}), frozenset({"globex"})))
+    lead = board.counts(ViewScope("ann", frozenset({"acme"}), frozenset({"globex"})))
     assert (lead.own, lead.tenants, lead.total) == ({"acme": 2, "globex": 1}, {"acme": 3}, 5)
     owner = board.counts(OWNER)
     assert (owner.own, owner.tenants, owner.total) == ({"acme": 2}, {}, None)
@@ -562,16 +543,14 @@ def test_gauges_count_the_persons_own_their_tenants_and_all_that_is_pending(boar
 
 def test_the_backlog_is_that_of_the_fullest_user_and_tenant_and_as_old_as_its_oldest_item(board) -> None:
     assert board.backlog() == Backlog(0, 0, 0, None)
-    board.add(
-        records(
-            decision("a", age=30),
-            decision("b"),
-            decision("c", user="bob"),
-            decision("d", tenant="globex"),
-            decision("e", tenant="globex", user="bob", age=70),
-            decision("f", age=90),
-            reviewed("f"),
-        )
+    board.put(
+        decision("a", age=30),
+        decision("b"),
+        decision("c", user="bob"),
+        decision("d", tenant="globex"),
+        decision("e", tenant="globex", user="bob", age=70),
+        decision("f", age=90),
+        reviewed("f"),
     )
     found = board.backlog()
     assert (found.user, found.tenant, found.total) == (2, 3, 5)
@@ -579,38 +558,32 @@ def test_the_backlog_is_that_of_the_fullest_user_and_tenant_and_as_old_as_its_ol
 
 
 def test_blocked_items_and_final_responses_can_be_looked_up_newest_first(board) -> None:
-    board.add(
-        records(
-            decision("a", verdict="blocked", age=9),
-            decision("b", verdict="blocked", age=1),
-            decision("r", kind="response", facts={"place": "not_needed"}),
-            decision("ask", kind="response"),
-            decision("joined", facts={"place": "not_needed"}),
-        )
+    board.put(
+        decision("a", verdict="blocked", age=9),
+        decision("b", verdict="blocked", age=1),
+        decision("r", kind="response", facts={"place": "not_needed"}),
+        decision("ask", kind="response"),
+        decision("joined", facts={"place": "not_needed"}),
     )
-    page = board.looked_up(ADMIN, TopicName.BLOCKED, 1)
+    page = board.not_pending(ADMIN, TopicName.BLOCKED, 1)
     assert (names(page), page.total) == (["b"], 2)
-    assert names(board.looked_up(ADMIN, TopicName.BLOCKED, 1, page.next)) == ["a"]
-    assert names(board.looked_up(ADMIN, TopicName.REVIEW)) == ["r"]
+    assert names(board.not_pending(ADMIN, TopicName.BLOCKED, 1, page.next)) == ["a"]
+    assert names(board.not_pending(ADMIN, TopicName.REVIEW)) == ["r"]
     with pytest.raises(ValueError, match="limit"):
-        board.looked_up(ADMIN, TopicName.BLOCKED, 0)
+        board.not_pending(ADMIN, TopicName.BLOCKED, 0)
 
 
 def test_what_waits_for_nobody_is_searched_apart_from_the_queue_and_by_its_newest_text(board) -> None:
     def found(text, topic=TopicName.APPROVED):
-        return names(board.looked_up(ADMIN, topic, text=text))
+        return names(board.not_pending(ADMIN, topic, text=text))
 
-    board.add(
-        records(
-            decision("a", text="Water is wet"),
-            decision("b", text="Water is cold"),
-            decision("c", verdict="approved", text="Water is old", age=200),
-            decision("d", verdict="blocked", text="Water may be green"),
-        )
+    board.put(
+        decision("a", text="Water is wet"),
+        decision("b", text="Water is cold"),
+        decision("c", verdict="approved", text="Water is old", age=200),
+        decision("d", verdict="blocked", text="Water may be green"),
     )
-    board.add(
-        records(reviewed("b", "edit", text="Wine is cold"), reviewed("a", "approve", text="Water is wet"))
-    )
+    board.put(reviewed("b", "edit", text="Wine is cold"), reviewed("a", "approve", text="Water is wet"))
     assert found("wat") == ["a", "c"]
     assert (found("wine co"), found("b")) == (["b"], ["b"])
     assert found("water", TopicName.BLOCKED) == ["d"]
@@ -620,10 +593,10 @@ def test_what_waits_for_nobody_is_searched_apart_from_the_queue_and_by_its_newes
 
 
 def test_what_is_dropped_from_the_queue_is_sought_there_no_more_until_it_comes_back(board) -> None:
-    board.add(records(decision("a", text="Water is wet")))
+    board.put(decision("a", text="Water is wet"))
     subject = Subject("acme", "ann", Kind.CLAIM, "a")
-    for held, count in ((None, 0), (Standing(SubjectState.PENDING, 1), 1), (None, 0)):
-        board.settle({subject: held})
+    for held, count in ((None, 0), (SubjectStatus(SubjectState.PENDING, 1), 1), (None, 0)):
+        board.apply_statuses({subject: held})
         assert board.pending(ADMIN, Query(text="water")).total == count
 
 
@@ -650,7 +623,7 @@ def test_a_dead_letter_is_seen_by_who_sees_its_keys_whole_tenant_unless_its_valu
 ) -> None:
     error = RecordError(ErrorCode.INVALID_JSON, "not JSON at 1")
     board.add([dead_letter(key, value, error=error)])
-    lead = Scope("lead", frozenset({"acme"}), frozenset({"globex"}))
+    lead = ViewScope("lead", frozenset({"acme"}), frozenset({"globex"}))
     page = board.dead_letters(lead)
     assert page.total == len(page.rows) == int(seen)
     if seen:
@@ -690,24 +663,22 @@ def test_dead_letters_come_in_pages_newest_first(board) -> None:
 
 def test_the_file_is_for_its_owner_alone_and_is_read_again(tmp_path) -> None:
     path = tmp_path / "board.sqlite"
-    first = Board(str(path), clock=lambda: NOW)
-    first.add(records(decision("a")))
+    first = FilledBoard(str(path))
+    first.put(decision("a"))
     first.close()
     for each in tmp_path.iterdir():
         assert stat.S_IMODE(each.stat().st_mode) == 0o600
-    assert names(Board(str(path), clock=lambda: NOW).pending(ADMIN, Query(text="service"))) == ["a"]
+    assert names(FilledBoard(str(path)).pending(ADMIN, Query(text="service"))) == ["a"]
 
 
 def test_forgetting_leaves_what_is_pending_and_what_is_young(board) -> None:
-    board.add(
-        records(
-            decision("old", verdict="approved", age=90),
-            decision("young", verdict="approved", age=5),
-            decision("waits", age=90),
-            decision("gone", age=90),
-        )
+    board.put(
+        decision("old", verdict="approved", age=90),
+        decision("young", verdict="approved", age=5),
+        decision("waits", age=90),
+        decision("gone", age=90),
     )
-    board.settle({Subject("acme", "ann", Kind.CLAIM, "gone"): None})
+    board.apply_statuses({Subject("acme", "ann", Kind.CLAIM, "gone"): None})
     board.forget(NOW - timedelta(hours=1))
     held = [board.find(ADMIN, "acme", "ann", name) is not None for name in ("old", "young", "waits", "gone")]
     assert held == [False, True, True, False]
@@ -728,3 +699,56 @@ def test_a_random_board_can_be_read_from_threads_at_once() -> None:
         pool.submit(board.add, records(decision("late"))).result()
     assert max(results) == 50
     assert board.pending(ADMIN, Query()).total == 51
+
+
+# excerpts
+
+_WORDS = st.lists(st.text("ab\u00e9\u200b.", min_size=1, max_size=30), max_size=60)
+_GAPS = st.sampled_from([" ", "\n", "\n" * 300, "\t" * 900, "\u2003" * 700])
+
+
+@st.composite
+def texts(draw):
+    return "".join(draw(_GAPS) + word for word in draw(_WORDS))
+
+
+@given(texts())
+@example("Water is wet." + "\n" * 900 + "And so on.")
+@example("a" * 200)
+@example("a" * 201)
+def test_what_does_not_end_with_an_ellipsis_holds_every_word(text) -> None:
+    excerpt = in_one_line(text)
+    assert len(excerpt) <= 200
+    assert excerpt.endswith("…") or excerpt.split() == text.split()
+
+
+# people
+
+KEYS = Keys.parse(b'[reviewers]\nacme = ["lead"]\nglobex = ["lead", "ann"]\n', Path("keys.toml"))
+PERMISSIONS = Permissions(KEYS)
+people = st.builds(
+    lambda name, tenants: Person(name, frozenset(tenants)),
+    st.sampled_from(["ann", "lead", "Lead", "eve", ""]),
+    st.sets(st.sampled_from(["acme", "globex", "initech"])),
+)
+
+
+@given(
+    people, st.sampled_from(["acme", "globex", "initech", "other"]), st.sampled_from(["ann", "lead", "bob"])
+)
+def test_only_the_owner_or_who_is_delegated_decides_and_only_in_the_persons_tenants(
+    person, tenant, user
+) -> None:
+    expected = tenant in person.tenants and (user == person.name or KEYS.delegated(tenant, person.name))
+    assert PERMISSIONS.scope(person).sees(tenant, user) == expected
+
+
+def test_who_may_only_look_sees_as_much() -> None:
+    person = Person("lead", frozenset({"acme"}))
+    looking = Person("lead", frozenset({"acme"}), read_only=True)
+    assert PERMISSIONS.scope(looking) == PERMISSIONS.scope(person)
+
+
+def test_delegation_in_one_tenant_is_none_in_another() -> None:
+    scope = PERMISSIONS.scope(Person("ann", frozenset({"acme", "globex"})))
+    assert (scope.whole, scope.own) == ({"globex"}, {"acme"})

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from groundwire.messages.topics import TopicName
 from groundwire.review.board import Board
-from groundwire.review.people import Scope
-from tests.unit.review.world import ADMIN, NOW, decision, record, records, retraction, reviewed
+from groundwire.review.permissions import ViewScope
+from tests.unit.review.world import ADMIN, NOW, FilledBoard, decision, record, records, retraction, reviewed
 
 BASE = decision("base", verdict="approved")
 
@@ -22,7 +22,7 @@ def approved(name, *parents, **changes):
 
 
 def board_of(*made) -> Board:
-    board = Board(clock=lambda: NOW)
+    board = FilledBoard()
     board.add(made)
     return board
 
@@ -30,7 +30,7 @@ def board_of(*made) -> Board:
 def resting(board, name="base", revision=1, scope=ADMIN, **owner):
     found = board.item(ADMIN, decision(name, revision, **owner).decision_id)
     assert found is not None
-    return board.resting(scope, found.current)
+    return board.dependents(scope, found.current)
 
 
 def named(page):
@@ -66,7 +66,7 @@ def test_what_rests_on_an_item_is_what_a_look_at_every_approved_claim_finds_in_a
                 and other is not one
                 and called in (other.derived_from or ())
             )
-            page = board.resting(ADMIN, board.item(ADMIN, one.decision_id).current)
+            page = board.dependents(ADMIN, board.item(ADMIN, one.decision_id).current)
             assert named(page) == ([(each, "approved") for each in expected], len(expected))
 
 
@@ -115,7 +115,7 @@ def test_who_does_not_see_an_item_hears_nothing_of_what_rests_on_it() -> None:
     board = board_of(
         *records(BASE, reviewed("base", "retract"), approved("heir", "base")), retraction("base", "x")
     )
-    stranger = Scope("eve", frozenset(), frozenset({"acme"}))
+    stranger = ViewScope("eve", frozenset(), frozenset({"acme"}))
     assert named(resting(board, scope=stranger)) == ([], 0)
     assert resting(board).total == 2
 
@@ -149,13 +149,13 @@ def test_what_is_forgotten_is_named_no_more() -> None:
 
 def test_a_board_of_an_earlier_version_learns_what_rests_on_what_and_what_is_sought(tmp_path) -> None:
     path = str(tmp_path / "board.sqlite")
-    board = Board(path, clock=lambda: NOW)
-    board.add(records(BASE, approved("heir", "base")))
+    board = FilledBoard(path)
+    board.put(BASE, approved("heir", "base"))
     with board._writing() as connection:
         connection.execute("DELETE FROM rests")
         connection.execute("DELETE FROM texts_of_others")
         connection.execute("PRAGMA user_version = 2")
     board.close()
-    board = Board(path, clock=lambda: NOW)
+    board = FilledBoard(path)
     assert named(resting(board)) == ([("heir", "approved")], 1)
-    assert board.looked_up(ADMIN, TopicName.APPROVED, text="heir").total == 1
+    assert board.not_pending(ADMIN, TopicName.APPROVED, text="heir").total == 1

@@ -8,9 +8,8 @@ import pytest
 
 from groundwire.messages.decisions import ReasonCode
 from groundwire.review.board import Board
-from groundwire.review.model import Query
-from groundwire.review.risk import risk_at, risk_of
-from tests.unit.review.world import ADMIN, NOW, decision, records
+from groundwire.review.model import Query, risk_at, risk_of
+from tests.unit.review.world import ADMIN, FilledBoard, decision, records
 
 OF_CLAIMS = (
     ("hedge_words_detected: maybe", "technical_hedge"),
@@ -85,7 +84,7 @@ def names(board: Board) -> list[str]:
 
 @pytest.mark.parametrize("backwards", [False, True])
 def test_the_queue_goes_by_the_gravest_failure_and_says_which_it_is(backwards) -> None:
-    board = Board(clock=lambda: NOW)
+    board = FilledBoard()
     board.add(records(*MIXED)[:: -1 if backwards else 1])
     assert sorted(names(board)[1:3]) == sorted(ORDER[1:3])
     assert [names(board)[0], names(board)[-1]] == ["denies", "worded"]
@@ -97,24 +96,24 @@ def test_the_queue_goes_by_the_gravest_failure_and_says_which_it_is(backwards) -
 
 
 def test_an_item_that_is_decided_again_is_as_grave_as_its_highest_revision() -> None:
-    board = Board(clock=lambda: NOW)
+    board = FilledBoard()
     later = decision("c", 2, reason_code="ungrounded", checks_failed=["citation_missing"])
     earlier = decision("c", 1, reason_code="ungrounded", checks_failed=["previously_rejected: b"])
-    board.add(records(later, earlier))
+    board.put(later, earlier)
     (row,) = board.pending(ADMIN, Query()).rows
     assert row.risk == risk_of("ungrounded")
 
 
 def test_a_board_that_an_earlier_version_wrote_is_put_in_order_when_it_is_opened(tmp_path) -> None:
     path = str(tmp_path / "board.sqlite")
-    board = Board(path, clock=lambda: NOW)
-    board.add(records(*MIXED))
+    board = FilledBoard(path)
+    board.put(*MIXED)
     order = names(board)
     board.close()
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE items SET risk = 5")
         connection.execute("PRAGMA user_version = 0")
     connection.close()
-    again = Board(path, clock=lambda: NOW)
+    again = FilledBoard(path)
     assert names(again) == order
     again.close()

@@ -5,60 +5,54 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
-from groundwire.messages.audit import AuditEvent
 from groundwire.messages.base import to_milliseconds
-from groundwire.messages.decisions import Decision
+from groundwire.messages.decisions import AuditEvent, Decision, Kind
 from groundwire.messages.headers import dead_letter_headers
 from groundwire.messages.identity import Subject, decision_id, event_id
 from groundwire.messages.topics import TopicName, record_key
-from groundwire.review.people import Scope
+from groundwire.review.board import Board
+from groundwire.review.permissions import ViewScope
 from groundwire.review.records import TopicRecord
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TIERS = {"approved": "tier_1", "review": "tier_2", "blocked": "tier_3"}
-ADMIN = Scope("admin", frozenset({"acme", "globex"}), frozenset())
+ADMIN = ViewScope("admin", frozenset({"acme", "globex"}), frozenset())
 
 
-def decision(name="c1", revision=1, verdict="review", *, tenant="acme", user="ann", age=60, **changes):
-    """A Decision of the wire, decided `age` minutes ago; `changes` replace its fields."""
-    kind = changes.get("kind", "claim")
-    subject = Subject(tenant, user, kind, name)
+def wire(subject, revision=1, verdict="review", *, at, text="Water is wet.", **changes):
+    """A Decision as JSON on its topic, decided at a time; `changes` replace its fields."""
     reasons = {"review": "ungrounded", "approved": "trusted_source", "blocked": "personal_speculation"}
-    at = (NOW - timedelta(minutes=age)).isoformat()
-    origin = {"topic": "t", "partition": 0, "offset": 0, "timestamp": at, "sha256": "0" * 64}
-    facts = {"clock": at, "place": "free" if verdict == "review" else "not_needed"}
-    facts |= changes.pop("facts", {})
-    text = changes.pop("text", f"The service {name} runs on two machines")
-    evidence = {"claim": text, "capture_time": at, "confidence": "medium"}
+    origin = {"topic": "groundwire.claims", "partition": 0, "offset": 7, "timestamp": at, "sha256": "0" * 64}
+    is_claim = subject.kind == "claim"
     fields = {
-        "decision_id": decision_id(subject, revision) if revision else f"provisional-{name}",
+        "decision_id": decision_id(subject, revision) if revision else f"provisional-{subject.subject_id}",
         "revision": revision,
         "supersedes": decision_id(subject, revision - 1) if revision > 1 else None,
-        "kind": kind,
-        "subject_id": name,
-        "tenant_id": tenant,
-        "user_id": user,
+        "kind": str(subject.kind),
+        "subject_id": subject.subject_id,
+        "tenant_id": subject.tenant_id,
+        "user_id": subject.user_id,
         "fingerprint": "f" * 64,
-        "memory_type": "fact" if kind == "claim" else None,
-        "source": "ai_synthesis" if kind == "claim" else None,
-        "derived_from": [] if kind == "claim" else None,
+        "memory_type": "fact" if is_claim else None,
+        "source": "ai_synthesis" if is_claim else None,
+        "derived_from": [] if is_claim else None,
         "tier": TIERS[verdict],
         "verdict": verdict,
         "approved": verdict == "approved",
         "reason": "A sentence about it",
         "reason_code": reasons[verdict],
         "retryable": False,
-        "checks_passed": ["not_duplicate"],
+        "checks_passed": ["no_speculation"],
         "checks_failed": ["citation_missing"],
-        "checks_skipped": [],
+        "checks_skipped": ["relevance_skipped"],
         "hedges": [],
         "citations": [],
         "similarity_score": None,
         "conflicting_memory_id": None,
-        "evidence": evidence if kind == "claim" else None,
-        "report": None if kind == "claim" else {},
-        "facts": facts,
-        "policy": {"version": "default", "sha256": "0" * 64},
+        "evidence": {"claim": text, "capture_time": at, "confidence": "medium"} if is_claim else None,
+        "report": None if is_claim else {},
+        "facts": {"clock": at, "place": "free" if verdict == "review" else "not_needed"},
+        "policy": {"version": "default", "sha256": "a" * 64},
         "engine": "0.1.0",
         "origin": origin,
         "subject_origin": origin if revision > 1 else None,
@@ -66,7 +60,18 @@ def decision(name="c1", revision=1, verdict="review", *, tenant="acme", user="an
         "truncated": None,
         "replay": None,
     }
-    return Decision.model_validate_json(json.dumps(fields | changes))
+    return fields | changes
+
+
+def decision(name="c1", revision=1, verdict="review", *, tenant="acme", user="ann", age=60, **changes):
+    """A Decision, decided `age` minutes ago; `changes` replace its fields, `facts` are added to its facts."""
+    subject = Subject(tenant, user, Kind(changes.get("kind", "claim")), name)
+    at = (NOW - timedelta(minutes=age)).isoformat()
+    text = changes.pop("text", f"The service {name} runs on two machines")
+    facts = changes.pop("facts", {})
+    made = wire(subject, revision, verdict, at=at, text=text, **changes)
+    made["facts"] |= facts
+    return Decision.model_validate_json(json.dumps(made))
 
 
 def reviewed(name="c1", action="approve", *, reviewer="ann", reason=None, revision=2, **changes):
@@ -99,6 +104,29 @@ def record(made, offset=0, partition=0):
 def records(*made):
     """The records of Decisions, one offset each."""
     return [record(each, offset) for offset, each in enumerate(made)]
+
+
+class FilledBoard(Board):
+    """A board at NOW that takes Decisions as they are."""
+
+    def __init__(self, path=":memory:", *, fts=None):
+        super().__init__(path, clock=lambda: NOW, fts=fts)
+
+    def put(self, *made):
+        """Add the records of Decisions, one offset each."""
+        self.add(records(*made))
+
+
+def filled(*made):
+    """A board with these Decisions."""
+    board = FilledBoard()
+    board.put(*made)
+    return board
+
+
+def names(page):
+    """The subject ids of a page, in its order."""
+    return [row.subject_id for row in page.rows]
 
 
 def audit(name="c1", action="approve", *, applied=True, tenant="acme", user="ann", offset=0, **changes):

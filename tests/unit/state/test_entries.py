@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from groundwire.messages.decisions import DedupMatch, Kind, MatchClass, ParentFact, Place
 from groundwire.messages.identity import Subject
-from groundwire.state.entries import read_answer, read_entry, read_origin, short, write_origin, write_stored
+from groundwire.state.codec import read_answer, read_entry, read_origin, short, write_origin, write_stored
 from groundwire.state.model import (
-    Ask,
     Conflict,
     GivenUp,
     Outcome,
     RecordOrigin,
+    StepRequest,
     StoredOutcome,
     SubjectState,
     Waiting,
@@ -99,10 +99,10 @@ def test_digests_in_keys_are_22_safe_characters(data: bytes):
     assert short(data).replace("-", "a").replace("_", "a").isalnum()
 
 
-def ask() -> Ask:
+def ask() -> StepRequest:
     fingerprint = hashlib.sha256(b"").hexdigest()
     origin = RecordOrigin("t", 0, 0, 0, fingerprint)
-    return Ask(
+    return StepRequest(
         subject=CLAIM,
         fingerprint=fingerprint,
         origin=origin,

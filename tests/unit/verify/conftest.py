@@ -6,7 +6,7 @@ import pytest
 
 from groundwire.verify.pacing import Pacer, PacingLimits
 from groundwire.verify.ssrf import AddressGuard
-from groundwire.verify.urls import UrlChecker
+from groundwire.verify.url import UrlChecker
 
 from .server import Server, running
 

@@ -3,10 +3,9 @@
 import json
 
 import pytest
-from redis.backoff import NoBackoff
 
-from groundwire.epistemic import VerificationConfig
-from groundwire.epistemic.model import ModelFault, Request
+from groundwire.epistemic.model import ModelFault, ModelRequest
+from groundwire.epistemic.types import VerificationConfig
 from groundwire.verify.models import AnthropicModel, ModelLimits, OpenAIModel
 
 from .server import Reply
@@ -15,8 +14,8 @@ KEY = "sk-0123456789-secret"
 YES = '{"verdict": "supported", "probability": 0.9}'
 PATHS = {"openai": "/chat/completions", "anthropic": "/v1/messages"}
 KINDS = {"openai": OpenAIModel, "anthropic": AnthropicModel}
-QUESTION = Request("the data", "haiku", "the instructions", timeout=30)
-FULL = VerificationConfig(mode="full", evidence_scrubbing=False)
+QUESTION = ModelRequest("the data", "haiku", "the instructions", timeout=30)
+FULL = VerificationConfig(model_scope="all", mode="full", evidence_scrubbing=False)
 TEXT = "The gateway retries failed requests 3 times and waits 30 seconds between attempts."
 ANSWER = TEXT + " The cache of the gateway is located in Dublin."
 CONTEXT = {"a": TEXT, "b": "The cache of the gateway is located in Dublin."}
@@ -43,7 +42,7 @@ def replying(server, api, *replies):
 
 
 def model_of(api, server, **other):
-    given = {"limits": ModelLimits(attempts=3, failures=100), "backoff": NoBackoff()} | other
+    given = {"limits": ModelLimits(attempts=3, failures=100), "backoff": lambda _failures: 0.0} | other
     return KINDS[api](server.url(""), KEY, **given)
 
 

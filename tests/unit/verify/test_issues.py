@@ -1,3 +1,5 @@
+"""Issues at a tracker (S0-68)."""
+
 import logging
 
 import pytest
@@ -50,7 +52,7 @@ async def test_the_token_is_sent_and_shown_nowhere(server, trackers, caplog):
 
 async def test_a_moved_issue_is_followed_within_the_host(server, trackers):
     server.routes[GITHUB + "7"] = Reply(301, {"Location": "/api/repositories/1/issues/9"})
-    server.routes["/api/repositories/1/issues/9"] = Reply(200)
+    server.routes["/api/repositories/1/issues/9"] = Reply(200, body=b"{}")
     assert (await trackers[GITHUB].exists("7")).state == "verified"
 
 
@@ -90,11 +92,52 @@ async def test_the_text_is_title_and_description(server, trackers):
         assert (await tracker.exists("7")).text is None
 
 
-@pytest.mark.parametrize("body", [b"", b"nonsense", b"[]", b"\xff", b'{"title": null}', b"[" * 100_000])
-async def test_an_answer_without_readable_text_is_verified_without_support(server, trackers, body):
+@pytest.mark.parametrize("body", [b"", b"nonsense", b"[]", b"\xff", b"[" * 100_000])
+async def test_an_answer_that_cannot_be_read_does_not_tell_how_the_issue_stands(server, trackers, body):
     server.routes[GITHUB + "7"] = Reply(200, body=body)
+    assert (await trackers[GITHUB].exists("7")).state == "unknown"
+
+
+async def test_an_issue_without_text_is_verified_without_support(server, trackers):
+    server.routes[GITHUB + "7"] = Reply(200, body=b'{"title": null}')
     check = await trackers[GITHUB].exists("7", want_text=True)
-    assert not check.text
+    assert (check.state, check.text) == ("verified", "")
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "detail"),
+    [
+        (GITHUB, '{"state": "closed", "state_reason": "not_planned"}', "Issue closed as not planned"),
+        (GITHUB, '{"state": "closed", "state_reason": "duplicate"}', "Issue closed as duplicate"),
+        (
+            GITLAB,
+            '{"state": "closed", "_links": {"closed_as_duplicate_of": "x"}}',
+            "Issue closed as duplicate",
+        ),
+    ],
+)
+async def test_an_issue_that_was_closed_without_being_acted_on_is_not_verified(
+    server, trackers, path, body, detail
+):
+    server.routes[path + "7"] = Reply(200, body=body.encode())
+    check = await trackers[path].exists("7", want_text=True)
+    assert (check.state, check.detail, check.text) == ("not_found", detail, None)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (GITHUB, '{"state": "open", "state_reason": null}'),
+        (GITHUB, '{"state": "open", "state_reason": "reopened"}'),
+        (GITHUB, '{"state": "closed", "state_reason": "completed"}'),
+        (GITHUB, '{"state": "closed", "state_reason": null}'),
+        (GITLAB, '{"state": "closed", "_links": {"closed_as_duplicate_of": null}}'),
+        (GITLAB, '{"state": "opened", "_links": 1}'),
+    ],
+)
+async def test_an_issue_that_is_open_or_done_is_verified(server, trackers, path, body):
+    server.routes[path + "7"] = Reply(200, body=body.encode())
+    assert (await trackers[path].exists("7")).state == "verified"
 
 
 async def test_a_giant_answer_is_cut_off(server, trackers):

@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-from groundwire.epistemic import VerificationConfig
-from groundwire.epistemic.assess import assess
-from groundwire.epistemic.facts import VerifierFacts, settle_facts
-from groundwire.epistemic.plan import plan_response
+from groundwire.epistemic.asking import assess
+from groundwire.epistemic.plan import VerifierFacts, plan_response, report_of
+from groundwire.epistemic.types import VerificationConfig
 
 from .model_service import ANSWER, CONTEXT, FULL, good, model_of, replying
 from .server import Reply, Server
@@ -27,8 +26,8 @@ async def test_a_response_is_assessed_once_and_its_report_follows_from_the_facts
     assert len(server.asked) == 3
     recorded = json.loads(facts.model_dump_json())
     again = VerifierFacts.model_validate(recorded)
-    report = settle_facts(plan_response(ANSWER, CONTEXT, config, ask=False), again, config)
-    assert report == settle_facts(plan, facts, config)
+    report = report_of(plan_response(ANSWER, CONTEXT, config, ask=False), again, config)
+    assert report == report_of(plan, facts, config)
     assert [claim.flag_reason for claim in report.claims] == [None, "contradicted"]
     assert [call.requests for call in report.calls] == [2, 1]
     assert (report.input_tokens, report.output_tokens) == (240, 40)
@@ -50,7 +49,7 @@ async def test_beyond_the_limit_of_claims_nothing_is_asked_and_the_facts_say_so(
     plan = plan_response(ANSWER, CONTEXT, config, ask=True)
     facts = await assess(plan, model_of(api, server), config)
     assert (len(server.asked), len(facts.opinions), facts.truncated) == (1, 1, 1)
-    report = settle_facts(plan_response(ANSWER, CONTEXT, config, ask=False), facts, config)
+    report = report_of(plan_response(ANSWER, CONTEXT, config, ask=False), facts, config)
     assert (report.model_claims, report.model_truncated) == (1, 1)
     assert [claim.method for claim in report.claims] == ["model", "deterministic"]
-    assert settle_facts(plan, None, config).model_claims == 0
+    assert report_of(plan, None, config).model_claims == 0

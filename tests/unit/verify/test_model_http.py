@@ -9,15 +9,14 @@ from datetime import UTC, datetime
 
 import pytest
 import trustme
-from redis.backoff import NoBackoff
 
-from groundwire.epistemic import detect_hallucinations
 from groundwire.epistemic.asking import ask
-from groundwire.epistemic.model import Request
+from groundwire.epistemic.model import ModelRequest
 from groundwire.epistemic.prompts import prior_prompt
 from groundwire.errors import UsageError
+from groundwire.library.epistemic import detect_hallucinations
 from groundwire.verify.models import ModelLimits, load_model
-from groundwire.verify.models.waiting import asked_wait
+from groundwire.verify.models.http import retry_after
 from tests.services.serving import serving
 
 from .model_service import (
@@ -149,7 +148,7 @@ async def test_a_service_that_does_not_answer_in_time_is_asked_once(server: Serv
         await asyncio.Event().wait()
 
     server.routes[PATHS[api]] = never
-    fault = await fault_of(model_of(api, server), Request("p", "m", timeout=0.2))
+    fault = await fault_of(model_of(api, server), ModelRequest("p", "m", timeout=0.2))
     assert (fault.code, fault.requests, fault.input_tokens) == ("timeout", 1, None)
 
 
@@ -176,7 +175,7 @@ async def test_an_answer_after_failures_counts_with_all_its_requests(server: Ser
 
 
 async def test_nobody_who_listens_is_unreachable(server: Server, api):
-    model = KINDS[api]("http://127.0.0.1:1", backoff=NoBackoff())
+    model = KINDS[api]("http://127.0.0.1:1", backoff=lambda _failures: 0.0)
     fault = await fault_of(model)
     assert (fault.code, fault.requests) == ("unreachable", 3)
 
@@ -198,9 +197,9 @@ async def test_a_service_is_left_alone_for_as_long_as_it_asks_if_that_is_in_time
 def test_a_wait_is_a_number_of_seconds_or_a_date_and_never_less_than_nothing():
     now = datetime(2026, 1, 31, 12, tzinfo=UTC)
     dates = ("Sat, 31 Jan 2026 12:00:05 GMT", "Sat, 31 Jan 2026 11:00:00 GMT")
-    assert [asked_wait({"retry-after": date}, now) for date in dates] == [5.0, 0.0]
+    assert [retry_after({"retry-after": date}, now) for date in dates] == [5.0, 0.0]
     for odd in ("-1", "nan", "inf", "1e3", "", "soon", "١"):
-        assert asked_wait({"retry-after": odd}) is None
+        assert retry_after({"retry-after": odd}) is None
 
 
 # Limits ----------------------------------------------------------------------------------------------------
@@ -239,7 +238,7 @@ async def test_a_question_whose_own_requests_failed_tells_that_rather_than_the_p
 ):
     replying(server, api, Reply(500))
     model = model_of(
-        api, server, limits=ModelLimits(attempts=3, failures=2, pause=3_600), backoff=NoBackoff()
+        api, server, limits=ModelLimits(attempts=3, failures=2, pause=3_600), backoff=lambda _failures: 0.0
     )
     assert model.trouble == ""
     first, second = await fault_of(model), await fault_of(model)

@@ -154,4 +154,34 @@ async def test_remembered_hosts_are_bounded(time):
     pacer = make(time, hosts=10)
     for n in range(1000):
         await ask(pacer, f"h{n}")
-    assert len(pacer._hosts) <= 10
+    assert len(pacer._idle) <= 10
+
+
+async def test_failures_of_one_tenant_pause_the_host_for_no_other(time):
+    """Whoever cites what does not answer pauses only their own citations of that host."""
+    pacer = make(time, failures=1)
+    async with pacer.visit("h", tenant="bad"):
+        pass
+    with pytest.raises(HostPausedError):
+        async with pacer.visit("h", tenant="bad"):
+            pass
+    async with pacer.visit("h", tenant="good") as visit:
+        visit.ok = True
+
+
+async def test_a_tenant_whose_hosts_hang_leaves_places_to_others(time):
+    """One tenant holds at most `per_tenant` requests, however many hosts they cite."""
+    pacer = make(time, per_tenant=2, total=3)
+    gate = asyncio.Event()
+
+    async def stuck(host):
+        async with pacer.visit(host, tenant="bad") as visit:
+            await gate.wait()
+            visit.ok = True
+
+    hanging = [asyncio.ensure_future(stuck(f"h{n}")) for n in range(10)]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(1), pacer.visit("h0", tenant="good") as visit:
+        visit.ok = True
+    gate.set()
+    await asyncio.gather(*hanging)

@@ -7,10 +7,10 @@ import gzip
 
 import pytest
 
-from groundwire.epistemic.model import Request
+from groundwire.epistemic.model import ModelRequest
 from groundwire.verify.pacing import Pacer, PacingLimits
 from groundwire.verify.ssrf import AddressGuard, BlockedAddressError, is_disguised
-from groundwire.verify.urls import UrlChecker
+from groundwire.verify.url import UrlChecker
 from tests.services.serving import serving
 
 from .model_service import KINDS, PATHS, ModelLimits, fault_of, model_of, replying
@@ -177,7 +177,7 @@ async def test_a_page_that_comes_a_byte_at_a_time_is_unknown_once_its_time_is_up
 async def test_an_answer_of_a_model_that_comes_a_byte_at_a_time_is_given_up_when_its_time_is_up(api):
     async with serving(_drip) as port:
         model = KINDS[api](f"http://127.0.0.1:{port}", "key", limits=ModelLimits(attempts=1))
-        fault = await fault_of(model, Request("data", "haiku", timeout=0.3))
+        fault = await fault_of(model, ModelRequest("data", "haiku", timeout=0.3))
     assert fault.code == "timeout"
 
 

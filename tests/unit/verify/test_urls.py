@@ -1,14 +1,18 @@
+"""URLs at servers of every kind (S0-65, S0-75, C-15)."""
+
 import asyncio
+import contextlib
 import gzip
 import time
 
+import httpx
 import pytest
 
-from groundwire.verify.pacing import Pacer, PacingLimits
+from groundwire.config import Settings
+from groundwire.verify.pacing import HostPausedError, NotAskedError, Pacer, PacingLimits
 from groundwire.verify.ssrf import AddressGuard
-from groundwire.verify.text import page_text
 from groundwire.verify.transport import GuardedTransport
-from groundwire.verify.urls import UrlChecker
+from groundwire.verify.url import UrlChecker, page_text
 
 from .server import Reply
 
@@ -63,6 +67,85 @@ async def test_at_most_five_redirects_are_followed(server, urls, hops, state):
     server.routes[f"/{hops}"] = Reply(200)
     assert (await urls.check(server.url("/0"))).state == state
     assert len(server.asked) == 6
+
+
+def redirecting(location: str, *hosts: str) -> UrlChecker:
+    """Return a checker of a web in which `cited.example` redirects to `location`, and all else answers 200."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.host == "cited.example" and request.url.path.startswith("/page"):
+            return httpx.Response(302, headers={"Location": location})
+        return httpx.Response(200)
+
+    pacer = Pacer(PacingLimits(spacing=0.0))
+    return UrlChecker(transport=httpx.MockTransport(answer), redirect_hosts=hosts, pacer=pacer)
+
+
+@pytest.mark.parametrize(
+    ("location", "detail"),
+    [
+        ("https://cited.example/moved/page", "HTTP 200"),
+        ("https://www.cited.example/elsewhere", "HTTP 200"),
+        ("https://parked.example/", "redirected to another host"),
+        ("https://cited.example.evil.example/", "redirected to another host"),
+        ("https://sub.cited.example/", "redirected to another host"),
+        ("https://cited.example/login?next=/page", "redirected to a sign-in page"),
+        ("https://cited.example/users/sign_in", "redirected to a sign-in page"),
+        ("https://login.cited.example/", "redirected to a sign-in page"),
+        ("https://publisher.example/article", "HTTP 200"),
+        ("https://cdn.group.example/article", "HTTP 200"),
+        ("https://group.example/article", "redirected to another host"),
+        ("https://publisher.example/oauth2/authorize", "redirected to a sign-in page"),
+    ],
+)
+async def test_a_redirect_proves_nothing_at_another_host_or_a_sign_in_page(location, detail):
+    """Only a page of the cited host, or of one that the operator allows, shows that what is cited exists."""
+    check = await redirecting(location, "publisher.example", ".group.example").check(
+        "http://cited.example/page"
+    )
+    assert (check.state.value, check.detail) == ("verified" if detail == "HTTP 200" else "unknown", detail)
+    assert not check.may_pass
+
+
+async def test_what_may_be_reached_and_where_citations_may_end_stands_in_the_settings(server):
+    """A checker made from settings reaches their networks and ports, and ends at their hosts."""
+    server.routes["/a"] = Reply(302, {"Location": f"http://localhost:{server.port}/b"})
+    server.routes["/b"] = Reply(200)
+    reach = {"allow_networks": "127.0.0.0/8, ::1/128", "allow_ports": str(server.port)}
+    for settings, state in (
+        (Settings(**reach, redirect_hosts=" .example.org,localhost"), "verified"),
+        (Settings(**reach), "unknown"),
+        (Settings(), "unknown"),
+    ):
+        checker = UrlChecker.of(settings)
+        assert (await checker.check(server.url("/a"))).state == state
+        await checker.close()
+
+
+async def test_who_cites_a_page_about_signing_in_cites_that_page():
+    """Words of the cited address itself do not make a redirect one to a sign-in page."""
+    check = await redirecting("https://cited.example/moved/login").check("http://cited.example/page/login")
+    assert check.state == "verified"
+
+
+@pytest.mark.parametrize(
+    ("status", "paused"), [(401, False), (403, False), (418, False), (429, True), (503, True)]
+)
+async def test_a_host_that_refuses_is_healthy_and_one_that_cannot_answer_is_paused(server, status, paused):
+    """401 and 403 are answers: no other citation of the host has to wait for them."""
+    server.routes["/x"], server.routes["/y"] = Reply(status), Reply(200)
+    guard = AddressGuard(["127.0.0.0/8"], ports=[server.port])
+    checker = UrlChecker(guard, pacer=Pacer(PacingLimits(spacing=0.0, failures=2)))
+    for _ in range(3):
+        with contextlib.suppress(NotAskedError):
+            await checker.check(server.url("/x"))
+    if paused:
+        with pytest.raises(HostPausedError):
+            await checker.check(server.url("/y"))
+        assert (await checker.check(server.url("/y"), tenant="another")).state == "verified"
+    else:
+        assert (await checker.check(server.url("/y"))).state == "verified"
+    await checker.close()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The deterministic verifier: what it makes of claims, and what never changes it."""
+"""The deterministic verifier: what it makes of claims, and what never changes it (S4-05, S4-06, S4-57)."""
 
 import sys
 from collections import Counter
@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groundwire.checks.epistemic.score import ENOUGH, TOLERATED, Verdict, support_of
-from groundwire.checks.epistemic.verify import check_answer
-from groundwire.checks.values import check_values
-from groundwire.checks.values_statements import read_statements
+from groundwire.checks.support.score import ENOUGH, TOLERATED, SupportVerdict, support_of
+from groundwire.checks.support.verify import check_answer
+from groundwire.checks.values.answer import check_values
+from groundwire.checks.values.statements import read_statements
 
 EVIDENCE = (
     "The gateway retries failed requests 3 times. It waits 30 seconds between attempts.",
@@ -34,7 +34,7 @@ def only(answer, *evidence):
 @pytest.mark.parametrize("sentence", SENTENCES)
 def test_what_the_evidence_says_word_by_word_is_fully_supported(sentence):
     claim = only(sentence)
-    assert (claim.support, claim.verdict, claim.uncovered) == (1.0, Verdict.SUPPORTED, ())
+    assert (claim.support, claim.verdict, claim.uncovered) == (1.0, SupportVerdict.SUPPORTED, ())
 
 
 @pytest.mark.parametrize(
@@ -54,17 +54,14 @@ def test_the_same_in_another_form_is_supported(claim):
 @pytest.mark.parametrize(
     "claim",
     [
-        "The gateway retries failed requests 5 times.",
-        "The gateway retries failed requests 30 times.",
+        "The gateway retries failed requests 5 times.", "The gateway retries failed requests 30 times.",
         "Marie Curie won the Nobel Prize in Chemistry in 1911.",
-        "Marie Curie won the Nobel Prize in Physics in Vienna.",
-        "Tokens are stored on disk.",
+        "Marie Curie won the Nobel Prize in Physics in Vienna.", "Tokens are stored on disk.",
         "The scheduler decreased the memory limit in March 2021.",
         "The gateway encrypts every payload with a rotating key.",
-        "All users may always export their reports.",
-        "The gateway waits 3 seconds between attempts.",
+        "All users may always export their reports.", "The gateway waits 3 seconds between attempts.",
     ],
-)
+)  # fmt: skip
 def test_what_the_evidence_does_not_say_or_says_otherwise_is_not_supported(claim):
     assert only(claim).support < ENOUGH
 
@@ -72,11 +69,11 @@ def test_what_the_evidence_does_not_say_or_says_otherwise_is_not_supported(claim
 @pytest.mark.parametrize(
     ("claim", "verdict"),
     [
-        ("Tokens are stored on disk.", Verdict.CONTRADICTED),
-        ("The scheduler decreased the memory limit in March 2021.", Verdict.CONTRADICTED),
-        ("All users export their reports.", Verdict.EXTRAPOLATED),
-        ("The gateway retries failed requests with exponential backoff and jitter.", Verdict.PARTIAL),
-        ("Quarterly revenue exceeded analyst forecasts.", Verdict.UNSUPPORTED),
+        ("Tokens are stored on disk.", SupportVerdict.CONTRADICTED),
+        ("The scheduler decreased the memory limit in March 2021.", SupportVerdict.CONTRADICTED),
+        ("All users export their reports.", SupportVerdict.EXTRAPOLATED),
+        ("The gateway retries failed requests with exponential backoff and jitter.", SupportVerdict.PARTIAL),
+        ("Quarterly revenue exceeded analyst forecasts.", SupportVerdict.UNSUPPORTED),
     ],
 )
 def test_a_verdict_names_in_which_way_support_is_missing(claim, verdict):
@@ -101,7 +98,7 @@ def test_each_claim_names_the_passages_that_bind_its_words_best_first():
 
 
 @pytest.mark.parametrize(
-    "talk", ["I hope this helps!", "Here is a summary:", "## Retries", "Let me know.", "---", ""]
+    "talk", ["I hope this helps!", "Here is a summary:", "## Conclusion", "Let me know.", "---", ""]
 )
 def test_talk_headings_and_lead_ins_are_no_claims(talk):
     assert check_answer(talk, EVIDENCE).claims == ()
@@ -143,6 +140,7 @@ def test_denying_a_claim_never_raises_its_support_where_nothing_denies_it(claim,
     assert check_answer(denied, evidence).support <= check_answer(claim, evidence).support
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["It retries 3 times in Berlin. ", "a; b not c\n\n", "no x9 by y or 5 ms, "])
 def test_the_work_grows_with_the_length_of_answer_and_evidence_whatever_they_hold(unit):
     def work(times):
@@ -211,7 +209,7 @@ def test_one_reading_of_texts_serves_the_value_check_and_the_verifier_and_any_nu
     for answer in answers:
         assert check_answer(answer, named, read=read) == check_answer(answer, named)
         assert check_values(answer, EVIDENCE, read=read) == check_values(answer, EVIDENCE)
-    assert times == Counter([*EVIDENCE, *answers])
+    assert times - Counter({"": 1}) == Counter([*EVIDENCE, *answers]), "and the question, which is empty"
 
 
 @pytest.mark.parametrize("claim", ["The gateway sleeps.", "Failed requests vanish quietly."])
@@ -264,7 +262,7 @@ def test_a_few_words_in_common_around_another_one_are_no_quotation():
 def test_two_values_that_changed_places_in_a_quotation_are_flagged():
     quoted = "The gateway of the harbour retries failed requests 21 times within the hour, and waits 64 seconds then."
     edited = quoted.replace("64", "#").replace("21", "64").replace("#", "21")
-    assert only(edited, quoted).verdict is Verdict.CONTRADICTED
+    assert only(edited, quoted).verdict is SupportVerdict.CONTRADICTED
 
 
 def test_a_word_of_another_sentence_in_a_quotation_is_flagged_too():
@@ -312,4 +310,4 @@ def test_a_denial_weighs_less_where_the_evidence_speaks_of_a_part_of_the_claim_a
     found = [only(text, denying) for text in claims]
     same, part = (other.cost - only(text, plain).cost for other, text in zip(found, claims, strict=True))
     assert same > 2 * part > 0
-    assert {other.verdict for other in found} == {Verdict.CONTRADICTED}
+    assert {other.verdict for other in found} == {SupportVerdict.CONTRADICTED}

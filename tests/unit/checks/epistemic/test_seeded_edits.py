@@ -1,7 +1,7 @@
 """The set of seeded edits: what it makes of a passage, and that the verifier tells quote from edit."""
 
 from bench.quality.edits import edits
-from groundwire.checks.epistemic.verify import check_answer
+from groundwire.checks.support.verify import check_answer
 
 PASSAGES = [
     (

@@ -1,0 +1,391 @@
+"""The engine as the golden set sees it: the only module of the set that imports Groundwire's modules.
+
+Clocks, sources, keys and the language model are the set's own, so that nothing of the machine reaches the bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import sha256
+from math import log
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import httpx
+from click.testing import CliRunner
+
+from agents.outputs import Output, followers, outputs, unpublishable
+from groundwire import __version__
+from groundwire.cli.main import main
+from groundwire.epistemic.model import LogprobToken, Model, ModelAnswer, ModelFault, ModelRequest
+from groundwire.errors import ErrorCode, RecordError
+from groundwire.gate.gate import Gate, Lookups
+from groundwire.gate.lookups import Assessor, TenantCorpus
+from groundwire.gate.reviews import ReviewGate
+from groundwire.gate.types import Acted, DeadLetter, Decided, DecisionQuery, Provisional, Result
+from groundwire.keys.attestation import Keys
+from groundwire.messages.decisions import Decision
+from groundwire.messages.headers import InboundRecord, deferred_record
+from groundwire.messages.identity import expire_id
+from groundwire.policy import Policy
+from groundwire.replay.rebuild import stored_outcomes
+from groundwire.replay.review_closures import ReviewClosures
+from groundwire.state.memory import MemoryState
+from groundwire.state.policies import PolicyStore
+from groundwire.verify.citations import CitationVerifier, Sources
+from groundwire.verify.issues import GitHubTracker
+from groundwire.verify.pacing import Pacer, PacingLimits
+from groundwire.verify.url import UrlChecker
+from tests.golden.words import samples
+
+Fields = Mapping[str, Any] | bytes | None
+"""Of a record; or its value as it stands."""
+Record = tuple[str, list[str]]
+"""Name of an input record, and what came of it, in order."""
+
+NOW = datetime(2026, 1, 31, 12, 0, 0, 250_000, tzinfo=UTC)
+NOW_MS = 1_769_860_800_250
+CLAIMS, RESPONSES, REVIEWS = "groundwire.claims", "groundwire.llm-responses", "groundwire.review-decisions"
+
+KEYS = Path(__file__).with_name("keys.toml")
+COMMITS = ("Start the ledger", "Retry failed uploads five times", "Fix the valve of the pump")
+
+
+def value_of(fields: Fields) -> bytes | None:
+    return (
+        fields
+        if fields is None or isinstance(fields, bytes)
+        else json.dumps(fields, ensure_ascii=False).encode()
+    )
+
+
+@dataclass(frozen=True)
+class Places:
+    """A folder with ADR files and a git repository, the same wherever it stands."""
+
+    folder: Path
+    adrs: Path
+    repo: Path
+    commits: tuple[str, ...]
+
+    @classmethod
+    def make(cls, folder: Path) -> Places:
+        adrs, repo = folder / "adr", folder / "repo"
+        adrs.mkdir(parents=True)
+        repo.mkdir()
+        for name, text in samples("adrs").items():
+            (adrs / name).write_text(text, "utf-8")
+        _git(repo, "init", "-q", "-b", "main")
+        for message in COMMITS:
+            _git(repo, "commit", "-q", "--allow-empty", "-m", message)
+        return cls(folder, adrs, repo, tuple(_git(repo, "rev-list", "--reverse", "HEAD").split()))
+
+    def policy(self, fields: Mapping[str, Any]) -> Path:
+        """Write a policy to a file of the same name wherever the folder is."""
+        data = json.dumps(fields).encode()
+        path = self.folder / f"{sha256(data).hexdigest()[:16]}.json"
+        path.write_bytes(data)
+        return path
+
+
+def _git(repo: Path, *arguments: str) -> str:
+    who = {
+        f"GIT_{who}_{part}": "a@example.org" for who in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")
+    }
+    when = {f"GIT_{who}_DATE": "2026-01-01T00:00:00Z" for who in ("AUTHOR", "COMMITTER")}
+    alone = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "HOME": str(repo), "LC_ALL": "C"}
+    environment = {"PATH": os.environ["PATH"], **who, **when, **alone}
+    done = subprocess.run(["git", "-C", repo, *arguments], env=environment, check=True, capture_output=True)
+    return done.stdout.decode()
+
+
+_LONG = re.compile(r"\b\d{1,9}\.\d{13,20}\b")
+"""A number whose last digits may be the machine's."""
+
+
+def masked(value: bytes) -> str:
+    """Return bytes as text that can be turned back, without what a new version changes."""
+    text = value.decode("utf-8", "surrogateescape")
+    text = _LONG.sub(lambda number: f"{float(number[0]):.12g}", text)
+    text = text.replace(f'"engine":"{__version__}"', '"engine":"*"')
+    if '"revision":0,' in text:  # the id of a provisional decision is made of the engine's version too
+        text = re.sub(r'^\{"decision_id":"[0-9a-f-]{36}"', '{"decision_id":"*"', text)
+    return text
+
+
+def command(
+    places: Places, name: str, values: Sequence[bytes], policy: Mapping[str, Any], *options: str
+) -> list[str]:
+    """Run `groundwire <name>` over a file of lines; return the lines that it prints."""
+    file = places.folder / "lines.jsonl"
+    file.write_bytes(b"".join(value + b"\n" for value in values))
+    arguments = [name, str(file), "--policy", str(places.policy(policy)), "--no-network", *options]
+    bare = {key: text for key, text in os.environ.items() if not key.startswith("GROUNDWIRE_")}
+    with patch.dict(os.environ, bare, clear=True):
+        done = CliRunner().invoke(main, arguments)
+    if done.exit_code not in {0, 1} or (done.exception and not isinstance(done.exception, SystemExit)):
+        raise RuntimeError(f"groundwire {name}: exit {done.exit_code}: {done.stderr}") from done.exception
+    return [masked(line) for line in done.stdout_bytes.split(b"\n") if line]
+
+
+def check(places: Places, name: str, policy: Mapping[str, Any], values: Sequence[bytes]) -> Iterator[Record]:
+    """Decide lines with `groundwire check`."""
+    options = ["--adr-dir", str(places.adrs), "--repo", str(places.repo), "--now", NOW.isoformat()]
+    lines = command(places, "check", values, policy, *options)
+    given = [number for number, value in enumerate(values, 1) if value.strip()]
+    for number, line in zip(given, lines, strict=True):
+        yield f"check/{name}/{number}", [line]
+
+
+def audit(places: Places, name: str, policy: Mapping[str, Any], values: Sequence[bytes]) -> Iterator[Record]:
+    """Hold answers against their evidence with `groundwire audit`."""
+    lines = command(places, "audit", values, policy, "--format", "json")
+    for number, line in zip(range(1, len(values) + 1), lines, strict=True):
+        yield f"audit/{name}/{number}", [line]
+
+
+class Oracle(Model):
+    """A language model whose opinion follows from the question's text."""
+
+    async def answer(self, request: ModelRequest) -> ModelAnswer:
+        data = request.prompt.split("\n")[1]  # the lines around it hold a number that nobody can guess
+        lot = int(sha256(data.encode()).hexdigest()[:6], 16)
+        if lot % 16 == 0:
+            raise ModelFault("unreachable", requests=2)
+        if lot % 8 == 1:
+            return ModelAnswer(samples("model replies")[lot % 13], 50, 5)
+        names = ("supported", "partial_support", "over_extrapolation", "unsupported", "contradicted")
+        verdict = names[0 if lot % 3 else lot % 5] if '"evidence"' in data else ("true", "false")[lot % 2]
+        said = {"verdict": verdict, "probability": lot % 101 / 100, "reason": f"It says so, {lot % 7} times."}
+        text = json.dumps(said)
+        head, tail = text.split(verdict)
+        share = 0.3 + lot % 60 / 100
+        others = {"unsupported": log(1 - share), "false": log(1 - share)}
+        tokens = (
+            LogprobToken(head, -0.1, {}),
+            LogprobToken(verdict, log(share), others),
+            LogprobToken(tail, -0.1, {}),
+        )
+        return ModelAnswer(text, 100 + lot % 50, 20, tokens if lot % 5 == 0 else ())
+
+
+class Corpus:
+    """Knows a few entities and relations; of one entity it can say nothing."""
+
+    async def entities(self, _tenant: str, ids: Sequence[str], /) -> dict[str, Any]:
+        if "broken" in ids:
+            raise ValueError("broken")
+        return {name: {"confidence": 0.9, "role": "pump"} for name in ids if name.startswith("known")}
+
+    async def relations(self, _tenant: str, pairs: Any, /) -> list[dict[str, Any]]:
+        return [
+            {"subject": "pump", "relation": "feeds", "object": "ledger"} for pair in pairs if "pump" in pair
+        ]
+
+
+def _network(request: httpx.Request) -> httpx.Response:
+    status, text = samples("urls").get(str(request.url), (404, ""))
+    headers = (
+        {"location": text}
+        if 300 <= status < 400
+        else {"content-type": ("text/plain", "text/html")[text[:1] == "<"]}
+    )
+    return httpx.Response(status, headers=headers, content=_sent("" if 300 <= status < 400 else text))
+
+
+async def _sent(text: str) -> AsyncIterator[bytes]:
+    yield text.encode()
+
+
+def _now() -> datetime:
+    return NOW
+
+
+def verifier_of(places: Places) -> CitationVerifier:
+    transport, pacer = httpx.MockTransport(_network), Pacer(PacingLimits(spacing=0.0))
+    tracker = GitHubTracker("https://tracker.example.org", "acme/pump", clock=_now, transport=transport)
+    sources = {"*": Sources(adr_dir=places.adrs, repo=places.repo, tracker=tracker), "bare": Sources()}
+    urls = UrlChecker(transport=transport, pacer=pacer, clock=_now)
+    return CitationVerifier(sources, network=True, urls=urls, pacer=pacer, clock=_now)
+
+
+@dataclass
+class World:
+    """Gates over a state in memory; keeps what each record brings to the topics."""
+
+    name: str
+    places: Places
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    model: Model | None = None
+    resolver: TenantCorpus | None = None
+    records: list[Record] = field(default_factory=list)
+    deferred: list[InboundRecord] = field(default_factory=list)
+    fanned_out: list[bytes] = field(default_factory=list)
+    sent: list[InboundRecord] = field(default_factory=list)
+    values: list[tuple[str, bytes]] = field(default_factory=list)
+    published: dict[str, Decision] = field(default_factory=dict)
+    state: MemoryState = field(default_factory=MemoryState)
+    policies: PolicyStore = field(default_factory=lambda: PolicyStore(None, None))
+    keys: Keys = field(default_factory=lambda: Keys.parse(KEYS.read_bytes(), KEYS))
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        self.verifier = verifier_of(self.places)
+        self.close = self.verifier.close
+        self.assessor = Assessor(self.model) if self.model else None
+
+    def record(self, fields: Fields, topic: str = CLAIMS, *, key: str = "") -> InboundRecord:
+        """Put a record at the next offset, signed with a key; what is no key stands there as the signature."""
+        self.offset += 1
+        value = value_of(fields)
+        headers = [("traceparent", b"00-1-2-01")] * (self.offset % 7 == 0)
+        if key:
+            signature = self.keys.sign(key, value or b"") if key in self.keys else key.encode()
+            headers.append(("gw-attestation", signature))
+        at = NOW_MS + 1000 * self.offset
+        return InboundRecord(topic, 0, self.offset, at, b"default:ada", value, tuple(headers))
+
+    async def send(self, *records: InboundRecord) -> None:
+        gate = await self._gate()
+        self.sent += records
+        self._keep(await gate.apply_step(await gate.ask_model(await gate.prepare(records))))
+
+    def forget_policies(self) -> None:
+        self.policies = PolicyStore(None, None)
+
+    def break_parts(self) -> None:
+        """Have every look-up and every question fail."""
+
+        def fails(*_: object) -> None:
+            raise OverflowError
+
+        self.verifier = CitationVerifier({"*": fails}, network=True, clock=_now)  # type: ignore[dict-item]
+        self.assessor = Assessor(Oracle(), on_answer=fails)
+
+    async def take_deferred(self) -> None:
+        """Decide what was put aside, with the network."""
+        waiting, self.deferred = self.deferred, []
+        gate = await self._gate()
+        batch = await gate.prepare([deferred_record(record) for record in waiting], ask_network=True)
+        batch = await gate.ask_model(batch)
+        self._keep(await gate.apply_step(batch, deferred=True), " deferred")
+
+    async def take_fanned_out(self) -> None:
+        claims, self.fanned_out = self.fanned_out, []
+        await self.send(*(self.record(value) for value in claims))
+
+    async def outage(self, *records: InboundRecord) -> None:
+        gate = await self._gate()
+        self._keep(gate.provisional(await gate.prepare(records)), " outage")
+
+    async def act(self, *records: InboundRecord) -> None:
+        """Carry out what people decided."""
+        keys, policy = self.keys, await self._policy()
+        gate = ReviewGate(
+            policy, self.policies, self.state, keys=keys, find=self._find, own_key="gate", now=_now
+        )
+        self._keep(await gate.apply_step(await gate.prepare(records)))
+
+    async def rebuild(self, *gone: str) -> None:
+        """Make state anew of what the topics say, but for some of them."""
+        values = [(topic, value) for topic, value in self.values if topic not in gone]
+        closings = ReviewClosures()
+        for topic, value in values:
+            if topic in {"retractions", "audit"}:
+                closings.note(value)
+
+        async def decisions() -> AsyncGenerator[bytes, None]:
+            for wanted in ("blocked", "approved", "review"):
+                for topic, value in values:
+                    if topic == wanted:
+                        yield value
+
+        self.state = MemoryState()
+        async for outcome in stored_outcomes(decisions(), await self._policy(), closings):
+            await self.state.reassert([outcome])
+
+    def action(self, action: str, subject: str, **fields: Any) -> InboundRecord:
+        """Return a person's action on the latest decision of a subject."""
+        latest = max(
+            (d for d in self.published.values() if d.subject_id == subject), key=lambda d: d.revision
+        )
+        expires = action == "expire"
+        review = {
+            "action_id": expire_id(latest.decision_id) if expires else f"act-{self.offset}",
+            "tenant_id": latest.tenant_id,
+            "user_id": latest.user_id,
+            "kind": str(latest.kind),
+            "subject_id": subject,
+            "expected_revision": latest.revision,
+            "action": action,
+            "reviewer": "groundwire" if expires else "lead",
+        }
+        if action == "edit":
+            review["content"] = "The gate of the dock stays shut"
+        key = fields.pop("key", "gate" if expires else "console")
+        return self.record(review | fields, REVIEWS, key=key)
+
+    async def _policy(self) -> Policy:
+        policy = Policy.model_validate_json(json.dumps(self.policy))
+        await self.policies.put(policy)
+        return policy
+
+    async def _gate(self) -> Gate:
+        policy, keys = await self._policy(), self.keys
+        lookups = Lookups(self.verifier, self.resolver, self.assessor)
+        return Gate(policy, self.policies, self.state, lookups, keys=keys, now=_now)
+
+    async def _find(self, wanted: Sequence[DecisionQuery]) -> dict[str, Decision]:
+        found = [self.published.get(one.decision_id) for one in wanted]
+        return {d.decision_id: Decision.model_validate_json(d.to_bytes()) for d in found if d is not None}
+
+    def _keep(self, results: Sequence[Result], how: str = "") -> None:
+        for result in results:
+            published = [*outputs([result]), *followers([result])]
+            for output in published:
+                topic, value, at = str(output.topic), output.value or b"", result.record
+                self.values.append((topic, value))
+                if topic == "claims":
+                    self.fanned_out.append(value)
+                if topic == "deferred":
+                    place = ("groundwire.deferred", 0, at.offset, at.timestamp, at.key, at.value)
+                    self.deferred.append(InboundRecord(*place, output.headers))
+            if isinstance(result, Decided | Acted):
+                self.published.setdefault(result.decision.decision_id, result.decision)
+            name = f"gate/{self.name}/{len(self.records) + 1} of offset {result.record.offset}{how}"
+            hidden = {"ce_id"} if isinstance(result, Provisional) else set()
+            self.records.append((name, [_line(output, hidden) for output in published]))
+
+    def refuse(self, record: InboundRecord) -> None:
+        """Keep what comes of a record whose outcome no broker takes."""
+        (first, *_) = outputs([DeadLetter(record, RecordError(ErrorCode.INVALID_JSON, "bad"))])
+        name = f"gate/{self.name}/{len(self.records) + 1} unpublishable"
+        self.records.append((name, [_line(unpublishable(first, "too large"), set())]))
+
+
+def _line(output: Output, hidden: Collection[str]) -> str:
+    """Return all of a record that would be published."""
+    headers = [[name, "*" if name in hidden else masked(text)] for name, text in output.headers]
+    value = None if output.value is None else masked(output.value)
+    return json.dumps(
+        {"topic": output.topic, "key": masked(output.key or b""), "headers": headers, "value": value}
+    )
+
+
+Scene = Callable[[World], Awaitable[None]]

@@ -1,0 +1,240 @@
+"""A wheel in an environment of its own outside the checkout: plain, and with workers (X-18)."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from deploy.embedded import RedisServer
+from deploy.embedded.process import ServerProcess
+from tests.services.brokers import BROKER_VARIABLE, Broker
+
+pytestmark = [pytest.mark.stream, pytest.mark.slow, pytest.mark.wheel]
+
+ROOT = Path(__file__).resolve().parents[2]
+CI = os.environ.get("CI") == "true" and os.environ.get(BROKER_VARIABLE, "embedded") == "embedded"
+CLAIM = {"claim_id": "c1", "user_id": "ann", "content": "Maybe we could try GraphQL"}
+
+
+@dataclass(frozen=True)
+class Environment:
+    """An environment that the wheel is installed in, and a folder in which nothing of the checkout is."""
+
+    folder: Path
+
+    def program(self, name: str) -> Path:
+        return self.folder / "bin" / name
+
+    def run(
+        self, *command: str | Path, more: Mapping[str, str] | None = None, given: str = ""
+    ) -> subprocess.CompletedProcess[str]:
+        name, *arguments = command
+        return subprocess.run(
+            [self.program(str(name)), *arguments],
+            cwd=self.folder,
+            env={**bare(), **(more or {})},
+            input=given,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def output(self, *command: str, more: Mapping[str, str], given: str = "") -> str:
+        """Run `groundwire` and return what it prints; it must succeed."""
+        done = self.run("groundwire", *command, more=more, given=given)
+        assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+
+def bare() -> dict[str, str]:
+    """The variables of this process without those by which it finds the checkout."""
+    ours = re.compile(r"GROUNDWIRE_|PYTHONPATH$|VIRTUAL_ENV$")
+    return {name: value for name, value in os.environ.items() if not ours.match(name)}
+
+
+def pip(*arguments: str | Path) -> None:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *arguments]
+    done = subprocess.run(command, env=bare(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    pip("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, ROOT)
+    (built,) = folder.iterdir()
+    return built
+
+
+def borrowing(environment: Environment, wheel: Path) -> None:
+    """Install the wheel alone; what it needs is found where it is installed for the tests.
+
+    A folder that a `.pth` names has its own `.pth` files left unread, so that the checkout is not found there.
+    """
+    python = environment.program("python")
+    pip("--python", python, "install", "--quiet", "--no-deps", "--no-index", wheel)
+    (packages,) = environment.folder.glob("lib/python*/site-packages")
+    (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
+
+
+LEFT_OUT = ("aiokafka", "redis", "numpy", "datasketch", "scipy", "faust", "mode", "uvloop", "jinja2", "mcp")
+
+
+def without(*packages: str) -> str:
+    """A program that is `groundwire` where these packages are not installed."""
+    return (
+        f"import sys; sys.modules.update(dict.fromkeys({packages!r}));"
+        "from groundwire.cli.main import main; main()"
+    )
+
+
+def downloading(environment: Environment, wheel: Path) -> None:
+    pip("--python", environment.program("python"), "install", "--quiet", f"{wheel}[worker]")
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        borrowing,
+        pytest.param(downloading, marks=pytest.mark.skipif(not CI, reason="downloads: in CI alone")),
+    ],
+)
+def installed(
+    request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Environment:
+    environment = Environment(tmp_path_factory.mktemp("environment"))
+    make = [sys.executable, "-m", "venv", "--without-pip", environment.folder]
+    subprocess.run(make, env=bare(), check=True, capture_output=True)
+    request.param(environment, wheel)
+    return environment
+
+
+@pytest.fixture
+def settings(broker: Broker, redis_server: RedisServer) -> dict[str, str]:
+    prefix = f"wheel-{uuid.uuid4().hex[:8]}."
+    return {
+        "GROUNDWIRE_BROKERS": broker.bootstrap,
+        "GROUNDWIRE_REDIS_URL": redis_server.url,
+        "GROUNDWIRE_TOPIC_PREFIX": prefix,
+        "GROUNDWIRE_GROUP_PREFIX": prefix,
+        "GROUNDWIRE_PARTITIONS": "1",
+        "GROUNDWIRE_REPLICATION": str(broker.replication),
+        "GROUNDWIRE_NO_NETWORK": "1",
+        "GROUNDWIRE_LOG_FORMAT": "json",
+        "GROUNDWIRE_NONSENSE": "1",  # unknown: one warning in the log, which stays JSON
+    }
+
+
+@pytest.fixture
+def worker(installed: Environment, settings: dict[str, str], tmp_path: Path) -> Iterator[ServerProcess]:
+    command = [str(installed.program("groundwire")), "worker", "claims"]
+    log = tmp_path / "claims.log"
+    made = ServerProcess("worker", command, log, {**bare(), **settings}, installed.folder)
+    yield made
+    made.kill()
+
+
+def test_topics_are_declared_and_a_claim_is_decided(
+    installed: Environment, settings: dict[str, str], worker: ServerProcess
+) -> None:
+    assert installed.output("topics", "declare", more=settings) == "11 topics created, 0 were there\n"
+    installed.output("topics", "check", more=settings)
+    worker.start()
+    worker.wait_until(lambda: '"event": "ready"' in worker.log.read_text(), 120)
+    installed.output("produce", "-", more=settings, given=json.dumps(CLAIM))
+    shown = installed.output("tail", "blocked", "--from", "earliest", "--limit", "1", more=settings)
+    decision = json.loads(shown)
+    assert (decision["subject_id"], decision["verdict"]) == ("c1", "blocked")
+    worker.stop(60)
+    events = [json.loads(line)["event"] for line in worker.log.read_text().splitlines()]
+    assert events.count("setting.unknown") == 1
+
+
+def test_what_stands_beside_the_package_is_found_by_its_commands_alone(installed: Environment) -> None:
+    for name in ("agents", "topics"):
+        done = installed.run("python", "-c", f"import {name}")
+        assert f"ModuleNotFoundError: No module named '{name}'" in done.stderr
+    done = installed.run("python", "-c", "import groundwire; print(groundwire.__file__)")
+    assert done.stdout.startswith(str(installed.folder)), "the wheel's own, not the checkout's"
+
+
+def test_every_role_is_there(installed: Environment) -> None:
+    for role in ("claims", "deferred", "responses", "reviews"):
+        assert f"groundwire worker {role}" in installed.output("worker", role, "--help", more={})
+
+
+def test_a_package_of_the_same_name_stays_out_of_the_way(installed: Environment) -> None:
+    """Packages named `agents` are installed by other projects."""
+    packages = next(installed.folder.glob("lib/python*/site-packages"))
+    other = packages / "agents.py"
+    other.write_text("raise RuntimeError('the other one')\n")
+    try:
+        assert "claims" in installed.output("worker", "--help", more={})
+    finally:
+        other.unlink()
+
+
+@pytest.mark.parametrize("package", ["faust", "mode", "uvloop"])
+def test_what_is_not_installed_is_told_with_the_extra_that_has_it(
+    installed: Environment, package: str
+) -> None:
+    done = installed.run("python", "-c", without(package), "worker", "claims")
+    wanted = f"error: {package} is not installed, and a worker needs it: pip install 'groundwire[worker]'\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", wanted)
+
+
+def test_a_plain_install_checks_claims(installed: Environment) -> None:
+    done = installed.run("python", "-c", without(*LEFT_OUT), "check", given=json.dumps(CLAIM))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["reason_code"] == "personal_speculation"
+
+
+@pytest.mark.parametrize(
+    ("command", "package", "extra"),
+    [
+        ("produce", "aiokafka", "client"),
+        ("tail", "aiokafka", "client"),
+        ("topics", "aiokafka", "client"),
+        ("review", "aiokafka", "client"),
+        ("rebuild", "redis", "worker"),
+        ("console", "uvicorn", "console"),
+        ("mcp", "mcp", "mcp"),
+    ],
+)
+def test_a_command_names_the_extra_that_it_needs(
+    installed: Environment, command: str, package: str, extra: str
+) -> None:
+    done = installed.run("python", "-c", without(package), command, "--help")
+    needs = f"{package} is not installed, and `groundwire {command}` needs it"
+    wanted = f"error: {needs}: pip install 'groundwire[{extra}]'\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", wanted)
+
+
+def test_a_public_name_names_the_extra_that_it_needs(installed: Environment) -> None:
+    program = (
+        "import sys; sys.modules['aiokafka'] = None; from groundwire.client import ApprovedTable, Producer"
+    )
+    done = installed.run("python", "-c", program)
+    wanted = "aiokafka is not installed, and Producer needs it: pip install 'groundwire[client]'"
+    assert done.stderr.endswith(f"ModuleNotFoundError: {wanted}\n")
+
+
+@pytest.mark.skipif(not CI, reason="downloads: in CI alone")
+def test_a_plain_install_takes_at_most_80_mb_and_pins_nothing(wheel: Path, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path], env=bare(), check=True)
+    pip("--python", tmp_path / "bin" / "python", "install", "--quiet", wheel)
+    taken = sum(file.stat().st_size for file in (tmp_path / "lib").rglob("*") if file.is_file())
+    assert taken <= 80_000_000
+    (metadata,) = (tmp_path / "lib").glob("python*/site-packages/groundwire-*.dist-info/METADATA")
+    needed = re.findall(r"^Requires-Dist: (.*)$", metadata.read_text(), re.MULTILINE)
+    assert [one for one in needed if "==" in one and "extra ==" not in one] == []

@@ -1,0 +1,159 @@
+"""What replaces parts of Faust and aiokafka, without a broker; tests/stream/test_batches.py has it on one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict, deque
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import AsyncMock
+
+import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.consumer.fetcher import Fetcher
+from aiokafka.producer import message_accumulator
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
+from faust.types import TP
+
+from agents import faust_patches
+from agents.app import build_app
+from agents.faust_patches import FETCH_WAIT, BatchConsumer, ConsumerThread, NoTables, PatientProducer
+from groundwire.config import Settings
+
+A, B = TP("claims", 0), TP("claims", 1)
+
+
+# --- the records that are not done
+
+
+def message(first: int, last: int, taken: float) -> Any:
+    records = [SimpleNamespace(offset=offset) for offset in range(first, last + 1)]
+    return SimpleNamespace(value=records, offset=last, time_in=taken)
+
+
+@pytest.fixture
+def consumer(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A consumer that holds partition A, whose end is at 100, and knows nothing of B."""
+    monkeypatch.setattr(faust_patches.time, "monotonic", lambda: 1000.0)
+    assignment = SimpleNamespace(state_value={A: SimpleNamespace(highwater=100)}.get)
+    subscription = SimpleNamespace(subscription=SimpleNamespace(assignment=assignment))
+    thread = SimpleNamespace(_ensure_consumer=lambda: SimpleNamespace(_subscription=subscription))
+    made: Any = SimpleNamespace(_thread=thread, _under_way=defaultdict(deque), _done_until={}, _held=True)
+    made.backlog = lambda: BatchConsumer.backlog(made)
+    return made
+
+
+def test_records_count_from_the_first_that_is_not_done_to_the_end_of_the_partition(consumer: Any):
+    assert consumer.backlog() == (0, 0.0), "a worker that has read nothing is behind by nothing"
+    consumer._under_way[A].append(message(40, 49, 990.0))
+    assert consumer.backlog() == (60, 10.0)
+    consumer._done_until[A] = 95
+    assert consumer.backlog() == (5, 10.0)
+    consumer._under_way[A].clear()
+    assert consumer.backlog() == (5, 0.0)
+    consumer._held = False
+    assert consumer.backlog() == (0, 0.0), "partitions that were given away count for nothing"
+
+
+def test_the_oldest_batch_of_all_partitions_gives_the_age(consumer: Any):
+    consumer._under_way[A] += [message(0, 9, 980.0), message(10, 19, 999.0)]
+    consumer._under_way[B].append(message(0, 9, 970.0))
+    assert consumer.backlog() == (100, 30.0)
+
+
+# --- the consumer's thread
+
+
+class Client:
+    closed = False
+
+    async def close(self):
+        self.closed = True
+
+
+async def test_a_fetch_that_waits_for_a_node_that_is_away_does_not_keep_the_consumer_s_thread_from_ending():
+    waiting, idle = (asyncio.create_task(asyncio.sleep(3600)) for _ in range(2))
+    await asyncio.sleep(0)
+    fetcher = Fetcher.__new__(Fetcher)
+    fetcher._fetch_task, fetcher._fetch_waiters, fetcher._pending_tasks = idle, set(), {waiting}
+    consumer = AIOKafkaConsumer.__new__(AIOKafkaConsumer)
+    consumer._closed, consumer._coordinator, consumer._fetcher = False, None, fetcher
+    consumer._client, consumer._source_traceback = Client(), None
+    thread = ConsumerThread.__new__(ConsumerThread)
+    thread._consumer, thread._method_queue = consumer, None
+    await thread.on_thread_stop()
+    assert consumer._client.closed
+    assert waiting.cancelled()
+
+
+def test_a_busy_partition_waits_a_tenth_of_a_second_at_most_for_a_fetch_of_silent_ones(monkeypatch):
+    as_faust_makes_it: Any = SimpleNamespace(
+        _fetch_max_wait_ms=1500, _client=SimpleNamespace(_metadata_update=None)
+    )
+    monkeypatch.setattr(AIOKafkaConsumerThread, "_create_worker_consumer", lambda *_: as_faust_makes_it)
+    consumer = ConsumerThread.__new__(ConsumerThread)._create_worker_consumer(None)
+    assert consumer._fetch_max_wait_ms == FETCH_WAIT == 100
+
+
+def test_workers_have_such_a_thread_and_no_tables(monkeypatch):
+    app = build_app("claims", Settings())
+    assert isinstance(app.tables, NoTables)
+    assert app._new_transport().Consumer is BatchConsumer
+    monkeypatch.setattr(ConsumerThread, "__init__", lambda *_made, **_options: None)
+    consumer: Any = SimpleNamespace(loop=None, beacon=None)
+    assert isinstance(BatchConsumer._new_consumer_thread(consumer), ConsumerThread)
+
+
+# --- no tables
+
+
+def tables(*names: str) -> tuple[NoTables, set[Any]]:
+    """Return the tables of an app whose agents read topics, and what the app knows of them so far."""
+    known: set[Any] = set()
+    agents = {name: SimpleNamespace(get_topic_names=lambda name=name: [name]) for name in names}
+    waiting = NoTables(SimpleNamespace(topics=known, agents=agents))  # type: ignore[arg-type]
+    waiting._update_channels = AsyncMock()
+    waiting._recovery = AsyncMock()
+    return waiting, known
+
+
+class Topic:
+    def __init__(self, name: str) -> None:
+        self.topics = [name]
+
+
+async def test_topics_are_subscribed_when_those_of_every_agent_are_known_and_no_sooner() -> None:
+    waiting, known = tables("a", "b")
+    starting = asyncio.create_task(waiting.on_start())
+    for name in ("a", "b"):
+        await asyncio.sleep(0.03)
+        waiting._update_channels.assert_not_awaited()
+        known.add(Topic(name))
+    await starting
+    waiting._update_channels.assert_awaited_once()
+    waiting.recovery.start.assert_awaited_once()
+
+
+async def test_a_worker_that_is_told_to_end_while_it_waits_subscribes_to_nothing() -> None:
+    waiting, _ = tables("a")
+    starting = asyncio.create_task(waiting.on_start())
+    await asyncio.sleep(0)
+    waiting._stopped.set()
+    await starting
+    waiting._update_channels.assert_not_awaited()
+
+
+# --- the producer
+
+
+async def test_what_was_sent_is_kept_however_long_its_partition_has_no_leader(monkeypatch) -> None:
+    producer = PatientProducer(bootstrap_servers="127.0.0.1:1", enable_idempotence=True, request_timeout_ms=1)
+    accumulator = producer._message_accumulator
+    sent = await accumulator.add_message(TopicPartition("approved", 0), b"t:u", b"{}", timeout=1)
+    in_a_year = time.monotonic() + 365 * 86_400
+    monkeypatch.setattr(message_accumulator.time, "monotonic", lambda: in_a_year)
+    nodes, leaderless = accumulator.drain_by_nodes(ignore_nodes=[])
+    assert (nodes, leaderless) == ({}, True)
+    assert not sent.done()
+    producer._closed = True  # was never started, and would flush

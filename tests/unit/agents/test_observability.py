@@ -1,0 +1,309 @@
+"""Decisions are counted once, and a claim can be followed through the gate by its trace."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
+from prometheus_client import REGISTRY
+
+from agents.observability import BatchMetrics, FailureRun, OpenTelemetry, Tracing, open_tracing
+from agents.outputs import outputs
+from agents.partitions import Health
+from agents.wiring import build_assessor, count_model
+from groundwire.epistemic.plan import VerifierFacts
+from groundwire.epistemic.types import ModelCall
+from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError, UsageError
+from groundwire.gate.types import Acted, DeadLetter, Decided, Deferred, Result
+from groundwire.messages.headers import TRACEPARENT, InboundRecord, header
+from groundwire.verify.models import ModelLimits, OpenAIModel
+from tests.unit.gate.test_review_gate import TEXT, Office
+
+# --- metrics of batches
+
+
+@pytest.fixture
+def office() -> Office:
+    return Office()
+
+
+def counters() -> Counter[tuple[str, ...]]:
+    names = {"groundwire_decisions_total": ("reason_code",), "groundwire_repeats_total": ()}
+    names["groundwire_review_actions_total"] = ("action", "outcome")
+    return Counter(
+        {
+            (sample.name, *(sample.labels[label] for label in names[sample.name])): int(sample.value)
+            for metric in REGISTRY.collect()
+            for sample in metric.samples
+            if sample.name in names
+        }
+    )
+
+
+def counted(results: list[Result], fresh: set[str]) -> dict[tuple[str, ...], int]:
+    before = counters()
+    BatchMetrics("reviews").count(results, fresh)
+    return {name[1:] or name: count for name, count in (counters() - before).items()}
+
+
+def fresh_of(results: list[Any]) -> set[str]:
+    return {result.decision.decision_id for result in results if result.fresh}
+
+
+async def settled(office: Office, *records: InboundRecord, times: int = 1) -> tuple[list[Result], set[str]]:
+    """Settle a batch so many times before it is published, as a worker does whose broker is away."""
+    gate = office.reviews
+    fresh: set[str] = set()
+    for _ in range(times):
+        results = await gate.apply_step(await gate.prepare(records))
+        fresh |= fresh_of(results)
+    return results, fresh
+
+
+@pytest.mark.parametrize(("keys", "records"), [(1, 500), (9, 500), (10, 99)])
+def test_failures_of_few_keys_or_below_a_hundred_are_not_too_many(keys: int, records: int):
+    assert not failed(keys, records).too_long
+
+
+@pytest.mark.parametrize("keys", [10, 100])
+def test_a_hundred_failures_of_ten_keys_are_too_many_until_a_record_is_decided(keys: int):
+    run = failed(keys, 100)
+    assert run.too_long
+    run.count(b"other", failed=False)
+    assert not run.too_long
+
+
+def failed(keys: int, records: int) -> FailureRun:
+    run = FailureRun()
+    for number in range(records):
+        run.count(b"%d" % (number % keys), failed=True)
+    return run
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+async def test_an_approval_and_its_retraction_in_one_batch_are_counted_as_what_they_are(office, times):
+    (pending,) = await office.decide(office.claim("a", TEXT))
+    actions = office.action("approve", pending), office.action("retract", pending, expected_revision=2)
+    assert counted(*await settled(office, *actions, times=times)) == {
+        ("approve", "human_approved"): 1,
+        ("retract", "retracted"): 1,
+        ("human_approved",): 1,
+        ("retracted",): 1,
+    }
+
+
+async def test_an_action_twice_in_a_batch_is_one_decision_and_a_repeat(office):
+    (pending,) = await office.decide(office.claim("a", TEXT))
+    action = office.action("approve", pending)
+    assert counted(*await settled(office, action, action)) == {
+        ("approve", "human_approved"): 1,
+        ("human_approved",): 1,
+        ("groundwire_repeats_total",): 1,
+    }
+
+
+async def test_an_action_of_which_only_a_later_revision_is_known_is_a_repeat(office):
+    (pending,) = await office.decide(office.claim("a", TEXT))
+    approved, retracted = (
+        await office.act("approve", pending),
+        await office.act("retract", pending, expected_revision=2),
+    )
+    assert isinstance(approved, Acted)
+    later = replace(approved, decision=retracted.decision)
+    assert counted([later, retracted], fresh_of([retracted])) == {
+        ("retract", "retracted"): 1,
+        ("retracted",): 1,
+        ("groundwire_repeats_total",): 1,
+    }
+
+
+async def test_a_claim_twice_in_a_batch_is_one_decision_and_a_repeat(office):
+    claim = office.claim("a", TEXT)
+    results = await office.results(claim, claim)
+    assert all(isinstance(result, Decided) for result in results)
+    assert counted(results, fresh_of(results)) == {("ungrounded",): 1, ("groundwire_repeats_total",): 1}
+
+
+# --- questions to a language model
+
+
+SPENT = {"input_tokens": 100, "output_tokens": 20, "cost_usd": 0.5}
+
+
+def facts(*calls: ModelCall) -> VerifierFacts:
+    return VerifierFacts(model="haiku", calls=list(calls))
+
+
+def call(**fields: object) -> ModelCall:
+    return ModelCall.model_validate({"claim_id": "r/claim#1", "kind": "support", **fields})
+
+
+def value(name: str, **labels: str) -> float:
+    return REGISTRY.get_sample_value(f"groundwire_model_{name}", labels) or 0.0
+
+
+def all_values() -> dict[str, float]:
+    kinds = {"kind": "support"}
+    return {
+        "answered": value("questions_total", **kinds, result="answered"),
+        "cached": value("questions_total", **kinds, result="cached"),
+        "timeout": value("questions_total", **kinds, result="timeout"),
+        "requests": value("requests_total"),
+        "input": value("tokens_total", direction="input"),
+        "output": value("tokens_total", direction="output"),
+        "usd": value("cost_usd_total"),
+        "responses": value("seconds_count"),
+        "seconds": value("seconds_sum"),
+    }
+
+
+def test_questions_are_counted_by_what_came_of_them_with_what_they_cost():
+    before = all_values()
+    count_model(
+        facts(call(requests=2, **SPENT), call(cached=True, requests=0), call(fault="timeout", requests=3)),
+        1.5,
+    )
+    after = all_values()
+    assert {name: after[name] - before[name] for name in after} == {
+        "answered": 1,
+        "cached": 1,
+        "timeout": 1,
+        "requests": 5,
+        "input": 100,
+        "output": 20,
+        "usd": 0.5,
+        "responses": 1,
+        "seconds": 1.5,
+    }
+
+
+def test_a_service_that_is_left_alone_is_shown_until_it_is_asked_again():
+    count_model(facts(call(fault="paused", requests=0)), 0.0)
+    assert value("paused") == 1
+    count_model(facts(call(cached=True, requests=0), call(fault="over_budget", requests=0)), 0.0)
+    assert value("paused") == 1, "nobody was asked: nothing is known"
+    count_model(facts(call()), 0.0)
+    assert value("paused") == 0
+
+
+def test_each_response_that_was_asked_about_is_progress_and_every_fault_is_counted_from_0():
+    now = [0.0]
+    health = Health(lambda: now[0])
+    health.start_batch()
+    assessor = build_assessor(OpenAIModel("http://127.0.0.1:1", limits=ModelLimits(concurrency=7)), health)
+    now[0] = 100.0
+    health.tick()
+    assert not health.alive(60)
+    assessor.on_answer(facts(call()), 1.0)
+    assert health.alive(60)
+    assert health.ready() is False, "it has not joined its group"
+    assert assessor.at_once == 3
+    labels = {"kind": "prior", "result": "unreachable"}
+    assert REGISTRY.get_sample_value("groundwire_model_questions_total", labels) is not None
+
+
+# --- spans
+
+
+TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+SENT = f"00-{TRACE}-{PARENT}-01"
+
+
+@pytest.fixture
+def exporter():
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def tracing(exporter):
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    return OpenTelemetry("claims", provider.get_tracer("test"))
+
+
+def record(offset: int = 0, traceparent: str | None = SENT) -> InboundRecord:
+    headers = ((TRACEPARENT, traceparent.encode()),) if traceparent else ()
+    return InboundRecord("groundwire.claims", 3, offset, 1, b"t:secret", b"text", headers)
+
+
+def traced(tracing, *results):
+    with tracing.spans(results, tracing.began()) as carried:
+        return carried(outputs(results))
+
+
+def test_what_comes_of_a_record_carries_a_span_between_it_and_the_sender(tracing, exporter) -> None:
+    (output,) = traced(tracing, Deferred(record()))
+    (span,) = exporter.get_finished_spans()
+    assert (span.context.trace_id, span.parent.span_id) == (int(TRACE, 16), int(PARENT, 16))
+    assert header(output.headers, TRACEPARENT) == f"00-{TRACE}-{span.context.span_id:016x}-01"
+    assert [key for key, _ in output.headers].count(TRACEPARENT) == 1
+
+
+@pytest.mark.parametrize(
+    "sent", [None, "", "00-zz-yy-01", "00-" + "0" * 32 + "-" + "0" * 16 + "-01", "x" * 5000]
+)
+def test_a_record_without_a_readable_trace_begins_one(tracing, exporter, sent) -> None:
+    (output,) = traced(tracing, Deferred(record(traceparent=sent)))
+    (span,) = exporter.get_finished_spans()
+    assert span.parent is None
+    sent_on = header(output.headers, TRACEPARENT) or ""
+    assert sent_on.startswith(f"00-{span.context.trace_id:032x}-{span.context.span_id:016x}-")
+
+
+def test_each_record_of_a_batch_has_its_own_span_in_its_own_trace(tracing, exporter) -> None:
+    other = "00-" + "a" * 32 + "-" + "b" * 16 + "-01"
+    first, second = traced(tracing, Deferred(record(0)), Deferred(record(1, other)))
+    assert (header(first.headers, TRACEPARENT) or "").split("-")[1] == TRACE
+    assert (header(second.headers, TRACEPARENT) or "").split("-")[1] == "a" * 32
+    assert len(exporter.get_finished_spans()) == 2
+
+
+def test_a_dead_letter_keeps_the_headers_that_its_record_had_and_its_audit_event_goes_on(
+    tracing, exporter
+) -> None:
+    letter, event = traced(tracing, DeadLetter(record(), RecordError(ErrorCode.INVALID_JSON, "no")))
+    (span,) = exporter.get_finished_spans()
+    assert header(letter.headers, TRACEPARENT) == SENT
+    assert f"{span.context.span_id:016x}" in (header(event.headers, TRACEPARENT) or "")
+    assert span.attributes["groundwire.error"] == "invalid_json"
+
+
+def test_spans_hold_codes_and_places_and_neither_ids_nor_text(tracing, exporter) -> None:
+    traced(tracing, Deferred(record(7)))
+    (span,) = exporter.get_finished_spans()
+    assert dict(span.attributes) == {
+        "messaging.system": "kafka",
+        "messaging.operation.type": "process",
+        "messaging.destination.name": "groundwire.claims",
+        "messaging.destination.partition.id": "3",
+        "messaging.kafka.offset": 7,
+        "groundwire.outcome": "deferred",
+    }
+
+
+def test_what_was_not_acknowledged_ends_as_an_error(tracing, exporter) -> None:
+    result = Deferred(record())
+    with pytest.raises(BrokerUnavailable), tracing.spans([result], tracing.began()):
+        raise BrokerUnavailable("text")
+    (span,) = exporter.get_finished_spans()
+    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "BrokerUnavailable")
+    assert not span.events
+
+
+def test_without_tracing_the_senders_context_is_passed_on(exporter) -> None:
+    (output,) = traced(Tracing(), Deferred(record()))
+    assert header(output.headers, TRACEPARENT) == SENT
+
+
+def test_tracing_without_its_packages_says_what_to_install(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
+    with pytest.raises(UsageError, match=r"GROUNDWIRE_TRACING: pip install 'groundwire\[tracing\]'"):
+        open_tracing("claims", enabled=True)
+    assert type(open_tracing("claims", enabled=False)) is Tracing

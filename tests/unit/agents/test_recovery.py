@@ -1,0 +1,187 @@
+"""Lost state is rebuilt and told of; recent outcomes are asserted again where another server may have lost them."""
+
+# ruff: noqa: ARG005 - stand-ins take what the real parts take
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from agents import recovery as module
+from agents.outputs import Output
+from agents.partitions import Health, PartitionLease
+from agents.publisher import AuditPublisher
+from agents.recovery import WINDOW, StateReconciler, StateRecovery
+from groundwire.errors import BrokerUnavailable, StateUnavailable
+from groundwire.messages.identity import event_id
+
+# --- the audit events of a worker
+
+
+NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+
+
+class Broker:
+    def __init__(self) -> None:
+        self.away = False
+        self.published: list[Output] = []
+
+    async def publish(self, outputs):
+        if self.away:
+            raise BrokerUnavailable("away")
+        self.published += outputs
+
+    @property
+    def events(self):
+        return [json.loads(output.value or b"") for output in self.published]
+
+
+class State:
+    """Lost once, until it is rebuilt."""
+
+    def __init__(self, epoch: str | None) -> None:
+        self.epoch = epoch
+        self.carried: str | None = None
+
+    async def adopt_epoch(self):
+        self.epoch = self.carried
+        return self.epoch
+
+    async def rebuild(self, *, only_lost: bool):
+        assert only_lost
+        self.carried = "new"
+        return True
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+@pytest.fixture
+def audit(broker) -> AuditPublisher:
+    times = (NOW + timedelta(seconds=n) for n in range(100))
+    return AuditPublisher(broker, now=lambda: next(times))
+
+
+async def test_an_event_of_a_worker_belongs_to_no_tenant_and_is_published_once(broker, audit):
+    audit.note("state_rebuilt", {"epoch": "e"})
+    broker.away = True
+    await audit.publish()
+    broker.away = False
+    await audit.publish()
+    await audit.publish()
+    (output,) = broker.published
+    assert (output.topic, output.key) == ("audit", b"")
+    (event,) = broker.events
+    assert (event["tenant_id"], event["actor"], event["subject_id"]) == ("", "groundwire", None)
+    assert event["event_id"] == event_id("state_rebuilt", {"epoch": "e"})
+
+
+async def test_what_can_come_again_is_told_by_its_time_and_what_cannot_is_the_same_event(broker, audit):
+    for recurs in (True, True, False, False):
+        audit.note("policy_loaded", {"sha256": "s"}, recurs=recurs)
+    await audit.publish()
+    one, two, three, four = [event["event_id"] for event in broker.events]
+    assert len({one, two, three}) == 3
+    assert three == four
+    assert {json.dumps(event["detail"]) for event in broker.events} == {'{"sha256": "s"}'}
+
+
+@pytest.mark.parametrize("known", ["old", None])
+async def test_the_loss_of_state_and_its_rebuild_are_told_with_their_epochs(broker, audit, known):
+    state = State(known)
+    recovery = StateRecovery(state, state, None, Health(), audit.note)  # type: ignore[arg-type]
+    await recovery.recover(PartitionLease())
+    await audit.publish()
+    told = [(event["type"], event["detail"]["epoch"]) for event in broker.events]
+    assert told == [("state_lost", known), ("state_rebuilt", "new")]
+    # another worker notices at another time: an event with the id of another would have its bytes
+    other = State(known)
+    await StateRecovery(other, other, None, Health(), audit.note).recover(PartitionLease())  # type: ignore[arg-type]
+    await audit.publish()
+    assert len({event["event_id"] for event in broker.events if event["type"] == "state_lost"}) == 2
+
+
+# --- asserting again
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.now = 10_000.0
+        self.server: str | None = "one"
+        self.values = [b"a", b"b", b"c"]
+        self.read_since: list[datetime] = []
+        self.asserted: list[object] = []
+        self.unreadable = False
+        self.subject = StateReconciler(
+            self, None, self.read, self.ask, clock=lambda: self.now  # type: ignore[arg-type]
+        )  # fmt: skip
+
+    async def read(self, since):
+        self.read_since.append(since)
+        if self.unreadable:
+            raise BrokerUnavailable("away")
+        for value in self.values:
+            yield value
+
+    async def ask(self):
+        return self.server
+
+    async def reassert(self, outcomes):
+        self.asserted += outcomes
+        return len(outcomes)
+
+    async def outage(self, server: str | None) -> None:
+        await self.subject.before_step()
+        self.subject.answered()
+        self.subject.failed()
+        self.server = server
+        await self.subject.before_step()
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setattr(module, "stored_outcome", lambda value, policy: None if value == b"b" else value)
+    monkeypatch.setattr(module, "_CHUNK", 1)
+    return Bench()
+
+
+async def test_a_worker_that_has_asked_nothing_yet_asserts_nothing(bench: Bench):
+    await bench.subject.before_step()
+    assert not bench.read_since
+
+
+async def test_the_same_server_has_forgotten_nothing(bench: Bench):
+    await bench.outage("one")
+    assert not bench.read_since
+
+
+@pytest.mark.parametrize("server", ["two", None])
+async def test_another_server_is_told_what_was_published_in_the_minute_before_the_last_answer(bench, server):
+    await bench.outage(server)
+    assert bench.read_since == [datetime.fromtimestamp(10_000 - WINDOW, UTC)]
+    assert bench.asserted == [b"a", b"c"]
+
+
+async def test_a_server_that_does_not_tell_its_name_counts_as_another_every_time(bench: Bench):
+    bench.server = None
+    await bench.outage(None)
+    assert bench.asserted == [b"a", b"c"]
+
+
+async def test_it_is_told_once(bench: Bench):
+    await bench.outage("two")
+    await bench.subject.before_step()
+    assert len(bench.read_since) == 1
+
+
+async def test_where_the_topics_cannot_be_read_nothing_is_asked_of_state(bench: Bench):
+    bench.unreadable = True
+    with pytest.raises(StateUnavailable):
+        await bench.outage("two")
+    bench.unreadable = False
+    await bench.subject.before_step()
+    assert bench.asserted == [b"a", b"c"]

@@ -1,0 +1,55 @@
+"""The order within a batch: small records do not wait for large ones of other keys, and a key keeps its order."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.partitions import LARGE, small_first
+from groundwire.messages.headers import InboundRecord
+
+KEYS = st.sampled_from([b"acme:ada", b"acme:bob", b"hooli:eve"])
+SIZES = st.sampled_from([10, LARGE - 1, LARGE, 2 * LARGE])
+
+
+def batch(*given: tuple[bytes | None, int]) -> list[InboundRecord]:
+    return [
+        InboundRecord("llm-responses", 0, offset, 0, key, b"x" * size, ())
+        for offset, (key, size) in enumerate(given)
+    ]
+
+
+def offsets(records: list[InboundRecord]) -> list[list[int]]:
+    return [[record.offset for record in part] for part in small_first(records)]
+
+
+def test_small_records_go_before_large_ones_of_other_keys_which_go_one_by_one() -> None:
+    records = batch((b"a", LARGE), (b"b", 1), (b"a", LARGE), (b"c", LARGE - 1))
+    assert offsets(records) == [[1, 3], [0], [2]]
+
+
+def test_a_batch_without_large_records_stays_whole() -> None:
+    assert offsets(batch((b"a", 1), (None, 1), (b"b", 1))) == [[0, 1, 2]]
+
+
+def test_records_without_a_key_do_not_pass_a_large_one() -> None:
+    assert offsets(batch((b"a", LARGE), (None, 1), (b"b", 1))) == [[2], [0], [1]]
+
+
+@given(st.lists(st.tuples(KEYS, SIZES), min_size=1, max_size=20))
+def test_every_record_is_processed_once_and_those_of_a_key_in_their_order(
+    given: list[tuple[bytes, int]],
+) -> None:
+    records = batch(*given)
+    done = list(chain.from_iterable(small_first(records)))
+    assert sorted(record.offset for record in done) == list(range(len(records)))
+    for key in {key for key, _ in given}:
+        of_key = [record.offset for record in done if record.key == key]
+        assert of_key == sorted(of_key)
+
+
+def test_small_records_wait_for_a_large_one_of_their_own_key_alone() -> None:
+    records = batch((b"a", LARGE), (b"a", 1), (b"b", 1))
+    assert offsets(records) == [[2], [0], [1]]

@@ -1,0 +1,72 @@
+"""Which values make a claim one of another event, and what denies or affirms a whole claim."""
+
+import pytest
+
+from groundwire.checks.dedup.form import read_form
+from groundwire.checks.dedup.signature import Difference, Thresholds, compare, signature
+
+THRESHOLDS = Thresholds(9200, 8500, 8000)
+
+
+def between(one, other):
+    found = compare(signature(read_form(one)), signature(read_form(other)), THRESHOLDS)
+    return found and found.difference
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Nils toured Iceland in 2015.", "Nils toured Iceland in 2021."),
+        ("The boiler was cleaned on 4 March.", "The boiler was cleaned on 9 June."),
+        ("The siren sounded at 7:10.", "The siren sounded at 21:45."),
+        ("Berta swam in the second heat.", "Berta swam in the third heat."),
+        ("The tram was crowded on Monday.", "The tram was crowded on Friday."),
+        ("In the first act the tenor sings twice.", "In the third act the tenor sings once."),
+    ],
+)
+def test_what_can_have_happened_again_is_another_event_with_another_date_or_ordinal(one, other):
+    assert between(one, other) is None
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("The brewery was founded in 1831.", "The brewery was founded in 1813."),
+        ("The permit expires on 4 March.", "The permit expires on 9 June."),
+        ("The hearing was on Monday.", "The hearing was on Friday."),
+        ("Parcel 77 was weighed on Monday.", "Parcel 77 was weighed on Friday."),
+    ],
+)
+def test_what_happens_once_or_is_so_conflicts_with_another_date(one, other):
+    assert between(one, other) is Difference.DATE
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "difference"),
+    [
+        ("Swifts breed in the barn.", "It is not the case that swifts breed in the barn.", "negation"),
+        ("Swifts breed in the barn.", "It's false that swifts breed in the barn.", "negation"),
+        ("Entries close at noon.", "Entries close at midnight.", "number"),
+        ("The beacon is on.", "The beacon is off.", "opposite"),
+        ("The lift to the deck is up.", "The lift to the deck is down.", "opposite"),
+        ("The nest is above the window.", "The nest is below the window.", "opposite"),
+        ("The panel granted the licence.", "The panel denied the licence.", "opposite"),
+        ("The result was conclusive.", "The result was inconclusive.", "negation"),
+    ],
+)
+def test_what_denies_a_whole_claim_or_turns_it_round_is_a_difference(one, other, difference):
+    assert between(one, other) == Difference(difference)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("It is true that swifts breed in the barn.", "Swifts breed in the barn."),
+        ("It is not false that swifts breed in the barn.", "Swifts breed in the barn."),
+        ("Entries close at noon.", "Entries close at 12:00."),
+        ("The counter is not open on Mondays.", "The counter is closed on Mondays."),
+        ("The fence is forty metres long.", "The fence is 40 m long."),
+    ],
+)
+def test_what_says_the_same_in_other_words_does_not_differ(one, other):
+    assert between(one, other) in {None, Difference.NONE}

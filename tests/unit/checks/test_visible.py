@@ -1,0 +1,136 @@
+"""What a reader sees: markup, invisible characters, and what hides text."""
+
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groundwire.checks.hedges import HedgeAction, HedgeDetector
+from groundwire.checks.quote_text import comparison_form, normalize_for_quote_match
+from groundwire.text.tokens import tokenize
+from groundwire.text.visible import INVISIBLE, hidden, seen, splits_words, visible
+from tests.unit.checks.any_text import ANY_TEXT
+
+NOTHING = re.compile(f"[{INVISIBLE}]")
+# Of each kind some: soft hyphen, joiners, marks of direction, a selector, a tag, controls, blank glyphs.
+SOME = "\u00ad\u200b\u200d\u2060\u200e\u2067\ufe0f\U000e0061\x00\x08\x7f\u2800\u3164\ufeff"
+HEDGES = {
+    "I think it ends": HedgeAction.BLOCK,
+    "maybe it ends": HedgeAction.BLOCK,
+    "it probably ends": HedgeAction.REVIEW,
+    "it appears that it ends": HedgeAction.REVIEW,
+    "chances are it ends": HedgeAction.REVIEW,
+}
+FIRM = ["The mayor ends it", "Members may invite guests", "The shoulder is cut thoroughly"]
+
+
+def test_invisible_are_all_controls_and_format_characters_but_white_space():
+    kinds = {"Cc", "Cf"}
+    missed = [
+        code
+        for code in range(0x110000)
+        if unicodedata.category(chr(code)) in kinds
+        and not chr(code).isspace()
+        and not NOTHING.match(chr(code))
+    ]
+    assert missed == []
+    assert not any(NOTHING.match(chr(code)) for code in range(0x110000) if chr(code).isspace())
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("I <b>think</b> so", "I think so"),
+        ("a<br/>b", "a b"),
+        ("<CODE class='x'>may</CODE>", "`may`"),
+        ("th&#105;nk &amp; &shy;so", "think & so"),
+        ("may**be** and ***m*ay", "maybe and ***m*ay"),
+        ("2**3, a < b and c > d, Vec<T>, R&D", "2**3, a < b and c > d, Vec<T>, R&D"),
+        ("a<!-- hid -->b", "ab"),
+    ],
+)
+def test_markup_is_read_and_what_only_looks_like_it_stays(text, shown):
+    assert visible(text) == shown
+
+
+@given(ANY_TEXT | st.text(alphabet="<b>/&#;amp x\u200b*"), st.booleans())
+def test_each_character_that_is_seen_has_its_place_in_the_text(text, split):
+    shown, starts, ends = seen(text, split=split)
+    assert shown == visible(text, split=split)
+    assert len(shown) == len(starts) == len(ends)
+    assert all(0 <= start < end <= len(text) for start, end in zip(starts, ends, strict=True))
+    assert list(starts) == sorted(starts)
+
+
+@given(st.sampled_from(sorted(HEDGES)), st.sampled_from(SOME), st.data())
+def test_no_invisible_character_hides_a_hedge_inside_its_words_or_between_them(hedge, char, data):
+    at = data.draw(st.integers(0, len(hedge)))
+    inserted = hedge[:at] + char + hedge[at:]
+    blank = hedge.find(" ", at)
+    between = hedge[:blank] + char + hedge[blank + 1 :] if blank >= 0 else inserted
+    for text in (inserted, between):
+        assert HedgeDetector().analyze(text).action is HEDGES[hedge], ascii(text)
+
+
+@given(st.sampled_from(SOME), st.integers(0, 12))
+def test_no_invisible_character_hides_a_quote_or_a_word_of_a_claim(char, at):
+    text = "we use redis"
+    inserted = text[:at] + char + text[at:]
+    assert normalize_for_quote_match(inserted, remove_soft=True) == text
+    assert comparison_form(inserted, remove_soft=True) == text
+    assert tokenize(inserted) == tokenize(text)
+    kept = char in "\u00ad\u2060"  # S1-15: only where it is asked for
+    assert (normalize_for_quote_match(inserted) == text) is not kept
+
+
+@given(st.sampled_from(FIRM), st.sampled_from(SOME), st.data())
+def test_no_invisible_character_beside_a_word_makes_a_hedge(text, char, data):
+    at = data.draw(st.sampled_from([match.start() for match in re.finditer(r"\b", text)]))
+    assert HedgeDetector().analyze(text[:at] + char + text[at:]).action is HedgeAction.CONTINUE
+
+
+@pytest.mark.parametrize("word", ["**{}**", "<i>{}</i>", "<span class='x'>{}</span>", "({})", '"{}"', "`{}`"])
+@pytest.mark.parametrize("hedge", sorted(HEDGES))
+def test_markup_and_marks_around_a_word_hide_no_hedge(word, hedge):
+    words = hedge.split()
+    for at in range(len(words)):
+        text = " ".join([*words[:at], word.format(words[at]), *words[at + 1 :]])
+        assert HedgeDetector().analyze(text).action is HEDGES[hedge], text
+
+
+@given(st.sampled_from(sorted(HEDGES)), st.data())
+def test_letters_written_as_entities_hide_no_hedge(hedge, data):
+    at = data.draw(st.integers(0, len(hedge) - 1))
+    text = f"{hedge[:at]}&#{ord(hedge[at])};{hedge[at + 1 :]}"
+    assert HedgeDetector().analyze(text).action is HEDGES[hedge]
+    assert tokenize(text) == tokenize(hedge)
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        ("pass\u202eword\u202c", ["U+202E"]),
+        ("con\u00adfig", ["U+00AD"]),
+        ("a\u200bb\u200bc\u2060d", ["U+200B", "U+2060"]),
+        ("a&#8203;b", ["U+200B"]),
+        ("a\x08b", ["U+0008"]),
+        ("plain, \u00e9t\u00e9", []),
+        ("thumbs \U0001f44d\U0001f3fd \u2764\ufe0f \U0001f468\u200d\U0001f469", []),
+        ("\ufeffstart and \u2068name\u2069", []),
+        (" \n", ["U+0020", "U+000A"]),
+        ("\u200b", ["U+200B"]),
+        ("", []),
+        ("\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", []),  # Persian spells with it
+    ],
+)
+def test_hidden_are_overrides_and_what_stands_inside_words_that_need_it_not(text, codes):
+    assert hidden(text) == codes
+
+
+@given(ANY_TEXT)
+def test_a_text_is_read_both_ways_only_where_that_differs_in_a_word(text):
+    if visible(text).split() != visible(text, split=True).split() and not splits_words(text):
+        words = re.findall(r"[^\W_]+", visible(text))
+        assert words == re.findall(r"[^\W_]+", visible(text, split=True))

@@ -1,0 +1,196 @@
+"""The table of approved claims stays right whatever order records come in, and however often."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime, timedelta
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from groundwire.client import ApprovedTable, Change, Decision, Retraction
+from groundwire.messages.decisions import Kind
+from groundwire.messages.erasure import Erasure
+from groundwire.messages.headers import InboundRecord, decision_headers, event_headers
+from groundwire.messages.identity import Subject, decision_id, retraction_id
+from groundwire.messages.topics import record_key
+
+SAMPLES = Path(__file__).resolve().parents[2] / "contract" / "samples"
+SAMPLE = Decision.model_validate_json((SAMPLES / "decision.good.approved-claim.json").read_text("utf-8"))
+NOW = datetime(2026, 2, 1, tzinfo=UTC)
+
+
+def record(value, headers):
+    return InboundRecord("any", 0, 0, 0, record_key("acme", "maria"), value, headers)
+
+
+LATER = SAMPLE.decided_at + timedelta(seconds=1)
+
+
+def decided(
+    revision=1, content="Redis is fast", *, claim_id="c1", approved=True, horizon=None, at=SAMPLE.decided_at
+):
+    subject = Subject("acme", "maria", Kind.CLAIM, claim_id)
+    evidence = dataclasses.replace(SAMPLE.evidence, claim=content, validity_horizon=horizon)
+    decision = SAMPLE.model_copy(
+        update={
+            "tenant_id": "acme",
+            "user_id": "maria",
+            "subject_id": claim_id,
+            "revision": revision,
+            "decision_id": decision_id(subject, revision),
+            "approved": approved,
+            "decided_at": at,
+            "evidence": evidence,
+            "supersedes": decision_id(subject, revision - 1) if revision > 1 else None,
+        }
+    )
+    return record(decision.to_bytes(), decision_headers(decision, []))
+
+
+def retracted(revision=1, claim_id="c1", *, at=NOW):
+    subject = Subject("acme", "maria", Kind.CLAIM, claim_id)
+    retraction = Retraction(
+        decision_id=decision_id(subject, revision + 1),
+        supersedes=decision_id(subject, revision),
+        kind="claim",
+        subject_id=claim_id,
+        tenant_id="acme",
+        user_id="maria",
+        reason="outdated",
+        actor="maria",
+        at=at,
+        affected=[],
+    )
+    headers = event_headers("retraction", retraction_id(retraction.decision_id), "", claim_id, [])
+    return record(retraction.model_dump_json().encode(), headers)
+
+
+def stored(table):
+    return [memory.content for memory in table.memories("acme", "maria", at=NOW)]
+
+
+LIFE = [
+    *(decided(1), decided(2, "Redis is very fast"), retracted(2), decided(3, approved=False)),
+    *(decided(1, "Kafka keeps order", claim_id="c2"), decided(1, approved=False, claim_id="c3")),
+]
+
+
+@given(st.lists(st.sampled_from(LIFE)).flatmap(lambda again: st.permutations([*LIFE, *again])))
+def test_every_order_and_every_repeat_ends_in_the_same_table(records):
+    table = ApprovedTable()
+    for one in records:
+        table.apply(one)
+    assert stored(table) == ["Kafka keeps order"]
+
+
+@pytest.mark.parametrize("records", list(permutations([decided(1), decided(2, "newer"), retracted(2)])))
+def test_whoever_carries_out_the_changes_holds_what_the_table_holds(records):
+    table, elsewhere = ApprovedTable(), {}
+    for one in records:
+        for change in table.apply(one):
+            elsewhere[change.subject] = change.memory
+    assert [memory for memory in elsewhere.values() if memory] == table.memories("acme", "maria", at=NOW)
+
+
+def test_a_repeat_changes_nothing_and_a_retraction_takes_away():
+    table = ApprovedTable()
+    (first,) = table.apply(decided())
+    assert first.memory
+    assert first.memory.content == "Redis is fast"
+    assert table.apply(decided()) == []
+    assert table.apply(retracted()) == [Change(first.subject, None)]
+    assert table.apply(retracted()) == []
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_retraction_leaves_what_was_decided_later_under_the_same_id(order):
+    table = ApprovedTable()
+    for one in [retracted(at=SAMPLE.decided_at - timedelta(seconds=1)), decided()][::order]:
+        table.apply(one)
+    assert stored(table) == ["Redis is fast"]
+
+
+def erased(until):
+    return InboundRecord(
+        "any", 0, 0, 0, record_key("acme", "maria"), None, Erasure("acme", "maria", until).headers
+    )
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_tombstone_takes_away_what_was_decided_before_whichever_comes_first(order):
+    table = ApprovedTable()
+    records = [decided(), decided(2, "newer"), decided(claim_id="c2"), erased(SAMPLE.decided_at)]
+    changes = [change for one in records[::order] for change in table.apply(one)]
+    assert stored(table) == []
+    assert [change.memory for change in changes[-2:]] == ([None, None] if order == 1 else [])
+
+
+def test_what_is_decided_after_a_tombstone_is_the_users_again():
+    table = ApprovedTable()
+    table.apply(erased(SAMPLE.decided_at - timedelta(seconds=1)))
+    table.apply(decided())
+    assert stored(table) == ["Redis is fast"]
+
+
+AFTER = [decided(1, "a second life", at=LATER), decided(1, "and more", claim_id="c2", at=LATER)]
+
+
+@given(
+    st.lists(st.sampled_from([*LIFE, *AFTER])).flatmap(lambda more: st.permutations([*LIFE, *AFTER, *more])),
+    st.data(),
+)
+def test_what_is_decided_after_an_erasure_is_kept_wherever_the_tombstone_comes(records, data):
+    """Under the old ids, with revisions that begin anew."""
+    table, elsewhere = ApprovedTable(), {}
+    records.insert(data.draw(st.integers(0, len(records))), erased(SAMPLE.decided_at))
+    for one in records:
+        for change in table.apply(one):
+            elsewhere[change.subject] = change.memory
+    assert stored(table) == ["a second life", "and more"]
+    assert [elsewhere[subject] for subject in sorted(elsewhere) if elsewhere[subject]] == table.memories(
+        "acme", "maria", at=NOW
+    )
+
+
+def test_what_has_expired_is_left_out():
+    table = ApprovedTable()
+    table.apply(decided(horizon=NOW))
+    assert stored(table) == []
+    assert len(table.memories("acme", "maria", at=NOW - timedelta(seconds=1))) == 1
+
+
+def test_memories_of_others_are_not_returned():
+    table = ApprovedTable()
+    table.apply(decided())
+    assert table.memories("acme", "ann") == table.memories("default", "maria") == []
+
+
+def test_other_records_change_nothing():
+    table = ApprovedTable()
+    headers = event_headers("audit", "1", "", "c1", [])
+    assert table.apply(record(b"{}", headers)) == table.apply(record(b"x", [])) == []
+
+
+def test_a_record_that_cannot_be_read_is_refused_without_its_text():
+    said = decided()
+    broken = record(said.value.replace(b'"revision":1', b'"revision":"secret"'), said.headers)
+    with pytest.raises(ValueError, match=r"^Decision: revision cannot be read$"):
+        ApprovedTable().apply(broken)
+
+
+def test_a_decision_of_another_version_is_refused():
+    said = decided()
+    newer = [
+        (name, b"groundwire.decision.v2" if name == "ce_type" else value) for name, value in said.headers
+    ]
+    with pytest.raises(ValueError, match=r"ce_type is not groundwire\.decision\.v1"):
+        Decision.from_record(record(said.value, newer))
+
+
+def test_a_decision_is_read_from_a_record_as_it_was_written():
+    said = decided(horizon=NOW)
+    assert Decision.from_record(said).to_bytes() == said.value

@@ -1,0 +1,41 @@
+"""Where a subject stands is what was decided last, unless that was withdrawn or erased."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from itertools import permutations
+
+import pytest
+
+from groundwire.client.standing import Standing
+from groundwire.messages.decisions import Kind
+from groundwire.messages.identity import Subject
+from tests.unit.client.test_followed_table import NOW, SAMPLE, decided, erased, retracted
+
+
+def standing(*records):
+    known = Standing(Subject("acme", "maria", Kind.CLAIM, "c1"))
+    for record in records:
+        known.note(record)
+    return known.now
+
+
+def test_the_highest_revision_stands_and_others_subjects_do_not_count():
+    assert standing(decided(2, "newer"), decided(1), decided(3, claim_id="c2")).evidence.claim == "newer"
+    assert standing(decided(claim_id="c2")) is None
+
+
+@pytest.mark.parametrize("records", list(permutations([decided(1), decided(2), retracted(2)])))
+def test_an_approval_that_was_withdrawn_is_blocked(records):
+    now = standing(*records)
+    assert (now.approved, now.verdict, now.reason_code) == (False, "blocked", "retracted")
+    assert (now.revision, now.reason, now.decided_at) == (3, "outdated", NOW)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_nothing_is_known_of_what_was_erased(order):
+    assert standing(*[decided(), retracted(), erased(SAMPLE.decided_at)][::order]) is None
+
+
+def test_what_is_decided_after_an_erasure_stands():
+    assert standing(erased(SAMPLE.decided_at - timedelta(seconds=1)), decided()).approved

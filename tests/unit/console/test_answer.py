@@ -1,0 +1,259 @@
+"""What a reviewer sees of a response: nothing of it is lost, and each fault stands beside what the sources say."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from groundwire.cli.review_answer import print_original
+from groundwire.console.answer import answer_view
+from groundwire.console.excerpts import Excerpts
+from groundwire.console.places import Places
+from groundwire.messages.base import sha256_hex
+from groundwire.messages.records import LlmResponse
+from groundwire.policy import Policy
+from groundwire.review.originals import Original, OriginalState
+from tests.unit.console.rooms import make_decision, make_room
+from tests.unit.console.test_pages import read
+
+SOURCES = {
+    "kiln": "The kiln in Delft reaches 1,200 degrees. It is fired every 14 days by one potter.",
+    "shop": "Children are not admitted to the workshop. The shop opens at ten.",
+    "long": "Clay comes from the river. " * 100,
+}
+ANSWER = (
+    "The kiln in Delft reaches 1,500 degrees. It is fired every 14 days by one potter. "
+    "Children are admitted to the workshop. Its chimney was painted by a famous sailor."
+)
+TRANSCRIPT = "Ada: The kiln has never cracked in nine winters. Bo: We sweep it on Fridays, after lunch."
+
+
+def response(**changes):
+    base = {
+        "response_id": "r1",
+        "tenant_id": "acme",
+        "user_id": "ana",
+        "answer": ANSWER,
+        "query": "How hot is it?",
+    }
+    return LlmResponse.model_validate(base | {"context": SOURCES} | changes)
+
+
+def shown(policy=None, **changes):
+    policy = policy or Policy()
+    decision = make_decision("r1", kind="response", policy={"version": "default", "sha256": policy.sha256})
+    return answer_view(Original(OriginalState.READ, response(**changes)), decision, policy)
+
+
+def text_of(view):
+    return "".join(part["text"] for run in view["answer"] for part in run["segments"])
+
+
+def fault_of(view, text):
+    return next(fault for fault in view["faults"] if text in fault["text"])
+
+
+def test_the_answer_stands_there_letter_for_letter_with_its_question() -> None:
+    view = shown()
+    assert view["question"] == "How hot is it?"
+    assert text_of(view) == ANSWER
+
+
+def test_a_wrong_value_is_marked_and_stands_beside_what_the_source_says_instead() -> None:
+    view = shown()
+    fault = fault_of(view, "1,500")
+    assert fault["hard"]
+    assert fault["instead"][0].startswith("1,200")
+    assert fault["says"] == "The kiln in Delft reaches 1,200 degrees."
+    marked = [part for run in view["answer"] for part in run["segments"] if "value" in part["kinds"]]
+    assert marked[0]["text"].startswith("1,500")
+
+
+def test_a_denial_that_is_left_out_stands_beside_the_denial() -> None:
+    fault = fault_of(shown(), "Children are admitted")
+    assert fault["hard"]
+    assert fault["says"] == "Children are not admitted to the workshop."
+
+
+def test_what_no_source_says_is_a_doubt_and_its_words_are_marked() -> None:
+    view = shown()
+    fault = fault_of(view, "sailor")
+    assert (fault["hard"], fault["says"]) == (False, None)
+    uncovered = {
+        part["text"] for run in view["answer"] for part in run["segments"] if "uncovered" in part["kinds"]
+    }
+    assert {"famous", "sailor"} <= {word for text in uncovered for word in text.split()}
+
+
+def test_each_claim_points_at_the_passage_that_it_rests_on_and_each_place_is_there_once() -> None:
+    view = shown()
+    places = [part["at"] for passage in view["passages"] for part in passage["parts"] if part["at"]]
+    assert len(places) == len(set(places))
+    assert {run["at"] for run in view["answer"] if run["at"]} <= set(places)
+    held = next(run for run in view["answer"] if run["segments"][0]["text"].startswith("It is fired"))
+    text = {part["at"]: part["text"] for passage in view["passages"] for part in passage["parts"]}
+    assert text[held["at"]] == "It is fired every 14 days by one potter."
+
+
+def test_a_source_on_which_nothing_rests_comes_last_and_what_is_cut_of_it_is_counted() -> None:
+    last = shown()["passages"][-1]
+    assert (last["name"], last["pointed"]) == ("long", 0)
+    cut = [part for part in last["parts"] if part["cut"]]
+    assert [len(part["text"]) for part in cut] == [part["cut"] for part in cut]
+    assert "".join(part["text"] for part in last["parts"]) == SOURCES["long"]
+
+
+def test_a_rejected_quote_stands_beside_the_nearest_place_of_the_transcript() -> None:
+    quotes = ["The kiln has cracked in nine winters", "We sweep it on Fridays, after lunch."]
+    view = shown(transcript=TRANSCRIPT, evidence={"care": quotes})
+    (quote,) = view["quotes"]
+    assert (view["quotes_found"], quote["quote"]) == (1, quotes[0])
+    assert "".join(one["text"] for one in quote["changes"] if one["operation"] == "delete").split() == [
+        "Ada:", "never", ".",
+    ]  # fmt: skip
+
+
+def test_entities_and_relations_stand_beside_what_the_corpus_holds() -> None:
+    claim = {"subject": "kiln", "relation": "stands in", "object": "Delft", "version": "1"}
+    view = shown(
+        entities=[{"id": "kiln", "role": "oven"}, {"id": "gryphon"}],
+        corpus_index={"kiln": {"confidence": 0.9, "role": "oven"}},
+        claims=[claim],
+        relations=[claim | {"version": "2"}],
+    )
+    assert [(row["id"], row["why"], row["holds"]) for row in view["entities"]] == [
+        ("gryphon", "not_found", None),
+        ("kiln", None, "role oven, confidence 0.9"),
+    ]
+    (relation,) = view["relations"]
+    assert (relation["why"], relation["holds"]) == (["version_mismatch"], ["kiln stands in Delft (2)"])
+
+
+def test_a_step_of_reasoning_that_does_not_hold_is_listed() -> None:
+    view = shown(steps=[{"claim": "The kiln was bought from a circus.", "cites": ["kiln"]}])
+    assert fault_of(view, "circus")["start"] is None
+
+
+def test_another_policy_than_that_of_the_decision_is_said() -> None:
+    decision = make_decision("r1", kind="response")
+    note = answer_view(Original(OriginalState.READ, response()), decision, Policy())["note"]
+    assert "another policy" in note
+
+
+@pytest.mark.parametrize("state", [OriginalState.GONE, OriginalState.DIFFERS, OriginalState.AWAY])
+def test_what_cannot_be_read_back_is_said_and_nothing_of_it_shown(state) -> None:
+    view = answer_view(Original(state), make_decision("r1", kind="response"), Policy())
+    assert set(view) == {"state", "note"}
+
+
+odd = st.sampled_from("<>&\"'. \n\u202e\u200b\U0001f600e\u0301-*#|`[1]")
+texts = st.text(alphabet=st.one_of(odd, st.characters(codec="utf-8", exclude_characters="\x00")), max_size=80)
+
+
+@given(texts, st.lists(texts, max_size=3))
+@settings(max_examples=60, deadline=None)
+def test_of_any_answer_and_any_sources_nothing_is_lost_or_changed(answer, sources) -> None:
+    view = shown(answer=answer, context={str(n): text for n, text in enumerate(sources)})
+    assert text_of(view) == answer
+    assert {
+        passage["name"]: "".join(part["text"] for part in passage["parts"]) for passage in view["passages"]
+    } == {str(n): text for n, text in enumerate(sources)}
+
+
+@given(st.lists(texts, min_size=1, max_size=4), texts)
+@settings(max_examples=60, deadline=None)
+def test_a_nearest_place_always_lies_within_its_text(sources, phrase) -> None:
+    place = Places(sources).nearest(phrase)
+    assert place is None or 0 <= place.start < place.end <= len(sources[place.text])
+
+
+def test_the_nearest_place_is_as_long_as_the_phrase() -> None:
+    text = "The boat leaves at noon. It carries tea. It returns on Sunday. The crew sleeps."
+    place = Places([text]).nearest("It carries coffee. It returns on Monday.")
+    assert place is not None
+    assert text[place.start : place.end] == "It carries tea. It returns on Sunday."
+
+
+async def test_page_and_api_show_a_response_as_it_stands_on_its_topic() -> None:
+    room = make_room()
+    hostile = "<script>alert(1)</script> The kiln reaches 9 degrees."
+    value = response(answer=hostile).model_dump_json(exclude_none=True).encode()
+    origin = {"topic": "groundwire.llm-responses", "partition": 0, "offset": 7, "sha256": sha256_hex(value)}
+    origin["timestamp"] = "2026-01-31T10:00:00.000Z"
+
+    async def read_back(*place):
+        return value if place == ("groundwire.llm-responses", 0, 7) else None
+
+    room.site.read = read_back
+    (decision_id,) = room.add(make_decision("r1", kind="response", origin=origin))
+    async with room.client("lead-token") as client:
+        page = (await client.get(f"/items/{decision_id}")).text
+        twin = (await client.get(f"/api/items/{decision_id}")).json()["original"]
+    assert "<script>" not in page
+    assert read(page, "answer").found == hostile
+    assert (twin["state"], text_of(twin)) == ("read", hostile)
+
+
+async def test_lists_show_the_beginning_of_an_answer_and_ask_for_it_once() -> None:
+    value = (
+        response(answer="Long ago " + "a kiln was built. " * 40).model_dump_json(exclude_none=True).encode()
+    )
+    asked = []
+
+    async def read_back(*place):
+        asked.append(place)
+        return value
+
+    room = make_room()
+    room.site.excerpts = Excerpts(read_back)
+    origin = {"topic": "t", "partition": 0, "offset": 7, "timestamp": "2026-01-31T10:00:00.000Z"}
+    origin["sha256"] = sha256_hex(value)
+    room.add(make_decision("r1", kind="response", origin=origin))
+    room.add(make_decision("r2", kind="response", origin=origin | {"sha256": "0" * 64}))
+    async with room.client("lead-token") as client:
+        for _ in range(2):
+            items = (await client.get("/api/queue")).json()["items"]
+            found = {one["subject_id"]: one["excerpt"] for one in items}
+    assert found["r1"].startswith("Long ago a kiln was built.")
+    assert (found["r1"][-1], len(found["r1"])) == ("…", 200)
+    assert found["r2"] == "A sentence about it"
+    assert len(asked) == 2
+
+
+async def test_a_list_does_not_wait_for_a_broker_that_is_slow(monkeypatch) -> None:
+    async def read_back(*_):
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr("groundwire.console.excerpts._PATIENCE", 0.01)
+    room = make_room()
+    room.site.excerpts = Excerpts(read_back)
+    room.add(make_decision("r1", kind="response"))
+    async with room.client("lead-token") as client:
+        (shown,) = (await client.get("/api/queue")).json()["items"]
+    assert shown["excerpt"] == "A sentence about it"
+
+
+async def test_a_console_that_reads_nothing_says_so_on_the_page_of_a_response() -> None:
+    room = make_room()
+    (decision_id,) = room.add(make_decision("r1", kind="response"))
+    async with room.client("lead-token") as client:
+        page = (await client.get(f"/items/{decision_id}")).text
+    assert 'data-state="away"' in page
+
+
+def test_a_terminal_shows_answer_faults_and_quotes_and_no_control_character(capsys) -> None:
+    view = shown(
+        answer=f"{ANSWER}\x1b[31m",
+        transcript=TRANSCRIPT,
+        evidence={"care": ["The kiln has cracked in nine winters"]},
+    )
+    print_original(Console(highlight=False, width=200), json.loads(json.dumps(view)))
+    printed = capsys.readouterr().out
+    assert "\x1b[31m" not in printed
+    assert "kiln: 1,200" in printed
+    assert "[-never -]" in printed

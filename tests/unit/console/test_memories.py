@@ -1,0 +1,146 @@
+"""Memories beside a claim, and taking the place of one: what contradicts is seen, and nothing is retracted alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from groundwire.messages.base import format_time
+from tests.unit.console.rooms import NOW, Room, approved, make_decision
+
+CLAIM = "The kiln in Delft is fired every 30 days by one potter."
+
+
+def facts(*names: str, difference: str = "number") -> dict[str, Any]:
+    """Facts of a claim that the gate compared with these approved memories."""
+    kind = {"class": "approved", "inter": 9, "union": 12, "difference": difference}
+    matches = [{"subject_id": name, **kind} for name in names]
+    return {
+        "clock": format_time(NOW),
+        "place": "free",
+        "dedup": {"status": "ok", "scheme": "s", "matches": matches},
+    }
+
+
+def stored(room: Room, *, compared: bool = True) -> tuple[str, str]:
+    """An approved memory and a claim that gives another value; return their ids."""
+    checks = {"checks_passed": ["not_duplicate"], "checks_failed": []}
+    old = approved("old", "The kiln in Delft is fired every 14 days by one potter.", source="handbook")
+    new = make_decision("new", CLAIM, facts=facts("old") if compared else facts(), **checks)
+    old_id, new_id = room.add(old, new)
+    return old_id, new_id
+
+
+async def seen(room: Room, decision_id: str) -> dict[str, Any]:
+    async with room.client("lead-token") as client:
+        found: dict[str, Any] = (await client.get(f"/api/items/{decision_id}")).json()
+        return found
+
+
+async def act(room: Room, decision_id: str, **given: Any) -> Any:
+    async with room.client("lead-token") as client:
+        body = {"action": "replace", "revision": 1, "reason": "outdated"} | given
+        return await client.post(f"/api/items/{decision_id}/actions", json=body)
+
+
+async def replace(room: Room) -> Any:
+    old_id, new_id = stored(room)
+    return await act(room, new_id, replaces={"id": old_id, "revision": 1})
+
+
+async def told(room: Room) -> list[str]:
+    async with room.client("lead-token") as client:
+        return [one["text"] for one in (await client.get("/api/actions")).json()["actions"]]
+
+
+async def test_memories_come_with_difference_source_and_age(room) -> None:
+    _, new_id = stored(room)
+    (memory,) = (await seen(room, new_id))["memories"]
+    assert (memory["difference"], memory["source"], memory["age_seconds"]) == ("number", "handbook", 3600)
+    assert [one["text"] for one in memory["changes"] if one["operation"] != "equal"] == ["14", "30"]
+
+
+@pytest.mark.parametrize("compared", [True, False])
+async def test_no_claim_is_called_new_that_gives_another_value_than_something_approved(
+    room, compared
+) -> None:
+    _, new_id = stored(room, compared=compared)
+    item = await seen(room, new_id)
+    assert [(memory["subject_id"], memory["compared"]) for memory in item["memories"]] == [("old", compared)]
+    (check,) = [one for one in item["checks"] if one["name"] == "not_duplicate"]
+    assert (check["result"], check["detail"]) == ("look", "old")
+
+
+async def test_a_claim_that_nothing_approved_comes_near_is_new(room) -> None:
+    room.add(approved("other", "Bread is baked at night in the village."))
+    (new_id,) = room.add(make_decision("new", CLAIM, facts=facts(), checks_passed=["not_duplicate"]))
+    item = await seen(room, new_id)
+    assert (item["memories"], item["checks"][-2]["result"]) == ([], "passed")
+
+
+async def test_memories_of_somebody_else_are_not_compared(room) -> None:
+    room.add(approved("old", CLAIM.replace("30", "14"), user_id="ben"))
+    (new_id,) = room.add(make_decision("new", CLAIM, facts=facts()))
+    assert (await seen(room, new_id))["memories"] == []
+
+
+async def test_to_replace_is_to_approve_and_then_to_retract_signed_one_by_one(room) -> None:
+    answer = await replace(room)
+    assert (answer.status_code, answer.json()["replaces"], answer.json()["text"]) == (202, "old", "Replaced")
+    await room.released()
+    sent = [(one.action, one.subject_id, one.reason) for one in room.recorder.sent]
+    assert sent == [("approve", "new", None), ("retract", "old", "outdated")]
+    assert await told(room) == ["Replaced"]
+
+
+async def test_one_undo_takes_both_back(room) -> None:
+    action_id = (await replace(room)).json()["action_id"]
+    async with room.client("lead-token") as client:
+        assert (await client.post(f"/api/actions/{action_id}/undo", json={})).status_code == 200
+    await room.released()
+    assert room.recorder.sent == []
+
+
+@pytest.mark.parametrize("code", ["duplicate", "expired"])
+async def test_nothing_is_retracted_for_what_did_not_get_approved(room, code) -> None:
+    room.recorder.code = code
+    await replace(room)
+    await room.released()
+    assert [one.action for one in room.recorder.sent] == ["approve"]
+    assert "Not retracted: the new claim was not approved" in await told(room)
+
+
+async def test_where_the_approval_is_refused_nothing_is_retracted(room) -> None:
+    room.recorder.refused = {"approve": "stale"}
+    await replace(room)
+    await room.released()
+    assert [one.action for one in room.recorder.sent] == ["approve"]
+
+
+async def test_where_the_retraction_is_refused_the_approval_stands_and_that_is_said(room) -> None:
+    room.recorder.refused = {"retract": "stale"}
+    await replace(room)
+    await room.released()
+    assert await told(room) == [
+        "The new claim is approved, and the old one still stands: Refused by the gate",
+        "Approved",
+    ]
+
+
+async def test_what_is_replaced_has_to_be_approved_at_the_revision_seen_and_of_the_same_owner(room) -> None:
+    old_id, new_id = stored(room)
+    assert (await act(room, new_id)).status_code == 400
+    assert (await act(room, new_id, reason=None, replaces={"id": old_id, "revision": 1})).status_code == 400
+    assert (await act(room, new_id, replaces={"id": old_id, "revision": 2})).status_code == 409
+    assert (await act(room, new_id, replaces={"id": new_id, "revision": 1})).status_code == 409
+    (others,) = room.add(approved("others", user_id="ben"))
+    assert (await act(room, new_id, replaces={"id": others, "revision": 1})).status_code == 404
+    assert room.held == []
+
+
+async def test_a_memory_on_which_an_action_is_on_its_way_cannot_be_replaced(room) -> None:
+    old_id, new_id = stored(room)
+    await act(room, old_id, action="retract")
+    assert (await act(room, new_id, replaces={"id": old_id, "revision": 1})).status_code == 409
+    assert "replace" not in (await seen(room, new_id))["allowed"]

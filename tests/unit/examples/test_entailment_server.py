@@ -1,0 +1,118 @@
+"""The example that puts an entailment model behind the API that the gate asks."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from groundwire.epistemic.prompts import prior_prompt, support_prompt
+from groundwire.epistemic.types import VerificationConfig
+from groundwire.library.epistemic import detect_hallucinations
+from groundwire.verify.models import OpenAIModel
+
+ROOT = Path(__file__).resolve().parents[3]
+HELD = "The gateway of the service retries each failed request before it gives up."
+OTHER = "The gateway of the service logs the names of its clients in a table of the database."
+EVIDENCE = {"a": HELD, "b": "The cache is in Dublin."}
+
+
+def _load():
+    path = ROOT / "examples" / "entailment_server.py"
+    spec = importlib.util.spec_from_file_location("entailment_server_example", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+example = _load()
+
+
+def same(claim: str, passages: Sequence[str]) -> list[float]:
+    """Stand in for a model: a passage states what it says word by word."""
+    return [0.99 if claim in passage else 0.01 for passage in passages]
+
+
+@contextmanager
+def serving(score) -> Iterator[str]:
+    with example.serve(score, "127.0.0.1", 0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/v1"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_the_gate_reads_what_the_server_answers_of_each_claim() -> None:
+    config = VerificationConfig(model_scope="all", mode="full", evidence_scrubbing=False)
+    with serving(same) as url:
+        report = detect_hallucinations(f"{HELD} {OTHER}", EVIDENCE, client=OpenAIModel(url), config=config)
+    assert [call.fault for call in report.calls] == [None, None]
+    assert [round(claim.evidence_support, 2) for claim in report.claims] == [0.99, 0.01]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer"),
+    [
+        (support_prompt(HELD, EVIDENCE), {"verdict": "supported", "probability": 0.99}),
+        (support_prompt(OTHER, EVIDENCE), {"verdict": "unsupported", "probability": 0.01}),
+        (support_prompt(OTHER, {}), {"verdict": "unsupported", "probability": 0.0}),
+        (prior_prompt(HELD), {"verdict": "false", "probability": 0.02}),
+    ],
+)
+def test_the_best_passage_decides_and_without_evidence_nothing_is_known(prompt, answer) -> None:
+    assert json.loads(example.judge(prompt.user, same)) == answer
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"messages": [{"content": "hello"}]}'])
+def test_what_is_no_question_of_the_gate_is_refused(body: bytes) -> None:
+    with serving(same) as url:
+        assert httpx.post(f"{url}/chat/completions", content=body).status_code == 400
+
+
+def test_the_output_for_entailment_is_found_by_its_name() -> None:
+    assert example.output_of({"CONTRADICTION": 0, "ENTAILMENT": 1, "NEUTRAL": 2}) == 1
+    assert example.output_of({"LABEL_0": 0}) is None
+    with pytest.raises(ValueError, match="LABEL_0, LABEL_1"):
+        example.output_of({"LABEL_0": 0, "LABEL_1": 1})
+
+
+@pytest.mark.parametrize("labels", [("contradiction", "entailment", "neutral"), ("score",)])
+def test_a_cross_encoder_is_loaded_from_its_folder_and_scores_every_passage(tmp_path: Path, labels) -> None:
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("torch")
+    tokenizers = pytest.importorskip("tokenizers")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *sorted({*HELD.split(), *OTHER.split()})]
+    inner = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({word: number for number, word in enumerate(words)}, "[UNK]")
+    )
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    inner.post_processor = tokenizers.processors.BertProcessing(("[SEP]", 3), ("[CLS]", 2))
+    transformers.PreTrainedTokenizerFast(
+        tokenizer_object=inner, model_max_length=48, pad_token="[PAD]", unk_token="[UNK]"
+    ).save_pretrained(tmp_path)
+    config = transformers.BertConfig(
+        vocab_size=len(words),
+        hidden_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=8,
+        max_position_embeddings=48,
+        id2label=dict(enumerate(labels)),
+        label2id={label: number for number, label in enumerate(labels)},
+    )
+    transformers.BertForSequenceClassification(config).save_pretrained(tmp_path)
+    score = example.load(str(tmp_path))
+    one, *others = score(HELD, [HELD, f"{OTHER} " * 20])
+    assert len(others) > 1  # windows of the long one
+    assert all(0 < found < 1 for found in (one, *others))
+    assert score(HELD, [HELD]) == pytest.approx([one], abs=1e-5)
+    assert score(f"{HELD} " * 20, [HELD]) == []

@@ -1,0 +1,360 @@
+"""What a decision holds of its case beside the checks, and what is cut where it is too large."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from groundwire.gate.build import (
+    Envelope,
+    Stamp,
+    build_decision,
+    build_response_decision,
+    primary_source,
+    within_limits,
+)
+from groundwire.gate.claim_case import CheckFinding, ClaimCase, read_claim
+from groundwire.gate.report import shorten
+from groundwire.keys.attestation import Keys
+from groundwire.messages.decisions import CitationState, Decision, DedupFacts, DedupMatch, Facts, Origin
+from groundwire.messages.identity import Subject, decision_id
+from groundwire.messages.records import Claim
+from groundwire.policy import Policy
+from groundwire.replay.rebuild import stored_outcome
+from groundwire.state.memory import MemoryState
+from tests.unit.gate.builders import clean_case, clean_reading, index_of
+from tests.unit.gate.world import NOW, World, adr_folder, summary, verifier
+
+
+def envelope(revision: int = 1) -> Envelope:
+    return Envelope(
+        revision=revision,
+        fingerprint="f" * 64,
+        origin=Origin(topic="t", partition=0, offset=1, timestamp=NOW, sha256="0" * 64),
+        subject_origin=None,
+        stamp=Stamp(NOW, "1", "0" * 64, "v"),
+        capture_time=NOW,
+        metadata={},
+    )
+
+
+def case_of(content: str, findings: dict[str, CheckFinding] | None = None, **facts: Any) -> ClaimCase:
+    claim = Claim(claim_id="c1", user_id="ada", content=content)
+    policy = Policy()
+    return ClaimCase(claim, read_claim(content, policy), policy, Facts(clock=NOW, **facts), findings or {})
+
+
+def built(case: ClaimCase, revision: int = 1) -> Decision:
+    return build_decision(case, envelope(revision), case.outcome())
+
+
+def test_the_first_decision_replaces_none_and_each_later_one_that_before_it() -> None:
+    case = case_of("The API returns JSON")
+    subject = Subject(case.claim.tenant_id, "ada", "claim", "c1")  # type: ignore[arg-type]
+    assert [built(case, revision).supersedes for revision in (1, 2, 3)] == [
+        None,
+        decision_id(subject, 1),
+        decision_id(subject, 2),
+    ]
+
+
+def test_a_decision_names_its_match_and_how_much_they_share_to_four_decimals() -> None:
+    match = DedupMatch.model_validate(
+        {"subject_id": "m", "inter": 59, "union": 64, "difference": "none", "match_class": "approved"}
+    )
+    found = built(case_of("It is so", dedup=DedupFacts(status="ok", scheme="s", matches=[match])))
+    assert (found.conflicting_memory_id, found.similarity_score) == ("m", 0.9219)
+    alone = built(case_of("It is so", dedup=DedupFacts(status="ok", scheme="s", matches=[])))
+    assert (alone.conflicting_memory_id, alone.similarity_score) == (None, None)
+
+
+def test_the_source_of_a_claim_is_its_first_verified_citation_and_else_its_first_one() -> None:
+    text = "Per ADR-003 and ADR-004, we use it"
+    verified = {"adr:004": CheckFinding(CitationState.VERIFIED, "", NOW)}
+    second, first = primary_source(case_of(text, verified)), primary_source(case_of(text))
+    assert first is not None
+    assert second is not None
+    assert ("003" in first, "004" in second) == (True, True)
+    assert primary_source(case_of("The API returns JSON")) is None
+
+
+@pytest.mark.parametrize(("given", "told"), [(500, 500), (501, 500)])
+def test_what_checking_a_citation_gave_is_told_in_five_hundred_characters(given: int, told: int) -> None:
+    finding = CheckFinding(CitationState.UNKNOWN, "d" * given, NOW)
+    (citation,) = built(case_of("Per ADR-003, we use it", {"adr:003": finding})).citations
+    assert citation.detail == "d" * told
+
+
+def test_a_response_counts_what_its_report_leaves_out_and_says_nothing_where_that_is_nothing() -> None:
+    for stale, left_out in ((100, None), (103, {"report.warnings": 3, "checks_failed": 3})):
+        case = clean_case(reading=clean_reading(index=index_of([f"f{n}" for n in range(stale)], [])))
+        decision = build_response_decision(case, envelope(), case.outcome())
+        assert decision.truncated == left_out
+
+
+def test_only_the_first_hundred_citations_of_a_text_are_verified() -> None:
+    found = read_claim(" ".join(f"ADR-{n}" for n in range(1, 104)), Policy())
+    assert len(found.citations) == 103
+    assert found.verifiable == found.citations[:100]
+
+
+LIMIT = 256_000
+
+
+CONTROL = "\x01"  # six bytes in JSON
+
+
+def nasty_parents():
+    return [f"{n:03}" + CONTROL * 197 for n in range(50)]
+
+
+def nasty_metadata():
+    return {"x": CONTROL * 2_660}
+
+
+NASTY = {
+    "control characters": CONTROL * 20_000,
+    "one URL of control characters": "http://x" + CONTROL * 19_992,
+    "a hundred long URLs": " ".join(f"http://{n:03}" + CONTROL * 189 for n in range(100)),
+    "thousands of issues": " ".join(f"#{n}" for n in range(1, 4_000))[:20_000],
+    "thousands of hedges": ("may " * 5_000)[:20_000],
+    "hedges, issues and control characters": ("may #12 " * 100 + CONTROL * 20_000)[:20_000],
+    "different hedges and citations": " ".join(f"may ADR-{n} maybe" for n in range(1_100))[:20_000],
+    "one citation thousands of times": ("#7 " * 7_000)[:20_000],
+}
+
+
+async def nastiest(content):
+    """Everything at its legal worst: ids, parents, metadata, a rejected source id, matches."""
+    world = World(policy=Policy(verify_claim_relevance=True, version="v" * 100))
+    long_id = CONTROL * 199
+    fields = {
+        "source": CONTROL * 100,
+        "source_id": CONTROL * 100_000,
+        "derived_from": nasty_parents(),
+        "metadata": nasty_metadata(),
+        "captured_at": "2026-01-01T00:00:00.123456Z",
+        "validity_horizon": "2027-01-01T00:00:00.123456Z",
+        "user_id": CONTROL * 200,
+        "tenant_id": "t" * 100,
+    }
+    records = [world.claim(f"{n}" + long_id, content, **fields) for n in range(3)]
+    return world, await world.decide(*records)
+
+
+@pytest.mark.parametrize("content", NASTY.values(), ids=NASTY)
+async def test_the_nastiest_legal_claim_gives_a_decision_below_256_kb(content):
+    _, decisions = await nastiest(content)
+    for decision in decisions:
+        assert len(decision.to_bytes()) <= LIMIT
+        assert decision.evidence.claim == content
+        assert decision.derived_from == nasty_parents()
+        assert len(decision.facts.parents) == 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("content", NASTY.values(), ids=NASTY)
+async def test_even_that_is_derived_again_byte_for_byte_after_a_rebuild(content):
+    world, decisions = await nastiest(content)
+    world.state = MemoryState()
+    stored = [stored_outcome(decision.to_bytes(), world.policy) for decision in decisions]
+    assert await world.state.reassert(stored) == len(decisions)
+    world.offset = 0
+    _, again = await nastiest(content)
+    assert [d.to_bytes() for d in again] == [d.to_bytes() for d in decisions]
+    world.offset = 50
+    for n, decision in enumerate(decisions):
+        claim = {name: getattr(decision, name) for name in ("tenant_id", "user_id", "source", "derived_from")}
+        claim |= {"source_id": CONTROL * 100_000, "validity_horizon": "2027-01-01T00:00:00.123456Z"}
+        record = world.claim(f"{n}" + CONTROL * 199, content, **claim)
+        (result,) = await world.decide(record)
+        assert result.to_bytes() == decision.to_bytes()
+
+
+async def test_lists_hold_a_hundred_entries_of_five_hundred_characters_and_count_the_rest():
+    content = " ".join(f"ADR-{n}" for n in range(1, 131)) + " https://x.example/" + "p" * 600
+    decision = await World().one(content)
+    assert len(decision.citations) == 100
+    assert len(decision.checks_failed) == 100
+    total = 131
+    assert decision.truncated["citations"] == total - 100
+    assert decision.truncated["checks_failed"] == total + 1 - 100  # and the source that is not trusted
+    decision = await World().one("See https://x.example/" + "p" * 600)
+    assert len(decision.citations[0].value) == 500
+    assert max(map(len, decision.checks_failed)) == 500
+    assert decision.truncated is None
+
+
+async def test_only_the_first_hundred_citations_are_verified_and_give_credit(tmp_path):
+    adrs = adr_folder(tmp_path / "adrs", **{f"ADR_{n:03}": "text" for n in range(1, 103)})
+    many = " ".join(f"ADR-{n}" for n in range(201, 301))
+    world = World(verifier=verifier(adrs))
+    assert summary(await world.one(f"{many} ADR-001", "c1")) == ("tier_2", "citation_unverified")
+    assert summary(await world.one(f"ADR-001 {many}", "c2")) == ("tier_1", "verified_citation")
+
+
+async def test_a_citation_behind_the_hundredth_counts_as_failed(tmp_path):
+    """Where a failed citation overrides trust, so does one that was never looked at."""
+    adrs = adr_folder(tmp_path / "adrs", **{f"ADR_{n:03}": "text" for n in range(1, 102)})
+    policy = Policy(failed_citation_overrides_trust=True, enable_dedup=False)
+    world = World(policy=policy, verifier=verifier(adrs))
+    all_verified = " ".join(f"ADR-{n}" for n in range(1, 101))
+    assert summary(await world.one(all_verified, "c1")) == ("tier_1", "verified_citation")
+    assert summary(await world.one(f"{all_verified} and ADR-101", "c2")) == ("tier_2", "citation_unverified")
+
+
+async def test_a_citation_that_stands_again_behind_the_hundredth_is_the_same_citation(tmp_path):
+    adrs = adr_folder(tmp_path / "adrs", ADR_001="text")
+    content = "ADR-001 " + " ".join(f"ADR-{n}" for n in range(201, 300)) + " ADR-001"
+    decision = await World(verifier=verifier(adrs)).one(content)
+    assert "citation_verified: adr:001" in decision.checks_passed
+    assert "citation_unverified: adr:001" not in decision.checks_failed
+
+
+async def test_a_long_url_that_is_verified_is_still_verified_after_a_rebuild():
+    """Its value is cut in the decision; its place in the text is not."""
+    url = "https://docs.example.com/" + "p" * 900
+    world = World(verifier=verifier(urls={url: 200}))
+    decision = await world.one(f"See {url}")
+    assert summary(decision) == ("tier_1", "verified_citation")
+    world.state = MemoryState()
+    await world.state.reassert([stored_outcome(decision.to_bytes(), world.policy)])
+    assert (await world.one(f"See {url}")).to_bytes() == decision.to_bytes()
+
+
+async def test_a_decision_is_compact_json_that_reads_back_as_itself():
+    world = World(keys=Keys.empty())
+    decision = await world.one("Per ADR-003 it may be 漢字 <&>", metadata={"é": [1, 2.5, 10**40]})
+    written = decision.to_bytes()
+    assert "漢字 <&>".encode() in written
+    assert b": " not in written.replace(decision.reason.encode(), b"").split(b'"checks_passed"')[0]
+    assert Decision.model_validate_json(written).to_bytes() == written
+
+
+LISTS = 8
+
+
+async def a_decision(**changed: Any) -> Decision:
+    world = World()
+    (decision,) = await world.decide(world.response())
+    return decision.model_copy(update={"truncated": None, **changed})
+
+
+def report_of(entries: int = 100) -> dict[str, Any]:
+    """A report of eight lists of long strings, and room for what is missing."""
+    lists = {f"list{n}": ["x" * 300] * entries for n in range(LISTS)}
+    return {**lists, "confidence": 0.5, "filler": [""]}
+
+
+async def exactly(size: int, **changed: Any) -> Decision:
+    """A decision of so many bytes."""
+    empty = await a_decision(report=report_of(), **changed)
+    missing = size - len(empty.to_bytes())
+    entries = missing // (300 + len('"",'))
+    rest = missing - entries * (300 + len('"",'))
+    report = report_of() | {"filler": ["y" * rest, *["z" * 300] * entries]}
+    decision = empty.model_copy(update={"report": report})
+    assert len(decision.to_bytes()) == size
+    return decision
+
+
+async def test_a_decision_of_just_the_limit_is_left_as_it_is_and_one_byte_more_is_cut() -> None:
+    whole = await exactly(LIMIT)
+    assert within_limits(whole) is whole
+    larger = await exactly(LIMIT + 1)
+    cut = within_limits(larger)
+    assert len(cut.to_bytes()) < LIMIT
+    assert cut.report is not None
+    assert set(cut.report["list0"]) == {"x" * 200}, "the next room has strings of 200 characters"
+    assert [len(cut.report[f"list{n}"]) for n in range(LISTS)] == [100] * LISTS
+
+
+async def test_what_fits_after_its_long_lists_are_cut_is_not_cut_further() -> None:
+    just = await exactly(LIMIT)
+    assert just.report is not None
+    long = just.report | {"list0": [*just.report["list0"], "one more, and long enough"]}
+    counted = len(b'"truncated":{"report.list0":1}') - len(b'"truncated":null')
+    shorter = [just.report["list1"][0][:-counted], *just.report["list1"][1:]]
+    cut = within_limits(just.model_copy(update={"report": long | {"list1": shorter}}))
+    assert len(cut.to_bytes()) == LIMIT
+    assert cut.report == just.report | {"list1": shorter}
+    assert cut.truncated == {"report.list0": 1}
+
+
+async def test_what_was_left_out_before_is_counted_with_what_is_left_out_now() -> None:
+    big = report_of(130)
+    decision = await a_decision(
+        report=big | {"filler": ["z" * 400] * 150}, truncated={"report.list0": 7, "checks_failed": 2}
+    )
+    cut = within_limits(decision)
+    assert cut.truncated == {
+        "checks_failed": 2,
+        "report.list0": 37,
+        **{f"report.list{n}": 30 for n in range(1, LISTS)},
+        "report.filler": 50,
+    }
+
+
+async def test_a_decision_that_is_large_without_a_report_gets_an_empty_one_and_counts_nothing() -> None:
+    plain = await a_decision(report=None, checks_failed=["x" * 600] * 100, reason="r" * (LIMIT - 40_000))
+    assert len(plain.to_bytes()) > LIMIT
+    cut = within_limits(plain)
+    assert (cut.report, cut.truncated) == ({}, None)
+    assert set(cut.checks_failed) == {"x" * 200}
+
+
+def test_a_part_of_the_records_own_keys_is_cut_in_breadth_at_any_depth() -> None:
+    report = {"quotes": {"validated": {"a": {str(n): ["q"] * 3 for n in range(5)}, "b": "s" * 9}}}
+    short, left_out = shorten(report, 2, 4)
+    assert short == {"quotes": {"validated": {"a": {"0": ["q", "q"], "1": ["q", "q"]}, "b": "ssss"}}}
+    assert left_out == {"report.quotes.validated": 3 + 1 + 1}
+
+
+def test_of_two_keys_that_begin_alike_the_first_is_kept_and_the_other_counted() -> None:
+    short, left_out = shorten({"hop_evidence": {"abcde": 1, "abcdf": 2, "b": 3}}, 5, 4)
+    assert (short, left_out) == ({"hop_evidence": {"abcd": 1, "b": 3}}, {"report.hop_evidence": 1})
+
+
+def test_keys_of_details_keep_forty_characters_however_little_room_there_is() -> None:
+    key = "k" * 41
+    short, _ = shorten({"warnings": [{"details": {key: "v" * 50}}]}, 5, 12)
+    assert short == {"warnings": [{"details": {key[:40]: "v" * 12}}]}
+    roomy, _ = shorten({"warnings": [{"details": {key: "v"}}]}, 5, 50)
+    assert roomy == {"warnings": [{"details": {key: "v"}}]}
+
+
+def test_a_part_that_nests_without_end_keeps_a_hundred_values_for_each_entry_of_a_list() -> None:
+    def nested(depth: int) -> Any:
+        return [nested(depth - 1)] * 3 if depth else "x"
+
+    def values(part: Any) -> int:
+        return 1 + sum(map(values, part)) if isinstance(part, list) else 1
+
+    short, left_out = shorten({"details": nested(6)}, 3, 9)
+    assert values(short["details"]) == 300
+    assert values(nested(6)) == 1093
+    assert set(left_out) == {"report.details"}
+    small, nothing = shorten({"details": nested(5)}, 4, 9)
+    assert (small, nothing) == ({"details": nested(5)}, {})
+    keyed = {str(n): {str(m): "x" for m in range(3)} for n in range(200)}
+    held, _ = shorten({"details": keyed}, 200, 9)
+    assert held == {"details": keyed}
+
+
+@pytest.mark.parametrize("name", ["type", "reason", "gap_type", "suggested_action", "fallback"])
+def test_our_own_words_are_never_cut_and_those_of_a_record_always(name: str) -> None:
+    short, left_out = shorten({"part": [{name: "w" * 99, "text": "w" * 99}]}, 1, 9)
+    assert (short, left_out) == ({"part": [{name: "w" * 99, "text": "w" * 9}]}, {})
+
+
+def test_a_part_of_keys_within_keys_ends_as_soon_as_one_of_lists_within_lists() -> None:
+    def depth(part: Any) -> int:
+        return 1 + depth(next(iter(part.values()))) if isinstance(part, dict) and part else 0
+
+    chain: Any = "x"
+    for _ in range(150):
+        chain = {"k": chain}
+    short, left_out = shorten({"details": chain}, 1, 9)
+    assert depth(short["details"]) == 99
+    assert left_out == {"report.details": 1}

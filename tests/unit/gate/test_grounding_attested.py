@@ -1,0 +1,133 @@
+"""Who says what a model was given: under attestation a key with the role `grounding`, else nothing rests on it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from groundwire.keys.attestation import Keys
+from groundwire.messages.headers import ATTESTATION
+from groundwire.policy import Policy
+from tests.unit.gate.world import World, chunk, response_bytes, summary
+
+KEYS = Keys.parse(
+    b"""
+[keys.retriever]
+secret = "one"
+tenants = ["default"]
+roles = ["grounding"]
+not_after = 2026-06-01T00:00:00Z
+
+[keys.console]
+secret = "two"
+tenants = ["default"]
+roles = ["reviewer"]
+
+[keys.stranger]
+secret = "three"
+tenants = ["other"]
+roles = ["grounding"]
+""",
+    Path("keys.toml"),
+)
+TEXT = "The gate keeps a journal of each decision."
+HMAC = Policy(attestation="hmac")
+GIVEN = {
+    "chunks": {"chunks": [chunk(TEXT)]},
+    "context": {"context": {"a": TEXT}},
+    "transcript": {"transcript": TEXT, "evidence": {"a": [TEXT]}},
+    "corpus_index": {"corpus_index": {"e": {"confidence": 1.0}}, "entities": [{"id": "e"}]},
+    "relations": {
+        "relations": [{"subject": "a", "relation": "owns", "object": "b"}],
+        "claims": [{"subject": "a", "relation": "owns", "object": "b"}],
+    },
+}
+
+
+async def decided(key: str | None, policy: Policy = HMAC, *, year: int = 2026, **fields):
+    world = World(policy=policy, keys=KEYS)
+    world.now = lambda: datetime(year, 1, 1, tzinfo=UTC)
+    record = world.record(response_bytes("r", TEXT, **fields), topic="gw.llm-responses")
+    if key is not None:
+        record = replace(record, headers=((ATTESTATION, KEYS.sign(key, record.value)),))
+    (decision,) = await world.decide(record)
+    return decision
+
+
+@pytest.mark.parametrize("given", GIVEN)
+async def test_what_nobody_signed_for_grounds_nothing(given):
+    decision = await decided(None, **GIVEN[given])
+    assert summary(decision) == ("tier_2", "grounding_unattested")
+    assert "grounding_unattested" in decision.checks_failed
+
+
+@pytest.mark.parametrize("given", GIVEN)
+async def test_what_a_key_of_the_role_signed_for_grounds(given):
+    decision = await decided("retriever", **GIVEN[given])
+    assert summary(decision) == ("tier_1", "grounded")
+    assert "grounding_attested" in decision.checks_passed
+    assert decision.facts.attestation == {"key_id": "retriever", "state": "valid"}
+
+
+@pytest.mark.parametrize(("key", "year"), [("console", 2026), ("stranger", 2026), ("retriever", 2030)])
+async def test_a_key_of_another_role_or_tenant_or_one_that_expired_vouches_for_nothing(key, year):
+    assert (await decided(key, year=year, **GIVEN["chunks"])).reason_code == "grounding_unattested"
+
+
+async def test_without_attestation_or_without_anything_given_nobody_has_to_sign():
+    off = await decided(None, Policy(), **GIVEN["chunks"])
+    assert summary(off) == ("tier_1", "grounded")
+    bare = await decided(None)
+    assert summary(bare) == ("tier_2", "nothing_to_ground_on")
+    checks = [*off.checks_passed, *off.checks_failed, *bare.checks_passed, *bare.checks_failed]
+    assert not [check for check in checks if check.startswith("grounding")]
+
+
+async def test_a_fault_blocks_whoever_signed():
+    decision = await decided(None, entities=[{"id": "x"}], corpus_index={})
+    assert summary(decision) == ("tier_3", "entity_grounding_failed")
+
+
+@pytest.mark.parametrize("bypass", [{"verify": False}, {"query": "/simple how?"}])
+@pytest.mark.parametrize("given", ["chunks", "context"])
+async def test_a_bypass_is_never_approved_where_there_is_something_to_hold_the_answer_against(bypass, given):
+    decision = await decided(None, Policy(), **GIVEN[given], **bypass)
+    assert decision.reason_code == "verification_bypassed"
+    assert "claims_skipped: bypassed" in decision.checks_skipped
+
+
+async def test_a_bypass_without_context_and_chunks_is_judged_by_what_else_there_is():
+    assert (await decided(None, Policy(), verify=False, **GIVEN["transcript"])).reason_code == "grounded"
+
+
+@pytest.mark.parametrize(
+    ("quote", "code"),
+    [
+        ("e", "nothing_to_ground_on"),
+        ("the gate", "nothing_to_ground_on"),
+        ("keeps a journal of each", "nothing_to_ground_on"),
+        ("The gate keeps a journal", "grounded"),
+    ],
+)
+async def test_a_quote_of_fewer_than_three_content_words_holds_but_grounds_nothing(quote, code):
+    decision = await decided(None, Policy(), transcript=TEXT, evidence={"a": [quote]})
+    assert decision.reason_code == code
+    assert "quotes_grounded" in decision.checks_passed
+
+
+async def test_a_provisional_decision_has_the_same_bytes_before_and_after_the_key_expired():
+    made = []
+    for year in (2026, 2030):
+        world = World(policy=HMAC, keys=KEYS)
+        world.now = lambda year=year: datetime(year, 1, 1, tzinfo=UTC)
+        value = response_bytes("r", TEXT, **GIVEN["chunks"])
+        record = world.record(value, topic="gw.llm-responses")
+        record = replace(record, headers=((ATTESTATION, KEYS.sign("retriever", value)),))
+        (provisional,) = world.gate.provisional(await world.gate.prepare([record]))
+        made.append(provisional.decision.to_bytes())
+    assert made[0] == made[1]
+    assert json.loads(made[0])["facts"]["attestation"]["state"] == "valid"

@@ -1,0 +1,144 @@
+"""A rebuild of state derives each decision as far as its record lasts, and leaves out what does not follow (X-08)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+
+from groundwire.messages.decisions import Decision, Verdict
+from groundwire.messages.headers import InboundRecord
+from groundwire.messages.identity import event_id
+from groundwire.replay.proof import Prover, read_places
+from groundwire.replay.store import OffsetRange, RecordPlace
+from groundwire.replay.verify import VerifyStatus
+from tests.unit.gate.world import RESPONSES, TOPIC, claim_bytes
+from tests.unit.replay.test_forged import EVIL, TEXT, latest, otherwise
+from tests.unit.replay.town import REVIEWS, Town, town
+
+
+class Log:
+    """Reads records of a town as a reader of topics does, one a batch; notes what it was asked for."""
+
+    def __init__(self, place: Town) -> None:
+        self.place, self.sought = place, []
+
+    def seek(self, begin, ends):
+        self.begin, self.ends = begin, ends
+        self.sought.append({each.topic: (begin[each], ends[each]) for each in begin})
+
+    async def rest(self):
+        for record in self.place.log:
+            for partition, first in self.begin.items():
+                if record.topic == partition.topic and first <= record.offset < self.ends[partition]:
+                    yield [record]
+
+
+async def kept(place: Town, values: Sequence[bytes], *, start: int = 0) -> tuple[list[bytes], Counter]:
+    """Pass decisions through a prover; `start` is where retention has left the input topics."""
+
+    async def published() -> AsyncGenerator[bytes, None]:
+        for value in values:
+            yield value
+
+    await place.policies.put(place.policy)
+    inside = [OffsetRange(topic, 0, start, 1_000_000) for topic in (TOPIC, RESPONSES, REVIEWS)]
+    prover = Prover(Log(place), inside, place.policies)
+    for value in values:
+        prover.note_decision(value)
+    for name in place.ends:
+        prover.note_event(f'{{"type":"refused_action","event_id":"{name}"}}'.encode())
+    return [value async for value in prover.keep(published())], prover.counts
+
+
+async def one_approved(folder) -> tuple[Town, Decision]:
+    place = town(folder)
+    await place.send(place.record(claim_bytes("c", TEXT, source="user")))
+    return place, latest(place, "c")
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_all_that_a_gate_published_is_taken_in_in_whatever_order_it_stands(tmp_path, seed):
+    place = town(tmp_path, seed)
+    await place.live(25)
+    place.ends.clear()
+    by_verdict = [
+        decision.to_bytes()
+        for verdict in (Verdict.BLOCKED, Verdict.APPROVED, Verdict.REVIEW)
+        for decision in place.published.values()
+        if decision.verdict == verdict and decision.revision
+    ]
+    taken, counts = await kept(place, by_verdict)
+    assert taken == by_verdict
+    assert counts == {VerifyStatus.EQUAL: len(by_verdict)}
+    assert len(by_verdict) > 100
+
+
+async def test_what_does_not_follow_is_left_out_counted_and_named(tmp_path):
+    place, true = await one_approved(tmp_path)
+    evidence = {**true.model_dump(mode="json")["evidence"], "claim": EVIL}
+    forged = otherwise(true, decision_id="no-id", evidence=evidence)
+    nowhere = otherwise(true, origin=true.model_dump(mode="json")["origin"] | {"sha256": "0" * 64})
+    with capture_logs() as logs:
+        taken, counts = await kept(place, [forged, true.to_bytes(), nowhere])
+    assert taken == [true.to_bytes()]
+    assert counts == {VerifyStatus.EQUAL: 1, VerifyStatus.DIFFERS: 2}
+    named = [(line["event"], line["decision_id"], line["fields"]) for line in logs]
+    assert named[0] == ("rebuild.left_out", "no-id", ["$.decision_id", "$.evidence.claim"])
+    assert named[1] == ("rebuild.left_out", true.decision_id, ["$.origin"])
+
+
+async def test_an_approval_whose_action_audit_knows_as_refused_is_left_out(tmp_path):
+    place = town(tmp_path)
+    await place.send(place.record(claim_bytes("c", TEXT, source="ai_synthesis")))
+    await place.act(place.action("approve", latest(place, "c")))
+    approved = latest(place, "c")
+    place.ends = [event_id("refused_action", approved.facts.review["action_id"])]
+    taken, counts = await kept(place, [approved.to_bytes()])
+    assert (taken, counts) == ([], {VerifyStatus.CONTRADICTED: 1})
+
+
+async def test_what_retention_or_an_upgrade_keeps_from_being_derived_is_taken_in_and_counted(tmp_path):
+    place, true = await one_approved(tmp_path)
+    other = otherwise(true, engine="0.0.9")
+    place.log.clear()
+    after = true.origin.offset + 1
+    taken, counts = await kept(place, [true.to_bytes(), other], start=after)
+    assert len(taken) == 2
+    assert counts == {VerifyStatus.EXPIRED: 2}
+
+
+async def test_a_topic_that_was_made_anew_costs_no_decision_whose_place_holds_a_later_record_now(tmp_path):
+    place, true = await one_approved(tmp_path)
+    (first,) = place.log
+    place.log = [InboundRecord(first.topic, 0, first.offset, first.timestamp + 10**9, b"k", b"{}")]
+    taken, counts = await kept(place, [true.to_bytes()])
+    assert (taken, counts) == ([true.to_bytes()], {VerifyStatus.MISSING: 1})
+
+
+async def test_a_topic_that_was_copied_without_some_of_its_records_costs_no_decision(tmp_path):
+    place = town(tmp_path)
+    for number, text in enumerate(
+        ["Search listens on port 9200", "The ledger keeps nine shards", "Backups run at two"]
+    ):
+        claim = claim_bytes(f"c{number}", text, source="user", user_id=f"u{number}")
+        await place.send(place.record(claim))
+    values = [latest(place, f"c{number}").to_bytes() for number in (1, 2)]
+    place.log = [replace(record, offset=number) for number, record in enumerate(place.log[1:], start=1)]
+    taken, counts = await kept(place, values)
+    assert len(taken) == 2
+    assert counts[VerifyStatus.DIFFERS] == counts[VerifyStatus.CONTRADICTED] == 0
+
+
+async def test_records_that_stand_close_are_read_in_one_go_and_others_sought(tmp_path):
+    place = town(tmp_path)
+    offsets = [1, 3, 400, 5_000]
+    place.log = [InboundRecord(TOPIC, 0, offset, 0, None, b"{}") for offset in offsets]
+    log, inside = Log(place), [OffsetRange(TOPIC, 0, 2, 10_000), OffsetRange(REVIEWS, 0, 0, 10)]
+    places = [RecordPlace(TOPIC, 0, offset) for offset in offsets]
+    found = [record.offset async for record in read_places(log, inside, places)]
+    assert found == [3, 400, 5_000]
+    assert log.sought == [{TOPIC: (3, 401)}, {TOPIC: (5_000, 5_001)}]

@@ -1,0 +1,161 @@
+"""What breaks defences finds each place that can be broken, breaks that place alone, and fails where nobody notices."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mutations import mutation_switch
+from tests.mutations.__main__ import SETTINGS, report
+from tests.mutations.operators import ROOT, Mutant, Mutants, mutants_of, mutate, numbers
+from tests.mutations.runner import Fate, Job, run_in_forks
+
+SOURCE = '''
+"""A module."""
+from __future__ import annotations
+MAX = 3
+
+def judge(n: int, *, trusted: bool, known: bool) -> str | None:
+    """Judge."""
+    if n > MAX:
+        raise ValueError("too many")
+    if trusted and known:
+        return "yes"
+    match n:
+        case 1:
+            return "one"
+    return None
+
+def several(texts: list[str]) -> list[str]:
+    return [text for text in texts if text]
+
+def rules(found: list[int]) -> Iterator[int]:
+    yield 1
+    yield from found
+
+def fails_closed(text: str) -> bool:
+    try:
+        return int(text) > 0
+    except ValueError:
+        return False
+'''
+
+
+@pytest.fixture
+def mutated() -> Iterator[Mutants]:
+    yield mutate(SOURCE.lstrip(), "src/groundwire/room.py", "g", frozenset(numbers(SOURCE)), inside=True)
+    mutation_switch.active = None
+
+
+def behaviour(mutated: Mutants, name: str | None) -> list[Any]:
+    module: dict[str, Any] = {}
+    exec(compile(mutated.tree, "room", "exec"), module)  # noqa: S102 - the source stands above
+    mutation_switch.active = name
+
+    def seen(function: str, *args: Any, **kwargs: Any) -> Any:
+        try:
+            found = module[function](*args, **kwargs)
+            return list(found) if function == "rules" else found
+        except ValueError:
+            return ValueError
+
+    flags = [{"trusted": trusted, "known": known} for trusted in (True, False) for known in (True, False)]
+    judged = [seen("judge", n, **flag) for n in (1, 2, 3, 4, 5_000) for flag in flags]
+    rest = [
+        seen("several", ["a", ""]),
+        seen("rules", [2]),
+        *(seen("fails_closed", t) for t in ("1", "0", "x")),
+    ]
+    return judged + rest
+
+
+def test_each_mutant_changes_what_its_place_does_and_none_of_them_is_on_by_itself(mutated: Mutants) -> None:
+    module: dict[str, Any] = {}
+    exec(SOURCE, module)  # noqa: S102 - see above
+    whole = behaviour(mutated, None)
+    assert whole[0] == module["judge"](1, trusted=True, known=True)
+    assert ValueError in whole
+    unchanged = [m.name for m in mutated.mutants if behaviour(mutated, m.name) == whole]
+    assert unchanged == []
+
+
+def test_conditions_operands_bounds_limits_refusals_cases_filters_yields_and_catches_are_all_found(
+    mutated: Mutants,
+) -> None:
+    names = {mutant.name.removeprefix("room.") for mutant in mutated.mutants}
+    assert names == {
+        "judge: gives None [gives]",
+        "judge: n > MAX [never]",
+        "judge: n > MAX [always]",
+        "judge: n > MAX [bound shifted]",
+        "judge: MAX [lifted]",
+        "judge: raise ValueError('too many') [not raised]",
+        "judge: trusted and known [never]",
+        "judge: trusted and known [always]",
+        "judge: trusted in trusted and known [left out]",
+        "judge: known in trusted and known [left out]",
+        "judge: case 1 [skipped]",
+        "several: gives [] [gives]",
+        "several: text [never]",
+        "several: text [always]",
+        "rules: gives nothing [gives]",
+        "rules: yield 1 [left out]",
+        "rules: yield from found [left out]",
+        "fails_closed: gives True [gives]",
+        "fails_closed: gives False [gives]",
+        "fails_closed: int(text) > 0 [bound shifted]",
+        "fails_closed: except ValueError [not caught]",
+    }
+
+
+def test_every_check_every_branch_of_what_decides_and_every_guard_is_broken_without_a_list() -> None:
+    mutants = [mutant for module in mutants_of(SETTINGS["groups"]).values() for mutant in module.mutants]
+    paths = {mutant.path for mutant in mutants}
+    assert {f"src/groundwire/gate/{name}.py" for name in ("tree", "claim_case", "build", "report")} <= paths
+    names = [mutant.name for mutant in mutants]
+    assert len(names) == len(set(names))
+    assert (
+        sum(name.startswith("gate.tree.evaluate_tree: ") and name.endswith("[never]") for name in names) == 8
+    )
+    assert "gate.response_checks._sources: gives NOT_PROVIDED [gives]" in names
+
+
+def test_files_and_tests_of_a_group_are_there_and_what_changes_nothing_says_why() -> None:
+    for group in SETTINGS["groups"].values():
+        assert all((ROOT / test).exists() for test in group["tests"])
+        for pattern in [*group.get("inside", ()), *group.get("whole", ())]:
+            assert list((ROOT / "src/groundwire").glob(pattern)), f"{pattern} is the name of nothing"
+    assert all(len(why.split()) >= 4 for why in SETTINGS["equivalent"].values())
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "known", "status"),
+    [
+        ("noticed", "stopped", (), 0),
+        ("noticed", "survived", (), 1),
+        ("noticed", "unreached", (), 1),
+        ("noticed", "survived", ("b",), 0),
+        ("noticed", "noticed", ("b",), 1),  # it is noticed after all
+        ("noticed", "noticed", ("c",), 1),  # it is not there
+        ("noticed", None, (), 1),  # it was not run
+    ],
+)
+def test_a_run_succeeds_only_where_each_mutant_is_noticed_or_listed_as_changing_nothing(
+    a: Any, b: Any, known: tuple[str, ...], status: int
+) -> None:
+    mutants = [Mutant(name, "src/groundwire/room.py", 1, "checks") for name in "ab"]
+    fates = {name: Fate(name, outcome, 1) for name, outcome in (("a", a), ("b", b)) if outcome}
+    assert report(fates, mutants, {"a", "b"}, dict.fromkeys(known, "why")) == status
+
+
+def test_a_fork_that_waits_for_ever_is_stopped(tmp_path: Path) -> None:
+    jobs = {
+        "ends": Job(lambda: "seen"),
+        "waits": Job(lambda: time.sleep(600), 0.2),
+        "fails": Job(lambda: 1 / 0),
+    }
+    assert dict(run_in_forks(jobs, 2, tmp_path)) == {"ends": "seen", "waits": None, "fails": None}

@@ -1,0 +1,45 @@
+"""What an engineer on call turns while a worker runs: whose connections are whose, and how much is logged."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from agents.app import build_app
+from groundwire.config import Settings
+from groundwire.kafka.names import client_name, name_client
+
+
+@pytest.fixture(autouse=True)
+def _named_as_before():
+    yield
+    name_client("groundwire", "")
+
+
+@pytest.mark.parametrize(
+    ("prefix", "name"), [("groundwire.", "groundwire.claims"), ("eu-", "eu.claims"), ("", "claims")]
+)
+def test_connections_are_called_after_deployment_and_role(prefix: str, name: str) -> None:
+    app = build_app("claims", Settings(topic_prefix=prefix))
+    assert app.conf.broker_client_id == client_name() == name
+
+
+def test_sighup_logs_everything_until_it_comes_again() -> None:
+    """Loggers that were used before follow, too."""
+    program = textwrap.dedent("""
+        import os, signal, structlog
+        from agents.process import _toggle_debug
+        from groundwire.logs import configure_logs
+        configure_logs("console", "info")
+        log = structlog.get_logger()
+        signal.signal(signal.SIGHUP, lambda *_: _toggle_debug())
+        for name in ("first", "second", "third"):
+            log.debug(name)
+            os.kill(os.getpid(), signal.SIGHUP)
+    """)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    told = [line.split("] ")[1].split() for line in ended.stderr.splitlines()]
+    assert [words[0] for words in told] == ["log.level", "second", "log.level", "log.level"]
