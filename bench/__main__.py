@@ -17,7 +17,7 @@ from typing import Any
 
 import uvloop
 
-from agents.collector import rest_collector
+from agents.app import tune_gc
 from bench import guard
 from bench.machine import machine, processor_times, sentence, stolen_since
 from bench.measure import Options, Part, Size
@@ -67,9 +67,9 @@ def main() -> None:
         "aiokafka",
         "faust",
         "mode",
-    ):  # a broker that has just started leads nothing yet, and they say so
+    ):  # they log that a broker which has just started leads no partition yet
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    rest_collector()  # as in a worker; it is the same for all contenders of this process
+    tune_gc()  # as in a worker; it is the same for all contenders of this process
     for part in chosen:  # what is measured is kept, however the next one ends
         results |= merge(args.json, {part.name: uvloop.run(_measure(part, options))})
     if args.page:
@@ -84,7 +84,7 @@ async def _measure(part: Part, options: Options) -> dict[str, Any]:
     async for figure in part.run(options):
         figures.append(figure)
         print(list(table([figure], here["cores"]))[-1], flush=True)
-    here["stolen"] = stolen_since(before)  # what makes a figure worthless, and no load shows
+    here["stolen"] = stolen_since(before)  # time that other machines took, which the load does not show
     return as_result(here, options.rounds, options.size, figures)
 
 

@@ -21,7 +21,7 @@ from bench.report import figures_of, number, write_page
 LOADS: Final = (1_000, 3_000, 10_000, 30_000, 100_000, 1_000_000)
 DAY: Final = 86_400
 HALF: Final = 0.5
-"""Everything is planned to be half busy: the other half is for peaks, for catching up and for whoever fails."""
+"""Planned utilisation: the other half is for peaks, for catching up and for servers that fail."""
 MEMORY: Final = 256e9
 KEPT: Final = 31
 """Bytes of one Redis server, and the days for which every outcome is kept; what was approved stays for good."""

@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable
 from functools import cache
 
-from groundwire.checks.epistemic.verify import check_answer
-from groundwire.checks.tokens import tokenize
-from groundwire.checks.values_statements import read_statements
+from groundwire.checks.support.verify import check_answer
+from groundwire.checks.values.statements import read_statements
+from groundwire.text.tokens import tokenize
 
 NAMES = (
     "Dublin",

@@ -21,7 +21,9 @@ from bench.claims import claims, text
 from bench.inside import batches, decide, new_gate
 from bench.naive import MINHASH_PERMUTATIONS, naive_minhash, phrases
 from bench.parts.quotes import naive, quotes, transcript
-from groundwire.checks.dedup_keys import key_function
+from groundwire.checks.dedup.form import read_form
+from groundwire.checks.dedup.keys import key_function
+from groundwire.checks.dedup.signature import Thresholds
 from groundwire.checks.hedges import HedgeDetector
 from groundwire.checks.quotes import QuoteRules, ground_quotes
 from groundwire.messages.decode import decode_claim
@@ -81,18 +83,19 @@ def guarded() -> Iterator[Guarded]:
     patterns, detector = phrases(), HedgeDetector()
     yield Guarded(
         "hedges in one pass, beside a regex a phrase",
-        25.0,
+        7.5,
         lambda: [_search(patterns, content) for content in contents],
         lambda: [detector.analyze(content) for content in contents],
     )
     words = [sorted(set(text(rng).lower().split())) for _ in range(60)]
     for method, stated in (("minhash", 25.0), ("partition", 26.0)):
-        keys = key_function(method, 9200)
+        forms = [read_form(" ".join(tokens)) for tokens in words]
+        keys = key_function(method, Thresholds(9200, 8500))
         yield Guarded(
             f"dedup keys by {method}, beside {MINHASH_PERMUTATIONS} permutations word by word",
             stated,
             lambda: [naive_minhash(tokens) for tokens in words],
-            lambda keys=keys: [keys.stored(tokens) for tokens in words],  # type: ignore[misc]
+            lambda keys=keys, forms=forms: [keys.of(form).stored for form in forms],  # type: ignore[misc]
         )
     source = transcript(rng, 10_000)
     given = quotes(rng, source, 50)["invented"]

@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from groundwire.checks.entities import ground_entities
-from groundwire.checks.grounding import comparable
+from groundwire.checks.entities import comparable, ground_entities
 from groundwire.checks.relations import RelationIndex, preserve_relations
 
 Records = Sequence[dict[str, Any]]

@@ -1,4 +1,4 @@
-"""Print how well hedges tell speculative sentences from others, on BioScope: `python -m bench.hedges abstracts.xml`.
+"""Print how well hedges distinguish speculative sentences, on BioScope: `python -m bench.hedges abstracts.xml`.
 
 A sentence counts as speculative where the corpus marks a cue of speculation in it. The lexicon was written with one
 half of the abstracts in view, picked by a hash of the document; "kept back" is the other half. Files of the corpus
@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree as ET
 
-from groundwire.checks.hedge_lexicon import hedge_lexicon
-from groundwire.checks.hedges import HedgeDetector
+from groundwire.checks.hedges import HedgeDetector, hedge_lexicon
 
 
 class Sentence(NamedTuple):

@@ -7,17 +7,17 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 from agents.outputs import Output, outputs
-from groundwire.attestation import Keys
-from groundwire.gate.dedup import dedup_scheme
-from groundwire.gate.gate import Gate
-from groundwire.messages.inbound import InboundRecord
-from groundwire.policies import PolicyStore
+from groundwire.gate.claim_case import dedup_scheme
+from groundwire.gate.gate import Gate, Lookups
+from groundwire.keys.attestation import Keys
+from groundwire.messages.headers import InboundRecord
 from groundwire.policy import Policy
 from groundwire.state.memory import MemoryState
 from groundwire.state.model import State
+from groundwire.state.policies import PolicyStore
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
-from groundwire.verify import CitationVerifier
+from groundwire.verify.citations import CitationVerifier
 
 BATCH = 500
 """Records of a batch, as workers fetch them."""
@@ -29,7 +29,7 @@ def new_gate(policy: Policy, state: State | None = None) -> Gate:
         policy,
         PolicyStore(None, None),
         state or MemoryState(),
-        CitationVerifier({}, network=False),
+        Lookups(CitationVerifier({}, network=False)),
         keys=Keys.empty(),
         now=lambda: datetime.now(UTC),
     )
@@ -64,7 +64,7 @@ def batches(values: Iterable[tuple[bytes, bytes]], size: int = BATCH) -> Iterato
 
 async def decide(gate: Gate, batch: Sequence[InboundRecord]) -> list[Output]:
     """Take a batch from bytes to bytes: decode, check, ask state, derive, encode."""
-    return outputs(await gate.settle(await gate.prepare(batch)))
+    return outputs(await gate.apply_step(await gate.prepare(batch)))
 
 
 async def decide_all(gate: Gate, given: Iterable[Sequence[InboundRecord]]) -> list[Output]:

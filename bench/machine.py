@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from groundwire.version import __version__
+from groundwire import __version__
 
 PACKAGES = (
     *("aiokafka", "datasketch", "faust-streaming", "numpy", "pydantic", "rapidfuzz", "redis", "uvloop"),
@@ -18,7 +18,7 @@ PACKAGES = (
 
 
 def machine() -> dict[str, Any]:
-    """Return what the figures of a run depend on, nothing that tells whose machine it is."""
+    """Return what the figures of a run depend on, without anything that identifies the machine."""
     return {
         "at": datetime.now(UTC).strftime("%Y-%m-%d %H:%M"),
         "groundwire": __version__,

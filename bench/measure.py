@@ -40,7 +40,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is promised: a limit of the median, or of the median ratio to the baseline.
+    """A target: a limit of the median, or of the median ratio to the baseline.
 
     Attributes:
         sense: `>=` or `<=`.
@@ -144,7 +144,7 @@ class Race:
         self._more[name] = target, key
 
     async def figures(self, rounds: int, *, warm: bool = True) -> list[Figure]:
-        """Run everybody once to warm up, then all of them in each round, and return a figure for each."""
+        """Run every contender once to warm up, then all of them in each round, and return a figure for each."""
         found = await in_turns(self._contenders, rounds, warm=warm)
         baseline = next(iter(found))
         return [

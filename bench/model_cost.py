@@ -17,9 +17,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
-from groundwire.epistemic import VerificationConfig, verify_response
-from groundwire.epistemic.costs import CostLine, cost_report
-from groundwire.epistemic.types import ModelCall
+from groundwire.epistemic.model import CostLine, cost_report
+from groundwire.epistemic.types import ModelCall, VerificationConfig
+from groundwire.library.epistemic import verify_response
 from groundwire.verify.models import HttpModel, ModelLimits, OpenAIModel, load_model
 
 MODES: Final = ("off", "sample", "full")
@@ -94,7 +94,7 @@ def service(delay: float) -> Callable[[asyncio.StreamReader, asyncio.StreamWrite
                 writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body))
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
-            pass  # the client has gone, or we have
+            pass  # the client or this server closed the connection
         finally:
             writer.close()
 
@@ -110,7 +110,7 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
 
 async def verified(response: Response, mode: str, model: HttpModel) -> Run:
     """Verify a response once."""
-    config = VerificationConfig(mode="full" if mode == "full" else "sample")
+    config = VerificationConfig(model_scope="all", mode="full" if mode == "full" else "sample")
     began = time.perf_counter()
     found = await verify_response(
         _QUESTION, response.answer, response.passages, client=None if mode == "off" else model, config=config

@@ -26,7 +26,7 @@ DECISIONS: Final = (TopicName.APPROVED, TopicName.REVIEW, TopicName.BLOCKED)
 _LOOK = 0.05
 _PATIENCE = 300.0
 _FROM, _TO = 0.1, 1.0
-"""The stretch of the records over which rates are taken: the start of a process is another figure."""
+"""The span of records over which rates are measured: the start of a process is another figure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ async def fill(bootstrap: str, topic: str, records: Iterable[tuple[bytes, bytes]
 
 @asynccontextmanager
 async def running(commands: Sequence[Sequence[str]], given: Mapping[str, str]) -> AsyncIterator[list[int]]:
-    """Run Python programs and give their process ids; they are told to end afterwards, and waited for."""
+    """Run Python programs and give their process ids; they get SIGTERM afterwards, and are waited for."""
     processes = [
         await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", *command), env=given, cwd=ROOT, stdout=asyncio.subprocess.DEVNULL
@@ -128,7 +128,7 @@ class Watch:
             TimeoutError: they do not come.
         """
         async with asyncio.timeout(_PATIENCE):
-            while (found := sum((await self.consumer.end_offsets(list(self.partitions))).values())) < count:  # noqa: ASYNC110 - the broker tells nobody
+            while (found := sum((await self.consumer.end_offsets(list(self.partitions))).values())) < count:  # noqa: ASYNC110 - the broker sends no notice
                 await asyncio.sleep(every)
         return time.perf_counter(), found
 

@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from groundwire.messages.base import format_time, to_milliseconds
-from groundwire.messages.decisions import Decision
+from groundwire.messages.decisions import Decision, Kind
+from groundwire.messages.identity import Subject
 from groundwire.messages.topics import TopicName
 from groundwire.review.board import Board
-from groundwire.review.model import Query
-from groundwire.review.people import Scope
+from groundwire.review.model import Query, risk_of
+from groundwire.review.permissions import ViewScope
 from groundwire.review.records import TopicRecord
-from groundwire.review.risk import risk_of
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 WORDS = [
@@ -50,10 +50,11 @@ WORDS = [
     "cluster",
 ]
 REASONS = ("ungrounded", "technical_hedge", "citation_unverified", "conflicting_near_duplicate")
-LEAD = Scope("lead", frozenset({"acme"}), frozenset({"globex"}))
+LEAD = ViewScope("lead", frozenset({"acme"}), frozenset({"globex"}))
 _APPROVED = 20_000
 _PARENTS = 100
-OWNER = Scope("u7", frozenset(), frozenset({"acme"}))
+_AT_ONCE = 1_000
+OWNER = ViewScope("u7", frozenset(), frozenset({"acme"}))
 
 
 def main() -> None:
@@ -81,11 +82,14 @@ def main() -> None:
     other = _resident() - before
     print(f"as decoded Decisions: {other / 2**20:.0f} MiB, {other / max(memory, 1):.1f} times as much\n")
 
-    pages: dict[str, tuple[Scope, Query]] = {
+    taken = [subject for subject, _ in board.candidates()[::10]]
+    pages: dict[str, tuple[ViewScope, Query]] = {
         "first page by risk": (LEAD, Query()),
         "by age, one reason": (LEAD, Query(reason="technical_hedge", sort="oldest")),
         "one user of a tenant": (LEAD, Query(user="u7")),
         "own items": (OWNER, Query()),
+        "claimed by one": (LEAD, Query(only=taken)),
+        "claimed by nobody": (LEAD, Query(without=taken)),
         "search, common word": (LEAD, Query(text="gateway")),
         "search, two words": (LEAD, Query(text="slow 77")),
     }
@@ -99,7 +103,16 @@ def main() -> None:
     _resting(board, given.calls)
     opened = _times(lambda: board.item(LEAD, rng.choice(ids)), given.calls)
     counted = _times(lambda: board.counts(LEAD), given.calls)
-    for name, found in (("one item", opened), ("gauges", counted)):
+    many = [decision.decision_id for decision in plain[:_AT_ONCE]]
+    stand = _times(lambda: board.standings(LEAD, many), max(3, given.calls // 20))
+    compared = _times(lambda: board.memories(LEAD, many), max(3, given.calls // 20))
+    shown = (
+        ("one item", opened),
+        ("gauges", counted),
+        ("1,000 items stand", stand),
+        ("1,000 compared", compared),
+    )
+    for name, found in shown:
         print(f"{name:<22}{_part(found, 0.5):>9.2f}{_part(found, 0.95):>9.2f}")
 
 
@@ -110,7 +123,7 @@ def _resting(board: Board, calls: int) -> None:
     board.add(records)
     plain = [Decision.model_validate_json(record.value or b"") for record in records]
     rows = [found.current for one in plain[:_PARENTS] if (found := board.item(LEAD, one.decision_id))]
-    ours = _times(lambda: board.resting(LEAD, rng.choice(rows)), calls)
+    ours = _times(lambda: board.dependents(LEAD, rng.choice(rows)), calls)
     theirs = _times(
         lambda row=rows[0]: [one for one in plain if row.subject_id in (one.derived_from or ())],
         max(3, calls // 20),
@@ -141,19 +154,26 @@ def _line(name: str, ours: Sequence[float], theirs: Sequence[float]) -> None:
     )
 
 
-def _scan(decisions: Sequence[Decision], scope: Scope, query: Query) -> list[Decision]:
+def _scan(decisions: Sequence[Decision], scope: ViewScope, query: Query) -> list[Decision]:
     """Do what the board does, by looking at every Decision."""
     words = query.text.split()
+    only, without = set(query.only or ()), set(query.without)
     found = [
         each
         for each in decisions
         if scope.sees(each.tenant_id, each.user_id)
         and (query.reason is None or each.reason_code == query.reason)
         and (query.user is None or each.user_id == query.user)
+        and (query.only is None or _subject(each) in only)
+        and (not without or _subject(each) not in without)
         and all(word in (each.evidence.claim.casefold() if each.evidence else "") for word in words)
     ]
     found.sort(key=lambda each: (risk_of(each.reason_code).rank, each.decided_at, each.decision_id))
     return found[: query.limit]
+
+
+def _subject(one: Decision) -> Subject:
+    return Subject(one.tenant_id, one.user_id, Kind(one.kind), one.subject_id)
 
 
 def _times(call: Callable[[], object], count: int) -> list[float]:

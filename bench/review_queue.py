@@ -19,11 +19,11 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 from deploy.embedded import EmbeddedRedis
-from groundwire.messages.decisions import EvidenceObject
-from groundwire.messages.tiers import IngestionTier
-from groundwire.review_queue import MemoryReviewStore, RedisReviewStore, ReviewQueue, ReviewStore
+from groundwire.library.review_queue import MemoryReviewStore, ReviewQueue, ReviewStore
+from groundwire.library.review_queue.redis_store import RedisReviewStore
+from groundwire.library.validator import ValidationResult
+from groundwire.messages.decisions import EvidenceObject, IngestionTier
 from groundwire.state.server import connect
-from groundwire.validator import ValidationResult
 
 CLAIM = "the ingest service retries every failed upload five times before it gives up and raises an alarm"
 EVIDENCE = EvidenceObject(CLAIM, datetime(2026, 1, 31, 12, tzinfo=UTC), "medium")

@@ -1,10 +1,10 @@
-"""Steady load for an hour: how fast records are decided, and whether workers and Redis hold what they should.
+"""Steady load for an hour: how fast records are decided, and whether memory, files or keys grow.
 
     .venv/bin/python bench/soak.py --minutes 60 --rate 10 --late 1 --responses 1
 
 Every second `--rate` claims cite nothing, `--late` claims cite pages that take `--delay` seconds to answer, within the
 budget of a citation, and `--responses` responses are checked against their context. A user writes forty claims and is
-never heard of again. Each line tells a stretch of time: how many were decided, how long the claims that cite nothing
+never heard of again. Each line tells an interval: how many were decided, how long the claims that cite nothing
 took from their record's time to their decision (seconds), what the workers hold (MB, open files), and what Redis has
 grown by (MB). Ends with status 1 where something was not decided, and where the last third of the time differs from the
 second: a tenth more memory in workers, more open files, or a tenth more of Redis for each record.
@@ -44,12 +44,12 @@ FILES = 8
 
 
 @dataclass(frozen=True)
-class Stretch:
-    """What was seen at the end of a stretch.
+class Interval:
+    """What was seen at the end of an interval.
 
     Attributes:
         minutes: since the beginning.
-        decided: records, in this stretch.
+        decided: records, in this interval.
         p50, p99: seconds from the time of a record that cites nothing to its decision; 0 where there was none.
         held: MB of memory of all workers.
         files: open files of all workers.
@@ -68,7 +68,7 @@ class Stretch:
 
 
 class LateSite(Site):
-    """Answers as ever, but late."""
+    """Answers like its base class, after a delay."""
 
     def __init__(self, delay: float) -> None:
         super().__init__()
@@ -90,8 +90,8 @@ def main() -> int:
     parser.add_argument("--late", type=int, default=1)
     parser.add_argument("--responses", type=int, default=1)
     parser.add_argument("--delay", type=float, default=4)
-    parser.add_argument("--stretch", type=float, default=10, help="seconds that a line tells of")
-    parser.add_argument("--json", type=Path, help="write what was seen here, a JSON line a stretch")
+    parser.add_argument("--interval", type=float, default=10, help="seconds of an interval")
+    parser.add_argument("--json", type=Path, help="write what was seen here, a JSON line an interval")
     options = parser.parse_args()
     broker, redis = start_broker(), start_redis()
     try:
@@ -122,12 +122,12 @@ async def _feed(
     empty: int,
     url: str,
     options: argparse.Namespace,
-) -> tuple[int, list[Stretch]]:
+) -> tuple[int, list[Interval]]:
     """Send, second by second; return how many were sent, and what was seen."""
-    numbers, sent, told, seen = count(), 0, 0, list[Stretch]()
+    numbers, sent, told, seen = count(), 0, 0, list[Interval]()
     print("minutes  decided  p50 s  p99 s  held MB  files  Redis MB")
-    for stretch in range(1, max(6, round(options.minutes * 60 / options.stretch)) + 1):
-        for _ in range(round(options.stretch)):
+    for interval in range(1, max(6, round(options.minutes * 60 / options.interval)) + 1):
+        for _ in range(round(options.interval)):
             claims = list(_claims(numbers, options, url))
             answers = [_response(next(numbers)) for _ in range(options.responses)]
             await made.produce(claims)
@@ -139,7 +139,7 @@ async def _feed(
         p50, p99 = _delays(fresh)
         held, files = sum(map(_megabytes, workers)), sum(map(_files, workers))
         grown = (await _used(redis) - empty) / 1e6
-        now = Stretch(stretch * options.stretch / 60, len(fresh), p50, p99, held, files, grown, told)
+        now = Interval(interval * options.interval / 60, len(fresh), p50, p99, held, files, grown, told)
         seen.append(now)
         print(
             f"{now.minutes:7.1f}  {now.decided:7}  {p50:5.2f}  {p99:5.2f}  {held:7.0f}  {files:5}  {grown:8.1f}",
@@ -150,7 +150,7 @@ async def _feed(
     return sent, seen
 
 
-def _judge(seen: Sequence[Stretch]) -> int:
+def _judge(seen: Sequence[Interval]) -> int:
     """Compare the last third with the second; the first is warm-up."""
     third = len(seen) // 3
     middle, last = seen[third : 2 * third], seen[-third:]

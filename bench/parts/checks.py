@@ -15,11 +15,11 @@ from bench.inside import batches, fresh_state, new_gate
 from bench.measure import Figure, Options, Part, Target
 from bench.services import open_redis
 from groundwire.checks.citations import CitationDetector
+from groundwire.checks.dedup.similarity import jaccard_similarity
 from groundwire.checks.hedges import HedgeDetector
-from groundwire.checks.similarity import jaccard_similarity
 from groundwire.gate.gate import Gate
 from groundwire.messages.decode import decode_claim
-from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.headers import InboundRecord
 from groundwire.policy import Policy
 from groundwire.state.server import connect
 
@@ -59,7 +59,7 @@ async def _alone(gate: Gate, values: Sequence[tuple[bytes, bytes]]) -> list[floa
     for batch in batches(values, 1):
 
         async def decide(batch: list[InboundRecord] = batch) -> None:
-            await gate.settle(await gate.prepare(batch))
+            await gate.apply_step(await gate.prepare(batch))
 
         timings.append(await _wait(decide))
     return timings

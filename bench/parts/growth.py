@@ -18,15 +18,15 @@ from bench.inside import BATCH, batches, fresh_state, new_gate
 from bench.measure import Figure, Options, Part, Target
 from bench.parts.redis import processor_time
 from bench.services import open_redis
-from groundwire.gate.dedup import dedup_query
+from groundwire.gate.claim_case import dedup_query
 from groundwire.gate.gate import Gate
-from groundwire.gate.prepared import PreparedClaim
-from groundwire.messages.claims import Claim
+from groundwire.gate.types import PreparedClaim
 from groundwire.messages.decisions import Kind
+from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject, digest
-from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.records import Claim
 from groundwire.policy import Policy
-from groundwire.state.model import Ask, DedupQuery, Limits
+from groundwire.state.model import DedupQuery, QueueLimits, StepRequest
 from groundwire.state.redis import RedisState
 
 _PATIENCE: Final = 120
@@ -35,7 +35,7 @@ _PATIENCE: Final = 120
 _POOL: Final = 5_000
 _SCOPE: Final = 100
 """Claims of a scope, where there are many scopes."""
-_LIMITS: Final = Limits(100, 10_000, 10_000)
+_LIMITS: Final = QueueLimits(100, 10_000, 10_000)
 _METHODS: Final = ("minhash", "partition")
 
 
@@ -85,7 +85,7 @@ async def _grown(
         yield size
 
 
-def _asks(policy: Policy, *, one: bool) -> Iterator[Ask]:
+def _asks(policy: Policy, *, one: bool) -> Iterator[StepRequest]:
     """Yield approved claims without end."""
     rng = random.Random(3)
     (entry,) = _example(policy)
@@ -106,12 +106,12 @@ def _query(content: str, policy: Policy) -> DedupQuery:
     return query
 
 
-def _example(policy: Policy) -> Iterator[Ask]:
+def _example(policy: Policy) -> Iterator[StepRequest]:
     """Yield what the gate asks of an approved claim."""
     gate = new_gate(policy)
-    for entry in [gate._read(record) for record in next(batches(claims(1)))]:  # noqa: SLF001 - as prepare does
+    for entry in [gate._prepare(record) for record in next(batches(claims(1)))]:  # noqa: SLF001 - as prepare does
         assert isinstance(entry, PreparedClaim)  # noqa: S101 - it is one
-        yield gate._claims.ask(entry)  # noqa: SLF001 - as settle does
+        yield gate._claims.step(entry).request  # noqa: SLF001 - as apply_step does
 
 
 async def _at(
@@ -130,8 +130,8 @@ async def _at(
         gate: Gate = new_gate(policy, state)
         prepared = await gate.prepare(_named(given, "one") if one else given)
         before = processor_time(client)
-        await gate.settle(prepared[:BATCH])
-        await gate.settle(prepared[BATCH:])
+        await gate.apply_step(prepared[:BATCH])
+        await gate.apply_step(prepared[BATCH:])
         found.append((processor_time(client) - before) / len(prepared))
     return found
 

@@ -48,7 +48,7 @@ class _Turn:
 
 
 async def run(options: Options) -> AsyncIterator[Figure]:
-    """Start a worker so many times; find its rate; then send single claims, and half of the rate, and listen."""
+    """Start a worker so many times; find its rate; then measure single claims, and half of that rate."""
     with open_broker(options.broker) as broker, open_redis(options.redis) as server:
         starts = [
             await _start(broker.bootstrap, server.url, f"start{turn}.") for turn in range(options.rounds)

@@ -17,10 +17,10 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from bench.measure import Contender, Figure, Options, Part, Race
-from groundwire.checks.epistemic.verify import check_answer
 from groundwire.checks.quotes import QuoteRules, ground_quotes
 from groundwire.checks.relations import RelationIndex, preserve_relations
-from groundwire.checks.values_statements import read_statements
+from groundwire.checks.support.verify import check_answer
+from groundwire.checks.values.statements import read_statements
 from groundwire.policy import Policy
 
 

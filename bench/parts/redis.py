@@ -11,15 +11,15 @@ from typing import Any, Final
 from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 
-from agents.tenure import Tenure
+from agents.partitions import PartitionLease
 from agents.wiring import Worker, build_worker
 from bench.claims import claims
 from bench.inside import BATCH, batches, decide_all, fresh_state, new_gate
 from bench.measure import MICROSECONDS, Figure, Options, Part, Target
 from bench.services import open_redis
-from groundwire.messages.inbound import InboundRecord
+from groundwire.config import load_settings
+from groundwire.messages.headers import InboundRecord
 from groundwire.policy import Policy
-from groundwire.settings import load_settings
 
 METHODS: Final = ("minhash", "partition")
 _CITED: Final = " See https://example.com/a and #12."
@@ -113,18 +113,18 @@ def _kept(client: Redis, found: dict[str, float]) -> Iterator[Figure]:
 
 
 async def _trips(url: str, prefix: str, cited: str) -> tuple[float, set[str]]:
-    """Let a worker's own pipeline settle batches; return how many commands it waits for, a batch, and which."""
+    """Let a worker's own pipeline process batches; return how many commands it waits for, a batch, and which."""
     given = [_citing(batch, cited) for batch in batches(claims(6 * BATCH))]
     worker = _worker(url, prefix)
     if await worker.state.open() is None:
         await _first_epoch(worker)
-    tenure = Tenure()
-    await worker.pipeline.settle(
-        given[0], tenure
+    lease = PartitionLease()
+    await worker.pipeline.process_batch(
+        given[0], lease
     )  # a first batch asks for more: the server, what was in flight
     with counted() as sent:
         for batch in given[1:]:
-            await worker.pipeline.settle(batch, tenure)
+            await worker.pipeline.process_batch(batch, lease)
     await worker.state.close()
     return sum(sent.values()) / len(given[1:]), set(sent)
 
@@ -161,14 +161,14 @@ def _worker(url: str, prefix: str) -> Worker:
 
 class _Nowhere:
     async def publish(self, _outputs: Sequence[Any]) -> None:
-        """Take it for acknowledged."""
+        """Count it as acknowledged."""
 
 
 @contextmanager
 def counted() -> Iterator[Counter[str]]:
     """Count the commands that any client of this process sends and waits for.
 
-    A batch's crash note is none of them: it goes over a `Line`, and nobody waits for its answer while no worker died.
+    The mark of what is in flight is not counted: it goes over a `SharedConnection`, and its answer is not waited for.
     """
     sent: Counter[str] = Counter()
     original = AsyncRedis.execute_command

@@ -11,21 +11,19 @@ from typing import Final
 from bench.claims import claims
 from bench.inside import batches, new_gate
 from bench.measure import Figure, Options, Part, Race
-from groundwire.gate.results import Decided
+from groundwire.gate.types import Decided
 from groundwire.messages.decisions import Decision
 from groundwire.messages.decode import decode_claim
-from groundwire.messages.headers import decision_headers
-from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.headers import InboundRecord, decision_headers
 from groundwire.messages.topics import record_key
-from groundwire.policies import PolicyStore
 from groundwire.policy import Policy
-from groundwire.replay.files import FileRecords, decision_lines
-from groundwire.replay.job import Job, Order
-from groundwire.replay.rate import Rate
-from groundwire.replay.run import Known, Replayer, Task
-from groundwire.replay.spool import Stretch
-from groundwire.replay.verify import Status, Verifier
-from groundwire.replay.writers import FileWriter
+from groundwire.replay.job import Job, ReplayOrder
+from groundwire.replay.reading import Rate
+from groundwire.replay.report import FileWriter
+from groundwire.replay.run import Replayer, Task
+from groundwire.replay.store import FileRecords, OffsetRange, decision_lines
+from groundwire.replay.verify import Verifier, VerifyStatus
+from groundwire.state.policies import KnownPolicies, PolicyStore
 
 TOPIC: Final = "claims"
 Found = Sequence[tuple[InboundRecord, Decision]]
@@ -34,10 +32,10 @@ Found = Sequence[tuple[InboundRecord, Decision]]
 async def run(options: Options) -> AsyncIterator[Figure]:
     """Race replay and verification against decoding."""
     decided = await decide(options.of(2_000, 10_000))
-    known = Known([Policy()], PolicyStore(None, None))
+    known = KnownPolicies([Policy()], PolicyStore(None, None))
     race = Race("decisions/s")
     race.add("decoding records and decisions", lambda: _decode(decided))
-    race.add("replay from the spool to a file", lambda: _replay(decided, known))
+    race.add("replay from the job file to a file", lambda: _replay(decided, known))
     race.add("verify from files", lambda: _verify(decided, known))
     for figure in await race.figures(options.rounds):
         yield figure
@@ -47,7 +45,7 @@ async def decide(count: int) -> Found:
     """Decide claims as a worker does."""
     gate, found = new_gate(Policy()), []
     for batch in batches(claims(count)):
-        results = await gate.settle(await gate.prepare(batch))
+        results = await gate.apply_step(await gate.prepare(batch))
         found += [(r.record, r.decision) for r in results if isinstance(r, Decided)]
     return found
 
@@ -61,29 +59,29 @@ def _decode(decided: Found) -> float:
     return len(pairs) / (time.perf_counter() - began)
 
 
-async def _replay(decided: Found, known: Known) -> float:
-    order = Order("bench", [TOPIC], "earliest", "latest", None, simulate=False, output=None)
+async def _replay(decided: Found, known: KnownPolicies) -> float:
+    order = ReplayOrder("bench", [TOPIC], "earliest", "latest", None, simulate=False, output=None)
     with TemporaryDirectory() as name, Job(Path(name, "job"), order) as job:
-        _spool(job, decided)
+        _store(job, decided)
         began = time.perf_counter()
         writer = FileWriter(Path(name, "out"))
         summary = await Replayer(job, Task("bench", known), writer, Rate(None), lambda *_: None).run()
         writer.close()
-        if summary.statuses != {Status.EQUAL: summary.records}:
+        if summary.statuses != {VerifyStatus.EQUAL: summary.records}:
             raise SystemExit(f"decisions differ: {summary.as_json()}")
         return len(decided) / (time.perf_counter() - began)
 
 
-def _spool(job: Job, decided: Found) -> None:
+def _store(job: Job, decided: Found) -> None:
     """Put into a job what its reader would have read."""
-    inside = {(TOPIC, 0): Stretch(TOPIC, 0, 0, len(decided))}
+    inside = {(TOPIC, 0): OffsetRange(TOPIC, 0, 0, len(decided))}
     job.begin()
     for record, decision in decided:
-        job.spool.add_record(record, inside=True)
+        job.store.add_record(record, inside=True)
         place = f"groundwire.{decision.verdict}", 0, record.offset, record.timestamp
         key = record_key(decision.tenant_id, decision.user_id)
         published = InboundRecord(*place, key, decision.to_bytes(), decision_headers(decision, ()))
-        job.spool.add_decision(published, inside=inside, everything=False)
+        job.store.add_decision(published, inside=inside, everything=False)
     job.commit()
 
 
@@ -95,14 +93,14 @@ def _files(folder: Path, decided: Found) -> tuple[Path, Path]:
     return records, decisions
 
 
-async def _verify(decided: Found, known: Known) -> float:
+async def _verify(decided: Found, known: KnownPolicies) -> float:
     with TemporaryDirectory() as name:
         records, decisions = _files(Path(name), decided)
         began = time.perf_counter()
         with FileRecords(records, decisions) as found:
             verifier = Verifier(found, known)
             for _, value in decision_lines(decisions):
-                if (await verifier.verify(value)).status is not Status.EQUAL:
+                if (await verifier.verify(value)).status is not VerifyStatus.EQUAL:
                     raise SystemExit("a decision differs")
         return len(decided) / (time.perf_counter() - began)
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 from bench.inside import new_gate
 from bench.measure import Figure, Options, Part, Race, Target
 from groundwire.gate.gate import decode_record
-from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.headers import InboundRecord
 from groundwire.policy import Policy
 
 _WORDS: Final = (
@@ -141,7 +141,7 @@ def _decoding(records: Sequence[InboundRecord]) -> float:
 async def _rate(records: Sequence[InboundRecord]) -> float:
     gate = new_gate(Policy())
     began = time.process_time()
-    await gate.settle(await gate.prepare(records))
+    await gate.apply_step(await gate.prepare(records))
     return len(records) / (time.process_time() - began)
 
 
@@ -153,7 +153,7 @@ async def _watched(records: Sequence[InboundRecord]) -> tuple[list[float], float
     ticking = asyncio.create_task(_tick(lateness))
     for record in records:
         begin = time.perf_counter()
-        await gate.settle(await gate.prepare([record]))
+        await gate.apply_step(await gate.prepare([record]))
         timings.append((time.perf_counter() - begin) * 1000)
     if not records:
         await asyncio.sleep(1)

@@ -18,17 +18,15 @@ from bench.inside import BATCH, batches, new_gate
 from bench.measure import MICROSECONDS, Figure, Options, Part
 from groundwire.checks.citations import CitationDetector
 from groundwire.checks.hedges import HedgeDetector
-from groundwire.decide.reading import read
-from groundwire.gate.dedup import dedup_query
-from groundwire.gate.prepared import PreparedClaim, canonical_form
-from groundwire.gate.results import Decided
+from groundwire.gate.claim_case import dedup_query, read_claim
+from groundwire.gate.types import Decided, PreparedClaim, canonical_form
 from groundwire.messages.base import sha256_hex
 from groundwire.messages.decode import decode_claim
 from groundwire.policy import Policy
 
 _SUM = (
     "prepare: decode, read, dedup keys",
-    "settle: ask, state in memory, derive",
+    "apply_step: prejudge, state in memory, derive",
     "outputs: encode, headers",
 )
 
@@ -67,8 +65,8 @@ async def run(options: Options) -> AsyncIterator[Figure]:
         _checks(clock, values, policy, partition)
         prepared = await clock.wait(_SUM[0], gate.prepare(batch))
         asked = [entry for entry in prepared if isinstance(entry, PreparedClaim)]
-        clock.each("&nbsp; ask: prejudge, payload", gate._claims.ask, asked)  # noqa: SLF001 - a stage of its own
-        settled = await clock.wait(_SUM[1], gate.settle(prepared))
+        clock.each("&nbsp; step: prejudge, payload", gate._claims.step, asked)  # noqa: SLF001 - a stage of its own
+        settled = await clock.wait(_SUM[1], gate.apply_step(prepared))
         decided = [result.decision for result in settled if isinstance(result, Decided)]
         clock.each("&nbsp; of outputs: the decision's JSON", lambda decision: decision.to_bytes(), decided)
         clock.each(_SUM[2], lambda result: outputs([result]), settled)
@@ -83,7 +81,7 @@ def _checks(clock: Clock, values: Sequence[bytes], policy: Policy, partition: Po
     clock.each("&nbsp; fingerprint", lambda claim: sha256_hex(canonical_form(claim)), found)
     clock.each("&nbsp; hedges", lambda claim: hedges.analyze(claim.content), found)
     clock.each("&nbsp; citations", lambda claim: citations.detect(claim.content), found)
-    clock.each("&nbsp; hedges and citations, as read", lambda claim: read(claim.content, policy), found)
+    clock.each("&nbsp; hedges and citations, as read", lambda claim: read_claim(claim.content, policy), found)
     clock.each("&nbsp; dedup keys and signature, minhash", lambda claim: dedup_query(claim, policy), found)
     clock.each(
         "&nbsp; dedup keys and signature, partition", lambda claim: dedup_query(claim, partition), found

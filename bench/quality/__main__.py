@@ -1,7 +1,8 @@
-"""Print how well answers are told apart: `python -m bench.quality --data DIR`.
+"""Print how well right and wrong answers are distinguished: `python -m bench.quality --data DIR`.
 
 By method, with thresholds chosen on the rows of the splits before the one named; with `--gate`, by the whole
-gate as it is. `--page FILE` writes both into a page instead, between the marks that stand there.
+gate as it is; with `--claims`, how labelled claims are judged. `--page FILE` writes it into a page instead, between
+the marks that stand there.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from bench.quality.claims import TELLING, claim_table
 from bench.quality.data import SETS, SPLITS, Row
 from bench.quality.gate import gate_table
 from bench.quality.methods import METHODS
+from bench.quality.points import points_table
 from bench.quality.tables import method_table
-from groundwire.quality.labelled import BadRow, read_labelled
-from groundwire.version import __version__
+from groundwire import __version__
+from groundwire.library.evaluate import read_labelled
+from groundwire.library.rows import BadRow
 
 
 def main() -> None:
@@ -26,13 +30,23 @@ def main() -> None:
     parser.add_argument("--file", type=Path, help="own labelled rows, as `groundwire evaluate` reads them")
     parser.add_argument("--set", action="append", choices=list(SETS), help="only these sets")
     parser.add_argument("--method", action="append", choices=list(METHODS), help="only these methods")
-    parser.add_argument("--split", choices=SPLITS, default="validation")
+    parser.add_argument("--split", choices=(*SPLITS, "all"), default="validation")
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--gate", action="store_true", help="leak, over-block and review of the whole gate")
-    parser.add_argument("--page", type=Path, help="write both tables into this page")
+    parser.add_argument("--points", action="store_true", help="over-review and leak at each operating point")
+    parser.add_argument("--pictures", type=Path, help="with --points: draw each set into this folder")
+    parser.add_argument("--page", type=Path, help="write the tables into this page")
+    parser.add_argument("--claims", action="store_true", help="leak and over-hold of labelled claims only")
+    parser.add_argument("--adr-dir", type=Path, help="the decision records that labelled claims cite")
     args = parser.parse_args()
     if not (args.data or args.file):
         parser.error("give --data or --file")
+    if args.split == "all" and not args.points:
+        parser.error("--split all goes with --points: the other tables choose thresholds on other splits")
+    if args.claims:
+        least = TELLING if args.page else 1
+        _print_or_write(list(claim_table(args.data, args.adr_dir, least)), args.page)
+        return
     sets = {name: list(SETS[name](args.data)) for name in args.set or SETS} if args.data else {}
     if args.file:
         sets["own"] = list(_own(args.file))
@@ -45,6 +59,10 @@ def main() -> None:
         command = f"python -m bench.quality --data DIR --split {args.split}"
         write(args.page, {name: [*_head(name, command), *lines] for name, lines in tables.items()})
         return
+    if args.points:
+        for line in points_table(sets if args.split == "all" else chosen, args.pictures):
+            print(line, flush=True)
+        return
     lines = (
         gate_table(chosen)
         if args.gate
@@ -52,6 +70,15 @@ def main() -> None:
     )
     for line in lines:
         print(line, flush=True)
+
+
+def _print_or_write(lines: Sequence[str], page: Path | None) -> None:
+    """Print the table of labelled claims, or put it into a page."""
+    if page is None:
+        print("\n".join(lines), flush=True)
+    else:
+        command = "python -m bench.quality --data DIR --claims --adr-dir DIR"
+        write(page, {"claims": [*_head("claims", command), *lines]})
 
 
 def write(page: Path, tables: Mapping[str, Sequence[str]]) -> None:

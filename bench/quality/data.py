@@ -90,6 +90,22 @@ def _halueval(folder: Path) -> Iterator[Row]:
             yield Row(f"{number}-{name}", group, row[name], evidence, supported, row["question"])
 
 
+def _ragtruth(folder: Path) -> Iterator[Row]:
+    for line in (folder / "ragtruth_qa" / "dev.jsonl").read_text("utf-8").splitlines():
+        row = json.loads(line)
+        kind = "/".join(sorted({span["label_type"] for span in row["spans"]}))
+        evidence, supported = tuple(row["passages"]), not row["hallucinated"]
+        yield Row(row["id"], row["source_id"], row["answer"], evidence, supported, row["question"], kind=kind)
+
+
+def _attribution(folder: Path) -> Iterator[Row]:
+    for line in (folder / "attributionbench" / "dev.jsonl").read_text("utf-8").splitlines():
+        row = json.loads(line)
+        evidence, supported = tuple(row["references"]), row["attribution_label"] == "attributable"
+        group, kind = row["question"] or "\n".join(evidence), row["src_dataset"]
+        yield Row(row["id"], group, row["claim"], evidence, supported, row["question"] or "", kind=kind)
+
+
 def _edits(folder: Path) -> Iterator[Row]:
     passages = {
         text
@@ -111,6 +127,8 @@ SETS: Final[dict[str, Callable[[Path], Iterator[Row]]]] = {
     "wice": _wice,
     "bump": _bump,
     "halueval-qa": _halueval,
+    "ragtruth-qa": _ragtruth,
+    "attributionbench": _attribution,
     "edits": _edits,
 }
 """Public sets by name, and `edits`, seeded edits of sentences of their evidence."""

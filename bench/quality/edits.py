@@ -13,9 +13,9 @@ from hashlib import blake2b
 from itertools import islice
 from typing import Final, NamedTuple
 
-from groundwire.checks.sentences import sentences
-from groundwire.checks.tokens import tokenize
-from groundwire.checks.values_words import content_words
+from groundwire.text.sentences import sentences
+from groundwire.text.stems import content_words
+from groundwire.text.tokens import tokenize
 
 _PER_PASSAGE: Final = 3
 _LENGTH: Final = range(40, 300)  # characters of a sentence that is quoted

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from bench.quality.data import Row
-from groundwire.check import Checker, LineError
+from groundwire.library.check import Checker, LineError
+from groundwire.library.evaluate import wilson
 from groundwire.policy import Policy
-from groundwire.quality.figures import wilson
-from groundwire.verify import CitationVerifier
+from groundwire.verify.citations import CitationVerifier
 
 HEAD = (
     "| set | kind | answers | leak | over-block | review |",
@@ -35,14 +35,14 @@ def gate_table(sets: Mapping[str, Sequence[Row]]) -> Iterator[str]:
             yield _line("", kind, [rows[place] for place in chosen], [verdicts[place] for place in chosen])
 
 
-async def decide(rows: Sequence[Row]) -> list[str]:
-    """Return the gate's verdict on each row.
+async def decide(rows: Sequence[Row], policy: Policy | None = None) -> list[str]:
+    """Return the gate's verdict on each row, by default under the default policy.
 
     Raises:
         RuntimeError: a row could not be decided: what was not measured is no figure.
     """
     verifier = CitationVerifier({}, network=False)
-    checker = Checker(Policy(), verifier, now=datetime(2026, 1, 1, tzinfo=UTC))
+    checker = Checker(policy or Policy(), verifier, now=datetime(2026, 1, 1, tzinfo=UTC))
     lines = [response(row, f"row-{number}") for number, row in enumerate(rows)]
     verdicts = []
     async for result in checker.check(lines):

@@ -8,10 +8,10 @@ from math import inf, nextafter
 from typing import Final
 
 from bench.quality.data import Row
-from groundwire.checks.epistemic.score import ENOUGH
-from groundwire.checks.epistemic.verify import check_answer
-from groundwire.checks.tokens import tokenize
-from groundwire.checks.values_words import lexeme
+from groundwire.checks.support.score import ENOUGH
+from groundwire.checks.support.verify import check_answer
+from groundwire.text.stems import lexeme
+from groundwire.text.tokens import tokenize
 
 Method = Callable[[Row], float]
 
@@ -39,9 +39,8 @@ def absent_words(row: Row) -> float:
 
 @lru_cache(1 << 13)
 def verifier(row: Row) -> float:
-    """Ask the deterministic verifier; the question counts as given, and what claims nothing is just good enough."""
-    evidence = (*row.evidence, row.question) if row.question else row.evidence
-    check = check_answer(row.answer, evidence)
+    """Ask the deterministic verifier; what claims nothing is just good enough."""
+    check = check_answer(row.answer, row.evidence, question=row.question)
     return 1 - (check.support if check.claims else ENOUGH)
 
 

@@ -1,4 +1,4 @@
-"""How well methods tell answers apart, as a table.
+"""How well methods distinguish right from wrong answers, as a table.
 
 Thresholds are chosen on the rows of the splits before the one that is measured.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from bench.quality.data import SPLITS, Row
 from bench.quality.methods import FIXED, METHODS
-from groundwire.quality.figures import HEADINGS, Scored, best_threshold, estimates
+from groundwire.library.evaluate import HEADINGS, Scored, best_threshold, estimates
 
 
 def method_table(
