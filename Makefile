@@ -18,7 +18,7 @@ KEY := $(firstword $(shell (cat pyproject.toml requirements/*.txt; echo "$(CURDI
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-console up down test test-kafka lint format generate lock licences sbom audit mutants test-faults fuzz bench clean
+.PHONY: help setup examples demo demo-console up down test test-all test-slow test-kafka lint format generate lock licences sbom audit mutants test-faults fuzz bench screenshots clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name text; do printf '%-12s %s\n' "$$name" "$$text"; done
@@ -39,8 +39,19 @@ up: ## everything in Docker: Kafka, Redis, workers, console, Prometheus, Grafana
 down: ## stop it; what was decided stays in Docker's volumes
 	@docker compose down
 
-test: .venv/dev-$(KEY) ## unit, contract, state and stream tests on embedded services (TESTS=folder PYTEST_ARGS=...)
-	@GROUNDWIRE_TEST_BROKER=embedded GROUNDWIRE_TEST_REDIS=embedded $(BIN)/python -m pytest $(TESTS) $(PARALLEL) $(PYTEST_ARGS)
+# All of what is not slow, or the whole of TESTS, which starts at once in one process.
+# Four processes, on two processors too: half of the time they wait for brokers and workers.
+CHOSEN := $(if $(filter tests,$(TESTS)),-m "not slow" --numprocesses=4 --dist=loadfile,)
+EMBEDDED := GROUNDWIRE_TEST_BROKER=embedded GROUNDWIRE_TEST_REDIS=embedded
+
+test: .venv/dev-$(KEY) ## all tests that are not slow, on embedded services; or TESTS=folder, whole (PYTEST_ARGS=...)
+	@$(EMBEDDED) $(BIN)/python -m pytest $(TESTS) $(CHOSEN) $(PYTEST_ARGS)
+
+test-all: test ## every test: `make test`, the slow ones, and those of streams and state on Apache Kafka and redis-server
+	@$(MAKE) --jobs=2 --output-sync=target test-slow test-kafka
+
+test-slow: .venv/dev-$(KEY) ## many examples, long texts, browsers, installed wheels; those of streams are slow on Kafka
+	@$(EMBEDDED) $(BIN)/python -m pytest tests -m "slow and (not stream or embedded or wheel)" $(PARALLEL) $(PYTEST_ARGS)
 
 # the demo has services of its own, whatever the tests run on
 test-kafka: ON_KAFKA := GROUNDWIRE_TEST_REDIS=real PYTEST_ADDOPTS=--ignore=tests/stream/test_demo.py
@@ -48,7 +59,7 @@ test-kafka: .venv/dev-$(KEY) ## stream and state tests on Apache Kafka and redis
 	@missing=; for need in java:default-jre-headless mvn:maven redis-server:redis-server; do \
 		command -v "$${need%%:*}" >/dev/null || missing="$$missing $${need##*:}"; done; \
 		test -z "$$missing" || { echo "not installed here: apt-get install$$missing" >&2; exit 1; }
-	@$(ON_KAFKA) GROUNDWIRE_TEST_BROKER=kafka $(BIN)/python -m pytest tests/stream tests/state $(PYTEST_ARGS)
+	@$(ON_KAFKA) GROUNDWIRE_TEST_BROKER=kafka $(BIN)/python -m pytest tests/stream tests/state -m "not wheel" $(PARALLEL) $(PYTEST_ARGS)
 	@$(ON_KAFKA) GROUNDWIRE_TEST_BROKER=kafka3 $(BIN)/python -m pytest tests/stream -m three_nodes $(PYTEST_ARGS)
 
 test-faults: .venv/dev-$(KEY) ## break workers, broker and Redis under load, and check that nothing is lost (FAULTS="--seed 1 --minutes 2")
@@ -57,7 +68,7 @@ test-faults: .venv/dev-$(KEY) ## break workers, broker and Redis under load, and
 fuzz: .venv/dev-$(KEY) ## hostile input for every entry, made from valid examples (FUZZ="--seed 1 --inputs 100000 --jobs 2")
 	@$(BIN)/python -m tests.fuzz $(FUZZ)
 
-mutants: .venv/dev-$(KEY) ## break each check, branch and guard in a copy of the source: a test must notice (ARGS="--only 'guards.*'")
+mutants: .venv/dev-$(KEY) ## break each check, branch and guard in turn: a test must notice (ARGS="--only 'guards.*'")
 	@$(BIN)/python -m tests.mutations $(ARGS)
 
 bench: .venv/dev-$(KEY) ## measure how fast it is, beside what one would otherwise write (ARGS="gate redis --quick")
@@ -68,9 +79,10 @@ lint: .venv/dev-$(KEY) ## style, types, layers, published schemas and generated 
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@PYTHONPATH=. $(BIN)/lint-imports --no-logo
-	@$(BIN)/python -m groundwire.schemas check schemas
-	@$(BIN)/python -m groundwire.configuration check docs/configuration.md
-	@$(BIN)/python -m topics.records_page check docs/records.md
+	@$(BIN)/python -m schemas check schemas
+	@$(BIN)/python -m schemas.configuration check docs/configuration.md
+	@$(BIN)/python -m schemas.records_page check docs/records.md
+	@$(BIN)/python -m deploy.requirements_page check docs/requirements.md
 	@$(BIN)/python -m deploy.grafana check
 	@$(BIN)/python -m deploy.licences >/dev/null
 
@@ -78,13 +90,17 @@ format: .venv/dev-$(KEY) ## put the code into its one layout
 	@$(BIN)/ruff check --fix-only --quiet
 	@$(BIN)/ruff format
 
-generate: .venv/dev-$(KEY) ## write what is generated: schemas/, two pages of docs/, the dashboard
-	@$(BIN)/python -m groundwire.schemas write schemas
-	@$(BIN)/python -m groundwire.configuration write docs/configuration.md
-	@$(BIN)/python -m topics.records_page write docs/records.md
+generate: .venv/dev-$(KEY) ## write what is generated: schemas/, three pages of docs/, the dashboard
+	@$(BIN)/python -m schemas write schemas
+	@$(BIN)/python -m schemas.configuration write docs/configuration.md
+	@$(BIN)/python -m schemas.records_page write docs/records.md
+	@$(BIN)/python -m deploy.requirements_page write docs/requirements.md
 	@$(BIN)/python -m deploy.grafana write
 
 .PHONY: docs
+screenshots: .venv/dev-$(KEY) ## docs/console/: a picture of every page of the console, in Chromium
+	@$(BIN)/python -m tests.browser.screenshots
+
 docs: .venv/dev-$(KEY) ## build the documentation as a site; a broken link fails
 	@$(BIN)/properdocs build --strict --config-file properdocs.yml
 	@echo "open .cache/docs/index.html"
@@ -95,6 +111,12 @@ licences: .venv/dev-$(KEY) ## the licence of each package that workers install; 
 .venv/manifests-$(KEY): .venv/dev-$(KEY)
 	@$(INSTALL) --only-binary :all: --require-hashes -r requirements/manifests.txt
 	@touch $@
+
+.venv/examples-$(KEY): .venv/dev-$(KEY)
+	@$(INSTALL) --only-binary :all: --require-hashes -r requirements/examples.txt
+	@touch $@
+
+examples: .venv/examples-$(KEY) ## install what tests of examples/ need beside the rest: LangGraph's store, pgvector
 
 sbom: .venv/manifests-$(KEY) ## what workers are made of, as CycloneDX, in .cache/sbom.json
 	@mkdir -p .cache

@@ -22,9 +22,9 @@ from demo.feed import DemoError, Feed
 from demo.ledger import Ledger
 from demo.report import JsonReport, TableReport, progress
 from deploy.embedded import MissingServiceError, ServiceError
-from groundwire.attestation import Keys
-from groundwire.commands.options import DAY, FiniteRange
+from groundwire.cli.options import DAY, FiniteRange
 from groundwire.errors import GroundwireError
+from groundwire.keys.attestation import Keys
 
 Report = TableReport | JsonReport
 

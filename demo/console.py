@@ -91,7 +91,7 @@ def invitation(link: str, lines: list[str], token: str, logs: Path) -> str:
 def _start(environment: Mapping[str, str]) -> subprocess.Popen[str]:
     who = ["--one-time-link", "--name", REVIEWER, "--tenant", _TENANT]
     return subprocess.Popen(  # noqa: S603 - the command is built here
-        [sys.executable, "-c", "from groundwire.cli import main; main()", "console", *who],
+        [sys.executable, "-c", "from groundwire.cli.main import main; main()", "console", *who],
         env=environment,
         cwd=_ROOT,
         stdout=subprocess.PIPE,

@@ -169,7 +169,7 @@ _COMPARED: Final = Wave(
     "Compared with what the same user has had approved",
     (
         _claim("d-01", "ida", _USE_POSTGRES, Why.DUPLICATE),
-        _claim("d-02", "joe", _BACKUP.replace("archive", "storage"), Why.DUPLICATE, source="documentation"),
+        _claim("d-02", "joe", _BACKUP.replace("archive ", ""), Why.DUPLICATE, source="documentation"),
         _claim(
             *("d-03", "joe", _BACKUP.replace("copies", "never copies"), Why.CONFLICTING_NEAR_DUPLICATE),
             source="documentation",
@@ -302,7 +302,7 @@ _RESPONSES: Final = Wave(
             chunks=[_chunk("s", _SEARCH_FILE, _SEARCH, revision="a1f09c2")],
             current_revisions={_SEARCH_FILE: "b7e4d10"},
         ),
-        _response("a-10", "Not found in provided sources.", Why.NOTHING_TO_GROUND_ON),
+        _response("a-10", "Not found in provided sources.", Why.GROUNDED),
         _response(
             *("a-11", "Use `search` with `top_k` [source:1].", Why.LOW_CONFIDENCE),
             query="How do I search?",

@@ -1,4 +1,4 @@
-"""Sends the waves and reads what comes of them, until everything is there or the deadline passes."""
+"""Sends the waves and reads their outcomes, until all have arrived or the deadline passes."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from demo.examples import Example, Wave
 from demo.ledger import Ledger
 from demo.services import Services
 from groundwire.errors import ErrorCode
-from groundwire.messages.headers import ATTESTATION, header
-from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.headers import ATTESTATION, InboundRecord, header
 from groundwire.messages.topics import TopicName, record_key
 
 PREFIX: Final = "groundwire."

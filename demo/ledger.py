@@ -1,4 +1,4 @@
-"""What must come of each example, held against what comes."""
+"""The expected outcomes of the examples, compared with what arrives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Entry:
 
     @property
     def complete(self) -> bool:
-        """Whether as much came as was expected."""
+        """Whether as many outcomes arrived as were expected."""
         return len(self.came) >= len(self.outcomes)
 
 
@@ -68,17 +68,17 @@ class Ledger:
 
     @property
     def answered(self) -> bool:
-        """Whether something came of every example, if only a provisional decision."""
+        """Whether every example has an outcome, even if only a provisional one."""
         return all(entry.came for entries in self.entries.values() for entry in entries)
 
     @property
     def complete(self) -> bool:
-        """Whether everything came."""
+        """Whether all expected outcomes have arrived."""
         return not self.missing
 
     @property
     def missing(self) -> list[str]:
-        """What has not come."""
+        """The outcomes that are missing."""
         return [
             f"{entry.label}: expected {', then '.join(entry.outcomes[len(entry.came) :])}, got nothing"
             for entries in self.entries.values()

@@ -10,12 +10,11 @@ from typing import TextIO
 from rich.console import Console
 
 from demo.ledger import Ledger
-from groundwire.client.render import as_json
-from groundwire.commands.show import STYLES, DecisionPrinter
+from groundwire.cli.check import STYLES, DecisionPrinter
+from groundwire.cli.tail import as_json
 from groundwire.errors import ErrorCode, RecordError
 from groundwire.messages.decisions import Decision
-from groundwire.messages.headers import header
-from groundwire.messages.inbound import InboundRecord
+from groundwire.messages.headers import InboundRecord, header
 from groundwire.messages.topics import TopicName
 
 
@@ -61,7 +60,7 @@ class JsonReport:
         self._out = out
 
     def wave(self, title: str) -> None:
-        """Say on standard error which wave begins: standard output has records only."""
+        """Print the wave's title on standard error: standard output has records only."""
         progress(title)
 
     def record(self, record: InboundRecord, topic: TopicName) -> None:
@@ -88,7 +87,7 @@ class JsonReport:
 
 
 def progress(text: str) -> None:
-    """Tell a person what is under way, on standard error."""
+    """Report progress on standard error."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from deploy.embedded import EmbeddedBroker, EmbeddedRedis
 from deploy.embedded.process import HOST, ServerProcess, ServiceError, free_port, tail
-from groundwire.settings import Settings
+from groundwire.config import Settings
 from topics.declare import declare
 
 ROLES: Final = ("claims", "responses", "deferred", "reviews")
@@ -82,7 +82,7 @@ def environment(broker: EmbeddedBroker, redis: EmbeddedRedis, more: Mapping[str,
 def workers(
     folder: Path, environment: Mapping[str, str], broker: EmbeddedBroker, redis: EmbeddedRedis
 ) -> Iterator[Services]:
-    """Start one worker of each role as `python -m agents` does, wait until they are ready, stop them at the end.
+    """Start one worker of each role, wait until they are ready, stop them at the end.
 
     Raises:
         ServiceError: a worker ended or was not ready in time; the message holds the end of its log.

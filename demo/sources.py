@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from demo.examples import REVIEWER
 from deploy.embedded.process import HOST, MissingServiceError, find_program
-from groundwire.keys_file import new_key
+from groundwire.keys.file import new_key
 
 CONSOLE_KEY: Final = "console"
 GATE_KEY: Final = "gate"
@@ -140,4 +140,4 @@ class _Site(BaseHTTPRequestHandler):
         return body
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401 - the base class's signature
-        """Say nothing: the decisions show what was asked."""
+        """Log nothing: the decisions show what was asked."""

@@ -28,7 +28,7 @@ ALLOWED: Final = re.compile(
 _REFUSED: Final = re.compile(
     r"\b(A?GPL|General Public|SSPL|BUSL|Commons Clause|Proprietary|Commercial)", re.IGNORECASE
 )
-_TITLE_CHARACTERS: Final = 60  # what is longer is a licence's text, and its classifier tells the name
+_TITLE_CHARACTERS: Final = 60  # a longer one is the licence's text; its classifier has the name
 
 
 def licence(package: PackageMetadata) -> str:

@@ -244,7 +244,11 @@ def main() -> None:
     option("--database", default="generator.sqlite", help="SQLite file (default: generator.sqlite)")
     option("--remember", type=int, default=1000, help="responses and answers kept (default: 1000)")
     option("--group", default="example-generator", help="consumer group")
-    option("--prefix", default="groundwire.", help="before every topic's name")
+    option(
+        "--prefix",
+        default=os.environ.get("GROUNDWIRE_TOPIC_PREFIX", "groundwire."),
+        help="before every topic's name",
+    )
     option("--brokers", default=os.environ.get("GROUNDWIRE_BROKERS", "127.0.0.1:9092"))
     option("--exit-when-idle", type=float, metavar="SECONDS", help="stop after so long a silence")
     asyncio.run(run(parser.parse_args()))

@@ -54,7 +54,8 @@ def main() -> None:
     parser.add_argument("--user", required=True, help="whose memory it is")
     parser.add_argument("--tenant", default="default")
     parser.add_argument("--source", default="ai_synthesis", help="who says so (default: ai_synthesis)")
-    parser.add_argument("--topic", default="groundwire.claims")
+    prefix = os.environ.get("GROUNDWIRE_TOPIC_PREFIX", "groundwire.")
+    parser.add_argument("--topic", default=f"{prefix}claims")
     parser.add_argument("--brokers", default=os.environ.get("GROUNDWIRE_BROKERS", "127.0.0.1:9092"))
     given = parser.parse_args()
     claims = [

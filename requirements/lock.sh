@@ -1,7 +1,7 @@
 #!/bin/sh
 # Writes the locks anew: every package that is installed, with the hashes of its files, for Python 3.11 and later.
 # worker.txt is what an image holds, demo.txt what `make demo` installs, dev.txt what development needs, and
-# manifests.txt large tools that only CI has. UPGRADE= keeps the versions that are locked.
+# manifests.txt and examples.txt what is large and only CI has. UPGRADE= keeps the versions that are locked.
 set -eu
 cd "$(dirname "$0")/.."
 tools=$(mktemp -d)
@@ -14,9 +14,11 @@ compile() {
     "$tools/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes ${UPGRADE---upgrade} \
         --no-annotate --no-header --extra worker "$@" pyproject.toml
 }
-compile --extra console --extra tracing --group dev --output-file requirements/dev.txt
+compile --extra console --extra mcp --extra tracing --group dev --output-file requirements/dev.txt
 compile --extra console --group demo --constraints requirements/dev.txt --output-file requirements/demo.txt
 compile --extra console --extra tracing --constraints requirements/dev.txt --output-file requirements/worker.txt
-"$tools/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes ${UPGRADE---upgrade} \
-    --no-annotate --no-header --group manifests --constraints requirements/dev.txt \
-    --output-file requirements/manifests.txt
+for group in manifests examples; do
+    "$tools/bin/uv" pip compile --quiet --universal --python-version 3.11 --generate-hashes ${UPGRADE---upgrade} \
+        --no-annotate --no-header --group "$group" --constraints requirements/dev.txt \
+        --output-file "requirements/$group.txt"
+done

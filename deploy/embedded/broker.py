@@ -53,7 +53,7 @@ class Connection(asyncio.Protocol):
         self._broker.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
-        """Cut what came into requests."""
+        """Split the received bytes into requests."""
         self._received += data
         while len(self._received) >= 4:  # each request is preceded by its length
             end = 4 + int.from_bytes(self._received[:4], "big")
@@ -63,7 +63,7 @@ class Connection(asyncio.Protocol):
             del self._received[:end]
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """Give up what the client was waiting for."""
+        """Cancel the requests of a client that disconnected."""
         self._broker.connections.discard(self)
         if self._serving:
             self._serving.cancel()
@@ -74,7 +74,7 @@ class Connection(asyncio.Protocol):
                 request = await self._requests.get()
                 await self._answer(transport, request)
         except Exception:
-            # a broker that cannot make sense of a request drops the connection
+            # as Kafka does with a request that it cannot parse
             logger.exception("request failed")
             transport.abort()
 
@@ -124,7 +124,7 @@ class Broker:
                 connection.transport.abort()
 
     async def expire_sessions(self) -> None:
-        """End the sessions of members that went silent, for as long as the broker is up."""
+        """End the sessions of members without heartbeats, while the broker is up."""
         while True:
             await asyncio.sleep(_EXPIRY_SECONDS)
             if self._server:

@@ -17,13 +17,13 @@ ILLEGAL_GENERATION = 22
 UNKNOWN_MEMBER = 25
 REBALANCE_IN_PROGRESS = 27
 
-#: What a leader and its followers hear of a finished join.
+#: The answers to the leader and to the followers of a finished join.
 JoinAnswer = tuple[int, int, str, str, str, list[tuple[str, str | None, bytes]]]
 SyncAnswer = tuple[int, bytes]
 
 
 class State(Enum):
-    """Where a group stands."""
+    """The state of a group."""
 
     EMPTY = "empty"
     PREPARING = "preparing"
@@ -44,7 +44,7 @@ class JoinRequest:
 
 @dataclass(slots=True)
 class Member:
-    """One consumer in a group; `deadline` is when its session ends unless it is heard of."""
+    """One consumer in a group; `deadline` is when its session ends unless it sends a heartbeat."""
 
     member_id: str
     asked: JoinRequest
@@ -75,14 +75,14 @@ class Group:
     join_ends: float = 0.0
 
     async def join(self, asked: JoinRequest) -> JoinAnswer:
-        """Enter the group, or enter it again, and wait until everybody else has."""
+        """Join the group, or join again, and wait until all members have."""
         if asked.member_id and asked.member_id not in self.members:
             return UNKNOWN_MEMBER, -1, "", "", asked.member_id, []
         replaced = self._static_member(asked)
         member = self._enter(asked, replaced)
         if replaced and self.state is State.STABLE:
             # A static member came back within its session: it gets its assignment without a rebalance.
-            # It is told its former name as the leader's, so that it never works out an assignment.
+            # Its former id is named as the leader's, so that it computes no assignment.
             return NO_ERROR, self.generation, self.protocol, replaced.member_id, member.member_id, []
         self._prepare()
         answer: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
@@ -130,7 +130,7 @@ class Group:
                 member.syncing.set_result((REBALANCE_IN_PROGRESS, b""))
 
     def _complete_if_all_joined(self, *, late: bool = False) -> None:
-        """End the join once everybody is here; `late` ends it without those who are not."""
+        """End the join once all members have joined; `late` ends it without the others."""
         if self.state is not State.PREPARING:
             return
         waiting = [m for m in self.members.values() if m.joining and not m.joining.done()]
@@ -195,7 +195,7 @@ class Group:
                 member.syncing.set_result((NO_ERROR, member.assignment))
 
     def heartbeat(self, member_id: str, generation: int) -> int:
-        """Keep a session alive; tells the member to join again while the group is preparing."""
+        """Keep a session alive; the member is asked to join again while the group rebalances."""
         error = self.check(member_id, generation)
         return error or (REBALANCE_IN_PROGRESS if self.state is State.PREPARING else NO_ERROR)
 

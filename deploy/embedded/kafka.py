@@ -82,7 +82,7 @@ class EmbeddedBroker:
             self.create_topic(name, partitions)
 
     def stop(self) -> None:
-        """End the process; its records are gone."""
+        """End the process; its records are lost, they were in memory."""
         self._server.stop()
         if self._temporary:
             shutil.rmtree(self.directory, ignore_errors=True)
@@ -100,11 +100,11 @@ class EmbeddedBroker:
         self._command("up")
 
     def pause(self) -> None:
-        """Freeze the process: connections stay open and nothing answers (SIGSTOP)."""
+        """Stop the process by SIGSTOP: connections stay open and nothing answers."""
         self._server.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a frozen process go on (SIGCONT)."""
+        """Continue a stopped process by SIGCONT."""
         self._server.signal(signal.SIGCONT)
 
     def _command(self, line: str) -> None:

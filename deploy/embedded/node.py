@@ -164,7 +164,7 @@ class Node:
                 error, offset = log.append(records) if log else (UNKNOWN_TOPIC_OR_PARTITION, -1)
                 results.append((index, error, offset, -1, 0))
             topics.append((topic, results))
-        self._appended.set()  # wakes every fetch that waits; those to come wait for the next one
+        self._appended.set()  # ends the wait of all pending fetches; later ones wait for the next append
         self._appended = asyncio.Event()
         return (topics, 0) if asked.required_acks else None
 

@@ -1,4 +1,4 @@
-"""Server processes for the demo and the tests: started with a deadline, stopped by handle, never orphaned."""
+"""Server processes for the demo and the tests: started with a deadline, stopped by handle, ended with their parent."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class MissingServiceError(RuntimeError):
 
 
 def free_port() -> int:
-    """Return a TCP port of the loopback address that nobody listens on now.
+    """Return a free TCP port of the loopback address.
 
     Raises:
         ServiceError: no free port was found in a few dozen tries.
@@ -53,7 +53,7 @@ def free_port() -> int:
 
 
 def listening(port: int) -> bool:
-    """Tell whether somebody accepts TCP connections on a loopback port."""
+    """Tell whether a process accepts TCP connections on a loopback port."""
     try:
         with socket.create_connection((HOST, port), timeout=1):
             return True
@@ -102,11 +102,11 @@ class ServerProcess:
     folder: Path | None = None
     keep_input: bool = False
     process: subprocess.Popen[str] | None = field(default=None, init=False)
-    _tether: subprocess.Popen[bytes] | None = field(default=None, init=False)
+    _watcher: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     @property
     def running(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process runs."""
         return self.process is not None and self.process.poll() is None
 
     @property
@@ -135,9 +135,9 @@ class ServerProcess:
                 env=self.environment,
                 cwd=self.folder,
                 text=True,
-                start_new_session=True,  # Ctrl-C is for the parent, who stops its servers in order
+                start_new_session=True,  # Ctrl-C goes to the parent alone, which stops its servers in order
             )
-        self._tether = subprocess.Popen(  # noqa: S603 - the same
+        self._watcher = subprocess.Popen(  # noqa: S603 - the same
             ["/bin/sh", "-c", 'read -r _; kill -9 "$0"', str(self.process.pid)],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -161,14 +161,14 @@ class ServerProcess:
             time.sleep(_POLL_SECONDS)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process, if it is there."""
+        """Send a signal to the process, if it runs."""
         if self.process and self.running:
             self.process.send_signal(number)
 
     def stop(self, seconds: float = _STOP_SECONDS) -> None:
         """Ask the process to end, and make it end after `seconds`."""
         if self.process and self.running:
-            self.signal(signal.SIGCONT)  # a paused process would not hear of it
+            self.signal(signal.SIGCONT)  # a stopped process (SIGSTOP) does not handle SIGTERM
             self.process.terminate()
             try:
                 self.process.wait(seconds)
@@ -183,12 +183,12 @@ class ServerProcess:
         self._release()
 
     def _release(self) -> None:
-        """Untie the tether before anything else: an ended process's id may come to belong to another."""
-        if self._tether:
-            self._tether.kill()
-            self._tether.wait()
-            _close(self._tether.stdin)
-            self._tether = None
+        """Stop the watcher first: the id of an ended process may be given to another one."""
+        if self._watcher:
+            self._watcher.kill()
+            self._watcher.wait()
+            _close(self._watcher.stdin)
+            self._watcher = None
         if self.process:
             self.process.wait()
             _close(self.process.stdin)

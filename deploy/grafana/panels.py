@@ -192,7 +192,7 @@ ROWS: Final = (
                         "{{type}} {{state}}",
                     ),
                 ),
-                "unknown: it could not be settled, and gives no credit.",
+                "unknown: it could not be looked up, and gives no credit.",
                 stacked=True,
             ),
             Panel(

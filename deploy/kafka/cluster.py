@@ -107,16 +107,16 @@ class KafkaCluster:
         node.wait(_START_SECONDS)
 
     def pause_node(self, number: int) -> None:
-        """Freeze a node: its connections stay open and nothing answers (SIGSTOP)."""
+        """Stop a node by SIGSTOP: its connections stay open and nothing answers."""
         self.nodes[number - 1].server.signal(signal.SIGSTOP)
 
     def resume_node(self, number: int) -> None:
-        """Let a frozen node go on (SIGCONT)."""
+        """Continue a stopped node by SIGCONT."""
         self.nodes[number - 1].server.signal(signal.SIGCONT)
 
     def stop(self) -> None:
-        """End all nodes; the records in a temporary folder are gone."""
-        # nobody reads on: in good order, three nodes would wait for each other while the last majority goes
+        """End all nodes; a temporary folder is removed with its records."""
+        # by SIGKILL: in a controlled shutdown three nodes wait for each other once the majority has ended
         for node in self.nodes:
             node.server.kill()
         if self._temporary:

@@ -22,7 +22,7 @@ _MEMORY = ["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 def settings(
     node: int, ports: Sequence[tuple[int, int]], data: Path, listener: str = "PLAINTEXT"
 ) -> dict[str, str]:
-    """Return a node's settings: quick where Kafka is patient, and like production where it matters.
+    """Return a node's settings: short timeouts for tests, durability and security as in production.
 
     Args:
         node: its id, from 1.

@@ -9,6 +9,7 @@ the contract:
 - a record may come more than once: drop a `ce_id` that was seen;
 - topics may be read in any order: of a subject, (tenant, user, kind, id), the highest revision is true;
 - an approval can be withdrawn: read `retractions` too, and note those that come before what they withdraw;
+- a record of `retractions` without a value erases a user: delete what was decided up to its `ce_time`;
 - fields that are not known here are ignored, not refused;
 - commit the offset after the table's own transaction: a crash in between repeats records, and the first rule
   makes that harmless.
@@ -26,17 +27,17 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import CommitFailedError
-from table import Decided, Retracted, Table, read
+from table import Event, Table, read
 
 TOPICS = ("approved", "review", "blocked", "retractions")
 
 
-def events(records: list[Any]) -> list[Decided | Retracted]:
-    """Read records; only the gate writes to these topics, so that what cannot be read is told of and left out."""
+def events(records: list[Any]) -> list[Event]:
+    """Read records; only the gate writes to these topics, so a record that cannot be read is logged and skipped."""
     found = []
     for record in records:
         try:
-            event = read(record.headers, record.value)
+            event = read(record.headers, record.value, record.key)
         except (ValueError, RecursionError) as exc:
             where = f"{record.topic}[{record.partition}]@{record.offset}"
             print(f"skipped {where}: {type(exc).__name__}", file=sys.stderr)
@@ -93,7 +94,11 @@ def main() -> None:
         help="SQLite file, or postgresql://... (default: memories.sqlite)",
     )
     parser.add_argument("--group", default="example-approved", help="consumer group")
-    parser.add_argument("--prefix", default="groundwire.", help="before every topic's name")
+    parser.add_argument(
+        "--prefix",
+        default=os.environ.get("GROUNDWIRE_TOPIC_PREFIX", "groundwire."),
+        help="before every topic's name",
+    )
     parser.add_argument("--brokers", default=os.environ.get("GROUNDWIRE_BROKERS", "127.0.0.1:9092"))
     parser.add_argument(
         "--exit-when-idle", type=float, metavar="SECONDS", help="stop after so long a silence"

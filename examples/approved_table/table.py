@@ -3,10 +3,14 @@
 What makes it right, in whichever order records come and however often:
 
 - a `ce_id` that was seen is dropped;
-- of a subject, (tenant, user, kind, id), the decision with the highest revision is kept;
+- of a subject, (tenant, user, kind, id), the decision with the highest revision counts, and one is deleted where
+  another has a higher revision and is later;
 - a retraction names the approval that it withdraws, and is kept even if it comes before it;
 - `memories` is a view: what is approved is worked out when it is asked for, from all that is known by then;
-- the text of what was withdrawn is erased.
+- the text of what was withdrawn is erased;
+- a tombstone deletes what was decided of a user up to its time, and keeps out what comes of that later. What is decided
+  anew after it begins with revision 1 and may have the old id: an event that was seen is one with its `ce_id` and its
+  time, and a lower revision that is later is kept until it is known which of the two is true.
 """
 
 from __future__ import annotations
@@ -15,41 +19,70 @@ import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 TABLES = (
     """
     CREATE TABLE IF NOT EXISTS decisions (
         tenant_id TEXT, user_id TEXT, kind TEXT, subject_id TEXT,
         revision BIGINT NOT NULL, decision_id TEXT NOT NULL, approved BOOLEAN NOT NULL,
-        content TEXT, confidence TEXT, valid_until TEXT,
-        PRIMARY KEY (tenant_id, user_id, kind, subject_id)
+        content TEXT, confidence TEXT, valid_until TEXT, decided_at BIGINT NOT NULL,
+        PRIMARY KEY (tenant_id, user_id, kind, subject_id, revision, decided_at)
     )
     """,
     "CREATE INDEX IF NOT EXISTS decisions_by_id ON decisions (decision_id)",
-    "CREATE TABLE IF NOT EXISTS retracted (decision_id TEXT PRIMARY KEY)",
-    "CREATE TABLE IF NOT EXISTS seen (ce_id TEXT PRIMARY KEY)",
+    "CREATE TABLE IF NOT EXISTS retracted (decision_id TEXT, at BIGINT, PRIMARY KEY (decision_id, at))",
+    "CREATE TABLE IF NOT EXISTS erased (tenant_id TEXT, user_id TEXT, at BIGINT, PRIMARY KEY (tenant_id, user_id, at))",
+    "CREATE TABLE IF NOT EXISTS owners (tenant_id TEXT, user_id TEXT, PRIMARY KEY (tenant_id, user_id))",
+    "CREATE TABLE IF NOT EXISTS seen (ce_id TEXT, at BIGINT, PRIMARY KEY (ce_id, at))",
 )
 
-VIEW = """
-VIEW {} memories AS
+WITHDRAWN = """
+EXISTS (
+    SELECT 1 FROM retracted
+    WHERE retracted.decision_id = decisions.decision_id AND retracted.at >= decisions.decided_at
+)
+"""
+
+SAME = """
+(higher.tenant_id, higher.user_id, higher.kind, higher.subject_id)
+    = (decisions.tenant_id, decisions.user_id, decisions.kind, decisions.subject_id)
+"""
+
+VIEW = f"""
+VIEW {{}} memories AS
 SELECT tenant_id, user_id, kind, subject_id, revision, content, confidence, valid_until FROM decisions
 WHERE approved AND kind = 'claim'
-    AND NOT EXISTS (SELECT 1 FROM retracted WHERE retracted.decision_id = decisions.decision_id)
+    AND NOT {WITHDRAWN}
+    AND NOT EXISTS (SELECT 1 FROM decisions AS higher WHERE {SAME} AND higher.revision > decisions.revision)
+"""  # noqa: S608 - of constants
+
+DECIDE = "INSERT INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+
+OVERTAKEN = f"""
+DELETE FROM decisions WHERE (tenant_id, user_id, kind, subject_id) = (?, ?, ?, ?) AND EXISTS (
+    SELECT 1 FROM decisions AS higher WHERE {SAME}
+        AND higher.revision >= decisions.revision AND higher.decided_at >= decisions.decided_at
+        AND (higher.revision, higher.decided_at) <> (decisions.revision, decisions.decided_at)
+)
+"""  # noqa: S608 - of constants
+
+LOCK = """
+INSERT INTO owners VALUES (?, ?) ON CONFLICT (tenant_id, user_id) DO UPDATE SET user_id = excluded.user_id
 """
 
-DECIDE = """
-INSERT INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (tenant_id, user_id, kind, subject_id) DO UPDATE SET
-    revision = excluded.revision, decision_id = excluded.decision_id, approved = excluded.approved,
-    content = excluded.content, confidence = excluded.confidence, valid_until = excluded.valid_until
-WHERE excluded.revision > decisions.revision
+DELETE = """
+DELETE FROM decisions WHERE tenant_id = ? AND user_id = ? AND EXISTS (
+    SELECT 1 FROM erased
+    WHERE (erased.tenant_id, erased.user_id) = (decisions.tenant_id, decisions.user_id)
+        AND erased.at >= decisions.decided_at
+)
 """
 
-ERASE = """
-UPDATE decisions SET content = NULL
-WHERE decision_id = ? AND EXISTS (SELECT 1 FROM retracted WHERE retracted.decision_id = decisions.decision_id)
-"""
+ERASE = f"UPDATE decisions SET content = NULL WHERE decision_id = ? AND {WITHDRAWN}"  # noqa: S608 - of constants
 
 
 @dataclass(frozen=True)
@@ -57,6 +90,7 @@ class Decided:
     """A decision on a subject, (tenant, user, kind, id)."""
 
     ce_id: str
+    at: int
     subject: tuple[str, str, str, str]
     revision: int
     decision_id: str
@@ -69,11 +103,25 @@ class Retracted:
     """The withdrawal of an approval."""
 
     ce_id: str
+    at: int
     subject: tuple[str, str, str, str]
     supersedes: str
 
 
-def read(headers: Iterable[tuple[str, bytes]], value: bytes | None) -> Decided | Retracted | None:
+@dataclass(frozen=True)
+class Erased:
+    """A tombstone: what was decided for (tenant, user) until then is to be deleted."""
+
+    ce_id: str
+    at: int
+    subject: tuple[str, str]
+
+
+Event = Decided | Retracted | Erased
+"""Its time is in microseconds since 1970."""
+
+
+def read(headers: Iterable[tuple[str, bytes]], value: bytes | None, key: bytes | None = None) -> Event | None:
     """Read a record of a topic of decisions or of `retractions`; None where it changes nothing here.
 
     Fields that are not known here are ignored, not refused: records may gain some.
@@ -81,7 +129,10 @@ def read(headers: Iterable[tuple[str, bytes]], value: bytes | None) -> Decided |
     Raises:
         ValueError: it is none of these records.
     """
-    named = {name: (data or b"").decode() for name, data in headers if name in {"ce_id", "ce_type"}}
+    named = {name: (data or b"").decode() for name, data in headers if name.startswith("ce_")}
+    tenant_id, colon, user_id = (key or b"").decode().partition(":")
+    if value is None and colon:
+        return Erased(_text(named, "ce_id"), _microseconds(named, "ce_time"), (tenant_id, user_id))
     event = json.loads(value or b"")
     if not isinstance(event, dict):
         raise ValueError("the record is no object")  # noqa: TRY004 - what is wrong is what came in
@@ -93,7 +144,7 @@ def read(headers: Iterable[tuple[str, bytes]], value: bytes | None) -> Decided |
         _text(event, "subject_id"),
     )
     if named.get("ce_type") == "groundwire.retraction.v1":
-        return Retracted(ce_id, subject, _text(event, "supersedes"))
+        return Retracted(ce_id, _microseconds(event, "at"), subject, _text(event, "supersedes"))
     if named.get("ce_type") != "groundwire.decision.v1":
         return None
     approved, revision = event.get("approved"), event.get("revision")
@@ -102,7 +153,8 @@ def read(headers: Iterable[tuple[str, bytes]], value: bytes | None) -> Decided |
     if not approved and event.get("supersedes") is None:
         return None  # nothing came before it, so that it withdraws nothing
     evidence = event.get("evidence") if approved else None  # a response has none: its answer is not repeated
-    return Decided(ce_id, subject, revision, _text(event, "decision_id"), approved, _content(evidence))
+    at = _microseconds(event, "decided_at")
+    return Decided(ce_id, at, subject, revision, _text(event, "decision_id"), approved, _content(evidence))
 
 
 def _content(evidence: object) -> tuple[str | None, str | None, str | None]:
@@ -113,6 +165,11 @@ def _content(evidence: object) -> tuple[str | None, str | None, str | None]:
     horizon = evidence.get("validity_horizon")
     until = None if horizon is None else _text(evidence, "validity_horizon")
     return _text(evidence, "claim"), _text(evidence, "confidence"), until
+
+
+def _microseconds(fields: dict[str, Any], name: str) -> int:
+    """Read a time: as text it has no order, since a fraction may be left out."""
+    return (datetime.fromisoformat(_text(fields, name)) - EPOCH) // timedelta(microseconds=1)
 
 
 def _text(fields: dict[str, Any], name: str) -> str:
@@ -146,22 +203,37 @@ class Table:
             self._execute(statement)
         self.connection.commit()
 
-    def apply(self, events: Sequence[Decided | Retracted]) -> None:
+    def apply(self, events: Sequence[Event]) -> None:
         """Apply events in one transaction: all of them, or none.
 
         Their order does not matter. They are sorted so that two programs never wait for each other's rows.
         """
         try:
             for event in sorted(events, key=lambda event: (event.subject, event.ce_id)):
-                if self._execute("INSERT INTO seen VALUES (?) ON CONFLICT DO NOTHING", event.ce_id) == 0:
+                user = event.subject[:2]
+                self._execute(LOCK, *user)  # another program would not see the rows of this one
+                if (
+                    self._execute(
+                        "INSERT INTO seen VALUES (?, ?) ON CONFLICT DO NOTHING", event.ce_id, event.at
+                    )
+                    == 0
+                ):
                     continue
                 if isinstance(event, Decided):
-                    values = (event.revision, event.decision_id, event.approved, *event.content)
+                    values = (event.revision, event.decision_id, event.approved, *event.content, event.at)
                     self._execute(DECIDE, *event.subject, *values)
+                    self._execute(OVERTAKEN, *event.subject)
                     self._execute(ERASE, event.decision_id)
-                else:
-                    self._execute("INSERT INTO retracted VALUES (?) ON CONFLICT DO NOTHING", event.supersedes)
+                    self._execute(DELETE, *user)
+                elif isinstance(event, Retracted):
+                    names = event.supersedes, event.at
+                    self._execute("INSERT INTO retracted VALUES (?, ?) ON CONFLICT DO NOTHING", *names)
                     self._execute(ERASE, event.supersedes)
+                else:
+                    self._execute(
+                        "INSERT INTO erased VALUES (?, ?, ?) ON CONFLICT DO NOTHING", *user, event.at
+                    )
+                    self._execute(DELETE, *user)
             self.connection.commit()
         except BaseException:
             self.connection.rollback()
