@@ -153,8 +153,9 @@ async def agent(broker, prefix, answer) -> AsyncIterator[Agent]:
     try:
         yield made
     finally:
-        task.cancel()
-        await asyncio.wait([task])
+        while not task.done():  # aiokafka swallows a cancellation that meets the end of what it waits for
+            task.cancel()
+            await asyncio.wait([task], timeout=1)
 
 
 # actions
