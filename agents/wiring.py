@@ -159,7 +159,7 @@ def build_expiry(
     """Make what lets old reviews expire; None where the gate has no key to sign with.
 
     Raises:
-        UsageError: the key is not in the keys file, or may not sign for reviewers.
+        UsageError: the key is not in the keys file, cannot sign, or may not for reviewers.
     """
     if settings.review_key is None:
         log.warning("review.expiry_off", hint="set GROUNDWIRE_REVIEW_KEY to a key with the role reviewer")
@@ -170,6 +170,8 @@ def build_expiry(
             f"GROUNDWIRE_REVIEW_KEY: the keys file holds no key {settings.review_key!r} with the role reviewer"
         )
     sign = partial(keys.sign, settings.review_key)
+    with naming("GROUNDWIRE_REVIEW_KEY"):
+        sign(b"")  # a public half cannot
     topic = settings.topic_prefix + TopicName.REVIEW
     read = partial(follow, settings.brokers, topic, TopicSpan("earliest"), _FOLLOW_SECONDS)
     ttl = timedelta(days=settings.review_ttl)

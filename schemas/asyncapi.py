@@ -144,8 +144,8 @@ def _headers(fields: dict[str, str | Document], *, required: bool = False) -> Do
 def _input_headers() -> dict[str, str | Document]:
     return {
         "gw-attestation": {
-            "description": "Optional: key id and hexadecimal HMAC-SHA256 of the value's bytes.",
-            "pattern": "^[A-Za-z0-9._-]{1,100}:[0-9A-Fa-f]{64}$",
+            "description": "Optional: key id and hexadecimal HMAC-SHA256 or Ed25519 signature of the value's bytes.",
+            "pattern": "^[A-Za-z0-9._-]{1,100}:([0-9A-Fa-f]{64}|[0-9A-Fa-f]{128})$",
         },
         "traceparent": "Optional: W3C trace context, passed on to what is published.",
     }

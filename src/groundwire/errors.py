@@ -84,8 +84,8 @@ class BrokerUnavailable(GroundwireError):
 
 _EXTRAS: Final = {
     **dict.fromkeys(("faust", "mode", "uvloop", "redis"), "worker"),
-    **dict.fromkeys(("authlib", "cryptography", "itsdangerous", "jinja2", "starlette", "uvicorn"), "console"),
-    "aiokafka": "client",
+    **dict.fromkeys(("authlib", "itsdangerous", "jinja2", "starlette", "uvicorn"), "console"),
+    **dict.fromkeys(("aiokafka", "cryptography"), "client"),
     "mcp": "mcp",
 }
 """Packages that `pip install groundwire` leaves out, and the extra that has them (X-18)."""

@@ -17,7 +17,7 @@ from groundwire.config import load_settings
 from groundwire.errors import UsageError
 from groundwire.kafka.produce import address_anyhow
 from groundwire.keys.attestation import Keys
-from groundwire.keys.file import new_key
+from groundwire.keys.file import new_key, public_keys
 from groundwire.library.evaluate import read_labelled
 from groundwire.library.rows import BadRow
 from groundwire.messages.topics import TopicName
@@ -52,6 +52,18 @@ tenants = ["acme"]
 sources = ["documentation", "adr"]
 roles = ["reviewer"]
 not_after = 2027-01-01T00:00:00Z
+[keys.console]
+private_key = "c3dvcmRmaXNoc3dvcmRmaXNoc3dvcmRmaXNoc3dvcmQ="
+tenants = ["acme"]
+roles = ["reviewer"]
+not_before = 2026-01-01T00:00:00Z
+[keys.other-console]
+public_key = "PUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw="
+tenants = ["acme"]
+roles = ["reviewer"]
+[keys.seals]
+command = ["kms-sign", "seals"]
+roles = ["seal"]
 [reviewers]
 acme = ["lead@acme.example"]
 """
@@ -70,7 +82,8 @@ kind = "github"
 url = "https://api.github.com"
 project = "owner/name"
 """
-SECRET: Final = "swordfish"
+SECRET: Final = re.compile("swordfish|c3dvcmRmaXNo")
+"""In clear, and as a private key begins."""
 _VALUES: Final = (
     *TABLES["toml_values"],
     "9" * 5_000,
@@ -121,8 +134,8 @@ class Settings:
             self._read(rng, kind, path, data)
         except UsageError as refused:
             hold(str(refused), "refused without a reason")
-            hold(SECRET not in str(refused) or kind not in {1, 5}, "a refusal names a secret")
-        hold(SECRET not in self._heard(), "a log names a secret")
+            hold(kind not in {1, 5} or not SECRET.search(str(refused)), "a refusal names a secret")
+        hold(not SECRET.search(self._heard()), "a log names a secret")
         return len(data)
 
     def _read(self, rng: Random, kind: int, path: Path, data: bytes) -> None:
@@ -136,7 +149,9 @@ class Settings:
                 re.fullmatch("[0-9a-f]{64}", load_policy(path, environment).sha256), "a policy without a hash"
             )
         elif kind == 1:
-            Keys.load(path)
+            public, _ = public_keys(Keys.load(path))
+            hold(not SECRET.search(public.decode()), "the public halves name a private one")
+            Keys.parse(public, path)
         elif kind == 2:
             Tokens.parse(data, path)
         elif kind == 3:
@@ -150,6 +165,7 @@ class Settings:
                 rng.choice(("fresh", "docs-sync", text(rng)[:50])),
                 tenants=tenants,
                 sources=[text(rng)[:40] or "x"],
+                asymmetric=rng.random() < 0.5,
             )
 
 

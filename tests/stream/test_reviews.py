@@ -14,6 +14,7 @@ import pytest
 from redis.asyncio import Redis
 
 from groundwire.keys.attestation import Keys
+from groundwire.keys.file import new_key, public_keys
 from groundwire.messages.identity import expire_id
 from tests.stream.faulty import MAGIC, STAGES
 from tests.stream.harness import Deployment, Seen, assert_one_truth, good, until
@@ -249,6 +250,26 @@ async def test_what_nobody_reviews_in_time_is_expired_by_the_gate(office: Office
     assert (await office.outcome(expire_id(pending.json["decision_id"])))["actor"] == "groundwire"
     foreign = await office.act("expire", await office.pending(2, source="user"), reviewer="groundwire")
     assert (await office.outcome(foreign))["detail"]["outcome"] == "reserved"
+
+
+async def test_a_worker_that_holds_the_public_half_alone_carries_out_what_its_reviewer_signs_and_no_hmac_of_it(
+    office: Office, deployment: Deployment, tmp_path: Path
+):
+    private = tmp_path / "console.toml"
+    public_key = new_key(private, "desk", tenants=["default"], roles=["reviewer"], asymmetric=True)
+    with (tmp_path / "keys.toml").open("ab") as file:
+        file.write(b"\n" + public_keys(Keys.load(private))[0])
+    await deployment.start_workers("reviews", "claims")
+    a, b = await office.pending(1), await office.pending(2)
+    office.keys = Keys.load(private)
+    approved = await office.act("approve", a, key="desk")
+    shared = f'[keys.desk]\nsecret = "{public_key}"\ntenants = ["default"]\nroles = ["reviewer"]\n'
+    office.keys = Keys.parse(shared.encode(), private)
+    forged = await office.act("approve", b, key="desk")
+    assert (await office.outcome(approved))["detail"]["outcome"] == "human_approved"
+    assert (await deployment.decision("c1", revision=2)).topic == "approved"
+    assert (await office.outcome(forged))["detail"]["outcome"] == "unattested"
+    assert [seen.topic for seen in deployment.decisions if seen.json["subject_id"] == "c2"] == ["review"]
 
 
 async def test_what_is_no_review_decision_is_a_dead_letter(office: Office, deployment: Deployment):

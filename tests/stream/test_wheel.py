@@ -87,7 +87,19 @@ def borrowing(environment: Environment, wheel: Path) -> None:
     (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
 
 
-LEFT_OUT = ("aiokafka", "redis", "numpy", "datasketch", "scipy", "faust", "mode", "uvloop", "jinja2", "mcp")
+LEFT_OUT = (
+    "aiokafka",
+    "cryptography",
+    "redis",
+    "numpy",
+    "datasketch",
+    "scipy",
+    "faust",
+    "mode",
+    "uvloop",
+    "jinja2",
+    "mcp",
+)
 
 
 def without(*packages: str) -> str:

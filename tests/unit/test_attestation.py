@@ -102,6 +102,7 @@ def test_a_wrong_signature_is_invalid_before_anything_is_said_of_the_key(keys):
         lambda header: header.replace(":", "::"),
         lambda header: header[:-1],
         lambda header: header + "0",
+        lambda header: header + "0" * 64,
         lambda header: header[:-1] + "g",
         lambda header: header[:-1] + "٣",
         lambda header: header.replace("docs", ""),
@@ -144,8 +145,8 @@ VALID = '[keys.a]\nsecret = "xyz"\ntenants = ["t"]\n'
     ("text", "named"),
     [
         (VALID + 'sorces = ["adr"]', "keys.a.sorces"),
-        ('[keys.a]\ntenants = ["t"]', "keys.a.secret"),
-        ('[keys.a]\nsecret = "xyz"', "keys.a.tenants"),
+        ('[keys.a]\ntenants = ["t"]', "keys.a: secret, private_key, public_key or command: exactly one"),
+        ('[keys.a]\nsecret = "xyz"', "keys.a: tenants: may be empty only"),
         (VALID.replace("xyz", ""), "keys.a.secret"),
         (VALID.replace('["t"]', '"t"'), "keys.a.tenants"),
         (VALID.replace('"t"', '"a b"'), "keys.a.tenants"),
@@ -271,15 +272,18 @@ def test_commands_make_and_list_keys_without_printing_a_secret(tmp_path):
     assert str(path) in made.output
     table = run("list", GROUNDWIRE_KEYS_FILE=str(path))
     assert table.output.split() == [
-        *("key", "tenants", "sources", "roles", "not", "after"),
-        *("docs", "acme,", "globex", "adr", "-", "2027-01-01T00:00:00Z"),
+        *("key", "kind", "tenants", "sources", "roles", "not", "before", "not", "after"),
+        *("docs", "hmac", "acme,", "globex", "adr", "-", "-", "2027-01-01T00:00:00Z"),
     ]
     listed = run("list", "--file", path, "--format", "json")
     assert json.loads(listed.output) == {
         "key_id": "docs",
+        "kind": "hmac",
+        "public_key": None,
         "tenants": ["acme", "globex"],
         "sources": ["adr"],
         "roles": [],
+        "not_before": None,
         "not_after": "2027-01-01T00:00:00Z",
     }
     secret = dict(Keys.load(path))["docs"].secret
@@ -294,6 +298,7 @@ def test_commands_exit_with_2_and_one_line_for_what_a_person_must_mend(tmp_path)
         ("list",),
         ("new", "docs", "--tenant", "t", "--source", "s", "--file", path),
         ("new", "n", "--tenant", "t", "--file", path),
+        ("new", "n", "--source", "s", "--file", path),
         ("new", "n", "--tenant", "t", "--source", "s", "--not-after", "tomorrow", "--file", path),
     ):
         result = run(*arguments)

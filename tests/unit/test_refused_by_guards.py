@@ -49,10 +49,10 @@ def test_keys_that_are_not_utf8_are_refused_where_they_go_wrong() -> None:
 def test_keys_that_cannot_be_read_for_a_reason_without_words_are_a_usage_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def broken(_path: Path) -> bytes:
+    def broken(*_: object) -> None:
         raise OSError
 
-    monkeypatch.setattr(Path, "read_bytes", broken)
+    monkeypatch.setattr(Path, "open", broken)
     with pytest.raises(UsageError, match="cannot be read"):
         Keys.load(PATH)
 

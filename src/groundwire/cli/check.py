@@ -50,7 +50,7 @@ _QUIET: Final = {
 _SIGNATURE: Final[Mapping[str | None, str]] = {
     None: "no header gw-attestation",
     "invalid": "the signature is not of these bytes",
-    "expired": "the key has expired",
+    "expired": "the key has expired or is not valid yet",
     "unknown_key": "the signature is of an unknown key",
     "not_entitled": "the key may not sign this",
     "valid": "the signature holds",

@@ -8,17 +8,34 @@ from pathlib import Path
 from typing import Final, get_args
 
 import click
+from pydantic import BaseModel, Field
 
 from groundwire.cli.options import TimeParam, format_option, keys_file_option, reporting, required_file
 from groundwire.cli.output import print_listing
-from groundwire.keys.attestation import Key, Keys, Role
-from groundwire.keys.file import new_key
+from groundwire.keys.attestation import Keys, Role
+from groundwire.keys.file import new_key, public_keys
+from groundwire.messages.base import Time
 from groundwire.text.normalise import escape_controls
 
-_CELLS: Final[dict[str, Callable[[Key], object]]] = {
+
+class _Listed(BaseModel, from_attributes=True):
+    """What is shown of a key."""
+
+    kind: str
+    public_key: str | None = Field(validation_alias="verifying_key")
+    tenants: list[str]
+    sources: list[str]
+    roles: list[str]
+    not_before: Time | None
+    not_after: Time | None
+
+
+_CELLS: Final[dict[str, Callable[[_Listed], object]]] = {
+    "kind": lambda key: key.kind,
     "tenants": lambda key: key.tenants,
     "sources": lambda key: key.sources,
     "roles": lambda key: key.roles,
+    "not before": lambda key: key.not_before,
     "not after": lambda key: key.not_after,
 }
 
@@ -27,53 +44,108 @@ _CELLS: Final[dict[str, Callable[[Key], object]]] = {
 def keys() -> None:
     """Make and list the keys that sign records (header gw-attestation).
 
-    Secrets stand in the keys file alone and are never printed.
+    Secrets and private keys stand in the keys file alone and are never printed.
 
-    Example: groundwire keys new console --tenant acme --role reviewer --file keys.toml
+    Example: groundwire keys new console --ed25519 --tenant acme --role reviewer --file keys.toml
     """
 
 
 @keys.command(name="new")
 @click.argument("key_id", metavar="ID")
-@click.option("--tenant", "tenants", multiple=True, required=True, help="For whom it may speak; repeatable.")
+@click.option("--tenant", "tenants", multiple=True, help="For whom it may speak; repeatable.")
 @click.option("--source", "sources", multiple=True, help="A source that it may name; repeatable.")
 @click.option(
     "--role",
     "roles",
     multiple=True,
     type=click.Choice(get_args(Role)),
-    help="What else it may sign; repeatable.",
+    help="What else it may sign; repeatable, but for seal.",
 )
+@click.option(
+    "--ed25519", "asymmetric", is_flag=True, help="Signs with a private half; the public one checks."
+)
+@click.option("--not-before", type=TimeParam(), metavar="TIME", help="From when it holds (RFC 3339).")
 @click.option("--not-after", type=TimeParam(), metavar="TIME", help="Until when it holds (RFC 3339).")
 @keys_file_option("--file")
 def new(
+    *,
     key_id: str,
     tenants: tuple[str, ...],
     sources: tuple[str, ...],
     roles: tuple[str, ...],
+    not_before: datetime | None,
     not_after: datetime | None,
+    asymmetric: bool,
     keys_file: Path | None,
 ) -> None:
-    """Add a key with a random secret to the keys file.
+    """Add a random key to the keys file.
+
+    A secret (HMAC) is shared: whoever checks with it could sign with it. With --ed25519 the file gets a private key.
+    Its public half is printed: workers and others need no more to check (`groundwire keys public`). A reviewer's key:
+    `groundwire keys new console --ed25519 --tenant acme --role reviewer`; one for seals, in a file of its own:
+    `groundwire keys new gate-seals --ed25519 --role seal --file seals.toml`.
 
     Example: groundwire keys new docs-sync --tenant acme --source documentation --file keys.toml
     """
     if not sources and not roles:
         raise click.UsageError("a key needs a --source or a --role: without one it may sign nothing")
+    if "seal" in roles and not asymmetric:
+        raise click.UsageError("--role seal needs --ed25519: who checks a seal must not be able to make one")
+    if not tenants and "seal" not in roles:
+        raise click.UsageError("a key needs a --tenant, for whom it may speak; only --role seal does without")
     path = required_file(keys_file, "keys")
     with reporting():
-        new_key(path, key_id, tenants=tenants, sources=sources, roles=roles, not_after=not_after)
-    click.echo(escape_controls(f"key {key_id} added; its secret stands in {path}"))
+        public_key = new_key(
+            path,
+            key_id,
+            tenants=tenants,
+            sources=sources,
+            roles=roles,
+            not_before=not_before,
+            not_after=not_after,
+            asymmetric=asymmetric,
+        )
+    half = "private key" if public_key else "secret"
+    click.echo(escape_controls(f"key {key_id} added; its {half} stands in {path}"))
+    if public_key:
+        click.echo(f"public key {public_key}")
 
 
 @keys.command(name="list")
 @format_option
 @keys_file_option("--file")
 def list_keys(layout: str, keys_file: Path | None) -> None:
-    """List the keys of the keys file, without their secrets.
+    """List the keys of the keys file, without secrets and private keys.
+
+    A key's kind is what the file holds of it: hmac (a secret), ed25519 (a private key), public (its public half) or
+    command (a program that signs).
 
     Example: groundwire keys list --file keys.toml --format json
     """
     with reporting():
         found = Keys.load(required_file(keys_file, "keys", there=True))
-    print_listing(layout, "key", found, _CELLS, secret="secret")  # noqa: S106 - the name of a field
+        listed = [(key_id, _Listed.model_validate(key)) for key_id, key in found]
+    print_listing(layout, "key", listed, _CELLS)
+
+
+@keys.command(name="public")
+@keys_file_option("--file")
+def public(keys_file: Path | None) -> None:
+    """Print a keys file of the public halves alone, for those who check and must not sign.
+
+    Secrets (HMAC) have no public half: such keys are left out and named on standard error. So are the delegated
+    reviewers: write them into a worker's file yourself.
+
+    Example: groundwire keys public --file keys.toml > public.toml
+    """
+    with reporting():
+        content, left_out = public_keys(Keys.load(required_file(keys_file, "keys", there=True)))
+    click.echo(
+        "\n".join(escape_controls(line, _toml_escape) for line in content.decode().split("\n")), nl=False
+    )
+    if left_out:
+        click.echo(f"left out, since they have no public half: {', '.join(left_out)}", err=True)
+
+
+def _toml_escape(char: str) -> str:
+    return f"\\U{ord(char):08x}"

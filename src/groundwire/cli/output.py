@@ -121,7 +121,7 @@ def print_listing(
     entries: Iterable[tuple[str, Entry]],
     cells: Mapping[str, Callable[[Entry], object]],
     *,
-    secret: str,
+    secret: str | None = None,
 ) -> None:
     """Print what a file holds, its secrets left out.
 
@@ -130,11 +130,11 @@ def print_listing(
         kind: `key` or `token`.
         entries: (id, entry) in the order of the file.
         cells: what a table shows of an entry, by heading.
-        secret: the field that is never printed.
+        secret: the field that is never printed, where there is one.
     """
     if layout == "json":
         for entry_id, entry in entries:
-            public = entry.model_dump(mode="json", exclude={secret})
+            public = entry.model_dump(mode="json", exclude={secret} if secret else None)
             click.echo(json.dumps({f"{kind}_id": entry_id, **public}, ensure_ascii=False))
         return
     rows = [[entry_id, *(_cell(of(entry)) for of in cells.values())] for entry_id, entry in entries]

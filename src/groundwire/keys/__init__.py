@@ -1,1 +1,1 @@
-"""Keys: what a signature is worth, the file that holds the secrets, and noticing that it changed."""
+"""Keys: what a signature is worth, the file that holds the keys, and noticing that it changed."""

@@ -1,12 +1,27 @@
-"""Who vouches for a record: HMAC signatures under keys that stand in a TOML file (C-34).
+"""Who vouches for a record: signatures under keys that stand in a TOML file (C-34).
 
 ```toml
 [keys.docs-sync]
-secret = "..."                        # its UTF-8 bytes are the HMAC key
+secret = "..."                        # HMAC: its UTF-8 bytes; who checks with it could sign with it
 tenants = ["acme"]                    # for whom it may speak
 sources = ["documentation", "adr"]    # as what
 roles = []                            # "reviewer": may sign review decisions; "grounding": what responses rest on
+not_before = 2026-01-01T00:00:00Z     # optional
 not_after = 2027-01-01T00:00:00Z      # optional
+
+[keys.console]
+private_key = "..."                   # Ed25519, base64: signs, and checks with its public half
+tenants = ["acme"]
+roles = ["reviewer"]
+
+[keys.other-console]
+public_key = "..."                    # Ed25519, base64: checks, and cannot sign
+tenants = ["acme"]
+roles = ["reviewer"]
+
+[keys.gate-seals]
+command = ["kms-sign", "gate-seals"]  # a program that signs; public_key may stand beside it
+roles = ["seal"]                      # seals what workers publish: alone, and never by HMAC
 
 [reviewers]
 acme = ["lead@acme.example"]          # who may decide other people's claims
@@ -18,6 +33,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
+import os
 import re
 import stat
 import tomllib
@@ -28,24 +44,33 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
-from groundwire.errors import UsageError
+from groundwire.errors import UsageError, naming
+from groundwire.keys import ed25519
 from groundwire.messages.base import ShortId, TenantId, Time
 
 logger = logging.getLogger(__name__)
 
-Role = Literal["reviewer", "grounding"]
-"""A reviewer decides what waits; grounding says what a model was given."""
+Role = Literal["reviewer", "grounding", "seal"]
+"""A reviewer decides what waits; grounding says what a model was given; a seal says what a worker published."""
 KeyId = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
 SourceName = Annotated[str, Field(min_length=1, max_length=100)]
 
-_HEADER: Final = re.compile(r"([A-Za-z0-9._-]{1,100}):([0-9A-Fa-f]{64})", re.ASCII)
+_HEADER: Final = re.compile(r"([A-Za-z0-9._-]{1,100}):([0-9A-Fa-f]{64}|[0-9A-Fa-f]{128})", re.ASCII)
 _NOT_OF_A_KEY_ID: Final = re.compile(r"[^A-Za-z0-9._-]+", re.ASCII)
 
 
 class AttestationState(StrEnum):
-    """What a signature is worth; everything but `valid` counts as none."""
+    """What a signature is worth; everything but `valid` counts as none. `expired`: outside the key's time."""
 
     VALID = "valid"
     INVALID = "invalid"
@@ -80,18 +105,105 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
-class Key(_Strict):
-    """A secret, and what may be signed with it."""
+def _private(text: str) -> str:
+    ed25519.public_key_of(text)
+    return text
 
-    secret: Annotated[str, Field(min_length=1, repr=False)]
-    tenants: Annotated[list[TenantId], Field(min_length=1)]
+
+def _public(text: str) -> str:
+    ed25519.check_public_key(text)
+    return text
+
+
+_Text = Annotated[str, StringConstraints(min_length=1)]
+
+
+class Key(_Strict):
+    """A secret for HMAC-SHA256 or a half of an Ed25519 key, and what may be signed with it.
+
+    Attributes:
+        secret: its UTF-8 bytes sign and verify.
+        private_key: base64; signs and verifies.
+        public_key: base64; verifies only.
+        command: a program and its arguments that sign, such as a KMS's; whoever signs runs it.
+        tenants: for whom it may speak; empty only where `roles` is `["seal"]`.
+        not_before: the first moment at which it is valid.
+        not_after: the last moment at which it is valid.
+    """
+
+    secret: _Text | None = Field(None, repr=False)
+    private_key: Annotated[str, AfterValidator(_private)] | None = Field(None, repr=False)
+    public_key: Annotated[str, AfterValidator(_public)] | None = None
+    command: Annotated[list[_Text], Field(min_length=1)] | None = None
+    tenants: list[TenantId] = Field(default_factory=list)
     sources: list[SourceName] = Field(default_factory=list)
     roles: list[Role] = Field(default_factory=list)
+    not_before: Time | None = None
     not_after: Time | None = None
 
-    def signature(self, value: bytes) -> bytes:
-        """Return the HMAC-SHA256 of a record's value, 32 bytes."""
-        return hmac.digest(self.secret.encode(), value, hashlib.sha256)
+    @model_validator(mode="after")
+    def _goes_together(self) -> Self:
+        if (
+            sum(half is not None for half in (self.secret, self.private_key, self.command or self.public_key))
+            != 1
+        ):
+            raise ValueError(
+                "secret, private_key, public_key or command: exactly one (command may have a public_key)"
+            )
+        if "seal" in self.roles:
+            self._check_seal()
+        elif not self.tenants:
+            raise ValueError('tenants: may be empty only with roles = ["seal"]')
+        if self.not_before and self.not_after and self.not_before > self.not_after:
+            raise ValueError("not_before: is after not_after")
+        return self
+
+    def _check_seal(self) -> None:
+        if self.secret is not None:
+            raise ValueError(
+                "secret: the role seal needs an Ed25519 key: who checks a seal must not be able to make one"
+            )
+        if len(self.roles) > 1 or self.sources:
+            raise ValueError("roles: a key with the role seal has no other role, and no sources")
+
+    @property
+    def kind(self) -> Literal["hmac", "ed25519", "public", "command"]:
+        """What the key holds."""
+        if self.secret is not None:
+            return "hmac"
+        if self.private_key is not None:
+            return "ed25519"
+        return "public" if self.command is None else "command"
+
+    @property
+    def verifying_key(self) -> str | None:
+        """The public half in base64; None of an HMAC key, and of a command that stands alone."""
+        return ed25519.public_key_of(self.private_key) if self.private_key is not None else self.public_key
+
+    def sign(self, value: bytes) -> bytes:
+        """Return the signature of a record's value: 32 bytes of HMAC-SHA256, or 64 of Ed25519.
+
+        Raises:
+            UsageError: the key holds no half that signs.
+        """
+        if self.secret is not None:
+            return hmac.digest(self.secret.encode(), value, hashlib.sha256)
+        if self.private_key is not None:
+            return ed25519.sign(self.private_key, value)
+        raise UsageError("it holds neither secret nor private_key, and signs nothing here")
+
+    def verifies(self, value: bytes, signature: bytes) -> bool:
+        """Say whether a signature is of these bytes by this key. The key alone says by which method it is read."""
+        if self.secret is not None:
+            return hmac.compare_digest(self.sign(value), signature)
+        public_key = self.verifying_key
+        return public_key is not None and ed25519.is_signed(public_key, value, signature)
+
+    def holds(self, at: datetime) -> bool:
+        """Say whether the key is valid at a time: from `not_before` to `not_after`, both included."""
+        return (self.not_before is None or self.not_before <= at) and (
+            self.not_after is None or at <= self.not_after
+        )
 
     def entitles(self, tenant: str | None, source: str | None, role: Role | None) -> bool:
         """Say whether a tenant's record with this source, or of this role, may be signed with the key."""
@@ -121,19 +233,21 @@ class Keys:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a keys file; a file that others may read is warned of in the log.
+        """Read a keys file; one that holds what signs, and that others may read, is warned of in the log.
 
         Raises:
             UsageError: the file cannot be read, is no TOML, or holds an unknown field or a wrong value;
-                the message names file, key and field, and never a secret.
+                the message names file, key and field, and never a secret. Or it holds a private key that makes
+                seals, and its group or others may read it.
         """
         try:
-            data = path.read_bytes()
-            if path.stat().st_mode & stat.S_IROTH:
-                logger.warning("keys file %s can be read by every user of this machine: chmod 600", path)
+            with path.open("rb") as file:
+                data, mode = file.read(), os.fstat(file.fileno()).st_mode
         except OSError as exc:
             raise UsageError(f"keys file {path}: {exc.strerror or 'cannot be read'}") from exc
-        return cls.parse(data, path)
+        keys = cls.parse(data, path)
+        _check_readers(mode, keys, path)
+        return keys
 
     @classmethod
     def parse(cls, data: bytes, path: Path) -> Self:
@@ -167,14 +281,15 @@ class Keys:
         """Return the value of the header `gw-attestation` for a record's value.
 
         Raises:
-            UsageError: there is no such key.
+            UsageError: there is no such key, or it cannot sign here.
         """
         key = self._keys.get(key_id)
         if key is None:
             raise UsageError(
                 f"no key {key_id!r} in the keys file; `groundwire keys list` shows those there are"
             )
-        return f"{key_id}:{key.signature(value).hex()}".encode()
+        with naming(f"the key {key_id!r}"):
+            return f"{key_id}:{key.sign(value).hex()}".encode()
 
     def check(
         self,
@@ -192,7 +307,8 @@ class Keys:
             header: its text, or None where there is none.
             value: the record's value, byte for byte.
             tenant: the tenant that the record names; None: the key may be of any.
-            at: the later of the record's timestamp and the wall clock; a key holds up to and including its `not_after`.
+            at: the later of the record's timestamp and the wall clock: `not_after` cannot be got round by an old
+                timestamp; `not_before` can by one in the future, but only by who holds the key already.
             source: the source that a claim names, None for other records.
             role: the role that the record needs, None for claims.
 
@@ -208,15 +324,25 @@ class Keys:
         key = self._keys.get(parts[1])
         if key is None:
             state = AttestationState.UNKNOWN_KEY
-        elif not hmac.compare_digest(key.signature(value), bytes.fromhex(parts[2])):
+        elif not key.verifies(value, bytes.fromhex(parts[2])):
             state = AttestationState.INVALID
-        elif key.not_after is not None and at > key.not_after:
+        elif not key.holds(at):
             state = AttestationState.EXPIRED
         elif not key.entitles(tenant, source, role):
             state = AttestationState.NOT_ENTITLED
         else:
             state = AttestationState.VALID
         return Attestation(parts[1], state)
+
+
+def _check_readers(mode: int, keys: Keys, path: Path) -> None:
+    sealing = next((key_id for key_id, key in keys if key.private_key and "seal" in key.roles), None)
+    if sealing is not None and mode & (stat.S_IRGRP | stat.S_IROTH):
+        raise UsageError(
+            f"keys file {path}: its group or others can read it, and the key {sealing!r} makes seals: chmod 600"
+        )
+    if mode & stat.S_IROTH and any(key.secret or key.private_key for _, key in keys):
+        logger.warning("keys file %s can be read by every user of this machine: chmod 600", path)
 
 
 def not_toml(exc: ValueError | RecursionError) -> str:

@@ -1,22 +1,30 @@
-"""Ed25519 keys as they stand in TOML files: the 32 bytes of each half in base64 (RFC 8032)."""
+"""Ed25519 keys as they stand in TOML files: the 32 bytes of each half in base64 (RFC 8032).
+
+The package `cryptography` is imported with the first key: who has none needs it not.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from groundwire.errors import UsageError, naming_extra
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 KEY_BYTES: Final = 32
 SIGNATURE_BYTES: Final = 64
 
 
 def new_private_key() -> str:
-    """Return a random private key."""
-    return base64.b64encode(Ed25519PrivateKey.generate().private_bytes_raw()).decode()
+    """Return a random private key: any 32 bytes are one (RFC 8032, 5.1.5)."""
+    return base64.b64encode(secrets.token_bytes(KEY_BYTES)).decode()
 
 
 def public_key_of(private_key: str) -> str:
@@ -36,20 +44,39 @@ def sign(private_key: str, data: bytes) -> bytes:
 
 def is_signed(public_key: str, data: bytes, signature: bytes) -> bool:
     """Say whether a signature is of these bytes by this key. Raises: ValueError, it is no key."""
+    key = _public(public_key)
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - see the module
+
     try:
-        _public(public_key).verify(signature, data)
+        key.verify(signature, data)
     except InvalidSignature:
         return False
     return True
 
 
+@contextmanager
+def _needing_cryptography() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as exc:
+        raise UsageError(str(naming_extra(exc, "an Ed25519 key"))) from None
+
+
 @lru_cache(64)
 def _private(text: str) -> Ed25519PrivateKey:
+    with _needing_cryptography():
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - see the module
+            Ed25519PrivateKey,
+        )
     return Ed25519PrivateKey.from_private_bytes(_raw(text))
 
 
 @lru_cache(64)
 def _public(text: str) -> Ed25519PublicKey:
+    with _needing_cryptography():
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415 - see the module
+            Ed25519PublicKey,
+        )
     return Ed25519PublicKey.from_public_bytes(_raw(text))
 
 

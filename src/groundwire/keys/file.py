@@ -12,10 +12,12 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from groundwire.errors import UsageError
+from groundwire.keys import ed25519
 from groundwire.keys.attestation import Keys
 from groundwire.messages.base import format_time
 
 _SECRET_BYTES = 32
+_HALVES = frozenset({"secret", "private_key", "public_key", "command"})
 
 TomlValue = str | bool | datetime | Sequence[str] | None
 
@@ -27,20 +29,38 @@ def new_key(
     tenants: Sequence[str],
     sources: Sequence[str] = (),
     roles: Sequence[str] = (),
+    not_before: datetime | None = None,
     not_after: datetime | None = None,
-) -> None:
-    """Append a key with a random secret of 32 bytes to a keys file, which is created where there is none.
+    asymmetric: bool = False,
+) -> str | None:
+    """Append a random key to a keys file, which is created where there is none.
 
     The file is replaced in one step and gets the mode 0600; its other content stays byte for byte.
+
+    Args:
+        path: of the keys file.
+        key_id: of the new key.
+        tenants: for whom it may speak.
+        sources: as what.
+        roles: what else it may sign.
+        not_before: the first moment at which it is valid.
+        not_after: the last one.
+        asymmetric: an Ed25519 key rather than a secret of 32 bytes for HMAC.
+
+    Returns:
+        The public half of an Ed25519 key; None of a secret.
 
     Raises:
         UsageError: the id exists, a value is not one that `Keys.load` reads, or the file cannot be written.
     """
+    private_key = ed25519.new_private_key() if asymmetric else None
     fields: dict[str, TomlValue] = {
-        "secret": secrets.token_hex(_SECRET_BYTES),
+        "secret": None if asymmetric else secrets.token_hex(_SECRET_BYTES),
+        "private_key": private_key,
         "tenants": tenants,
         "sources": sources,
         "roles": roles,
+        "not_before": not_before,
         "not_after": not_after,
     }
 
@@ -52,6 +72,19 @@ def new_key(
         return after
 
     edit(path, add, what="keys file")
+    return ed25519.public_key_of(private_key) if private_key else None
+
+
+def public_keys(keys: Keys) -> tuple[bytes, list[str]]:
+    """Return a keys file of the public halves alone, and the ids of the keys that have none to show."""
+    content, left_out = b"", []
+    for key_id, key in keys:
+        if key.verifying_key is None:
+            left_out.append(key_id)
+            continue
+        rest: dict[str, TomlValue] = {name: value for name, value in key if name not in _HALVES}
+        content = with_table(content, "keys", key_id, {"public_key": key.verifying_key, **rest})
+    return content, left_out
 
 
 def edit(path: Path, change: Callable[[bytes], bytes], *, what: str) -> None:
