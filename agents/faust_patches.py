@@ -117,8 +117,11 @@ class BatchConsumer(driver.Consumer):
 
     app: Any
 
-    #: Batches of one partition that may be on their way at a time.
+    #: Batches of one partition that may be on their way at a time, besides those that are read past.
     depth: ClassVar[int] = 2
+
+    #: Bytes of one partition's batches that are not done, from which on it is not read past them.
+    read_ahead: ClassVar[int] = 16_000_000
 
     def _new_consumer_thread(self) -> ConsumerThread:
         return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
@@ -134,6 +137,8 @@ class BatchConsumer(driver.Consumer):
         self._under_way: defaultdict[TP, deque[Any]] = defaultdict(deque)
         #: Those of them that are done, behind one that is not.
         self._early: set[int] = set()
+        #: Those that are read past: what they still have to do goes on beside the next.
+        self._passed: set[int] = set()
         #: The offset behind the last batch that is done.
         self._done_until: dict[TP, int] = {}
 
@@ -151,6 +156,7 @@ class BatchConsumer(driver.Consumer):
                 return
             message: Any = self._to_message(tp, fetched[-1])
             message.value = [inbound(record) for record in fetched]
+            message.serialized_value_size = sum(len(record.value or b"") for record in message.value)
             message.time_in = time.monotonic()
             self._under_way[tp].append(message)
             yield tp, message
@@ -158,7 +164,7 @@ class BatchConsumer(driver.Consumer):
     async def _fetch(self, timeout: float) -> tuple[Any, Mapping[TP, list[Any]]]:  # noqa: ASYNC109
         if not self.flow_active:
             await self.wait_first(self.can_resume_flow.wait())
-        ready = {tp for tp in self._get_active_partitions() if len(self._under_way[tp]) < self.depth}
+        ready = {tp for tp in self._get_active_partitions() if self._has_room(tp)}
         if not ready or self.should_stop:
             await asyncio.sleep(_BUSY_POLL)
             return None, {}
@@ -172,6 +178,16 @@ class BatchConsumer(driver.Consumer):
         records = await self._thread._fetch_records(consumer, tps, timeout=timeout, max_records=limit)
         return consumer._subscription.subscription.assignment, records
 
+    def _has_room(self, tp: TP) -> bool:
+        waiting = [message for message in self._under_way[tp] if id(message) not in self._early]
+        if sum(message.serialized_value_size for message in waiting) >= self.read_ahead:
+            return len(waiting) < self.depth
+        return sum(id(message) not in self._passed for message in waiting) < self.depth
+
+    def read_on(self, message: Any) -> None:  # noqa: ANN401 - Faust's message
+        """Read past a batch that is not done; its offset is committed no sooner for that."""
+        self._passed.add(id(message))
+
     def mark_done(self, message: Any) -> None:  # noqa: ANN401 - Faust's message
         """Let go of a batch whose results the broker has acknowledged.
 
@@ -182,9 +198,12 @@ class BatchConsumer(driver.Consumer):
         waiting = self._under_way[tp]
         if any(message is other for other in waiting):
             self._early.add(id(message))
+            if message is not waiting[0]:
+                message.value = ()  # it may wait for long
         while waiting and id(waiting[0]) in self._early:
             first = waiting.popleft()
             self._early.discard(id(first))
+            self._passed.discard(id(first))
             self._done_until[tp] = first.offset + 1
             self._acked[tp] = [first.offset]  # tells `force_commit` that this partition has something
         self.give_back(message)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import structlog
@@ -44,6 +47,7 @@ class CrashGuard:
         self._topic = topic
         self._partition = partition
         self._left: InFlightMark | None = None
+        self._in_flight: dict[int, InFlightMark] = {}
         self._sending: set[asyncio.Task[None]] = set()
 
     async def load(self) -> None:
@@ -62,6 +66,11 @@ class CrashGuard:
                 last=left.last,
                 crashes=self._left.crashes,
             )
+
+    @property
+    def suspects(self) -> bool:
+        """Whether more of what was in flight at a crash may come: then nothing runs beside anything else."""
+        return self._left is not None
 
     def portions(self, records: Sequence[InboundRecord]) -> list[Portion]:
         """Cut a batch into portions, in its order; suspects run alone from their second crash on."""
@@ -89,20 +98,33 @@ class CrashGuard:
         the answer is waited for only where a worker died over these records before.
         """
         written = asyncio.get_running_loop().create_future()
-        sending = self._send(InFlightMark(records[0].offset, records[-1].offset, crashes), written)
+        first = records[0].offset
+        self._in_flight[first] = InFlightMark(first, records[-1].offset, crashes)
+        sending = self._send(written)
         await asyncio.wait([sending if crashes else written], timeout=_MARK_SECONDS)
 
-    def unmark(self) -> None:
-        """Take the mark away: the batch is done."""
-        self._send(None)
+    def unmark(self, records: Sequence[InboundRecord]) -> None:
+        """Take the mark of records away: they are done."""
+        self._in_flight.pop(records[0].offset, None)
+        self._send()
 
-    async def unmark_now(self) -> None:
-        """Take the mark away before the next holder looks: the worker gives the batch up alive."""
-        await asyncio.wait([self._send(None)], timeout=_MARK_SECONDS)
+    async def unmark_now(self, records: Sequence[InboundRecord]) -> None:
+        """Take their mark away before the next holder looks: the worker gives them up alive."""
+        self._in_flight.pop(records[0].offset, None)
+        await asyncio.wait([self._send()], timeout=_MARK_SECONDS)
 
-    def _send(
-        self, mark: InFlightMark | None, written: asyncio.Future[None] | None = None
-    ) -> asyncio.Task[None]:
+    def _send(self, written: asyncio.Future[None] | None = None) -> asyncio.Task[None]:
+        """Write one mark over all that is in flight; what lies between is decided again, and alone, after crashes."""
+        marks = self._in_flight.values()
+        mark = (
+            InFlightMark(
+                min(one.first for one in marks),
+                max(one.last for one in marks),
+                max(one.crashes for one in marks),
+            )
+            if marks
+            else None
+        )
         sending = asyncio.create_task(self._write(mark, written))
         self._sending.add(sending)  # the event loop holds no reference to it
         sending.add_done_callback(self._sending.discard)
@@ -125,24 +147,54 @@ class CrashGuard:
 
 
 LARGE: Final = 50_000
-"""Bytes of a record that others of its batch do not wait for: its checks may take up to two seconds."""
+"""Bytes of a record that others of its partition do not wait for: its checks may take up to two seconds."""
 
 
-def small_first(records: Sequence[InboundRecord]) -> Iterator[Sequence[InboundRecord]]:
-    """Yield the records that wait for no large one, together, then the others, one by one.
+def small_first(
+    records: Sequence[InboundRecord], most: int | None = None, held: Collection[bytes | None] = ()
+) -> tuple[list[InboundRecord], list[InboundRecord]]:
+    """Split a batch into the records that wait for no large one, and those behind; both in their order.
 
-    Records of one key, and those without any, keep their order: what follows a large one of its key stays behind it.
+    Records of one key, and those without any, keep their order: what follows one behind of its key stays behind it.
+
+    Args:
+        records: of one partition, in the order of their offsets.
+        most: bytes of the first in all, the smallest of the batch; None: as many as are not large.
+        held: keys of records of earlier batches that are behind and not done.
     """
-    held: set[bytes | None] = set()
-    small: list[InboundRecord] = []
+    left = float("inf") if most is None else most
+    fitting: set[int] = set()
+    for record in sorted(records, key=_size):
+        left -= _size(record)
+        if left < 0 or _size(record) >= LARGE:
+            break
+        fitting.add(record.offset)
+    keys = set(held)
+    first: list[InboundRecord] = []
     behind: list[InboundRecord] = []
     for record in records:
-        if len(record.value or b"") >= LARGE:
-            held.add(record.key)
-        (behind if record.key in held or (held and record.key is None) else small).append(record)
-    if small:
-        yield small
-    yield from ([record] for record in behind)
+        if record.offset not in fitting or record.key in keys or (keys and record.key is None):
+            keys.add(record.key)
+            behind.append(record)
+        else:
+            first.append(record)
+    return first, behind
+
+
+def parts_of(records: Sequence[InboundRecord], most: int | None) -> Iterator[list[InboundRecord]]:
+    """Cut what is behind into parts that run together: of `most` bytes at most, without a limit each record alone."""
+    part: list[InboundRecord] = []
+    for record in records:
+        if part and sum(map(_size, part)) + _size(record) > (most or 0):
+            yield part
+            part = []
+        part.append(record)
+    if part:
+        yield part
+
+
+def _size(record: InboundRecord) -> int:
+    return len(record.value or b"")
 
 
 class LeaseLost(Exception):
@@ -150,10 +202,20 @@ class LeaseLost(Exception):
 
 
 class PartitionLease:
-    """The time for which a partition is held; what waits for something waits no longer than that."""
+    """The time for which a partition is held; what waits for something waits no longer than that.
 
-    def __init__(self) -> None:
+    Its batches run one after the other, but what is behind in one (`small_first`) runs beside the first of the next.
+
+    Attributes:
+        held: keys of the records that are behind and not done.
+    """
+
+    def __init__(self, earlier: Collection[asyncio.Task[None]] = ()) -> None:
+        """Begin a lease; `earlier`, batches of the one before, are waited for."""
         self._over = asyncio.Event()
+        self._earlier = earlier
+        self._first, self._behind = asyncio.Lock(), asyncio.Lock()  # both let in whoever came first
+        self.held: Counter[bytes | None] = Counter()
         self.guard: CrashGuard | None = None
         self.broken = False
 
@@ -173,6 +235,26 @@ class PartitionLease:
         """
         if self.broken or self.over:
             raise LeaseLost
+
+    @asynccontextmanager
+    async def first(self) -> AsyncIterator[None]:
+        """Wait for the first of all batches before. Raises: LeaseLost."""
+        async with self._first:
+            if self._earlier:
+                await asyncio.wait(self._earlier)
+                self._earlier = ()
+            self.insist_held()
+            yield
+
+    @asynccontextmanager
+    async def behind(self) -> AsyncIterator[None]:
+        """Wait for what is behind of all batches before; entered as soon as `first` of the batch is left, or within it.
+
+        Raises: LeaseLost.
+        """
+        async with self._behind:
+            self.insist_held()
+            yield
 
     async def wait_for(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Await work of which nothing is lost when it is cancelled. Raises: LeaseLost when the lease ends meanwhile."""
@@ -276,23 +358,26 @@ class Health:
 
 
 class PartitionWorkers:
-    """Processes the batches of each partition one after the other, those of other partitions beside them.
+    """Processes the batches of each partition in the order that their lease gives, those of other partitions beside.
 
     Args:
-        process_batch: raises LeaseLost where the batch is left to the partition's next holder, anything else where
-            the process cannot go on.
+        process_batch: is given the records of a batch, the lease, and what to call once the partition may be read on
+            though the batch is not done; raises LeaseLost where the batch is left to the partition's next holder,
+            anything else where the process cannot go on.
         health: told how many batches are under way.
     """
 
     def __init__(
         self,
-        process_batch: Callable[[Sequence[InboundRecord], PartitionLease], Awaitable[None]],
+        process_batch: Callable[
+            [Sequence[InboundRecord], PartitionLease, Callable[[], None]], Awaitable[None]
+        ],
         health: Health,
     ) -> None:
         self._process_batch = process_batch
         self._health = health
         self._leases: dict[tuple[str, int], PartitionLease] = {}
-        self._last: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._under_way: defaultdict[tuple[str, int], set[asyncio.Task[None]]] = defaultdict(set)
         self._stopped = False
 
     def take_over(self, _tps: object = None) -> None:
@@ -302,11 +387,16 @@ class PartitionWorkers:
     def submit(self, event: Any) -> None:  # noqa: ANN401 - Faust's event
         """Put a batch behind those of its partition that are not done yet."""
         tp = (event.message.topic, event.message.partition)
-        lease = self._leases.setdefault(tp, PartitionLease())
+        under_way = self._under_way[tp]
+        if tp not in self._leases:
+            self._leases[tp] = PartitionLease(frozenset(under_way))
+        lease = self._leases[tp]
         if self._stopped:
             lease.end()
         self._health.start_batch()
-        self._last[tp] = asyncio.create_task(self._run(self._last.get(tp), event, lease))
+        task = asyncio.create_task(self._run(event, lease))
+        under_way.add(task)
+        task.add_done_callback(under_way.discard)
 
     def release(self, _tps: object = None) -> None:
         """Call off what waits for a dependency or has not begun; work in progress goes on to its end."""
@@ -318,13 +408,10 @@ class PartitionWorkers:
         self._stopped = True
         self.release()
 
-    async def _run(self, before: asyncio.Task[None] | None, event: Any, lease: PartitionLease) -> None:  # noqa: ANN401
+    async def _run(self, event: Any, lease: PartitionLease) -> None:  # noqa: ANN401 - Faust's event
         message, consumer = event.message, event.app.consumer
-        if before is not None:
-            await asyncio.wait([before])
         try:
-            lease.insist_held()
-            await self._process_batch(event.value, lease)
+            await self._process_batch(event.value, lease, partial(consumer.read_on, message))
         except LeaseLost:
             lease.broken = True  # later batches of this lease must not commit past this one
             consumer.give_back(message)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -19,7 +20,17 @@ import structlog
 from agents.app import Role
 from agents.observability import BatchMetrics, Tracing
 from agents.outputs import Output, followers, outputs
-from agents.partitions import ALONE, GIVEN_UP, CrashGuard, Health, LeaseLost, PartitionLease, small_first
+from agents.partitions import (
+    ALONE,
+    GIVEN_UP,
+    CrashGuard,
+    Health,
+    LeaseLost,
+    PartitionLease,
+    Portion,
+    parts_of,
+    small_first,
+)
 from agents.publisher import ProducerBroken, Publisher
 from agents.recovery import StateReconciler, StateRecovery
 from groundwire import metrics
@@ -129,32 +140,63 @@ class Pipeline:
         self._metrics = BatchMetrics(role.topic)
         self._trial = FIRST_TRIAL
         self._state_lost_at: float | None = None
+        self._beside = asyncio.Lock()  # of what is behind in several partitions one part is checked at a time
 
-    async def process_batch(self, records: Sequence[InboundRecord], lease: PartitionLease) -> None:
-        """Process a batch of one partition.
+    async def process_batch(
+        self,
+        records: Sequence[InboundRecord],
+        lease: PartitionLease,
+        read_on: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Process a batch of one partition; once only what is behind is left of it, its partition is read on.
 
         Raises:
             LeaseLost: the partition is given away while the batch waits; nothing of it counts as done.
             ProducerBroken, MemoryError: this process cannot go on.
         """
-        if lease.guard is None:
-            guard = CrashGuard(self._services.state, records[0].topic or "", records[0].partition)
-            await guard.load()
-            lease.guard = guard
-        guard = lease.guard
         metrics.BATCH_RECORDS.labels(self._role.topic).observe(len(records))
-        try:
-            for portion, crashes in guard.portions(records):
-                due, later = self._by_due(portion)
-                for part in small_first(due):
-                    await self._process_portion(part, crashes, lease, guard)
-                    self._health.progress()
-                if later:
-                    await self._process_later(later, crashes, lease, guard)
-        except LeaseLost:
-            await guard.unmark_now()
-            raise
-        guard.unmark()
+        async with lease.first():
+            if lease.guard is None:
+                lease.guard = CrashGuard(self._services.state, records[0].topic or "", records[0].partition)
+                await lease.guard.load()
+            portions = lease.guard.portions(records)
+            if lease.guard.suspects or self._by_due(records)[1]:
+                async with lease.behind():
+                    await self._process_alone(portions, lease, lease.guard)
+                return
+            first, behind = small_first(records, self._role.together, lease.held)
+            held = Counter(record.key for record in behind)
+            lease.held += held
+            if first:
+                await self._process_portion(first, 0, lease, lease.guard)
+                self._health.progress()
+        if behind:
+            read_on()
+            await self._process_behind(behind, lease, lease.guard)
+
+    async def _process_alone(
+        self, portions: Sequence[Portion], lease: PartitionLease, guard: CrashGuard
+    ) -> None:
+        """Process a batch with nothing beside it: it may bring the worker down, or waits until it is due."""
+        for portion, crashes in portions:
+            due, later = self._by_due(portion)
+            first, behind = small_first(due)
+            for part in ([first] if first else []) + [[record] for record in behind]:
+                await self._process_portion(part, crashes, lease, guard)
+                self._health.progress()
+            if later:
+                await self._process_later(later, crashes, lease, guard)
+
+    async def _process_behind(
+        self, records: Sequence[InboundRecord], lease: PartitionLease, guard: CrashGuard
+    ) -> None:
+        """Process what is behind, beside the batches that follow; the rest is left when the lease ends."""
+        async with lease.behind():
+            for part in parts_of(records, self._role.together):
+                lease.insist_held()
+                await self._process_portion(part, 0, lease, guard, beside=True)
+                lease.held -= Counter(record.key for record in part)
+                self._health.progress()
 
     def state_answered(self) -> None:
         """Note that state answers where no batch is under way that would find out: it is waited for no longer."""
@@ -194,15 +236,21 @@ class Pipeline:
             await self._process_portion(later, crashes, lease, guard)
 
     async def _process_portion(
-        self, records: Sequence[InboundRecord], crashes: int, lease: PartitionLease, guard: CrashGuard
+        self,
+        records: Sequence[InboundRecord],
+        crashes: int,
+        lease: PartitionLease,
+        guard: CrashGuard,
+        *,
+        beside: bool = False,
     ) -> None:
         """Process a portion, record by record where too many in a row have failed: one that is decided ends that."""
         if not self._metrics.failures.too_long:
-            await self._process_until_done(records, crashes, lease, guard)
+            await self._process_until_done(records, crashes, lease, guard, beside=beside)
             return
         for record in records:
             await self._pause_after_failures(lease)
-            await self._process_until_done([record], crashes, lease, guard)
+            await self._process_until_done([record], crashes, lease, guard, beside=beside)
 
     async def _pause_after_failures(self, lease: PartitionLease) -> None:
         if not self._metrics.failures.too_long:
@@ -217,14 +265,39 @@ class Pipeline:
         self._trial = min(2 * self._trial, LAST_TRIAL)
 
     async def _process_until_done(
-        self, records: Sequence[InboundRecord], crashes: int, lease: PartitionLease, guard: CrashGuard
+        self,
+        records: Sequence[InboundRecord],
+        crashes: int,
+        lease: PartitionLease,
+        guard: CrashGuard,
+        *,
+        beside: bool,
     ) -> None:
-        """Try until it is done; an error of our own waits, visibly, and is tried again."""
+        """Try until it is done, under a mark that a crash alone leaves behind."""
         await guard.mark(records, crashes)
+        try:
+            await self._try_until_done(records, crashes, lease, guard, beside=beside)
+        except LeaseLost:
+            await guard.unmark_now(records)
+            raise
+        guard.unmark(records)
+
+    async def _try_until_done(
+        self,
+        records: Sequence[InboundRecord],
+        crashes: int,
+        lease: PartitionLease,
+        guard: CrashGuard,
+        *,
+        beside: bool,
+    ) -> None:
+        """Try again after an error of our own, visibly, until it is done."""
         began = self._services.tracing.began()
         while True:
             try:
-                await self._decide_and_publish(await self._prepare(records, crashes, guard), lease, began)
+                async with self._beside if beside and self._role.together else nullcontext():
+                    batch = await self._prepare(records, crashes, guard)
+                await self._decide_and_publish(batch, lease, began)
             except (LeaseLost, MemoryError, ProducerBroken):
                 raise
             except Exception as exc:  # noqa: BLE001 - whatever it is, records are never dropped over it

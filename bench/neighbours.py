@@ -1,8 +1,7 @@
 """Print how long small responses take beside a hostile tenant's large ones: `python -m bench.neighbours`.
 
 In one process, without servers: a batch holds small responses of many users and one of 800 kB of another user, and is
-decided part by part as the worker does it, and as it came. Within one batch alone: what a partition's next batch waits
-for are all large ones of this one.
+decided part by part as the worker does it, and as it came.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ import random
 import time
 from collections.abc import Iterator, Sequence
 
-from agents.partitions import small_first
+from agents.app import ROLES
+from agents.partitions import parts_of, small_first
 from bench.inside import decide, new_gate
 from groundwire.messages.headers import InboundRecord
 from groundwire.policy import Policy
@@ -39,11 +39,17 @@ async def _p99(large: int, *, parted: bool) -> float:
     for number in range(ROUNDS):
         batch = list(_batch(rng, number, large))
         began = time.perf_counter()
-        parts: Sequence[Sequence[InboundRecord]] = list(small_first(batch)) if parted else [batch]
+        parts: Sequence[Sequence[InboundRecord]] = _parts(batch) if parted else [batch]
         for part in parts:
             await decide(gate, part)
             taken += [time.perf_counter() - began for record in part if record.key != b"t:hostile"]
     return 1_000 * sorted(taken)[int(0.99 * len(taken))]
+
+
+def _parts(batch: Sequence[InboundRecord]) -> list[list[InboundRecord]]:
+    together = ROLES["responses"].together
+    first, behind = small_first(batch, together)
+    return [first, *parts_of(behind, together)]
 
 
 def _batch(rng: random.Random, number: int, large: int) -> Iterator[InboundRecord]:

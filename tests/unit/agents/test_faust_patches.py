@@ -157,3 +157,25 @@ async def test_what_was_sent_is_kept_however_long_its_partition_has_no_leader(mo
     assert (nodes, leaderless) == ({}, True)
     assert not sent.done()
     producer._closed = True  # was never started, and would flush
+
+
+# --- how far a partition is read
+
+
+def test_a_partition_is_read_past_batches_whose_small_records_are_done_up_to_so_many_bytes():
+    made: Any = SimpleNamespace(_under_way=defaultdict(deque), _early=set(), _passed=set())
+    made.depth, made.read_ahead = BatchConsumer.depth, 1_000
+    batches = [SimpleNamespace(serialized_value_size=400) for _ in range(4)]
+
+    def has_room() -> bool:
+        return BatchConsumer._has_room(made, A)
+
+    made._under_way[A] += batches[:2]
+    assert not has_room(), "two are on their way"
+    BatchConsumer.read_on(made, batches[0])
+    assert has_room()
+    made._under_way[A].append(batches[2])
+    BatchConsumer.read_on(made, batches[1])
+    assert not has_room(), "they hold more than is read ahead"
+    made._early.add(id(batches[1]))
+    assert has_room(), "what is done holds nothing"

@@ -111,7 +111,7 @@ async def test_the_mark_is_sent_before_the_records_are_touched_and_its_answer_wa
     assert (state.held, state.answered) == (InFlightMark(3, 7, 0), None)
     await guard.mark(records(3, 7), 1)
     assert state.answered == InFlightMark(3, 7, 1)
-    await guard.unmark_now()
+    await guard.unmark_now(records(3, 7))
     assert state.held is None, "a batch that is given up alive leaves no mark"
 
 
@@ -120,7 +120,7 @@ async def test_a_mark_is_not_held_up_by_the_answer_to_the_one_before():
     guard = CrashGuard(state, "t", 0)
     async with asyncio.timeout(2):
         await guard.mark(records(0, 1), 0)
-        guard.unmark()
+        guard.unmark(records(0, 1))
         await guard.mark(records(2, 3), 0)
     assert state.held == InFlightMark(2, 3, 0)
     for sending in guard._sending:
@@ -135,7 +135,7 @@ async def test_state_that_takes_no_mark_holds_up_nothing(delay):
     async with asyncio.timeout(2):
         await guard.load()
         await guard.mark(records(0, 1), 0)
-        await guard.unmark_now()
+        await guard.unmark_now(records(0, 1))
     assert shape(guard.portions(records(0, 1))) == [(0, 1, 0)]
     for sending in guard._sending:
         sending.cancel()
@@ -158,6 +158,7 @@ class Bench:
         self.workers = PartitionWorkers(self.process_batch, self.health)
         consumer = SimpleNamespace(
             mark_done=lambda message: self.done.append(message.number),
+            read_on=lambda _message: None,
             give_back=lambda message: self.given_back.append(message.number),
         )
         self.app = SimpleNamespace(consumer=consumer, crash=self.crash)
@@ -165,7 +166,11 @@ class Bench:
     async def crash(self, error: BaseException) -> None:
         self.crashed.append(error)
 
-    async def process_batch(self, number: int, lease: PartitionLease) -> None:
+    async def process_batch(self, number: int, lease: PartitionLease, read_on) -> None:
+        async with lease.first():
+            await self.process_first(number, lease)
+
+    async def process_first(self, number: int, lease: PartitionLease) -> None:
         self.began.append(number)
         self.leases[number] = lease
         await self.ends.setdefault(number, asyncio.get_running_loop().create_future())

@@ -14,7 +14,7 @@ from prometheus_client import REGISTRY
 from agents import pipeline as module
 from agents.app import ROLES
 from agents.outputs import Output
-from agents.partitions import Health, LeaseLost, PartitionLease
+from agents.partitions import LARGE, Health, LeaseLost, PartitionLease
 from agents.pipeline import Pipeline, Services
 from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError, StateLost, StateUnavailable
 from groundwire.gate.gate import decode_record
@@ -351,3 +351,101 @@ async def test_state_that_is_out_of_reach_when_the_model_is_to_be_asked_is_waite
     await bench.run(record())
     assert (errors, bench.asked, bench.recovered) == ([], 1, 1)
     assert not bench.health.current
+
+
+# --- what is behind runs beside what follows
+
+
+class Lane:
+    """The batches of one partition, of which large records are prepared no further until the test says so."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.enough = asyncio.Event()
+        self.read_past: list[int] = []
+        self.tasks: list[asyncio.Task[None]] = []
+        bench.build("responses", 10.0)
+        self.prepare, bench.prepare = bench.prepare, self.hold  # type: ignore[method-assign]
+
+    async def hold(self, records, *, ask_network):
+        if any(len(record.value) >= LARGE for record in records):
+            await self.enough.wait()
+        return await self.prepare(records, ask_network=ask_network)
+
+    async def batch(self, *records: InboundRecord) -> None:
+        number = len(self.tasks)
+        process = self.bench.pipeline.process_batch
+        self.tasks.append(
+            asyncio.create_task(process(records, self.bench.lease, lambda: self.read_past.append(number)))
+        )
+        await asyncio.sleep(0.01)
+
+    async def ends(self) -> list[BaseException | None]:
+        self.enough.set()
+        async with asyncio.timeout(5):
+            return await asyncio.gather(*self.tasks, return_exceptions=True)
+
+    @property
+    def published(self) -> list[list[int]]:
+        return [[result.record.offset for result in results] for results in self.bench.published]
+
+
+@pytest.fixture
+async def lane(bench: Bench) -> Lane:
+    return Lane(bench)
+
+
+def of(user: bytes, offset: int, size: int = 2) -> InboundRecord:
+    return InboundRecord("t", 0, offset, 0, b"t:" + user, b"x" * size)
+
+
+async def test_small_records_of_later_batches_pass_large_ones_and_those_of_their_key_wait(lane: Lane):
+    await lane.batch(of(b"mallory", 0, LARGE), of(b"ann", 1), of(b"mallory", 2, LARGE))
+    await lane.batch(of(b"ann", 3), of(b"mallory", 4))
+    await lane.batch(of(b"bob", 5), of(b"mallory", 6))
+    assert lane.published == [[1], [3], [5]]
+    assert lane.read_past == [0, 1, 2]
+    assert not any(task.done() for task in lane.tasks), "what has a record behind is not done"
+    assert await lane.ends() == [None] * 3
+    assert lane.published[3:] == [[0], [2], [4], [6]]
+    await lane.batch(of(b"mallory", 7))
+    assert lane.published[-1] == [7]
+    assert lane.tasks[-1].done(), "no key is held any longer than its records"
+
+
+async def test_the_mark_covers_what_is_behind_and_what_passes_it_and_goes_with_the_last(lane: Lane):
+    await lane.batch(of(b"mallory", 0, LARGE))
+    await lane.batch(of(b"ann", 1), of(b"ann", 2))
+    assert lane.bench.marked == [InFlightMark(0, 0, 0), InFlightMark(0, 2, 0), InFlightMark(0, 0, 0)]
+    await lane.ends()
+    await asyncio.sleep(0)
+    assert lane.bench.marked[-1] is None
+
+
+async def test_large_ones_that_have_not_begun_when_the_lease_ends_are_left_and_the_one_in_work_is_done(
+    lane: Lane,
+):
+    await lane.batch(of(b"mallory", 0, LARGE))
+    await lane.batch(of(b"mallory", 1, LARGE))
+    lane.bench.lease.end()
+    done, left = await lane.ends()
+    assert (done, type(left), lane.published) == (None, LeaseLost, [[0]])
+
+
+async def test_nothing_runs_beside_what_was_in_flight_at_a_crash(lane: Lane):
+    lane.bench.left = InFlightMark(0, 1, 0)
+    await lane.batch(of(b"mallory", 0, LARGE), of(b"ann", 1))
+    await lane.batch(of(b"bob", 2))
+    assert lane.published == [[1]]
+    await lane.ends()
+    assert lane.published == [[1], [0], [2]]
+
+
+async def test_of_what_is_behind_in_several_partitions_one_is_checked_at_a_time(lane: Lane):
+    await lane.batch(of(b"mallory", 0, LARGE))
+    lane.bench.lease = PartitionLease()
+    lane.enough.clear()
+    await lane.batch(of(b"mallory", 0, LARGE))
+    assert lane.bench.pipeline._beside.locked()
+    assert await lane.ends() == [None, None]
+    assert not lane.bench.pipeline._beside.locked()
