@@ -304,7 +304,8 @@ def why_not(item: Item, entry: OutboxEntry | None) -> str | None:
     if not item.is_current:
         return f"This is revision {item.decision['revision']}; it was decided again since."
     if item.decision["reason_code"] == "pending_duplicate":
-        return "It follows another item that waits: decide that one."
+        words = ", which has other words" if (item.decision["similarity_score"] or 1) < 1 else ""
+        return f"It follows another item that waits{words}: decide that one."
     if not allowed(item, entry):
         return "There is nothing to decide here."
     return None

@@ -106,7 +106,7 @@ def build_decision(case: ClaimCase, envelope: Envelope, judged: TreeOutcome) -> 
         envelope: identity, times and origin.
         judged: tier and reason: `case.outcome()`, or what another engine recorded.
     """
-    checks = list_checks(case)
+    checks = list_checks(case, joined=judged.code == ReasonCode.PENDING_DUPLICATE)
     return _within_limits(lambda limits: _build(case, envelope, judged, checks, limits))
 
 

@@ -20,7 +20,7 @@ from groundwire.checks.values.answer import ValueReport
 from groundwire.gate.claim_case import ClaimCase
 from groundwire.gate.response_case import SUFFICIENT, ResponseCase
 from groundwire.gate.response_checks import Broken, ClaimReport, Skipped, result_of
-from groundwire.messages.decisions import Place
+from groundwire.messages.decisions import DedupMatch, Place
 
 REVIEW_PLACE = "review_place"
 """The check of what has a place in the queue, and only of that."""
@@ -44,8 +44,8 @@ class Checks:
             self.passed.append(passed)
 
 
-def list_checks(case: ClaimCase) -> Checks:
-    """Name every check of a claim as `name` or `name: detail`."""
+def list_checks(case: ClaimCase, *, joined: bool = False) -> Checks:
+    """Name every check of a claim as `name` or `name: detail`; `joined`: whether it follows a pending one."""
     checks = Checks()
     if case.facts.error:  # the text was not read: nothing is known of hedges and citations
         checks.failed += ["hedges_unavailable", "citation_unavailable", "citation_verification_unavailable"]
@@ -55,7 +55,7 @@ def list_checks(case: ClaimCase) -> Checks:
         if case.reading.hidden:
             failed.append(f"hidden_text: {', '.join(case.reading.hidden)}")
         checks.add("no_speculation", failed)
-    _dedup(case, checks)
+    _dedup(case, checks, joined=joined)
     if not case.facts.error:
         _citations(case, checks)
     _relevance(case, checks)
@@ -77,7 +77,7 @@ def list_place(place: Place, checks: Checks) -> None:
         checks.passed.append(REVIEW_PLACE)
 
 
-def _dedup(case: ClaimCase, checks: Checks) -> None:
+def _dedup(case: ClaimCase, checks: Checks, *, joined: bool) -> None:
     if case.dedup.status == "disabled":
         checks.skipped += ["dedup_skipped", "previously_rejected_skipped"]
     elif case.dedup.status == "failed":
@@ -87,9 +87,16 @@ def _dedup(case: ClaimCase, checks: Checks) -> None:
         failed = [f"duplicate: {matches.duplicate.subject_id}"] if matches.duplicate else []
         if conflict := matches.conflict:
             failed.append(f"conflicting_near_duplicate: {conflict.subject_id}: {conflict.difference}")
-        checks.add("not_duplicate", failed)
+        checks.add(_not_duplicate(matches.pending if joined else None), failed)
         rejected = [f"previously_rejected: {matches.rejected.subject_id}"] if matches.rejected else []
         checks.add("not_previously_rejected", rejected)
+
+
+def _not_duplicate(followed: DedupMatch | None) -> str:
+    """Name the check that passed, and the pending claim that is followed though its words are others."""
+    if followed is None or followed.inter == followed.union:
+        return "not_duplicate"
+    return f"not_duplicate: {followed.subject_id}: in other words"
 
 
 def _citations(case: ClaimCase, checks: Checks) -> None:

@@ -188,6 +188,21 @@ def test_a_pending_duplicate_follows_the_other_claim():
     assert told(case(matches=[different], place=Place.FREE)) == ("tier_2", "ungrounded")
 
 
+@pytest.mark.parametrize(
+    ("pending", "joined", "expected"),
+    [
+        pytest.param(
+            match(match_class="pending"), True, "not_duplicate: m1: in other words", id="other words"
+        ),
+        pytest.param(match(match_class="pending", inter=25), True, "not_duplicate", id="the same words"),
+        pytest.param(match(match_class="pending"), False, "not_duplicate", id="not joined"),
+    ],
+)
+def test_a_claim_that_follows_another_in_other_words_says_so(pending, joined, expected):
+    checks = list_checks(case(matches=[pending]), joined=joined)
+    assert [check for check in checks.passed if check.startswith("not_duplicate")] == [expected]
+
+
 # --- branch 9
 
 
