@@ -26,7 +26,7 @@ from groundwire.errors import ErrorCode, UsageError
 from groundwire.gate.types import Acted, DeadLetter, Decided, Deferred, Provisional, Refused, Result
 from groundwire.library.events import emit
 from groundwire.library.quotes import count_quotes
-from groundwire.messages.decisions import Decision, ReasonCode
+from groundwire.messages.decisions import Decision, Place, ReasonCode
 from groundwire.messages.decode import known_field
 from groundwire.messages.headers import TRACEPARENT, InboundRecord, header
 from groundwire.messages.topics import TopicName, record_key
@@ -115,12 +115,32 @@ class BatchMetrics:
 
     def _count_decided(self, record: InboundRecord, decision: Decision, counts: _Counts) -> None:
         counts.add(decision)
+        if decision.reason_code == ReasonCode.REVIEW_QUEUE_FULL and decision.facts.place == Place.TENANT_FULL:
+            metrics.TENANT_REFUSALS.labels("review").inc()
         age = time.time() - record.timestamp / 1000
         self._latency.observe(max(0.0, age))
         if age < -_SKEW:
             metrics.FUTURE.inc()
         if record.key != record_key(decision.tenant_id, decision.user_id):
             metrics.MISKEYED.inc()
+
+
+_NEAR: Final = 0.99
+"""Share of a limit at which a tenant counts as being at it: the next record may be larger than what is left."""
+
+
+def set_tenant_gauges(limit: str, used: Iterable[int], most: int) -> None:
+    """Show what the tenant with most has of a limit, and how many are at it; never whose it is.
+
+    Args:
+        limit: its label.
+        used: by each tenant that has any.
+        most: that a tenant may have.
+    """
+    counts = list(used)
+    metrics.TENANT_MOST.labels(limit).set(max(counts, default=0))
+    metrics.TENANT_LIMIT.labels(limit).set(most)
+    metrics.TENANTS_AT_LIMIT.labels(limit).set(sum(count >= _NEAR * most for count in counts))
 
 
 class _Counts:

@@ -24,7 +24,7 @@ from faust.types import TP
 from faust.utils import venusian
 
 from agents.app import quiet_faust, topics_of, tune_gc
-from agents.observability import serve_health
+from agents.observability import serve_health, set_tenant_gauges
 from agents.partitions import Health
 from agents.wiring import Worker, build_worker
 from groundwire import __version__, metrics
@@ -41,6 +41,8 @@ BROKER_SECONDS: Final = 10.0
 """How long a broker that is starting too is waited for; then the worker ends, and is started again from outside."""
 
 _TICK: Final = 1.0
+_TENANTS_EVERY: Final = 30
+"""Ticks after which state is asked again what each tenant has of its limits: it reads all counters of the queue."""
 _TOPICS_POLL: Final = 2.0
 
 log = structlog.get_logger()
@@ -265,6 +267,7 @@ def _add_tasks(worker: Worker, role: str) -> None:
 async def _watch(worker: Worker, role: str) -> None:
     """Keep the gauges, and note that the event loop runs."""
     app: Any = worker.app
+    ticks = 0
     while not app.should_stop:
         before = asyncio.get_running_loop().time()
         await asyncio.sleep(_TICK)
@@ -273,11 +276,20 @@ async def _watch(worker: Worker, role: str) -> None:
         lag, age = app.consumer.backlog()
         metrics.LAG.labels(role).set(lag)
         metrics.COMMIT_AGE.labels(role).set(age)
+        if role == "deferred":  # it alone asks the network
+            set_tenant_gauges("requests", worker.pacer.in_flight.values(), worker.pacer.limits.per_tenant)
+            metrics.PAUSED_HOSTS.set(worker.pacer.paused)
         try:
             metrics.REVIEW_DEPTH.set(await worker.state.queue_depth())
             metrics.WAITING.set(await worker.state.waiting_count())
+            if role == "reviews" and ticks % _TENANTS_EVERY == 0:
+                places, stored = await worker.state.tenants_use()
+                limits = worker.policy.limits
+                set_tenant_gauges("places", places.values(), limits.review_per_tenant)
+                set_tenant_gauges("bytes", stored.values(), limits.pending_bytes_per_tenant)
         except StateError:
             continue
+        ticks += 1
         worker.health.state_answered()
         worker.pipeline.state_answered()
 

@@ -44,6 +44,7 @@ from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
 from groundwire.verify.citations import CitationVerifier, load_sources
 from groundwire.verify.models import HttpModel, load_model
+from groundwire.verify.pacing import Pacer
 from groundwire.verify.results import RedisCache
 from groundwire.verify.url import UrlChecker
 
@@ -68,6 +69,7 @@ class Worker:
     health: Health
     expiry: ReviewExpiry | None
     audit: AuditPublisher
+    pacer: Pacer
 
 
 def build_worker(name: str, settings: Settings) -> Worker:
@@ -89,11 +91,14 @@ def build_worker(name: str, settings: Settings) -> Worker:
     audit = AuditPublisher(publisher, now=_now)
     expiry = build_expiry(settings, keys, state, publisher) if name == "reviews" else None
     assessor = build_assessor(model, health) if model is not None else None
+    pacer = Pacer(on_refusal=lambda limit: metrics.TENANT_REFUSALS.labels(limit).inc())
     gate = Gate(
         policy,
         policies,
         state,
-        Lookups(build_verifier(settings), build_resolver(settings), assessor, settings.citation_patience),
+        Lookups(
+            build_verifier(settings, pacer), build_resolver(settings), assessor, settings.citation_patience
+        ),
         keys=keys,
         now=_now,
     )
@@ -116,16 +121,23 @@ def build_worker(name: str, settings: Settings) -> Worker:
     )
     partitions = PartitionWorkers(pipeline.process_batch, health)
     declare_agent(app, name, settings.topic_prefix, partitions)
-    return Worker(app, policy, policies, state, model, recovery, pipeline, partitions, health, expiry, audit)
+    return Worker(
+        app, policy, policies, state, model, recovery, pipeline, partitions, health, expiry, audit, pacer
+    )
 
 
-def build_verifier(settings: Settings) -> CitationVerifier:
-    """Make the verifier that the settings describe; answers of the network are shared through Redis."""
+def build_verifier(settings: Settings, pacer: Pacer | None = None) -> CitationVerifier:
+    """Make the verifier that the settings describe; answers of the network are shared through Redis.
+
+    URLs and issues have their places at one pacer: a tenant's requests count together.
+    """
+    pacer = pacer or Pacer()
     return CitationVerifier(
         load_sources(settings),
         network=not settings.no_network,
         cache=RedisCache(connect(settings.redis_url, patience=1.0), settings.topic_prefix),
-        urls=UrlChecker.of(settings),
+        urls=UrlChecker.of(settings, pacer=pacer),
+        pacer=pacer,
         on_result=_count_verification,
     )
 

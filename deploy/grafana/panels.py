@@ -217,6 +217,17 @@ ROWS: Final = (
                 ),
                 "Of the user and the tenant who have most, and in all. At 100 % claims are blocked.",
             ),
+            Panel(
+                "Limits of a tenant",
+                "percentunit",
+                (
+                    Query(
+                        "max by (limit) (groundwire_tenant_most) / max by (limit) (groundwire_tenant_limit)",
+                        "{{limit}}",
+                    ),
+                ),
+                "Of the tenant that has most. Past it that tenant alone waits or is refused.",
+            ),
             Panel("Places taken", "short", (Query("max(groundwire_review_queue_entries)", "in all"),)),
             Panel(
                 "Oldest review",

@@ -77,6 +77,23 @@ BUILD = Gauge("groundwire_build_info", "1; its labels are what runs here.", ["ve
 PAUSED = Gauge("groundwire_paused", "1 while the worker waits for a dependency.", ["dependency"])
 REVIEW_DEPTH = Gauge("groundwire_review_queue_entries", "Entries of the review queue, all tenants.")
 WAITING = Gauge("groundwire_waiting_claims", "Claims that wait on the deferred topic.")
+TENANT_MOST = Gauge(
+    "groundwire_tenant_most",
+    "Used of a tenant's limit by the tenant that has most: places in the queue, bytes of pending records, requests.",
+    ["limit"],
+)
+TENANT_LIMIT = Gauge("groundwire_tenant_limit", "What a tenant may have of each.", ["limit"])
+TENANTS_AT_LIMIT = Gauge(
+    "groundwire_tenants_at_limit", "Tenants that have 99 % of what they may or more.", ["limit"]
+)
+TENANT_REFUSALS = Counter(
+    "groundwire_tenant_refusals",
+    "Refused at a limit of its tenant: claims for review, requests without a place in time, and to paused hosts.",
+    ["limit"],
+)
+PAUSED_HOSTS = Gauge(
+    "groundwire_paused_hosts", "Hosts of citations left alone after failures, each counted for each tenant."
+)
 PARTITIONS = Gauge("groundwire_partitions", "Partitions that this worker holds.")
 LAG = Gauge(
     "groundwire_lag_records",
@@ -136,5 +153,7 @@ for _why in ("unavailable", "refused", "broken"):
     PUBLISH_ERRORS.labels(_why)
 for _result in ("done", "interrupted"):
     REBUILDS.labels(_result)
+for _limit in ("review", "requests", "hosts"):
+    TENANT_REFUSALS.labels(_limit)
 CHECKS.labels("dedup_check_failed", "failed")
 PROVISIONAL.labels("dedup_unavailable")

@@ -23,6 +23,8 @@ from groundwire.console.series import (
     OTHER,
     ROLES,
     SIZE,
+    TENANT_LIMITS,
+    TENANT_REFUSALS,
     WAITED_FOR,
     MetricKey,
     SeriesHistory,
@@ -116,6 +118,7 @@ def _numbers(history: SeriesHistory) -> dict[str, Any]:
         "ages": [_level(history, ("commit_age", role), role) for role in ROLES],
         "waiting": _whole(history.latest(("waiting",))),
         "citations": _citations(history),
+        "tenants": _tenants(history),
         "dead_letters": [
             {"code": code, "hour": _whole(history.total(("dead_letters", code)))}
             for code in (*map(str, ErrorCode), OTHER)
@@ -173,6 +176,23 @@ def _citations(history: SeriesHistory) -> list[dict[str, Any]]:
         if kind != OTHER or any(found.values()):
             rows.append({"type": kind, **found})
     return rows
+
+
+def _tenants(history: SeriesHistory) -> dict[str, Any]:
+    """Return what the tenant with most has of each limit, and what was refused at them; never whose it is."""
+    return {
+        "limits": [
+            {
+                "name": limit,
+                "most": _whole(history.latest(("tenant_most", limit))),
+                "limit": _whole(history.latest(("tenant_limit", limit))),
+                "full": _whole(history.latest(("tenants_at_limit", limit))),
+            }
+            for limit in TENANT_LIMITS
+        ],
+        "refused": {limit: _whole(history.total(("tenant_refusals", limit))) for limit in TENANT_REFUSALS},
+        "paused_hosts": _whole(history.latest(("paused_hosts",))),
+    }
 
 
 def _review(site: Site) -> dict[str, Any]:

@@ -25,6 +25,8 @@ MetricKey = tuple[str, ...]
 OTHER: Final = "other"
 """Stands for a label value that is not on its list: of a worker of another version, or of another program."""
 ROLES: Final = ("claims", "responses", "deferred", "reviews")
+TENANT_LIMITS: Final = ("places", "bytes", "requests")
+TENANT_REFUSALS: Final = ("review", "requests", "hosts")
 WAITED_FOR: Final = ("state", "state_lost", "broker", "dead_letters", "internal")
 MOST_LINES: Final = 2_000
 """Lines of an answer that are parsed; a worker has at most some 500 of these."""
@@ -98,6 +100,21 @@ MEASURES: Final = (
     Measure("commit_age", "groundwire_commit_age_seconds", _INPUT, counter=False, worst=True),
     Measure("waiting", "groundwire_waiting_claims", counter=False, worst=True),
     Measure("partitions", "groundwire_partitions", counter=False),
+    Measure(
+        "tenant_most", "groundwire_tenant_most", {"limit": _same(TENANT_LIMITS)}, counter=False, worst=True
+    ),
+    Measure(
+        "tenant_limit", "groundwire_tenant_limit", {"limit": _same(TENANT_LIMITS)}, counter=False, worst=True
+    ),
+    Measure(
+        "tenants_at_limit",
+        "groundwire_tenants_at_limit",
+        {"limit": _same(TENANT_LIMITS)},
+        counter=False,
+        worst=True,
+    ),
+    Measure("tenant_refusals", "groundwire_tenant_refusals_total", {"limit": _same(TENANT_REFUSALS)}),
+    Measure("paused_hosts", "groundwire_paused_hosts", counter=False),
     Measure("paused", "groundwire_paused", {"dependency": _same(WAITED_FOR)}, counter=False),
 )
 WORST: Final = frozenset(measure.name for measure in MEASURES if measure.worst)

@@ -274,6 +274,21 @@ class RedisState:
         """Return how many claims and responses have a place in the review queue."""
         return int(await self._server.call("HGET", self._prefix + "q", "total") or 0)
 
+    async def tenants_use(self) -> tuple[dict[bytes, int], dict[bytes, int]]:
+        """Return the places in the review queue, and the bytes of pending records, of each tenant that has any."""
+        places: dict[bytes, int] = {}
+        stored: dict[bytes, int] = {}
+        found = {b"t:": places, b"b:": stored}
+        cursor = 0
+        while True:
+            cursor, page = await self._server.call(
+                "HSCAN", self._prefix + "q", cursor, "MATCH", "[tb]:*", "COUNT", 1_000
+            )
+            for name, count in page.items():
+                found[name[:2]][name[2:]] = int(count)
+            if not int(cursor):
+                return places, stored
+
     async def put_policy(self, sha256: str, policy: bytes) -> None:
         """Keep an effective policy under its hash."""
         await self._server.call("SET", f"{self._prefix}policy:{sha256}", policy)

@@ -5,9 +5,12 @@ Nothing that one tenant cites pauses a host for another, or takes the last place
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import chain
+from typing import Literal
 from weakref import WeakValueDictionary
 
 from cachetools import LRUCache
@@ -82,11 +85,17 @@ class Pacer:
         limits: Concurrency, spacing and the breaker's thresholds.
         clock: Monotonic seconds.
         sleep: Waits that many seconds.
+        on_refusal: Told of each visit that did not come about, and by which limit.
+
+    Attributes:
+        in_flight: Requests of each tenant that has any.
     """
 
     limits: PacingLimits = field(default_factory=PacingLimits)
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    on_refusal: Callable[[Literal["hosts", "requests"]], object] = lambda _limit: None
+    in_flight: Counter[str] = field(default_factory=Counter, init=False)
     _busy: dict[_Key, _Host] = field(default_factory=dict, init=False)
     _idle: LRUCache[_Key, _Host] = field(init=False)
     _tenants: WeakValueDictionary[str, asyncio.Semaphore] = field(
@@ -126,9 +135,11 @@ class Pacer:
             await self._take_place(host, own, deadline)
             try:
                 self._refuse_if_paused(host)  # it may have failed meanwhile
+                self.in_flight[tenant] += 1
                 async with self._counted(host) as visit:
                     yield visit
             finally:
+                self.in_flight -= Counter((tenant,))
                 self._total.release()
                 own.release()
                 host.slots.release()
@@ -137,8 +148,15 @@ class Pacer:
             if not host.users:
                 self._idle[key] = self._busy.pop(key)
 
+    @property
+    def paused(self) -> int:
+        """Hosts that are left alone now, each counted for each tenant."""
+        hosts = chain(self._busy.values(), self._idle.values())
+        return sum(host.failures >= self.limits.failures and self.clock() < host.open_until for host in hosts)
+
     def _refuse_if_paused(self, host: _Host) -> None:
         if host.failures >= self.limits.failures and (host.probing or self.clock() < host.open_until):
+            self.on_refusal("hosts")
             raise HostPausedError
 
     async def _take_place(self, host: _Host, own: asyncio.Semaphore, deadline: float | None) -> None:
@@ -155,6 +173,7 @@ class Pacer:
                     await taken.enter_async_context(own)
                     await taken.enter_async_context(self._total)
             except TimeoutError:
+                self.on_refusal("requests")
                 raise NotReachedError from None
             taken.pop_all()
 

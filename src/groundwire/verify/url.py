@@ -173,10 +173,10 @@ class UrlChecker:
         self._monotonic = monotonic
 
     @classmethod
-    def of(cls, settings: Settings, *, clock: Clock = utc_now) -> Self:
+    def of(cls, settings: Settings, *, pacer: Pacer | None = None, clock: Clock = utc_now) -> Self:
         """Return the checker that the settings describe."""
         guard = AddressGuard(settings.networks, ports=settings.ports)
-        return cls(guard, redirect_hosts=settings.redirecting, clock=clock)
+        return cls(guard, redirect_hosts=settings.redirecting, pacer=pacer, clock=clock)
 
     async def check(
         self,

@@ -14,7 +14,14 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 from prometheus_client import REGISTRY
 
-from agents.observability import BatchMetrics, FailureRun, OpenTelemetry, Tracing, open_tracing
+from agents.observability import (
+    BatchMetrics,
+    FailureRun,
+    OpenTelemetry,
+    Tracing,
+    open_tracing,
+    set_tenant_gauges,
+)
 from agents.outputs import outputs
 from agents.partitions import Health
 from agents.wiring import build_assessor, count_model
@@ -23,8 +30,10 @@ from groundwire.epistemic.types import ModelCall
 from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError, UsageError
 from groundwire.gate.types import Acted, DeadLetter, Decided, Deferred, Result
 from groundwire.messages.headers import TRACEPARENT, InboundRecord, header
+from groundwire.policy import Policy
 from groundwire.verify.models import ModelLimits, OpenAIModel
 from tests.unit.gate.test_review_gate import TEXT, Office
+from tests.unit.gate.world import World
 
 # --- metrics of batches
 
@@ -307,3 +316,29 @@ def test_tracing_without_its_packages_says_what_to_install(monkeypatch) -> None:
     with pytest.raises(UsageError, match=r"GROUNDWIRE_TRACING: pip install 'groundwire\[tracing\]'"):
         open_tracing("claims", enabled=True)
     assert type(open_tracing("claims", enabled=False)) is Tracing
+
+
+# --- limits of tenants
+
+
+def tenant_sample(name: str, limit: str) -> float:
+    return REGISTRY.get_sample_value(f"groundwire_{name}", {"limit": limit}) or 0.0
+
+
+@pytest.mark.parametrize(
+    ("used", "expected"),
+    [([], (0, 100, 0)), ([3, 98], (98, 100, 0)), ([99, 1, 100], (100, 100, 2))],
+)
+def test_gauges_show_the_fullest_tenant_and_how_many_are_at_their_limit(used, expected):
+    set_tenant_gauges("bytes", used, 100)
+    names = ("tenant_most", "tenant_limit", "tenants_at_limit")
+    assert tuple(tenant_sample(name, "bytes") for name in names) == expected
+
+
+@pytest.mark.parametrize(("limits", "more"), [({"review_per_tenant": 0}, 1), ({"review_per_user": 0}, 0)])
+async def test_a_claim_that_its_tenant_has_no_place_for_counts_as_refused_at_that_limit(limits, more):
+    world = World(policy=Policy(limits=limits))
+    results = await world.results(world.claim())
+    before = tenant_sample("tenant_refusals_total", "review")
+    BatchMetrics("claims").count(results, fresh_of(results))
+    assert tenant_sample("tenant_refusals_total", "review") - before == more

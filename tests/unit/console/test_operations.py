@@ -239,6 +239,18 @@ async def test_labels_of_an_answer_never_come_to_the_page() -> None:
     assert named((await told(room))["reasons"], "other")["hour"] == 8
 
 
+async def test_what_tenants_have_of_their_limits_is_told_of_the_fullest_and_of_all_that_was_refused() -> None:
+    worker = Worker("deferred")
+    room = room_with(Network(deferred=worker, claims=Worker("claims")))
+    await look(room)
+    worker.most.labels("bytes").set(7_000)
+    worker.refusals.labels("review").inc(3)
+    await look(room)
+    tenants = (await told(room))["tenants"]
+    assert named(tenants["limits"], "bytes") == {"name": "bytes", "most": 7_000, "limit": None, "full": None}
+    assert tenants["refused"] == {"review": 3, "requests": 0, "hosts": 0}
+
+
 async def test_the_queue_is_told_of_against_its_limits_with_no_id() -> None:
     room = make_room()
     room.add(make_decision("c-secret-id", "A text."), make_decision("c-2", user_id="ben"))

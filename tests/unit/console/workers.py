@@ -23,6 +23,8 @@ class Worker:
         self.paused = Gauge("groundwire_paused", "", ["dependency"], registry=registry)
         self.lag = Gauge("groundwire_lag_records", "", ["input"], registry=registry)
         self.age = Gauge("groundwire_commit_age_seconds", "", ["input"], registry=registry)
+        self.most = Gauge("groundwire_tenant_most", "", ["limit"], registry=registry)
+        self.refusals = Counter("groundwire_tenant_refusals", "", ["limit"], registry=registry)
         self.lag.labels(self.role).set(0)
         Gauge("process_start_time_seconds", "", registry=registry).set(started)
 

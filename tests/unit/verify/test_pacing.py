@@ -185,3 +185,23 @@ async def test_a_tenant_whose_hosts_hang_leaves_places_to_others(time):
         visit.ok = True
     gate.set()
     await asyncio.gather(*hanging)
+
+
+async def test_what_tenants_have_in_flight_is_counted_and_so_is_what_a_limit_refused(time):
+    refused = []
+    pacer = make(time, per_tenant=1, failures=1, pause=30.0)
+    pacer.on_refusal = refused.append
+    async with pacer.visit("a", tenant="acme") as visit:
+        visit.ok = True
+        assert pacer.in_flight == {"acme": 1}
+        with pytest.raises(NotReachedError):
+            async with pacer.visit("b", deadline=0.0, tenant="acme"):
+                pass
+    assert not pacer.in_flight
+    await ask(pacer, ok=False)
+    assert pacer.paused == 1
+    with pytest.raises(HostPausedError):
+        await ask(pacer)
+    assert refused == ["requests", "hosts"]
+    time.now += 31
+    assert pacer.paused == 0
