@@ -18,13 +18,16 @@ import asyncio
 import math
 import time
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
+from types import MappingProxyType
 from typing import Any, ClassVar, Final
 
 import faust
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.structs import OffsetAndMetadata
 from faust.tables.manager import TableManager
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
@@ -45,6 +48,7 @@ _BUSY_POLL: Final = 0.02
 """Seconds that a fetch waits while batches are in work: their partitions must not wait for idle ones."""
 
 _TABLES_POLL: Final = 0.01
+_NOTHING: Final = OffsetAndMetadata(-1, "")
 
 
 def check_versions() -> None:
@@ -91,10 +95,30 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
     saying so, and the worker waits until its deadline, long after it has given its partitions away.
     """
 
+    seals: Mapping[TP, tuple[int, str]] = MappingProxyType({})
+    """The offset behind the last seal of each partition, and the hash of that seal."""
+
     def _create_worker_consumer(self, transport: Any) -> Any:  # noqa: ANN401 - Faust's transport, aiokafka's consumer
         consumer = super()._create_worker_consumer(transport)
         consumer._fetch_max_wait_ms = FETCH_WAIT  # Faust has no setting for it
+        self._replace_commit(consumer)
         return back_off(consumer)
+
+    def _replace_commit(self, consumer: Any) -> None:  # noqa: ANN401 - aiokafka's, whose methods mypy guards
+        consumer.commit = partial(self._commit_sealed, consumer.commit)
+
+    async def _commit_sealed(
+        self, commit: Callable[..., Awaitable[None]], offsets: Mapping[Any, OffsetAndMetadata]
+    ) -> None:
+        """Commit, and beside each offset the hash of the seal that ends there: Faust leaves the metadata empty."""
+        seals = {(*tp, end): seal for tp, (end, seal) in self.seals.items()}
+        await commit({tp: OffsetAndMetadata(at, seals.get((*tp, at), "")) for tp, (at, _) in offsets.items()})
+
+    async def committed(self, tps: Sequence[TP]) -> dict[TP, OffsetAndMetadata]:
+        """Read what the group has committed, with its metadata. Raises: KafkaError."""
+        coordinator: Any = self._ensure_consumer()._coordinator
+        found = await coordinator.fetch_committed_offsets([TopicPartition(*tp) for tp in tps])
+        return {tp: found.get(TopicPartition(*tp), _NOTHING) for tp in tps}
 
     async def on_thread_stop(self) -> None:
         """Stop the consumer; where that is cut short, only its connections are left to close."""
@@ -240,6 +264,20 @@ class BatchConsumer(driver.Consumer):
         self._acked.pop(tp, None)
         return self._done_until.get(tp)
 
+    async def _commit_offsets(self, offsets: Mapping[TP, int], start_new_transaction: bool = True) -> bool:  # noqa: FBT001, FBT002 - Faust's
+        """Commit offsets, once what came of the records before them is sealed."""
+        if self.app.seal is not None:
+            thread: Any = self._thread
+            thread.seals = await self.app.seal(offsets)
+            offsets = {tp: end for tp, (end, _) in thread.seals.items()}
+        return bool(offsets) and await super()._commit_offsets(offsets, start_new_transaction)
+
+    async def committed(self, tps: Sequence[TP]) -> dict[TP, OffsetAndMetadata]:
+        """Read what the group has committed of partitions, with its metadata. Raises: KafkaError."""
+        thread: Any = self._thread
+        found: dict[TP, OffsetAndMetadata] = await thread.call_thread(thread.committed, tps)
+        return found
+
     async def wait_empty(self) -> None:
         """Wait until nothing is under way any more, and commit all of it.
 
@@ -322,11 +360,14 @@ class BatchApp(faust.App):
         before_revocation: called with partitions before they are given away: what waits must let go of them.
         before_assignment: called with all partitions held, before any of their records come.
         after_assignment: called with all partitions held, once they can be read.
+        seal: called with offsets that are to be committed; returns those that may be, each with the hash of the seal
+            that ends there. None: nothing is sealed.
     """
 
     before_revocation: Callable[[set[TP]], None]
     before_assignment: Callable[[set[TP]], None]
     after_assignment: Callable[[set[TP]], None]
+    seal: Callable[[Mapping[TP, int]], Awaitable[Mapping[TP, tuple[int, str]]]] | None = None
 
     def _create_directories(self) -> None:
         """Make none: nothing is kept in files, and the file system may be read-only."""

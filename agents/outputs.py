@@ -25,6 +25,7 @@ from groundwire.messages.headers import (
 )
 from groundwire.messages.identity import decision_id, event_id, retraction_id, subject_of_decision
 from groundwire.messages.records import Retraction
+from groundwire.messages.seals import Seal
 from groundwire.messages.topics import TopicName, record_key
 from groundwire.replay.review_closures import closed_by
 
@@ -81,6 +82,13 @@ def of_worker(kind: AuditType, cause: dict[str, Any], at: datetime, *, recurs: b
     """
     named = {**cause, "at": format_time(at)} if recurs else cause
     return _audit(InboundRecord(None, 0, 0, to_milliseconds(at), None, None), kind, named, at, detail=cause)
+
+
+def of_seal(seal: Seal) -> Output:
+    """Return the event of a seal. Its name follows from its head: no other seal has it."""
+    head = seal.head
+    place = InboundRecord(head.topic, head.partition, head.end, to_milliseconds(head.at), None, None)
+    return _audit(place, "seal", head.sha256, head.at, detail=seal.detail())
 
 
 def _outputs(result: Result) -> Iterator[Output]:

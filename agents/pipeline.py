@@ -10,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 import structlog
+from faust.types import TP
 
 from agents.app import Role
 from agents.observability import BatchMetrics, Tracing
@@ -33,6 +34,7 @@ from agents.partitions import (
 )
 from agents.publisher import ProducerBroken, Publisher
 from agents.recovery import StateReconciler, StateRecovery
+from agents.sealing import Sealer
 from groundwire import metrics
 from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError, StateLost, StateUnavailable
 from groundwire.gate.types import Acted, DeadLetter, Decided, Result
@@ -105,6 +107,7 @@ class Services:
     reconciler: StateReconciler
     health: Health
     tracing: Tracing = field(default_factory=Tracing)
+    sealer: Sealer | None = None
 
 
 class Pipeline:
@@ -155,6 +158,8 @@ class Pipeline:
             ProducerBroken, MemoryError: this process cannot go on.
         """
         metrics.BATCH_RECORDS.labels(self._role.topic).observe(len(records))
+        if self._services.sealer is not None:
+            self._services.sealer.note_batch(_partition_of(records[0]), records[0].offset)
         async with lease.first():
             if lease.guard is None:
                 lease.guard = CrashGuard(self._services.state, records[0].topic or "", records[0].partition)
@@ -297,7 +302,8 @@ class Pipeline:
             try:
                 async with self._beside if beside and self._role.together else nullcontext():
                     batch = await self._prepare(records, crashes, guard)
-                await self._decide_and_publish(batch, lease, began)
+                published = await self._decide_and_publish(batch, lease, began)
+                self._note_published(records, published)
             except (LeaseLost, MemoryError, ProducerBroken):
                 raise
             except Exception as exc:  # noqa: BLE001 - whatever it is, records are never dropped over it
@@ -333,7 +339,21 @@ class Pipeline:
             return DeadLetter(record, error)
         return letter if abandoned else None
 
-    async def _decide_and_publish(self, batch: Batch, lease: PartitionLease, began: int) -> None:
+    def _note_published(self, records: Sequence[InboundRecord], published: Iterable[Output]) -> None:
+        """Have what was published of records sealed before their offsets are committed."""
+        if self._services.sealer is None:
+            return
+        offsets: dict[tuple[str | None, int, int], int] = {}
+        for record in records:
+            original = self._role.original(record)
+            offsets[original.topic, original.partition, original.offset] = record.offset
+        of_records = [
+            (offsets[each.cause.topic, each.cause.partition, each.cause.offset], each) for each in published
+        ]
+        self._services.sealer.note(_partition_of(records[0]), of_records)
+
+    async def _decide_and_publish(self, batch: Batch, lease: PartitionLease, began: int) -> list[Output]:
+        """Return what was published."""
         fresh: set[str] = set()
         while True:
             asked_at, results = await self._decide(batch, lease)
@@ -343,9 +363,9 @@ class Pipeline:
                 continue
             try:
                 with self._timed("publish"), self._services.tracing.spans(results, began) as carried:
-                    await self._publisher.publish(carried(outgoing))
+                    published = await self._publish(carried(outgoing))
                     if following:
-                        await self._publisher.publish(carried(following))
+                        published += await self._publish(carried(following))
             except BrokerUnavailable as exc:
                 self._health.begin("broker")
                 log.warning("broker.unavailable", error=str(exc), records=len(batch))
@@ -353,7 +373,12 @@ class Pipeline:
             else:
                 self._health.end("broker")
                 self._metrics.count(results, fresh)
-                return
+                return published
+
+    async def _publish(self, outgoing: Sequence[Output]) -> list[Output]:
+        """Publish; return what stands on its topic now. Raises: as `Publisher.publish`."""
+        refused = {id(output) for output in await self._publisher.publish(outgoing)}
+        return [output for output in outgoing if id(output) not in refused]
 
     async def _decide(self, batch: Batch, lease: PartitionLease) -> tuple[float, list[Result]]:
         """Return when state was asked, and what the batch came to."""
@@ -397,6 +422,10 @@ class Pipeline:
 
     def _timed(self, stage: str) -> AbstractContextManager[Any]:
         return metrics.STAGE.labels(self._role.topic, stage).time()
+
+
+def _partition_of(record: InboundRecord) -> TP:
+    return TP(record.topic or "", record.partition)
 
 
 async def _outgoing(results: Sequence[Result]) -> list[Output]:

@@ -254,6 +254,11 @@ def _add_tasks(worker: Worker, role: str) -> None:
     share_time(role)
     metrics.BUILD.labels(__version__, policy.sha256, role).set(1)
 
+    def take_over(tps: set[TP]) -> None:
+        worker.partitions.take_over(tps)
+        if worker.sealer is not None:
+            worker.sealer.take_over()
+
     def assigned(tps: set[TP]) -> None:
         worker.health.partitions = len(tps)
         metrics.PARTITIONS.set(len(tps))
@@ -261,7 +266,7 @@ def _add_tasks(worker: Worker, role: str) -> None:
         log.info("ready", role=role, partitions=sorted(tp.partition for tp in tps))
 
     app.before_revocation = worker.partitions.release
-    app.before_assignment = worker.partitions.take_over
+    app.before_assignment = take_over
     app.after_assignment = assigned
     if worker.expiry is not None:
         app.task(partial(worker.expiry.run, worker.health))

@@ -86,8 +86,8 @@ class Publisher:
 
         return cls(producer, prefix)
 
-    async def publish(self, outputs: Sequence[Output]) -> None:
-        """Publish all outputs; what can never be published becomes a dead letter.
+    async def publish(self, outputs: Sequence[Output]) -> list[Output]:
+        """Publish all outputs; what can never be published becomes a dead letter, and is returned.
 
         Raises:
             BrokerUnavailable: not everything was acknowledged in time. Publishing again is safe: each record
@@ -105,6 +105,7 @@ class Publisher:
         metrics.PUBLISH_ERRORS.labels("refused").inc(len(refused))
         if refused and await self._publish([unpublishable(output, why) for output, why in refused]):
             raise BrokerUnavailable("the broker refuses even the dead letter")
+        return [output for output, _ in refused]
 
     async def _publish(self, outputs: Sequence[Output]) -> list[tuple[Output, str]]:
         """Publish outputs, those of each partition in their order; return those that never can be, and why."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import product
-from typing import Final, get_args
+from typing import Any, Final, get_args
 
 import structlog
+from aiokafka.errors import KafkaError
+from faust.types import TP
 from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
@@ -21,17 +24,19 @@ from agents.partitions import Health, PartitionWorkers
 from agents.pipeline import Handler, Pipeline, Services
 from agents.publisher import AuditPublisher, Publisher
 from agents.recovery import StateReconciler, StateRecovery
+from agents.sealing import Committed, Sealer
 from groundwire import metrics
 from groundwire.config import Settings
 from groundwire.epistemic.model import Fault
 from groundwire.epistemic.plan import VerifierFacts
-from groundwire.errors import StateUnavailable, UsageError, naming
+from groundwire.errors import BrokerUnavailable, StateUnavailable, UsageError, naming
 from groundwire.gate.claim_case import dedup_scheme
 from groundwire.gate.gate import Gate, Lookups
 from groundwire.gate.lookups import Assessor, TenantCorpus, assessor_of
 from groundwire.gate.reviews import ReviewGate
 from groundwire.kafka.reader import TopicSpan, follow
 from groundwire.keys.attestation import Keys
+from groundwire.keys.seal_keys import SealSigner
 from groundwire.keys.watched import WatchedKeys
 from groundwire.messages.events import use_hash_key
 from groundwire.messages.topics import TopicName
@@ -70,6 +75,7 @@ class Worker:
     expiry: ReviewExpiry | None
     audit: AuditPublisher
     pacer: Pacer
+    sealer: Sealer | None
 
 
 def build_worker(name: str, settings: Settings) -> Worker:
@@ -111,18 +117,31 @@ def build_worker(name: str, settings: Settings) -> Worker:
     recovery = StateRecovery(state, rebuilder, read, health, audit.note)
     reconciler = StateReconciler(state, policy, read, partial(_server_run, connect(settings.redis_url)))
     tracing = open_tracing(name, enabled=settings.tracing)
+    sealer = build_sealer(settings, app, publisher, health)
     role = ROLES[name]
     pipeline = Pipeline(
         role,
         handler,
-        Services(state, publisher, recovery, reconciler, health, tracing),
+        Services(state, publisher, recovery, reconciler, health, tracing, sealer),
         grace=settings.state_grace if role.provisional and policy.state_outage == "defer" else None,
         ask_model=gate.ask_model if assessor is not None else None,
     )
     partitions = PartitionWorkers(pipeline.process_batch, health)
     declare_agent(app, name, settings.topic_prefix, partitions)
     return Worker(
-        app, policy, policies, state, model, recovery, pipeline, partitions, health, expiry, audit, pacer
+        app,
+        policy,
+        policies,
+        state,
+        model,
+        recovery,
+        pipeline,
+        partitions,
+        health,
+        expiry,
+        audit,
+        pacer,
+        sealer,
     )
 
 
@@ -163,6 +182,37 @@ def build_assessor(model: HttpModel, health: Health) -> Assessor:
         count_model(facts, seconds)
 
     return assessor_of(model, note_asked)
+
+
+def build_sealer(settings: Settings, app: BatchApp, publisher: Publisher, health: Health) -> Sealer | None:
+    """Make what seals what is published, before offsets are committed; None where there is no key for it.
+
+    Raises:
+        UsageError: the keys file cannot be read, or no key of it may seal now.
+    """
+    if settings.seal_key is None:
+        return None
+    with naming("GROUNDWIRE_SEAL_KEY"):
+        signer = SealSigner(settings.seal_key, now=_now)
+
+    async def committed(tps: Sequence[TP]) -> dict[TP, Committed]:
+        try:
+            consumer: Any = app.consumer
+            found = await consumer.committed(tps)
+        except KafkaError as exc:
+            raise BrokerUnavailable(f"committed offsets cannot be read: {type(exc).__name__}") from exc
+        return {tp: Committed.of(at) for tp, at in found.items()}
+
+    def waits(dependency: str | None) -> None:
+        if dependency is not None:
+            health.begin(dependency)
+        else:
+            health.end("seal")
+            health.end("broker")
+
+    sealer = Sealer(signer, publisher.publish, committed, waits, now=_now)
+    app.seal = sealer.seal
+    return sealer
 
 
 def build_expiry(

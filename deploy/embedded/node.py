@@ -11,7 +11,12 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from aiokafka.protocol.admin import ApiVersionRequest_v0, CreateTopicsRequest_v1, DescribeConfigsRequest_v0
+from aiokafka.protocol.admin import (
+    ApiVersionRequest_v0,
+    CreateTopicsRequest_v1,
+    DeleteTopicsRequest_v1,
+    DescribeConfigsRequest_v0,
+)
 from aiokafka.protocol.commit import OffsetCommitRequest_v2, OffsetFetchRequest_v2
 from aiokafka.protocol.coordination import FindCoordinatorRequest_v0
 from aiokafka.protocol.fetch import FetchRequest_v4
@@ -74,6 +79,7 @@ class Node:
         self._answers: Mapping[type[RequestStruct], Callable[[Fields], Awaitable[tuple[Any, ...] | None]]] = {
             ApiVersionRequest_v0: self._api_versions,
             CreateTopicsRequest_v1: self._create_topics,
+            DeleteTopicsRequest_v1: self._delete_topics,
             DescribeConfigsRequest_v0: self._describe_configs,
             FetchRequest_v4: self._fetch,
             FindCoordinatorRequest_v0: self._find_coordinator,
@@ -138,6 +144,11 @@ class Node:
         if partitions < 1:
             return INVALID_PARTITIONS
         return NO_ERROR if replication == 1 else INVALID_REPLICATION_FACTOR
+
+    async def _delete_topics(self, asked: Fields) -> tuple[Any, ...]:
+        gone = {name: self.topics.pop(name, None) for name in asked.topics}
+        results = [(name, UNKNOWN_TOPIC_OR_PARTITION if gone[name] is None else NO_ERROR) for name in gone]
+        return 0, results
 
     async def _describe_configs(self, asked: Fields) -> tuple[Any, ...]:
         results: list[tuple[Any, ...]] = []

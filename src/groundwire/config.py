@@ -59,6 +59,17 @@ class Settings(BaseSettings):
         None, description="Where effective policies are kept as `<sha256>.json`."
     )
     keys_file: Path | None = Field(None, description="Keys that sign records, and delegated reviewers.")
+    seal_key: Path | None = Field(
+        None,
+        description="Keys file with the private key that seals what workers publish; none: nothing is sealed.",
+    )
+    seal_keys: Path | None = Field(
+        None, description="Keys file with the public keys of workers, by which seals are checked."
+    )
+    require_seals: bool = Field(
+        default=False,
+        description="`1`: a rebuild of state takes in only what a key of GROUNDWIRE_SEAL_KEYS has sealed.",
+    )
     tokens_file: Path | None = Field(None, description="API tokens of the console: hashes, never the tokens.")
     tenants_file: Path | None = Field(
         None, description="Repositories, ADR folders and issue trackers of single tenants, TOML."

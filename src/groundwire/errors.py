@@ -78,6 +78,10 @@ class CorpusUnusable(StateError):
     """A tenant has no corpus, or one that cannot be read; waiting does not help, loading it does."""
 
 
+class SealUnavailable(GroundwireError):
+    """What was published cannot be sealed now: no key is valid, or the command that signs fails."""
+
+
 class BrokerUnavailable(GroundwireError):
     """The broker did not acknowledge what was published in time."""
 

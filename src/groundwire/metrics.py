@@ -110,6 +110,7 @@ PUBLISH_ERRORS = Counter(
     "Failed attempts to publish: unavailable is tried again, refused is a dead letter, broken ends the worker.",
     ["why"],
 )
+SEALS = Counter("groundwire_seals", "Seals that this worker has published.")
 REBUILDS = Counter("groundwire_state_rebuilds", "Rebuilds of lost state by this worker.", ["result"])
 EVENT_LOOP_LAG = Gauge("groundwire_event_loop_lag_seconds", "How late the event loop's last tick was.")
 
@@ -147,7 +148,7 @@ QUOTE_FAILURES = Counter(
 )
 
 # A counter whose first value is 1 has no increase that anybody could be told of: what alerts look at begins at 0.
-for _dependency in ("state", "state_lost", "broker", "dead_letters", "internal"):
+for _dependency in ("state", "state_lost", "broker", "dead_letters", "internal", "seal"):
     PAUSED.labels(_dependency).set(0)
 for _why in ("unavailable", "refused", "broken"):
     PUBLISH_ERRORS.labels(_why)

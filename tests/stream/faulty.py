@@ -66,10 +66,11 @@ def die_after_the_step() -> None:
 def die_after_publishing() -> None:
     """Die when an action's outcome is acknowledged, and its offset not committed."""
 
-    async def publish(self: Publisher, outputs: Sequence[Output]) -> None:
-        await _publish(self, outputs)
+    async def publish(self: Publisher, outputs: Sequence[Output]) -> list[Output]:
+        refused = await _publish(self, outputs)
         if any(MAGIC.encode() in (output.cause.value or b"") for output in outputs):
             _die()
+        return refused
 
     Publisher.publish = publish  # type: ignore[method-assign]
 

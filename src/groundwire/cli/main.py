@@ -30,6 +30,7 @@ _COMMANDS: Final = {
     "rebuild": "Rebuild state from the topics.",
     "replay": "Decide a stretch of the log again, and say what comes out otherwise.",
     "review": "See and decide what waits for a person.",
+    "seals": "Show what workers have signed of what they published.",
     "tail": "Print the records of a topic as they come.",
     "token": "Make, list and revoke API tokens of the console.",
     "topics": "Declare the topics, and compare a cluster with them.",

@@ -192,6 +192,15 @@ def keys_file_option(name: str) -> Callable[[Command], Command]:
     )
 
 
+seal_keys_option = click.option(
+    "--seal-keys",
+    type=click.Path(dir_okay=False, path_type=Path),
+    envvar="GROUNDWIRE_SEAL_KEYS",
+    show_envvar=True,
+    help="TOML file with the public keys of workers (`groundwire keys public`).",
+)
+
+
 def required_file(path: Path | None, command: str, *, there: bool = False) -> Path:
     """Return the file that a command works on.
 

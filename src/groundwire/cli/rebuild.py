@@ -6,10 +6,11 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
-from groundwire.cli.options import quiet_kafka, reporting
+from groundwire.cli.options import quiet_kafka, reporting, seal_keys_option
 from groundwire.config import Settings, load_settings
 from groundwire.errors import StateUnavailable, UsageError
 from groundwire.gate.claim_case import dedup_scheme
@@ -25,14 +26,16 @@ from groundwire.state.server import connect
 
 @click.command()
 @click.option("--yes", is_flag=True, help="Do it without asking.")
-def rebuild(*, yes: bool) -> None:
+@click.option("--require-seals", is_flag=True, help="Take in nothing that no key of --seal-keys sealed.")
+@seal_keys_option
+def rebuild(*, yes: bool, require_seals: bool, seal_keys: Path | None) -> None:
     """Rebuild state from the topics approved, review and blocked, under the policy in force.
 
     Needed after a change of how claims are compared (threshold, scope, method, on or off); lost state is rebuilt
     by the workers themselves. Workers pause meanwhile. Settings come from the environment, as for workers.
 
     Each decision is derived again as far as the topics still hold its record. What does not follow is left out, and
-    named in the log; the counts go to standard error.
+    named in the log; the counts go to standard error. With --require-seals, so is what no worker sealed.
 
     Exit status: 0 when state is rebuilt, 1 when a worker is at it already, 2 when something did not answer.
 
@@ -41,6 +44,12 @@ def rebuild(*, yes: bool) -> None:
     quiet_kafka()
     with reporting():
         settings = load_settings()
+        settings = settings.model_copy(
+            update={
+                "require_seals": require_seals or settings.require_seals,
+                "seal_keys": seal_keys or settings.seal_keys,
+            }
+        )
         configure_logs(settings.log_format, settings.log_level)
         if not yes:
             click.confirm(
@@ -66,6 +75,8 @@ async def rebuild_state(settings: Settings, forget: Sequence[Subject] = ()) -> b
             await state.forget(forget)
     finally:
         await state.close()
+    if done and settings.require_seals:
+        click.echo(f"{rebuilder.unsealed} unsealed, left out", err=True)
     if done and settings.rebuild_derives:
         click.echo(f"{rebuilder.counts.total()} decisions: {told(rebuilder.counts)}", err=True)
     return done

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,20 +23,34 @@ from groundwire.cli.options import (
     policies_option,
     quiet_kafka,
     reporting,
+    seal_keys_option,
 )
 from groundwire.cli.output import StepProgress, escape_json
 from groundwire.config import Settings, load_settings
 from groundwire.errors import UsageError
 from groundwire.kafka.reader import Start
+from groundwire.keys.attestation import Keys
+from groundwire.keys.seal_keys import SealKeys, required_seal_keys
 from groundwire.logs import configure_logs
 from groundwire.policy import load_policy
 from groundwire.replay.reading import Rate, ReplayReader
+from groundwire.replay.seals import Unsealed, proof_of, read_heads, read_seals
 from groundwire.replay.store import FileRecords
-from groundwire.replay.verify import Placed, Verifier, VerifyStatus, told, verify_files, verify_topics
+from groundwire.replay.verify import (
+    Placed,
+    Signatures,
+    Verifier,
+    VerifyStatus,
+    told,
+    verify_files,
+    verify_topics,
+)
 from groundwire.state.policies import KnownPolicies, PolicyStore
 from groundwire.text.normalise import escape_controls
 
 _DIFFERS, _UNDECIDED = 1, 3
+_UNPROVEN = {VerifyStatus.EXPIRED, VerifyStatus.OTHER_ENGINE, VerifyStatus.MISSING}
+_WRONG = set(VerifyStatus) - _UNPROVEN - {VerifyStatus.EQUAL, VerifyStatus.NOT_SEALED_YET}
 _SHOWN = 10
 
 
@@ -46,9 +61,21 @@ _SHOWN = 10
 @click.option("--from-topics", is_flag=True, help="Verify what stands on the topics, instead of files.")
 @click.option("--since", type=TimeParam(), help="With --from-topics: decisions published from a time on.")
 @click.option("--rate", type=FiniteRange(min=0, min_open=True), help="With --from-topics: records a second.")
+@seal_keys_option
+@click.option(
+    "--heads",
+    type=click.Path(path_type=Path),
+    help="With --seal-keys: heads that `groundwire seals head --format json` printed, kept elsewhere.",
+)
+@click.option(
+    "--keys",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --from-topics: keys file by which signatures of records are checked again.",
+)
+@click.option("--decision", "decision_id", help="Print what proves one decision, with --seal-keys.")
 @click.option("--replay", "replay_name", help="Name that the decisions carry in `replay`.  [default: none]")
 @format_option
-def verify(
+def verify(  # noqa: PLR0913 - one argument an option
     *,
     decisions: Path | None,
     records: Path | None,
@@ -56,6 +83,10 @@ def verify(
     from_topics: bool,
     since: datetime | None,
     rate: float | None,
+    seal_keys: Path | None,
+    heads: Path | None,
+    keys: Path | None,
+    decision_id: str | None,
     replay_name: str | None,
     layout: str,
 ) -> None:
@@ -66,20 +97,36 @@ def verify(
     were true. Decisions that differ, or cannot be derived here, are named with the fields at fault; the counts go
     to standard error.
 
+    With --seal-keys, whose public keys workers seal under, it shows who wrote them too: decisions that no seal
+    covers, those that are gone, and breaks in the chains of seals are named. --decision prints the proof of one
+    decision as JSON, which examples/check_proof.py checks without Groundwire.
+
     Exit status: 0 when all are equal, 1 when some differ or are contradicted (by another decision of the same id, or
-    by the audit of a refused action), 2 for wrong usage, 3 when a record has expired with its topic's retention, a
-    record or policy is missing, or another engine decided.
+    by the audit of a refused action), or seals or signatures are missing or wrong, 2 for wrong usage, 3 when a record
+    has expired with its topic's retention, a record or policy is missing, or another engine decided.
 
     Example: groundwire verify --decisions decisions.jsonl --records claims.jsonl --policies policies/
     """
     with reporting():
         settings = load_settings()
         configure_logs(settings.log_format, settings.log_level)
+        if decision_id is not None:
+            quiet_kafka()
+            sys.exit(
+                asyncio.run(_prove(settings, required_seal_keys(_with(settings, seal_keys)), decision_id))
+            )
         if from_topics:
             if decisions or records or replay_name:
                 raise UsageError("--from-topics goes without --decisions, --records and --replay")
+            if heads and not (seal_keys or settings.seal_keys):
+                raise UsageError("--heads needs --seal-keys")
             quiet_kafka()
-            sys.exit(asyncio.run(_verify_topics(settings, policies, since or "earliest", rate, layout)))
+            signatures = _signatures(_with(settings, seal_keys), heads, keys)
+            sys.exit(
+                asyncio.run(_verify_topics(settings, policies, since or "earliest", rate, layout, signatures))
+            )
+        if heads or keys:
+            raise UsageError("--heads and --keys need --from-topics")
         if decisions is None or records is None or policies is None:
             raise UsageError("--decisions, --records and --policies are needed, or --from-topics")
         if not policies.is_dir():
@@ -87,14 +134,53 @@ def verify(
         sys.exit(asyncio.run(_verify_files(decisions, records, policies, replay_name, layout)))
 
 
+def _with(settings: Settings, seal_keys: Path | None) -> Settings:
+    return settings.model_copy(update={"seal_keys": seal_keys or settings.seal_keys})
+
+
+def _signatures(settings: Settings, heads: Path | None, keys: Path | None) -> Signatures:
+    """Return what signatures are checked. Raises: UsageError, a file cannot be read."""
+    seals = None
+    if settings.seal_keys is not None:
+        seals = partial(read_seals, settings, required_seal_keys(settings))
+    return Signatures(seals, read_heads(heads) if heads else (), Keys.load(keys) if keys else None)
+
+
+async def _prove(settings: Settings, keys: SealKeys, decision_id: str) -> int:
+    """Print the proof of a decision; return the exit status."""
+    with TemporaryDirectory(prefix="groundwire-verify-") as scratch:
+        evidence = await read_seals(settings, keys, Path(scratch))
+        try:
+            proof = await proof_of(settings, evidence, decision_id)
+        except Unsealed as exc:
+            click.echo(f"error: {escape_controls(str(exc))}", err=True)
+            return _DIFFERS
+    for line in json.dumps(proof, ensure_ascii=False, indent=2).splitlines():
+        click.echo(escape_json(line))
+    return 0
+
+
 async def _verify_topics(
-    settings: Settings, folder: Path | None, since: Start, rate: float | None, layout: str
+    settings: Settings,
+    folder: Path | None,
+    since: Start,
+    rate: float | None,
+    layout: str,
+    signatures: Signatures,
 ) -> int:
     in_force = load_policy(settings.policy_file, os.environ)
     policies = KnownPolicies([in_force], PolicyStore(folder, None))
     with StepProgress() as progress, TemporaryDirectory(prefix="groundwire-verify-") as scratch:
         reader = ReplayReader(settings.brokers, settings.topic_prefix, Rate(rate), progress.show)
-        findings = verify_topics(reader, settings.topic_prefix, since, policies, Path(scratch), progress.show)
+        findings = verify_topics(
+            reader,
+            settings.topic_prefix,
+            since,
+            policies,
+            Path(scratch),
+            progress.show,
+            signatures=signatures,
+        )
         async with aclosing(findings):
             return await _print(findings, layout)
 
@@ -113,16 +199,18 @@ async def _print(findings: AsyncIterator[Placed], layout: str) -> int:
 
     What has expired is counted only, but for JSON: on `approved` it comes to be nearly all.
     """
-    silent = {VerifyStatus.EQUAL} if layout == "json" else {VerifyStatus.EQUAL, VerifyStatus.EXPIRED}
+    silent = {VerifyStatus.EQUAL, VerifyStatus.NOT_SEALED_YET} | (
+        {VerifyStatus.EXPIRED} if layout != "json" else set()
+    )
     counts: Counter[VerifyStatus] = Counter()
     async for placed in findings:
         counts[placed.finding.status] += 1
         if placed.finding.status not in silent:
             click.echo(_line(placed, layout))
     click.echo(told(counts), err=True)
-    if counts[VerifyStatus.DIFFERS] + counts[VerifyStatus.CONTRADICTED]:
+    if any(counts[status] for status in _WRONG):
         return _DIFFERS
-    return _UNDECIDED if counts.total() > counts[VerifyStatus.EQUAL] else 0
+    return _UNDECIDED if any(counts[status] for status in _UNPROVEN) else 0
 
 
 def _line(placed: Placed, layout: str) -> str:

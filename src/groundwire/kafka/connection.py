@@ -67,6 +67,8 @@ _RETRY_SECONDS: Final = 0.3
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 _STOP_SECONDS: Final = 2.0
+_FETCH_WAIT: Final = 100
+"""Milliseconds that a fetch waits for records: one that is under way when a reader goes on elsewhere is waited for."""
 
 
 def unavailable(brokers: str, seconds: float, what: str) -> BrokerUnavailable:
@@ -90,14 +92,17 @@ def producer(brokers: str, seconds: float) -> AbstractAsyncContextManager[AIOKaf
     )
 
 
-def consumer(brokers: str, seconds: float) -> AbstractAsyncContextManager[AIOKafkaConsumer]:
-    """Open a consumer without a group: it commits nothing. Raises: as `producer`."""
+def consumer(
+    brokers: str, seconds: float, *, group: str | None = None
+) -> AbstractAsyncContextManager[AIOKafkaConsumer]:
+    """Open a consumer that commits nothing; of a group it only reads the offsets. Raises: as `producer`."""
     return _open(
         lambda: AIOKafkaConsumer(
             **_common(brokers, seconds),
-            group_id=None,
+            group_id=group,
             enable_auto_commit=False,
             auto_offset_reset="earliest",  # only when retention overtakes the reader
+            fetch_max_wait_ms=_FETCH_WAIT,
         ),
         brokers,
         seconds,

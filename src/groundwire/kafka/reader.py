@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
+from aiokafka.structs import OffsetAndMetadata
 
 from groundwire.errors import BrokerUnavailable, UsageError
 from groundwire.kafka.connection import client_cancellation, consumer, inbound, partitions_of, unavailable
@@ -272,6 +273,27 @@ async def read_one(
         if not beginnings[place] <= offset < ends[place]:
             return None
         return await reader.one(place, offset)
+
+
+async def committed_of(
+    brokers: str, group: str, partitions: Sequence[TopicPartition], seconds: float
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return what a group has committed of partitions, with its metadata; nothing is joined.
+
+    Raises:
+        BrokerUnavailable: the broker does not answer in time.
+    """
+    async with consumer(brokers, seconds, group=group) as client:
+        client.assign(list(partitions))
+        try:
+            with client_cancellation("offsets of groups cannot be read"):
+                async with asyncio.timeout(seconds):
+                    coordinator: Any = client._coordinator  # noqa: SLF001 - the public committed() leaves metadata out
+                    found: dict[TopicPartition, OffsetAndMetadata]
+                    found = await coordinator.fetch_committed_offsets(partitions)
+                    return found
+        except (KafkaError, OSError, TimeoutError) as exc:
+            raise BrokerUnavailable(f"offsets of groups cannot be read: {type(exc).__name__}") from exc
 
 
 async def _for_ever(reader: TopicReader) -> AsyncGenerator[list[InboundRecord], None]:

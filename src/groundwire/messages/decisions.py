@@ -316,6 +316,7 @@ AuditType = Literal[
     "state_rebuilt",
     "policy_loaded",
     "evidence_failure",
+    "seal",
 ]
 
 

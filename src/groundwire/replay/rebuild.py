@@ -8,6 +8,7 @@ person rejected, retracted or let expire stays blocked for as long as any Decisi
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import secrets
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -26,6 +27,8 @@ from groundwire.gate.record import Attempt, ClaimPayload, HumanDecision, Respons
 from groundwire.gate.response_checks import CheckInputs
 from groundwire.gate.types import parents_of
 from groundwire.kafka.reader import Start, TopicSpan, follow
+from groundwire.keys.attestation import AttestationState
+from groundwire.keys.seal_keys import SealKeys, required_seal_keys
 from groundwire.logs import report_fault
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import (
@@ -41,6 +44,7 @@ from groundwire.messages.decisions import (
 from groundwire.messages.erasure import Erasures
 from groundwire.messages.identity import Subject, subject_of_decision
 from groundwire.messages.records import Claim
+from groundwire.messages.seals import seal_of
 from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
 from groundwire.replay.inputs import parse_decision, stored_origin
@@ -82,9 +86,11 @@ class Rebuilder:
         read: reads the output topics.
         quiet: seconds to wait first, so that nothing is in flight any more; not at all on empty topics.
         proving: opens what derives decisions before they are taken in; None: they are taken in as they stand.
+        seal_keys: public keys of gates: nothing is taken in that none of them sealed; None: seals are not looked at.
 
     Attributes:
         counts: of the last rebuild, decisions by what came of deriving them.
+        unsealed: records of output topics that it left out for want of a seal.
     """
 
     def __init__(
@@ -95,7 +101,11 @@ class Rebuilder:
         *,
         quiet: float,
         proving: Callable[[], AbstractAsyncContextManager[Prover]] | None = None,
+        seal_keys: SealKeys | None = None,
     ) -> None:
+        self.unsealed = 0
+        self._seal_keys = seal_keys
+        self._sealed: frozenset[bytes] | None = None
         self.counts: Counter[VerifyStatus] = Counter()
         self._proving = proving
         self._state = state
@@ -113,6 +123,7 @@ class Rebuilder:
             partial(published, settings),
             quiet=settings.rebuild_wait,
             proving=proving if settings.rebuild_derives else None,
+            seal_keys=required_seal_keys(settings) if settings.require_seals else None,
         )
 
     async def rebuild(self, *, only_lost: bool = False) -> bool:
@@ -150,7 +161,7 @@ class Rebuilder:
             log.info(
                 "state.rebuilt",
                 decisions=loaded,
-                left_out=left_out,
+                left_out=left_out + self.unsealed,
                 **{status.value: count for status, count in self.counts.items()},
             )
             return True
@@ -162,24 +173,50 @@ class Rebuilder:
         return False
 
     async def _stored(self) -> AsyncGenerator[StoredOutcome, None]:
+        self._sealed = await self._seals() if self._seal_keys else None
         async with self._proving() if self._proving else nullcontext() as prover:
             closures = await self._closures(prover)
-            values = prover.keep(self._read()) if prover else self._read()
+            self.unsealed = 0  # of the decisions alone, once each
+            values = prover.keep(self._taken_in()) if prover else self._taken_in()
             async with aclosing(values):
                 async for outcome in stored_outcomes(values, self._policy, closures):
                     yield outcome
             self.counts = prover.counts if prover else Counter()
 
+    async def _seals(self) -> frozenset[bytes]:
+        """Read the hashes of all records that a seal covers; memory holds about 100 bytes of each."""
+        found: set[bytes] = set()
+        async with aclosing(self._read(topics=[TopicName.AUDIT])) as values:
+            async for value in values:
+                seal = seal_of(value) if b'"seal"' in value else None
+                if (
+                    seal
+                    and self._seal_keys
+                    and self._seal_keys.check(seal) is AttestationState.VALID
+                    and seal.fits
+                ):
+                    found.update(bytes.fromhex(each.sha256) for each in seal.outputs)
+        return frozenset(found)
+
+    async def _taken_in(self, topics: Sequence[TopicName] = DECISIONS) -> AsyncGenerator[bytes, None]:
+        """Yield the values of topics, but for those that want a seal; of seals themselves nothing is taken in."""
+        async with aclosing(self._read(topics=topics)) as values:
+            async for value in values:
+                if self._sealed is None or hashlib.sha256(value).digest() in self._sealed:
+                    yield value
+                elif seal_of(value) is None:
+                    self.unsealed += 1
+
     async def _closures(self, prover: Prover | None) -> ReviewClosures:
         """Read what people did, and for the prover which decisions rest on it."""
         closures = ReviewClosures()
-        async with aclosing(self._read(topics=PEOPLES_TOPICS)) as values:
+        async with aclosing(self._taken_in(PEOPLES_TOPICS)) as values:
             async for value in values:
                 closures.note(value)
                 if prover:
                     prover.note_event(value)
         if prover:
-            async with aclosing(self._read()) as values:
+            async with aclosing(self._taken_in()) as values:
                 async for value in values:
                     prover.note_decision(value)
         return closures

@@ -23,7 +23,7 @@ from groundwire.messages.base import (
 )
 from groundwire.messages.decisions import Decision, Origin
 from groundwire.messages.erasure import Erasure
-from groundwire.messages.headers import TRACEPARENT, InboundRecord, header
+from groundwire.messages.headers import ATTESTATION, TRACEPARENT, InboundRecord, header
 from groundwire.messages.identity import Subject, subject_of_decision
 from groundwire.messages.topics import TopicName, record_key
 from groundwire.replay.inputs import InputRevision, beyond_numbers, parse_decision
@@ -64,6 +64,8 @@ CREATE TABLE IF NOT EXISTS subjects (subject BLOB PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS contradicted (id TEXT PRIMARY KEY) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS misfits (place TEXT, id TEXT, fields TEXT, other INTEGER, UNIQUE (place, fields));
 CREATE TABLE IF NOT EXISTS ended (name TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS signed (topic TEXT, part INTEGER, at INTEGER, header TEXT, PRIMARY KEY (topic, part, at))
+  WITHOUT ROWID;
 """
 _FILE: Final = """
 CREATE TABLE records (sha BLOB PRIMARY KEY, at INTEGER, size INTEGER) WITHOUT ROWID;
@@ -71,6 +73,8 @@ CREATE TABLE decided (id TEXT PRIMARY KEY, sha BLOB) WITHOUT ROWID;
 """
 _CACHE_KIB: Final = 65_536
 _BATCH: Final = 5_000
+_LONGEST_SIGNATURE: Final = 300
+"""Characters of a header that may hold a signature: a key's id, a colon and 128 digits."""
 
 
 class RecordPlace(NamedTuple):
@@ -210,6 +214,16 @@ class RecordStore(RevisionStore):
             self._turn(record) if inside else None,
         )
         self._database.execute("INSERT OR IGNORE INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
+        signature = header(record.headers, ATTESTATION)
+        if signature:
+            signed = *RecordPlace.of(record), signature[:_LONGEST_SIGNATURE]
+            self._database.execute("INSERT OR IGNORE INTO signed VALUES (?, ?, ?, ?)", signed)
+
+    def signature(self, place: RecordPlace) -> str | None:
+        """Return the header `gw-attestation` of the record at a place, or None."""
+        query = "SELECT header FROM signed WHERE topic = ? AND part = ? AND at = ?"
+        row = self._row(query, *place)
+        return row[0] if row else None
 
     def _turn(self, record: InboundRecord) -> int:
         """Return when a record is replayed: at its time, but never before those that stand before it."""

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
@@ -20,8 +21,9 @@ from groundwire import __version__
 from groundwire.errors import RecordError
 from groundwire.gate.claims import Policies
 from groundwire.kafka.reader import Start
+from groundwire.keys.attestation import AttestationState, Keys, Role
 from groundwire.logs import report_fault
-from groundwire.messages.decisions import Decision, Origin
+from groundwire.messages.decisions import Decision, Kind, Origin
 from groundwire.messages.identity import event_id
 from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
@@ -29,6 +31,7 @@ from groundwire.replay.derive import rederive
 from groundwire.replay.inputs import Mismatch, Missing, Records, beyond_numbers, gather
 from groundwire.replay.job import Job, ReplayOrder
 from groundwire.replay.reading import INPUTS, OUTPUTS, ReplayReader, Report
+from groundwire.replay.seals import SealEvidence
 from groundwire.replay.store import FileRecords, Misfit, OffsetRange, RecordPlace, RecordStore, decision_lines
 
 MAX_PATHS: Final = 100
@@ -36,6 +39,7 @@ MAX_PATHS: Final = 100
 
 _DECISIONS: Final = (TopicName.APPROVED, TopicName.REVIEW, TopicName.BLOCKED)
 _OUTPUTS: Final = tuple(name for name in OUTPUTS if name is not TopicName.DEAD_LETTER)
+_CLOCK_SKEW: Final = timedelta(minutes=5)
 _OTHER: Final = "another decision stands under this id"
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -74,8 +78,11 @@ def _member(path: str, name: str) -> str:
 
 
 class VerifyStatus(StrEnum):
-    """The result of verifying a decision.
+    """The result of verifying a decision, or of what stands beside it.
 
+    Of seals: `unsealed`, no seal covers its bytes; `not_sealed_yet`, its worker has not got so far; `removed`, a seal
+    names it and no topic holds it; `broken_chain`, a seal is missing before another, or the last one; `bad_seal`, one
+    that no key of a gate signed for this. `unattested`: no key signed what the decision says one did.
     `contradicted`: another decision was published under its id, or the audit says that the action which brought it
     about was refused; `expired`: retention has taken a record that it rests on, so nothing is proven either way.
     """
@@ -86,11 +93,24 @@ class VerifyStatus(StrEnum):
     EXPIRED = "expired"
     OTHER_ENGINE = "other_engine"
     MISSING = "missing"
+    UNSEALED = "unsealed"
+    NOT_SEALED_YET = "not_sealed_yet"
+    REMOVED = "removed"
+    BROKEN_CHAIN = "broken_chain"
+    BAD_SEAL = "bad_seal"
+    UNATTESTED = "unattested"
+
+
+_ALWAYS_TOLD: Final = (
+    *(VerifyStatus.EQUAL, VerifyStatus.DIFFERS, VerifyStatus.CONTRADICTED),
+    *(VerifyStatus.EXPIRED, VerifyStatus.OTHER_ENGINE, VerifyStatus.MISSING),
+)
 
 
 def told(counts: Mapping[VerifyStatus, int]) -> str:
-    """Write counts as commands do: "3 equal, 0 differs, ..."."""
-    return ", ".join(f"{counts.get(status, 0)} {status.value.replace('_', ' ')}" for status in VerifyStatus)
+    """Write counts as commands do: "3 equal, 0 differs, ..."; what only seals and keys tell, where there is any."""
+    named = [status for status in VerifyStatus if status in _ALWAYS_TOLD or counts.get(status)]
+    return ", ".join(f"{counts.get(status, 0)} {status.value.replace('_', ' ')}" for status in named)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +233,21 @@ async def verify_files(records: FileRecords, verifier: Verifier, path: Path) -> 
         yield Placed(f"line {number}", finding)
 
 
+@dataclass(frozen=True, slots=True)
+class Signatures:
+    """What signatures are held against, beside deriving.
+
+    Attributes:
+        seals: reads what workers sealed, with a folder for it; None: seals are not looked at.
+        heads: of chains, as they were anchored elsewhere.
+        keys: by which producers and reviewers signed; None: their signatures are taken as the decisions tell.
+    """
+
+    seals: Callable[[Path], Awaitable[SealEvidence]] | None = None
+    heads: Sequence[Mapping[str, Any]] = ()
+    keys: Keys | None = None
+
+
 async def verify_topics(
     reader: ReplayReader,
     prefix: str,
@@ -220,6 +255,8 @@ async def verify_topics(
     policies: Policies,
     folder: Path,
     report: Report = lambda *_: None,
+    *,
+    signatures: Signatures = Signatures(),
 ) -> AsyncGenerator[Placed, None]:
     """Verify the decisions that stand on their topics from a place on; yields one finding for each.
 
@@ -230,9 +267,10 @@ async def verify_topics(
         policies: by which was decided.
         folder: for what is read meanwhile.
         report: called after each decision that was derived.
+        signatures: what else is checked.
 
     Raises:
-        UsageError: a topic does not exist.
+        UsageError: a topic does not exist, or a head is none.
         BrokerUnavailable: the broker does not answer.
     """
     topics = [prefix + name for name in INPUTS]
@@ -243,6 +281,9 @@ async def verify_topics(
         starts = {each[:2]: each.start for each in await reader.plan(published, since, "latest")}
         inside = await reader.plan(order.topics, "earliest", "latest")
         await reader.read(job, inside, outputs, everything=True)
+        seals = await signatures.seals(folder) if signatures.seals else None
+        for fault in [*seals.faults(), *seals.missing_heads(signatures.heads)] if seals else ():
+            yield Placed(fault.where, VerifyFinding(VerifyStatus(fault.kind), fault.id, detail=fault.detail))
         for misfit in job.store.misfits():
             if _is_verified(misfit.where, starts):
                 yield Placed(misfit.where, _misfit(misfit))
@@ -250,9 +291,67 @@ async def verify_topics(
         total = job.store.count_decisions()
         for done, (where, value) in enumerate(job.store.decisions(), 1):
             if _is_verified(where, starts):
-                finding = await verifier.verify(value)
-                yield Placed(where, on_topics(job.store, inside, value, finding))
+                finding = on_topics(job.store, inside, value, await verifier.verify(value))
+                if signatures.keys:
+                    finding = _attested(job.store, signatures.keys, value, finding)
+                yield Placed(where, _sealed(seals, where, value, finding) if seals else finding)
             report("derived", done, total)
+
+
+_SIGNED: Final = frozenset({VerifyStatus.EQUAL, VerifyStatus.EXPIRED, VerifyStatus.OTHER_ENGINE})
+"""Findings of a decision after which it may still lack a signature."""
+
+
+def _sealed(seals: SealEvidence, where: str, value: bytes, finding: VerifyFinding) -> VerifyFinding:
+    """Say of a decision with which nothing else is wrong whether a seal covers it."""
+    if finding.status not in _SIGNED:
+        return finding
+    why = seals.explain(RecordPlace.parse(where), value)
+    if why is None or (finding.status is VerifyStatus.EQUAL and seals.is_superseded(value)):
+        return finding
+    return VerifyFinding(VerifyStatus(why[0]), finding.decision_id, detail=why[1])
+
+
+def _attested(store: RecordStore, keys: Keys, value: bytes, finding: VerifyFinding) -> VerifyFinding:
+    """Say of a decision with which nothing else is wrong whether the keys that it names did sign its records."""
+    if finding.status not in _SIGNED:
+        return finding
+    decision = Decision.model_validate_json(value)
+    review, vouched = decision.facts.review or {}, decision.facts.attestation or {}
+    claims: list[tuple[str, str, list[Origin | None], Role | None]] = []
+    if review:
+        claims.append(("$.facts.review", str(review.get("key_id")), [decision.origin], "reviewer"))
+    if vouched.get("state") == AttestationState.VALID:
+        role: Role | None = "grounding" if decision.kind is Kind.RESPONSE else None
+        origins = [decision.origin, decision.subject_origin]
+        claims.append(("$.facts.attestation", str(vouched.get("key_id")), origins, role))
+    for path, key_id, origins, role in claims:
+        states = [_signature_state(store, keys, decision, origin, role) for origin in origins if origin]
+        there = [state for state in states if state is not None]
+        if there and (key_id, AttestationState.VALID) not in there:
+            detail = (
+                f"key {key_id[:100]} did not sign: {', '.join(f'{name} {state}' for name, state in there)}"
+            )
+            return VerifyFinding(VerifyStatus.UNATTESTED, finding.decision_id, (path,), detail)
+    return finding
+
+
+def _signature_state(
+    store: RecordStore, keys: Keys, decision: Decision, origin: Origin, role: Role | None
+) -> tuple[str, str] | None:
+    """Return the key and the state of the signature on the record at a place; None where the record is gone."""
+    place = RecordPlace.of(origin)
+    record = store.value(origin.sha256) if store.has_record(place) else None
+    if record is None:
+        return None
+    source = decision.source if role is None else None
+    at = (
+        decision.decided_at - _CLOCK_SKEW
+    )  # keys are held against the clock of whoever decided, a little earlier
+    found = keys.check(
+        store.signature(place), record, tenant=decision.tenant_id, at=at, source=source, role=role
+    )
+    return (found.key_id, found.state) if found else ("no key", "")
 
 
 def _misfit(misfit: Misfit) -> VerifyFinding:

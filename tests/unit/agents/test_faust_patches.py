@@ -89,7 +89,7 @@ async def test_a_fetch_that_waits_for_a_node_that_is_away_does_not_keep_the_cons
 
 def test_a_busy_partition_waits_a_tenth_of_a_second_at_most_for_a_fetch_of_silent_ones(monkeypatch):
     as_faust_makes_it: Any = SimpleNamespace(
-        _fetch_max_wait_ms=1500, _client=SimpleNamespace(_metadata_update=None)
+        _fetch_max_wait_ms=1500, _client=SimpleNamespace(_metadata_update=None), commit=None
     )
     monkeypatch.setattr(AIOKafkaConsumerThread, "_create_worker_consumer", lambda *_: as_faust_makes_it)
     consumer = ConsumerThread.__new__(ConsumerThread)._create_worker_consumer(None)

@@ -64,7 +64,7 @@ class Topic:
             InboundRecord("groundwire.deferred", 0, len(self.log), at, key, value, tuple(headers))
         )
 
-    async def publish(self, outputs: Sequence[Output]) -> None:
+    async def publish(self, outputs: Sequence[Output]) -> list[Output]:
         for output in outputs:
             if output.topic is TopicName.DEFERRED:
                 self.copies[output.value] += 1
@@ -72,6 +72,7 @@ class Topic:
             elif output.topic in VERDICTS:
                 claim = json.loads(output.value or b"")["subject_id"]
                 self.decided[claim] = (output.topic, self.time - self.began)
+        return []
 
     async def run(self, seconds: float = 1e9) -> None:
         """Work until nothing is left to read, or so many seconds have passed since the beginning."""

@@ -67,6 +67,7 @@ class Bench:
     async def publish(self, outputs):
         _next(self.publish_errors)
         self.published.append(list(outputs))
+        return []
 
     async def recover(self, lease):
         self.recovered += 1

@@ -1,0 +1,170 @@
+"""Seals what a worker published of each partition, before it commits the offsets behind it.
+
+A stretch ends where offsets are committed: once a second, and when partitions are given away. The hash of the last seal
+is committed beside the offset, as its metadata; so whoever holds the partition next goes on from there, and what a
+crash left uncommitted is read, published and sealed again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from itertools import pairwise
+from typing import Final, NamedTuple, Protocol
+
+import structlog
+from aiokafka.structs import OffsetAndMetadata
+from faust.types import TP
+
+from agents.outputs import Output, of_seal
+from groundwire import metrics
+from groundwire.errors import BrokerUnavailable, SealUnavailable
+from groundwire.messages.base import sha256_hex
+from groundwire.messages.headers import header
+from groundwire.messages.seals import MAX_OUTPUTS, SEALED, Seal, SealedOutput, SealHead, root_of
+
+log = structlog.get_logger()
+
+_SEALED: Final = frozenset(SEALED)
+_HASH: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+class Committed(NamedTuple):
+    """What a group has committed of a partition: its offset, and the hash of the seal that ends there, or neither."""
+
+    offset: int | None
+    seal: str | None
+
+    @classmethod
+    def of(cls, committed: OffsetAndMetadata) -> Committed:
+        """Read what aiokafka tells: -1 where nothing is committed. Any tool may have committed, with any metadata."""
+        named = _HASH.fullmatch(committed.metadata or "")
+        return cls(committed.offset if committed.offset >= 0 else None, named[0] if named else None)
+
+
+class Signer(Protocol):
+    """Signs heads of seals."""
+
+    def key_id(self) -> str:
+        """Name the key that signs now. Raises: SealUnavailable, none is valid."""
+        ...
+
+    async def sign(self, key_id: str, data: bytes) -> bytes:
+        """Sign with a key. Raises: SealUnavailable, it cannot now."""
+        ...
+
+
+class Sealer:
+    """Keeps what was published of partitions, and seals it when their offsets are committed.
+
+    Args:
+        signer: holds the key.
+        publish: returns once the broker has all; raises BrokerUnavailable.
+        committed: tells what the group has committed of partitions.
+        waits: told the dependency that is waited for, or None once none is.
+        now: the wall clock.
+    """
+
+    def __init__(
+        self,
+        signer: Signer,
+        publish: Callable[[Sequence[Output]], Awaitable[object]],
+        committed: Callable[[Sequence[TP]], Awaitable[Mapping[TP, Committed]]],
+        waits: Callable[[str | None], None],
+        *,
+        now: Callable[[], datetime],
+    ) -> None:
+        self._signer = signer
+        self._publish = publish
+        self._committed = committed
+        self._waits = waits
+        self._now = now
+        self.take_over()
+
+    def take_over(self) -> None:
+        """Forget everything: what is not committed is read again by whoever holds the partition now."""
+        self._outputs: defaultdict[TP, dict[int, dict[SealedOutput, None]]] = defaultdict(dict)
+        self._reached: dict[TP, Committed] = {}
+        self._began: dict[TP, int] = {}
+
+    def note_batch(self, tp: TP, first: int) -> None:
+        """Note the first offset of a batch that is begun."""
+        self._began.setdefault(tp, first)
+
+    def note(self, tp: TP, published: Iterable[tuple[int, Output]]) -> None:
+        """Note what the broker has acknowledged, each after the offset of the record of the partition it came of.
+
+        A record that is decided again may have become something else by then: both were published, and are sealed.
+        """
+        held = self._outputs[tp]
+        for offset, output in published:
+            if output.topic in _SEALED:
+                name = header(output.headers, "ce_id") or ""
+                digest = sha256_hex(output.value or b"")
+                held.setdefault(offset, {})[SealedOutput(offset, output.topic.value, name, digest)] = None
+
+    async def seal(self, offsets: Mapping[TP, int]) -> dict[TP, tuple[int, str]]:
+        """Seal partitions up to offsets; return those that may be committed, with the hash of their last seal.
+
+        Where the key or the broker is away, nothing may be: it is tried again at the next commit.
+        """
+        held, began = self._outputs, self._began
+        try:
+            unknown = [tp for tp in offsets if tp not in self._reached]
+            if unknown:
+                self._reached |= await self._committed(unknown)
+            sealed = {tp: await self._seals(tp, end) for tp, end in offsets.items()}
+            await self._publish([of_seal(seal) for seals in sealed.values() for seal in seals])
+        except (BrokerUnavailable, SealUnavailable) as exc:
+            log.warning("seal.waits", error=str(exc))
+            self._waits("broker" if isinstance(exc, BrokerUnavailable) else "seal")
+            return {}
+        self._waits(None)
+        metrics.SEALS.inc(sum(map(len, sealed.values())))
+        if self._began is not began:  # the partitions were taken over meanwhile
+            return {}
+        done: dict[TP, tuple[int, str]] = {}
+        for tp, seals in sealed.items():
+            last = seals[-1].head
+            done[tp] = last.end, last.sha256
+            self._reached[tp] = Committed(*done[tp])
+            held[tp] = {at: outputs for at, outputs in held[tp].items() if at >= last.end}
+        return done
+
+    async def _seals(self, tp: TP, end: int) -> list[Seal]:
+        """Return the seals up to an offset: one, or several where they would name too much."""
+        offset, before = self._reached[tp]
+        first = offset if offset is not None else self._began.get(tp, end)
+        seals: list[Seal] = []
+        for (start, stop), outputs in _stretches(self._outputs[tp], first, end):
+            key_id = self._signer.key_id()
+            head = SealHead(
+                at=self._now(),
+                before=before,
+                count=len(outputs),
+                end=stop,
+                first=start,
+                key=key_id,
+                partition=tp.partition,
+                root=root_of(outputs),
+                topic=tp.topic,
+            )
+            signature = await self._signer.sign(key_id, head.to_bytes())
+            seals.append(Seal(head, signature, tuple(outputs)))
+            before = head.sha256
+        return seals
+
+
+def _stretches(
+    outputs: Mapping[int, Collection[SealedOutput]], first: int, end: int
+) -> Iterable[tuple[tuple[int, int], list[SealedOutput]]]:
+    """Cut what came of offsets from `first` to `end` into stretches of at most `MAX_OUTPUTS`, in order."""
+    cuts, parts = [first], [list[SealedOutput]()]
+    for offset in sorted(at for at in outputs if first <= at < end):
+        if parts[-1] and len(parts[-1]) + len(outputs[offset]) > MAX_OUTPUTS:
+            cuts.append(offset)
+            parts.append([])
+        parts[-1] += outputs[offset]
+    return zip(pairwise([*cuts, end]), parts, strict=True)

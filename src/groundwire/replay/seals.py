@@ -1,0 +1,499 @@
+"""What seals prove of the records on the output topics: which are covered, which are gone, and which chains are broken.
+
+A seal says what came of a stretch of an input partition, and names the one before it (`groundwire.messages.seals`).
+Whoever may write to topics, but holds no key of a gate, can make none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from aiokafka import TopicPartition
+from aiokafka.structs import OffsetAndMetadata
+from pydantic import ValidationError
+
+from groundwire.config import Settings
+from groundwire.errors import UsageError
+from groundwire.kafka.reader import TopicReader, committed_of, open_reader, read_one
+from groundwire.keys.attestation import AttestationState
+from groundwire.keys.seal_keys import SealKeys
+from groundwire.messages.base import from_microseconds, to_microseconds
+from groundwire.messages.decisions import AuditEvent, Decision
+from groundwire.messages.erasure import Erasures
+from groundwire.messages.headers import InboundRecord, deferred_record, header
+from groundwire.messages.identity import decision_id, event_id, subject_of_decision
+from groundwire.messages.seals import SEALED, Seal, path_of
+from groundwire.messages.topics import TopicName
+from groundwire.replay.store import RecordPlace, open_database
+
+_PATIENCE: Final = 30.0
+_SKEW: Final = timedelta(minutes=5)
+"""By how much clocks of workers may differ."""
+_REVISIONS: Final = 20
+"""Revisions above an unsealed one among which a sealed one is looked for."""
+
+_GROUPS: Final = {
+    "claims": TopicName.CLAIMS,
+    "deferred": TopicName.DEFERRED,
+    "responses": TopicName.LLM_RESPONSES,
+    "reviews": TopicName.REVIEW_DECISIONS,
+}
+"""The input topic that each group of workers commits."""
+
+_INPUTS: Final = tuple(_GROUPS.values())
+
+_EVENTS: Final = frozenset({"review_action", "refused_action", "retraction", "dead_letter"})
+"""Audit events that come of a record, whatever comes of it later: one that no seal covers was written by nobody."""
+
+_SCHEMA: Final = """
+CREATE TABLE published (
+  id TEXT, sha BLOB, topic TEXT, part INTEGER, at INTEGER, sealing INTEGER, PRIMARY KEY (id, sha, topic)
+) WITHOUT ROWID;
+CREATE INDEX by_place ON published (topic, part, at);
+CREATE TABLE sealed (id TEXT, sha BLOB, topic TEXT, seal INTEGER, PRIMARY KEY (id, sha, topic)) WITHOUT ROWID;
+CREATE TABLE seals (
+  number INTEGER PRIMARY KEY, hash TEXT UNIQUE, before TEXT, topic TEXT, part INTEGER, first INTEGER, end INTEGER,
+  time INTEGER, key TEXT, audit_part INTEGER, audit_at INTEGER
+);
+CREATE TABLE waiting (topic TEXT, part INTEGER, at INTEGER, PRIMARY KEY (topic, part, at)) WITHOUT ROWID;
+"""
+
+
+class Fault(NamedTuple):
+    """What is wrong with seals, or with a record that they should cover.
+
+    Attributes:
+        kind: `bad_seal`, `broken_chain`, `removed` or `unsealed`.
+        where: the record's place, or the partition's.
+        id: the record's, where it has one.
+    """
+
+    kind: str
+    where: str
+    id: str | None
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChainHead:
+    """The last seal of an input partition: what is kept elsewhere, so that nobody cuts a chain short unseen."""
+
+    topic: str
+    partition: int
+    end: int
+    seal: str
+    at: datetime
+    key: str
+
+
+class SealEvidence:
+    """What the topics of a deployment and their seals say; made by `read_seals`.
+
+    Args:
+        folder: for what is read.
+        prefix: of the topics' names.
+        keys: public keys of gates.
+        now: against which retention is held.
+
+    Attributes:
+        audit_is_cut: whether retention has taken the beginning of `audit`, and first seals with it.
+        under_way: whether input topics hold records that no seal has reached.
+        committed: what groups committed of partitions last: an offset, and the hash of the seal that ends there.
+    """
+
+    def __init__(self, folder: Path, prefix: str, keys: SealKeys, *, now: datetime) -> None:
+        self._database = open_database(folder / "seals", f"PRAGMA journal_mode = OFF; {_SCHEMA}")
+        self._prefix = prefix
+        self._keys = keys
+        self._now = now
+        self._faults: list[Fault] = []
+        self._first_sealed: dict[tuple[str, int], int | None] = {}
+        self._erasures = Erasures()
+        self.audit_is_cut = False
+        self.under_way = False
+        self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
+
+    def note_published(self, record: InboundRecord, *, late: bool = False) -> None:
+        """Take in a record of an output topic; of one that stands on it again, the first place counts.
+
+        Args:
+            record: the record.
+            late: it was read after `audit`, so that its seal may not have been.
+        """
+        topic = self._name(record)
+        if topic is TopicName.RETRACTIONS:
+            self._erasures.note(record)
+        if record.value is None:
+            return
+        if topic is TopicName.AUDIT and b'"seal"' in record.value:
+            event = _event(record.value)
+            if event is not None and event.type == "seal":
+                self._note_seal(record, event)
+                return
+        name = header(record.headers, "ce_id") or ""
+        row = name, bytes.fromhex(record.sha256), topic.value, record.partition, record.offset
+        insert = "INSERT OR IGNORE INTO published VALUES (?, ?, ?, ?, ?, ?)"
+        self._database.execute(insert, (*row, not late and self._needs_seal(topic, record)))
+
+    def note_waiting(self, record: InboundRecord) -> None:
+        """Take in a record of `deferred` that no seal has reached: its decision may just have been published."""
+        origin = deferred_record(record)
+        row = RecordPlace.of(origin)
+        self._database.execute("INSERT OR IGNORE INTO waiting VALUES (?, ?, ?)", row)
+
+    def reached(self, topic: str, partition: int) -> int:
+        """Return the offset behind what was sealed of an input partition, as seals or their group tell; 0: nothing."""
+        (end,) = self._row("SELECT max(end) FROM seals WHERE topic = ? AND part = ?", topic, partition)
+        committed = self.committed.get(TopicPartition(topic, partition))
+        return max(end or 0, committed.offset if committed else 0)
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield what is wrong, but for decisions without a seal: those `explain` tells."""
+        yield from self._faults
+        yield from self._broken_chains()
+        yield from self._removed()
+        yield from self._unsealed()
+
+    def explain(self, place: RecordPlace, value: bytes) -> tuple[str, str] | None:
+        """Say of a published decision why no seal covers it.
+
+        Returns:
+            None where one does; else `unsealed`, `expired` or `not_sealed_yet`, and why.
+        """
+        decision = Decision.model_validate_json(value)
+        name, digest = decision.decision_id, hashlib.sha256(value).digest()
+        if self._row("SELECT 1 FROM sealed WHERE id = ? AND sha = ?", name, digest):
+            return None
+        if self._row("SELECT 1 FROM sealed WHERE id = ?", name):
+            return "unsealed", "its bytes differ from those that were sealed"
+        if self._is_before_seals(place):
+            return "expired", "its seal: retention has taken it"
+        if self._is_under_way(decision):
+            return "not_sealed_yet", ""
+        return "unsealed", "no seal covers it"
+
+    def is_superseded(self, value: bytes) -> bool:
+        """Say whether a later decision of the same subject is sealed.
+
+        A worker that dies between publishing and sealing leaves its record to the next one, which publishes what has
+        become of the subject by then. What is superseded has no effect any more.
+        """
+        decision = Decision.model_validate_json(value)
+        subject = subject_of_decision(decision)
+        later = range(max(decision.revision, 0) + 1, max(decision.revision, 0) + _REVISIONS)
+        return any(
+            self._row("SELECT 1 FROM sealed WHERE id = ?", decision_id(subject, number)) for number in later
+        )
+
+    def heads(self) -> Iterator[ChainHead]:
+        """Yield the last seal of each input partition."""
+        query = (
+            "SELECT topic, part, end, hash, time, key FROM seals AS last WHERE number ="
+            " (SELECT number FROM seals WHERE topic = last.topic AND part = last.part"
+            " ORDER BY end DESC, audit_part, audit_at DESC LIMIT 1) ORDER BY topic, part"
+        )
+        for topic, part, end, name, time, key in self._database.execute(query):
+            yield ChainHead(topic, part, end, name, from_microseconds(time), key)
+
+    def missing_heads(self, anchored: Iterable[Mapping[str, Any]]) -> Iterator[Fault]:
+        """Yield what was anchored elsewhere as a head, and stands on `audit` no more."""
+        for each in anchored:
+            try:
+                where, name = f"{each['topic']}/{each['partition']}", str(each["seal"])
+            except (LookupError, TypeError):
+                raise UsageError(
+                    "--heads: each line is a head as `groundwire seals head` prints it"
+                ) from None
+            if not self._row("SELECT 1 FROM seals WHERE hash = ?", name):
+                yield Fault("broken_chain", where, None, f"the head {name} that was anchored is gone")
+
+    def place_of_decision(self, name: str) -> tuple[RecordPlace, RecordPlace] | None:
+        """Return where a sealed decision stands, and where its seal; None where none is sealed under this id."""
+        query = (
+            "SELECT published.topic, published.part, published.at, audit_part, audit_at FROM sealed"
+            " JOIN published USING (id, sha, topic) JOIN seals ON seals.number = sealed.seal WHERE sealed.id = ?"
+        )
+        row = self._row(query, name)
+        if row is None:
+            return None
+        return (
+            RecordPlace(self._prefix + row[0], *row[1:3]),
+            RecordPlace(self._prefix + TopicName.AUDIT, *row[3:]),
+        )
+
+    def _note_seal(self, record: InboundRecord, event: AuditEvent) -> None:
+        where = str(RecordPlace.of(record))
+        try:
+            seal = Seal.of(event)
+        except ValueError as exc:
+            self._faults.append(Fault("bad_seal", where, event.event_id[:100], str(exc)))
+            return
+        head = seal.head
+        why = self._why_bad(seal, event)
+        if why:
+            self._faults.append(Fault("bad_seal", where, event.event_id[:100], f"{why} (key {head.key})"))
+            return
+        row = (
+            *(head.sha256, head.before, head.topic, head.partition, head.first, head.end),
+            *(to_microseconds(head.at), head.key, record.partition, record.offset),
+        )
+        insert = "INSERT OR IGNORE INTO seals VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        done = self._database.execute(insert, row)
+        if done.rowcount:
+            rows = [
+                (each.id, bytes.fromhex(each.sha256), each.topic, done.lastrowid) for each in seal.outputs
+            ]
+            self._database.executemany("INSERT OR IGNORE INTO sealed VALUES (?, ?, ?, ?)", rows)
+
+    def _why_bad(self, seal: Seal, event: AuditEvent) -> str | None:
+        head = seal.head
+        if not head.topic.startswith(self._prefix):
+            return "it is of another deployment"
+        state = self._keys.check(seal)
+        if state is not AttestationState.VALID:
+            return _WHY[state]
+        if not seal.fits:
+            return "its outputs are not those that were signed"
+        if event.event_id != event_id("seal", head.sha256):
+            return "it stands under another id"
+        until = self._keys.not_after(head.key)
+        (latest,) = self._row("SELECT max(time) FROM seals")
+        if until is not None and latest is not None and from_microseconds(latest) - _SKEW > until:
+            return "it is back-dated: seals before it are later than its key holds"
+        return None
+
+    def _broken_chains(self) -> Iterator[Fault]:
+        query = "SELECT DISTINCT topic, part FROM seals ORDER BY topic, part"
+        for topic, part in self._database.execute(query).fetchall():
+            yield from self._broken_chain(topic, part)
+        for partition, (_, name) in sorted(self.committed.items()):
+            known = self._row("SELECT 1 FROM seals WHERE hash = ?", name)
+            kept = self._row("SELECT 1 FROM seals WHERE topic = ? AND part = ?", *partition)
+            if not known and (kept or not self.audit_is_cut):
+                where = f"{partition.topic}/{partition.partition}"
+                detail = f"the seal {name}, which the group committed last, is gone"
+                yield Fault("broken_chain", where, None, detail)
+
+    def _broken_chain(self, topic: str, part: int) -> Iterator[Fault]:
+        """Yield where the chain of a partition is broken, in the order in which its seals stand."""
+        seen: dict[str, tuple[int, int]] = {}
+        reached: int | None = None
+        query = (
+            "SELECT hash, before, first, end, time, audit_part, audit_at FROM seals"
+            " WHERE topic = ? AND part = ? ORDER BY audit_part, audit_at"
+        )
+        for name, before, first, end, time, audit_part, audit_at in self._database.execute(
+            query, (topic, part)
+        ):
+            last = seen.get(before) if before else None
+            detail = None
+            if last is not None:
+                if last[0] != first:
+                    detail = f"it begins at offset {first}, and the seal before it ends at {last[0]}"
+                elif time < last[1] - _SKEW // timedelta(microseconds=1):
+                    detail = "it is back-dated: the seal before it is later"
+            elif before and not (reached is None and self.audit_is_cut):
+                there = self._row("SELECT 1 FROM seals WHERE hash = ?", before)
+                gone = "stands behind it" if there else "is gone"
+                detail = f"the seal before it, {before}, {gone}"
+            elif not before and reached is not None and first > reached:
+                detail = f"no seal covers offsets {reached} to {first - 1}"
+            if detail:
+                where = RecordPlace(self._prefix + TopicName.AUDIT, audit_part, audit_at)
+                yield Fault("broken_chain", f"{topic}/{part}", None, f"seal at {where}: {detail}")
+            seen[name] = end, time
+            reached = max(end, reached or 0)
+
+    def _removed(self) -> Iterator[Fault]:
+        """Yield what seals name and no topic holds, though its retention has not passed."""
+        query = (
+            "SELECT sealed.id, sealed.sha, sealed.topic, seals.time FROM sealed JOIN seals ON number = seal"
+            " LEFT JOIN published USING (id, sha, topic) WHERE published.id IS NULL ORDER BY number, sealed.id"
+        )
+        for name, digest, topic, time in self._database.execute(query):
+            days = TopicName(topic).retention_days if topic in set(TopicName) else None
+            if days is None or from_microseconds(time) + timedelta(days=days) > self._now:
+                detail = f"a seal names a record of hash {digest.hex()}, and {topic} does not hold it"
+                yield Fault("removed", self._prefix + topic, name, detail)
+
+    def _unsealed(self) -> Iterator[Fault]:
+        """Yield records beside decisions that no seal covers."""
+        query = (
+            "SELECT id, topic, part, at FROM published LEFT JOIN sealed USING (id, sha, topic)"
+            " WHERE sealing AND sealed.id IS NULL ORDER BY topic, part, at"
+        )
+        for name, topic, part, at in self._database.execute(query).fetchall():
+            place = RecordPlace(self._prefix + topic, part, at)
+            if not self._is_before_seals(place) and not (self.under_way and self._is_last(place)):
+                yield Fault("unsealed", str(place), name[:100], "no seal covers it")
+
+    def _needs_seal(self, topic: TopicName, record: InboundRecord) -> bool:
+        """Say whether a record beside decisions comes of an input record; what an erasure publishes does not."""
+        if topic is TopicName.AUDIT:
+            event = _event(record.value or b"")
+            return event is None or (event.type in _EVENTS and event.detail.get("action") != "erase")
+        if topic is TopicName.RETRACTIONS:
+            return not self._erasures.cover_record(record)
+        return topic is TopicName.REGENERATE
+
+    def _is_last(self, place: RecordPlace) -> bool:
+        """Say whether nothing sealed stands behind a record, so that it may be sealed yet."""
+        query = (
+            "SELECT max(published.at) FROM published JOIN sealed USING (id, sha, topic)"
+            " WHERE published.topic = ? AND published.part = ?"
+        )
+        (last,) = self._row(query, place.topic.removeprefix(self._prefix), place.partition)
+        return last is None or place.offset > last
+
+    def _is_before_seals(self, place: RecordPlace) -> bool:
+        """Say whether a record stands before all sealed ones of its partition, and `audit` has lost its beginning."""
+        if not self.audit_is_cut:
+            return False
+        key = place.topic.removeprefix(self._prefix), place.partition
+        if key not in self._first_sealed:
+            query = (
+                "SELECT min(published.at) FROM published JOIN sealed USING (id, sha, topic)"
+                " WHERE published.topic = ? AND published.part = ?"
+            )
+            (self._first_sealed[key],) = self._row(query, *key)
+        first = self._first_sealed[key]
+        return first is not None and place.offset < first
+
+    def _is_under_way(self, decision: Decision) -> bool:
+        """Say whether seals have not reached what a decision comes of: it is sealed once its offset is committed."""
+        origin = decision.origin
+        topic = origin.topic or ""
+        if origin.offset >= self.reached(topic, origin.partition):
+            return True
+        query = "SELECT 1 FROM waiting WHERE topic = ? AND part = ? AND at = ?"
+        return self._row(query, topic, origin.partition, origin.offset) is not None
+
+    def _name(self, record: InboundRecord) -> TopicName:
+        return TopicName((record.topic or "").removeprefix(self._prefix))
+
+    def _row(self, query: str, *values: object) -> Any:  # noqa: ANN401 - a row, or None
+        return self._database.execute(query, values).fetchone()
+
+
+_WHY: Final = {
+    AttestationState.UNKNOWN_KEY: "it is signed by an unknown key",
+    AttestationState.EXPIRED: "its time is outside that of its key",
+    AttestationState.NOT_ENTITLED: "its key may not seal",
+    AttestationState.INVALID: "its signature is wrong",
+}
+
+
+def _event(value: bytes) -> AuditEvent | None:
+    try:
+        return AuditEvent.model_validate_json(value)
+    except ValidationError:
+        return None
+
+
+async def read_seals(settings: Settings, keys: SealKeys, folder: Path) -> SealEvidence:
+    """Read what stands on the output topics, and then the seals of it: what was published before is sealed by then.
+
+    Args:
+        settings: brokers and prefixes.
+        keys: public keys of gates.
+        folder: for what is read.
+
+    Raises:
+        UsageError: a topic does not exist.
+        BrokerUnavailable: the broker does not answer.
+    """
+    evidence = SealEvidence(folder, settings.topic_prefix, keys, now=datetime.now(UTC))
+    names = {topic: settings.topic_prefix + topic for topic in (*SEALED, *_INPUTS)}
+    async with open_reader(settings.brokers, _PATIENCE) as reader:
+        await reader.begin({names[topic]: "earliest" for topic in SEALED if topic is not TopicName.AUDIT})
+        async for record in _rest(reader):
+            evidence.note_published(record)
+        read_to = dict(reader.positions)
+        await reader.begin({names[TopicName.AUDIT]: "earliest"})
+        evidence.audit_is_cut = any(reader.positions.values())
+        async for record in _rest(reader):
+            evidence.note_published(record)
+        # a seal may name what was published since its topic was read
+        await reader.begin(
+            {names[topic]: "earliest" for topic in SEALED if topic is not TopicName.AUDIT}, continued=read_to
+        )
+        async for record in _rest(reader):
+            evidence.note_published(record, late=True)
+        ends = await reader.ends(*(names[topic] for topic in _INPUTS))
+        for role, topic in _GROUPS.items():
+            partitions = [each for each in ends if each.topic == names[topic]]
+            committed = await committed_of(
+                settings.brokers, settings.group_prefix + role, partitions, _PATIENCE
+            )
+            evidence.committed |= {each: at for each, at in committed.items() if at.metadata}
+        evidence.under_way = any(end > evidence.reached(*each) for each, end in ends.items())
+        waiting = {each: end for each, end in ends.items() if each.topic == names[TopicName.DEFERRED]}
+        begin = await reader.offsets("earliest", waiting)
+        begin = {each: max(start, evidence.reached(*each)) for each, start in begin.items()}
+        reader.seek({each: min(start, ends[each]) for each, start in begin.items()}, waiting)
+        async for record in _rest(reader):
+            evidence.note_waiting(record)
+    return evidence
+
+
+async def _rest(reader: TopicReader) -> AsyncIterator[InboundRecord]:
+    async with aclosing(reader.rest()) as pages:
+        async for page in pages:
+            for record in page:
+                yield record
+
+
+def read_heads(path: Path) -> list[dict[str, Any]]:
+    """Read heads of chains, one JSON object a line, as `groundwire seals head` prints them. Raises: UsageError."""
+    try:
+        return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+    except (OSError, ValueError):
+        raise UsageError(f"--heads: {path} does not hold one JSON object a line") from None
+
+
+class Unsealed(Exception):
+    """No seal covers a decision."""
+
+
+async def proof_of(settings: Settings, evidence: SealEvidence, name: str) -> dict[str, Any]:
+    """Return what proves one decision to somebody who has the gates' public keys alone.
+
+    Args:
+        settings: brokers and prefix.
+        evidence: what seals say.
+        name: the decision's id.
+
+    Returns:
+        `decision` (its bytes as text), `output` (the leaf of the tree), `path` (from it to the root), `seal` (what is
+        signed) and `signature`.
+
+    Raises:
+        Unsealed: no seal covers a decision of this id.
+        BrokerUnavailable: the broker does not answer.
+    """
+    places = evidence.place_of_decision(name)
+    if places is None:
+        raise Unsealed(f"no seal covers a decision {name}")
+    decision, event = [await read_one(settings.brokers, *place, _PATIENCE) for place in places]
+    if decision is None or event is None:
+        raise Unsealed(f"retention has taken the decision {name}, or its seal, meanwhile")
+    seal = Seal.of(AuditEvent.model_validate_json(event.value or b""))
+    index = next(
+        number
+        for number, each in enumerate(seal.outputs)
+        if (each.id, each.sha256) == (name, decision.sha256)
+    )
+    return {
+        "decision": (decision.value or b"").decode(),
+        "output": str(seal.outputs[index]),
+        "path": path_of(seal.outputs, index),
+        "seal": seal.head.model_dump(mode="json"),
+        "signature": seal.signature.hex(),
+    }
