@@ -17,10 +17,25 @@ from bench.parts import (
     redis,
     replay,
     responses,
+    sealing,
     stages,
 )
 
 _MODULES: Final = (
-    *(gate, latency, process, stages, redis, growth, dedup, quotes, responses, checks, replay, peers),
+    *(
+        gate,
+        sealing,
+        latency,
+        process,
+        stages,
+        redis,
+        growth,
+        dedup,
+        quotes,
+        responses,
+        checks,
+        replay,
+        peers,
+    ),
 )
 PARTS: Final[dict[str, Part]] = {module.PART.name: module.PART for module in _MODULES}

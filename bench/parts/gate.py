@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from itertools import count
 
 from bench.claims import claims
@@ -37,12 +37,19 @@ class Field:
 
     async def gate(self, method: str, workers: int = 1) -> float:
         """Decide all records with so many workers; return records a second."""
+        return self._note(f"{method}{workers}", await self._decide(method, workers, {}))
+
+    async def processor_time(self, method: str, more: Mapping[str, str]) -> float:
+        """Decide all records with one worker and further settings; return microseconds of a processor a record."""
+        return (await self._decide(method, 1, more)).processor * MICROSECONDS
+
+    async def _decide(self, method: str, workers: int, more: Mapping[str, str]) -> Speed:
         prefix = f"bench{next(self._numbers)}."
-        more = {"GROUNDWIRE_DEDUP_METHOD": method}
-        given = environment(self._bootstrap, self._redis_url, prefix, more)
+        given = environment(
+            self._bootstrap, self._redis_url, prefix, {"GROUNDWIRE_DEDUP_METHOD": method, **more}
+        )
         outputs = [prefix + name for name in DECISIONS]
-        speed = await self._run(prefix, given, [["agents", "claims"]] * workers, outputs)
-        return self._note(f"{method}{workers}", speed)
+        return await self._run(prefix, given, [["agents", "claims"]] * workers, outputs)
 
     async def _run(
         self, prefix: str, given: dict[str, str], commands: Sequence[Sequence[str]], outputs: Sequence[str]
