@@ -62,6 +62,8 @@ CREATE TABLE seals (
   number INTEGER PRIMARY KEY, hash TEXT UNIQUE, before TEXT, topic TEXT, part INTEGER, first INTEGER, end INTEGER,
   time INTEGER, key TEXT, audit_part INTEGER, audit_at INTEGER
 );
+CREATE INDEX by_end ON seals (topic, part, end);
+CREATE INDEX by_log ON seals (topic, part, audit_part, audit_at);
 CREATE TABLE waiting (topic TEXT, part INTEGER, at INTEGER, PRIMARY KEY (topic, part, at)) WITHOUT ROWID;
 """
 
@@ -109,11 +111,15 @@ class SealEvidence:
     """
 
     def __init__(self, folder: Path, prefix: str, keys: SealKeys, *, now: datetime) -> None:
-        self._database = open_database(folder / "seals", f"PRAGMA journal_mode = OFF; {_SCHEMA}")
+        # it is not read after a crash
+        schema = f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; {_SCHEMA}"
+        self._database = open_database(folder / "seals", schema)
+        self._database.execute("BEGIN")
         self._prefix = prefix
         self._keys = keys
         self._now = now
         self._faults: list[Fault] = []
+        self._latest: datetime | None = None
         self._first_sealed: dict[tuple[str, int], int | None] = {}
         self._erasures = Erasures()
         self.audit_is_cut = False
@@ -195,12 +201,16 @@ class SealEvidence:
     def heads(self) -> Iterator[ChainHead]:
         """Yield the last seal of each input partition."""
         query = (
-            "SELECT topic, part, end, hash, time, key FROM seals AS last WHERE number ="
-            " (SELECT number FROM seals WHERE topic = last.topic AND part = last.part"
-            " ORDER BY end DESC, audit_part, audit_at DESC LIMIT 1) ORDER BY topic, part"
+            "SELECT topic, part, end, hash, time, key FROM seals WHERE topic = ? AND part = ?"
+            " ORDER BY end DESC, audit_part, audit_at DESC LIMIT 1"
         )
-        for topic, part, end, name, time, key in self._database.execute(query):
+        for partition in self._partitions():
+            topic, part, end, name, time, key = self._row(query, *partition)
             yield ChainHead(topic, part, end, name, from_microseconds(time), key)
+
+    def _partitions(self) -> list[tuple[str, int]]:
+        query = "SELECT DISTINCT topic, part FROM seals ORDER BY topic, part"
+        return [(topic, part) for topic, part in self._database.execute(query)]
 
     def missing_heads(self, anchored: Iterable[Mapping[str, Any]]) -> Iterator[Fault]:
         """Yield what was anchored elsewhere as a head, and stands on `audit` no more."""
@@ -246,6 +256,7 @@ class SealEvidence:
         )
         insert = "INSERT OR IGNORE INTO seals VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         done = self._database.execute(insert, row)
+        self._latest = max(head.at, self._latest or head.at)
         if done.rowcount:
             rows = [
                 (each.id, bytes.fromhex(each.sha256), each.topic, done.lastrowid) for each in seal.outputs
@@ -264,14 +275,12 @@ class SealEvidence:
         if event.event_id != event_id("seal", head.sha256):
             return "it stands under another id"
         until = self._keys.not_after(head.key)
-        (latest,) = self._row("SELECT max(time) FROM seals")
-        if until is not None and latest is not None and from_microseconds(latest) - _SKEW > until:
+        if until is not None and self._latest is not None and self._latest - _SKEW > until:
             return "it is back-dated: seals before it are later than its key holds"
         return None
 
     def _broken_chains(self) -> Iterator[Fault]:
-        query = "SELECT DISTINCT topic, part FROM seals ORDER BY topic, part"
-        for topic, part in self._database.execute(query).fetchall():
+        for topic, part in self._partitions():
             yield from self._broken_chain(topic, part)
         for partition, (_, name) in sorted(self.committed.items()):
             known = self._row("SELECT 1 FROM seals WHERE hash = ?", name)
@@ -283,32 +292,31 @@ class SealEvidence:
 
     def _broken_chain(self, topic: str, part: int) -> Iterator[Fault]:
         """Yield where the chain of a partition is broken, in the order in which its seals stand."""
-        seen: dict[str, tuple[int, int]] = {}
         reached: int | None = None
         query = (
-            "SELECT hash, before, first, end, time, audit_part, audit_at FROM seals"
-            " WHERE topic = ? AND part = ? ORDER BY audit_part, audit_at"
+            "SELECT seals.before, seals.first, seals.end, seals.time, seals.audit_part, seals.audit_at,"
+            " last.end, last.time, (last.audit_part, last.audit_at) < (seals.audit_part, seals.audit_at)"
+            " FROM seals LEFT JOIN seals AS last"
+            " ON last.hash = seals.before AND last.topic = seals.topic AND last.part = seals.part"
+            " WHERE seals.topic = ? AND seals.part = ? ORDER BY seals.audit_part, seals.audit_at"
         )
-        for name, before, first, end, time, audit_part, audit_at in self._database.execute(
+        for before, first, end, time, *place, last_end, last_time, behind in self._database.execute(
             query, (topic, part)
         ):
-            last = seen.get(before) if before else None
             detail = None
-            if last is not None:
-                if last[0] != first:
-                    detail = f"it begins at offset {first}, and the seal before it ends at {last[0]}"
-                elif time < last[1] - _SKEW // timedelta(microseconds=1):
+            if behind:
+                if last_end != first:
+                    detail = f"it begins at offset {first}, and the seal before it ends at {last_end}"
+                elif time < last_time - _SKEW // timedelta(microseconds=1):
                     detail = "it is back-dated: the seal before it is later"
             elif before and not (reached is None and self.audit_is_cut):
-                there = self._row("SELECT 1 FROM seals WHERE hash = ?", before)
-                gone = "stands behind it" if there else "is gone"
+                gone = "is gone" if last_end is None else "stands behind it"
                 detail = f"the seal before it, {before}, {gone}"
             elif not before and reached is not None and first > reached:
                 detail = f"no seal covers offsets {reached} to {first - 1}"
             if detail:
-                where = RecordPlace(self._prefix + TopicName.AUDIT, audit_part, audit_at)
+                where = RecordPlace(self._prefix + TopicName.AUDIT, *place)
                 yield Fault("broken_chain", f"{topic}/{part}", None, f"seal at {where}: {detail}")
-            seen[name] = end, time
             reached = max(end, reached or 0)
 
     def _removed(self) -> Iterator[Fault]:
