@@ -274,10 +274,14 @@ class SealEvidence:
             return "its outputs are not those that were signed"
         if event.event_id != event_id("seal", head.sha256):
             return "it stands under another id"
-        until = self._keys.not_after(head.key)
-        if until is not None and self._latest is not None and self._latest - _SKEW > until:
+        if self._latest is not None and self._is_beyond(head.key, self._latest):
             return "it is back-dated: seals before it are later than its key holds"
         return None
+
+    def _is_beyond(self, key: str, time: datetime) -> bool:
+        """Say whether a key held no longer at a time. A worker's clock alone may be wrong, and nobody gains by it."""
+        until = self._keys.not_after(key)
+        return until is not None and time - _SKEW > until
 
     def _broken_chains(self) -> Iterator[Fault]:
         for topic, part in self._partitions():
@@ -294,21 +298,21 @@ class SealEvidence:
         """Yield where the chain of a partition is broken, in the order in which its seals stand."""
         reached: int | None = None
         query = (
-            "SELECT seals.before, seals.first, seals.end, seals.time, seals.audit_part, seals.audit_at,"
+            "SELECT seals.before, seals.first, seals.end, seals.key, seals.audit_part, seals.audit_at,"
             " last.end, last.time, (last.audit_part, last.audit_at) < (seals.audit_part, seals.audit_at)"
             " FROM seals LEFT JOIN seals AS last"
             " ON last.hash = seals.before AND last.topic = seals.topic AND last.part = seals.part"
             " WHERE seals.topic = ? AND seals.part = ? ORDER BY seals.audit_part, seals.audit_at"
         )
-        for before, first, end, time, *place, last_end, last_time, behind in self._database.execute(
+        for before, first, end, key, *place, last_end, last_time, behind in self._database.execute(
             query, (topic, part)
         ):
             detail = None
             if behind:
                 if last_end != first:
                     detail = f"it begins at offset {first}, and the seal before it ends at {last_end}"
-                elif time < last_time - _SKEW // timedelta(microseconds=1):
-                    detail = "it is back-dated: the seal before it is later"
+                elif self._is_beyond(key, from_microseconds(last_time)):
+                    detail = "it is back-dated: the seal before it is later than its key holds"
             elif before and not (reached is None and self.audit_is_cut):
                 gone = "is gone" if last_end is None else "stands behind it"
                 detail = f"the seal before it, {before}, {gone}"

@@ -1,0 +1,89 @@
+"""What `verify` says of a partition's seals whose workers' clocks do not agree."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from agents.outputs import of_seal
+from groundwire.keys.attestation import Keys
+from groundwire.keys.file import new_key
+from groundwire.keys.seal_keys import SealKeys
+from groundwire.messages.headers import InboundRecord
+from groundwire.messages.seals import Seal, SealHead, root_of
+from groundwire.replay.seals import SealEvidence
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+class Chain:
+    """Seals of one partition, each after the one before it, as they stand on `audit`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "keys.toml"
+        for name, until in (("gate", None), ("old", NOW - timedelta(hours=1))):
+            new_key(self.path, name, tenants=[], roles=["seal"], asymmetric=True, not_after=until)
+        self.evidence = SealEvidence(folder, "t.", SealKeys(self.path), now=NOW)
+        self._keys = dict(Keys.load(self.path))
+        self._last: SealHead | None = None
+        self._offsets = [0, 0]
+
+    def seal(self, key: str, at: datetime, *, audit: int = 0) -> InboundRecord:
+        end = self._last.end if self._last else 0
+        head = SealHead(
+            at=at,
+            before=self._last.sha256 if self._last else None,
+            count=0,
+            end=end + 1,
+            first=end,
+            key=key,
+            partition=0,
+            root=root_of([]),
+            topic="t.claims",
+        )
+        output = of_seal(Seal(head, self._keys[key].sign(head.to_bytes()), ()))
+        record = InboundRecord(
+            "t.audit", audit, self._offsets[audit], 0, output.key, output.value, tuple(output.headers)
+        )
+        self._last = head
+        self._offsets[audit] += 1
+        return record
+
+    def faults(self, *records: InboundRecord) -> list[tuple[str, str]]:
+        """What is wrong with seals that are read in this order."""
+        for record in records:
+            self.evidence.note_published(record)
+        return [(fault.kind, fault.detail) for fault in self.evidence.faults()]
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Chain:
+    return Chain(tmp_path)
+
+
+def test_a_worker_whose_clock_is_an_hour_behind_or_ahead_breaks_no_chain(chain: Chain):
+    seals = [chain.seal("gate", NOW + timedelta(hours=hours)) for hours in (0, 1, 0, -1, 0)]
+    assert chain.faults(*seals) == []
+
+
+def test_a_seal_that_a_key_dates_back_into_its_own_time_is_named(chain: Chain):
+    later, forged = chain.seal("gate", NOW), chain.seal("old", NOW - timedelta(hours=2))
+    ((kind, detail),) = chain.faults(later, forged)
+    assert (kind, "back-dated" in detail) == ("bad_seal", True)
+
+
+def test_one_on_another_partition_of_audit_that_is_read_first_is_named_too(chain: Chain):
+    later, forged = chain.seal("gate", NOW), chain.seal("old", NOW - timedelta(hours=2), audit=1)
+    ((kind, detail),) = chain.faults(forged, later)
+    assert (kind, "back-dated" in detail) == ("broken_chain", True)
+
+
+def test_a_key_and_its_successor_may_change_places_within_five_minutes(chain: Chain):
+    ended = NOW - timedelta(hours=1)
+    seals = [
+        chain.seal("gate", ended + timedelta(minutes=4)),
+        chain.seal("old", ended - timedelta(minutes=1)),
+    ]
+    assert chain.faults(*seals) == []
