@@ -7,7 +7,7 @@ from typing import Final
 
 from groundwire.messages.identity import Subject
 from groundwire.state.model import SubjectState, SubjectStatus
-from tests.faults import rules_approval, rules_identity
+from tests.faults import rules_approval, rules_identity, rules_seals
 from tests.faults.history import History, Violation, name
 
 Rule = Callable[[History], Iterator[Violation]]
@@ -23,6 +23,9 @@ RULES: Final[Mapping[str, Rule]] = {
     "approvals of a key keep their order": rules_identity.order,
     "review limits are never exceeded": rules_approval.limits_hold,
     "audit is complete": rules_approval.audit_is_complete,
+    "what is published is sealed": rules_seals.everything_is_sealed,
+    "what is sealed stands on its topic": rules_seals.sealed_records_stand,
+    "each partition has one chain of seals": rules_seals.chains_hold,
 }
 
 

@@ -22,6 +22,7 @@ from tests.faults.services import Pages, Proxy, Services
 from tests.faults.workers import LIMITS, POLICY, Crew, Watched, load_average, logged
 from tests.services.serving import serving
 from tests.stream.harness import ROOT
+from tests.stream.verified import new_seal_key
 
 SHOULD_NOT_BE = ("Traceback", "batch.failed", "partition.failed", "stopped.at_deadline")
 
@@ -76,9 +77,14 @@ async def _run(
 ) -> dict[str, Any]:
     policy = setup.folder / "policy.toml"
     policy.write_text(POLICY)
+    seal_key = new_seal_key(setup.folder / "seal.toml")
     deployment = Watched(services.broker, services.redis, setup.folder)
     reviewers = Reviewers(deployment, setup.folder, setup.seed)
-    deployment.environment = _environment(services, setup, policy, page_proxy) | reviewers.settings
+    deployment.environment = {
+        **_environment(services, setup, policy, page_proxy),
+        **reviewers.settings,
+        "GROUNDWIRE_SEAL_KEY": str(seal_key),
+    }
     async with deployment:
         crew = Crew(deployment)
         await crew.begin()
@@ -114,7 +120,7 @@ async def _run(
         promises = check(history)
         standings = await deployment.statuses(policy, list(history.subjects))
         promises["state agrees with the topics"] = list(compare_state(history, standings))
-        promises["decisions follow from their facts"] = await _verified(deployment, setup.folder)
+        promises["decisions follow from their facts"] = await _verified(deployment, setup.folder, seal_key)
         promises["everything is worked off"] = [Violation("stuck", what, "not committed") for what in behind]
     if any(promises.values()):
         keep(history, setup.folder / "topics.jsonl")
@@ -166,11 +172,11 @@ async def _end(tasks: Sequence[asyncio.Task[None]]) -> list[str]:
     return broken
 
 
-async def _verified(deployment: Watched, folder: Path) -> list[Violation]:
-    """Have `groundwire verify` derive every decision again from its record, policy and facts."""
+async def _verified(deployment: Watched, folder: Path, seal_key: Path) -> list[Violation]:
+    """Have `groundwire verify` derive every decision again from its record, policy and facts, and check seals."""
     command = [
         *(sys.executable, "-c", "from groundwire.cli.main import main; main()", "verify", "--from-topics"),
-        *("--policies", str(folder / "policies"), "--format", "json"),
+        *("--policies", str(folder / "policies"), "--seal-keys", str(seal_key), "--format", "json"),
     ]
     done = await asyncio.to_thread(
         lambda: subprocess.run(
@@ -195,6 +201,7 @@ def _told(history: History, sender: Sender, reviewers: Reviewers) -> dict[str, A
         "decisions": len(history.decisions),
         "provisional": len({s.header("ce_id") for s in history.decisions if s.json["revision"] == 0}),
         "deferred": len(history.of("deferred")),
+        "seals": len(history.audit.get("seal", ())),
         "reasons": dict(reasons.most_common()),
         "dead_letters": dict(letters.most_common()),
     }

@@ -29,7 +29,7 @@ from deploy.embedded import RedisServer
 from deploy.embedded.process import free_port
 from groundwire.config import Settings
 from tests.services.brokers import Broker, until_ready
-from tests.stream.verified import not_derived
+from tests.stream.verified import new_seal_key, not_derived
 from topics.declare import declare
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -166,7 +166,8 @@ class Deployment:
     """Topics under a prefix of their own, and who works on them.
 
     Attributes:
-        verified: whether all that stands on the topics is derived again at the end of a test that has passed.
+        verified: whether workers seal, and all that stands on the topics is derived again, and its seals are checked,
+            at the end of a test that has passed.
     """
 
     broker: Broker
@@ -181,6 +182,7 @@ class Deployment:
         self.workers: list[Worker] = []
         self.seen: defaultdict[str, list[Seen]] = defaultdict(list)
         self._watching: asyncio.Task[None] | None = None
+        self.seal_key = new_seal_key(self.folder / f"{self.prefix}seal.toml") if self.verified else None
 
     async def __aenter__(self) -> Self:
         await until_ready(self.broker.bootstrap, self.broker.replication)
@@ -219,8 +221,8 @@ class Deployment:
             await self.verify()
 
     async def verify(self) -> None:
-        """Derive again whatever workers have published. Raises: AssertionError naming what does not follow."""
-        _, wrong = await not_derived(self.settings(**self.policies))
+        """Derive again whatever workers have published, and check its seals. Raises: AssertionError naming faults."""
+        _, wrong = await not_derived(self.settings(**self.policies), self.seal_key)
         assert not wrong, f"{len(wrong)} decisions do not follow: {wrong[:5]}"
 
     @property
@@ -254,7 +256,9 @@ class Deployment:
         port = free_port()
         module = ["agents"] if faulty is None else ["tests.stream.faulty", faulty]
         log = self.folder / f"{self.prefix}{len(self.workers)}-{role}.log"
-        environment = self.settings(**{**self.policies, "GROUNDWIRE_METRICS_PORT": str(port), **more})
+        sealing = {"GROUNDWIRE_SEAL_KEY": str(self.seal_key)} if self.seal_key else {}
+        own = {**self.policies, **sealing, **self.environment, "GROUNDWIRE_METRICS_PORT": str(port)}
+        environment = self.settings(**{**own, **more})
         worker = Worker([sys.executable, "-m", *module, role, *options], environment, log, port)
         self.workers.append(worker)
         return worker

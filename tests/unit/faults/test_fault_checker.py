@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from groundwire.messages.identity import Subject
 from groundwire.state.model import SubjectState, SubjectStatus
 from tests.faults.checker import RULES, check, compare_state
-from tests.faults.history import REVIEWS, History, Violation, place_of
+from tests.faults.history import REVIEWS, History, Violation, name, place_of
 from tests.faults.rules_approval import pending
+from tests.faults.rules_seals import everything_is_sealed
 from tests.stream.harness import Seen
 from tests.unit.faults.unfaulted import LIMITS, PREFIX, a_run
 
@@ -229,7 +230,7 @@ def test_an_audit_event_that_is_missing_is_found(kind: str):
 
 
 def test_a_retraction_that_was_not_published_is_found():
-    assert rules(without("retractions", clean()[0].of("retractions")[0])) == {"audit"}
+    assert rules(without("retractions", clean()[0].of("retractions")[0])) == {"audit", "removed"}
 
 
 def test_state_that_has_forgotten_or_adds_an_approval_is_found():
@@ -247,4 +248,49 @@ def test_state_that_has_forgotten_or_adds_an_approval_is_found():
 
 
 def test_every_rule_has_a_name_of_its_own_that_says_what_it_promises():
-    assert len(RULES) == len(check(clean()[0])) == 10
+    assert len(RULES) == len(check(clean()[0])) == 13
+
+
+def seals() -> list[Seen]:
+    return [seen for seen in clean()[0].of("audit") if seen.json["type"] == "seal"]
+
+
+def test_a_decision_that_no_seal_names_is_found_and_so_are_an_event_and_other_bytes():
+    alone = next(seal for seal in seals() if len(seal.json["detail"]["outputs"]) == 1)
+    assert rules(without("audit", alone)) >= {"unsealed", "broken_chain"}
+    event = next(seen for seen in clean()[0].of("audit") if seen.json["type"] == "review_action")
+    name = "00000000-0000-5000-8000-000000000000"
+    assert "unsealed" in rules(appended(event, headers=(("ce_id", name.encode()),)))
+    assert "unsealed" in rules(rewritten(approved(), lambda told: told.update(engine="9.9.9")))
+
+
+def test_an_unsealed_decision_that_a_sealed_one_supersedes_is_none_of_a_breach():
+    """A killed worker's: whoever read the record again found what a person had made of it meanwhile."""
+    history = clean()[0]
+    by_revision = next(each for each in history.subjects.values() if {1, 2} <= set(each))
+
+    def is_of_first(seal: Seen) -> bool:
+        told = seal.json["detail"]["outputs"]
+        return by_revision[1].json["decision_id"] in str(told)
+
+    first = next(filter(is_of_first, seals()))
+    found = list(everything_is_sealed(without("audit", first)))
+    assert not [each for each in found if each.record.startswith("review/")], found
+    second = next(
+        s for s in seals() if by_revision[2].json["decision_id"] in str(s.json["detail"]["outputs"])
+    )
+    both = list(everything_is_sealed(without("audit", first, second)))
+    assert {name(by_revision[1]), name(by_revision[2])} <= {each.record for each in both}
+
+
+def test_a_sealed_record_that_is_gone_is_found():
+    assert "removed" in rules(without("approved", approved()))
+
+
+def test_a_seal_that_was_taken_out_changed_or_begins_anew_is_found():
+    first, second, *_ = [each for each in seals() if each.json["detail"]["seal"]["topic"].endswith("claims")]
+    assert "broken_chain" in rules(without("audit", first))
+    assert "bad_seal" in rules(rewritten(second, lambda told: told["detail"]["outputs"].clear()))
+    assert "broken_chain" in rules(
+        rewritten(second, lambda told: told["detail"]["seal"].update(before=None, first=10**9))
+    )

@@ -33,7 +33,7 @@ class Mortal(Run):
             gate = self.review_gate
             said = outputs(await gate.apply_step(await gate.prepare(records)))
             if self.deaths.random() < 0.5:
-                self.publish(said)
+                await self.publish(records[-1], said)
                 return
             self._some_of(said)
 
@@ -43,7 +43,7 @@ class Mortal(Run):
         for output in said:
             if left[output.topic]:
                 left[output.topic] -= 1
-                self.publish([output])
+                self.put([output])
             else:
                 left[output.topic] = 0
 

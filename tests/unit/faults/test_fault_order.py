@@ -207,7 +207,7 @@ def test_an_approval_that_does_not_carry_the_traceparent_of_its_record_is_found(
 async def test_a_response_of_an_outage_is_overtaken_by_one_of_its_user_that_came_after_it():
     run = Run()
     late, next_one = [run.stand(each.topic, each.key, each.value) for each in _two_responses()]
-    run.publish(outputs(run.gate.provisional(await run.gate.prepare([late]))))
+    await run.publish(late, outputs(run.gate.provisional(await run.gate.prepare([late]))))
     await run.gate_decides(next_one)
     await run.gate_decides(late)
     history = run.history()

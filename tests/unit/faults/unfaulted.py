@@ -6,15 +6,20 @@ import asyncio
 import json
 import random
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from faust.types import TP
+
 from agents.outputs import Output, followers, outputs
+from agents.sealing import Committed, Sealer
 from groundwire.epistemic.types import VerificationConfig
 from groundwire.gate.reviews import ReviewGate
 from groundwire.gate.types import DecisionQuery, Result
+from groundwire.keys import ed25519
 from groundwire.keys.attestation import Keys
 from groundwire.messages.decisions import Decision
 from groundwire.messages.headers import InboundRecord
@@ -30,6 +35,25 @@ from tests.unit.gate.world import World, verifier
 PREFIX = "groundwire."
 LIMITS = Limits(user=3, tenant=8, total=14)
 PAGE = "http://pages.example"
+
+
+class _Signer:
+    def __init__(self) -> None:
+        self._key = ed25519.new_private_key()
+
+    def key_id(self) -> str:
+        return "gate-seals"
+
+    async def sign(self, _key_id: str, data: bytes) -> bytes:
+        return ed25519.sign(self._key, data)
+
+
+async def _nothing_committed(tps: Sequence[TP]) -> Mapping[TP, Committed]:
+    return dict.fromkeys(tps, Committed(None, None))
+
+
+def _now() -> datetime:
+    return datetime(2026, 1, 31, tzinfo=UTC)
 
 
 @dataclass
@@ -51,6 +75,7 @@ class Run(World):
     sent: list[Sent] = field(default_factory=list)
     published: dict[str, Decision] = field(default_factory=dict)
     clock: float = 0.0
+    _sealer: Sealer | None = None
 
     @property
     def review_gate(self) -> ReviewGate:
@@ -79,7 +104,7 @@ class Run(World):
 
     async def gate_decides(self, record: InboundRecord) -> None:
         results = await self.results(record)
-        self.publish([*outputs(results), *followers(results)])
+        await self.publish(record, [*outputs(results), *followers(results)])
         for output in followers(results):
             if output.topic == CLAIMS:  # it stands on the topic by now: what is decided is the record there
                 await self.gate_decides(self._inbound(self.records[CLAIMS][-1]))
@@ -89,7 +114,7 @@ class Run(World):
         record = self.action(action, decision, signed=signed, **fields)
         gate = self.review_gate
         results: Sequence[Result] = await gate.apply_step(await gate.prepare([record]), deferred=False)
-        self.publish(outputs(results))
+        await self.publish(record, outputs(results))
         return list(self.acted_at)[-1]
 
     def action(
@@ -153,7 +178,21 @@ class Run(World):
             PREFIX + seen.topic, 0, seen.offset, seen.timestamp, seen.key, seen.value, seen.headers
         )
 
-    def publish(self, those: Sequence[Output]) -> None:
+    async def publish(self, record: InboundRecord, those: Sequence[Output]) -> None:
+        """Publish what comes of a record, and seal it, as its worker would before it commits the offset."""
+        self.put(those)
+        if self._sealer is None:
+            self._sealer = Sealer(_Signer(), self._acknowledge, _nothing_committed, lambda _: None, now=_now)
+        tp = TP(record.topic or "", record.partition)
+        self._sealer.note_batch(tp, record.offset)
+        self._sealer.note(tp, [(record.offset, output) for output in those])
+        await self._sealer.seal({tp: record.offset + 1})
+
+    async def _acknowledge(self, those: Sequence[Output]) -> None:
+        self.put(those)
+
+    def put(self, those: Sequence[Output]) -> None:
+        """Have records stand on output topics, sealed or not."""
         for output in those:
             seen = self._append(output.topic, output.key, output.value, output.headers)
             if output.topic in {"approved", "review", "blocked"}:
