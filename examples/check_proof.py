@@ -9,6 +9,7 @@ leaf to the root of a Merkle tree (RFC 6962), and the head that a gate signed ov
 
 from __future__ import annotations
 
+import argparse
 import base64
 import hashlib
 import json
@@ -54,7 +55,11 @@ def fault(proof: dict, keys: dict) -> str | None:  # noqa: PLR0911 - one a step
 
 
 if __name__ == "__main__":
-    given, held = json.loads(Path(sys.argv[1]).read_text()), tomllib.loads(Path(sys.argv[2]).read_text())
+    parser = argparse.ArgumentParser(description="Checks that a gate published a decision.")
+    parser.add_argument("proof", type=Path, help="what `groundwire verify --decision ID` prints")
+    parser.add_argument("public", type=Path, help="what `groundwire keys public` prints")
+    files = parser.parse_args()
+    given, held = json.loads(files.proof.read_text()), tomllib.loads(files.public.read_text())
     wrong = fault(given, held["keys"])
     print(wrong or f"{given['output'].split(' ')[2]} was published, sealed at {given['seal']['at']}")
     sys.exit(bool(wrong))

@@ -63,10 +63,12 @@ def test_a_text_in_a_log_and_a_fault_inside_are_found():
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/hostile-input.md").read_text("utf-8")
+THREATS = (ROOT / "docs/threat-model.md").read_text("utf-8")
 
 
-def test_each_test_that_the_page_names_is_there():
-    named = set(re.findall(r"`(test_\w+)`", PAGE))
+@pytest.mark.parametrize("page", [PAGE, THREATS], ids=["hostile-input", "threat-model"])
+def test_each_test_that_a_page_names_is_there(page):
+    named = set(re.findall(r"`(test_\w+)`", page))
     written = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     assert named
     assert named - set(re.findall(r"def (test_\w+)\(", written)) == set()
