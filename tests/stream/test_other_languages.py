@@ -27,7 +27,7 @@ PROGRAMS = [block for block in blocks(DOCS / "wire.md") if block.language == "ja
 async def test_a_java_producer_and_consumer_work_as_the_page_shows(
     deployment: Deployment, tmp_path: Path
 ) -> None:
-    if not any(JARS.glob("kafka-clients*.jar")):  # now, as the broker's start may have fetched them
+    if not have_jars():
         pytest.skip("no jars of Kafka: `make test-kafka` fetches them")
     await deployment.start_worker("claims").ready()
     printed = ""
@@ -38,6 +38,11 @@ async def test_a_java_producer_and_consumer_work_as_the_page_shows(
     decision = await deployment.decision("9")
     assert decision.json["verdict"] == "approved"
     assert printed == PROGRAMS[-1].shown
+
+
+def have_jars() -> bool:
+    """Whether Kafka's jars are there now: the start of the broker may just have fetched them."""
+    return any(JARS.glob("kafka-clients*.jar"))
 
 
 def run(program: str, environment: dict[str, str], folder: Path) -> str:
