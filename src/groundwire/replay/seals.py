@@ -296,7 +296,7 @@ class SealEvidence:
 
     def _broken_chain(self, topic: str, part: int) -> Iterator[Fault]:
         """Yield where the chain of a partition is broken, in the order in which its seals stand."""
-        reached: int | None = None
+        begun = reached = None
         query = (
             "SELECT seals.before, seals.first, seals.end, seals.key, seals.audit_part, seals.audit_at,"
             " last.end, last.time, (last.audit_part, last.audit_at) < (seals.audit_part, seals.audit_at)"
@@ -308,12 +308,13 @@ class SealEvidence:
             query, (topic, part)
         ):
             detail = None
+            begun = first if begun is None else begun
             if behind:
                 if last_end != first:
                     detail = f"it begins at offset {first}, and the seal before it ends at {last_end}"
                 elif self._is_beyond(key, from_microseconds(last_time)):
                     detail = "it is back-dated: the seal before it is later than its key holds"
-            elif before and not (reached is None and self.audit_is_cut):
+            elif before and not (last_end is None and self.audit_is_cut and first <= begun):
                 gone = "is gone" if last_end is None else "stands behind it"
                 detail = f"the seal before it, {before}, {gone}"
             elif not before and reached is not None and first > reached:
