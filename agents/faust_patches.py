@@ -261,15 +261,17 @@ class BatchConsumer(driver.Consumer):
         return False
 
     def _new_offset(self, tp: TP) -> int | None:
-        self._acked.pop(tp, None)
         return self._done_until.get(tp)
 
     async def _commit_offsets(self, offsets: Mapping[TP, int], start_new_transaction: bool = True) -> bool:  # noqa: FBT001, FBT002 - Faust's
-        """Commit offsets, once what came of the records before them is sealed."""
+        """Commit offsets, once what came of the records before them is sealed; others are tried at the next commit."""
         if self.app.seal is not None:
             thread: Any = self._thread
             thread.seals = await self.app.seal(offsets)
             offsets = {tp: end for tp, (end, _) in thread.seals.items()}
+        for tp, end in offsets.items():
+            if self._done_until.get(tp) == end:
+                self._acked.pop(tp, None)
         return bool(offsets) and await super()._commit_offsets(offsets, start_new_transaction)
 
     async def committed(self, tps: Sequence[TP]) -> dict[TP, OffsetAndMetadata]:

@@ -81,6 +81,7 @@ class Sealer:
         self._committed = committed
         self._waits = waits
         self._now = now
+        self._why: str | None = None
         self.take_over()
 
     def take_over(self) -> None:
@@ -118,9 +119,12 @@ class Sealer:
             sealed = {tp: await self._seals(tp, end) for tp, end in offsets.items()}
             await self._publish([of_seal(seal) for seals in sealed.values() for seal in seals])
         except (BrokerUnavailable, SealUnavailable) as exc:
-            log.warning("seal.waits", error=str(exc))
+            if str(exc) != self._why:  # it is tried every second
+                log.warning("seal.waits", error=str(exc))
+            self._why = str(exc)
             self._waits("broker" if isinstance(exc, BrokerUnavailable) else "seal")
             return {}
+        self._why = None
         self._waits(None)
         metrics.SEALS.inc(sum(map(len, sealed.values())))
         if self._began is not began:  # the partitions were taken over meanwhile

@@ -179,3 +179,25 @@ def test_a_partition_is_read_past_batches_whose_small_records_are_done_up_to_so_
     assert not has_room(), "they hold more than is read ahead"
     made._early.add(id(batches[1]))
     assert has_room(), "what is done holds nothing"
+
+
+# --- what could not be sealed
+
+
+async def test_an_offset_that_could_not_be_sealed_is_tried_at_the_next_commit_though_nothing_new_is_done(
+    monkeypatch,
+):
+    committed = AsyncMock(return_value=True)
+    monkeypatch.setattr(faust_patches.driver.Consumer, "_commit_offsets", committed)
+    seal = AsyncMock(side_effect=[{}, {A: (7, "0" * 64)}])
+    app, thread = SimpleNamespace(seal=seal), SimpleNamespace()
+    made: Any = object.__new__(BatchConsumer)
+    made.__dict__.update(
+        app=app, _thread=thread, _done_until={A: 7}, _acked={A: [6]}, _committed_offset={A: None}
+    )
+    assert made._filter_committable_offsets(list(made._filter_tps_with_pending_acks())) == {A: 7}
+    assert not await made._commit_offsets({A: 7})
+    assert list(made._filter_tps_with_pending_acks()) == [A]
+    assert await made._commit_offsets({A: 7})
+    assert committed.await_args.args[0] == {A: 7}
+    assert list(made._filter_tps_with_pending_acks()) == []
