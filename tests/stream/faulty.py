@@ -6,11 +6,15 @@ Claims that hold the magic word, and actions whose id does, bring the fault abou
 from __future__ import annotations
 
 import os
+import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+from faust.types import TP
 
 from agents.outputs import Output
 from agents.publisher import ProducerBroken, Publisher
+from agents.sealing import Sealer
 from groundwire.gate import claims
 from groundwire.gate.claim_case import ClaimReading, read_claim
 from groundwire.policy import Policy
@@ -83,6 +87,16 @@ STAGES = {
 }
 
 
+def die_before_sealing() -> None:
+    """Die of SIGKILL when the first that was published is about to be sealed."""
+
+    async def seal(self: Sealer, offsets: Mapping[TP, int]) -> dict[TP, tuple[int, str]]:
+        os.kill(os.getpid(), signal.SIGKILL)
+        return {}
+
+    Sealer.seal = seal  # type: ignore[method-assign]
+
+
 def plant(fault: Callable[[], None]) -> None:
     """Have the gate's reading of a text fail."""
 
@@ -98,5 +112,6 @@ if __name__ == "__main__":
     from agents.__main__ import main
 
     fault = sys.argv[1]
-    STAGES[fault]() if fault in STAGES else plant(FAULTS[fault])
+    planted = STAGES | {"before-sealing": die_before_sealing}
+    planted[fault]() if fault in planted else plant(FAULTS[fault])
     main(sys.argv[2:], prog_name="python -m agents")
