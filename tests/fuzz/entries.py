@@ -7,12 +7,12 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from typing import Final, NamedTuple
 
-from tests.fuzz import answers, console, files, places, records, topics
+from tests.fuzz import answers, console, files, places, records, sealed, topics
 from tests.fuzz.runner import Entry, Report, run, seeds
 
 ENTRIES: Final[Mapping[str, Entry]] = {
     entry.name: entry
-    for module in (records, topics, files, console, places, answers)
+    for module in (records, topics, files, console, places, answers, sealed)
     for entry in module.ENTRIES
 }
 

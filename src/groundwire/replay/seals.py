@@ -216,8 +216,8 @@ class SealEvidence:
         """Yield what was anchored elsewhere as a head, and stands on `audit` no more."""
         for each in anchored:
             try:
-                where, name = f"{each['topic']}/{each['partition']}", str(each["seal"])
-            except (LookupError, TypeError):
+                where, name = f"{each['topic']}/{each['partition']}", bytes.fromhex(each["seal"]).hex()
+            except (LookupError, TypeError, ValueError):
                 raise UsageError(
                     "--heads: each line is a head as `groundwire seals head` prints it"
                 ) from None
@@ -467,7 +467,7 @@ def read_heads(path: Path) -> list[dict[str, Any]]:
     """Read heads of chains, one JSON object a line, as `groundwire seals head` prints them. Raises: UsageError."""
     try:
         return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         raise UsageError(f"--heads: {path} does not hold one JSON object a line") from None
 
 

@@ -23,7 +23,7 @@ from groundwire.messages.base import sha256_hex
 from groundwire.messages.decisions import Decision
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.seals import Seal, SealedOutput, SealHead, root_of
-from groundwire.replay.seals import Fault, SealEvidence
+from groundwire.replay.seals import Fault, SealEvidence, read_heads
 from groundwire.replay.store import RecordPlace
 from tests.unit.console.rooms import make_decision
 
@@ -230,8 +230,16 @@ def test_a_head_that_was_anchored_and_is_gone_is_named(desk: Desk):
     evidence = desk.evidence(history, history.audit[:place])
     (fault,) = evidence.missing_heads(anchored)
     assert (fault.kind, fault.where) == ("broken_chain", f"{CLAIMS}/0")
+    for seal in ({"seal": head.sha256}, anchored[0] | {"seal": "\ud800"}, anchored[0] | {"seal": 7}):
+        with pytest.raises(UsageError, match="--heads"):
+            list(evidence.missing_heads([seal]))
+
+
+def test_a_file_of_heads_that_nests_without_end_is_refused(tmp_path: Path):
+    path = tmp_path / "heads.jsonl"
+    path.write_text("[" * 100_000)
     with pytest.raises(UsageError, match="--heads"):
-        list(evidence.missing_heads([{"seal": head.sha256}]))
+        read_heads(path)
 
 
 def decision(revision: int, offset: int, **changes: object) -> bytes:
