@@ -158,8 +158,11 @@ class Pipeline:
             ProducerBroken, MemoryError: this process cannot go on.
         """
         metrics.BATCH_RECORDS.labels(self._role.topic).observe(len(records))
-        if self._services.sealer is not None:
-            self._services.sealer.note_batch(_partition_of(records[0]), records[0].offset)
+        sealer = self._services.sealer
+        if sealer is not None:
+            while sealer.is_full:
+                await lease.pause(_RETRY)
+            sealer.note_batch(_partition_of(records[0]), records[0].offset)
         async with lease.first():
             if lease.guard is None:
                 lease.guard = CrashGuard(self._services.state, records[0].topic or "", records[0].partition)

@@ -7,11 +7,12 @@ crash left uncommitted is read, published and sealed again.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final, NamedTuple, Protocol
 
 import structlog
@@ -27,6 +28,10 @@ from groundwire.messages.seals import MAX_OUTPUTS, SEALED, Seal, SealedOutput, S
 
 log = structlog.get_logger()
 
+_AT_ONCE: Final = 8
+"""Seals of a partition in one commit: what has waited for a key is caught up with bit by bit."""
+_MOST_HELD: Final = 200_000
+"""Outputs that wait to be sealed, of 600 bytes each, from which on nothing more is decided."""
 _SEALED: Final = frozenset(SEALED)
 _HASH: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
@@ -47,8 +52,8 @@ class Committed(NamedTuple):
 class Signer(Protocol):
     """Signs heads of seals."""
 
-    def key_id(self) -> str:
-        """Name the key that signs now. Raises: SealUnavailable, none is valid."""
+    def key_id(self, at: datetime) -> str:
+        """Name the key that signs at a time. Raises: SealUnavailable, none is valid."""
         ...
 
     async def sign(self, key_id: str, data: bytes) -> bytes:
@@ -61,7 +66,7 @@ class Sealer:
 
     Args:
         signer: holds the key.
-        publish: returns once the broker has all; raises BrokerUnavailable.
+        publish: returns once the broker has all, what it refused; raises BrokerUnavailable.
         committed: tells what the group has committed of partitions.
         waits: told the dependency that is waited for, or None once none is.
         now: the wall clock.
@@ -70,7 +75,7 @@ class Sealer:
     def __init__(
         self,
         signer: Signer,
-        publish: Callable[[Sequence[Output]], Awaitable[object]],
+        publish: Callable[[Sequence[Output]], Awaitable[Sequence[Output]]],
         committed: Callable[[Sequence[TP]], Awaitable[Mapping[TP, Committed]]],
         waits: Callable[[str | None], None],
         *,
@@ -87,8 +92,14 @@ class Sealer:
     def take_over(self) -> None:
         """Forget everything: what is not committed is read again by whoever holds the partition now."""
         self._outputs: defaultdict[TP, dict[int, dict[SealedOutput, None]]] = defaultdict(dict)
+        self._held = 0
         self._reached: dict[TP, Committed] = {}
         self._began: dict[TP, int] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits to be sealed that nothing more should be published."""
+        return self._held >= _MOST_HELD
 
     def note_batch(self, tp: TP, first: int) -> None:
         """Note the first offset of a batch that is begun."""
@@ -104,20 +115,22 @@ class Sealer:
             if output.topic in _SEALED:
                 name = header(output.headers, "ce_id") or ""
                 digest = sha256_hex(output.value or b"")
-                held.setdefault(offset, {})[SealedOutput(offset, output.topic.value, name, digest)] = None
+                of_record = held.setdefault(offset, {})
+                before = len(of_record)
+                of_record[SealedOutput(offset, output.topic.value, name, digest)] = None
+                self._held += len(of_record) - before
 
     async def seal(self, offsets: Mapping[TP, int]) -> dict[TP, tuple[int, str]]:
         """Seal partitions up to offsets; return those that may be committed, with the hash of their last seal.
 
         Where the key or the broker is away, nothing may be: it is tried again at the next commit.
         """
-        held, began = self._outputs, self._began
+        began = self._began
         try:
-            unknown = [tp for tp in offsets if tp not in self._reached]
-            if unknown:
-                self._reached |= await self._committed(unknown)
-            sealed = {tp: await self._seals(tp, end) for tp, end in offsets.items()}
-            await self._publish([of_seal(seal) for seals in sealed.values() for seal in seals])
+            reached = await self._reached_by(offsets)
+            sealing = [self._seals(tp, reached[tp], end) for tp, end in offsets.items()]
+            sealed = dict(zip(offsets, await asyncio.gather(*sealing), strict=True))
+            await self._publish_all([of_seal(seal) for seals in sealed.values() for seal in seals])
         except (BrokerUnavailable, SealUnavailable) as exc:
             if str(exc) != self._why:  # it is tried every second
                 log.warning("seal.waits", error=str(exc))
@@ -134,18 +147,34 @@ class Sealer:
             last = seals[-1].head
             done[tp] = last.end, last.sha256
             self._reached[tp] = Committed(*done[tp])
-            held[tp] = {at: outputs for at, outputs in held[tp].items() if at >= last.end}
+            self._outputs[tp] = {at: of for at, of in self._outputs[tp].items() if at >= last.end}
+        self._held = sum(len(of) for held in self._outputs.values() for of in held.values())
         return done
 
-    async def _seals(self, tp: TP, end: int) -> list[Seal]:
+    async def _publish_all(self, seals: Sequence[Output]) -> None:
+        if await self._publish(seals):
+            raise SealUnavailable("the broker refuses seals: is max.message.bytes of audit as declared?")
+
+    async def _reached_by(self, offsets: Iterable[TP]) -> dict[TP, Committed]:
+        """Return where the chains of partitions stand: as they were sealed here, or as their last holder committed."""
+        reached = {tp: self._reached[tp] for tp in offsets if tp in self._reached}
+        unknown = [tp for tp in offsets if tp not in reached]
+        for tp, committed in (await self._committed(unknown)).items() if unknown else ():
+            first = self._began.get(tp)
+            begins_anew = committed.offset is not None and first is not None and first < committed.offset
+            reached[tp] = Committed(first, None) if begins_anew else committed  # its topic was made anew
+        return reached
+
+    async def _seals(self, tp: TP, reached: Committed, end: int) -> list[Seal]:
         """Return the seals up to an offset: one, or several where they would name too much."""
-        offset, before = self._reached[tp]
+        offset, before = reached
         first = offset if offset is not None else self._began.get(tp, end)
         seals: list[Seal] = []
-        for (start, stop), outputs in _stretches(self._outputs[tp], first, end):
-            key_id = self._signer.key_id()
+        for (start, stop), outputs in islice(_stretches(self._outputs[tp], first, end), _AT_ONCE):
+            at = self._now()
+            key_id = self._signer.key_id(at)
             head = SealHead(
-                at=self._now(),
+                at=at,
                 before=before,
                 count=len(outputs),
                 end=stop,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from asyncio.subprocess import PIPE
+import os
+import signal
+from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -20,6 +22,7 @@ from groundwire.keys.watched import WatchedKeys
 from groundwire.messages.seals import Seal
 
 _COMMAND_SECONDS: Final = 10.0
+_MOST_PRINTED: Final = 1_024
 _FIRST: Final = datetime.min.replace(tzinfo=UTC)
 
 
@@ -36,21 +39,20 @@ class SealSigner:
 
     def __init__(self, path: Path, *, now: Callable[[], datetime]) -> None:
         self._keys = WatchedKeys.load(path)
-        self._now = now
         try:
-            self.key_id()
+            self.key_id(now())
         except SealUnavailable as exc:
             raise UsageError(f"keys file {path}: {exc}") from None
 
-    def key_id(self) -> str:
-        """Name the key that signs now. Raises: SealUnavailable, none holds."""
-        now = self._now()
+    def key_id(self, at: datetime) -> str:
+        """Name the key that signs at a time. Raises: SealUnavailable, none holds."""
         holding = [
-            (key.not_before or _FIRST, name) for name, key in self._keys if _may_seal(key) and key.holds(now)
+            (key.not_before or _FIRST, name) for name, key in self._keys if _may_seal(key) and key.holds(at)
         ]
         if not holding:
             raise SealUnavailable(
-                "no key with the role seal and a private half holds now: `groundwire keys new --ed25519 --role seal`"
+                "no key with the role seal, and a private_key or a command with its public_key, holds now:"
+                " `groundwire keys new --ed25519 --role seal`"
             )
         return max(holding)[1]
 
@@ -59,7 +61,14 @@ class SealSigner:
         key = dict(self._keys).get(key_id)
         if key is None:
             raise SealUnavailable(f"the key {key_id} is gone from the keys file")
-        return await _signed_by_command(key.command, data) if key.command else key.sign(data)
+        if not key.command:
+            return key.sign(data)
+        signature = await _signed_by_command(key.command, data)
+        if not key.verifies(data, signature):
+            raise SealUnavailable(
+                f"the command of the key {key_id} signs with another key than its public_key"
+            )
+        return signature
 
 
 class SealKeys:
@@ -99,29 +108,58 @@ def required_seal_keys(settings: Settings) -> SealKeys:
 
 
 def _may_seal(key: Key) -> bool:
-    return "seal" in key.roles and bool(key.private_key or key.command)
+    """Say whether a key makes seals; what a command signed is checked, so that its public key stands beside it."""
+    return "seal" in key.roles and bool(key.private_key or (key.command and key.public_key))
 
 
 async def _signed_by_command(command: list[str], data: bytes) -> bytes:
     """Have a program sign what it reads from standard input: it prints 64 bytes, or the same in base64."""
     try:
-        process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE)
-    except OSError as exc:
-        raise SealUnavailable(f"the command that signs: {exc.strerror}") from exc
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=PIPE, stdout=PIPE, start_new_session=True, limit=_MOST_PRINTED
+        )
+    except (OSError, ValueError) as exc:
+        raise SealUnavailable(f"the command that signs cannot be run: {type(exc).__name__}") from exc
     try:
         async with asyncio.timeout(_COMMAND_SECONDS):
-            printed, _ = await process.communicate(data)
+            printed = await _asked(process, data)
+            ended = await process.wait()
     except TimeoutError as exc:
         raise SealUnavailable(f"the command that signs took longer than {_COMMAND_SECONDS:g} s") from exc
     finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-    if process.returncode:
-        raise SealUnavailable(f"the command that signs ended with {process.returncode}")
+        await _ended(process)
+    if ended:
+        raise SealUnavailable(f"the command that signs ended with {ended}")
     signature = printed if len(printed) == SIGNATURE_BYTES else _decoded(printed)
     if len(signature) != SIGNATURE_BYTES:
         raise SealUnavailable(f"the command that signs printed no signature of {SIGNATURE_BYTES} bytes")
     return signature
+
+
+async def _asked(process: Process, data: bytes) -> bytes:
+    """Return what a program prints of what it reads: of a flood the beginning."""
+    assert process.stdin is not None  # noqa: S101 - both are pipes
+    assert process.stdout is not None  # noqa: S101
+    with suppress(ConnectionError):  # one that reads nothing
+        process.stdin.write(data)
+        await process.stdin.drain()
+    process.stdin.close()
+    printed = b""
+    while len(printed) < _MOST_PRINTED and (more := await process.stdout.read(_MOST_PRINTED)):
+        printed += more
+    return printed
+
+
+async def _ended(process: Process) -> None:
+    """Kill a program and whatever it has started, unless it has ended; what its pipe still holds is let go."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(1):
+            while process.stdout and await process.stdout.read(1 << 16):
+                pass
+            await process.wait()
 
 
 def _decoded(printed: bytes) -> bytes:

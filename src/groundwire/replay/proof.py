@@ -21,6 +21,7 @@ from groundwire.config import Settings
 from groundwire.errors import UsageError
 from groundwire.gate.claims import Policies
 from groundwire.kafka.reader import Positions, TopicReader, open_reader
+from groundwire.logs import report_fault
 from groundwire.messages.decisions import Decision
 from groundwire.messages.headers import InboundRecord
 from groundwire.replay.inputs import parse_decision
@@ -97,14 +98,21 @@ class Prover:
             self._store.add_record(record, inside=False)
         for value in page:
             await asyncio.sleep(0)  # the lock of the rebuild is held on by the same loop
-            derived = await self._verifier.verify(value)
-            # what follows from its record is no forgery where the topic was copied and places have shifted
-            finding = on_topics(self._store, self._inside, value, derived, moved=True)
+            finding = await self._finding(value)
             self.counts[finding.status] += 1
             if finding.status in LEFT_OUT:
                 self._name(finding)
             else:
                 yield value
+
+    async def _finding(self, value: bytes) -> VerifyFinding:
+        derived = await self._verifier.verify(value)
+        try:
+            # what follows from its record is no forgery where the topic was copied and places have shifted
+            return on_topics(self._store, self._inside, value, derived, moved=True)
+        except Exception as exc:  # noqa: BLE001 - one record must not keep all others from coming back
+            report_fault("rebuild.unreadable", exc)
+            return VerifyFinding(VerifyStatus.DIFFERS, derived.decision_id, detail=type(exc).__name__)
 
     def _places(self, decision: Decision) -> Iterator[RecordPlace]:
         yield RecordPlace.of(decision.origin)

@@ -27,8 +27,7 @@ from groundwire.gate.record import Attempt, ClaimPayload, HumanDecision, Respons
 from groundwire.gate.response_checks import CheckInputs
 from groundwire.gate.types import parents_of
 from groundwire.kafka.reader import Start, TopicSpan, follow
-from groundwire.keys.attestation import AttestationState
-from groundwire.keys.seal_keys import SealKeys, required_seal_keys
+from groundwire.keys.seal_keys import required_seal_keys
 from groundwire.logs import report_fault
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import (
@@ -50,6 +49,7 @@ from groundwire.policy import Policy
 from groundwire.replay.inputs import parse_decision, stored_origin
 from groundwire.replay.proof import LEFT_OUT, Prover, open_prover
 from groundwire.replay.review_closures import ReviewClosures, is_erased_action
+from groundwire.replay.seals import SealCheck, event_of
 from groundwire.replay.verify import VerifyStatus
 from groundwire.state.model import DedupQuery, Outcome, StoredOutcome, SubjectState
 from groundwire.state.policies import KnownPolicies, PolicyStore
@@ -86,7 +86,8 @@ class Rebuilder:
         read: reads the output topics.
         quiet: seconds to wait first, so that nothing is in flight any more; not at all on empty topics.
         proving: opens what derives decisions before they are taken in; None: they are taken in as they stand.
-        seal_keys: public keys of gates: nothing is taken in that none of them sealed; None: seals are not looked at.
+        sealing: makes what says of seals who made them: nothing is taken in that no gate sealed; None: seals are not
+            looked at.
 
     Attributes:
         counts: of the last rebuild, decisions by what came of deriving them.
@@ -101,10 +102,10 @@ class Rebuilder:
         *,
         quiet: float,
         proving: Callable[[], AbstractAsyncContextManager[Prover]] | None = None,
-        seal_keys: SealKeys | None = None,
+        sealing: Callable[[], SealCheck] | None = None,
     ) -> None:
         self.unsealed = 0
-        self._seal_keys = seal_keys
+        self._sealing = sealing
         self._sealed: frozenset[bytes] | None = None
         self.counts: Counter[VerifyStatus] = Counter()
         self._proving = proving
@@ -117,13 +118,16 @@ class Rebuilder:
     def of(cls, settings: Settings, state: RedisState, policy: Policy, policies: PolicyStore) -> Self:
         """Return the rebuilder that the settings describe; `policies`: those that decisions to be derived name."""
         proving = partial(open_prover, settings, KnownPolicies([policy], policies))
+        sealing = None
+        if settings.require_seals:
+            sealing = partial(SealCheck, required_seal_keys(settings), settings.topic_prefix)
         return cls(
             state,
             policy,
             partial(published, settings),
             quiet=settings.rebuild_wait,
             proving=proving if settings.rebuild_derives else None,
-            seal_keys=required_seal_keys(settings) if settings.require_seals else None,
+            sealing=sealing,
         )
 
     async def rebuild(self, *, only_lost: bool = False) -> bool:
@@ -173,7 +177,7 @@ class Rebuilder:
         return False
 
     async def _stored(self) -> AsyncGenerator[StoredOutcome, None]:
-        self._sealed = await self._seals() if self._seal_keys else None
+        self._sealed = await self._seals(self._sealing()) if self._sealing else None
         async with self._proving() if self._proving else nullcontext() as prover:
             closures = await self._closures(prover)
             self.unsealed = 0  # of the decisions alone, once each
@@ -183,18 +187,13 @@ class Rebuilder:
                     yield outcome
             self.counts = prover.counts if prover else Counter()
 
-    async def _seals(self) -> frozenset[bytes]:
+    async def _seals(self, check: SealCheck) -> frozenset[bytes]:
         """Read the hashes of all records that a seal covers; memory holds about 100 bytes of each."""
         found: set[bytes] = set()
         async with aclosing(self._read(topics=[TopicName.AUDIT])) as values:
             async for value in values:
-                seal = seal_of(value) if b'"seal"' in value else None
-                if (
-                    seal
-                    and self._seal_keys
-                    and self._seal_keys.check(seal) is AttestationState.VALID
-                    and seal.fits
-                ):
+                seal, event = (seal_of(value), event_of(value)) if b'"seal"' in value else (None, None)
+                if seal and event and check.why_bad(seal, event, 0) is None:
                     found.update(bytes.fromhex(each.sha256) for each in seal.outputs)
         return frozenset(found)
 

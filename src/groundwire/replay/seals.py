@@ -24,17 +24,19 @@ from groundwire.errors import UsageError
 from groundwire.kafka.reader import TopicReader, committed_of, open_reader, read_one
 from groundwire.keys.attestation import AttestationState
 from groundwire.keys.seal_keys import SealKeys
-from groundwire.messages.base import from_microseconds, to_microseconds
-from groundwire.messages.decisions import AuditEvent, Decision
+from groundwire.messages.base import from_microseconds, to_microseconds, to_milliseconds
+from groundwire.messages.decisions import AuditEvent, Decision, Origin
 from groundwire.messages.erasure import Erasures
 from groundwire.messages.headers import InboundRecord, deferred_record, header
-from groundwire.messages.identity import decision_id, event_id, subject_of_decision
+from groundwire.messages.identity import decision_id, event_id, retraction_id, subject_of_decision
+from groundwire.messages.records import Retraction
 from groundwire.messages.seals import SEALED, Seal, path_of
-from groundwire.messages.topics import TopicName
+from groundwire.messages.topics import TopicName, record_key
 from groundwire.replay.store import RecordPlace, open_database
 
 _PATIENCE: Final = 30.0
 _SKEW: Final = timedelta(minutes=5)
+_FIRST: Final = datetime(1970, 1, 2, tzinfo=UTC)
 """By how much clocks of workers may differ."""
 _REVISIONS: Final = 20
 """Revisions above an unsealed one among which a sealed one is looked for."""
@@ -54,7 +56,7 @@ _EVENTS: Final = frozenset({"review_action", "refused_action", "retraction", "de
 
 _SCHEMA: Final = """
 CREATE TABLE published (
-  id TEXT, sha BLOB, topic TEXT, part INTEGER, at INTEGER, sealing INTEGER, PRIMARY KEY (id, sha, topic)
+  id TEXT, sha BLOB, topic TEXT, part INTEGER, at INTEGER, time INTEGER, sealing INTEGER, PRIMARY KEY (id, sha, topic)
 ) WITHOUT ROWID;
 CREATE INDEX by_place ON published (topic, part, at);
 CREATE TABLE sealed (id TEXT, sha BLOB, topic TEXT, seal INTEGER, PRIMARY KEY (id, sha, topic)) WITHOUT ROWID;
@@ -95,6 +97,49 @@ class ChainHead:
     key: str
 
 
+class SealCheck:
+    """Says of seals, in the order in which they stand, whether a gate of this deployment made them.
+
+    Args:
+        keys: public keys of gates.
+        prefix: of the deployment's topics.
+    """
+
+    def __init__(self, keys: SealKeys, prefix: str) -> None:
+        self._keys = keys
+        self._topics = {prefix + topic for topic in _INPUTS}
+        self._latest: dict[int, datetime] = {}
+
+    def why_bad(self, seal: Seal, event: AuditEvent, partition: int) -> str | None:
+        """Say why a seal counts for nothing; None where it is good.
+
+        Args:
+            seal: the seal.
+            event: that holds it.
+            partition: of `audit`, on which it stands.
+        """
+        head = seal.head
+        if head.topic not in self._topics:
+            return "it is of another deployment"
+        state = self._keys.check(seal)
+        if state is not AttestationState.VALID:
+            return _WHY[state]
+        if not seal.fits or head.first > head.end:
+            return "its outputs are not those that were signed"
+        if event.event_id != event_id("seal", head.sha256):
+            return "it stands under another id"
+        latest = self._latest.get(partition)
+        if latest is not None and self.is_beyond(head.key, latest):
+            return "it is back-dated: seals before it are later than its key holds"
+        self._latest[partition] = max(head.at, latest or head.at)
+        return None
+
+    def is_beyond(self, key: str, time: datetime) -> bool:
+        """Say whether a key held no longer at a time. A worker's clock alone may be wrong, and nobody gains by it."""
+        until = self._keys.not_after(key)
+        return until is not None and time - _SKEW > until
+
+
 class SealEvidence:
     """What the topics of a deployment and their seals say; made by `read_seals`.
 
@@ -106,7 +151,7 @@ class SealEvidence:
 
     Attributes:
         audit_is_cut: whether retention has taken the beginning of `audit`, and first seals with it.
-        under_way: whether input topics hold records that no seal has reached.
+        under_way: since when input topics may hold records that no seal has reached; None: they hold none.
         committed: what groups committed of partitions last: an offset, and the hash of the seal that ends there.
     """
 
@@ -116,14 +161,14 @@ class SealEvidence:
         self._database = open_database(folder / "seals", schema)
         self._database.execute("BEGIN")
         self._prefix = prefix
-        self._keys = keys
         self._now = now
         self._faults: list[Fault] = []
-        self._latest: datetime | None = None
+        self._check = SealCheck(keys, prefix)
+        self._tombstones: set[str] = set()
         self._first_sealed: dict[tuple[str, int], int | None] = {}
         self._erasures = Erasures()
         self.audit_is_cut = False
-        self.under_way = False
+        self.under_way: datetime | None = None
         self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
 
     def note_published(self, record: InboundRecord, *, late: bool = False) -> None:
@@ -135,17 +180,19 @@ class SealEvidence:
         """
         topic = self._name(record)
         if topic is TopicName.RETRACTIONS:
-            self._erasures.note(record)
+            erasure = self._erasures.note(record)
+            self._tombstones |= {erasure.id} if erasure else set()
         if record.value is None:
             return
         if topic is TopicName.AUDIT and b'"seal"' in record.value:
-            event = _event(record.value)
+            event = event_of(record.value)
             if event is not None and event.type == "seal":
                 self._note_seal(record, event)
                 return
         name = header(record.headers, "ce_id") or ""
-        row = name, bytes.fromhex(record.sha256), topic.value, record.partition, record.offset
-        insert = "INSERT OR IGNORE INTO published VALUES (?, ?, ?, ?, ?, ?)"
+        place = topic.value, record.partition, record.offset, record.timestamp
+        row = name, bytes.fromhex(record.sha256), *place
+        insert = "INSERT OR IGNORE INTO published VALUES (?, ?, ?, ?, ?, ?, ?)"
         self._database.execute(insert, (*row, not late and self._needs_seal(topic, record)))
 
     def note_waiting(self, record: InboundRecord) -> None:
@@ -159,6 +206,16 @@ class SealEvidence:
         (end,) = self._row("SELECT max(end) FROM seals WHERE topic = ? AND part = ?", topic, partition)
         committed = self.committed.get(TopicPartition(topic, partition))
         return max(end or 0, committed.offset if committed else 0)
+
+    def sealed_at(self, partition: TopicPartition) -> datetime:
+        """Return the time of the last seal of an input partition."""
+        (time,) = self._row("SELECT max(time) FROM seals WHERE topic = ? AND part = ?", *partition)
+        return from_microseconds(time or 0) if time else _FIRST
+
+    def has_lost_seals(self, starts: Mapping[int, int]) -> bool:
+        """Say of where the partitions of `audit` begin whether retention has taken the beginning of one with seals."""
+        of_seals = {part for (part,) in self._database.execute("SELECT DISTINCT audit_part FROM seals")}
+        return any(starts.get(part, 0) > 0 for part in of_seals or starts)
 
     def faults(self) -> Iterator[Fault]:
         """Yield what is wrong, but for decisions without a seal: those `explain` tells."""
@@ -179,7 +236,7 @@ class SealEvidence:
             return None
         if self._row("SELECT 1 FROM sealed WHERE id = ?", name):
             return "unsealed", "its bytes differ from those that were sealed"
-        if self._is_before_seals(place):
+        if self._is_before_seals(place) and not self._is_within_seals(decision.origin):
             return "expired", "its seal: retention has taken it"
         if self._is_under_way(decision):
             return "not_sealed_yet", ""
@@ -246,7 +303,7 @@ class SealEvidence:
             self._faults.append(Fault("bad_seal", where, event.event_id[:100], str(exc)))
             return
         head = seal.head
-        why = self._why_bad(seal, event)
+        why = self._check.why_bad(seal, event, record.partition)
         if why:
             self._faults.append(Fault("bad_seal", where, event.event_id[:100], f"{why} (key {head.key})"))
             return
@@ -256,32 +313,11 @@ class SealEvidence:
         )
         insert = "INSERT OR IGNORE INTO seals VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         done = self._database.execute(insert, row)
-        self._latest = max(head.at, self._latest or head.at)
         if done.rowcount:
             rows = [
                 (each.id, bytes.fromhex(each.sha256), each.topic, done.lastrowid) for each in seal.outputs
             ]
             self._database.executemany("INSERT OR IGNORE INTO sealed VALUES (?, ?, ?, ?)", rows)
-
-    def _why_bad(self, seal: Seal, event: AuditEvent) -> str | None:
-        head = seal.head
-        if not head.topic.startswith(self._prefix):
-            return "it is of another deployment"
-        state = self._keys.check(seal)
-        if state is not AttestationState.VALID:
-            return _WHY[state]
-        if not seal.fits:
-            return "its outputs are not those that were signed"
-        if event.event_id != event_id("seal", head.sha256):
-            return "it stands under another id"
-        if self._latest is not None and self._is_beyond(head.key, self._latest):
-            return "it is back-dated: seals before it are later than its key holds"
-        return None
-
-    def _is_beyond(self, key: str, time: datetime) -> bool:
-        """Say whether a key held no longer at a time. A worker's clock alone may be wrong, and nobody gains by it."""
-        until = self._keys.not_after(key)
-        return until is not None and time - _SKEW > until
 
     def _broken_chains(self) -> Iterator[Fault]:
         for topic, part in self._partitions():
@@ -299,7 +335,7 @@ class SealEvidence:
         begun = reached = None
         query = (
             "SELECT seals.before, seals.first, seals.end, seals.key, seals.audit_part, seals.audit_at,"
-            " last.end, last.time, (last.audit_part, last.audit_at) < (seals.audit_part, seals.audit_at)"
+            " last.end, last.time, last.audit_part <> seals.audit_part OR last.audit_at < seals.audit_at"
             " FROM seals LEFT JOIN seals AS last"
             " ON last.hash = seals.before AND last.topic = seals.topic AND last.part = seals.part"
             " WHERE seals.topic = ? AND seals.part = ? ORDER BY seals.audit_part, seals.audit_at"
@@ -312,7 +348,7 @@ class SealEvidence:
             if behind:
                 if last_end != first:
                     detail = f"it begins at offset {first}, and the seal before it ends at {last_end}"
-                elif self._is_beyond(key, from_microseconds(last_time)):
+                elif self._check.is_beyond(key, from_microseconds(last_time)):
                     detail = "it is back-dated: the seal before it is later than its key holds"
             elif before and not (last_end is None and self.audit_is_cut and first <= begun):
                 gone = "is gone" if last_end is None else "stands behind it"
@@ -339,31 +375,28 @@ class SealEvidence:
     def _unsealed(self) -> Iterator[Fault]:
         """Yield records beside decisions that no seal covers."""
         query = (
-            "SELECT id, topic, part, at FROM published LEFT JOIN sealed USING (id, sha, topic)"
+            "SELECT id, topic, part, at, time FROM published LEFT JOIN sealed USING (id, sha, topic)"
             " WHERE sealing AND sealed.id IS NULL ORDER BY topic, part, at"
         )
-        for name, topic, part, at in self._database.execute(query).fetchall():
+        since = to_milliseconds(self.under_way - _SKEW) if self.under_way else None
+        for name, topic, part, at, time in self._database.execute(query).fetchall():
             place = RecordPlace(self._prefix + topic, part, at)
-            if not self._is_before_seals(place) and not (self.under_way and self._is_last(place)):
+            if not self._is_before_seals(place) and (since is None or time < since):
                 yield Fault("unsealed", str(place), name[:100], "no seal covers it")
 
     def _needs_seal(self, topic: TopicName, record: InboundRecord) -> bool:
         """Say whether a record beside decisions comes of an input record; what an erasure publishes does not."""
         if topic is TopicName.AUDIT:
-            event = _event(record.value or b"")
-            return event is None or (event.type in _EVENTS and event.detail.get("action") != "erase")
+            event = event_of(record.value or b"")
+            return event is None or (event.type in _EVENTS and not self._is_of_erasure(event))
         if topic is TopicName.RETRACTIONS:
-            return not self._erasures.cover_record(record)
+            return not (self._erasures.cover_record(record) and _is_under_its_user(record))
         return topic is TopicName.REGENERATE
 
-    def _is_last(self, place: RecordPlace) -> bool:
-        """Say whether nothing sealed stands behind a record, so that it may be sealed yet."""
-        query = (
-            "SELECT max(published.at) FROM published JOIN sealed USING (id, sha, topic)"
-            " WHERE published.topic = ? AND published.part = ?"
-        )
-        (last,) = self._row(query, place.topic.removeprefix(self._prefix), place.partition)
-        return last is None or place.offset > last
+    def _is_of_erasure(self, event: AuditEvent) -> bool:
+        """Say whether a tombstone that stands on `retractions` explains an event."""
+        tombstone = event.detail.get("tombstone")
+        return tombstone in self._tombstones and event.event_id == event_id("retraction", tombstone)
 
     def _is_before_seals(self, place: RecordPlace) -> bool:
         """Say whether a record stands before all sealed ones of its partition, and `audit` has lost its beginning."""
@@ -378,6 +411,12 @@ class SealEvidence:
             (self._first_sealed[key],) = self._row(query, *key)
         first = self._first_sealed[key]
         return first is not None and place.offset < first
+
+    def _is_within_seals(self, origin: Origin) -> bool:
+        """Say whether seals that are kept cover a place of an input partition: they would name what came of it."""
+        query = "SELECT min(first) FROM seals WHERE topic = ? AND part = ?"
+        (first,) = self._row(query, origin.topic or "", origin.partition)
+        return first is not None and origin.offset >= first
 
     def _is_under_way(self, decision: Decision) -> bool:
         """Say whether seals have not reached what a decision comes of: it is sealed once its offset is committed."""
@@ -403,11 +442,22 @@ _WHY: Final = {
 }
 
 
-def _event(value: bytes) -> AuditEvent | None:
+def event_of(value: bytes) -> AuditEvent | None:
+    """Return the event of a record on `audit`; None where it is none."""
     try:
         return AuditEvent.model_validate_json(value)
     except ValidationError:
         return None
+
+
+def _is_under_its_user(record: InboundRecord) -> bool:
+    """Say whether a Retraction stands under the key of its user and the id of its decision."""
+    try:
+        retraction = Retraction.model_validate_json(record.value or b"")
+    except ValidationError:
+        return False
+    named = header(record.headers, "ce_id") == retraction_id(retraction.decision_id)
+    return named and record.key == record_key(retraction.tenant_id, retraction.user_id)
 
 
 async def read_seals(settings: Settings, keys: SealKeys, folder: Path) -> SealEvidence:
@@ -429,10 +479,18 @@ async def read_seals(settings: Settings, keys: SealKeys, folder: Path) -> SealEv
         async for record in _rest(reader):
             evidence.note_published(record)
         read_to = dict(reader.positions)
+        inputs = await reader.ends(*(names[topic] for topic in _INPUTS))
+        for role, topic in _GROUPS.items():
+            partitions = [each for each in inputs if each.topic == names[topic]]
+            committed = await committed_of(
+                settings.brokers, settings.group_prefix + role, partitions, _PATIENCE
+            )
+            evidence.committed |= {each: at for each, at in committed.items() if at.metadata}
         await reader.begin({names[TopicName.AUDIT]: "earliest"})
-        evidence.audit_is_cut = any(reader.positions.values())
+        starts = {each.partition: start for each, start in reader.positions.items()}
         async for record in _rest(reader):
             evidence.note_published(record)
+        evidence.audit_is_cut = evidence.has_lost_seals(starts)
         # a seal may name what was published since its topic was read
         await reader.begin(
             {names[topic]: "earliest" for topic in SEALED if topic is not TopicName.AUDIT}, continued=read_to
@@ -440,13 +498,8 @@ async def read_seals(settings: Settings, keys: SealKeys, folder: Path) -> SealEv
         async for record in _rest(reader):
             evidence.note_published(record, late=True)
         ends = await reader.ends(*(names[topic] for topic in _INPUTS))
-        for role, topic in _GROUPS.items():
-            partitions = [each for each in ends if each.topic == names[topic]]
-            committed = await committed_of(
-                settings.brokers, settings.group_prefix + role, partitions, _PATIENCE
-            )
-            evidence.committed |= {each: at for each, at in committed.items() if at.metadata}
-        evidence.under_way = any(end > evidence.reached(*each) for each, end in ends.items())
+        behind = [each for each, end in ends.items() if end > evidence.reached(*each)]
+        evidence.under_way = min(map(evidence.sealed_at, behind), default=None)
         waiting = {each: end for each, end in ends.items() if each.topic == names[TopicName.DEFERRED]}
         begin = await reader.offsets("earliest", waiting)
         begin = {each: max(start, evidence.reached(*each)) for each, start in begin.items()}

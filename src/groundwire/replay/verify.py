@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
@@ -25,6 +25,7 @@ from groundwire.keys.attestation import AttestationState, Keys, Role
 from groundwire.logs import report_fault
 from groundwire.messages.decisions import Decision, Kind, Origin
 from groundwire.messages.identity import event_id
+from groundwire.messages.seals import SEALED
 from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
 from groundwire.replay.derive import rederive
@@ -37,9 +38,9 @@ from groundwire.replay.store import FileRecords, Misfit, OffsetRange, RecordPlac
 MAX_PATHS: Final = 100
 """Fields that are named of one decision."""
 
-_DECISIONS: Final = (TopicName.APPROVED, TopicName.REVIEW, TopicName.BLOCKED)
 _OUTPUTS: Final = tuple(name for name in OUTPUTS if name is not TopicName.DEAD_LETTER)
 _CLOCK_SKEW: Final = timedelta(minutes=5)
+_FIRST: Final = datetime.min.replace(tzinfo=UTC)
 _OTHER: Final = "another decision stands under this id"
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -276,13 +277,15 @@ async def verify_topics(
     topics = [prefix + name for name in INPUTS]
     order = ReplayOrder("verify", topics, "earliest", "latest", policy=None, simulate=False, output=None)
     with Job(folder / "verify", order) as job:
-        published = [prefix + name for name in _DECISIONS]
+        published = [prefix + name for name in SEALED]
         outputs = await reader.plan([prefix + name for name in _OUTPUTS], "earliest", "latest")
         starts = {each[:2]: each.start for each in await reader.plan(published, since, "latest")}
         inside = await reader.plan(order.topics, "earliest", "latest")
         await reader.read(job, inside, outputs, everything=True)
         seals = await signatures.seals(folder) if signatures.seals else None
         for fault in [*seals.faults(), *seals.missing_heads(signatures.heads)] if seals else ():
+            if fault.kind in _OF_RECORDS and not _is_verified(fault.where, starts):
+                continue
             yield Placed(fault.where, VerifyFinding(VerifyStatus(fault.kind), fault.id, detail=fault.detail))
         for misfit in job.store.misfits():
             if _is_verified(misfit.where, starts):
@@ -298,6 +301,9 @@ async def verify_topics(
             report("derived", done, total)
 
 
+_OF_RECORDS: Final = frozenset({VerifyStatus.UNSEALED, VerifyStatus.BAD_SEAL})
+"""Faults of one record, at its place."""
+
 _SIGNED: Final = frozenset({VerifyStatus.EQUAL, VerifyStatus.EXPIRED, VerifyStatus.OTHER_ENGINE})
 """Findings of a decision after which it may still lack a signature."""
 
@@ -307,7 +313,7 @@ def _sealed(seals: SealEvidence, where: str, value: bytes, finding: VerifyFindin
     if finding.status not in _SIGNED:
         return finding
     why = seals.explain(RecordPlace.parse(where), value)
-    if why is None or (finding.status is VerifyStatus.EQUAL and seals.is_superseded(value)):
+    if why is None or seals.is_superseded(value):
         return finding
     return VerifyFinding(VerifyStatus(why[0]), finding.decision_id, detail=why[1])
 
@@ -345,13 +351,14 @@ def _signature_state(
     if record is None:
         return None
     source = decision.source if role is None else None
-    at = (
-        decision.decided_at - _CLOCK_SKEW
-    )  # keys are held against the clock of whoever decided, a little earlier
-    found = keys.check(
-        store.signature(place), record, tenant=decision.tenant_id, at=at, source=source, role=role
-    )
-    return (found.key_id, found.state) if found else ("no key", "")
+    # keys were held against the clock of whoever decided, a little before it was taken
+    times = [decision.decided_at, max(decision.decided_at, _FIRST + _CLOCK_SKEW) - _CLOCK_SKEW]
+    found = [
+        keys.check(store.signature(place), record, tenant=decision.tenant_id, at=at, source=source, role=role)
+        for at in times
+    ]
+    best = next((one for one in found if one and one.valid), found[0])
+    return (best.key_id, best.state) if best else ("no key", "")
 
 
 def _misfit(misfit: Misfit) -> VerifyFinding:
@@ -418,7 +425,7 @@ def _is_other(store: RecordStore, decision: Decision, origin: Origin) -> bool:
 def _is_refused(store: RecordStore, decision: Decision) -> bool:
     """Say whether audit knows the action behind a decision as refused, and nowhere as carried out."""
     action_id = (decision.facts.review or {}).get("action_id")
-    if action_id is None or store.has_ended(event_id("review_action", action_id)):
+    if not isinstance(action_id, str) or store.has_ended(event_id("review_action", action_id)):
         return False
     causes = action_id, decision.origin.model_dump(mode="json")
     return any(store.has_ended(event_id("refused_action", cause)) for cause in causes)

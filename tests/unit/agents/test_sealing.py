@@ -26,7 +26,7 @@ class StubSigner:
     def __init__(self) -> None:
         self.away = False
 
-    def key_id(self) -> str:
+    def key_id(self, _at: datetime) -> str:
         if self.away:
             raise SealUnavailable("no key holds now")
         return "gate"
@@ -42,16 +42,20 @@ class Desk:
         self.published: list[Seal] = []
         self.committed = {TP0: Committed(None, None), TP1: Committed(None, None)}
         self.broker_away = False
+        self.refuses = False
         self.waits: list[str | None] = []
         self.signer = StubSigner()
         self.sealer = Sealer(
             self.signer, self._publish, self._committed, self.waits.append, now=lambda: datetime.now(UTC)
         )
 
-    async def _publish(self, outputs) -> None:
+    async def _publish(self, outputs) -> list[Output]:
         if self.broker_away:
             raise BrokerUnavailable("away")
+        if self.refuses:
+            return list(outputs)
         self.published += [seal_of(output.value) for output in outputs]
+        return []
 
     async def _committed(self, tps):
         return {tp: self.committed[tp] for tp in tps}
@@ -174,3 +178,43 @@ def test_metadata_that_another_tool_committed_is_no_seal():
     assert Committed.of(OffsetAndMetadata(7, "somebody's words")) == Committed(7, None)
     assert Committed.of(OffsetAndMetadata(-1, "")) == Committed(None, None)
     assert Committed.of(OffsetAndMetadata(7, "a" * 64)) == Committed(7, "a" * 64)
+
+
+async def test_a_seal_that_the_broker_refuses_is_none_and_nothing_is_committed(desk):
+    desk.sealer.note_batch(TP0, 0)
+    desk.sealer.note(TP0, [published(0)])
+    desk.refuses = True
+    assert await desk.commit(p0=1) == {}
+    assert desk.waits == ["seal"]
+    desk.refuses = False
+    assert (await desk.commit(p0=1))[TP0][0] == 1
+
+
+async def test_what_has_waited_for_long_is_sealed_bit_by_bit_and_nothing_of_it_is_left_out(desk):
+    end = 9 * MAX_OUTPUTS
+    desk.sealer.note_batch(TP0, 0)
+    desk.sealer.note(TP0, [published(offset) for offset in range(end)])
+    first = await desk.commit(p0=end)
+    assert first[TP0][0] == 8 * MAX_OUTPUTS
+    assert (await desk.commit(p0=end))[TP0][0] == end
+    assert [each.offset for seal in desk.published for each in seal.outputs] == list(range(end))
+
+
+async def test_a_sealer_is_full_until_what_it_holds_is_sealed(desk, monkeypatch):
+    monkeypatch.setattr("agents.sealing._MOST_HELD", 3)
+    desk.sealer.note_batch(TP0, 0)
+    desk.sealer.note(TP0, [published(0), published(1), published(1)])
+    assert not desk.sealer.is_full
+    desk.sealer.note(TP0, [published(2)])
+    assert desk.sealer.is_full
+    await desk.commit(p0=3)
+    assert not desk.sealer.is_full
+
+
+async def test_a_topic_that_was_made_anew_begins_a_chain_from_its_own_first_offset(desk):
+    desk.committed[TP0] = Committed(200, "a" * 64)
+    desk.sealer.note_batch(TP0, 0)
+    desk.sealer.note(TP0, [published(0)])
+    await desk.commit(p0=50)
+    (seal,) = desk.published
+    assert (seal.head.first, seal.head.end, seal.head.before, seal.head.count) == (0, 50, None, 1)

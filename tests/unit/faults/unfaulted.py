@@ -41,7 +41,7 @@ class _Signer:
     def __init__(self) -> None:
         self._key = ed25519.new_private_key()
 
-    def key_id(self) -> str:
+    def key_id(self, _at: datetime) -> str:
         return "gate-seals"
 
     async def sign(self, _key_id: str, data: bytes) -> bytes:

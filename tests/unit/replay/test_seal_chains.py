@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,7 +12,12 @@ from agents.outputs import of_seal
 from groundwire.keys.attestation import Keys
 from groundwire.keys.file import new_key
 from groundwire.keys.seal_keys import SealKeys
+from groundwire.messages.base import format_time
+from groundwire.messages.decisions import AuditEvent
+from groundwire.messages.erasure import Erasure
 from groundwire.messages.headers import InboundRecord
+from groundwire.messages.identity import event_id, retraction_id
+from groundwire.messages.records import Retraction
 from groundwire.messages.seals import Seal, SealHead, root_of
 from groundwire.replay.seals import SealEvidence
 
@@ -30,7 +36,7 @@ class Chain:
         self._last: SealHead | None = None
         self._offsets = [0, 0]
 
-    def seal(self, key: str, at: datetime, *, audit: int = 0) -> InboundRecord:
+    def seal(self, key: str, at: datetime, *, audit: int = 0, topic: str = "t.claims") -> InboundRecord:
         end = self._last.end if self._last else 0
         head = SealHead(
             at=at,
@@ -41,7 +47,7 @@ class Chain:
             key=key,
             partition=0,
             root=root_of([]),
-            topic="t.claims",
+            topic=topic,
         )
         output = of_seal(Seal(head, self._keys[key].sign(head.to_bytes()), ()))
         record = InboundRecord(
@@ -87,3 +93,68 @@ def test_a_key_and_its_successor_may_change_places_within_five_minutes(chain: Ch
         chain.seal("old", ended - timedelta(minutes=1)),
     ]
     assert chain.faults(*seals) == []
+
+
+def test_a_seal_of_a_deployment_whose_prefix_begins_alike_counts_for_nothing(chain: Chain):
+    ((kind, detail),) = chain.faults(chain.seal("gate", NOW, topic="t.staging.claims"))
+    assert (kind, "another deployment" in detail) == ("bad_seal", True)
+
+
+def test_a_copy_of_a_seal_on_another_partition_breaks_nothing_whichever_is_read_first(chain: Chain):
+    first, second = chain.seal("gate", NOW), chain.seal("gate", NOW)
+    copy = replace(second, partition=1, offset=0)
+    assert chain.faults(copy, first, second) == []
+
+
+def retraction(key: bytes) -> InboundRecord:
+    """A Retraction of a decision of acme's user ann, under a key."""
+    told = Retraction(
+        decision_id="00000000-0000-5000-8000-000000000001",
+        supersedes="00000000-0000-5000-8000-000000000000",
+        kind="claim",
+        subject_id="c1",
+        tenant_id="acme",
+        user_id="ann",
+        reason="erased",
+        actor="dpo",
+        at=NOW,
+        affected=[],
+    )
+    headers = (("ce_id", retraction_id(told.decision_id).encode()), ("ce_time", format_time(NOW).encode()))
+    return InboundRecord("t.retractions", 0, 1, 0, key, told.model_dump_json().encode(), headers)
+
+
+@pytest.mark.parametrize(("erased", "named"), [("ann", 0), ("nobody", 1)])
+def test_a_tombstone_excuses_retractions_of_its_own_user_alone(chain: Chain, erased: str, named: int):
+    tombstone, key = Erasure("acme", erased, NOW), f"acme:{erased}".encode()
+    record = InboundRecord("t.retractions", 0, 0, 0, key, None, tuple(tombstone.headers))
+    assert len(chain.faults(record, retraction(key))) == named
+
+
+@pytest.mark.parametrize(
+    ("kind", "erased", "named"),
+    [("retraction", "ann", 0), ("retraction", "bob", 1), ("refused_action", "ann", 1)],
+)
+def test_an_event_of_an_erasure_is_excused_by_its_tombstone_alone(
+    chain: Chain, kind: str, erased: str, named: int
+):
+    tombstone = Erasure("acme", "ann", NOW)
+    name = event_id(kind, tombstone.id)
+    event = AuditEvent.model_validate(
+        {
+            "event_id": name,
+            "type": kind,
+            "at": NOW,
+            "tenant_id": "acme",
+            "actor": "dpo",
+            "subject_id": None,
+            "decision_id": None,
+            "detail": {"action": "erase", "tombstone": tombstone.id},
+        }
+    )
+    headers = (("ce_id", name.encode()),)
+    audited = InboundRecord("t.audit", 0, 5, 0, b"acme", event.model_dump_json().encode(), headers)
+    stands = Erasure("acme", erased, NOW)
+    key = f"acme:{erased}".encode()
+    record = InboundRecord("t.retractions", 0, 0, 0, key, None, tuple(stands.headers))
+    assert len(chain.faults(record, audited)) == named
