@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from groundwire.keys.attestation import Keys
 from groundwire.messages.decisions import Decision
 from groundwire.messages.headers import InboundRecord, decision_headers
 from groundwire.messages.identity import event_id
@@ -20,7 +21,14 @@ from groundwire.replay.reading import Rate
 from groundwire.replay.report import Nowhere
 from groundwire.replay.run import Replayer, Task
 from groundwire.replay.store import FileRecords, OffsetRange
-from groundwire.replay.verify import Verifier, VerifyFinding, VerifyStatus, verify_files, verify_topics
+from groundwire.replay.verify import (
+    Signatures,
+    Verifier,
+    VerifyFinding,
+    VerifyStatus,
+    verify_files,
+    verify_topics,
+)
 from groundwire.state.policies import KnownPolicies, PolicyStore
 from tests.unit.gate.world import claim_bytes
 from tests.unit.replay.town import REVIEWS, Town, town
@@ -61,14 +69,14 @@ class Shelf:
 
 
 async def on_topics(
-    place: Town, values: Sequence[Published], folder, since: int = 0, inputs: int = 0
+    place: Town, values: Sequence[Published], folder, since: int = 0, inputs: int = 0, **options
 ) -> list[VerifyFinding]:
     """Verify what is published; `inputs` is where retention has left the input topics."""
     await place.policies.put(place.policy)
     shelf = Shelf(place, values, since, inputs)
     start = since or "earliest"
     (folder / "verify").unlink(missing_ok=True)
-    found = verify_topics(shelf, "groundwire.", start, place.policies, folder)
+    found = verify_topics(shelf, "groundwire.", start, place.policies, folder, **options)
     return [placed.finding async for placed in found]
 
 
@@ -331,3 +339,26 @@ async def test_the_edit_between_is_what_a_retraction_is_derived_with(tmp_path):
         inputs = gather(three, found)
         assert inputs.edit == "The cache holds ten shards"
         assert rederive(three, inputs, place.policy).to_bytes() == three.to_bytes()
+
+
+@pytest.mark.parametrize("action_id", [2**60, 1.5, ["x"], {"a": 1}, True])
+async def test_an_action_that_no_id_can_name_ends_neither_verification_nor_what_is_behind_it(
+    tmp_path, action_id
+):
+    place = town(tmp_path)
+    await place.send(place.record(claim_bytes("c", TEXT, source="user")))
+    decision = latest(place, "c")
+    facts = json.loads(decision.to_bytes())["facts"] | {"review": {"action_id": action_id, "key_id": "k"}}
+    forged = otherwise(decision, engine="9.9", facts=facts, decision_id="0" * 36)
+    findings = await on_topics(place, [(APPROVED, forged), (APPROVED, decision.to_bytes())], tmp_path)
+    assert VerifyStatus.EQUAL in statuses(findings)
+
+
+async def test_a_decision_of_the_first_day_there_is_ends_no_check_of_signatures(tmp_path):
+    place = town(tmp_path)
+    await place.send(place.record(claim_bytes("c", TEXT, source="user")))
+    decision = latest(place, "c")
+    facts = json.loads(decision.to_bytes())["facts"] | {"review": {"action_id": "a", "key_id": "k"}}
+    first = otherwise(decision, engine="9.9", facts=facts, decided_at="0001-01-01T00:00:00Z")
+    findings = await on_topics(place, [(APPROVED, first)], tmp_path, signatures=Signatures(keys=Keys.empty()))
+    assert statuses(findings) == [VerifyStatus.UNATTESTED]
