@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -51,7 +51,8 @@ class Sealed:
             evidence = SealEvidence(Path(folder), "t.", self._keys, now=NOW)
             for record in records:
                 evidence.note_published(record, late=rng.random() < 0.1)
-            evidence.audit_is_cut, evidence.under_way = rng.random() < 0.3, rng.random() < 0.3
+            evidence.audit_is_cut = rng.random() < 0.3
+            evidence.under_way = rng.choice((None, None, NOW - timedelta(seconds=rng.randint(0, 600))))
             faults = list(evidence.faults())
             hold({fault.kind for fault in faults} <= _KINDS, "a fault of no kind")
             hold(CANARY not in str(faults), "a fault holds the text of a record")
