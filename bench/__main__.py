@@ -23,7 +23,7 @@ from bench.machine import machine, processor_times, sentence, stolen_since
 from bench.measure import Options, Part, Size
 from bench.parts import PARTS
 from bench.plot import svg
-from bench.report import as_result, merge, section, table, targets, write_page
+from bench.report import as_result, merge, section, table, targets, write_pages
 from groundwire.logs import configure_logs
 
 
@@ -92,7 +92,7 @@ def _write(page: Path, results: dict[str, Any]) -> None:
     """Write the tables into a page, and the picture beside it."""
     tables = {name: list(section(PARTS[name], result)) for name, result in results.items()}
     tables["targets"] = list(targets(results))
-    for name in write_page(page, tables):
+    for name in write_pages(page, tables):
         print(f"{page}: has no place for the table {name}", file=sys.stderr)
     page.with_suffix(".svg").write_text(svg(results), "utf-8")
 

@@ -49,8 +49,11 @@ def stolen_since(before: tuple[int, int]) -> float:
     return round((stolen - taken) / (total - first), 2) if total > first else 0.0
 
 
-def sentence(found: dict[str, Any]) -> str:
-    """Say it in one line."""
+def sentence(found: dict[str, Any], *, briefly: bool = False) -> str:
+    """Say it in one line; briefly: without load and hour, in which the parts of one run differ."""
+    if briefly:
+        versions = f"Python {found['python']}, Groundwire {found['groundwire']}"
+        return f"{found['processor']}, {found['cores']} cores; {versions}, {found['at'].partition(' ')[0]}"
     stolen = f", {found['stolen']:.0%} of its time taken by other machines" if found.get("stolen") else ""
     return (
         f"{found['processor']}, {found['cores']} cores, load {found['load']} at the start{stolen}; "

@@ -106,12 +106,14 @@ async def running(commands: Sequence[Sequence[str]], given: Mapping[str, str]) -
 
 
 @asynccontextmanager
-async def watching(bootstrap: str, topics: Iterable[str]) -> AsyncIterator[Watch]:
-    """Give a watch on topics."""
+async def watching(
+    bootstrap: str, topics: Iterable[str], partitions: int = PARTITIONS
+) -> AsyncIterator[Watch]:
+    """Give a watch on topics, each of so many partitions."""
     async with AIOKafkaConsumer(bootstrap_servers=bootstrap) as consumer:
-        partitions = [TopicPartition(name, number) for name in topics for number in range(PARTITIONS)]
-        consumer.assign(partitions)
-        yield Watch(consumer, partitions)
+        watched = [TopicPartition(name, number) for name in topics for number in range(partitions)]
+        consumer.assign(watched)
+        yield Watch(consumer, watched)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +130,13 @@ class Watch:
             TimeoutError: they do not come.
         """
         async with asyncio.timeout(_PATIENCE):
-            while (found := sum((await self.consumer.end_offsets(list(self.partitions))).values())) < count:  # noqa: ASYNC110 - the broker sends no notice
+            while (found := await self.count()) < count:  # noqa: ASYNC110 - the broker sends no notice
                 await asyncio.sleep(every)
         return time.perf_counter(), found
+
+    async def count(self) -> int:
+        """Return how many records the topics hold."""
+        return sum((await self.consumer.end_offsets(list(self.partitions))).values())
 
     async def speed(self, records: int, pids: Sequence[int]) -> Speed:
         """Return how fast processes bring `records` onto the topics."""

@@ -12,6 +12,17 @@ from bench.machine import sentence
 from bench.measure import Figure, Part
 
 _MARKS = r"(?<=<!-- table: {} -->\n).*?(?=<!-- end -->)"
+ANCHORS = {
+    "gate": "the-whole-gate",
+    "latency": "latency-and-start",
+    "process": "in-process",
+    "growth": "redis",
+    "dedup": "near-duplicates",
+    "checks": "single-checks",
+    "scale": "beside-each-other",
+}
+"""Where a part stands on the page of details, if not under its own name."""
+
 _HEADINGS = ("what", "median", "lowest to highest", "to the baseline", "target", "")
 
 
@@ -113,17 +124,31 @@ def section(part: Part, result: Mapping[str, Any]) -> Iterator[str]:
 
 
 def targets(results: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of the table of all targets."""
-    yield "| target | measured | |"
-    yield "|---|---:|---|"
-    for name, result in results.items():
-        for figure in figures_of(result):
-            if figure.target is None:
-                continue
-            *_, verdict = _cells(figure, result["machine"]["cores"])
-            shown = (
-                f"{number(figure.ratio or 0)} x"
-                if figure.target.of == "ratio"
-                else f"{number(figure.median)} {figure.unit}"
-            )
-            yield f"| {name}: {figure.name}: {aim(figure)} | {shown} | {verdict} |"
+    """Yield the lines of the table of all targets, and on what they were measured."""
+    yield "| | what | promised | measured | |"
+    yield "|---|---|---:|---:|---|"
+    shown = {name: [f for f in figures_of(result) if f.target] for name, result in results.items()}
+    shown = {name: figures for name, figures in shown.items() if figures}
+    for name, figures in shown.items():
+        for place, figure in enumerate(figures):
+            *_, verdict = _cells(figure, results[name]["machine"]["cores"])
+            part = "" if place else f"[{name}](speed-details.md#{ANCHORS.get(name, name)})"
+            yield f"| {part} | {figure.name} | {aim(figure)} | {_reached(figure)} | {verdict} |"
+    yield ""
+    by_machine: dict[str, list[str]] = {}
+    for name in shown:
+        by_machine.setdefault(sentence(results[name]["machine"], briefly=True), []).append(name)
+    for machine, names in by_machine.items():
+        yield f"Measured ({', '.join(names)}) on: {machine}."
+
+
+def _reached(figure: Figure) -> str:
+    of_ratio = figure.target is not None and figure.target.of == "ratio"
+    return f"{number(figure.ratio or 0)} x" if of_ratio else f"{number(figure.median)} {figure.unit}"
+
+
+def write_pages(page: Path, tables: Mapping[str, Sequence[str]]) -> list[str]:
+    """Put tables into a page, and those that have no place there into its details; return what has none in either."""
+    left = write_page(page, tables)
+    details = page.with_stem(f"{page.stem}-details")
+    return write_page(details, {name: tables[name] for name in left}) if details.exists() else left

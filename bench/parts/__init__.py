@@ -17,6 +17,7 @@ from bench.parts import (
     redis,
     replay,
     responses,
+    scale,
     sealing,
     stages,
 )
@@ -25,6 +26,7 @@ _MODULES: Final = (
     *(
         gate,
         sealing,
+        scale,
         latency,
         process,
         stages,

@@ -101,7 +101,7 @@ def _kept(client: Redis, found: dict[str, float]) -> Iterator[Figure]:
     client.flushall()
     names = {"s": "its outcome", "m": "what others are compared with", "k": "its keys", "in all": "in all"}
     for kind, name in names.items():
-        target = Target("<=", 300) if kind == "in all" else None
+        target = Target("<=", 600) if kind == "in all" else None
         yield Figure(
             f"memory an approved claim, partition: {name}",
             "bytes",
