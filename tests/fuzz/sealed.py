@@ -19,6 +19,7 @@ from groundwire.messages.decisions import Decision
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import event_id
 from groundwire.messages.seals import SEALED, Seal, SealedOutput, SealHead, root_of, seal_of
+from groundwire.messages.topics import TopicName
 from groundwire.replay.seals import SealEvidence, read_heads
 from groundwire.replay.store import RecordPlace
 from tests.fuzz.inputs import CANARY, any_value, mutated, scratched, text, written
@@ -52,7 +53,8 @@ class Sealed:
             for record in records:
                 evidence.note_published(record, late=rng.random() < 0.1)
             evidence.audit_is_cut = rng.random() < 0.3
-            evidence.under_way = rng.choice((None, None, NOW - timedelta(seconds=rng.randint(0, 600))))
+            behind = rng.sample((TopicName.CLAIMS, TopicName.REVIEW_DECISIONS), rng.randint(0, 2))
+            evidence.under_way = {topic: NOW - timedelta(seconds=rng.randint(0, 600)) for topic in behind}
             faults = list(evidence.faults())
             hold({fault.kind for fault in faults} <= _KINDS, "a fault of no kind")
             hold(CANARY not in str(faults), "a fault holds the text of a record")

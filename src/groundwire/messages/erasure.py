@@ -6,6 +6,7 @@ they hold of it, and drop what they read of it later. What is decided afterwards
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import NamedTuple
 
@@ -57,17 +58,22 @@ class Erasures:
             self._until[owner] = max(erasure.until, self._until.get(owner, erasure.until))
         return erasure
 
+    def until(self, tenant_id: str, user_id: str) -> datetime | None:
+        """Return up to when a user is erased; None where they are not."""
+        return self._until.get((tenant_id, user_id))
+
     def cover(self, tenant_id: str, user_id: str, decided_at: datetime) -> bool:
         """Say whether what was decided then is erased."""
-        until = self._until.get((tenant_id, user_id))
+        until = self.until(tenant_id, user_id)
         return until is not None and decided_at <= until
 
-    def cover_record(self, record: KafkaRecord) -> bool:
-        """Say of a record with a decision, by its key and headers, whether it is erased."""
-        tenant_id, _, user_id = (record.key or b"").decode(errors="replace").partition(":")
-        if (tenant_id, user_id) not in self._until:
+    def cover_value(self, value: bytes) -> bool:
+        """Say of the value of a Decision or Retraction whether it is erased; key and headers may be anybody's."""
+        if not self._until:
             return False
         try:
-            return self.cover(tenant_id, user_id, parse_time(header(record.headers, "ce_time")))
-        except ValueError:
+            told = json.loads(value)
+            at = parse_time(told.get("decided_at") or told.get("at"))
+            return self.cover(str(told["tenant_id"]), str(told["user_id"]), at)
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
             return False

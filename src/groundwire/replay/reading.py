@@ -21,6 +21,7 @@ from groundwire.messages.headers import InboundRecord, header
 from groundwire.messages.topics import TopicName
 from groundwire.replay.inputs import parse_decision
 from groundwire.replay.job import Job
+from groundwire.replay.seals import event_of
 from groundwire.replay.store import OffsetRange, RecordPlace
 
 INPUTS: Final = (TopicName.CLAIMS, TopicName.LLM_RESPONSES, TopicName.REVIEW_DECISIONS)
@@ -170,8 +171,10 @@ class ReplayReader:
             if erasure := read_tombstone(record):
                 job.store.note_erasure(erasure)
         elif topic == TopicName.AUDIT:
-            if b'"refused_action"' in (record.value or b"") or b'"review_action"' in (record.value or b""):
-                job.store.add_end(header(record.headers, "ce_id") or "")
+            value = record.value or b""
+            event = event_of(value) if b'"refused_action"' in value or b'"review_action"' in value else None
+            if event is not None and event.type in {"refused_action", "review_action"}:
+                job.store.add_end(event.event_id)
         else:
             job.store.add_decision(record, inside=chosen, everything=everything)
 

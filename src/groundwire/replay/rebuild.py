@@ -236,7 +236,7 @@ async def published(
         read = follow(settings.brokers, name, TopicSpan(start, until_end=True), _PATIENCE)
         async with aclosing(read) as records:  # a caller that stops early leaves no client open
             async for record in records:
-                if record.value is None or erasures.cover_record(record):
+                if record.value is None or erasures.cover_value(record.value):
                     continue
                 if topic is not TopicName.AUDIT or not is_erased_action(record.value, erasures):
                     yield record.value

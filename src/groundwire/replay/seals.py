@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -36,8 +36,10 @@ from groundwire.replay.store import RecordPlace, open_database
 
 _PATIENCE: Final = 30.0
 _SKEW: Final = timedelta(minutes=5)
-_FIRST: Final = datetime(1970, 1, 2, tzinfo=UTC)
 """By how much clocks of workers may differ."""
+_FIRST: Final = datetime(1970, 1, 2, tzinfo=UTC)
+_YOUNGEST_CUT: Final = timedelta(days=(TopicName.AUDIT.retention_days or 0) - 31)
+"""Age of the first seal that retention leaves: what it takes is older, but a month may go by without a seal."""
 _REVISIONS: Final = 20
 """Revisions above an unsealed one among which a sealed one is looked for."""
 
@@ -51,12 +53,17 @@ _GROUPS: Final = {
 
 _INPUTS: Final = tuple(_GROUPS.values())
 
-_EVENTS: Final = frozenset({"review_action", "refused_action", "retraction", "dead_letter"})
-"""Audit events that come of a record, whatever comes of it later: one that no seal covers was written by nobody."""
+_EVENTS: Final = {
+    "review_action": [TopicName.REVIEW_DECISIONS],
+    "refused_action": [TopicName.REVIEW_DECISIONS],
+    "retraction": [TopicName.REVIEW_DECISIONS],
+    "dead_letter": list(_INPUTS),
+}
+"""Audit events that come of a record of these topics, whatever comes of it later: unsealed, nobody wrote them."""
 
 _SCHEMA: Final = """
 CREATE TABLE published (
-  id TEXT, sha BLOB, topic TEXT, part INTEGER, at INTEGER, time INTEGER, sealing INTEGER, PRIMARY KEY (id, sha, topic)
+  id TEXT, sha BLOB, topic TEXT, part INTEGER, at INTEGER, time INTEGER, causes TEXT, PRIMARY KEY (id, sha, topic)
 ) WITHOUT ROWID;
 CREATE INDEX by_place ON published (topic, part, at);
 CREATE TABLE sealed (id TEXT, sha BLOB, topic TEXT, seal INTEGER, PRIMARY KEY (id, sha, topic)) WITHOUT ROWID;
@@ -151,7 +158,7 @@ class SealEvidence:
 
     Attributes:
         audit_is_cut: whether retention has taken the beginning of `audit`, and first seals with it.
-        under_way: since when input topics may hold records that no seal has reached; None: they hold none.
+        under_way: input topics that may hold records that no seal has reached, and since when.
         committed: what groups committed of partitions last: an offset, and the hash of the seal that ends there.
     """
 
@@ -168,7 +175,7 @@ class SealEvidence:
         self._first_sealed: dict[tuple[str, int], int | None] = {}
         self._erasures = Erasures()
         self.audit_is_cut = False
-        self.under_way: datetime | None = None
+        self.under_way: dict[TopicName, datetime] = {}
         self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
 
     def note_published(self, record: InboundRecord, *, late: bool = False) -> None:
@@ -193,7 +200,12 @@ class SealEvidence:
         place = topic.value, record.partition, record.offset, record.timestamp
         row = name, bytes.fromhex(record.sha256), *place
         insert = "INSERT OR IGNORE INTO published VALUES (?, ?, ?, ?, ?, ?, ?)"
-        self._database.execute(insert, (*row, not late and self._needs_seal(topic, record)))
+        is_misplaced = topic is TopicName.RETRACTIONS and not _is_under_its_user(record)
+        causes = () if late or is_misplaced else self._causes(topic, record)
+        self._database.execute(insert, (*row, " ".join(causes)))
+        if is_misplaced:
+            detail = "it does not stand under its user's key and its own id"
+            self._faults.append(Fault("unsealed", str(RecordPlace.of(record)), name[:100], detail))
 
     def note_waiting(self, record: InboundRecord) -> None:
         """Take in a record of `deferred` that no seal has reached: its decision may just have been published."""
@@ -213,9 +225,16 @@ class SealEvidence:
         return from_microseconds(time or 0) if time else _FIRST
 
     def has_lost_seals(self, starts: Mapping[int, int]) -> bool:
-        """Say of where the partitions of `audit` begin whether retention has taken the beginning of one with seals."""
-        of_seals = {part for (part,) in self._database.execute("SELECT DISTINCT audit_part FROM seals")}
-        return any(starts.get(part, 0) > 0 for part in of_seals or starts)
+        """Say of where the partitions of `audit` begin whether retention has taken the beginning of one with seals.
+
+        Not where what is left begins with a younger seal than retention leaves: somebody has deleted those before it.
+        """
+        query = "SELECT time FROM seals WHERE audit_part = ? ORDER BY audit_at LIMIT 1"
+        first = {part: self._row(query, part) for part in starts}
+        begins = {part: self._now - from_microseconds(row[0]) for part, row in first.items() if row}
+        return any(starts[part] > 0 and age >= _YOUNGEST_CUT for part, age in begins.items()) or (
+            not begins and any(starts.values())
+        )
 
     def faults(self) -> Iterator[Fault]:
         """Yield what is wrong, but for decisions without a seal: those `explain` tells."""
@@ -250,10 +269,12 @@ class SealEvidence:
         """
         decision = Decision.model_validate_json(value)
         subject = subject_of_decision(decision)
+        erased = self._erasures.until(decision.tenant_id, decision.user_id)
+        # revisions begin anew behind an erasure: those before it supersede nothing there
+        since = to_microseconds(erased) if erased and decision.decided_at > erased else 0
         later = range(max(decision.revision, 0) + 1, max(decision.revision, 0) + _REVISIONS)
-        return any(
-            self._row("SELECT 1 FROM sealed WHERE id = ?", decision_id(subject, number)) for number in later
-        )
+        query = "SELECT 1 FROM sealed JOIN seals ON number = seal WHERE id = ? AND time > ?"
+        return any(self._row(query, decision_id(subject, number), since) for number in later)
 
     def heads(self) -> Iterator[ChainHead]:
         """Yield the last seal of each input partition."""
@@ -375,23 +396,30 @@ class SealEvidence:
     def _unsealed(self) -> Iterator[Fault]:
         """Yield records beside decisions that no seal covers."""
         query = (
-            "SELECT id, topic, part, at, time FROM published LEFT JOIN sealed USING (id, sha, topic)"
-            " WHERE sealing AND sealed.id IS NULL ORDER BY topic, part, at"
+            "SELECT id, topic, part, at, time, causes FROM published LEFT JOIN sealed USING (id, sha, topic)"
+            " WHERE causes <> '' AND sealed.id IS NULL ORDER BY topic, part, at"
         )
-        since = to_milliseconds(self.under_way - _SKEW) if self.under_way else None
-        for name, topic, part, at, time in self._database.execute(query).fetchall():
+        latest = to_milliseconds(self._now + _SKEW)
+        for name, topic, part, at, time, causes in self._database.execute(query).fetchall():
             place = RecordPlace(self._prefix + topic, part, at)
-            if not self._is_before_seals(place) and (since is None or time < since):
+            begun = [self.under_way[TopicName(each)] for each in causes.split() if each in self.under_way]
+            is_under_way = begun and to_milliseconds(min(begun) - _SKEW) <= time <= latest
+            if not is_under_way and not self._is_before_seals(place):
                 yield Fault("unsealed", str(place), name[:100], "no seal covers it")
 
-    def _needs_seal(self, topic: TopicName, record: InboundRecord) -> bool:
-        """Say whether a record beside decisions comes of an input record; what an erasure publishes does not."""
+    def _causes(self, topic: TopicName, record: InboundRecord) -> Collection[TopicName]:
+        """Return the input topics of which a record beside decisions may come; none where it needs no seal.
+
+        What an erasure publishes needs none.
+        """
         if topic is TopicName.AUDIT:
             event = event_of(record.value or b"")
-            return event is None or (event.type in _EVENTS and not self._is_of_erasure(event))
+            if event is None:
+                return _INPUTS
+            return () if self._is_of_erasure(event) else _EVENTS.get(event.type, ())
         if topic is TopicName.RETRACTIONS:
-            return not (self._erasures.cover_record(record) and _is_under_its_user(record))
-        return topic is TopicName.REGENERATE
+            return () if self._erasures.cover_value(record.value or b"") else (TopicName.REVIEW_DECISIONS,)
+        return (TopicName.LLM_RESPONSES, TopicName.DEFERRED) if topic is TopicName.REGENERATE else ()
 
     def _is_of_erasure(self, event: AuditEvent) -> bool:
         """Say whether a tombstone that stands on `retractions` explains an event."""
@@ -498,8 +526,11 @@ async def read_seals(settings: Settings, keys: SealKeys, folder: Path) -> SealEv
         async for record in _rest(reader):
             evidence.note_published(record, late=True)
         ends = await reader.ends(*(names[topic] for topic in _INPUTS))
-        behind = [each for each, end in ends.items() if end > evidence.reached(*each)]
-        evidence.under_way = min(map(evidence.sealed_at, behind), default=None)
+        for each, end in ends.items():
+            if end > evidence.reached(*each):
+                topic = TopicName(each.topic.removeprefix(settings.topic_prefix))
+                begun = evidence.sealed_at(each)
+                evidence.under_way[topic] = min(begun, evidence.under_way.get(topic, begun))
         waiting = {each: end for each, end in ends.items() if each.topic == names[TopicName.DEFERRED]}
         begin = await reader.offsets("earliest", waiting)
         begin = {each: max(start, evidence.reached(*each)) for each, start in begin.items()}

@@ -304,7 +304,9 @@ async def verify_topics(
 _OF_RECORDS: Final = frozenset({VerifyStatus.UNSEALED, VerifyStatus.BAD_SEAL})
 """Faults of one record, at its place."""
 
-_SIGNED: Final = frozenset({VerifyStatus.EQUAL, VerifyStatus.EXPIRED, VerifyStatus.OTHER_ENGINE})
+_SIGNED: Final = frozenset(
+    {VerifyStatus.EQUAL, VerifyStatus.EXPIRED, VerifyStatus.OTHER_ENGINE, VerifyStatus.MISSING}
+)
 """Findings of a decision after which it may still lack a signature."""
 
 
@@ -315,7 +317,10 @@ def _sealed(seals: SealEvidence, where: str, value: bytes, finding: VerifyFindin
     why = seals.explain(RecordPlace.parse(where), value)
     if why is None or seals.is_superseded(value):
         return finding
-    return VerifyFinding(VerifyStatus(why[0]), finding.decision_id, detail=why[1])
+    status = VerifyStatus(why[0])
+    if status is VerifyStatus.NOT_SEALED_YET and finding.status is not VerifyStatus.EQUAL:
+        return finding
+    return VerifyFinding(status, finding.decision_id, detail=why[1])
 
 
 def _attested(store: RecordStore, keys: Keys, value: bytes, finding: VerifyFinding) -> VerifyFinding:

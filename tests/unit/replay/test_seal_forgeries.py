@@ -1,0 +1,112 @@
+"""Forgeries by whoever may write to output topics, and knows what excuses a record that no seal covers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from groundwire.messages.base import format_time, to_milliseconds
+from groundwire.messages.decisions import Decision, Kind
+from groundwire.messages.erasure import Erasure, Erasures
+from groundwire.messages.headers import InboundRecord
+from groundwire.messages.identity import Subject, decision_id
+from groundwire.messages.topics import TopicName
+from tests.unit.console.rooms import make_decision
+from tests.unit.replay.test_seal_chains import NOW, Chain, retraction
+from tests.unit.replay.test_seal_evidence import Desk, sealed
+
+REVIEWS, CLAIMS = TopicName.REVIEW_DECISIONS, TopicName.CLAIMS
+OWN_KEY = b"acme:ann"
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Chain:
+    return Chain(tmp_path)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def tombstone(until: datetime) -> InboundRecord:
+    headers = tuple(Erasure("acme", "ann", until).headers)
+    return InboundRecord("t.retractions", 0, 0, 0, OWN_KEY, None, headers)
+
+
+@pytest.mark.parametrize(
+    ("behind", "age", "named"),
+    [
+        pytest.param(REVIEWS, timedelta(), False, id="of the topic that it comes of"),
+        pytest.param(CLAIMS, timedelta(), True, id="of another topic"),
+        pytest.param(REVIEWS, timedelta(hours=1), True, id="before what is under way"),
+        pytest.param(REVIEWS, timedelta(days=-400), True, id="dated into the future"),
+    ],
+)
+def test_a_retraction_without_a_seal_is_excused_by_what_is_under_way_now_alone(
+    chain: Chain, behind: TopicName, age: timedelta, *, named: bool
+):
+    chain.evidence.under_way = {behind: NOW - timedelta(minutes=1)}
+    forged = replace(retraction(OWN_KEY), timestamp=to_milliseconds(NOW - age))
+    assert bool(chain.faults(forged)) is named
+
+
+@pytest.mark.parametrize("key", [b"acme:bob", b"globex:ann", None])
+def test_a_sealed_retraction_under_another_users_key_is_named(desk: Desk, key: bytes | None):
+    true = retraction(OWN_KEY)
+    evidence = desk.evidence(sealed(desk))
+    evidence.note_published(true)
+    before = len(list(evidence.faults()))
+    evidence.note_published(replace(true, key=key, offset=2))
+    assert len(list(evidence.faults())) == before + 1
+
+
+def test_a_tombstone_excuses_no_retraction_of_a_later_time_whatever_its_header_says(chain: Chain):
+    until = NOW - timedelta(hours=1)
+    early = tuple(
+        (name, format_time(until).encode() if name == "ce_time" else value)
+        for name, value in retraction(OWN_KEY).headers
+    )
+    assert chain.faults(tombstone(until), replace(retraction(OWN_KEY), headers=early))
+
+
+@pytest.mark.parametrize(("age", "is_lost"), [(1, False), (300, False), (340, True), (365, True)])
+def test_a_beginning_of_audit_that_is_deleted_before_its_retention_is_no_excuse(
+    desk: Desk, age: int, *, is_lost: bool
+):
+    evidence = desk.evidence(desk.history("deleted"), now=NOW + timedelta(days=age))
+    assert evidence.has_lost_seals({0: 7}) is is_lost
+    assert not evidence.has_lost_seals({0: 0})
+
+
+def decided(revision: int, at: datetime) -> bytes:
+    told = make_decision("c1", revision=revision, verdict="approved")
+    told |= {"tenant_id": "acme", "user_id": "ann", "decided_at": format_time(at)}
+    told["decision_id"] = decision_id(Subject("acme", "ann", Kind.CLAIM, "c1"), revision)
+    return Decision.model_validate(told).to_bytes()
+
+
+@pytest.mark.parametrize(("erased", "is_superseded"), [(False, True), (True, False)])
+def test_what_was_sealed_before_an_erasure_supersedes_nothing_behind_it(
+    desk: Desk, *, erased: bool, is_superseded: bool
+):
+    evidence = desk.evidence(sealed(desk, decided(2, NOW)))
+    if erased:
+        evidence.note_published(tombstone(NOW + timedelta(minutes=1)))
+    assert evidence.is_superseded(decided(1, NOW + timedelta(minutes=2))) is is_superseded
+
+
+def test_what_is_erased_is_told_by_its_value_and_not_by_its_key_or_headers():
+    erasures = Erasures()
+    assert not erasures.cover_value(decided(1, NOW))
+    erasures.note(tombstone(NOW))
+    assert erasures.cover_value(decided(1, NOW))
+    assert erasures.cover_value(retraction(b"nobody").value or b"")
+    assert not erasures.cover_value(decided(1, NOW + timedelta(seconds=1)))
+    told = json.loads(decided(1, NOW))
+    for value in (b"", b"[" * 100_000, b"7", b"{}", json.dumps(told | {"decided_at": 7}).encode()):
+        assert not erasures.cover_value(value)
