@@ -6,6 +6,7 @@ The checks are run again on the record, by the facts of its decision: a decision
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
@@ -19,12 +20,12 @@ from groundwire.checks.support.verify import ClaimCheck, check_answer
 from groundwire.checks.values.answer import UnsupportedValue
 from groundwire.checks.values.statements import read_statements
 from groundwire.console.places import Place, Places
-from groundwire.console.words import Segment, TextMark, hidden_marks, label, quote_marks, segments, word_diff
+from groundwire.console.words import Segment, TextMark, hidden_marks, label, segments, word_diff
 from groundwire.epistemic.types import ClaimVerification
 from groundwire.gate.response_checks import CheckInputs, evidence_of, read_response, result_of
 from groundwire.logs import report_fault
 from groundwire.messages.base import format_time
-from groundwire.messages.decisions import Facts
+from groundwire.messages.decisions import Facts, ReasonCode
 from groundwire.messages.records import LlmResponse
 from groundwire.policy import Policy
 from groundwire.review.originals import (
@@ -59,7 +60,7 @@ class Fault(NamedTuple):
     """Something wrong with an answer.
 
     Attributes:
-        start: where in the answer, in characters; -1 of a step, which stands in no answer.
+        start: where in the answer, in characters; -1 of a step or a source, which stand in no answer.
         hard: it is wrong by the sources; else it is a doubt.
         why: a code.
         text: the words at fault.
@@ -76,6 +77,7 @@ class Fault(NamedTuple):
     instead: tuple[str, ...] = ()
 
 
+_WORD: Final = re.compile(r"\w+")
 View = dict[str, Any]
 """What is shown of a response, as JSON values; `state` says whether it could be read back."""
 
@@ -154,7 +156,7 @@ class _Judged:
 
     @cached_property
     def faults(self) -> list[Fault]:
-        """All that is wrong, in text order, then that of steps."""
+        """All that is wrong, in text order, then what stands in steps or in the list of sources alone."""
         values = [self._value(value) for value in self.values]
         claims = [
             _fault_of(flag, claim.start, claim.end, where)
@@ -167,7 +169,24 @@ class _Judged:
             for claim in self.verified
             if _is_step(claim) and claim.is_flagged
         ]
-        return [*sorted([*values, *claims], key=lambda fault: fault.start), *steps]
+        files = [self._file(name) for name in self.phantoms]
+        found = sorted([*values, *claims, *self._fields(), *files], key=lambda fault: fault.start)
+        return [*(one for one in found if one.start >= 0), *steps, *(one for one in found if one.start < 0)]
+
+    @cached_property
+    def fields(self) -> list[tuple[int, int]]:
+        """Where the answer names fields that no source has."""
+        report = result_of(self.reading.fields)
+        unverified = frozenset(report.unverified if report else ())
+        return [one.span() for one in _WORD.finditer(self.answer) if one[0] in unverified]
+
+    @cached_property
+    def phantoms(self) -> dict[str, list[tuple[int, int]]]:
+        """The files that are cited and were not retrieved -> where the answer names them."""
+        report = result_of(self.reading.sources)
+        return {
+            name: _places_of(name, self.answer) for name in (report.phantom_files if report else ())[:_MOST]
+        }
 
     @cached_property
     def shown(self) -> dict[Place, str]:
@@ -196,6 +215,20 @@ class _Judged:
         """Return what stands at a place of the sources."""
         return self.texts[place.text][place.start : place.end]
 
+    def _fields(self) -> Iterator[Fault]:
+        seen = set[str]()
+        for start, end in self.fields:
+            name = self.answer[start:end]
+            if name not in seen:
+                seen.add(name)
+                claim = self.claim_at(start)
+                where = self.nearest(claim.text, claim.evidence_ids) if claim else None
+                yield Fault(start, end, hard=False, why="unverified_field", text=name, where=where)
+
+    def _file(self, name: str) -> Fault:
+        start, end = next(iter(self.phantoms[name]), (-1, -1))
+        return Fault(start, end, hard=True, why=str(ReasonCode.PHANTOM_SOURCE), text=name)
+
     def _value(self, value: UnsupportedValue) -> Fault:
         claim = self.claim_at(value.start)
         said = claim.text if claim else self.answer[max(0, value.start - _EDGE) : value.end]
@@ -206,6 +239,12 @@ class _Judged:
 
 def _fault_of(claim: ClaimVerification, start: int, end: int, where: Place | None) -> Fault:
     return Fault(start, end, claim.severity == "hard", claim.flag_reason or "", claim.claim_text, where)
+
+
+def _places_of(name: str, text: str) -> list[tuple[int, int]]:
+    """Return where a text names a file, letter for letter, and not as a part of another name."""
+    whole = re.compile(rf"(?<![\w/.-]){re.escape(name)}(?![\w/-])")
+    return [found.span() for found in whole.finditer(text)] if name.strip() else []
 
 
 def _is_step(claim: ClaimVerification) -> bool:
@@ -271,9 +310,10 @@ def _marks(judged: _Judged) -> Iterator[TextMark]:
             yield TextMark(word.start, word.end, "uncovered", "not in the sources")
     for value in judged.values:
         yield TextMark(value.start, value.end, "value" if value.hard else "soft", label(value.why))
-    fields = result_of(judged.reading.fields)
-    for mark in quote_marks(judged.answer, fields.unverified if fields else ()):
-        yield TextMark(mark.start, mark.end, "name", "no source has a field of this name")
+    for start, end in judged.fields:
+        yield TextMark(start, end, "name", label("unverified_field"))
+    for start, end in chain.from_iterable(judged.phantoms.values()):
+        yield TextMark(start, end, "hard", label(ReasonCode.PHANTOM_SOURCE))
     yield from hidden_marks(judged.answer)
 
 

@@ -134,6 +134,37 @@ def test_entities_and_relations_stand_beside_what_the_corpus_holds() -> None:
     assert (relation["why"], relation["holds"]) == (["version_mismatch"], ["kiln stands in Delft (2)"])
 
 
+def test_a_field_that_no_source_has_is_marked_wherever_it_stands_as_a_word_and_listed_once() -> None:
+    chunk = {"chunk_id": "k", "file": "kiln.py", "content": "def fire(): ...", "start_line": 1, "end_line": 1}
+    view = shown(answer="Invalid heat is `id`, and id again. Set the `id` first.", chunks=[chunk])
+    marked = [part["text"] for run in view["answer"] for part in run["segments"] if "name" in part["kinds"]]
+    assert marked == ["id", "id", "id"]
+    assert [(one["text"], one["start"], one["hard"]) for one in view["faults"] if one["why"] == "unverified_field"] == [
+        ("id", 17, False)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("answer", "places"), [("See lost.py, not my/lost.py.", [4]), ("Nothing.", [])])
+def test_a_file_that_was_not_retrieved_is_marked_where_the_answer_names_it_and_listed_anyway(
+    answer, places
+) -> None:
+    chunk = {"chunk_id": "k", "file": "kiln.py", "content": "Nothing.", "start_line": 1, "end_line": 1}
+    view = shown(answer=answer, chunks=[chunk], sources=[{"file": "lost.py"}])
+    fault = fault_of(view, "lost.py")
+    assert (fault["hard"], fault["why"], fault["start"]) == (
+        True,
+        "phantom_source",
+        places[0] if places else None,
+    )
+    hard = [
+        part["text"]
+        for run in view["answer"]
+        for part in run["segments"]
+        if "names a source" in part["title"]
+    ]
+    assert hard == ["lost.py"] * len(places)
+
+
 def test_a_step_of_reasoning_that_does_not_hold_is_listed() -> None:
     view = shown(steps=[{"claim": "The kiln was bought from a circus.", "cites": ["kiln"]}])
     assert fault_of(view, "circus")["start"] is None

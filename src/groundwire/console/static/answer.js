@@ -2,7 +2,7 @@
 import { $, all } from "./dom.js";
 
 const sources = $("#sources");
-const FAULTY = ".m-value, .m-hard, .m-soft";
+const FAULTY = ".m-value, .m-hard, .m-soft, .m-name";
 
 function light(pointing) {
   const place = document.getElementById(pointing.dataset.at);
