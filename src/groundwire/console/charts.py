@@ -33,7 +33,8 @@ def stacked(rows: Sequence[Series], top: float | None = None) -> dict[str, Any]:
         rows: of the same minutes.
         top: what is drawn at the upper edge; None: a round number above the highest stack.
     """
-    bands = [*rows[:_MOST_BANDS], *_rest(rows[_MOST_BANDS:])]
+    alone = len(rows) <= _MOST_BANDS + 1  # a rest of one has its own name
+    bands = rows if alone else [*rows[:_MOST_BANDS], _rest(rows[_MOST_BANDS:])]
     minutes = list(zip(*(band["minutes"] for band in bands), strict=True))
     measured = [any(value is not None for value in minute) for minute in minutes]
     sums = [
@@ -47,14 +48,12 @@ def stacked(rows: Sequence[Series], top: float | None = None) -> dict[str, Any]:
     return {"top": scale, "bands": drawn, "measured": any(measured)}
 
 
-def _rest(rows: Sequence[Series]) -> list[Series]:
-    if not rows:
-        return []
+def _rest(rows: Sequence[Series]) -> Series:
     together = [
         sum(value or 0.0 for value in minute) if any(value is not None for value in minute) else None
         for minute in zip(*(row["minutes"] for row in rows), strict=True)
     ]
-    return [{"name": REST, "minutes": together, "hour": sum(row["hour"] or 0 for row in rows)}]
+    return {"name": REST, "minutes": together, "hour": sum(row["hour"] or 0 for row in rows)}
 
 
 def _area(sums: Sequence[Sequence[float]], measured: Sequence[bool], band: int, top: float) -> str:

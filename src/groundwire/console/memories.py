@@ -53,7 +53,7 @@ def with_conflicts(checks: Sequence[dict[str, str]], rows: Sequence[dict[str, An
     """Return the checks, of which none calls a claim new that differs from something approved: people look at that."""
     found = ", ".join(conflicts(rows))
     return [
-        {**check, "result": "look", "detail": found}
+        {"name": "near_approved", "result": "look", "detail": found}
         if found and (check["name"], check["result"]) == ("not_duplicate", "passed")
         else dict(check)
         for check in checks

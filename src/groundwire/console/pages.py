@@ -408,7 +408,7 @@ def _form_page(request: Request, sent: Mapping[str, Any]) -> str:
     if not place.startswith("/items/"):
         return "/"
     action = typed_fields(sent)["action"]
-    opened = f"do={action}" if action in ("edit", "reject", "retract") else ""
+    opened = f"do={action}" if action in ("edit", "reject", "replace", "retract") else ""
     query = str(sent.get("query", ""))
     listed = origin_in(query)
     filters = listed.query if listed else view_from(query).encoded()

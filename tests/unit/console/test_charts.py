@@ -62,6 +62,12 @@ def test_what_is_rarer_than_six_others_is_drawn_together() -> None:
     assert (drawn["bands"][-1]["name"], drawn["bands"][-1]["hour"], drawn["top"]) == (REST, 12, 10)
 
 
+def test_a_rest_of_one_has_its_own_name() -> None:
+    assert [band["name"] for band in stacked([row(str(n), [1.0] * 4) for n in range(7)])["bands"]] == [
+        *"0123456"
+    ]
+
+
 def test_two_pictures_of_the_same_counts_share_a_scale() -> None:
     tiers = stacked([row("a", [4, 4, 4, 4])])
     assert stacked([row("x", [1, 1, 1, 1])], tiers["top"])["top"] == tiers["top"] == 5

@@ -12,6 +12,7 @@ import pytest
 from groundwire.console.item import speculation
 from groundwire.policy import Policy
 from tests.unit.console.rooms import ANA, LEAD, Room, approved, csrf, make_decision
+from tests.unit.console.test_memories import facts
 
 TYPED = 'Typed at length, <b>with care</b> & "quotes".'
 SPECULATION = "I think water is wet."
@@ -188,6 +189,22 @@ async def test_the_page_of_a_session_that_is_over_shows_what_was_typed_and_signi
     assert (area(answer.text, "typed-content"), area(answer.text, "typed-note")) == (TYPED, "A note.")
     assert TYPED not in str(answer.headers)
     assert room.held == []
+
+
+async def test_the_form_to_replace_comes_back_open_and_with_the_memory_that_was_chosen(room) -> None:
+    names = ["first", "second"]
+    *old, new = room.add(*(approved(name, f"The kiln is fired every {name} day.") for name in names),
+                         make_decision("new", "The kiln is fired every third day.", facts=facts(*names)))  # fmt: skip
+    answer = await send(room, new, action="replace", replaces=f"{old[1]}:1")
+    checked = re.findall(r'name="replaces" value="([^"]+)" required checked', answer.text)
+    assert (answer.status_code, checked) == (400, [f"{old[1]}:1"])
+    room.clock.forward(hours=9)
+    async with room.browser() as browser:
+        form = {"csrf": "of another session", "action": "replace", "revision": "1", "note": "A note."}
+        over = await browser.post(
+            f"/items/{new}/actions", data=form, headers={"sec-fetch-site": "same-origin"}
+        )
+    assert f'href="/items/{new}?do=replace"' in over.text
 
 
 async def test_a_reason_is_chosen_by_nobody_but_the_reviewer(room, browser) -> None:
