@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from playwright.sync_api import expect
 
 from groundwire.review.reviewers import Turn
-from tests.browser.items import HOSTILE, OWNER, TENANT, hostile_board
+from tests.browser.items import HOSTILE, LEAD, OWNER, TENANT, hostile_board
 from tests.browser.reader import eventually
 
-NARROW = {"width": 400, "height": 800}
+NARROW = {"width": 320, "height": 700}
 
 
 def fits(page) -> bool:
@@ -110,7 +110,7 @@ def test_views_claims_and_reviewers_with_names_that_mean_harm_are_text_and_fit_3
 ) -> None:
     name = "<img src=x onerror=alert(1)>" + "W" * 30
     console = consoles.start_full(audit_share=1.0)
-    reader = people(console, viewport={"width": 320, "height": 700})
+    reader = people(console, viewport=NARROW)
     console.board.record_turns([Turn("turn", TENANT, OWNER.name, name, 5)])
     console.board.mark_undone(["turn"])  # so that it counts without an answer of the gate
     reader.open("/?kind=claim")
@@ -140,13 +140,37 @@ def test_the_browser_itself_would_refuse_a_script_that_got_into_a_page(consoles,
 
 
 def test_on_a_telephone_what_decides_stays_in_view_and_is_large_enough_for_a_thumb(consoles, people) -> None:
-    for width in (320, 400):
-        reader = people(consoles.start(), viewport={"width": width, "height": 640})
-        reader.open(f"/items/{reader.ids()[0]}")
+    console = consoles.start_full()
+    for width in (320, 390):
+        reader = people(console, console.invite(LEAD), viewport={"width": width, "height": 640})
+        reader.open("/?reason=conflicting_near_duplicate&sort=newest")
+        reader.page.locator("a.open").filter(has_text="400 entries").click()
         approve = reader.page.locator("#approve button")
         for place in (0, 300, 10_000):
             reader.page.evaluate("top => scrollTo(0, top)", place)
             box = approve.bounding_box()
             assert 0 <= box["y"] <= 640 - box["height"]
-            assert box["height"] >= 44
         assert fits(reader.page)
+
+
+SMALL = """() => [...document.querySelectorAll("button, summary, select, label.choice, .retract, .exports a, textarea")]
+  .filter(one => one.checkVisibility() && one.getBoundingClientRect().height < 43.9).map(one => one.outerHTML)"""
+"""What is lower than a thumb needs."""
+
+
+def test_on_a_telephone_no_target_is_lower_than_44_pixels_and_undo_is_within_the_window(
+    consoles, people
+) -> None:
+    reader = people(consoles.start_full(audit_share=1.0, undo_seconds=60), viewport=NARROW)
+    reader.open("/?kind=claim&sort=oldest")
+    reader.go("Enter")
+    reader.press("e", "Control+End")
+    reader.page.keyboard.type(" More.")
+    reader.go("Control+Enter")
+    undo = reader.page.locator(".outcome.held button").bounding_box()
+    assert undo["x"] + undo["width"] <= NARROW["width"]
+    small = {"/item": reader.page.evaluate(SMALL)}
+    for path in ("/?kind=response", "/approved", "/sample", "/learning", "/operations"):
+        reader.open(path)
+        small[path] = reader.page.evaluate(SMALL)
+    assert {path: found for path, found in small.items() if found} == {}
