@@ -148,6 +148,20 @@ def test_a_session_that_ends_leads_to_the_sign_in_page_and_its_actions_go_nowher
     assert console.reviews.sent == []
 
 
+def test_while_the_console_is_away_nothing_is_sent_and_the_page_with_what_was_typed_stays(
+    consoles, people
+) -> None:
+    console = consoles.start()
+    reader = people(console)
+    address = _typed(reader)
+    consoles.stop(console)
+    expect(reader.page.locator("#away")).to_contain_text("does not answer")
+    reader.press("Control+Enter")
+    reader.said("Not sent: the console does not answer.")
+    assert reader.page.url == address
+    expect(reader.page.locator("#content")).to_have_value(TYPED)
+
+
 def test_after_signing_in_one_lands_on_the_page_that_was_asked_for(consoles, people) -> None:
     console = consoles.start()
     reader = people(console, None)

@@ -205,6 +205,9 @@ class Sessions:
         lasts: how long a sign-in holds, however much it is used.
         clock: the wall clock.
         shared: tells other consoles, and this one after a restart, what was ended.
+
+    Attributes:
+        ended: grows with each sign-out, here or at another console, so that pages hear of it at once.
     """
 
     def __init__(self, lasts: timedelta, clock: Callable[[], datetime], shared: Shared) -> None:
@@ -214,6 +217,7 @@ class Sessions:
         self._started = clock().timestamp()
         self._known_since = self._started
         self._untold: dict[str, str | None] = {}
+        self.ended = 0
         self._ended: TLRUCache[str, float, float] = TLRUCache(
             _MAX_REMEMBERED, lambda _, until, _now: until, lambda: clock().timestamp()
         )
@@ -256,6 +260,7 @@ class Sessions:
         if found is not None and since is not None:
             self._known_since = since
             self._untold |= {sid: str(until) for sid, until in self._ended.items() if sid not in found}
+            self.ended += any(sid not in self._ended for sid in found)
             for sid, until in found.items():
                 self._ended[sid] = float(until)
 
@@ -272,6 +277,7 @@ class Sessions:
             until = session.get("until", 0.0)
             self._ended[session["sid"]] = until
             self._untold[session["sid"]] = str(until)
+            self.ended += 1
 
 
 def remember_place(session: SignedSession, path: str, query: str = "") -> None:

@@ -121,6 +121,7 @@ class Site:
         self._looked = self._told = 0
         self._swept: int | None = None
         self._visits: LRUCache[tuple[str, str], _Visit] = LRUCache(_MAX_VISITS)
+        self.sessions = Sessions(timedelta(hours=settings.session_hours), clock, self.shared)
         self.live = ChangeStream(
             lambda: (
                 self.board.version,
@@ -128,11 +129,11 @@ class Site:
                 self.stale_since(),
                 self.caught_up(),
                 self.shared.away_since,
+                self.sessions.ended,
                 self._looked,
                 self._told,
             )
         )
-        self.sessions = Sessions(timedelta(hours=settings.session_hours), clock, self.shared)
         self.authenticator = Authenticator(settings, self.sessions, parts.tokens, clock)
         self.links = OneTimeLinks(clock)
         self.openid = OpenId(settings) if settings.oidc_issuer else None

@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 from groundwire.console.live import MOST_STREAMS, ChangeStream
-from tests.unit.console.rooms import HOST, Room, make_decision
+from groundwire.console.shared import MemoryShared
+from tests.unit.console.rooms import HOST, Clock, Room, csrf, make_decision, make_room
 
 
 class Streaming:
@@ -126,3 +127,19 @@ async def test_one_person_has_a_bounded_number_of_streams(room) -> None:
     await another.until(1)
     for stream in (*streams, ana, another):
         await stream.leave()
+
+
+async def test_who_signs_out_here_or_at_another_console_is_told_at_once_in_every_tab() -> None:
+    shared = MemoryShared(Clock())
+    one, other = make_room(shared), make_room(shared)
+    async with one.browser() as browser:
+        token = await csrf(browser)
+        for room in (one, other):
+            await room.site.live.poll()
+        await browser.post("/signout", data={"csrf": token})
+    assert await one.site.live.poll()
+    await other.site.sessions.share()
+    assert await other.site.live.poll()
+    for room in (one, other):
+        await room.site.sessions.share()
+        assert not await room.site.live.poll()

@@ -5,7 +5,7 @@ import { extend, focusList, move, onList, selectAll } from "./list.js";
 import { choose, close, focusItem, onItem, openForm } from "./item.js";
 import "./drafts.js";
 import { nextFault } from "./answer.js";
-import { follow, tell } from "./live.js";
+import { follow, isAway, reached, tell } from "./live.js";
 
 document.documentElement.classList.add("js");
 
@@ -22,7 +22,13 @@ function submit(form, button) {
   return true;
 }
 document.addEventListener("submit", (event) => {
-  if (event.target.method !== "post" || event.target.matches(".dismiss")) return;
+  const { target: form, submitter } = event;
+  if (form.method !== "post" || form.matches(".dismiss")) return;
+  if (isAway()) {
+    event.preventDefault();
+    reached().then((back) => back && form.requestSubmit(submitter));
+    return;
+  }
   if (sent) event.preventDefault();
   sent = true;
   setTimeout(() => (sent = false), 3000);

@@ -223,6 +223,15 @@ function hear(signal) {
     signal.addEventListener("abort", end);
   });
 }
+/* Whether the console cannot be reached: a form is not sent then, for the browser would put its own page in the place of
+   what was typed. It is asked before it is believed. */
+export const isAway = () => !$("#away")?.hidden && $("#away")?.textContent === AWAY.away;
+export async function reached() {
+  const news = await whyBroken(AbortSignal.timeout(FIRST * 5));
+  if (news === "away") tell("Not sent: the console does not answer. Nothing was done; try again in a moment.");
+  else spread(news);
+  return news !== "away";
+}
 function pauseFor(milliseconds, signal) {
   return new Promise((done) => {
     setTimeout(done, milliseconds);
