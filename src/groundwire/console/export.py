@@ -27,6 +27,8 @@ _FORMULA: Final = tuple("=+-@")
 """With which a spreadsheet takes a cell for a formula, full width too: such a text gets an apostrophe before it."""
 _CELLS: Final = re.compile(r"([;|\t\r\n])")
 """What ends a cell where the spreadsheet takes no comma for it."""
+_UTF8: Final = "\ufeff"
+"""By which a spreadsheet knows how the file is encoded; without it letters beyond ASCII are others."""
 FORMS: Final = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
 EXPORTED: Final = (QUEUE, *FINAL_LISTS)
 
@@ -61,12 +63,13 @@ def _rows(call: Call, listed: str, query: Query) -> Iterator[Row]:
 
 def _fields(call: Call, row: Row) -> dict[str, Any]:
     more = {"revision": row.revision, "verdict": str(row.verdict), "memory_type": row.memory_type}
-    found = {**list_row(call, row), **more, "risk": row.risk.level}
+    # not what lists show of an answer: that depends on who looked at them before
+    found = {**list_row(call, row), **more, "risk": row.risk.level, "excerpt": row.excerpt}
     return {name: found[name] for name in _FIELDS}
 
 
 def _csv(rows: Iterator[dict[str, Any]]) -> Iterator[str]:
-    yield _line(_FIELDS)
+    yield _UTF8 + _line(_FIELDS)
     for row in rows:
         yield _line([_harmless(row[name]) for name in _FIELDS])
 

@@ -19,6 +19,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from groundwire.console.assignments import name_of, subject_named
+from groundwire.console.shared import as_text
 from groundwire.messages.identity import Subject
 
 logger = structlog.get_logger(__name__)
@@ -160,7 +161,7 @@ class RedisLocks:
     async def claim(self, subject: Subject, person: str) -> str | None:
         """Take or renew; see Locks."""
         held = await self._run(_CLAIM, name_of(subject), person, str(self._ms))
-        return None if held is None else _text(held)
+        return None if held is None else as_text(held)
 
     async def release(self, subject: Subject, person: str) -> None:
         """Give back; see Locks."""
@@ -168,7 +169,7 @@ class RedisLocks:
 
     async def held(self) -> dict[Subject, str]:
         """Return who looks; see Locks."""
-        found = [_text(value) for value in await self._run(_HELD) or ()]
+        found = [as_text(value) for value in await self._run(_HELD) or ()]
         return {subject_named(name): person for name, person in zip(found[::2], found[1::2], strict=True)}
 
     async def _run(self, script: str, *values: str) -> Any:  # noqa: ANN401
@@ -202,7 +203,3 @@ class MemoryLocks:
     async def held(self) -> dict[Subject, str]:
         """Return who looks; see Locks."""
         return dict(self._held.items())
-
-
-def _text(value: bytes | str) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -31,7 +31,7 @@ from groundwire.console.queue import (
     with_query,
 )
 from groundwire.console.render import page, page_in_thread
-from groundwire.console.site import Call, PageAnswer, PageHandler, Site, read_form, read_json
+from groundwire.console.site import MAX_REPORTED, Call, PageAnswer, PageHandler, Site, read_form, read_json
 from groundwire.review.permissions import Person
 
 logger = structlog.get_logger(__name__)
@@ -40,8 +40,6 @@ _LINK_FAILED = (
     "This code is unknown, was used, or is more than ten minutes old. Start the console again for a new one."
 )
 Endpoint = Callable[[Request], Awaitable[Response]]
-_MAX_REPORTED: Final = 20
-"""Unknown parameters of one request that are listed."""
 _SCHEMA_KEYS: Final = (
     *("type", "enum", "format", "minimum", "minLength", "maxLength", "minItems", "maxItems"),
     *("items", "properties", "required"),
@@ -326,7 +324,7 @@ def _ask(request: Request, known: tuple[str, ...] | None) -> None:
     """Refuse unknown query parameters. Raises: HTTPException 400, naming them."""
     unknown = [] if known is None else [name for name in request.query_params if name not in known]
     if unknown:
-        lines = [f"{name[:100]}: unknown" for name in unknown[:_MAX_REPORTED]]
+        lines = [f"{name[:100]}: unknown" for name in unknown[:MAX_REPORTED]]
         raise HTTPException(400, "; ".join([*lines, f"permitted: {', '.join(known or ()) or 'none'}"]))
 
 

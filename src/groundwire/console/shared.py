@@ -91,7 +91,7 @@ class RedisShared:
             self._mark(exc)
             return None
         self._mark()
-        entries = {_text(name): _text(value) for name, value in found.items() if value is not None}
+        entries = {as_text(name): as_text(value) for name, value in found.items() if value is not None}
         now = f"{to_milliseconds(self._clock()):0{_DIGITS}}"
         ended = {name: None for name, value in entries.items() if value[:_DIGITS] <= now}
         if ended:
@@ -135,5 +135,6 @@ class MemoryShared:
         }
 
 
-def _text(value: bytes | str) -> str:
+def as_text(value: bytes | str) -> str:
+    """Return what Redis answers, which may be bytes, as text."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -41,7 +41,7 @@ from groundwire.review.reviewers import Turn
 Fields = TypeVar("Fields", bound=BaseModel)
 _NAMED: Final = {"missing": "missing", "extra_forbidden": "unknown"}
 """Error types after which the message lists the fields."""
-_MAX_REPORTED: Final = 20
+MAX_REPORTED: Final = 20
 """Errors of one request that are listed."""
 _FORM: Final = "application/x-www-form-urlencoded"
 _JSON: Final = "application/json"
@@ -253,13 +253,13 @@ def problems(exc: ValidationError, model: type[BaseModel]) -> str:
     """Return a message on all missing, unknown or wrong fields of a request, and which fields there are."""
     errors = exc.errors(include_url=False, include_input=False, include_context=False)
     lines = [f"{'.'.join(map(str, error['loc']))[:100] or 'request'}: {_problem(error)}" for error in errors]
-    more = [f"and {len(lines) - _MAX_REPORTED} more"] if len(lines) > _MAX_REPORTED else []
+    more = [f"and {len(lines) - MAX_REPORTED} more"] if len(lines) > MAX_REPORTED else []
     if not {error["type"] for error in errors}.isdisjoint(_NAMED):
         needed = [name for name, field in model.model_fields.items() if field.is_required()]
         others = [name for name in model.model_fields if name not in needed]
         more += [f"needed: {', '.join(needed)}"] if needed else []
         more += [f"permitted: {', '.join(others)}"] if others else []
-    return "; ".join([*lines[:_MAX_REPORTED], *more])
+    return "; ".join([*lines[:MAX_REPORTED], *more])
 
 
 def _problem(error: ErrorDetails) -> str:

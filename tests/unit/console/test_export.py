@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
@@ -17,7 +18,7 @@ async def rows(client, path):
     assert answer.headers["content-disposition"].startswith("attachment")
     if path.partition("?")[0].endswith(".jsonl"):
         return [json.loads(line) for line in answer.text.splitlines()]
-    return list(csv.DictReader(io.StringIO(answer.text)))
+    return list(csv.DictReader(io.StringIO(answer.content.decode("utf-8-sig"))))
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
@@ -42,6 +43,20 @@ async def test_a_file_holds_what_its_reader_sees_and_nobody_else_gets_it(room) -
         assert [row["subject_id"] for row in await rows(ana, "/api/export/queue.jsonl")] == ["c-1"]
     async with room.client() as stranger:
         assert (await stranger.get("/api/export/queue.csv")).status_code == 401
+
+
+async def test_a_spreadsheet_is_told_that_the_file_is_utf_8(room, lead) -> None:
+    room.add(make_decision("c-1", "Größe 7 μm"))
+    assert (await lead.get("/api/export/queue.csv")).content.startswith(codecs.BOM_UTF8 + b"id,")
+
+
+async def test_a_file_of_a_response_is_the_same_whether_or_not_somebody_read_its_answer_back(
+    room, lead
+) -> None:
+    (decision_id,) = room.add(make_decision("r-1", kind="response"))
+    before = await rows(lead, "/api/export/queue.jsonl")
+    room.site.excerpts._known[decision_id] = "The beginning of the answer."
+    assert await rows(lead, "/api/export/queue.jsonl") == before
 
 
 async def test_no_cell_is_a_formula(room, lead) -> None:
