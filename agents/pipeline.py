@@ -53,6 +53,8 @@ FIRST_TRIAL: Final = 5.0
 
 LAST_TRIAL: Final = 300.0
 
+_TELL: Final = 60.0
+"""Seconds between two lines about the same dependency."""
 _RETRY: Final = 0.5
 COPY_AGE: Final = 20.0
 """Seconds for which a record on `deferred` that is not due stays there before it is copied to the end of the topic.
@@ -143,6 +145,7 @@ class Pipeline:
         self._metrics = BatchMetrics(role.topic)
         self._trial = FIRST_TRIAL
         self._state_lost_at: float | None = None
+        self._tell_broker_at = 0.0
         self._beside = asyncio.Lock()  # of what is behind in several partitions one part is checked at a time
 
     async def process_batch(
@@ -371,7 +374,9 @@ class Pipeline:
                         published += await self._publish(carried(following))
             except BrokerUnavailable as exc:
                 self._health.begin("broker")
-                log.warning("broker.unavailable", error=str(exc), records=len(batch))
+                if self._clock() >= self._tell_broker_at:  # each partition tries again every half minute
+                    self._tell_broker_at = self._clock() + _TELL
+                    log.warning("broker.unavailable", error=str(exc), records=len(batch))
                 await lease.pause(_RETRY)
             else:
                 self._health.end("broker")

@@ -1,9 +1,10 @@
 """Apache Kafka on loopback, one node or three, for the tests and for trying things out.
 
-    python -m deploy.kafka.cluster [--nodes 1|3] [--dir DIR]
+    python -m deploy.kafka.cluster [--nodes 1|3] [--dir DIR] [--port PORT]
 
 It prints `ready HOST:PORT,...` once every node serves clients, and stops all of them at SIGTERM or at the
-end of its standard input. It needs Java, and Maven the first time.
+end of its standard input, which it says: whoever starts it in the background keeps that open. It needs
+Java, and Maven the first time.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class KafkaCluster:
         nodes: 1 or 3.
         directory: where data and logs go; None: a temporary folder that `stop` removes.
         security: how clients have to speak to it; None: in the clear.
+        port: of the first node, for clients; None: a free one.
 
     Raises:
         ValueError: another number of nodes.
@@ -44,7 +46,12 @@ class KafkaCluster:
     """
 
     def __init__(
-        self, nodes: int = 1, directory: Path | None = None, security: Security | None = None
+        self,
+        nodes: int = 1,
+        directory: Path | None = None,
+        security: Security | None = None,
+        *,
+        port: int | None = None,
     ) -> None:
         if nodes not in {1, 3}:
             raise ValueError(f"nodes: {nodes}, must be 1 or 3")
@@ -52,6 +59,7 @@ class KafkaCluster:
         self._temporary = directory is None
         self.directory = (directory or Path(tempfile.mkdtemp(prefix="groundwire-kafka-"))).resolve()
         ports = [(free_port(), free_port()) for _ in range(nodes)]
+        ports[0] = port or ports[0][0], ports[0][1]
         self._ports = [client for client, _ in ports]
         self.nodes = [
             KafkaNode(number, ports, self.directory / f"node-{number}", java, jars, security)
@@ -133,14 +141,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--nodes", type=int, choices=(1, 3), default=1)
     parser.add_argument("--dir", type=Path, help="for data and logs (default: a temporary folder)")
+    parser.add_argument("--port", type=int, help="of the first node, for clients (default: a free one)")
     chosen = parser.parse_args(arguments)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _exit)
     try:
-        with KafkaCluster(chosen.nodes, chosen.dir) as cluster:
+        with KafkaCluster(chosen.nodes, chosen.dir, port=chosen.port) as cluster:
             sys.stdout.write(f"ready {cluster.bootstrap}\n")
             sys.stdout.flush()
             sys.stdin.read()
+            sys.stderr.write("kafka: its standard input has ended, so it stops\n")
     except (MissingServiceError, ServiceError) as problem:
         raise SystemExit(f"kafka: {problem}") from problem
 

@@ -33,6 +33,10 @@ class _LossyStream:
             self._stream.flush()
 
 
+_UNREACHABLE: Final = ("NodeNotReadyError", "Unable connect to node", "Unable to update metadata")
+"""Parts of messages by which each part of aiokafka says for itself that a broker is away."""
+
+
 class _OnceAMinute(logging.Filter):
     """Lets each kind of a library's messages through once a minute: without a broker, some come many times a second."""
 
@@ -42,6 +46,9 @@ class _OnceAMinute(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         message = record.name, str(record.msg)
+        if record.name.startswith("aiokafka"):
+            text = record.getMessage()
+            message = ("aiokafka", "unreachable") if any(part in text for part in _UNREACHABLE) else message
         if message in self._told:
             return False
         self._told[message] = True

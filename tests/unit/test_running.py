@@ -43,3 +43,19 @@ def test_sighup_logs_everything_until_it_comes_again() -> None:
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     told = [line.split("] ")[1].split() for line in ended.stderr.splitlines()]
     assert [words[0] for words in told] == ["log.level", "second", "log.level", "log.level"]
+
+
+def test_a_broker_that_is_away_is_one_line_of_all_parts_of_its_client() -> None:
+    program = textwrap.dedent("""
+        import logging
+        from groundwire.logs import configure_logs
+        configure_logs("console", "info")
+        away = "NodeNotReadyError: Attempt to send a request to node which is not ready (node id 1)."
+        logging.getLogger("aiokafka").error("Unable connect to node with id %s: %s", 1, "refused")
+        logging.getLogger("aiokafka.consumer.fetcher").error("Failed fetch messages from %s: %s", 1, away)
+        logging.getLogger("aiokafka.producer.sender").warning("Got error produce response: %s", away)
+        logging.getLogger("aiokafka").error("Unable to update metadata from %s", [1])
+        logging.getLogger("aiokafka.consumer.group_coordinator").warning("Something %s", "else")
+    """)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ["Unable connect" in line for line in ended.stderr.splitlines()] == [True, False]

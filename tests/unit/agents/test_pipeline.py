@@ -164,6 +164,19 @@ async def test_after_a_failed_publication_state_is_asked_again_and_the_decision_
     assert not bench.health.current
 
 
+async def test_a_broker_that_is_away_is_told_of_once_a_minute_however_often_is_tried(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    lines: list[str] = []
+    told = SimpleNamespace(warning=lambda event, **_: lines.append(event))
+    monkeypatch.setattr(module, "log", told)
+    for minute in (0, 1):
+        bench.now = 60.0 * minute
+        bench.publish_errors = [BrokerUnavailable("away")] * 8 + [None]
+        await bench.run(record())
+    assert lines == ["broker.unavailable"] * 2
+
+
 async def test_a_decision_that_another_record_brought_about_counts_as_a_repeat(bench: Bench):
     before = sample("repeats")
     bench.fresh = [False]
