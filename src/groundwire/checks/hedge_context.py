@@ -32,7 +32,7 @@ _BEARER: Final = (
     "proverbs?|poems?|films?|albums?|plays?|novels?|episodes?|articles?|brands?|shops?|restaurants?|games?|levels?|modes?|"
     "rules?|states?|events?|hooks?|endpoints?|routes?|icons?|dialogs?|dialogues?|pop-?ups?|checkbox(?:es)?|settings?|"
     "categor(?:y|ies)|choices?|repl(?:y|ies)|responses?|outputs?|issue|editions?|lyrics?|refrain|chorus|badge|badges|plaque|"
-    "statement|disclaimer|adverb|verb|noun|variant|placeholder)"
+    "statement|disclaimer|sentences?|paragraphs?|passages?|clauses?|letters?|greeting|adverb|verb|noun|variant|placeholder)"
 )
 _NAMED: Final = (
     "(?:caf[eé]|bar|band|company|firm|ship|boat|horse|club|magazine|project|team|app|site|street|village|hotel|pub|yacht|"
@@ -53,7 +53,11 @@ _LINKS: Final = (
     "message|only|just|still|now|then|back|it|simply|literally|him|her|them|us|me|users?|over|above|below|which|saying|"
     "phrase|either|not|this|its)){0,3}"
 )
-_INTRODUCED: Final = re.compile(rf"\b(?:{_BEARER}|{_SAYING}|{_NAMED}){_LINKS}[ :,=(]{{0,3}}$", re.IGNORECASE)
+_INTRODUCED: Final = re.compile(
+    rf"\b(?:{_BEARER}(?: (?:of|on|at|from) (?:the |an? |our |its )?[\w-]{{1,30}})?|{_SAYING}|{_NAMED}){_LINKS}"
+    r"[ :,=(]{0,3}$",
+    re.IGNORECASE,
+)
 _DETERMINED: Final = re.compile(
     r"(?:^|[\s(])(?:the|a|an|this|that|each|every|its|our|their|of|by|from|in|with|via|between|named|called|and|or|"
     rf"{_SAYING})[ (]$",
@@ -86,13 +90,16 @@ def reported(text: str) -> Iterator[tuple[int, int]]:
 
 
 _CAPITALS: Final = re.compile(r"[A-Z][\w']*(?:[\s-][A-Z][\w']*)*")
-_COMPANY: Final = re.compile(r",? (?:Inc|Ltd|LLC|GmbH|Corp|Co|AG|plc|PLC|Foundation|Records|Group|Labs)\b")
+_COMPANY: Final = re.compile(
+    r",? (?:Inc|Ltd|LLC|GmbH|Corp|Co|AG|plc|PLC|Foundation|Records|Group|Labs)\b| & [A-Z]\w"
+)
 _BEFORE_NAME: Final = re.compile(
     r"(?:^|[\s(])(?:the|a|an|at|by|from|of|with|called|named|its|our|their|and) $", re.IGNORECASE
 )
 _BEARER_NEXT: Final = re.compile(rf"!?(?: type)? (?:{_BEARER})\b", re.IGNORECASE)
 _BEARER_BEFORE: Final = re.compile(rf"(?:{_BEARER}|{_NAMED}) $", re.IGNORECASE)
 _IN_SENTENCE: Final = re.compile(r"[\w,;)] $")
+_FIRST_PART: Final = re.compile(r"[\w.]{1,30}[/-]$")
 _DETERMINER: Final = re.compile(
     r"(?:^|[\s(])(?:the|a|an|this|that|each|every|its|our|their) $", re.IGNORECASE
 )
@@ -101,15 +108,14 @@ _DETERMINER: Final = re.compile(
 def is_name(text: str, start: int, end: int) -> bool:
     """Tell whether text[start:end] is a part of a name: "the Maybe type", "the likely! macro", "I Think Inc."."""
     written, before, after = text[start:end], text[max(0, start - _WINDOW) : start], text[end : end + _WINDOW]
+    joined = after.startswith("-") and _is_borne(_FIRST_PART.sub("", before))  # "the branch fix/may-leak"
     if written.lower() == "may":
-        return _is_named_may(written, before, after)
+        return joined or _is_named_may(written, before, after)
     if _BEARER_NEXT.match(after) and _DETERMINER.search(before) and " " not in written:
         return True
     if not _CAPITALS.fullmatch(written):
-        return after.startswith("-") and _is_borne(before)
-    if _COMPANY.match(after):
-        return True
-    if before.endswith("'s "):
+        return joined
+    if _COMPANY.match(after) or before.endswith("'s "):
         return True
     inside = _IN_SENTENCE.search(before) is not None and not written.isupper()
     return inside and (_is_borne(before) or _BEFORE_NAME.search(before) is not None)
@@ -143,7 +149,7 @@ _FINITE: Final = re.compile(
 
 
 _KEYWORD_BEFORE: Final = re.compile(
-    r"(?<![A-Za-z])(?!(?:it|we|he|she|they|this|that|there|i) )[a-z][a-z-]{0,30} $"
+    r"(?<![A-Za-z])(?!(?i:it|we|he|she|they|this|that|there|i) )[A-Za-z][a-z-]{0,30} $"
 )
 
 

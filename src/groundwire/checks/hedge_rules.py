@@ -183,7 +183,7 @@ def _filed() -> tuple[dict[str, str], dict[str, list[HedgeRule]]]:
     rules: dict[str, list[HedgeRule]] = {}
     category = ""
     for line in _lines():
-        if line.startswith("["):
+        if line.startswith("[") and line.endswith("]"):
             category = line.strip("[]")
         elif category == "classes":
             name, _, words = line.partition(" = ")

@@ -442,6 +442,16 @@ CLASSES = {
         "The pump might leak.", "The pump could have leaked.", "The clerk may have forgotten it.",
         "The patch should fix the leak.", "The parcel should be here by Monday.", "The pump ought to hold.",
         "Somebody must have opened it.", "The bridge is expected to reopen.",
+        # what is foretold: nobody can know yet
+        "The mill is set to be sold.", "Tenants are expected to leave the house.", "I expect the lodger to move out.",
+        "Economists anticipate a poor harvest.", "The board expects the rent to rise.", "Should work again.",
+        "They are bound to complain again.", "The pump should not affect the boiler.",
+        "She should sign within days.", "The news could actually worsen the queue.",
+        # what is told as possible
+        "There is a potential leak in the cellar.", "The stain indicates a possible leak.",
+        "The tap was closed due to a suspected leak.", "After the flood, it appears there is a leak.",
+        "The plumber claims that the pump is new.", "Speculation has it that the pump leaks.",
+        "The old printer may not support colours.", "Name of the plumber: to be filled in.",
         # hearsay
         "Rumour has it the pump leaks.", "Someone said the pump leaks.", "I was told the pump leaks.",
         "According to a colleague the pump leaks.", "A neighbour told me that the pump leaks.",
@@ -461,6 +471,7 @@ CLASSES = {
     ],
     "approximation": [
         "It has 500-ish litres.", "It has ~500 litres.", "It has some 500 litres.", "It has 500 or so.",
+        "Ballpark, it has 500 litres.",
         "It has on the order of 500 litres.", "It has just under 500 litres.", "It has close to 500 litres.",
     ],
     "question": ["Does the pump leak?", "The pump leaks, right?", "Owner: ???", "Is it the pump that leaks",
@@ -507,6 +518,16 @@ def test_each_class_of_hedges_is_found_and_only_first_persons_block(category, te
         "Users report leaks by phone.", "The team believes in the pump.", "Only the baker may open the oven.",
         "May has 31 days.", "He replaced Haskell's Maybe.", "The quiz asks: what is a pump?",
         "The shop is in /srv/maybe/pump.", "The suspected leak was repaired.",
+        # permission goes on behind "and", and stands in the passive beside how it is done
+        "Tenants can use the yard but may not park there.", "The fan may be switched off by turning the key.",
+        "The fan may be bought from any shop.", "Oil may be added using a funnel.", "Tea may be given with milk.",
+        "Lodgers are expected to follow the house rules.", "You may want to bring a lamp.",
+        # what somebody believed and does no longer, what was denied
+        "I used to believe that the pump leaks; it does not.", "We wrongly assumed that the well was dry.",
+        "The rumours about a sale were denied.", "The fair is held on Sunday, come what may.",
+        "Letters are read from memory, not from disk.", "A work-in-progress label is tied to the pump.",
+        "Look to the left before you cross.", "The field is a typically-sized one.", "Pumps MAY be blue.",
+        "The quarrel is about 40 chairs.", "There is a potential buyer for the mill.",
     ],
 )  # fmt: skip
 def test_permission_ability_rules_and_other_senses_are_no_hedges(text):
@@ -519,6 +540,8 @@ def test_permission_ability_rules_and_other_senses_are_no_hedges(text):
         'The lamp shows "Service may be due".', 'The button "Maybe tomorrow" closes it.', "The `maybe` keyword is new.",
         "The flag `--maybe` was removed.", 'The form asks "Have you eaten?" first.',
         "The <code>maybe</code> type is lazy.",
+        "The subject line of the mail was 'Could it be you?'.", "The letter ends with the sentence 'I may be late.'.",
+        "Might & Daughters repaired the pump.", "The branch fix/may-leak was merged.",
         "The sign says \u201cDogs may bite\u201d.", "The screen prints 'It could be full' twice.",
     ],
 )  # fmt: skip
