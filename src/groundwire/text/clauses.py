@@ -34,7 +34,8 @@ along around beyond despite except
 _PREPOSITIONS: Final = _PREPOSITION_TABLE.split()
 ADVERBS: Final = words_of(
     "also still just even only already again always usually often now currently not longer never ever very too so "
-    "then there here however therefore really quite almost once soon yet meanwhile exactly simply more most less least"
+    "then there here however therefore really quite almost once soon yet meanwhile exactly simply more most less least "
+    "able anymore"
 )
 _JOINING: Final = words_of(
     "and or but nor if when while because although though unless where whereas which that what how why whom etc "

@@ -39,16 +39,28 @@ _CONTRACTED: Final = words_of(
 )
 # Negations only in front of "to".
 _BEFORE_TO: Final = words_of(
-    "fail fails failed failing refuse refuses refused refusing decline declines declined"
+    "fail fails failed failing refuse refuses refused refusing decline declines declined neglect neglects neglected "
+    "omit omits omitted forget forgets forgot ceases cease ceased"
 )
 # Negations only in front of a verb in "-ing", or of "of".
-_BEFORE_ING: Final = words_of("stop stops stopped stopping cease ceases ceased quit quits quitting")
-DENYING: Final = (
-    dict.fromkeys(_BEFORE_TO, "to")
-    | dict.fromkeys(_BEFORE_ING, "ing")
-    | {"instead": "of", "unable": "to", "incapable": "of"}
+_BEFORE_ING: Final = words_of(
+    "stop stops stopped stopping cease ceases ceased quit quits quitting abandon abandons abandoned discontinue "
+    "discontinues discontinued skip skips skipped"
 )
-"""Word that denies before another one -> how that one ends."""
+DENYING: Final = {
+    word: tuple(endings.split())
+    for words, endings in (
+        (_BEFORE_TO, "to"),
+        (_BEFORE_ING, "ing"),
+        (_BEFORE_TO & _BEFORE_ING, "to ing"),
+        (words_of("refrain refrains refrained abstain abstains abstained"), "from"),
+        (words_of("give gives gave given"), "up"),
+        (words_of("unable yet"), "to"),
+        (words_of("instead incapable"), "of"),
+    )
+    for word in words
+}
+"""Word that denies before another one -> how that one may end."""
 # They reach nothing: what they negate stands in another clause, or in themselves.
 _BARE: Final = words_of("unless except false disable disables disabled disabling")
 _EXCLUDING: Final = {"exclude": "include", "excludes": "includes", "excluded": "included"}
@@ -137,8 +149,8 @@ def may_deny(token: str) -> bool:
 
 def denies(tokens: Sequence[str], place: int) -> bool:
     """Tell whether the word at a place denies the next one: "fails to", "stopped recording", "instead of"."""
-    ending = DENYING.get(tokens[place])
-    return ending is not None and place + 1 < len(tokens) and tokens[place + 1].endswith(ending)
+    endings = DENYING.get(tokens[place])
+    return endings is not None and place + 1 < len(tokens) and tokens[place + 1].endswith(endings)
 
 
 def may_negate(token: str) -> bool:

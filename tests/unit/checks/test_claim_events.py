@@ -22,6 +22,7 @@ def between(one, other):
         ("Berta swam in the second heat.", "Berta swam in the third heat."),
         ("The tram was crowded on Monday.", "The tram was crowded on Friday."),
         ("In the first act the tenor sings twice.", "In the third act the tenor sings once."),
+        ("Rainfall in the first quarter was 40 mm.", "Rainfall in the third quarter was 90 mm."),
     ],
 )
 def test_what_can_have_happened_again_is_another_event_with_another_date_or_ordinal(one, other):
@@ -52,6 +53,13 @@ def test_what_happens_once_or_is_so_conflicts_with_another_date(one, other):
         ("The nest is above the window.", "The nest is below the window.", "opposite"),
         ("The panel granted the licence.", "The panel denied the licence.", "opposite"),
         ("The result was conclusive.", "The result was inconclusive.", "negation"),
+        ("The heron fishes in the pond.", "The heron has ceased to fish in the pond.", "negation"),
+        ("The smith shoes horses on Mondays.", "The smith has ceased shoeing horses on Mondays.", "negation"),
+        ("The clerk stamps the forms.", "The clerk neglects to stamp the forms.", "negation"),
+        ("The clerk stamps the forms.", "The clerk is not able to stamp the forms.", "negation"),
+        ("The clerk stamps the forms.", "The clerk doesn't stamp the forms anymore.", "negation"),
+        ("The choir sings in Latin.", "The choir gave up singing in Latin.", "negation"),
+        ("The choir sings in Latin.", "The choir refrains from singing in Latin.", "negation"),
     ],
 )
 def test_what_denies_a_whole_claim_or_turns_it_round_is_a_difference(one, other, difference):

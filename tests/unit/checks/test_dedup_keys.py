@@ -243,8 +243,8 @@ def test_another_process_makes_the_same_keys(method):
 def test_keys_are_pinned_under_their_scheme():
     """If this fails because keys changed (or a library did), the name of the key function must change."""
     thresholds = Thresholds(9200, 8500)
-    assert scheme("minhash", thresholds) == "minhash-16x8-affine32-s1/words-2/signature-4/9200-8500"
-    assert scheme("partition", thresholds) == "partition-2/words-2/signature-4/9200-8500"
+    assert scheme("minhash", thresholds) == "minhash-16x8-affine32-s1/words-2/signature-5/9200-8500"
+    assert scheme("partition", thresholds) == "partition-2/words-2/signature-5/9200-8500"
     assert [
         key_function(method, thresholds).of(read_form(PINNED)).stored[0].hex() for method in METHODS
     ] == PINS

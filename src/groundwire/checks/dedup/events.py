@@ -33,13 +33,14 @@ _ONCE: Final = frozenset(
             "founded establish create build construct erect invent discover born die marry divorce bury open "
             "launch start complete publish release issue sign accept register patent elect hire join retire resign "
             "graduate buy introduce deploy decommission abolish dissolve merge rename consecrate inaugurate occur "
-            "happen expire move emigrate set plan schedule convert replace land ship deliver arrive"
+            "happen expire move emigrate set plan schedule convert replace land ship deliver arrive cease abandon "
+            "discontinue quit"
         ),
     )
 )
 _PAST: Final = words_of("was were wasn't weren't had hadn't has have hasn't haven't did didn't")
 _BEFORE_VERB: Final = AUXILIARIES | ADVERBS
-_PLACED: Final = words_of("place position rank floor quarter")
+_PLACED: Final = words_of("place position rank floor quarter")  # behind the verb they say where or when
 _NEAREST: Final = 2  # words from "was" to the date that it states
 
 
@@ -65,9 +66,18 @@ def repeats(tokens: Sequence[str], clause: Clause, dated: Collection[int], named
     return past and _name_of(tokens[main]) not in _ONCE
 
 
-def is_ordinal_name(tokens: Sequence[str], place: int) -> bool:
-    """Tell whether a word numbers the noun behind it: "the second round", not "second place" or "came second"."""
+def is_ordinal_name(tokens: Sequence[str], place: int, *, leads: bool) -> bool:
+    """Tell whether a word numbers the noun behind it: "the second round", not "in second place" or "came second".
+
+    Args:
+        tokens: Of the claim, in text order.
+        place: Of the word.
+        leads: It stands before the verb: "sales in the second quarter were good".
+    """
     follower = "".join(tokens[place + 1 : place + 2])
     return (
-        tokens[place] in ORDINALS and follower.isalpha() and not role_of(follower) and follower not in _PLACED
+        tokens[place] in ORDINALS
+        and follower.isalpha()
+        and not role_of(follower)
+        and (leads or follower not in _PLACED)
     )

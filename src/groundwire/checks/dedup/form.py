@@ -255,7 +255,9 @@ class _Reader:
         self._repeats = repeats(self._tokens, self._clause, self._dated, named)
         timed = clock_times(self._tokens) if self._flags & _CLOCK else ()
         named.update(place for place in timed if self._repeats or place + 2 < verb)
-        ordinals = (place for place in places if is_ordinal_name(self._tokens, place))
+        ordinals = (
+            place for place in places if is_ordinal_name(self._tokens, place, leads=self._leads(place))
+        )
         named.update(place for place in ordinals if self._is_about(place))
         return named
 

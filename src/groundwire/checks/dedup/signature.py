@@ -35,7 +35,7 @@ from groundwire.text.tokens import PerToken
 if TYPE_CHECKING:
     from groundwire.checks.dedup.form import ClaimForm, Word
 
-SIGNATURE: Final = "signature-4"
+SIGNATURE: Final = "signature-5"
 """Names format and rules in the dedup scheme. Whoever changes what `signature` returns changes this too."""
 
 _HEADER: Final = Struct("<BB4s4sII")
