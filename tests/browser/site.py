@@ -9,6 +9,7 @@ import asyncio
 import json
 import socket
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from groundwire.console.settings import ConsoleSettings
 from groundwire.console.shared import Shared
 from groundwire.console.site import Parts, Site
 from groundwire.keys.attestation import Keys
+from groundwire.keys.watched import WatchedKeys
 from groundwire.messages.decisions import AuditEvent, Decision, Facts, IngestionTier, Kind, Origin, Verdict
 from groundwire.messages.identity import Subject, decision_id, event_id
 from groundwire.messages.records import ReviewDecision
@@ -169,8 +171,11 @@ def running(
 ) -> Iterator[Running]:
     """Run a console over a board on a loopback port, 0: a free one; in a thread. `shared`: that of an earlier one."""
     reviews = RecordingReviews(board)
-    keys = Keys.parse(KEYS, Path("keys.toml"))
-    with socket.create_server(("127.0.0.1", port)) as listening:
+    with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", port)) as listening:
+        file = Path(folder, "keys.toml")
+        file.touch(mode=0o600)
+        file.write_bytes(KEYS)
+        keys = WatchedKeys(file)  # as a console has them
         port = listening.getsockname()[1]
         given = ConsoleSettings(port=port, **settings)
         clock = Clock()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from structlog.testing import capture_logs
 
 from groundwire.errors import UsageError
 from groundwire.keys import watched
+from groundwire.keys.attestation import Keys
 from groundwire.keys.watched import EVERY, WatchedKeys
 from groundwire.review.permissions import Permissions, Person
 from tests.unit.gate.test_review_gate import KEYS, TEXT, Office
@@ -64,6 +66,20 @@ def test_who_is_delegated_or_no_longer_counts_for_whoever_looks_from_then_on(wat
     getattr(watch, how)(KEYS.replace('default = ["lead"]', 'acme = ["lead"]'))
     assert permissions.scope(LEAD).whole == {"acme"}
     assert not permissions.scope(LEAD).sees("default", "ada")
+
+
+def test_the_file_as_it_is_now_says_to_whom_an_item_can_be_assigned(watch: Watch) -> None:
+    permissions = Permissions(watch.keys)
+    watch.write(KEYS.replace('default = ["lead"]', 'default = ["lead", "ann"]'))
+    assert permissions.deciders(permissions.scope(LEAD), "default", "ada") == ["ada", "ann", "lead"]
+
+
+def test_nothing_of_keys_is_answered_by_anything_but_the_file_as_it_is_now(watch: Watch) -> None:
+    assert set(vars(watch.keys)) == {"_file"}
+    own = [
+        name for name, value in vars(Keys).items() if callable(value) and "self._" in inspect.getsource(value)
+    ]
+    assert {*own} - {*vars(WatchedKeys)} == set()
 
 
 def test_a_key_that_is_withdrawn_or_changed_vouches_for_nothing_more(watch: Watch) -> None:

@@ -124,9 +124,9 @@ class WatchedKeys(Keys):
         """Say whether there is a key of this id now."""
         return key_id in self._file.current()
 
-    def delegated(self, tenant: str, reviewer: str) -> bool:
-        """Say whether `reviewer` may now decide the claims of other people of `tenant`."""
-        return self._file.current().delegated(tenant, reviewer)
+    def reviewers(self, tenant: str) -> frozenset[str]:
+        """Return who may now decide the claims of other people of `tenant`."""
+        return self._file.current().reviewers(tenant)
 
     def sign(self, key_id: str, value: bytes) -> bytes:
         """Return the value of the header `gw-attestation`. Raises: UsageError, there is no such key (any more)."""
