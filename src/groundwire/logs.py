@@ -46,6 +46,9 @@ class _OnceAMinute(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         message = record.name, str(record.msg)
+        if record.name == "asyncio" and record.exc_info and isinstance(record.exc_info[1], OSError):
+            # a connection that failed after nobody waited for it any more: whoever tried was told
+            record.exc_info = None
         if record.name.startswith("aiokafka"):
             text = record.getMessage()
             message = ("aiokafka", "unreachable") if any(part in text for part in _UNREACHABLE) else message

@@ -59,3 +59,21 @@ def test_a_broker_that_is_away_is_one_line_of_all_parts_of_its_client() -> None:
     """)
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ["Unable connect" in line for line in ended.stderr.splitlines()] == [True, False]
+
+
+def test_a_connection_that_failed_after_nobody_waited_for_it_is_one_line_without_a_traceback() -> None:
+    program = textwrap.dedent("""
+        import logging
+        from groundwire.logs import configure_logs
+        configure_logs("console", "info")
+        for error in (ConnectionResetError("gone"), ValueError("a defect")):
+            try:
+                raise error
+            except Exception as raised:
+                logging.getLogger("asyncio").error("never retrieved: %s", raised, exc_info=raised)
+                logging.getLogger("asyncio").error(f"again: {error!r}", exc_info=raised)
+    """)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "never retrieved: gone" in ended.stderr
+    assert ended.stderr.count("Traceback") == 1
+    assert "ConnectionResetError" in ended.stderr.partition("Traceback")[0]

@@ -410,13 +410,15 @@ class SealEvidence:
     def _causes(self, topic: TopicName, record: InboundRecord) -> Collection[TopicName]:
         """Return the input topics of which a record beside decisions may come; none where it needs no seal.
 
-        What an erasure publishes needs none.
+        What an erasure publishes needs none, nor what notes a redriving.
         """
         if topic is TopicName.AUDIT:
             event = event_of(record.value or b"")
             if event is None:
                 return _INPUTS
-            return () if self._is_of_erasure(event) else _EVENTS.get(event.type, ())
+            return (
+                () if self._is_of_erasure(event) or _is_of_redriving(event) else _EVENTS.get(event.type, ())
+            )
         if topic is TopicName.RETRACTIONS:
             return () if self._erasures.cover_value(record.value or b"") else (TopicName.REVIEW_DECISIONS,)
         return (TopicName.LLM_RESPONSES, TopicName.DEFERRED) if topic is TopicName.REGENERATE else ()
@@ -476,6 +478,11 @@ def event_of(value: bytes) -> AuditEvent | None:
         return AuditEvent.model_validate_json(value)
     except ValidationError:
         return None
+
+
+def _is_of_redriving(event: AuditEvent) -> bool:
+    """Say whether a command notes that it sends a dead letter back: it has no seal key, and no decision rests on it."""
+    return event.type == "dead_letter" and {"letter", "action"} <= event.detail.keys()
 
 
 def _is_under_its_user(record: InboundRecord) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from groundwire.messages.base import format_time, to_milliseconds
-from groundwire.messages.decisions import Decision, Kind
+from groundwire.messages.decisions import AuditEvent, Decision, Kind
 from groundwire.messages.erasure import Erasure, Erasures
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject, decision_id
@@ -72,6 +72,32 @@ def test_a_tombstone_excuses_no_retraction_of_a_later_time_whatever_its_header_s
         for name, value in retraction(OWN_KEY).headers
     )
     assert chain.faults(tombstone(until), replace(retraction(OWN_KEY), headers=early))
+
+
+@pytest.mark.parametrize(
+    ("detail", "named"),
+    [
+        pytest.param({"code": "invalid_json"}, True, id="of a worker"),
+        pytest.param(
+            {"code": "invalid_json", "letter": "x", "action": "redrive"}, False, id="of a redriving"
+        ),
+    ],
+)
+def test_a_dead_letters_event_needs_a_seal_but_not_the_note_that_somebody_sent_it_back(
+    chain: Chain, detail: dict[str, str], *, named: bool
+):
+    event = AuditEvent(
+        event_id="e",
+        type="dead_letter",
+        at=NOW,
+        tenant_id="",
+        actor="op",
+        subject_id=None,
+        decision_id=None,
+        detail=detail,
+    )
+    record = InboundRecord("t.audit", 0, 0, 0, b"", event.model_dump_json().encode(), (("ce_id", b"e"),))
+    assert bool(chain.faults(record)) is named
 
 
 @pytest.mark.parametrize(("age", "is_lost"), [(1, False), (300, False), (340, True), (365, True)])
