@@ -183,7 +183,7 @@ def _print_stacks(loop: asyncio.AbstractEventLoop) -> None:
 
 def _toggle_debug() -> None:
     level = toggle_debug()
-    log.critical("log.level", level=level)
+    log.critical("log.level", now=level)  # `level` is that of the line
 
 
 def _exit_at_deadline() -> None:

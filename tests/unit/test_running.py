@@ -43,6 +43,11 @@ def test_sighup_logs_everything_until_it_comes_again() -> None:
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     told = [line.split("] ")[1].split() for line in ended.stderr.splitlines()]
     assert [words[0] for words in told] == ["log.level", "second", "log.level", "log.level"]
+    assert [words[1:] for words in told if words[0] == "log.level"] == [
+        ["now=DEBUG"],
+        ["now=INFO"],
+        ["now=DEBUG"],
+    ]
 
 
 def test_a_broker_that_is_away_is_one_line_of_all_parts_of_its_client() -> None:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -157,6 +158,8 @@ def replay(  # noqa: PLR0913 - click hands over one argument for each option
             raise UsageError(
                 "--output and --job: two files, one for decisions and one for how far it has come"
             )
+        if html is not None and find_spec("jinja2") is None:  # told before everything is read and derived
+            raise UsageError("--html needs Jinja2: pip install 'groundwire[console]'")
         topic = replay_topic(output_topic, settings.topic_prefix) if output_topic else None
         policy = load_policy(policy_file, os.environ) if policy_file else None
         if policy is not None:

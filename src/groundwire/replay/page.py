@@ -57,7 +57,8 @@ def write_page(path: Path, job: Job, summary: Summary, policies: list[PolicyChan
     """Write the page; details that do not fit go to `<name>.rest.jsonl` beside it, one JSON object a line.
 
     Raises:
-        UsageError: Jinja2 is not installed, or a file cannot be written.
+        UsageError: a file cannot be written.
+        ImportError: Jinja2 is not installed.
     """
     rest = path.with_suffix(".rest.jsonl")
     parts, left = _page(job, summary, policies, rest.name)
@@ -76,10 +77,8 @@ def _page(
     job: Job, summary: Summary, policies: list[PolicyChange], rest: str
 ) -> tuple[Iterator[str], Iterator[Change]]:
     """Return the parts of the page, and the changes that are left once they are all taken; everything is escaped."""
-    try:
-        from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - an extra of its own
-    except ImportError:
-        raise UsageError("--html needs Jinja2: pip install 'groundwire[console]'") from None
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - an extra of its own
+
     environment = Environment(
         loader=PackageLoader("groundwire.replay"),
         autoescape=True,

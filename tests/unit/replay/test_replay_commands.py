@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -267,3 +268,14 @@ async def test_the_page_says_stretch_policies_and_totals_first_and_stays_below_2
     assert f"{len(rest)} more stand in <code>page.rest.jsonl</code>" in page
     assert sum(" subject-" in line for line in table) == 7
     assert table[-1] == "and 33 more: --format json lists them all"
+
+
+def test_a_page_that_cannot_be_made_is_refused_before_anything_is_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    monkeypatch.setenv("GROUNDWIRE_BROKERS", "127.0.0.1:1")
+    refused = CliRunner().invoke(
+        main, ["replay", "--from", "earliest", "--html", str(tmp_path / "page.html")]
+    )
+    assert (refused.exit_code, "groundwire[console]" in refused.output) == (2, True)
