@@ -447,7 +447,13 @@ CLASSES = {
         "Economists anticipate a poor harvest.", "The board expects the rent to rise.", "Should work again.",
         "They are bound to complain again.", "The pump should not affect the boiler.",
         "She should sign within days.", "The news could actually worsen the queue.",
+        "The dry spring could touch the mill too.", "The bakers expect higher prices.",
+        "Millers worry that the river will dry up.", "The miller predicts a wet autumn.",
+        "The fine could ultimately vary.",
+        "The union expects the rent to be halved.",
         # what is told as possible
+        "Police think a cat opened the tap.", "They have reasons to believe that the pump is new.",
+        "There is speculation that the mill closes.", "The cellar is the home of a possible thief.",
         "There is a potential leak in the cellar.", "The stain indicates a possible leak.",
         "The tap was closed due to a suspected leak.", "After the flood, it appears there is a leak.",
         "The plumber claims that the pump is new.", "Speculation has it that the pump leaks.",
@@ -522,6 +528,9 @@ def test_each_class_of_hedges_is_found_and_only_first_persons_block(category, te
         "Tenants can use the yard but may not park there.", "The fan may be switched off by turning the key.",
         "The fan may be bought from any shop.", "Oil may be added using a funnel.", "Tea may be given with milk.",
         "Lodgers are expected to follow the house rules.", "You may want to bring a lamp.",
+        # what a thing was able to, what a machine works out
+        "The model predicts the age of a tree.",
+        "The old press could handle 40 sheets.", "The team won 12 of a possible 20 points.",
         # what somebody believed and does no longer, what was denied
         "I used to believe that the pump leaks; it does not.", "We wrongly assumed that the well was dry.",
         "The rumours about a sale were denied.", "The fair is held on Sunday, come what may.",
