@@ -31,6 +31,7 @@ _COMMANDS: Final = {
     "replay": "Decide a stretch of the log again, and say what comes out otherwise.",
     "review": "See and decide what waits for a person.",
     "seals": "Show what workers have signed of what they published.",
+    "state": "See what the gate remembers in Redis, and what that takes.",
     "tail": "Print the records of a topic as they come.",
     "token": "Make, list and revoke API tokens of the console.",
     "topics": "Declare the topics, and compare a cluster with them.",

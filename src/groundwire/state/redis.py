@@ -84,7 +84,8 @@ _LOOK_UP: Final = ("entries", "look_up")
 
 _REBUILT_KEYS: Final = ("s:*", "k:*", "b:*", "m:*", "x:*", "w:*", "d:*", "r:*")
 _SCANNED: Final = 1000
-_GLOB: Final = str.maketrans({char: f"\\{char}" for char in "\\*?[]^-"})
+GLOB: Final = str.maketrans({char: f"\\{char}" for char in "\\*?[]^-"})
+"""Has a prefix stand for itself in a pattern of SCAN."""
 
 
 class RedisState:
@@ -419,7 +420,7 @@ class Rebuild:
         # first, so that nobody decides on half a state
         await self._fence.run("UNLINK", *[self._prefix + name for name in ("epoch", "scheme", "q")])
         for pattern in _REBUILT_KEYS:
-            await self._clear(self._prefix.translate(_GLOB) + pattern)
+            await self._clear(self._prefix.translate(GLOB) + pattern)
 
     async def load(self, outcomes: Sequence[StoredOutcome]) -> int:
         """Load outcomes; of a subject the highest revision stays.

@@ -1,0 +1,260 @@
+"""`groundwire state`: what the state of a deployment takes in Redis, and what it is going to take."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, Final
+
+import click
+from rich.console import Console
+
+from groundwire.cli.options import format_option, reporting
+from groundwire.cli.output import columns
+from groundwire.config import load_settings
+from groundwire.errors import StateUnavailable, UsageError
+from groundwire.state.redis import GLOB, RedisState
+from groundwire.state.server import Server, connect
+
+_KINDS: Final = {
+    "s": "outcomes",
+    "k": "index",
+    "b": "index",
+    "m": "index",
+    "x": "index",
+    "c": "beginnings of derivation lines",
+    "d": "who rests on whom",
+    "a": "actions of people",
+    "o": "approvals that were retracted",
+    "r": "outcomes that a later record superseded",
+    "w": "waiting claims",
+    "q": "counters",
+    "f": "in flight",
+    "policy": "policies",
+    "corpus": "corpus",
+    "citation": "cached citations",
+    "qc": "query cache",
+}
+_REMEMBERED: Final = ("outcomes", "index")
+_SCANNED: Final = 1_000  # keys of one SCAN: within a few milliseconds of the server
+_GB: Final = 1_000_000_000
+
+
+@dataclass(slots=True)
+class Usage:
+    """Keys of one kind: how many there are, and what those take that were measured."""
+
+    number: int = 0
+    measured: int = 0
+    measured_bytes: int = 0
+
+    @property
+    def total(self) -> int:
+        """Bytes of all of them, at the mean of those measured."""
+        return round(self.number * self.measured_bytes / self.measured) if self.measured else 0
+
+
+@dataclass(slots=True)
+class StateSize:
+    """What state takes.
+
+    Attributes:
+        kinds: by what the keys are for.
+        pending: bytes of the pending records of each tenant.
+        used: bytes that the server uses in all.
+        limit: its `maxmemory`; 0: none.
+    """
+
+    kinds: dict[str, Usage] = field(default_factory=lambda: defaultdict(Usage))
+    pending: dict[str, int] = field(default_factory=dict)
+    used: int = 0
+    limit: int = 0
+
+    @property
+    def per_outcome(self) -> float:
+        """Mean bytes of an outcome with its share of the index."""
+        outcomes = self.kinds["outcomes"].number
+        return sum(self.kinds[kind].total for kind in _REMEMBERED) / outcomes if outcomes else 0.0
+
+    def projection(self, claims: int | None, daily: int | None) -> dict[str, float]:
+        """Return what follows from the mean of an outcome; nothing where there is none yet.
+
+        Args:
+            claims: how many more are to be remembered.
+            daily: how many more there are each day.
+        """
+        mean = self.per_outcome
+        if not mean:
+            return {}
+        found: dict[str, float] = {"bytes_per_outcome": round(mean), "outcomes_per_gb": int(_GB / mean)}
+        if claims is not None:
+            found["bytes_of_claims"] = round(claims * mean)
+        if self.limit:
+            room = max(0, self.limit - self.used)
+            found["outcomes_until_maxmemory"] = int(room / mean)
+            if daily:
+                found["days_until_maxmemory"] = round(room / mean / daily, 1)
+        return found
+
+
+@click.group(name="state")
+def state() -> None:
+    """See what the gate remembers in Redis. Nothing is changed; settings come from the environment, as for workers.
+
+    Example: groundwire state size --claims 1000000
+    """
+
+
+@state.command(name="size")
+@click.option("--claims", type=click.IntRange(min=1), help="Project the bytes of so many more claims.")
+@click.option(
+    "--daily", type=click.IntRange(min=1), help="Project the days until maxmemory at so many a day."
+)
+@click.option(
+    "--sample",
+    type=click.IntRange(min=1),
+    default=1_000,
+    show_default=True,
+    help="How many keys of each kind are measured.",
+)
+@format_option
+def size(*, claims: int | None, daily: int | None, sample: int, layout: str) -> None:
+    """Show how many keys of each kind state has, and how many bytes they take.
+
+    All keys of the deployment are counted, by SCAN, which never holds up the server for long. The first of each kind
+    that SCAN meets, in no particular order, are measured by MEMORY USAGE; the others are taken to be like them. A
+    claim that others are compared with is an outcome and a part of the index. Keys carry digests, no tenants: only
+    the bytes of pending records are told by tenant.
+
+    Exit status: 0, or 2 for usage and Redis out of reach.
+
+    Example: groundwire state size --claims 1000000 --daily 50000
+    """
+    with reporting():
+        try:
+            found = asyncio.run(_ask(sample))
+        except StateUnavailable as exc:
+            raise UsageError(f"GROUNDWIRE_REDIS_URL: {exc}") from None
+        except KeyboardInterrupt:
+            raise SystemExit(130) from None
+    projection = found.projection(claims, daily)
+    if layout == "json":
+        click.echo(json.dumps(_as_json(found, projection)))
+        return
+    for line in _lines(found, projection):
+        click.echo(line)
+
+
+async def _ask(sample: int) -> StateSize:
+    settings = load_settings()
+    client = connect(settings.redis_url)
+    state_of = RedisState(client, settings.topic_prefix, scheme="")
+    try:
+        console = Console(stderr=True, highlight=False)
+        with console.status("0 keys") as status:
+            return await measure(
+                Server(client),
+                state_of,
+                settings.topic_prefix,
+                sample,
+                lambda n: status.update(f"{n:,} keys"),
+            )
+    finally:
+        await state_of.close()
+
+
+async def measure(
+    server: Server, state_of: RedisState, prefix: str, sample: int, counted: Callable[[int], None]
+) -> StateSize:
+    """Count the keys under a prefix, and measure up to `sample` of each kind.
+
+    Args:
+        server: where they are.
+        state_of: the deployment's state, which tells what its tenants have pending.
+        prefix: the topic prefix.
+        sample: how many keys of a kind are measured.
+        counted: called with how many keys were counted so far.
+
+    Raises:
+        StateUnavailable: Redis does not answer.
+    """
+    found, total = StateSize(), 0
+    async for keys in _pages(server, prefix):
+        named = sorted((_kind(key, prefix), key) for key in keys)
+        for kind, group in groupby(named, key=lambda pair: pair[0]):
+            members = [key for _, key in group]
+            usage = found.kinds[kind]
+            usage.number += len(members)
+            for key in members[: max(0, sample - usage.measured)]:
+                taken = await server.call("MEMORY", "USAGE", key)
+                if taken is not None:  # it has not expired meanwhile
+                    usage.measured, usage.measured_bytes = (
+                        usage.measured + 1,
+                        usage.measured_bytes + int(taken),
+                    )
+        total += len(keys)
+        counted(total)
+    _, stored = await state_of.tenants_use()
+    found.pending = {tenant.decode(errors="replace"): size for tenant, size in stored.items()}
+    memory = await server.call("INFO", "memory")
+    found.used, found.limit = int(memory["used_memory"]), int(memory.get("maxmemory", 0))
+    return found
+
+
+async def _pages(server: Server, prefix: str) -> AsyncIterator[list[bytes]]:
+    """Yield the keys under a prefix, as SCAN gives them; one may come twice while the server's table grows."""
+    cursor, pattern = 0, prefix.translate(GLOB) + "*"
+    while True:
+        page = await server.call("SCAN", cursor, "MATCH", pattern, "COUNT", _SCANNED)
+        cursor = int(page[0])
+        yield page[1]
+        if not cursor:
+            return
+
+
+def _kind(key: bytes, prefix: str) -> str:
+    """Return what a key is for; `other`: what no version of the gate that is known here has written."""
+    name = key[len(prefix.encode()) :].split(b":", 1)[0].decode(errors="replace")
+    return "epoch, scheme" if name in {"epoch", "scheme", "rebuild"} else _KINDS.get(name, "other")
+
+
+def _as_json(found: StateSize, projection: dict[str, float]) -> dict[str, Any]:
+    kinds = {
+        kind: {"keys": usage.number, "measured": usage.measured, "bytes": usage.total}
+        for kind, usage in sorted(found.kinds.items())
+    }
+    return {
+        "kinds": kinds,
+        "pending_bytes": dict(sorted(found.pending.items())),
+        "used_memory": found.used,
+        "maxmemory": found.limit,
+        "projection": projection,
+    }
+
+
+_PROJECTED: Final = {
+    "bytes_per_outcome": "bytes an outcome, its share of the index included",
+    "outcomes_per_gb": "outcomes in a GB at that",
+    "bytes_of_claims": "bytes of --claims more",
+    "outcomes_until_maxmemory": "outcomes until maxmemory",
+    "days_until_maxmemory": "days until maxmemory",
+}
+
+
+def _lines(found: StateSize, projection: dict[str, float]) -> list[str]:
+    """Lay out the kinds, the largest first, what tenants have pending, the server's memory and the projection."""
+    kinds = sorted(found.kinds.items(), key=lambda each: (-each[1].total, each[0]))
+    rows = [["what", "keys", "measured", "bytes"]]
+    rows += [[kind, f"{of.number:,}", f"{of.measured:,}", f"{of.total:,}"] for kind, of in kinds]
+    pending = [
+        ["pending records of tenant", tenant, f"{size:,} bytes"]
+        for tenant, size in sorted(found.pending.items())
+    ]
+    limit = f"{found.limit:,}" if found.limit else "none"
+    summary = [["bytes the server uses", f"{found.used:,}"], ["its maxmemory", limit]]
+    summary += [[_PROJECTED[name], f"{value:,}"] for name, value in projection.items()]
+    return [*columns(rows), "", *columns(pending), *([""] if pending else []), *columns(summary)]
