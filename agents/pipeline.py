@@ -24,6 +24,7 @@ from agents.outputs import Output, followers, outputs
 from agents.partitions import (
     ALONE,
     GIVEN_UP,
+    LARGE,
     CrashGuard,
     Health,
     LeaseLost,
@@ -68,6 +69,10 @@ _YIELD_EVERY: Final = 50
 
 Batch = list[Any]
 """What the handler has prepared."""
+
+
+class _PartlyAway(Exception):
+    """Some of a batch concerns what is away of state, some does not: each is decided by itself."""
 
 
 class Handler(Protocol):
@@ -156,6 +161,8 @@ class Pipeline:
     ) -> None:
         """Process a batch of one partition; once only what is behind is left of it, its partition is read on.
 
+        Behind is too what concerns a part of state that is away.
+
         Raises:
             LeaseLost: the partition is given away while the batch waits; nothing of it counts as done.
             ProducerBroken, MemoryError: this process cannot go on.
@@ -179,8 +186,10 @@ class Pipeline:
             held = Counter(record.key for record in behind)
             lease.held += held
             if first:
-                await self._process_portion(first, 0, lease, lease.guard)
+                left = await self._process_portion(first, 0, lease, lease.guard, leave=True)
                 self._health.progress()
+                lease.held += Counter(record.key for record in left)
+                behind = sorted([*behind, *left], key=lambda record: record.offset)
         if behind:
             read_on()
             await self._process_behind(behind, lease, lease.guard)
@@ -203,7 +212,7 @@ class Pipeline:
     ) -> None:
         """Process what is behind, beside the batches that follow; the rest is left when the lease ends."""
         async with lease.behind():
-            for part in parts_of(records, self._role.together):
+            for part in parts_of(records, self._role.together or LARGE):
                 lease.insist_held()
                 await self._process_portion(part, 0, lease, guard, beside=True)
                 lease.held -= Counter(record.key for record in part)
@@ -211,9 +220,14 @@ class Pipeline:
 
     def state_answered(self) -> None:
         """Note that state answers where no batch is under way that would find out: it is waited for no longer."""
+        self._note_shards()
         if not self._health.under_way:
             self._state_lost_at = None
             self._health.end("state")
+
+    def _note_shards(self) -> None:
+        if not self._services.state.away():
+            self._health.end("shard")
 
     def _by_due(self, records: Sequence[InboundRecord]) -> tuple[list[InboundRecord], list[InboundRecord]]:
         """Split what is decided now from what is looked up again later, and only goes back to `deferred`."""
@@ -254,14 +268,22 @@ class Pipeline:
         guard: CrashGuard,
         *,
         beside: bool = False,
-    ) -> None:
-        """Process a portion, record by record where too many in a row have failed: one that is decided ends that."""
+        leave: bool = False,
+    ) -> list[InboundRecord]:
+        """Process a portion, record by record where too many in a row have failed: one that is decided ends that.
+
+        Returns:
+            Where it may `leave` any, the records that concern a part of state that is away; they are not done.
+        """
         if not self._metrics.failures.too_long:
-            await self._process_until_done(records, crashes, lease, guard, beside=beside)
-            return
+            return await self._process_until_done(records, crashes, lease, guard, beside=beside, leave=leave)
+        left: list[InboundRecord] = []
         for record in records:
             await self._pause_after_failures(lease)
-            await self._process_until_done([record], crashes, lease, guard, beside=beside)
+            left += await self._process_until_done(
+                [record], crashes, lease, guard, beside=beside, leave=leave
+            )
+        return left
 
     async def _pause_after_failures(self, lease: PartitionLease) -> None:
         if not self._metrics.failures.too_long:
@@ -283,15 +305,17 @@ class Pipeline:
         guard: CrashGuard,
         *,
         beside: bool,
-    ) -> None:
-        """Try until it is done, under a mark that a crash alone leaves behind."""
+        leave: bool,
+    ) -> list[InboundRecord]:
+        """Try until it is done, under a mark that a crash alone leaves behind; return what is left."""
         await guard.mark(records, crashes)
         try:
-            await self._try_until_done(records, crashes, lease, guard, beside=beside)
+            left = await self._try_until_done(records, crashes, lease, guard, beside=beside, leave=leave)
         except LeaseLost:
             await guard.unmark_now(records)
             raise
         guard.unmark(records)
+        return left
 
     async def _try_until_done(
         self,
@@ -301,14 +325,15 @@ class Pipeline:
         guard: CrashGuard,
         *,
         beside: bool,
-    ) -> None:
-        """Try again after an error of our own, visibly, until it is done."""
+        leave: bool,
+    ) -> list[InboundRecord]:
+        """Try again after an error of our own, visibly, until it is done; return what is left."""
         began = self._services.tracing.began()
         while True:
             try:
                 async with self._beside if beside and self._role.together else nullcontext():
                     batch = await self._prepare(records, crashes, guard)
-                published = await self._decide_and_publish(batch, lease, began)
+                published, left = await self._decide_in_parts(batch, lease, began, leave=leave)
                 self._note_published(records, published)
             except (LeaseLost, MemoryError, ProducerBroken):
                 raise
@@ -318,7 +343,7 @@ class Pipeline:
                 await lease.pause(_INTERNAL_RETRY)
             else:
                 self._health.end("internal")
-                return
+                return [entry.record for entry in left]
 
     async def _prepare(self, records: Sequence[InboundRecord], crashes: int, guard: CrashGuard) -> Batch:
         with self._timed("prepare"):
@@ -358,8 +383,40 @@ class Pipeline:
         ]
         self._services.sealer.note(_partition_of(records[0]), of_records)
 
+    async def _decide_in_parts(
+        self, batch: Batch, lease: PartitionLease, began: int, *, leave: bool
+    ) -> tuple[list[Output], Batch]:
+        """Decide first what state answers of; return what was published, and what is left of the batch."""
+        published: list[Output] = []
+        left = batch
+        while left:
+            here, away = self._apart(left)
+            if leave and not here:
+                break
+            part, rest = (here, away) if here else (away, [])
+            try:
+                published += await self._decide_and_publish(part, lease, began)
+            except _PartlyAway:
+                left = [*part, *rest]
+            else:
+                left = rest
+        return published, left
+
+    def _apart(self, batch: Batch) -> tuple[Batch, Batch]:
+        """Split a batch into what concerns no part of state that is away, and what does."""
+        away = self._services.state.away()
+        if not away:
+            return batch, []
+        here: Batch = []
+        others: Batch = []
+        for entry in batch:
+            subject = getattr(entry, "subject", None)
+            bucket = None if subject is None else self._services.state.bucket_of(subject)
+            (others if bucket in away else here).append(entry)
+        return here, others
+
     async def _decide_and_publish(self, batch: Batch, lease: PartitionLease, began: int) -> list[Output]:
-        """Return what was published."""
+        """Return what was published. Raises: _PartlyAway."""
         fresh: set[str] = set()
         while True:
             asked_at, results = await self._decide(batch, lease)
@@ -405,6 +462,8 @@ class Pipeline:
                 await self._services.recovery.recover(lease)
             except StateUnavailable as exc:
                 reconciler.failed()
+                if all(self._apart(batch)):
+                    raise _PartlyAway from exc
                 provisional = await self._without_state(batch, exc, lease)
                 if provisional is not None:
                     return asked_at, provisional
@@ -412,6 +471,7 @@ class Pipeline:
                 reconciler.answered()
                 self._state_lost_at = None
                 self._health.end("state")
+                self._note_shards()
                 return asked_at, results
 
     async def _without_state(
@@ -419,14 +479,26 @@ class Pipeline:
     ) -> list[Result] | None:
         """Wait for state, or decide provisionally once it has been out of reach for longer than the grace."""
         now = self._clock()
-        if self._state_lost_at is None:
-            self._state_lost_at = now
-            log.warning("state.unavailable", error=str(error))
-        self._health.begin("state")
-        if self._grace is not None and now - self._state_lost_at > self._grace:
+        lost_at = self._away_since(batch)
+        if lost_at is not None:
+            self._health.begin("shard")
+        else:
+            if self._state_lost_at is None:
+                self._state_lost_at = now
+                log.warning("state.unavailable", error=str(error))
+            self._health.begin("state")
+            lost_at = self._state_lost_at
+        if self._grace is not None and now - lost_at > self._grace:
             return self._handler.provisional(batch)
         await lease.pause(_RETRY)
         return None
+
+    def _away_since(self, batch: Batch) -> float | None:
+        """Return since when the last of what a batch concerns is away; None where that is not what it waits for."""
+        away, state = self._services.state.away(), self._services.state
+        if not away or self._apart(batch)[0]:
+            return None
+        return max(away[state.bucket_of(entry.subject)] for entry in batch)
 
     def _timed(self, stage: str) -> AbstractContextManager[Any]:
         return metrics.STAGE.labels(self._role.topic, stage).time()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Final
@@ -18,6 +18,7 @@ from groundwire.policy import Policy
 from groundwire.replay.rebuild import OutputReader, Rebuilder, stored_outcome
 from groundwire.state.model import StoredOutcome
 from groundwire.state.redis import RedisState
+from groundwire.state.server import ServerRun
 
 log = structlog.get_logger()
 
@@ -132,8 +133,6 @@ class StateReconciler:
         state: takes the outcomes.
         policy: the worker's.
         read: yields the values of the output topics from a time on.
-        server: names the server's process, None where it does not tell: then it counts as another one.
-            Raises: StateUnavailable.
         clock: wall-clock seconds since 1970.
     """
 
@@ -142,18 +141,16 @@ class StateReconciler:
         state: RedisState,
         policy: Policy,
         read: Callable[[datetime], AsyncGenerator[bytes, None]],
-        server: Callable[[], Awaitable[str | None]],
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._state = state
         self._policy = policy
         self._read = read
-        self._ask_server = server
         self._clock = clock
-        self._server: str | None = None
+        self._runs: dict[int, ServerRun] = {}
         self._answered_at: float | None = None
-        self._due = True
+        state.server.watch_servers()
         self._lock = asyncio.Lock()
 
     def answered(self) -> None:
@@ -162,29 +159,38 @@ class StateReconciler:
 
     def failed(self) -> None:
         """Note that it has not: the next answer may be another server's."""
-        self._due = True
+        self._state.server.suspect()
 
     async def before_step(self) -> None:
-        """Ask which server answers, and assert again where it is another. Raises: StateUnavailable, StateLost."""
-        if not self._due:
+        """Ask which servers answer, and assert again where it is another; one that does not tell counts as another.
+
+        Of a cluster only the buckets that another server has: in those that are away nothing is decided either.
+
+        Raises:
+            StateUnavailable: no server answers, or the topics cannot be read.
+            StateLost: as state.
+        """
+        if not self._state.server.doubtful():
             return
         async with self._lock:
-            if not self._due:
+            doubtful = self._state.server.doubtful()
+            if not doubtful:
                 return
-            server = await self._ask_server()
-            if self._answered_at is not None and (server is None or server != self._server):
-                await self._assert_again(self._answered_at - WINDOW)
-            self._server = server
-            self._due = False
+            runs = await self._state.server.server_runs(doubtful)
+            other = {at for at, run in runs.items() if run[1] is None or run != self._runs.get(at)}
+            if self._answered_at is not None and other:
+                await self._assert_again(self._answered_at - WINDOW, other)
+            self._runs |= runs
+            self._state.server.trust(runs)
 
-    async def _assert_again(self, since: float) -> None:
+    async def _assert_again(self, since: float, buckets: set[int]) -> None:
         count = 0
         chunk: list[StoredOutcome] = []
         try:
             async with aclosing(self._read(datetime.fromtimestamp(since, UTC))) as values:
                 async for value in values:
                     outcome = stored_outcome(value, self._policy)
-                    if outcome is not None:
+                    if outcome is not None and self._state.bucket_of(outcome.subject) in buckets:
                         chunk.append(outcome)
                     if len(chunk) == _CHUNK:
                         count += await self._state.reassert(chunk)

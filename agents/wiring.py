@@ -13,8 +13,6 @@ from typing import Any, Final, get_args
 import structlog
 from aiokafka.errors import KafkaError
 from faust.types import TP
-from redis.asyncio import Redis
-from redis.exceptions import RedisError, ResponseError
 
 from agents.app import ROLES, build_app, declare_agent
 from agents.expiry import ReviewExpiry
@@ -29,7 +27,7 @@ from groundwire import metrics
 from groundwire.config import Settings
 from groundwire.epistemic.model import Fault
 from groundwire.epistemic.plan import VerifierFacts
-from groundwire.errors import BrokerUnavailable, StateUnavailable, UsageError, naming
+from groundwire.errors import BrokerUnavailable, UsageError, naming
 from groundwire.gate.claim_case import dedup_scheme
 from groundwire.gate.gate import Gate, Lookups
 from groundwire.gate.lookups import Assessor, TenantCorpus, assessor_of
@@ -115,7 +113,7 @@ def build_worker(name: str, settings: Settings) -> Worker:
     read = partial(published, settings)
     rebuilder = Rebuilder.of(settings, state, policy, policies)
     recovery = StateRecovery(state, rebuilder, read, health, audit.note)
-    reconciler = StateReconciler(state, policy, read, partial(_server_run, connect(settings.redis_url)))
+    reconciler = StateReconciler(state, policy, read)
     tracing = open_tracing(name, enabled=settings.tracing)
     sealer = build_sealer(settings, app, publisher, health)
     role = ROLES[name]
@@ -264,14 +262,3 @@ def count_model(facts: VerifierFacts, seconds: float) -> None:
             metrics.MODEL_PAUSED.set(0)
         elif call.fault == "paused":
             metrics.MODEL_PAUSED.set(1)
-
-
-async def _server_run(redis: Redis) -> str | None:
-    """Name the server's process; None where it may not be asked. Raises: StateUnavailable."""
-    try:
-        answer = await redis.info("server")
-    except ResponseError:
-        return None
-    except (RedisError, OSError, TimeoutError) as exc:
-        raise StateUnavailable(f"INFO: {type(exc).__name__}") from exc
-    return str(answer["run_id"]) if "run_id" in answer else None

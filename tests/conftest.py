@@ -9,9 +9,9 @@ import pytest
 import structlog
 from hypothesis import settings
 
-from tests.services.fixtures import broker, redis_server
+from tests.services.fixtures import broker, redis_cluster, redis_server
 
-__all__ = ["broker", "redis_server"]
+__all__ = ["broker", "redis_cluster", "redis_server"]
 
 # a busy machine is slow, and no test is about time
 settings.register_profile("groundwire", parent=settings(), deadline=None)

@@ -41,7 +41,10 @@ class Settings(BaseSettings):
     )
 
     brokers: str = Field("127.0.0.1:9092", description="Kafka bootstrap servers, `host:port,...`.")
-    redis_url: str = Field("redis://127.0.0.1:6379/0", description="The one primary Redis that holds state.")
+    redis_url: str = Field(
+        "redis://127.0.0.1:6379/0",
+        description="The Redis that holds state: its primary, or nodes of a cluster, `redis+cluster://host:port,...`.",
+    )
     topic_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,100}$")] = Field(
         "groundwire.", description="Before every topic's name and every state key."
     )

@@ -148,7 +148,7 @@ QUOTE_FAILURES = Counter(
 )
 
 # A counter whose first value is 1 has no increase that anybody could be told of: what alerts look at begins at 0.
-for _dependency in ("state", "state_lost", "broker", "dead_letters", "internal", "seal"):
+for _dependency in ("state", "shard", "state_lost", "broker", "dead_letters", "internal", "seal"):
     PAUSED.labels(_dependency).set(0)
 for _why in ("unavailable", "refused", "broken"):
     PUBLISH_ERRORS.labels(_why)

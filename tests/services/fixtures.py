@@ -10,6 +10,7 @@ import pytest
 
 from deploy.embedded import MissingServiceError, RedisServer
 from tests.services.brokers import Broker, start_broker
+from tests.services.redis_cluster import LocalCluster
 from tests.services.redis_servers import start_redis
 
 T = TypeVar("T")
@@ -39,3 +40,10 @@ def redis_server() -> Iterator[RedisServer]:
     server = or_skip(start_redis)
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def redis_cluster() -> Iterator[LocalCluster]:
+    """Three primaries without replicas; whoever breaks one makes a cluster of its own."""
+    with or_skip(LocalCluster) as cluster:
+        yield cluster

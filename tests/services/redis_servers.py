@@ -10,17 +10,21 @@ from deploy.embedded import EmbeddedRedis, RealRedis, RedisServer
 REDIS_VARIABLE = "GROUNDWIRE_TEST_REDIS"
 
 
-def start_redis(kind: str | None = None) -> RedisServer:
-    """Start a Redis server of a kind: embedded or real; by default the one the environment names.
+def kind_of_redis(kind: str | None = None) -> type[RedisServer]:
+    """Return the servers of a kind: embedded or real; by default the one the environment names.
 
     Raises:
         ValueError: another kind.
-        MissingServiceError: it is not installed here.
     """
     kind = kind or os.environ.get(REDIS_VARIABLE) or "embedded"
     kinds: dict[str, type[RedisServer]] = {"embedded": EmbeddedRedis, "real": RealRedis}
     if kind not in kinds:
         raise ValueError(f"{REDIS_VARIABLE}: {kind!r} is none of {', '.join(kinds)}")
-    server = kinds[kind]()
+    return kinds[kind]
+
+
+def start_redis(kind: str | None = None) -> RedisServer:
+    """Start a Redis server of a kind. Raises: as `kind_of_redis`; MissingServiceError: it is not installed here."""
+    server = kind_of_redis(kind)()
     server.start()
     return server

@@ -9,7 +9,11 @@ from deploy.embedded import RedisServer
 from groundwire.state.memory import MemoryState
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
+from tests.services.redis_cluster import LocalCluster
 from tests.state.claims import SCHEME, Claims, People
+
+SERVERS = {"redis": "server", "cluster": "cluster"}
+"""The fixtures that serve a kind of state."""
 
 
 async def start(state: RedisState) -> RedisState:
@@ -44,11 +48,12 @@ async def redis_state(redis_server: RedisServer, prefix: str) -> AsyncIterator[R
     await state.close()
 
 
-@pytest.fixture(params=["memory", "redis"])
-async def state(request, redis_server: RedisServer, prefix: str) -> AsyncIterator[MemoryState | RedisState]:
+@pytest.fixture(params=["memory", "redis", "cluster"])
+async def state(request, prefix: str) -> AsyncIterator[MemoryState | RedisState]:
     if request.param == "memory":
         yield MemoryState()
         return
-    redis = await start(RedisState(connect(redis_server.url), prefix, scheme=SCHEME))
+    server: RedisServer | LocalCluster = request.getfixturevalue(f"redis_{SERVERS[request.param]}")
+    redis = await start(RedisState(connect(server.url), prefix, scheme=SCHEME))
     yield redis
     await redis.close()

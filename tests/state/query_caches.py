@@ -39,8 +39,8 @@ class InRedis(RedisQueryCache):
 
     def __init__(self, redis: Redis, prefix: str, max_entries: int = 1000) -> None:
         self.now = START
-        self.redis, self.base = redis, f"{prefix}qc:"
         super().__init__(redis, prefix, max_entries=max_entries, clock=lambda: self.now)
+        self.redis, self.base = redis, self._base
 
     async def pass_time(self, seconds: float) -> None:
         self.now += seconds

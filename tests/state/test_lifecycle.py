@@ -412,7 +412,7 @@ class Lifecycle(RuleBasedStateMachine):
         for who in pending:
             expected[f"b:{who.tenant_id}"] += len(entries[who].outcome.record)
         expected.update({"total": len(pending), "waiting": len(waiting)})
-        found = self.run(self.redis._server.call("HGETALL", self.redis._prefix + "q"))
+        found = self.run(self.redis.server.call("HGETALL", self.redis._prefix + "q"))
         assert {key.decode(): int(value) for key, value in found.items()} == dict(+expected)
         assert self.run(self.memory.queue_depth()) == len(pending)
         assert self.run(self.memory.waiting_count()) == len(waiting)
@@ -758,7 +758,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     async def contents(self):
         """Return what is found in each scope, the approved claims that rest on others, and the counters."""
-        call, prefix = self.redis._server.call, self.redis._prefix
+        call, prefix = self.redis.server.call, self.redis._prefix
         members = {
             key: sorted((await call("HGETALL", key)).items()) for key in await call("KEYS", f"{prefix}m:*")
         }

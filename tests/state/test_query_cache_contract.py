@@ -5,21 +5,21 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from deploy.embedded import RedisServer
 from groundwire import metrics
 from groundwire.state.server import connect
+from tests.state.conftest import SERVERS
 from tests.state.query_caches import START, InMemory, InRedis, response
 
 FIELDS = {"type": "UNVERIFIED_FIELDS", "message": "Unverified fields: [topK]"}
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture(params=["memory", "redis", "cluster"])
 async def make(request, prefix: str) -> AsyncIterator:
     """Makes caches of one kind."""
     if request.param == "memory":
         yield InMemory
         return
-    server: RedisServer = request.getfixturevalue("redis_server")
+    server = request.getfixturevalue(f"redis_{SERVERS[request.param]}")
     redis = connect(server.url)
     yield lambda max_entries=1000: InRedis(redis, prefix, max_entries)
     await redis.aclose()

@@ -283,8 +283,8 @@ async def test_a_batch_that_compares_much_is_decided_in_several_calls(
         words = ["amber", "birch", "cedar", "dogwood", "elder", "fir"]
         await decide(state, *[claims.ask(f"c{n}", " ".join(words[n:] + words[:n]), 2) for n in range(3)])
         calls = []
-        call = state._server.call
-        monkeypatch.setattr(state._server, "call", lambda *command: calls.append(command) or call(*command))
+        call = state.server.call
+        monkeypatch.setattr(state.server, "call", lambda *command: calls.append(command) or call(*command))
         asks = [claims.ask(f"d{n}", " ".join(words), 3) for n in range(4)]
         asks[1:1] = [claims.ask(f"e{n}", f"something {name(n)}, else {name(n + 50)}") for n in range(50)]
         outcomes = await decide(state, *asks)
@@ -365,9 +365,9 @@ async def test_looking_back_asks_once_and_finds_a_lost_state_as_a_step_does(
     asks = [claims.respond(f"r{n}", 2, queued=n % 2 == 0) for n in range(1500)]
     await decide(redis_state, *asks, limits=QueueLimits(per_user=9999))
     calls = []
-    call = redis_state._server.call
+    call = redis_state.server.call
     await redis_state.payloads([asks[0].subject])  # the server has the script
-    monkeypatch.setattr(redis_state._server, "call", lambda *command: calls.append(command) or call(*command))
+    monkeypatch.setattr(redis_state.server, "call", lambda *command: calls.append(command) or call(*command))
     found = await redis_state.payloads([ask.subject for ask in asks] * 2)
     assert found == [ask.payload for ask in asks] * 2
     assert len(calls) == 1
@@ -493,19 +493,19 @@ async def test_a_server_that_does_not_show_its_settings_is_taken(own_server):
     await client.config_set("maxmemory-policy", "allkeys-lru")
     await client.execute_command("ACL", "SETUSER", "gate", "on", ">pw", "~*", "+@all", "-config", "-info")
     async with opened(own_server) as state:
-        state._server._redis.connection_pool.connection_kwargs |= {"username": "gate", "password": "pw"}
+        state.server._redis.connection_pool.connection_kwargs |= {"username": "gate", "password": "pw"}
         assert await state.open() is None
     await client.aclose()
 
 
 async def test_redis_cluster_is_refused(redis_server, prefix, monkeypatch):
     async with opened(redis_server, prefix) as state:
-        call = state._server.call
+        call = state.server.call
 
         async def clustered(*command):
             return {"cluster_enabled": 1} if command[0] == "INFO" else await call(*command)
 
-        monkeypatch.setattr(state._server, "call", clustered)
+        monkeypatch.setattr(state.server, "call", clustered)
         with pytest.raises(UsageError, match="Cluster"):
             await state.open()
 

@@ -121,7 +121,7 @@ async def test_the_lifetime_of_actions_can_be_set(redis_server, prefix, claims, 
     await start(state)
     act = people.act("reject", claims.ask())
     await state.review([act])
-    assert 200 * DAY - 60 < await state._server.call("TTL", action_key(prefix, act)) <= 200 * DAY
+    assert 200 * DAY - 60 < await state.server.call("TTL", action_key(prefix, act)) <= 200 * DAY
     await state.close()
 
 
@@ -321,8 +321,8 @@ async def test_actions_that_compare_much_are_carried_out_in_several_calls(
     await decide(state, *asks, parent, *kids)
     await review_one(state, people.act("reject", claims.ask("nobody")))  # the server has the script
     calls = []
-    call = state._server.call
-    monkeypatch.setattr(state._server, "call", lambda *command: calls.append(command) or call(*command))
+    call = state.server.call
+    monkeypatch.setattr(state.server, "call", lambda *command: calls.append(command) or call(*command))
     acts = [people.act("retract", parent), *[people.act("approve", ask) for ask in asks]]
     acts[2:2] = [people.act("expire", claims.ask(f"nobody {n}")) for n in range(50)]
     answers = await state.review(acts)
@@ -341,8 +341,8 @@ async def test_ten_thousand_standings_and_entries_take_one_call_each(
     for each in (redis_state.statuses, redis_state.held):
         await each(subjects[:1])
     calls = []
-    call = redis_state._server.call
-    monkeypatch.setattr(redis_state._server, "call", lambda *command: calls.append(command) or call(*command))
+    call = redis_state.server.call
+    monkeypatch.setattr(redis_state.server, "call", lambda *command: calls.append(command) or call(*command))
     assert await redis_state.statuses(subjects * 2) == ([SubjectStatus(P, 1)] * 1_000 + [None] * 9_000) * 2
     held = await redis_state.held(subjects * 2)
     assert [entry.record for entry in held[:1_000]] == [outcome.record for outcome in outcomes]

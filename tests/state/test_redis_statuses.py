@@ -36,7 +36,7 @@ async def test_it_tells_where_subjects_stand_in_what_took_the_place_of_state_tha
     names = [subject(), subject("nobody")]
     await decide(redis_state, Claims().ask(tier=2))
     assert await live.statuses(names) == PENDING
-    await redis_state._server.call("DEL", f"{prefix}epoch")
+    await redis_state.server.call("DEL", f"{prefix}epoch")
     for _ in range(2):
         with pytest.raises(StateLost):
             await live.statuses(names)

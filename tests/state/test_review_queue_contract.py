@@ -20,17 +20,18 @@ from groundwire.library.review_queue import (
 )
 from groundwire.library.review_queue.redis_store import RedisReviewStore
 from groundwire.messages.decisions import IngestionTier
+from tests.state.conftest import SERVERS
 from tests.state.review_queues import CLAIM, START, Clock, Hanging, Stored, evidence, put, result
 
 WEEK = 7 * 86_400
 
 
-@pytest.fixture(params=["memory", "redis"])
+@pytest.fixture(params=["memory", "redis", "cluster"])
 async def store(request, prefix: str) -> AsyncIterator:
     if request.param == "memory":
         yield MemoryReviewStore()
         return
-    redis = RedisReviewStore(request.getfixturevalue("redis_server").url, prefix)
+    redis = RedisReviewStore(request.getfixturevalue(f"redis_{SERVERS[request.param]}").url, prefix)
     yield redis
     await redis.close()
 

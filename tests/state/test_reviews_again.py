@@ -23,7 +23,8 @@ async def lose(state: State, ask) -> None:
         state._store.put(ask.subject, replace(state._entries[ask.subject], state=B))
         del state._entries[ask.subject]
     else:
-        await state._server.call("DEL", f"{state._prefix}s:{short(ask.subject.digest)}")
+        own = state._prefixes[state.bucket_of(ask.subject)]
+        await state.server.call("DEL", f"{own}s:{short(ask.subject.digest)}")
 
 
 async def pending(state: State, claims: Claims, action: str = "approve"):
@@ -163,7 +164,7 @@ async def test_what_people_blocked_is_loaded_for_as_long_as_their_actions(
     (by_gate,) = await decide(memory, blocked)
     await redis_state.reassert([stored(ask, outcome), stored(blocked, replace(by_gate, fresh=False))])
     ttls = [
-        await redis_state._server.call("TTL", f"{prefix}s:{short(a.subject.digest)}") for a in (ask, blocked)
+        await redis_state.server.call("TTL", f"{prefix}s:{short(a.subject.digest)}") for a in (ask, blocked)
     ]
     assert ttls[0] > 90 * 86_400 > 31 * 86_400 >= ttls[1]
 
@@ -173,7 +174,7 @@ async def test_a_refusal_takes_the_place_of_nothing(redis_state, prefix, claims,
     act = people.act("approve", ask)
     await review_one(redis_state, act)
     key = f"{prefix}a:{short(digest(ask.subject.tenant_id, act.action_id))}"
-    before = await redis_state._server.call("GET", key)
+    before = await redis_state.server.call("GET", key)
     await lose(redis_state, ask)
     assert (await review_one(redis_state, act)).code == "unknown"
-    assert await redis_state._server.call("GET", key) == before
+    assert await redis_state.server.call("GET", key) == before

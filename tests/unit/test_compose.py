@@ -20,6 +20,7 @@ from groundwire.state.server import connect
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE = ROOT / "docker-compose.yml"
+CLUSTER = ROOT / "docker-compose.cluster.yml"
 OWN = (*ROLES, "console", "topics", "keys")
 """Services that run the image of this project."""
 
@@ -30,8 +31,9 @@ def services() -> dict[str, Any]:
     return found
 
 
-def test_the_file_follows_the_schema_of_compose_files() -> None:
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", COMPOSE]
+@pytest.mark.parametrize("file", [COMPOSE, CLUSTER])
+def test_the_file_follows_the_schema_of_compose_files(file: Path) -> None:
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", file]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
@@ -174,3 +176,14 @@ def test_the_keys_are_made_once_and_name_who_may_review(services: dict[str, Any]
     assert services["reviews"]["environment"]["GROUNDWIRE_REVIEW_KEY"] in found["keys"]
     subprocess.run(run, env=environment, check=True, capture_output=True)
     assert path.read_bytes() == first
+
+
+def test_with_the_cluster_whatever_asks_redis_asks_its_nodes_and_waits_until_they_are_joined() -> None:
+    overlay = yaml.safe_load(CLUSTER.read_text())["services"]
+    nodes = {name for name, service in overlay.items() if "--cluster-enabled" in service.get("command", ())}
+    assert set(overlay["redis-cluster"]["depends_on"]) == nodes
+    for name in (*ROLES, "console"):
+        url = overlay[name]["environment"]["GROUNDWIRE_REDIS_URL"]
+        assert {host.split(":")[0] for host in url.removeprefix("redis+cluster://").split(",")} <= nodes
+        connect(url)
+        assert "redis-cluster" in overlay[name]["depends_on"]

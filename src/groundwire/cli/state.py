@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, Final
@@ -39,6 +40,7 @@ _KINDS: Final = {
     "citation": "cached citations",
     "qc": "query cache",
 }
+_TAG: Final = re.compile(rb"^\{\d+\}")  # of a bucket in a cluster
 _REMEMBERED: Final = ("outcomes", "index")
 _SCANNED: Final = 1_000  # keys of one SCAN: within a few milliseconds of the server
 _GB: Final = 1_000_000_000
@@ -151,13 +153,12 @@ def size(*, claims: int | None, daily: int | None, sample: int, layout: str) -> 
 
 async def _ask(sample: int) -> StateSize:
     settings = load_settings()
-    client = connect(settings.redis_url)
-    state_of = RedisState(client, settings.topic_prefix, scheme="")
+    state_of = RedisState(connect(settings.redis_url), settings.topic_prefix, scheme="")
     try:
         console = Console(stderr=True, highlight=False)
         with console.status("0 keys") as status:
             return await measure(
-                Server(client),
+                state_of.server,
                 state_of,
                 settings.topic_prefix,
                 sample,
@@ -183,14 +184,16 @@ async def measure(
         StateUnavailable: Redis does not answer.
     """
     found, total = StateSize(), 0
-    async for keys in _pages(server, prefix):
+    async for keys in server.scan(
+        prefix.translate(GLOB) + "*", _SCANNED
+    ):  # one may come twice while a table grows
         named = sorted((_kind(key, prefix), key) for key in keys)
         for kind, group in groupby(named, key=lambda pair: pair[0]):
             members = [key for _, key in group]
             usage = found.kinds[kind]
             usage.number += len(members)
             for key in members[: max(0, sample - usage.measured)]:
-                taken = await server.call("MEMORY", "USAGE", key)
+                taken = await server.call("MEMORY USAGE", key)
                 if taken is not None:  # it has not expired meanwhile
                     usage.measured, usage.measured_bytes = (
                         usage.measured + 1,
@@ -200,25 +203,15 @@ async def measure(
         counted(total)
     _, stored = await state_of.tenants_use()
     found.pending = {tenant.decode(errors="replace"): size for tenant, size in stored.items()}
-    memory = await server.call("INFO", "memory")
-    found.used, found.limit = int(memory["used_memory"]), int(memory.get("maxmemory", 0))
+    for memory in await server.infos("memory"):
+        found.used += int(memory["used_memory"])
+        found.limit += int(memory.get("maxmemory", 0))
     return found
-
-
-async def _pages(server: Server, prefix: str) -> AsyncIterator[list[bytes]]:
-    """Yield the keys under a prefix, as SCAN gives them; one may come twice while the server's table grows."""
-    cursor, pattern = 0, prefix.translate(GLOB) + "*"
-    while True:
-        page = await server.call("SCAN", cursor, "MATCH", pattern, "COUNT", _SCANNED)
-        cursor = int(page[0])
-        yield page[1]
-        if not cursor:
-            return
 
 
 def _kind(key: bytes, prefix: str) -> str:
     """Return what a key is for; `other`: what no version of the gate that is known here has written."""
-    name = key[len(prefix.encode()) :].split(b":", 1)[0].decode(errors="replace")
+    name = _TAG.sub(b"", key[len(prefix.encode()) :]).split(b":", 1)[0].strip(b"{}").decode(errors="replace")
     return "epoch, scheme" if name in {"epoch", "scheme", "rebuild"} else _KINDS.get(name, "other")
 
 

@@ -15,8 +15,8 @@ from typing import Any, Final, Protocol
 
 import structlog
 from cachetools import TTLCache
-from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.asyncio import Redis, RedisCluster
+from redis.exceptions import RedisClusterException, RedisError
 
 from groundwire.console.assignments import name_of, subject_named
 from groundwire.console.shared import as_text
@@ -153,7 +153,7 @@ class Locks(Protocol):
 class RedisLocks:
     """Locks as entries of the hash `<prefix>console:looking`, each with its end, shared by all consoles."""
 
-    def __init__(self, redis: Redis, prefix: str, lasts: timedelta) -> None:
+    def __init__(self, redis: Redis | RedisCluster, prefix: str, lasts: timedelta) -> None:
         self._redis = redis
         self._key = f"{prefix}console:looking"
         self._ms = round(lasts.total_seconds() * 1000)
@@ -175,7 +175,7 @@ class RedisLocks:
     async def _run(self, script: str, *values: str) -> Any:  # noqa: ANN401
         try:
             return await self._redis.eval(script, 1, self._key, *values)
-        except RedisError as exc:
+        except (RedisError, RedisClusterException) as exc:
             logger.warning("locks_unavailable", error=type(exc).__name__)
             return None
 

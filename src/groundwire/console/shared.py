@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
 import structlog
-from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.asyncio import Redis, RedisCluster
+from redis.exceptions import RedisClusterException, RedisError
 
 from groundwire.messages.base import to_milliseconds
 
@@ -44,7 +44,7 @@ class Shared(Protocol):
 class RedisShared:
     """Shelves as hashes `<prefix>console:<shelf>`."""
 
-    def __init__(self, redis: Redis, prefix: str, clock: Callable[[], datetime]) -> None:
+    def __init__(self, redis: Redis | RedisCluster, prefix: str, clock: Callable[[], datetime]) -> None:
         self._redis = redis
         self._prefix = f"{prefix}console:"
         self._clock = clock
@@ -70,7 +70,7 @@ class RedisShared:
                     pipe.hset(key, mapping=kept)
                     pipe.pexpire(key, round(lasts.total_seconds() * 1000))
                 await pipe.execute()
-        except RedisError as exc:
+        except (RedisError, RedisClusterException) as exc:
             self._mark(exc)
             return False
         self._mark()
@@ -87,7 +87,7 @@ class RedisShared:
             else:
                 values: list[Any] = await self._redis.hmget(key, asked)
                 found = dict(zip(asked, values, strict=True))
-        except RedisError as exc:
+        except (RedisError, RedisClusterException) as exc:
             self._mark(exc)
             return None
         self._mark()
@@ -98,7 +98,7 @@ class RedisShared:
             await self.put(shelf, ended, timedelta())
         return {name: value[_DIGITS:] for name, value in entries.items() if name not in ended}
 
-    def _mark(self, error: RedisError | None = None) -> None:
+    def _mark(self, error: RedisError | RedisClusterException | None = None) -> None:
         """Note whether Redis answered."""
         if error is None:
             self._away_since = None

@@ -235,7 +235,7 @@ def write_review(request: ReviewRequest) -> bytes:
             subject.tenant_id.encode(),
             subject.subject_id.encode(),
             write_origin(request.origin),
-            short_bytes(_action_digest(request)),
+            short_bytes(action_digest(request)),
             request.action.value.encode(),
             b"%d" % request.expected_revision,
             request.refused.encode(),
@@ -419,7 +419,7 @@ def _write_facts(outcome: Outcome) -> str:
     return f"{marks} {parents}" if parents else marks
 
 
-def _action_digest(request: ReviewRequest) -> bytes:
+def action_digest(request: ReviewRequest) -> bytes:
     """Return the name of what became of an action; the gate's own expiries have names that no person can take."""
     tenant = request.subject.tenant_id
     if request.action is ReviewAction.EXPIRE:

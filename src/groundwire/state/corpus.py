@@ -1,7 +1,7 @@
 """The corpus of each tenant in Redis: entities and relations that answers are checked against (S3-02, S3-16).
 
 Keys start with the deployment's prefix; `<tenant>` is a digest of the tenant's id. None of them expires, but
-those of a load that was given up.
+those of a load that was given up. In a cluster the digest stands in braces: a tenant's corpus is in one slot.
 
     corpus:<tenant>:e           hash: digest of an entity's id -> its index entry as JSON
     corpus:<tenant>:r           hash: digest of two names, in either order -> their relations, JSON lines
@@ -20,14 +20,13 @@ from contextlib import asynccontextmanager, suppress
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeVar
 
-from redis.asyncio import Redis
-
 from groundwire.checks.entities import comparable
 from groundwire.errors import CorpusUnusable, StateUnavailable
 from groundwire.messages.identity import digest
 from groundwire.messages.records import CorpusEntity, IndexEntry, RelationClaim
+from groundwire.state.cluster import server_of
 from groundwire.state.codec import Argument, short
-from groundwire.state.server import PATIENCE, Server, script
+from groundwire.state.server import PATIENCE, Client, Server, script, tagged
 
 MAX_PAIR_BYTES: Final = 48_000
 """Most bytes of relations between two names, as JSON: every answer that names both is compared with them."""
@@ -103,8 +102,9 @@ class CorpusIndex:
         patience: Seconds for one call.
     """
 
-    def __init__(self, redis: Redis, prefix: str, *, patience: float = PATIENCE) -> None:
-        self._server = Server(redis, patience)
+    def __init__(self, redis: Client, prefix: str, *, patience: float = PATIENCE) -> None:
+        self._redis = redis
+        self._server = server_of(redis, patience)
         self._prefix = prefix
 
     async def loaded(self, tenant: str) -> bool:
@@ -201,7 +201,7 @@ class CorpusIndex:
             raise StateUnavailable("what was loaded of the corpus is gone: load it again")
 
     def _keys(self, tenant: str, load: str = "") -> _Keys:
-        stem = f"{self._prefix}corpus:{short(digest(tenant))}:{load}"
+        stem = f"{self._prefix}corpus:{tagged(self._redis, short(digest(tenant)))}:{load}"
         return _Keys(stem + "e", stem + "r")
 
     async def _read(self, key: str, fields: Iterable[bytes]) -> list[bytes | None]:

@@ -1,7 +1,8 @@
-"""State in Redis: every step of a batch is one script on the primary.
+"""State in Redis: every step of a batch is one script on the primary; in a cluster, one for each bucket of users.
 
 docs/state.md says what keys cost in bytes. All of them start with the deployment's topic prefix, and the scripts
-compute them: one primary is required, Redis Cluster is refused.
+compute them. In a cluster the tag of a bucket follows the prefix, but in the keys of policies and of what is in flight;
+an action has a second key there, in the bucket of its tenant: `a:<action>` with the subject that it belongs to.
 
     s:<subject>    the outcome of a claim or response              none while approved, pending or waiting,
                                                                    else `idempotency_ttl`; blocked by a
@@ -32,16 +33,18 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from types import MappingProxyType
 from typing import Any, Final
-
-from redis.asyncio import Redis
 
 from groundwire.errors import SchemeMismatch, StateLost, StateUnavailable
 from groundwire.messages.identity import Subject
+from groundwire.state.cluster import server_of
 from groundwire.state.codec import (
     Argument,
+    action_digest,
     read_answer,
     read_held,
     read_reviewed,
@@ -57,6 +60,8 @@ from groundwire.state.model import (
     HeldEntry,
     InFlightMark,
     QueueLimits,
+    RefusedAction,
+    ReviewAction,
     ReviewAnswer,
     ReviewRequest,
     StepAnswer,
@@ -64,7 +69,8 @@ from groundwire.state.model import (
     StoredOutcome,
     SubjectStatus,
 )
-from groundwire.state.server import PATIENCE, Server, SharedConnection, script
+from groundwire.state.queue_use import QueueUse
+from groundwire.state.server import PATIENCE, Client, Command, ScriptCall, Server, script
 
 IDEMPOTENCY_TTL: Final = 31 * 86_400
 """Seconds: the retention of the claims topic and a day."""
@@ -76,6 +82,7 @@ LAYOUT: Final = "layout-2"
 """Part of the scheme: what another layout has written cannot be read."""
 
 _MARK_TTL: Final = 86_400
+_LOCK: Final = "rebuild"
 _LOST: Final = b"LOST"
 _STEP: Final = ("entries", "near", "step")
 _LOAD: Final = ("entries", "load")
@@ -101,11 +108,14 @@ class RedisState:
         require_aof: refuse a server without an append-only file.
         max_candidates: with how many stored claims one claim is compared; more, or more than 400 bytes of
             signature for each of them, and its deduplication has failed.
+
+    Attributes:
+        server: what it calls.
     """
 
     def __init__(
         self,
-        redis: Redis,
+        redis: Client,
         prefix: str,
         *,
         scheme: str,
@@ -115,10 +125,12 @@ class RedisState:
         require_aof: bool = True,
         max_candidates: int = MAX_CANDIDATES,
     ) -> None:
-        self._server = Server(redis, patience)
-        self._marks = SharedConnection(redis, patience)
+        self.server = server_of(redis, patience)
         self._prefix = prefix
-        self._scheme = f"{scheme}/{LAYOUT}"
+        self._prefixes = [prefix + tag for tag in self.server.tags]
+        self._queue = QueueUse(self.server, self._prefixes)
+        dealt = f"/{len(self._prefixes)} buckets" if len(self._prefixes) > 1 else ""
+        self._scheme = f"{scheme}/{LAYOUT}{dealt}"
         self._ttl = idempotency_ttl
         self._action_ttl = max(action_ttl, idempotency_ttl)
         self._require_aof = require_aof
@@ -141,7 +153,7 @@ class RedisState:
             SchemeMismatch: the keys in state are of another scheme.
             StateUnavailable: the server does not answer.
         """
-        await self._server.check(require_aof=self._require_aof)
+        await self.server.check(require_aof=self._require_aof)
         return await self.adopt_epoch()
 
     async def adopt_epoch(self) -> str | None:
@@ -150,19 +162,26 @@ class RedisState:
         Raises:
             SchemeMismatch: as `open`.
         """
-        epoch, scheme = await self._server.call("MGET", self._prefix + "epoch", self._prefix + "scheme")
-        if scheme is not None and scheme.decode() != self._scheme:
+        epoch, schemes = await self._read_epoch(some=True)
+        for scheme in schemes - {self._scheme}:
             raise SchemeMismatch(
-                f"state is of scheme {scheme.decode()}, this process makes {self._scheme}:"
+                f"state is of scheme {scheme}, this process makes {self._scheme}:"
                 " run `groundwire rebuild`, or go back to the policy or the version before"
             )
-        self._epoch = None if epoch is None else epoch.decode()
-        return self._epoch
+        self._epoch = epoch
+        return epoch
 
     async def read_epoch(self) -> str | None:
-        """Return the epoch that state carries now, without taking it."""
-        epoch = await self._server.call("GET", self._prefix + "epoch")
-        return None if epoch is None else str(epoch.decode())
+        """Return the epoch that state carries now, without taking it; None too where a part of it has another."""
+        return (await self._read_epoch())[0]
+
+    async def _read_epoch(self, *, some: bool = False) -> tuple[str | None, set[str]]:
+        """Return the epoch of all buckets, or of those that answer, and their schemes."""
+        commands = {at: ("MGET", own + "epoch", own + "scheme") for at, own in enumerate(self._prefixes)}
+        found = (await self.server.each(commands, some=some)).values()
+        epochs = {epoch and epoch.decode() for epoch, _ in found}
+        schemes = {scheme.decode() for _, scheme in found if scheme is not None}
+        return epochs.pop() if len(epochs) == 1 else None, schemes
 
     async def step(
         self, requests: Sequence[StepRequest], limits: QueueLimits, *, deferred: bool = False
@@ -172,20 +191,53 @@ class RedisState:
             return []
         head: list[Argument] = [await self._known_epoch(), int(deferred), limits.per_user, limits.per_tenant]
         head += [limits.total, limits.tenant_bytes, self._max_candidates]
-        answers = await self._in_turn(_STEP, head, [write_step(request) for request in requests])
+        subjects = [request.subject for request in requests]
+        elsewhere, looks = await self._queue.elsewhere(subjects), self._queue.looks
+        packed = [write_step(request) for request in requests]
+        answers = await self._in_turn(_STEP, head, subjects, packed, tails=elsewhere)
         with _readable("step"):
-            return [read_answer(request, answer) for request, answer in zip(requests, answers, strict=True)]
+            read = [read_answer(request, answer) for request, answer in zip(requests, answers, strict=True)]
+        self._queue.note(looks, requests, read)
+        return read
 
     async def review(self, requests: Sequence[ReviewRequest]) -> list[ReviewAnswer]:
         """Carry out actions of people in one atomic step; see `groundwire.state.model.State`."""
         if not requests:
             return []
         head: list[Argument] = [await self._known_epoch(), self._max_candidates]
-        answers = await self._in_turn(
-            _REVIEW, head, [write_review(request) for request in requests], self._action_ttl
-        )
+        reused = await self._reused(requests)
+        asked = [request for request in requests if request not in reused]
+        packed = [write_review(request) for request in asked]
+        subjects = [request.subject for request in asked]
+        answers = iter(await self._in_turn(_REVIEW, head, subjects, packed, self._action_ttl))
         with _readable("review"):
-            return [read_reviewed(request, answer) for request, answer in zip(requests, answers, strict=True)]
+            return [
+                RefusedAction("action_id_reused", None)
+                if request in reused
+                else read_reviewed(request, next(answers))
+                for request in requests
+            ]
+
+    async def _reused(self, requests: Sequence[ReviewRequest]) -> list[ReviewRequest]:
+        """Return the actions whose id is that of one on another subject, which may be in another bucket.
+
+        On one server the script itself finds the other action. Here an id belongs to the first subject that it was
+        used for, as noted in the bucket of the tenant for as long as actions are kept.
+        """
+        if len(self._prefixes) == 1:
+            return []
+        reused: list[ReviewRequest] = []
+        for request in requests:
+            if request.action is ReviewAction.EXPIRE or request.only_recorded:
+                continue  # an expiry's id has the subject in it, and who may not ask is told nothing
+            bucket = self.server.bucket_of(request.subject.tenant_id, "")
+            key = f"{self._prefixes[bucket]}a:{short(action_digest(request))}:of"
+            subject = short(request.subject.digest)
+            if not request.forgets:
+                await self.server.call("SET", key, subject, "EX", self._action_ttl, "NX")
+            if await self.server.call("GET", key) not in (None, subject.encode()):
+                reused.append(request)
+        return reused
 
     async def held(self, subjects: Sequence[Subject]) -> list[HeldEntry | None]:
         """Return what state holds of decided subjects, in one round trip; see `groundwire.state.model.State`."""
@@ -202,8 +254,7 @@ class RedisState:
     async def reassert(self, outcomes: Sequence[StoredOutcome]) -> int:
         """Record outcomes that are known to be published; see `groundwire.state.model.State`."""
         head = ("epoch", await self._known_epoch(), self._action_ttl)
-        arguments = [write_stored(outcome) for outcome in outcomes]
-        return int(await self._run(_LOAD, *head, *arguments))
+        return sum((await self._run(_LOAD, _loaded(self.server, head, outcomes))).values())
 
     async def payloads(self, subjects: Sequence[Subject]) -> list[bytes | None]:
         """Return what was recorded with each subject, in one round trip; see `groundwire.state.model.State`."""
@@ -216,12 +267,8 @@ class RedisState:
         Args:
             ttl: seconds after which the lock of a worker that died falls.
         """
-        async with hold(self._server, self._prefix, ttl) as fence:
-            yield (
-                None
-                if fence is None
-                else Rebuild(fence, self._prefix, self._scheme, (self._ttl, self._action_ttl))
-            )
+        async with hold(self.server, self._prefix, ttl) as fence:
+            yield None if fence is None else Rebuild(fence, self._scheme, (self._ttl, self._action_ttl))
 
     async def mark(
         self, topic: str, partition: int, mark: InFlightMark, *, written: Callable[[], None] = lambda: None
@@ -238,16 +285,16 @@ class RedisState:
         """
         value = f"{mark.first} {mark.last} {mark.crashes}"
         key = self._mark_key(topic, partition)
-        await self._marks.call("SET", key, value, "EX", _MARK_TTL, written=written)
+        await self.server.call_in_order("SET", key, value, "EX", _MARK_TTL, written=written)
 
     async def marks(self, topic: str, partition: int) -> InFlightMark | None:
         """Return what was in flight on a partition when its worker was last heard of, or None."""
-        value = await self._server.call("GET", self._mark_key(topic, partition))
+        value = await self.server.call("GET", self._mark_key(topic, partition))
         return None if value is None else InFlightMark(*map(int, value.split()))
 
     async def unmark(self, topic: str, partition: int) -> None:
         """Forget the mark: all of it is settled."""
-        await self._marks.call("DEL", self._mark_key(topic, partition))
+        await self.server.call_in_order("DEL", self._mark_key(topic, partition))
 
     async def give_up(self, subject: Subject) -> bool:
         """Let go of a waiting claim whose record is to become a dead letter.
@@ -257,51 +304,51 @@ class RedisState:
         Returns:
             False where state holds an outcome of the subject: then nothing is changed, and the record is none.
         """
-        user = user_digest(subject)
-        held = await self._run(("entries", "release"), short(subject.digest), user)
-        return not held
+        bucket = self.bucket_of(subject)
+        named = (short(subject.digest), user_digest(subject))
+        return not (await self._run(("entries", "release"), {bucket: named}, deciding=True))[bucket]
 
     async def forget(self, subjects: Sequence[Subject]) -> None:
         """Remove what a rebuild leaves of subjects: approvals that people retracted. Raises: StateUnavailable."""
         for first in range(0, len(subjects), _SCANNED):
-            keys = [f"{self._prefix}o:{short(one.digest)}" for one in subjects[first : first + _SCANNED]]
-            await self._server.call("UNLINK", *keys)
+            keys: defaultdict[int, list[str]] = defaultdict(list)
+            for one in subjects[first : first + _SCANNED]:
+                bucket = self.bucket_of(one)
+                keys[bucket].append(f"{self._prefixes[bucket]}o:{short(one.digest)}")
+            await self.server.each({bucket: ("UNLINK", *some) for bucket, some in keys.items()})
 
     async def waiting_count(self) -> int:
-        """Return how many claims wait on `deferred`."""
-        return int(await self._server.call("HGET", self._prefix + "q", "waiting") or 0)
+        """Return how many claims wait on `deferred`; in a cluster, as far as its servers answer."""
+        return await self._queue.count("waiting")
 
     async def queue_depth(self) -> int:
-        """Return how many claims and responses have a place in the review queue."""
-        return int(await self._server.call("HGET", self._prefix + "q", "total") or 0)
+        """Return how many claims and responses have a place in the review queue; as `waiting_count`."""
+        return await self._queue.count("total")
 
     async def tenants_use(self) -> tuple[dict[bytes, int], dict[bytes, int]]:
         """Return the places in the review queue, and the bytes of pending records, of each tenant that has any."""
-        places: dict[bytes, int] = {}
-        stored: dict[bytes, int] = {}
-        found = {b"t:": places, b"b:": stored}
-        cursor = 0
-        while True:
-            cursor, page = await self._server.call(
-                "HSCAN", self._prefix + "q", cursor, "MATCH", "[tb]:*", "COUNT", 1_000
-            )
-            for name, count in page.items():
-                found[name[:2]][name[2:]] = int(count)
-            if not int(cursor):
-                return places, stored
+        return await self._queue.tenants()
+
+    def away(self) -> Mapping[int, float]:
+        """Return the buckets of users that are away, and since when they take no decisions, in monotonic seconds."""
+        return self.server.away()
+
+    def bucket_of(self, subject: Subject) -> int:
+        """Return the bucket of a subject's user."""
+        return self.server.bucket_of(subject.tenant_id, subject.user_id)
 
     async def put_policy(self, sha256: str, policy: bytes) -> None:
         """Keep an effective policy under its hash."""
-        await self._server.call("SET", f"{self._prefix}policy:{sha256}", policy)
+        await self.server.call("SET", f"{self._prefix}policy:{sha256}", policy)
 
     async def get_policy(self, sha256: str) -> bytes | None:
         """Return the policy with this hash, or None."""
-        policy: bytes | None = await self._server.call("GET", f"{self._prefix}policy:{sha256}")
+        policy: bytes | None = await self.server.call("GET", f"{self._prefix}policy:{sha256}")
         return policy
 
     async def close(self) -> None:
         """Let go of connections."""
-        await self._server.close()
+        await self.server.close()
 
     async def _known_epoch(self) -> str:
         epoch = self._epoch or await self.open()
@@ -313,89 +360,148 @@ class RedisState:
         self,
         files: tuple[str, ...],
         head: Sequence[Argument],
+        subjects: Sequence[Subject],
         packed: Sequence[bytes],
         ttl: int | None = None,
+        tails: Mapping[int, Argument] = MappingProxyType({}),
     ) -> list[bytes]:
-        """Run a script until it has answered all: more than one call is needed only where comparing takes long."""
-        answers: list[bytes] = []
-        while len(answers) < len(packed):
-            some = await self._run(files, *head, *packed[len(answers) :], ttl=ttl)
-            if not some:
-                raise StateUnavailable(f"{files[-1]}: no answer where one was due")
-            answers += some
+        """Run a script for each bucket, side by side, until it has answered all.
+
+        More than one call is needed only where comparing takes long.
+        """
+        answers: list[bytes] = [b""] * len(packed)
+        left = _by_bucket(self.server, subjects)
+        while left:
+            calls = {
+                bucket: (*head, *([tails[bucket]] if tails else ()), *[packed[at] for at in places])
+                for bucket, places in left.items()
+            }
+            for bucket, some in (await self._run(files, calls, ttl=ttl, deciding=True)).items():
+                if not some:
+                    raise StateUnavailable(f"{files[-1]}: no answer where one was due")
+                for at, answer in zip(left[bucket], some, strict=False):
+                    answers[at] = answer
+                left[bucket] = left[bucket][len(some) :]
+            left = {bucket: places for bucket, places in left.items() if places}
         return answers
 
     async def _look_up(self, name: str, subjects: Sequence[Subject]) -> list[bytes]:
         """Look up each subject once: a hostile batch may name one large entry again and again."""
-        digests = [short(subject.digest) for subject in subjects]
-        if not digests:
+        if not subjects:
             return []
-        each = list(dict.fromkeys(digests))
-        found = dict(
-            zip(each, await self._run(_LOOK_UP, await self._known_epoch(), name, *each), strict=True)
-        )
-        return [found[digest] for digest in digests]
+        each = list(dict.fromkeys(subjects))
+        head = (await self._known_epoch(), name)
+        found: dict[Subject, bytes] = {}
+        places = _by_bucket(self.server, each)
+        calls = {bucket: (*head, *[short(each[at].digest) for at in some]) for bucket, some in places.items()}
+        for bucket, answers in (await self._run(_LOOK_UP, calls)).items():
+            found |= zip([each[at] for at in places[bucket]], answers, strict=True)
+        return [found[subject] for subject in subjects]
 
-    async def _run(self, files: tuple[str, ...], *arguments: Argument, ttl: int | None = None) -> Any:  # noqa: ANN401 - a reply is what the script returns
-        answer = await self._server.run(script(*files), (), self._prefix, ttl or self._ttl, *arguments)
-        if answer == _LOST:
+    async def _run(
+        self,
+        files: tuple[str, ...],
+        calls: Mapping[int, Command],
+        *,
+        ttl: int | None = None,
+        deciding: bool = False,
+    ) -> dict[int, Any]:
+        """Run a script in each of some buckets."""
+        sent: dict[int, ScriptCall] = {
+            bucket: ((), (self._prefixes[bucket], ttl or self._ttl, *rest)) for bucket, rest in calls.items()
+        }
+        answers = await self.server.run_each(script(*files), self._prefix, sent, deciding=deciding)
+        if _LOST in answers.values():
             raise StateLost(f"state does not carry epoch {self._epoch}: it was flushed, restored or rebuilt")
-        return answer
+        return answers
 
     def _mark_key(self, topic: str, partition: int) -> str:
         return f"{self._prefix}f:{topic}:{partition}"
 
 
+def _by_bucket(server: Server, subjects: Sequence[Subject]) -> dict[int, Sequence[int]]:
+    """Return for each bucket where its subjects stand."""
+    if len(server.tags) == 1:
+        return {0: range(len(subjects))}
+    places: defaultdict[int, list[int]] = defaultdict(list)
+    for at, subject in enumerate(subjects):
+        places[server.bucket_of(subject.tenant_id, subject.user_id)].append(at)
+    return dict(places)
+
+
+def _loaded(
+    server: Server, head: Sequence[Argument], outcomes: Sequence[StoredOutcome]
+) -> dict[int, Sequence[Argument]]:
+    """Return the arguments of load.lua for each bucket of some outcomes."""
+    places = _by_bucket(server, [outcome.subject for outcome in outcomes])
+    return {bucket: (*head, *[write_stored(outcomes[at]) for at in some]) for bucket, some in places.items()}
+
+
 class Fence:
-    """The lock of a rebuild, as its holder knows it.
+    """The lock of a rebuild, as its holder knows it; one in each bucket of a cluster.
 
     A worker that stalls may lose the lock to another without noticing. So every command of a rebuild runs in a
     script that first asks whether the lock is still held, and a holder that came too late changes nothing.
     """
 
-    def __init__(self, server: Server, key: str, token: str, ttl: float) -> None:
+    def __init__(self, server: Server, prefix: str, token: str, ttl: float) -> None:
         self.server = server
+        self.prefix = prefix
+        self.prefixes = [prefix + tag for tag in server.tags]
         self.token = token
-        self._key = key
-        self._ttl = ttl
+        self.milliseconds = round(ttl * 1000)
 
-    async def run(self, *command: Argument) -> None:
-        """Run one command as the lock's holder.
+    async def take(self) -> bool:
+        """Take the lock, if nobody has any of it."""
+        locks = {at: self._key(at) for at in range(len(self.prefixes))}
+        taking = ("NX", "PX", self.milliseconds)
+        answers = await self.server.each({at: ("SET", key, self.token, *taking) for at, key in locks.items()})
+        return all(answers.values())
+
+    async def run(self, commands: Mapping[int, Command]) -> None:
+        """Run a command in each of some buckets, as the lock's holder.
 
         Raises:
-            StateUnavailable: the lock is no longer held; nothing was changed.
+            StateUnavailable: the lock is no longer held somewhere; nothing was changed there.
         """
-        if not await self.server.run(script("fenced"), (self._key,), self.token, *command):
+        calls = {at: ((self._key(at),), (self.token, *command)) for at, command in commands.items()}
+        if not all((await self.server.run_each(script("fenced"), self.prefix, calls)).values()):
             raise StateUnavailable("the rebuild's lock was lost to another worker")
+
+    async def run_everywhere(self, command: Callable[[str], Command]) -> None:
+        """Run what `command` makes of the prefix of each bucket. Raises: as `run`."""
+        await self.run({at: command(own) for at, own in enumerate(self.prefixes)})
 
     async def renew(self) -> None:
         """Hold on to the lock for as long as the context lasts."""
         while True:
-            await asyncio.sleep(self._ttl / 3)
+            await asyncio.sleep(self.milliseconds / 3000)
             with suppress(StateUnavailable):  # the next command of the rebuild says so
-                await self.run("PEXPIRE", self._key, round(self._ttl * 1000))
+                await self.run_everywhere(lambda own: ("PEXPIRE", own + _LOCK, self.milliseconds))
 
     async def release(self) -> None:
-        """Give up the lock, if it is still ours."""
+        """Give up the lock, where it is still ours."""
         with suppress(StateUnavailable):  # then it falls by itself
-            await self.run("DEL", self._key)
+            await self.run_everywhere(lambda own: ("DEL", own + _LOCK))
+
+    def _key(self, bucket: int) -> str:
+        return self.prefixes[bucket] + _LOCK
 
 
 @asynccontextmanager
 async def hold(server: Server, prefix: str, ttl: float) -> AsyncIterator[Fence | None]:
     """Take the lock of the rebuild, renew it, and release it at the end; None where it is taken."""
-    key, token = prefix + "rebuild", secrets.token_hex(16)
-    if not await server.call("SET", key, token, "NX", "PX", round(ttl * 1000)):
-        yield None
-        return
-    fence = Fence(server, key, token, ttl)
-    renewing = asyncio.create_task(fence.renew())
+    fence = Fence(server, prefix, secrets.token_hex(16), ttl)
+    renewing: asyncio.Task[None] | None = None
     try:
-        yield fence
+        taken = await fence.take()
+        renewing = asyncio.create_task(fence.renew()) if taken else None
+        yield fence if taken else None
     finally:
-        renewing.cancel()
-        with suppress(asyncio.CancelledError):
-            await renewing
+        if renewing is not None:
+            renewing.cancel()
+            with suppress(asyncio.CancelledError):
+                await renewing
         await fence.release()
 
 
@@ -405,9 +511,9 @@ class Rebuild:
     Every method raises StateUnavailable where the server does not answer or the lock is lost.
     """
 
-    def __init__(self, fence: Fence, prefix: str, scheme: str, lifetimes: tuple[int, int]) -> None:
+    def __init__(self, fence: Fence, scheme: str, lifetimes: tuple[int, int]) -> None:
         self._fence = fence
-        self._prefix = prefix
+        self._server = fence.server
         self._scheme = scheme
         self._lifetime, self._action_lifetime = lifetimes
 
@@ -416,11 +522,18 @@ class Rebuild:
 
         Cached citations, policies, what derivation lines have alike, marks of what is in flight, actions of people
         and what they superseded stay: the first outcome of an action stands, where it was published.
+
+        Raises:
+            StateUnavailable: too where slots of a cluster were moved meanwhile: keys may have been missed.
         """
+        before = await self._server.layout()
         # first, so that nobody decides on half a state
-        await self._fence.run("UNLINK", *[self._prefix + name for name in ("epoch", "scheme", "q")])
+        await self._fence.run_everywhere(lambda own: ("UNLINK", own + "epoch", own + "scheme", own + "q"))
         for pattern in _REBUILT_KEYS:
-            await self._clear(self._prefix.translate(GLOB) + pattern)
+            await self._clear(pattern)
+        await self._fence.run_everywhere(lambda own: ("PEXPIRE", own + _LOCK, self._fence.milliseconds))
+        if await self._server.layout() != before:
+            raise StateUnavailable("slots of the cluster were moved while state was cleared")
 
     async def load(self, outcomes: Sequence[StoredOutcome]) -> int:
         """Load outcomes; of a subject the highest revision stays.
@@ -433,25 +546,40 @@ class Rebuild:
         Raises:
             ValueError: an outcome is none that state could have recorded.
         """
-        arguments = [write_stored(outcome) for outcome in outcomes]
-        head = (self._prefix, self._lifetime, "rebuild", self._fence.token, self._action_lifetime)
-        taken = await self._fence.server.run(script("entries", "load"), (), *head, *arguments)
-        if taken == b"LOST":
+        head = (_LOCK, self._fence.token, self._action_lifetime)
+        own = self._fence.prefixes
+        calls: dict[int, ScriptCall] = {
+            bucket: ((), (own[bucket], self._lifetime, *rest))
+            for bucket, rest in _loaded(self._server, head, outcomes).items()
+        }
+        taken = await self._server.run_each(script(*_LOAD), self._fence.prefix, calls)
+        if _LOST in taken.values():
             raise StateUnavailable("the rebuild's lock was lost to another worker")
-        return int(taken)
+        return sum(taken.values())
 
     async def start_epoch(self, epoch: str) -> None:
         """Give the state its epoch and scheme: workers may decide on it."""
-        await self._fence.run("MSET", self._prefix + "epoch", epoch, self._prefix + "scheme", self._scheme)
+        await self._fence.run_everywhere(
+            lambda own: ("MSET", own + "epoch", epoch, own + "scheme", self._scheme)
+        )
 
     async def _clear(self, pattern: str) -> None:
-        cursor = b"0"
-        while True:
-            cursor, keys = await self._fence.server.call("SCAN", cursor, "MATCH", pattern, "COUNT", _SCANNED)
-            for first in range(0, len(keys), _SCANNED):
-                await self._fence.run("UNLINK", *keys[first : first + _SCANNED])
-            if int(cursor) == 0:
-                return
+        prefix = self._fence.prefix
+        tag = "{*}" if len(self._server.tags) > 1 else ""
+        async for keys in self._server.scan(prefix.translate(GLOB) + tag + pattern, _SCANNED):
+            found: defaultdict[int, list[bytes]] = defaultdict(list)
+            for key in keys:
+                bucket = self._server.bucket_of_key(key[len(prefix.encode()) :])
+                if bucket is not None:
+                    found[bucket].append(key)
+            for first in range(0, max(map(len, found.values()), default=0), _SCANNED):
+                await self._fence.run(
+                    {
+                        at: ("UNLINK", *some[first : first + _SCANNED])
+                        for at, some in found.items()
+                        if some[first:]
+                    }
+                )
 
 
 @contextmanager

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, Final
+from urllib.parse import urlsplit
 
-from redis.asyncio import Redis
-from redis.asyncio.connection import AbstractConnection
+from redis.asyncio import Redis, RedisCluster
+from redis.asyncio.cluster import ClusterNode
+from redis.asyncio.connection import AbstractConnection, SSLConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as BrokenConnection
@@ -24,17 +26,35 @@ from groundwire.state.codec import Argument
 PATIENCE: Final = 5.0
 
 
-def connect(url: str, *, patience: float = PATIENCE) -> Redis:
+Client = Redis | RedisCluster
+"""What `connect` returns."""
+
+Command = Sequence[Argument]
+"""The name of a command and its arguments."""
+
+ScriptCall = tuple[tuple[str, ...], Command]
+"""The keys and the arguments that a script is called with."""
+
+ServerRun = tuple[str, str | None]
+"""The name of a server and that of its process; None where it does not tell."""
+
+_CLUSTER: Final = "+cluster"
+
+
+def connect(url: str, *, patience: float = PATIENCE) -> Client:
     """Return a client for state: bytes in and out, bounded waits, at most one silent retry.
 
     Args:
-        url: `redis://` or `rediss://` address of the primary.
+        url: `redis://` or `rediss://` address of the primary; of a cluster `redis+cluster://` or `rediss+cluster://`,
+            and some of its nodes, `host:port,host:port`.
         patience: seconds for connecting, and for an answer.
 
     Raises:
         UsageError: the address is none.
     """
     try:
+        if urlsplit(url).scheme.endswith(_CLUSTER):
+            return _connect_cluster(url, patience)
         return Redis.from_url(
             url,
             socket_timeout=patience,
@@ -44,6 +64,32 @@ def connect(url: str, *, patience: float = PATIENCE) -> Redis:
         )
     except ValueError as error:
         raise UsageError(f"GROUNDWIRE_REDIS_URL: {error}") from None
+
+
+def _connect_cluster(url: str, patience: float) -> RedisCluster:
+    """Return a client of a cluster, which finds the other nodes by those named. Raises: ValueError."""
+    parts = urlsplit(url)
+    if parts.path.strip("/") not in {"", "0"}:
+        raise ValueError("a Redis Cluster has no database but 0")
+    login, at, hosts = parts.netloc.rpartition("@")
+    scheme = parts.scheme.removesuffix(_CLUSTER)
+    nodes = [parse_url(f"{scheme}://{login}{at}{host}/?{parts.query}") for host in hosts.split(",")]
+    options: dict[str, Any] = {**nodes[0], "ssl": nodes[0].get("connection_class") is SSLConnection}
+    for name in ("host", "port", "connection_class", "path"):
+        options.pop(name, None)
+    return RedisCluster(
+        startup_nodes=[ClusterNode(node.get("host", "localhost"), node.get("port", 6379)) for node in nodes],
+        require_full_coverage=False,  # where one primary is away the others serve
+        socket_timeout=patience,
+        socket_connect_timeout=patience,
+        retry=Retry(NoBackoff(), 1),
+        **options,
+    )
+
+
+def tagged(redis: Client, name: str) -> str:
+    """Return the part of a key that keeps others with it in one slot of a cluster; as it is, on one server."""
+    return f"{{{name}}}" if isinstance(redis, RedisCluster) else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +120,14 @@ async def bounded(command: Sequence[Argument], patience: float) -> AsyncIterator
 
 
 class Server:
-    """The primary, as state calls it.
+    """The server that state calls: one primary, and one bucket for all users; `Cluster` has more of both.
 
     Args:
         redis: a client that gives bytes.
         patience: seconds for one call, whatever the client's own time limits are.
+
+    Attributes:
+        tags: what stands behind the prefix in the keys of each bucket.
     """
 
     def __init__(self, redis: Redis, patience: float = PATIENCE) -> None:
@@ -86,6 +135,40 @@ class Server:
             raise UsageError("the Redis client must not decode responses")
         self._redis = redis
         self._patience = patience
+        self._in_order = SharedConnection(redis, patience)
+        self._suspected = True
+        self.tags: tuple[str, ...] = ("",)
+
+    def bucket_of(self, tenant_id: str, user_id: str) -> int:  # noqa: ARG002 - as the cluster
+        """Return the bucket of a user."""
+        return 0
+
+    def bucket_of_key(self, key: bytes) -> int | None:  # noqa: ARG002 - as the cluster
+        """Return the bucket of a key without its prefix; None where it is in none."""
+        return 0
+
+    def away(self) -> Mapping[int, float]:
+        """Return the buckets that are away while others answer; of one server there are none."""
+        return {}
+
+    def watch_servers(self) -> None:
+        """Prepare for somebody who compares servers; see `Cluster.watch_servers`."""
+
+    def suspect(self) -> None:
+        """Note that an answer was missing: the next one may be another server's."""
+        self._suspected = True
+
+    def doubtful(self) -> Collection[int]:
+        """Return the buckets whose server is to be compared with the one before."""
+        return (0,) if self._suspected else ()
+
+    async def server_runs(self, buckets: Collection[int]) -> dict[int, ServerRun]:
+        """Name the server of each bucket. Raises: StateUnavailable."""
+        return dict.fromkeys(buckets, ("", (await self._section("server")).get("run_id")))
+
+    def trust(self, runs: Mapping[int, ServerRun]) -> None:  # noqa: ARG002 - as the cluster
+        """Note that the servers of buckets were compared."""
+        self._suspected = False
 
     async def call(self, *command: Argument) -> Any:  # noqa: ANN401 - a reply is what the server sends
         """Send one command.
@@ -96,6 +179,73 @@ class Server:
         """
         async with bounded(command, self._patience):
             return await self._redis.execute_command(*command)  # type: ignore[no-untyped-call]
+
+    async def call_in_order(self, *command: Argument, written: Callable[[], None] = lambda: None) -> Any:  # noqa: ANN401 - as above
+        """Send a command behind those before; see `SharedConnection.call`."""
+        return await self._in_order.call(*command, written=written)
+
+    async def each(self, commands: Mapping[int, Command], *, some: bool = False) -> dict[int, Any]:  # noqa: ARG002 - as the cluster
+        """Send a command to each of some buckets, and return their answers.
+
+        Args:
+            commands: by bucket.
+            some: return what answers there are, if only there are any.
+
+        Raises:
+            StateUnavailable: as `call`; all commands were sent.
+        """
+        return {bucket: await self.call(*command) for bucket, command in commands.items()}
+
+    async def run_each(
+        self,
+        code: Script,
+        prefix: str,  # noqa: ARG002 - as the cluster
+        calls: Mapping[int, ScriptCall],
+        *,
+        deciding: bool = False,  # noqa: ARG002 - as the cluster
+    ) -> dict[int, Any]:
+        """Run a script in each of some buckets, and return its answers.
+
+        Args:
+            code: the script.
+            prefix: stands before every key.
+            calls: by bucket.
+            deciding: it decides on what is there: not where a server is to be compared first.
+
+        Raises:
+            StateUnavailable: as `call`; all were run that could.
+        """
+        return {bucket: await self.run(code, keys, *rest) for bucket, (keys, rest) in calls.items()}
+
+    async def scan(self, pattern: str, size: int) -> AsyncIterator[list[bytes]]:
+        """Yield the keys that match a pattern. Raises: StateUnavailable."""
+        cursor: Argument = b"0"
+        while True:
+            cursor, keys = await self.call("SCAN", cursor, "MATCH", pattern, "COUNT", size)
+            yield keys
+            if int(cursor) == 0:
+                return
+
+    async def infos(self, section: str) -> list[dict[str, Any]]:
+        """Return a section of INFO of each server. Raises: StateUnavailable."""
+        return [await self.call("INFO", section)]
+
+    async def layout(self) -> object:
+        """Return what tells whether buckets have moved to other servers meanwhile."""
+        return None
+
+    @asynccontextmanager
+    async def lend(self, key: str) -> AsyncIterator[AbstractConnection]:  # noqa: ARG002 - as the cluster
+        """Lend a connection to the server of a key; where an exception ends that, it goes to nobody else."""
+        pool = self._redis.connection_pool
+        connection = await pool.get_connection()  # type: ignore[no-untyped-call]
+        try:
+            yield connection
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        finally:
+            await pool.release(connection)
 
     async def run(self, code: Script, keys: tuple[str, ...], *arguments: Argument) -> Any:  # noqa: ANN401 - as above
         """Run a script; one that the server does not know yet is sent along once more."""
@@ -108,18 +258,15 @@ class Server:
         """Refuse a server that state must not live on.
 
         Raises:
-            UsageError: Redis Cluster; or, where the server lets it be read, a server that evicts keys or, if
-                `require_aof`, one without an append-only file.
+            UsageError: a cluster that is not named as one; or, where the server lets it be read, a server that evicts
+                keys or, if `require_aof`, one without an append-only file.
+            StateUnavailable: as `call`.
         """
         if (await self._section("cluster")).get("cluster_enabled"):
             raise UsageError(
-                "GROUNDWIRE_REDIS_URL: Redis Cluster is not supported; use one primary with replicas"
+                "GROUNDWIRE_REDIS_URL: this is a Redis Cluster: write redis+cluster://host:port,... for redis://"
             )
-        policy = await self._setting("maxmemory-policy")
-        if policy not in (None, "noeviction"):
-            raise UsageError(f"Redis evicts keys: set maxmemory-policy to noeviction, not {policy}")
-        if require_aof and await self._setting("appendonly") == "no":
-            raise UsageError("Redis would forget at a restart: set appendonly to yes")
+        await refuse_settings(self._setting, "Redis", require_aof=require_aof)
 
     async def close(self) -> None:
         """Let go of the connections."""
@@ -144,7 +291,18 @@ class Server:
             if _refused(unavailable):
                 return None
             raise unavailable from error
-        return {_text(key): _text(value) for key, value in found.items()}.get(name)
+        return {text_of(key): text_of(value) for key, value in found.items()}.get(name)
+
+
+async def refuse_settings(
+    setting: Callable[[str], Awaitable[str | None]], name: str, *, require_aof: bool
+) -> None:
+    """Refuse a server by its settings. Raises: UsageError; as `setting`."""
+    policy = await setting("maxmemory-policy")
+    if policy not in (None, "noeviction"):
+        raise UsageError(f"{name} evicts keys: set maxmemory-policy to noeviction, not {policy}")
+    if require_aof and await setting("appendonly") == "no":
+        raise UsageError(f"{name} would forget at a restart: set appendonly to yes")
 
 
 class SharedConnection:
@@ -230,5 +388,6 @@ def _refused(error: StateUnavailable) -> bool:
     return type(cause) is ResponseError and "unknown" in str(cause).lower()
 
 
-def _text(value: bytes | str | None) -> str | None:
+def text_of(value: bytes | str | None) -> str | None:
+    """Return a reply that is text as such."""
     return value.decode() if isinstance(value, bytes) else value

@@ -20,7 +20,7 @@ from cachetools import TLRUCache
 from groundwire.messages.decisions import CitationState as CitationState  # noqa: PLC0414 - part of the answer
 
 if TYPE_CHECKING:
-    from redis.asyncio import Redis
+    from redis.asyncio import Redis, RedisCluster
 
 MAX_DETAIL = 500  # characters, the contract's limit for strings in a Decision's lists
 MAX_TEXT = 20_000  # characters of a source that relevance looks at
@@ -177,7 +177,12 @@ class RedisCache:
     """
 
     def __init__(
-        self, redis: Redis, prefix: str, *, lifetimes: Lifetimes | None = None, patience: float = 1.0
+        self,
+        redis: Redis | RedisCluster,
+        prefix: str,
+        *,
+        lifetimes: Lifetimes | None = None,
+        patience: float = 1.0,
     ) -> None:
         self._redis = redis
         self._prefix = f"{prefix}citation:"
@@ -186,12 +191,13 @@ class RedisCache:
         self.failures = 0
 
     async def get_many(self, keys: Sequence[str]) -> dict[str, CitationCheck]:
-        """Return the known results, with one MGET."""
+        """Return the known results, with one MGET; in a cluster with one for each slot, sent side by side."""
         if not keys:
             return {}
         try:
             async with asyncio.timeout(self._patience):
-                values = await self._redis.mget([self._prefix + k for k in keys])
+                get_all = getattr(self._redis, "mget_nonatomic", self._redis.mget)
+                values = await get_all([self._prefix + k for k in keys])
         except Exception:  # noqa: BLE001 - a cache out of reach is empty
             self.failures += 1
             return {}

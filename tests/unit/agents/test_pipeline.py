@@ -38,6 +38,8 @@ class Bench:
         self.left: InFlightMark | None = None
         self.marked: list[InFlightMark | None] = []
         self.outcome_held = False
+        self.buckets_away: dict[str, float] = {}
+        self.failing: set[str] = set()
         self.health = Health()
         self.lease = PartitionLease()
         self.build(role, grace)
@@ -80,6 +82,12 @@ class Bench:
 
     def failed(self):
         pass
+
+    def away(self):
+        return self.buckets_away
+
+    def bucket_of(self, subject):
+        return subject.user_id
 
     async def marks(self, topic, partition):
         return self.left
@@ -198,6 +206,67 @@ async def test_past_the_grace_claims_are_decided_provisionally(bench: Bench):
     await bench.run(record())
     assert isinstance(bench.published[0][0], Provisional)
     assert bench.health.current == {"state"}
+
+
+# --- a part of state that is away
+
+
+class Entry(SimpleNamespace):
+    """A prepared record of a user."""
+
+
+async def run_with_users(bench: Bench, *users: str) -> list[list[str]]:
+    """Process a record of each user, of whom those away fail; return whose were published together."""
+
+    async def prepare(records, *, ask_network):
+        return [Entry(record=one, subject=SimpleNamespace(user_id=users[one.offset])) for one in records]
+
+    async def apply_step(batch, *, deferred):
+        bench.asked += 1
+        bench.now += bench.slow
+        if any(entry.subject.user_id in bench.failing for entry in batch):
+            bench.buckets_away = dict.fromkeys(bench.failing, 0.0)
+            raise StateUnavailable("away")
+        return [_result(entry.record, fresh=True) for entry in batch]
+
+    bench.prepare, bench.apply_step = prepare, apply_step  # type: ignore[method-assign]
+    bench.provisional = lambda batch: [Provisional(e.record, _decision(e.record)) for e in batch]  # type: ignore[method-assign]
+    records = [InboundRecord("t", 0, at, 0, f"t:{user}".encode(), b"{}") for at, user in enumerate(users)]
+    async with asyncio.timeout(5):
+        await bench.pipeline.process_batch(records, bench.lease)
+    return [[users[result.record.offset] for result in batch] for batch in bench.published]
+
+
+async def test_the_others_of_a_batch_are_published_before_those_whose_shard_is_away_are_decided(bench: Bench):
+    bench.slow, bench.failing = 6.0, {"ada"}
+    published = await run_with_users(bench, "ada", "bob", "ada", "eve")
+    assert [sorted(set(batch)) for batch in published] == [["bob", "eve"], ["ada"]]
+    assert [type(batch[0]) for batch in bench.published] == [Decided, Provisional]
+    assert bench.health.current == {"shard"}
+    assert not +bench.lease.held
+
+
+async def test_while_a_shard_is_away_the_partition_is_read_on_and_the_keys_of_its_users_are_held(
+    bench: Bench,
+):
+    bench.failing, held = {"ada"}, []
+    original = bench.lease.pause
+
+    async def pause(seconds: float) -> None:
+        held.append(set(+bench.lease.held))
+        bench.failing, bench.buckets_away = set(), {}
+        await original(0)
+
+    bench.lease.pause = pause  # type: ignore[method-assign]
+    published = await run_with_users(bench, "ada", "bob")
+    assert (held, published) == ([{b"t:ada"}], [["bob"], ["ada"]])
+    assert not bench.health.current
+
+
+async def test_a_batch_that_concerns_no_shard_that_is_away_is_decided_at_once(bench: Bench):
+    bench.failing, bench.buckets_away = {"ada"}, {"ada": 0.0}
+    assert await run_with_users(bench, "bob", "eve") == [["bob", "eve"]]
+    assert bench.asked == 1
 
 
 async def test_after_an_outage_a_worker_without_records_waits_for_state_no_longer_and_the_next_has_its_grace(

@@ -1,6 +1,6 @@
 """Lost state is rebuilt and told of; recent outcomes are asserted again where another server may have lost them."""
 
-# ruff: noqa: ARG005 - stand-ins take what the real parts take
+# ruff: noqa: ARG002 - stand-ins take what the real parts take
 
 from __future__ import annotations
 
@@ -111,14 +111,34 @@ async def test_the_loss_of_state_and_its_rebuild_are_told_with_their_epochs(brok
 class Bench:
     def __init__(self) -> None:
         self.now = 10_000.0
-        self.server: str | None = "one"
+        self.runs: dict[int, tuple[str, str | None]] = {0: ("", "one"), 1: ("", "one")}
+        self.in_doubt = {0, 1}
         self.values = [b"a", b"b", b"c"]
         self.read_since: list[datetime] = []
         self.asserted: list[object] = []
         self.unreadable = False
+        self.server = self
         self.subject = StateReconciler(
-            self, None, self.read, self.ask, clock=lambda: self.now  # type: ignore[arg-type]
+            self, None, self.read, clock=lambda: self.now  # type: ignore[arg-type]
         )  # fmt: skip
+
+    def watch_servers(self):
+        pass
+
+    def suspect(self):
+        self.in_doubt = {0, 1}
+
+    def doubtful(self):
+        return self.in_doubt
+
+    async def server_runs(self, buckets):
+        return {bucket: self.runs[bucket] for bucket in buckets if bucket in self.runs}
+
+    def trust(self, runs):
+        self.in_doubt = self.in_doubt - runs.keys()
+
+    def bucket_of(self, subject):
+        return 0
 
     async def read(self, since):
         self.read_since.append(since)
@@ -127,24 +147,29 @@ class Bench:
         for value in self.values:
             yield value
 
-    async def ask(self):
-        return self.server
-
     async def reassert(self, outcomes):
         self.asserted += outcomes
         return len(outcomes)
 
-    async def outage(self, server: str | None) -> None:
+    async def outage(self, server: str | None, bucket: int = 0) -> None:
         await self.subject.before_step()
         self.subject.answered()
         self.subject.failed()
-        self.server = server
+        self.runs[bucket] = ("", server)
         await self.subject.before_step()
+
+
+class Published(bytes):
+    subject = None
+
+
+def stored(value, policy):
+    return None if value == b"b" else Published(value)
 
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
-    monkeypatch.setattr(module, "stored_outcome", lambda value, policy: None if value == b"b" else value)
+    monkeypatch.setattr(module, "stored_outcome", stored)
     monkeypatch.setattr(module, "_CHUNK", 1)
     return Bench()
 
@@ -167,7 +192,7 @@ async def test_another_server_is_told_what_was_published_in_the_minute_before_th
 
 
 async def test_a_server_that_does_not_tell_its_name_counts_as_another_every_time(bench: Bench):
-    bench.server = None
+    bench.runs[0] = ("", None)
     await bench.outage(None)
     assert bench.asserted == [b"a", b"c"]
 
@@ -185,3 +210,20 @@ async def test_where_the_topics_cannot_be_read_nothing_is_asked_of_state(bench: 
     bench.unreadable = False
     await bench.subject.before_step()
     assert bench.asserted == [b"a", b"c"]
+
+
+async def test_a_bucket_is_told_of_its_own_users_alone(bench):
+    await bench.outage("two", bucket=1)
+    assert (len(bench.read_since), bench.asserted) == (1, [])
+
+
+async def test_a_bucket_that_does_not_answer_is_compared_once_it_does(bench):
+    await bench.subject.before_step()
+    bench.subject.answered()
+    bench.subject.failed()
+    del bench.runs[0]
+    await bench.subject.before_step()
+    assert (bench.in_doubt, bench.asserted) == ({0}, [])
+    bench.runs[0] = ("", "two")
+    await bench.subject.before_step()
+    assert (bench.in_doubt, bench.asserted) == (set(), [b"a", b"c"])

@@ -11,14 +11,13 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-from redis.asyncio import Redis
-from redis.exceptions import RedisError
+from redis.exceptions import RedisClusterException, RedisError
 
 from groundwire import metrics
 from groundwire.arguments import takes
 from groundwire.errors import StateUnavailable
 from groundwire.library.query_cache.memory import LIFETIMES, CacheEntry, Refusal, lifetime, refusal
-from groundwire.state.server import connect
+from groundwire.state.server import Client, connect, tagged
 
 _DROPPED_AT_ONCE: Final = 500
 """Entries that one call of the invalidation drops: the server has others to serve."""
@@ -34,10 +33,10 @@ class RedisQueryCache:
     kept as digests, responses as JSON: tuples come back as lists. A server that does not answer is an empty cache,
     and is counted; only an invalidation says so, since whoever asks for one must know that it was not done.
 
-    The server may be one that evicts keys. It must be one primary: Redis Cluster would refuse the scripts.
+    The server may be one that evicts keys. In a Redis Cluster all entries of a deployment are on one primary.
 
     Args:
-        redis: a client of `redis.asyncio`, or the URL of the server.
+        redis: a client of `redis.asyncio`, or the URL of the server as GROUNDWIRE_REDIS_URL has it.
         prefix: put before every key: the deployment's topic prefix.
         max_entries: entries kept at most in the deployment (S2-32).
         clock: seconds since 1970, for what the entries say of themselves.
@@ -50,7 +49,7 @@ class RedisQueryCache:
 
     def __init__(
         self,
-        redis: Redis | str,
+        redis: Client | str,
         prefix: str = "groundwire.",
         *,
         max_entries: int = 1000,
@@ -61,7 +60,7 @@ class RedisQueryCache:
             raise ValueError(f"max_entries: must be at least 1, not {max_entries}")
         self._owns_client = isinstance(redis, str)
         self._redis = connect(redis, patience=patience) if isinstance(redis, str) else redis
-        self._base = f"{prefix}qc:"
+        self._base = f"{prefix}{tagged(self._redis, 'qc')}:"
         self._max_entries = max_entries
         self._clock = clock
         self._patience = patience
@@ -135,8 +134,8 @@ class RedisQueryCache:
         script = self._redis.register_script(_source(name))
         try:
             async with asyncio.timeout(self._patience):
-                return await script(args=[self._base, *arguments])
-        except (RedisError, OSError, TimeoutError) as error:
+                return await script(keys=[self._base], args=[self._base, *arguments])
+        except (RedisError, RedisClusterException, OSError, TimeoutError) as error:
             raise StateUnavailable(
                 f"query cache, {name}: {type(error).__name__}: {str(error)[:200]}"
             ) from error

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from itertools import count
 from typing import Any, Final
 
-from redis.asyncio import Redis
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from groundwire.errors import StateUnavailable
 from groundwire.library.review_queue.model import ItemState
 from groundwire.library.review_queue.rules import DECIDED_SECONDS, Change, Entries, Item, T
+from groundwire.state.cluster import server_of
 from groundwire.state.codec import Argument
-from groundwire.state.server import PATIENCE, Server, bounded, connect
+from groundwire.state.server import PATIENCE, Client, bounded, connect, tagged
 
 _PAUSE: Final = 0.002
 """Seconds, at most, before the second try of a transaction; before the third twice that, and so on."""
@@ -32,9 +32,9 @@ class RedisReviewStore:
     """Keeps the items of a deployment in Redis: they survive restarts, and processes share them (S0-139, C-31).
 
     A transaction reads under WATCH and writes under MULTI; where somebody else was faster it is tried again, with
-    what there is by then, until `patience` is over. The server must not evict keys, and must be one primary: Redis
-    Cluster is refused. Both are looked at before the first call, and, unless told otherwise, that the server writes
-    what it is given to disk.
+    what there is by then, until `patience` is over. The server must not evict keys: that is looked at before the first
+    call, and, unless told otherwise, that the server writes what it is given to disk. In a Redis Cluster all of a
+    deployment's queue is on one primary: `rq` stands in braces there.
 
     Keys, behind the prefix and `rq:`; times are microseconds:
         i:<queue id>  hash: an item; of a decided one without its body, for a week
@@ -43,7 +43,7 @@ class RedisReviewStore:
         number        the last number given, to an item's place or to a row
 
     Args:
-        redis: a client of `redis.asyncio` that gives bytes, or the URL of the server.
+        redis: a client of `redis.asyncio` that gives bytes, or the URL of the server as GROUNDWIRE_REDIS_URL has it.
         prefix: put before every key; queues with the same prefix are one queue.
         patience: seconds for one call.
         require_aof: refuse a server without an append-only file.
@@ -55,17 +55,17 @@ class RedisReviewStore:
 
     def __init__(
         self,
-        redis: Redis | str,
+        redis: Client | str,
         prefix: str = "groundwire.",
         *,
         patience: float = PATIENCE,
         require_aof: bool = True,
     ) -> None:
         self._owns_client = isinstance(redis, str)
-        self._redis = connect(redis, patience=patience) if isinstance(redis, str) else redis
-        self._server = Server(self._redis, patience)
+        client = connect(redis, patience=patience) if isinstance(redis, str) else redis
+        self._server = server_of(client, patience)
         self._patience = patience
-        self._base = f"{prefix}rq:"
+        self._base = f"{prefix}{tagged(client, 'rq')}:"
         self._require_aof = require_aof
         self._checked = False
         self._adding = asyncio.Lock()  # whoever adds an item changes the same index
@@ -107,25 +107,12 @@ class RedisReviewStore:
         async with bounded((f"review queue, {name}",), self._patience), alone:
             while True:
                 try:
-                    async with self._connection() as connection:
+                    async with self._server.lend(self._base) as connection:
                         return await work(connection)
                 except RedisConnectionError:
                     if broken:
                         raise
                     broken = True
-
-    @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[AbstractConnection]:
-        """Lend a connection; one with replies left to read, or under WATCH, goes to nobody else."""
-        pool = self._redis.connection_pool
-        connection = await pool.get_connection()  # type: ignore[no-untyped-call]
-        try:
-            yield connection
-        except BaseException:
-            await connection.disconnect(nowait=True)
-            raise
-        finally:
-            await pool.release(connection)
 
     async def _transact(self, connection: AbstractConnection, change: Change[T]) -> T:
         # Held here too: a cancellation by `bounded` is lost where it meets the end of asyncio.wait_for (CPython 86296)

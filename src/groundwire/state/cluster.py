@@ -1,0 +1,471 @@
+"""Calls to the primaries of a Redis Cluster, of which some may be away while the others answer.
+
+What decides names two keys that never exist. While a slot is being moved, a server runs no command on two keys that it
+does not have: without that, a script would find a part of its bucket missing, and decide as if it had never been. So
+the bucket waits until the slot has arrived.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+from redis.asyncio.cluster import ClusterNode, PipelineCommand, RedisCluster
+from redis.asyncio.connection import AbstractConnection
+from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    MovedError,
+    NoScriptError,
+    ReadOnlyError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
+from redis.exceptions import ConnectionError as BrokenConnection
+from redis.exceptions import TimeoutError as TimedOut
+
+from groundwire.errors import StateUnavailable, UsageError
+from groundwire.state.buckets import bucket_of, buckets_by_tag, slots, tags, tags_by_slot
+from groundwire.state.codec import Argument
+from groundwire.state.server import (
+    PATIENCE,
+    Client,
+    Command,
+    Script,
+    ScriptCall,
+    Server,
+    ServerRun,
+    refuse_settings,
+    text_of,
+)
+
+log = structlog.get_logger()
+
+_LOOK: Final = 0.25
+"""Seconds after which a slot that is away is looked for again."""
+_PROBE: Final = 1.0
+"""Seconds for one such look."""
+_REDIRECTS: Final = 5
+_NOT_NOW: Final = (AskError, ClusterDownError, ReadOnlyError, TryAgainError)
+"""What a server answers that is alive, but does not serve a slot."""
+
+
+def server_of(redis: Client, patience: float = PATIENCE) -> Server:
+    """Return what calls a client's server, or its cluster."""
+    return Cluster(redis, patience) if isinstance(redis, RedisCluster) else Server(redis, patience)
+
+
+@dataclass(slots=True)
+class _Call:
+    """A command on its way; `answer` is the reply, or the error."""
+
+    slot: int
+    command: Command
+    answer: Any = None
+
+
+class Cluster(Server):
+    """The primaries of a Redis Cluster, as state calls them; see `Server`.
+
+    A slot that failed to answer is away: what asks for it fails at once, until a task finds that it answers again. So
+    whoever asks many slots is held up by one that is away once, for `patience`, and not by every call.
+
+    Where somebody compares servers (`watch_servers`), a bucket that was away, or has another primary than before, takes
+    no decisions until that is done (`trust`): a replica may lack the last of what was published.
+
+    Args:
+        redis: a client that gives bytes; its map of the slots is used, and kept up to date.
+        patience: seconds for one call.
+    """
+
+    def __init__(self, redis: RedisCluster, patience: float = PATIENCE) -> None:
+        if redis.connection_kwargs.get("decode_responses"):
+            raise UsageError("the Redis client must not decode responses")
+        self._nodes = redis.nodes_manager
+        self._patience = patience
+        self.tags = tags()
+        self._away: dict[int, Command] = {}  # slot -> what it is looked for with
+        self._failing: dict[int, float] = {}  # slot -> since when it takes no decisions
+        self._doubtful: set[int] = set()
+        self._compared = False
+        self._owners: dict[int, str] = {}
+        self._opening = asyncio.Lock()
+        self._watching: asyncio.Task[None] | None = None
+        self._orders: defaultdict[Argument, asyncio.Lock] = defaultdict(asyncio.Lock)
+
+    def bucket_of(self, tenant_id: str, user_id: str) -> int:
+        """Return the bucket of a user."""
+        return bucket_of(tenant_id, user_id)
+
+    def bucket_of_key(self, key: bytes) -> int | None:
+        """Return the bucket of a key without its prefix; None where it is in none."""
+        return buckets_by_tag().get(key[: key.find(b"}") + 1])
+
+    def away(self) -> dict[int, float]:
+        """Return the buckets that are away, and since when they take no decisions; none where all are."""
+        if not self._away:
+            return {}
+        now = time.monotonic()
+        away = {b: self._failing.get(slot, now) for b, slot in enumerate(slots()) if slot in self._away}
+        return away if len(away) < len(slots()) else {}
+
+    def watch_servers(self) -> None:
+        """Let no bucket decide before somebody has compared its server; see `doubtful`."""
+        self._compared = True
+        self._doubtful = set(slots())
+
+    def suspect(self) -> None:
+        """Nothing: it notes by itself what failed."""
+
+    def doubtful(self) -> list[int]:
+        """Return the buckets that answer, and are to be compared."""
+        doubtful = self._doubtful
+        if not doubtful:
+            return []
+        return [b for b, slot in enumerate(slots()) if slot in doubtful and slot not in self._away]
+
+    async def server_runs(self, buckets: Collection[int]) -> dict[int, ServerRun]:
+        """Name the servers of buckets; those whose server does not answer are left out. Raises: StateUnavailable."""
+        await self._open()
+        by_node: defaultdict[str, list[int]] = defaultdict(list)
+        for bucket in buckets:
+            by_node[self._owners.get(slots()[bucket], "")].append(bucket)
+        nodes = [node for node in self._primaries() if node.name in by_node]
+        calls = [[_Call(0, ("INFO", "server"))] for _ in nodes]
+        await asyncio.gather(*map(self._exchange, nodes, calls))
+        runs: dict[int, ServerRun] = {}
+        for node, (call,) in zip(nodes, calls, strict=True):
+            if not isinstance(call.answer, Exception):
+                runs |= dict.fromkeys(by_node[node.name], (node.name, call.answer.get("run_id")))
+        return runs
+
+    def trust(self, runs: Mapping[int, ServerRun]) -> None:
+        """Let buckets decide whose server was compared, unless they have another one by now."""
+        for bucket, (name, _) in runs.items():
+            slot = slots()[bucket]
+            if self._owners.get(slot) == name and slot not in self._away:
+                self._doubtful.discard(slot)
+
+    async def call(self, *command: Argument) -> Any:  # noqa: ANN401 - a reply is what the server sends
+        """Send one command to the server of its first key; see `Server.call`."""
+        call = _Call(_slot_of(command), command)
+        await self._send([call])
+        return _told(call)
+
+    async def call_in_order(self, *command: Argument, written: Callable[[], None] = lambda: None) -> Any:  # noqa: ANN401 - as above
+        """Send a command once the one before on its key was answered; see `SharedConnection.call`."""
+        async with self._orders[command[1]]:
+            answer = await self.call(*command)
+        written()
+        return answer
+
+    async def each(self, commands: Mapping[int, Command], *, some: bool = False) -> dict[int, Any]:
+        """Send a command to each of some buckets, those of one server together; see `Server.each`."""
+        calls = {bucket: _Call(slots()[bucket], command) for bucket, command in commands.items()}
+        await self._send(calls.values())
+        return _told_each(calls, some=some)
+
+    async def run_each(
+        self, code: Script, prefix: str, calls: Mapping[int, ScriptCall], *, deciding: bool = False
+    ) -> dict[int, Any]:
+        """Run a script in each of some buckets, those of one server together; see `Server.run_each`."""
+        sent: dict[int, _Call] = {}
+        for bucket, (keys, arguments) in calls.items():
+            tag = prefix + tags()[bucket]
+            named = (*keys, tag + "never:1", tag + "never:2")
+            sent[bucket] = _Call(slots()[bucket], ("EVALSHA", code.sha1, len(named), *named, *arguments))
+        await self._send(sent.values(), deciding=deciding)
+        unknown = [call for call in sent.values() if isinstance(call.answer, NoScriptError)]
+        if unknown:
+            loads = [[_Call(0, ("SCRIPT LOAD", code.source))] for _ in self._primaries()]
+            await asyncio.gather(*map(self._exchange, self._primaries(), loads))
+            await self._send(unknown, deciding=deciding)
+        return _told_each(sent)
+
+    async def scan(self, pattern: str, size: int) -> AsyncIterator[list[bytes]]:
+        """Yield the keys of all servers that match a pattern. Raises: StateUnavailable."""
+        await self._open()
+        for node in self._primaries():
+            cursor: Argument = b"0"
+            while True:
+                call = _Call(0, ("SCAN", cursor, "MATCH", pattern, "COUNT", size))
+                await self._exchange(node, [call])
+                cursor, keys = _told(call)
+                yield keys
+                if int(cursor) == 0:
+                    break
+
+    async def infos(self, section: str) -> list[dict[str, Any]]:
+        """Return a section of INFO of each primary. Raises: StateUnavailable."""
+        await self._open()
+        calls = [[_Call(0, ("INFO", section))] for _ in self._primaries()]
+        await asyncio.gather(*map(self._exchange, self._primaries(), calls))
+        return [_told(call) for (call,) in calls]
+
+    async def layout(self) -> dict[int, str]:
+        """Return which server has the slot of which bucket, as the cluster says now. Raises: StateUnavailable."""
+        await self._open()
+        await self._refresh()
+        return dict(self._owners)
+
+    async def check(self, *, require_aof: bool) -> None:
+        """Refuse a cluster that state must not live on; primaries that are away are not looked at; see `Server`."""
+        await self._open()
+        missing = REDIS_CLUSTER_HASH_SLOTS - len(self._nodes.slots_cache)
+        if missing:
+            raise UsageError(
+                f"Redis Cluster: no primary has {missing} of the slots; `redis-cli --cluster fix` assigns them"
+            )
+        away: list[StateUnavailable] = []
+        for node in self._primaries():
+            try:
+                await self._check_node(node, require_aof=require_aof)
+            except StateUnavailable as error:
+                away.append(error)
+        if len(away) == len(self._primaries()):
+            raise away[0]
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
+        await self._nodes.aclose()
+        await self._nodes.aclose("startup_nodes")
+
+    @asynccontextmanager
+    async def lend(self, key: str) -> AsyncIterator[AbstractConnection]:
+        """Lend a connection to the server of a key; see `Server.lend`."""
+        await self._open()
+        node = self._node_of(slot := key_slot(key.encode()))
+        if node is None:
+            raise StateUnavailable(f"slot {slot} of the cluster is away")
+        connection = node.acquire_connection()
+        try:
+            await node.disconnect_if_needed(connection)
+            await connection.connect()  # type: ignore[no-untyped-call]
+            yield connection
+        except BaseException as error:
+            await connection.disconnect(nowait=True)
+            if isinstance(error, MovedError):
+                await self._move(error)
+                raise BrokenConnection(str(error)) from error  # the next one is to the right server
+            if isinstance(error, BrokenConnection | AskError):
+                self._lose(slot, ("EXISTS", key))
+            raise
+        finally:
+            node.release(connection)
+
+    async def _send(self, calls: Iterable[_Call], *, deciding: bool = False) -> None:
+        """Send commands, those of one server together, and follow where slots have moved to."""
+        await self._open()
+        left = list(calls)
+        for _ in range(_REDIRECTS):
+            by_node: defaultdict[ClusterNode, list[_Call]] = defaultdict(list)
+            for call in left:
+                node = None if deciding and call.slot in self._doubtful else self._node_of(call.slot)
+                if node is None:
+                    call.answer = StateUnavailable(f"slot {call.slot} of the cluster is away")
+                else:
+                    by_node[node].append(call)
+            await asyncio.gather(*map(self._exchange, by_node.keys(), by_node.values()))
+            sent = [call for some in by_node.values() for call in some]
+            left = [call for call in sent if await self._redirected(call, deciding=deciding)]
+            if not left:
+                break
+        for call in sent:
+            self._note(call, deciding=deciding)
+
+    async def _exchange(self, node: ClusterNode, calls: Sequence[_Call]) -> None:
+        """Send commands over one connection, once more where that broke: all that state is asked may be asked twice."""
+        error: Exception | None = None
+        for _ in range(2):
+            error = await self._try(node, calls)
+            if not isinstance(error, BrokenConnection):
+                break
+            await node.disconnect_free_connections()  # what broke while it was idle did so with others
+        if error is not None:
+            for slot in slots():
+                if self._owners.get(slot) == node.name:
+                    self._lose(slot, _probe_of(slot))
+
+    async def _try(self, node: ClusterNode, calls: Sequence[_Call]) -> Exception | None:
+        """Send commands, and note what each came to; return what the connection failed of."""
+        commands = [PipelineCommand(at, *call.command) for at, call in enumerate(calls)]
+        for command in commands:
+            command.result = BrokenConnection("no answer")
+        failed: Exception | None = None
+        try:
+            async with asyncio.timeout(self._patience):
+                await node.execute_pipeline(commands)
+        except (RedisError, OSError, TimeoutError) as error:
+            failed = error
+        for call, command in zip(calls, commands, strict=True):
+            call.answer = command.result
+        broken = [call for call in calls if isinstance(call.answer, BrokenConnection | TimedOut)]
+        for call in broken if failed else ():
+            call.answer = failed
+        return failed or (broken[0].answer if broken else None)
+
+    async def _redirected(self, call: _Call, *, deciding: bool) -> bool:
+        """Learn from an answer where the slot is; return whether the command is to be sent there."""
+        if isinstance(call.answer, MovedError):
+            await self._move(call.answer)
+            return call.slot not in self._doubtful or not deciding
+        if isinstance(call.answer, AskError) and not deciding:
+            node = self._nodes.get_node(call.answer.host, call.answer.port)
+            if node is not None:
+                asking = _Call(call.slot, ("ASKING",))
+                await self._exchange(node, [asking, call])
+        return False
+
+    def _note(self, call: _Call, *, deciding: bool) -> None:
+        """Note what has become of a slot."""
+        error = call.answer
+        if not isinstance(error, Exception):
+            if deciding:
+                self._failing.pop(call.slot, None)
+        elif not isinstance(error, StateUnavailable | NoScriptError) and (deciding or _is_away(error)):
+            self._lose(call.slot, _probe_of(call.slot) if deciding else ("EXISTS", _key_of(call.command)))
+
+    def _lose(self, slot: int, probe: Command) -> None:
+        if slot not in self._away:
+            self._away[slot] = probe
+            self._failing.setdefault(slot, time.monotonic())
+        if self._compared and slot in tags_by_slot():
+            self._doubtful.add(slot)
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        """Look for slots that are away until none is."""
+        told: set[str] = set()
+        while self._away:
+            names = {self._owners.get(slot, "?") for slot in self._away}
+            if names - told:
+                log.warning("state.shard_away", servers=sorted(names), slots=len(self._away))
+                told |= names
+            await asyncio.sleep(_LOOK)
+            with suppress(StateUnavailable, UsageError):
+                await self._refresh()
+            await self._look()
+        log.info("state.shard_back", servers=sorted(told))
+
+    async def _look(self) -> None:
+        by_node: defaultdict[ClusterNode, list[_Call]] = defaultdict(list)
+        for slot, probe in self._away.items():
+            for node in self._nodes.slots_cache.get(slot, ())[:1]:
+                by_node[node].append(_Call(slot, probe))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PROBE):
+                await asyncio.gather(*map(self._try, by_node.keys(), by_node.values()))
+        for call in (call for calls in by_node.values() for call in calls):
+            if isinstance(call.answer, MovedError):
+                await self._move(call.answer)
+            elif call.answer is not None and not _is_away(call.answer):
+                self._away.pop(call.slot, None)
+
+    async def _open(self) -> None:
+        if self._nodes.slots_cache:
+            return
+        async with self._opening:
+            if not self._nodes.slots_cache:
+                await self._refresh()
+
+    async def _refresh(self) -> None:
+        """Ask the cluster which server has which slot. Raises: StateUnavailable; UsageError where it is none."""
+        failing = next((self._owners.get(slot) for slot in self._away), None)
+        try:
+            async with asyncio.timeout(self._patience):
+                await self._nodes.initialize(last_failed_node_name=failing)
+        except (RedisError, RedisClusterException, OSError, TimeoutError) as error:
+            if "Cluster mode is not enabled" in str(error):
+                raise UsageError(
+                    "GROUNDWIRE_REDIS_URL: this is one Redis and no cluster: write redis:// for redis+cluster://"
+                ) from None
+            raise StateUnavailable(f"CLUSTER SLOTS: {type(error).__name__}: {str(error)[:200]}") from error
+        self._note_owners()
+
+    async def _move(self, error: MovedError) -> None:
+        """Note where a slot is now."""
+        with suppress(KeyError):
+            await self._nodes.move_slot(error)
+        self._note_owners()
+
+    def _note_owners(self) -> None:
+        for slot in slots():
+            nodes = self._nodes.slots_cache.get(slot)
+            name = nodes[0].name if nodes else "?"
+            if self._compared and self._owners.get(slot, name) != name:
+                self._doubtful.add(slot)
+            self._owners[slot] = name
+
+    def _node_of(self, slot: int) -> ClusterNode | None:
+        nodes = self._nodes.slots_cache.get(slot)
+        return nodes[0] if nodes and slot not in self._away else None
+
+    def _primaries(self) -> list[ClusterNode]:
+        return list({nodes[0].name: nodes[0] for nodes in self._nodes.slots_cache.values()}.values())
+
+    async def _check_node(self, node: ClusterNode, *, require_aof: bool) -> None:
+        """Refuse a primary that state must not live on. Raises: as `check`."""
+
+        async def setting(name: str) -> str | None:
+            call = _Call(0, ("CONFIG GET", name))
+            error = await self._try(node, [call])
+            if error is None and isinstance(call.answer, ResponseError):
+                return None  # managed ones often do not tell
+            return text_of(_told(call).get(name))
+
+        await refuse_settings(setting, f"Redis {node.name}", require_aof=require_aof)
+        if await setting("cluster-require-full-coverage") == "yes":
+            hint = "where one primary is away, all users wait and not only its own: set it to no"
+            log.warning("state.full_coverage", server=node.name, hint=hint)
+
+
+def _probe_of(slot: int) -> Command:
+    """Return a command that is answered where scripts are: on two keys that do not exist."""
+    tag = tags_by_slot()[slot]
+    return "EXISTS", f"{tag}never:1", f"{tag}never:2"
+
+
+def _key_of(command: Command) -> Argument:
+    return command[3] if command[0] in {"EVALSHA", "EVAL"} else command[1]
+
+
+def _slot_of(command: Command) -> int:
+    key = _key_of(command)
+    return key_slot(key if isinstance(key, bytes) else str(key).encode())
+
+
+def _is_away(error: object) -> bool:
+    """Say whether a slot does not answer, and not only to this command."""
+    return isinstance(error, Exception) and (
+        not isinstance(error, ResponseError) or isinstance(error, _NOT_NOW)
+    )
+
+
+def _told(call: _Call) -> Any:  # noqa: ANN401 - a reply is what the server sends
+    """Return the answer to a call. Raises: as `Server.call`."""
+    error = call.answer
+    if isinstance(error, StateUnavailable | NoScriptError):
+        raise error
+    if isinstance(error, Exception):
+        said = f"{call.command[0]!s}: {type(error).__name__}: {str(error)[:200]}"
+        raise StateUnavailable(said) from error
+    return error
+
+
+def _told_each(calls: Mapping[int, _Call], *, some: bool = False) -> dict[int, Any]:
+    """Return the answers; `some`: of those that there are. Raises: as `Server.each`."""
+    answered = {bucket: call for bucket, call in calls.items() if not isinstance(call.answer, Exception)}
+    return {bucket: _told(call) for bucket, call in (answered if some and answered else calls).items()}

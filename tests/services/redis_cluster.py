@@ -1,0 +1,153 @@
+"""A Redis Cluster of processes on loopback, for tests: `redis-server` or Valkey, as the tests' single server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from typing import Any, Self
+
+from redis import Redis
+from redis.crc import REDIS_CLUSTER_HASH_SLOTS
+from redis.exceptions import RedisError
+
+from deploy.embedded import RedisServer
+from tests.services.redis_servers import kind_of_redis
+
+NODE_TIMEOUT = 800
+"""Milliseconds after which a node counts as failed."""
+
+
+class LocalCluster:
+    """Primaries with equal shares of the slots, and replicas of each; a context manager.
+
+    Args:
+        primaries: how many.
+        replicas: of each primary.
+    """
+
+    def __init__(self, primaries: int = 3, replicas: int = 0) -> None:
+        kind = kind_of_redis()
+
+        class Node(kind):  # type: ignore[valid-type, misc]
+            def _command(self) -> list[str]:
+                options = {
+                    "cluster-enabled": "yes",
+                    "cluster-node-timeout": str(NODE_TIMEOUT),
+                    "cluster-require-full-coverage": "no",
+                    "cluster-replica-validity-factor": "0",
+                    "repl-diskless-sync-delay": "0",
+                }
+                return [
+                    *super()._command(),
+                    *[part for name, value in options.items() for part in (f"--{name}", value)],
+                ]
+
+        self._stack = ExitStack()
+        self.primaries: list[RedisServer] = [Node() for _ in range(primaries)]
+        self.replicas: list[RedisServer] = [Node() for _ in range(primaries * replicas)]
+
+    def __enter__(self) -> Self:
+        """Start the nodes, and wait until they are a cluster."""
+        try:
+            for node in self.nodes:
+                self._stack.enter_context(node)
+            self._join()
+        except BaseException:
+            self._stack.close()
+            raise
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        """Stop the nodes."""
+        self._stack.close()
+
+    @property
+    def nodes(self) -> Sequence[RedisServer]:
+        """All nodes."""
+        return [*self.primaries, *self.replicas]
+
+    @property
+    def url(self) -> str:
+        """What GROUNDWIRE_REDIS_URL is set to."""
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.primaries)
+
+    def move(
+        self, slot: int, source: RedisServer, target: RedisServer, *, pause: Callable[[], None] = lambda: None
+    ) -> None:
+        """Move a slot key by key, as `redis-cli --cluster reshard` does; `pause` is called while it is half moved."""
+        names = {node.port: self.ask(node, "CLUSTER", "MYID") for node in self.primaries}
+        self.ask(target, "CLUSTER", "SETSLOT", slot, "IMPORTING", names[source.port])
+        self.ask(source, "CLUSTER", "SETSLOT", slot, "MIGRATING", names[target.port])
+        first = True
+        while keys := self.ask(source, "CLUSTER", "GETKEYSINSLOT", slot, 10):
+            self.ask(
+                source,
+                "MIGRATE",
+                "127.0.0.1",
+                target.port,
+                "",
+                0,
+                5000,
+                "KEYS",
+                *keys[: 1 if first else None],
+            )
+            if first:
+                pause()
+            first = False
+        for node in (target, source, *[one for one in self.primaries if one not in (source, target)]):
+            self.ask(node, "CLUSTER", "SETSLOT", slot, "NODE", names[target.port])
+
+    def restart(self, node: RedisServer) -> None:
+        """Start a node that was killed, and wait until it serves."""
+        node.start()
+        self.wait_until(lambda: all(self._is_ok(one) for one in self.nodes))
+
+    def primary_of(self, slot: int) -> RedisServer:
+        """Return the node that has a slot, as the first node that answers knows it."""
+        for node in self.nodes:
+            with suppress(RedisError):
+                for first, last, (_, port, *_), *_ in self.ask(node, "CLUSTER SLOTS"):
+                    if first <= slot <= last:
+                        return next(one for one in self.nodes if one.port == port)
+        raise LookupError(slot)
+
+    def ask(self, node: RedisServer, *command: Any) -> Any:
+        """Send one command to one node."""
+        with Redis(port=node.port, socket_timeout=10) as client:
+            return client.execute_command(*command)
+
+    def wait_until(self, holds: Callable[[], bool], seconds: float = 30) -> None:
+        """Wait until something holds of the cluster, which tells nobody."""
+        deadline = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > deadline:
+                raise TimeoutError("the cluster did not get there")
+            time.sleep(0.05)
+
+    def _join(self) -> None:
+        first, share = self.primaries[0], REDIS_CLUSTER_HASH_SLOTS / len(self.primaries)
+        for at, node in enumerate(self.primaries):
+            self.ask(node, "CLUSTER", "ADDSLOTSRANGE", round(at * share), round((at + 1) * share) - 1)
+        for at, node in enumerate(self.nodes):
+            self.ask(node, "CLUSTER", "SET-CONFIG-EPOCH", at + 1)
+            if node is not first:
+                self.ask(first, "CLUSTER", "MEET", "127.0.0.1", node.port)
+        self.wait_until(lambda: all(self._knows_all(node) for node in self.nodes))
+        for at, node in enumerate(self.replicas):
+            of = self.primaries[at % len(self.primaries)]
+            self.ask(node, "CLUSTER", "REPLICATE", self.ask(of, "CLUSTER", "MYID"))
+        self.wait_until(lambda: all(self._is_ok(node) for node in self.nodes))
+        self.wait_until(lambda: all(self._follows(node) for node in self.replicas))
+
+    def _knows_all(self, node: RedisServer) -> bool:
+        return self._info(node)["cluster_known_nodes"] == str(len(self.nodes))
+
+    def _is_ok(self, node: RedisServer) -> bool:
+        return self._info(node)["cluster_state"] == "ok"
+
+    def _follows(self, node: RedisServer) -> bool:
+        return bool(self.ask(node, "INFO", "replication").get("master_link_status") == "up")
+
+    def _info(self, node: RedisServer) -> dict[str, str]:
+        return dict(self.ask(node, "CLUSTER INFO"))
