@@ -2,7 +2,7 @@
 
     python -m bench.capacity bench/results.json --page docs/capacity.md
 
-Reads the results of the parts `gate` and `redis`, and writes the two tables of the page.
+Reads the results of the parts `gate` and `redis`, and writes the tables of the page.
 """
 
 from __future__ import annotations
@@ -11,77 +11,19 @@ import argparse
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from bench import saturation
+from bench.constants import BROKER, COPIES, HALF, MEMORY, Constants
 from bench.machine import sentence
-from bench.report import figures_of, number, write_page
+from bench.report import number, write_page
 
 LOADS: Final = (1_000, 3_000, 10_000, 30_000, 100_000, 1_000_000)
 DAY: Final = 86_400
-HALF: Final = 0.5
-"""Planned utilisation: the other half is for peaks, for catching up and for servers that fail."""
-MEMORY: Final = 256e9
 KEPT: Final = 31
-"""Bytes of one Redis server, and the days for which every outcome is kept; what was approved stays for good."""
-BROKER: Final = 50e6
-"""Bytes a second that one broker takes from producers: an assumption, not a measurement."""
-COPIES: Final = 3
+"""Days for which every outcome is kept; what was approved stays for good."""
 _METHODS: Final = ("partition", "minhash")
-
-
-@dataclass(frozen=True, slots=True)
-class Constants:
-    """What was measured.
-
-    Attributes:
-        processor: seconds of processor time of a worker a claim.
-        server: seconds of Redis's one thread a claim.
-        approved: bytes of Redis that an approved claim keeps for good.
-        decided: bytes of Redis a decided claim, of all kinds as in the benchmark.
-        published: bytes that are published for a claim.
-    """
-
-    processor: float
-    server: float
-    approved: float
-    decided: float
-    published: float
-
-    @classmethod
-    def of(cls, results: Mapping[str, Any], method: str) -> Constants:
-        """Read the constants of a key function.
-
-        Raises:
-            SystemExit: a part was not measured.
-        """
-        found = {
-            figure.key: figure.median
-            for result in results.values()
-            for figure in figures_of(result)
-            if figure.key
-        }
-        try:
-            return cls(
-                found[f"gate.processor.{method}1"] / 1e6,
-                found[f"redis.cpu.{method}"] / 1e6,
-                found["redis.kept.in all"],
-                found[f"redis.bytes.{method}"],
-                found["gate.bytes"],
-            )
-        except KeyError as missing:
-            raise SystemExit(f"{missing} was not measured: run the parts gate and redis first") from None
-
-    @property
-    def worker(self) -> float:
-        """Claims a second of one worker on a core of its own, half busy."""
-        return HALF / self.processor
-
-    @property
-    def redis(self) -> float:
-        """Claims a second of one Redis, half busy."""
-        return HALF / self.server
 
 
 def constants_table(found: Mapping[str, Constants]) -> Iterator[str]:
@@ -154,6 +96,7 @@ def main() -> None:
     tables = {
         "constants": [*constants_table(found), "", measured],
         "plan": list(plan_table(found["partition"])),
+        "saturation": list(saturation.table(found["partition"])),
     }
     if args.page:
         for name in write_page(args.page, tables):

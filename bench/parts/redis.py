@@ -53,14 +53,30 @@ async def run(options: Options) -> AsyncIterator[Figure]:
             yield Figure(
                 f"memory a decided claim, {method}", "bytes", sizes, (), None, f"redis.bytes.{method}"
             )
+        yield Figure(
+            "processor time of the server a claim that comes alone, partition",
+            "µs",
+            [await _cost_alone(server.url, client, number // 10) for _ in range(options.rounds)],
+            (),
+            None,
+            "redis.cpu.alone",
+        )
         for figure in _kept(client, await _remembered(server.url, client, number)):
             yield figure
 
 
-async def _decide(url: str, prefix: str, number: int, method: str) -> None:
+async def _decide(url: str, prefix: str, number: int, method: str, size: int = BATCH) -> None:
     policy = Policy.model_validate({"dedup_method": method})
     async with fresh_state(url, prefix, policy) as state:
-        await decide_all(new_gate(policy, state), batches(claims(number)))
+        await decide_all(new_gate(policy, state), batches(claims(number), size))
+
+
+async def _cost_alone(url: str, client: Redis, number: int) -> float:
+    """Return the processor time a claim where each comes in a batch of its own."""
+    client.flushall()
+    before = processor_time(client)
+    await _decide(url, "alone.", number, "partition", 1)
+    return (processor_time(client) - before) / number
 
 
 def _used(client: Redis) -> int:

@@ -21,9 +21,12 @@ from bench.measure import MICROSECONDS, Figure, Options, Part, Target
 from bench.processes import DECISIONS, declare, environment, fill, processor_seconds, running, watching
 from bench.services import open_broker, open_redis
 from groundwire.messages.topics import TopicName
+from tests.services.redis_cluster import LocalCluster
 
 _WORKERS: Final = (1, 2, 4, 8)
+_SHARDS: Final = (3, 6)
 _PARTITIONS: Final = 24
+_SETTINGS: Final = {"GROUNDWIRE_PARTITIONS": str(_PARTITIONS), "GROUNDWIRE_DEDUP_METHOD": "partition"}
 _USERS: Final = 5_000
 _CONSTANT: Final = 1.25
 """How much more a claim may take with most processes than with fewest, for work to be called constant."""
@@ -58,21 +61,31 @@ UNITS: Final = {
 
 
 async def run(options: Options) -> AsyncIterator[Figure]:
-    """Let more and more workers decide the same claims."""
-    numbers = count(1)
-    with open_broker(options.broker) as broker, open_redis(options.redis) as server:
-        found: dict[int, list[Work]] = {workers: [] for workers in _WORKERS}
+    """Let more and more workers decide the same claims, and then one worker on more and more shards."""
+    numbers, number = count(1), options.of(12_000, 24_000)
+    with ExitStack() as stack:
+        broker = stack.enter_context(open_broker(options.broker))
+        servers = {1: [stack.enter_context(open_redis(options.redis))]}
+        urls = {1: servers[1][0].url}
+        for shards in _SHARDS:
+            cluster = stack.enter_context(LocalCluster(shards, kind=type(servers[1][0])))
+            servers[shards], urls[shards] = list(cluster.primaries), cluster.url
+
+        async def work(workers: int, shards: int) -> Work:
+            given = environment(broker.bootstrap, urls[shards], f"scale{next(numbers)}.", _SETTINGS)
+            return await _work(given, [server.url for server in servers[shards]], workers, number)
+
+        by_workers: dict[int, list[Work]] = {workers: [] for workers in _WORKERS}
+        by_shards: dict[int, list[Work]] = {shards: [] for shards in _SHARDS}
         for _ in range(options.rounds):
-            for workers, works in found.items():
-                prefix = f"scale{next(numbers)}."
-                given = environment(broker.bootstrap, server.url, prefix, _settings())
-                works.append(await _work(given, [server.url], workers, options.of(12_000, 24_000)))
-        for figure in _figures({f"{n} workers" if n > 1 else "1 worker": w for n, w in found.items()}):
-            yield figure
-
-
-def _settings() -> dict[str, str]:
-    return {"GROUNDWIRE_PARTITIONS": str(_PARTITIONS), "GROUNDWIRE_DEDUP_METHOD": "partition"}
+            for workers, works in by_workers.items():
+                works.append(await work(workers, 1))
+            for shards, works in by_shards.items():
+                works.append(await work(1, shards))
+    named = {f"{workers} workers" if workers > 1 else "1 worker": it for workers, it in by_workers.items()}
+    clusters = {f"a cluster of {shards}": works for shards, works in by_shards.items()}
+    for figure in (*_figures(named), *_figures({"one Redis": by_workers[1], **clusters})):
+        yield figure
 
 
 async def _work(given: Mapping[str, str], shards: Sequence[str], workers: int, number: int) -> Work:

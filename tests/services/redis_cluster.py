@@ -24,12 +24,13 @@ class LocalCluster:
     Args:
         primaries: how many.
         replicas: of each primary.
+        kind: of server; by default that of the tests.
     """
 
-    def __init__(self, primaries: int = 3, replicas: int = 0) -> None:
-        kind = kind_of_redis()
-
-        class Node(kind):  # type: ignore[valid-type, misc]
+    def __init__(
+        self, primaries: int = 3, replicas: int = 0, *, kind: type[RedisServer] | None = None
+    ) -> None:
+        class Node(kind or kind_of_redis()):  # type: ignore[valid-type, misc]
             def _command(self) -> list[str]:
                 options = {
                     "cluster-enabled": "yes",

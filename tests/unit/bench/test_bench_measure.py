@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.capacity import Constants, one_row, partitions, plan_table
+from bench import saturation
+from bench.capacity import one_row, partitions, plan_table
+from bench.constants import Constants
 from bench.measure import Figure, Race, Target
 from bench.parts import PARTS
 from bench.parts.dedup import THRESHOLDS, planted, recall
@@ -50,10 +53,29 @@ def test_every_worker_has_at_least_two_partitions(workers: int) -> None:
 
 
 def test_the_capacity_of_a_load_follows_from_the_constants() -> None:
-    one = Constants(processor=250e-6, server=25e-6, approved=300, decided=500, published=2_500)
+    one = Constants(processor=250e-6, server=25e-6, call=20e-6, approved=300, decided=500, published=2_500)
     assert one_row(10_000, one) == ["10,000", "5", "16", "1", "432", "105", "25", "75", "3"]
     assert one_row(100_000, one)[3] == "5"  # one Redis takes 20,000 claims a second
     assert len(list(plan_table(one))) > 8
+
+
+@given(st.integers(1, 64), st.integers(1, 64))
+def test_the_fullest_part_has_no_less_than_the_mean_and_no_more_than_with_fewer_parts(
+    few: int, factor: int
+) -> None:
+    shares = saturation.shares_of_buckets()
+    found = saturation.busiest(few, shares)
+    assert found >= 1 / few - 1e-9
+    assert saturation.busiest(min(few * factor, len(shares)), shares) <= found + shares.max() + 1e-9
+
+
+def test_the_part_that_is_full_first_is_named() -> None:
+    one = Constants(processor=1e-6, server=1e-6, call=0, approved=1_000, decided=0, published=1)
+    shares = saturation.shares_of_buckets()
+    assert saturation.fleet(one, shares, shards=1, workers=9, brokers=3).first == "Redis, memory"
+    assert saturation.fleet(one, shares, shards=48, workers=1, brokers=3).first == "Redis, memory"
+    slow = replace(one, processor=1e-3, approved=1)
+    assert saturation.fleet(slow, shares, shards=48, workers=9, brokers=3).first == "a worker"
 
 
 def test_planted_pairs_repeat_or_contradict_and_the_partition_index_misses_none() -> None:

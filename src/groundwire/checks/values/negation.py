@@ -86,7 +86,7 @@ class Clause:
 def denies(statement: ValueStatement) -> bool:
     """Tell whether a statement holds a negation; where none does, no clause contradicts another."""
     if statement.denies is None:
-        texts = statement.texts
+        texts = [token.text for token in statement.tokens]
         statement.denies = bool(negations(texts)) or not _UNTRUE.isdisjoint(texts)
     return statement.denies
 
@@ -99,14 +99,13 @@ def clauses(statement: ValueStatement) -> Sequence[Clause]:
 
 
 def _clauses(statement: ValueStatement) -> Iterator[Clause]:
-    read = _clause if denies(statement) else _assertion
     before = ""
     start = 0
     tokens = statement.tokens
     for place in range(len(tokens) + 1):
         if place < len(tokens) and (tokens[place].value or tokens[place].text not in _ENDS):
             continue
-        if clause := read(tokens[start:place], statement):
+        if clause := _clause(tokens[start:place], statement):
             inherits = start and tokens[start - 1].text == "or" and not clause.polarity
             if inherits and before:  # "does not read or write"
                 clause.polarity, clause.head = before, clause.opening
@@ -114,21 +113,6 @@ def _clauses(statement: ValueStatement) -> Iterator[Clause]:
             clause.leads = not start
             yield clause
         start = place + 1
-
-
-def _assertion(tokens: Sequence[ValueToken], statement: ValueStatement) -> Clause | None:
-    """Read a clause of a statement without a negation, as `_clause` does."""
-    words: dict[str, None] = {}
-    for token in tokens:
-        if len(words) >= _WORDS:
-            break
-        if token.value and not token.value.implied:
-            words[min(token.value.keys)] = None
-        if token.stems:
-            words |= {stem: None for stem in token.stems if stem not in _SWITCHES}
-    if not words:
-        return None
-    return Clause("", "", next(iter(words)), frozenset(words), tokens[0], tokens[-1], statement)
 
 
 def _clause(tokens: Sequence[ValueToken], statement: ValueStatement) -> Clause | None:
@@ -192,7 +176,7 @@ class ClauseIndex:
             negation_of(t.text) for t in statement.tokens
         ):
             return
-        none = any(not value.keys.isdisjoint(_NONE) for value in statement.given)
+        none = any(token.value and not token.value.keys.isdisjoint(_NONE) for token in statement.tokens)
         for clause in clauses(statement):
             words = clause.words & self._wanted
             if clause.polarity or none:  # "retries: 0" says no as well

@@ -88,7 +88,7 @@ def named(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> UnitR
         opened = bool(before) and before[-1].text in _DATE_OPENERS
         full = len(name) > 3 or name == "may"
         if not full or not match["mon"][0].isupper() or (name in {"may", "march"} and not opened):
-            return plain(raw[place]), place + 1
+            return plain(raw, place)
     return valued(match, _dated([(year, _MONTH[name], day) for year in years])), place + 1
 
 
@@ -154,7 +154,7 @@ def number(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> Unit
     if glue:
         glued = _glued(amount, glue, money=bool(match["cur"]))
         if glued is None:
-            return plain(raw[place]), place + 1
+            return plain(raw, place)
         amount = glued
     value, place, end = _with_unit(raw, place + 1, amount)
     if _is_version(match, amount, before) and value.kind == "number":
@@ -315,7 +315,7 @@ def word(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> UnitRe
     if word in {"a", "an"} and (readings := unit_readings(_next_word(raw, place + 1, -1)[1])[0]):
         keys = Amount(Fraction(1), "1", readings).keys
         return valued(match, TextValue("number", keys, keys, implied=True)), place + 1
-    return plain(raw[place]), place + 1
+    return plain(raw, place)
 
 
 def _half(raw: Sequence[Raw], place: int) -> UnitReading | None:
@@ -349,7 +349,7 @@ def _spelled(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> Un
         value = _value(amount)._replace(implied=not (readings or rate))
         return valued(raw[place], value), place + 1
     if words == ["one"] and _is_pronoun(raw, last, before):
-        return plain(raw[place]), place + 1
+        return plain(raw, place)
     numbers, _ = quantities(words)
     value, last, end = _with_unit(raw, last, Amount(Fraction(numbers[0]), numbers[0]))
     match = raw[place]

@@ -29,7 +29,7 @@ from groundwire.text.visible import is_plain, seen
 from groundwire.text.work import spend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from groundwire.checks.values.negation import Clause
 
@@ -45,25 +45,25 @@ def scan(text: str) -> list[ValueToken]:
     place = 0
     while place < len(raw):
         match = raw[place]
-        kind = match.lastgroup or "mark"
         # the fast path: most words are no numbers
-        if kind == "mark" or (kind == "word" and not lexeme(match[0]).counts):
-            token = plain(match)
-            if token.text in PARTICLES and tokens and (stems := tokens[-1].stems):
-                tokens[-1] = tokens[-1]._replace(stems=(*stems, stems[-1] + token.text))
-            tokens.append(token)
+        if match.lastgroup == "word" and not (known := lexeme(match[0])).counts:
+            start, end = match.span()
+            if tokens and known.text in PARTICLES and tokens[-1].stems:
+                stems = tokens[-1].stems
+                tokens[-1] = tokens[-1]._replace(stems=(*stems, stems[-1] + known.text))
+            tokens.append(ValueToken(known.text, start, end, None, False, match[0], known.stems))  # noqa: FBT003 - a field
             place += 1
             continue
-        token, place = _READERS[kind](raw, place, tokens)
-        if token.value and not token.value.implied and (bound := bound_of(tokens, token.value.kind)):
-            token = token._replace(value=token.value._replace(bound=bound))
+        token, place = _READERS[match.lastgroup or "mark"](raw, place, tokens)
+        if token.value and not token.value.implied:
+            token = token._replace(value=token.value._replace(bound=bound_of(tokens, token.value.kind)))
         tokens.append(token)
     return _with_ranges(tokens)
 
 
 def _with_ranges(tokens: list[ValueToken]) -> list[ValueToken]:
     """Give the first number of "5-10 s" or "between 5 and 10 seconds" the unit of the second as well."""
-    for place in [place for place, token in enumerate(tokens[:-2]) if token.value]:
+    for place in range(len(tokens) - 2):
         low, link, high = tokens[place : place + 3]
         if not (low.value and high.value) or link.text not in _RANGE_LINKS:
             continue
@@ -81,6 +81,7 @@ def _with_ranges(tokens: list[ValueToken]) -> list[ValueToken]:
 
 _READERS: Final[dict[str, Callable[[Sequence[Raw], int, Sequence[ValueToken]], UnitReading]]] = {
     "word": word,
+    "mark": lambda raw, place, _: plain(raw, place),
     "number": number,
     "named": named,
     "iso": iso,
@@ -99,7 +100,6 @@ _SHARED: Final = 64  # words of a statement that count
 _AROUND: Final = 12  # values of a statement, on each side, that compete with one
 _DEPTH: Final = 12  # keys above a line that count
 
-_MAY_STRESS: Final = re.compile("[*`~_\u200b]")
 _EMPHASIS: Final = re.compile(r"[*`\u200b]|~~|(?<!\w)_++(?=[^\W_])|(?<=[^\W_])_++(?!\w)")
 _HEADING: Final = re.compile(r"(?P<marks>#{1,6})\s+(?P<number>\d{1,3}(?:\.\d{1,3}){0,5}[.)]?(?=\s))?")
 _STEP: Final = re.compile(
@@ -115,23 +115,13 @@ _COLUMN: Final = re.compile(r"(?<!\\)\|")
 
 @dataclass(slots=True)
 class ValueStatement:
-    """A statement of a text.
-
-    Attributes:
-        valued: places of the tokens with a value.
-        texts: of its tokens.
-        words: what its words and those above it say, a bounded number.
-        says: the same of all of them, and what its values cover.
-    """
+    """A statement of a text; `words` are those of the statement and of what is above it."""
 
     start: int
     end: int
     signature: str
     tokens: Sequence[ValueToken]
-    valued: Sequence[int]
-    texts: Sequence[str]
     words: frozenset[str]
-    says: frozenset[str]
     reading: NormalisedText
     heads: tuple[tuple[str, ...], ...]
     _values: list[Bound] | None = None
@@ -141,18 +131,12 @@ class ValueStatement:
     """Where it starts in what a reader sees, and where in the text each character of that starts and ends."""
 
     @property
-    def given(self) -> Iterator[TextValue]:
-        """Its values as read, in text order."""
-        return (value for place in self.valued if (value := self.tokens[place].value))
-
-    @property
     def values(self) -> list[Bound]:
         """Its values with what they are bound to; found when they are first asked for."""
         if self._values is None:
             self._values = []
-            binder = Binder(self.tokens, self.texts, self.heads) if self.valued else None
-            for place in self.valued if binder else ():
-                token = self.tokens[place]
+            binder = Binder(self.tokens, self.heads) if any(token.value for token in self.tokens) else None
+            for place, token in enumerate(self.tokens if binder else ()):
                 if binder and token.value:
                     own, near = binder.bind(place)
                     value = binder.named_unit(place, token.value)
@@ -218,9 +202,7 @@ def read_statements(text: str) -> list[ValueStatement]:
 def statements(text: str) -> Iterator[ValueStatement]:
     """Yield the statements of a text, in text order."""
     for line in _lines(text):
-        blank = line.text
-        if _MAY_STRESS.search(blank):
-            blank = _EMPHASIS.sub(lambda match: " " * len(match[0]), blank)
+        blank = _EMPHASIS.sub(lambda match: " " * len(match[0]), line.text)
         for opener in (_HEADING, _STEP):
             if found := opener.match(blank):
                 blank = " " * found.end() + blank[found.end() :]
@@ -229,26 +211,18 @@ def statements(text: str) -> Iterator[ValueStatement]:
 
 
 def _statement(line: _Line, start: int, piece: str) -> ValueStatement:
-    reading = normalise(piece if piece.isascii() else _DASH.sub("-", piece))
+    reading = normalise(_DASH.sub("-", piece))
     tokens = scan(reading.text)
-    valued = [place for place, token in enumerate(tokens) if token.value]
-    spend(_PIECE + _TOKEN * len(tokens) + _VALUE * len(valued) + len(line.context) + len(line.heads))
-    texts = [token.text for token in tokens]
-    stems = [stem for token in tokens for stem in token.stems]
-    signature = "\0".join([*sorted(line.context), "", *texts])
-    every = line.context.union(stems if len(stems) <= _SHARED else _shared(tokens), *line.heads)
-    says = every.union(stems, *[value.covers for at in valued if (value := tokens[at].value)])
-    end = start + len(piece)
-    return ValueStatement(start, end, signature, tokens, valued, texts, every, says, reading, line.heads)
-
-
-def _shared(tokens: Iterable[ValueToken]) -> set[str]:
-    """Return what the first `_SHARED` words of a statement say; marks and values have no stems."""
-    words: set[str] = set()
+    words: dict[str, None] = {}
     for token in tokens:
-        if len(words) < _SHARED:
-            words.update(token.stems)
-    return words
+        if len(words) < _SHARED and not token.mark and token.value is None:
+            for stem in token.stems:
+                words[stem] = None
+    spend(_PIECE + _TOKEN * len(tokens) + len(line.context) + len(line.heads))
+    spend(_VALUE * sum(token.value is not None for token in tokens))
+    signature = "\0".join([*sorted(line.context), "", *(token.text for token in tokens)])
+    every = line.context.union(words, *line.heads)
+    return ValueStatement(start, start + len(piece), signature, tokens, every, reading, line.heads)
 
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
@@ -326,9 +300,6 @@ def _lines(text: str) -> Iterator[_Line]:
 def _cut(text: str) -> Iterator[tuple[int, str]]:
     """Yield sentences with their places; code and configuration line by line, without fences."""
     for span in sentences(text):
-        if "\n" not in span.text and not span.code:  # as most: its white space is off already
-            yield span.start, span.text
-            continue
         first = last = span.start  # of the piece, of its last line
         for end in (*(match.start() for match in re.finditer("\n", span.text)), len(span.text)):
             stop = span.start + end
