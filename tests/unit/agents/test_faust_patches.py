@@ -7,11 +7,11 @@ import time
 from collections import defaultdict, deque
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import AsyncMock
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.consumer.fetcher import Fetcher
+from aiokafka.consumer.fetcher import Fetcher, FetchResult
 from aiokafka.producer import message_accumulator
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread
 from faust.types import TP
@@ -96,6 +96,34 @@ def test_a_busy_partition_waits_a_tenth_of_a_second_at_most_for_a_fetch_of_silen
     assert consumer._fetch_max_wait_ms == FETCH_WAIT == 100
 
 
+async def test_a_fetch_that_waits_takes_the_records_of_a_partition_that_has_room_again(monkeypatch):
+    monkeypatch.setattr(FetchResult, "getall", lambda _self, _most: ["a record"])
+    monkeypatch.setattr(FetchResult, "has_more", lambda _self: False)
+    fetcher = Fetcher.__new__(Fetcher)
+    fetcher._subscriptions = SimpleNamespace(reassignment_in_progress=False, is_assigned=lambda _tp: True)
+    fetcher._loop, fetcher._fetch_waiters = asyncio.get_running_loop(), set()
+    fetcher._closed, fetcher._wait_consume_future = False, None
+    fetcher._records = {A: FetchResult.__new__(FetchResult)}
+    thread = ConsumerThread.__new__(ConsumerThread)
+    thread._consumer, thread.thread_loop = SimpleNamespace(_fetcher=fetcher), asyncio.get_running_loop()
+    ready = {B}
+    fetching = asyncio.create_task(fetcher.fetched_records(ready, timeout=60))
+    await asyncio.sleep(0)
+    assert fetcher._fetch_waiters
+    ready.add(A)
+    thread.wake()
+    assert await asyncio.wait_for(fetching, 5) == {A: ["a record"]}
+
+
+def test_a_broker_is_asked_to_answer_soon_while_records_of_a_partition_wait_here():
+    waits: list[int] = []
+    fetcher: Any = SimpleNamespace(_records={A: "what waits"}, _fetch_max_wait_ms=None)
+    for records in ({A: "what waits"}, {}):
+        fetcher._records = records
+        faust_patches._actions(fetcher, lambda _: waits.append(fetcher._fetch_max_wait_ms), None)
+    assert waits == [10, FETCH_WAIT]
+
+
 def test_workers_have_such_a_thread_and_no_tables(monkeypatch):
     app = build_app("claims", Settings())
     assert isinstance(app.tables, NoTables)
@@ -162,13 +190,33 @@ async def test_what_was_sent_is_kept_however_long_its_partition_has_no_leader(mo
 # --- how far a partition is read
 
 
+def busy_consumer() -> Any:
+    """A consumer with a fetch under way that leaves out every partition."""
+    made = BatchConsumer.__new__(BatchConsumer)
+    made._forget()
+    made._ready, made._freed, made._thread = set(), asyncio.Event(), Mock()
+    made._acked, made._unacked_messages, made._waiting_for_ack = {}, set(), None
+    return made
+
+
+@pytest.mark.parametrize("let_go", [BatchConsumer.mark_done, BatchConsumer.read_on])
+def test_the_fetch_under_way_takes_in_a_partition_once_it_has_room(let_go):
+    made = busy_consumer()
+    batches = [Mock(serialized_value_size=1, tp=A, offset=at) for at in range(2)]
+    made._under_way[A] += batches
+    let_go(made, batches[0])
+    assert made._ready == {A}
+    assert made._freed.is_set()
+    made._thread.wake.assert_called_once_with()
+
+
 def test_a_partition_is_read_past_batches_whose_small_records_are_done_up_to_so_many_bytes():
-    made: Any = SimpleNamespace(_under_way=defaultdict(deque), _early=set(), _passed=set())
-    made.depth, made.read_ahead = BatchConsumer.depth, 1_000
-    batches = [SimpleNamespace(serialized_value_size=400) for _ in range(4)]
+    made = busy_consumer()
+    made.read_ahead = 1_000
+    batches = [SimpleNamespace(serialized_value_size=400, tp=A) for _ in range(4)]
 
     def has_room() -> bool:
-        return BatchConsumer._has_room(made, A)
+        return made._has_room(A)
 
     made._under_way[A] += batches[:2]
     assert not has_room(), "two are on their way"
