@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
@@ -76,6 +77,8 @@ class BatchMetrics:
 
     def __init__(self, role: str) -> None:
         self._latency = metrics.LATENCY.labels(role)
+        self.batch_records = metrics.BATCH_RECORDS.labels(role)
+        self.stage = cache(partial(metrics.STAGE.labels, role))
         self.failures = FailureRun()
         for code in ErrorCode:
             metrics.DEAD_LETTERS.labels(code)  # from 0, so that the first one is an increase
@@ -160,10 +163,15 @@ class _Counts:
     def publish(self) -> None:
         """Add what was counted to the metrics; of a check its name alone, what stands behind it is text."""
         for labels, number in self._decisions.items():
-            metrics.DECISIONS.labels(*labels).inc(number)
+            _decisions(*labels).inc(number)
         for result, checks in self._checks.items():
             for check, number in checks.items():
-                metrics.CHECKS.labels(check.partition(":")[0], result).inc(number)
+                _checks(check.partition(":")[0], result).inc(number)
+
+
+# A metric looks its labels up for longer than it takes to count; there are as many as there are codes.
+_decisions: Final = cache(metrics.DECISIONS.labels)
+_checks: Final = cache(metrics.CHECKS.labels)
 
 
 def _count_dead(letter: DeadLetter) -> None:

@@ -36,7 +36,6 @@ from agents.partitions import (
 from agents.publisher import ProducerBroken, Publisher
 from agents.recovery import StateReconciler, StateRecovery
 from agents.sealing import Sealer
-from groundwire import metrics
 from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError, StateLost, StateUnavailable
 from groundwire.gate.types import Acted, DeadLetter, Decided, Result
 from groundwire.logs import report_fault
@@ -167,7 +166,7 @@ class Pipeline:
             LeaseLost: the partition is given away while the batch waits; nothing of it counts as done.
             ProducerBroken, MemoryError: this process cannot go on.
         """
-        metrics.BATCH_RECORDS.labels(self._role.topic).observe(len(records))
+        self._metrics.batch_records.observe(len(records))
         sealer = self._services.sealer
         if sealer is not None:
             while sealer.is_full:
@@ -501,7 +500,7 @@ class Pipeline:
         return max(away[state.bucket_of(entry.subject)] for entry in batch)
 
     def _timed(self, stage: str) -> AbstractContextManager[Any]:
-        return metrics.STAGE.labels(self._role.topic, stage).time()
+        return self._metrics.stage(stage).time()
 
 
 def _partition_of(record: InboundRecord) -> TP:

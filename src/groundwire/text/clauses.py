@@ -54,6 +54,7 @@ _OPENERS: Final = frozenset((*_DETERMINERS, *_PREPOSITIONS, *_SUBJECTS, *_PRONOU
 _NO_SUBJECT: Final = frozenset((*_DETERMINERS, *_PREPOSITIONS, *_PRONOUNS, *_JOINING))
 _NO_VERB_BEFORE: Final = AUXILIARIES | {"of", "which", "who", "that"}
 _ROLES: Final = {word: number for number, word in enumerate(_PREPOSITIONS, start=8)}
+_TURNING: Final = _DETERMINERS | _ROLES.keys()  # from which words on the role may be another one
 
 # Past forms that have no "-ed", then the verb.
 _IRREGULAR_TABLE: Final = """
@@ -131,28 +132,18 @@ def read_clause(
     verb = _verb_place(tokens[:first], names)
     roles: list[int] = []
     role: int = Role.SUBJECT
-    for place, token in enumerate(tokens):
+    turns = [place for place, token in enumerate(tokens) if token in _TURNING]
+    for place in sorted({verb, first, *turns}.intersection(range(len(tokens)))):
+        roles += [role] * (place - len(roles))
+        token = tokens[place]
         if place == verb and (place or token in AUXILIARIES):
             role = Role.OBJECT
             roles.append(Role.VERB)
             continue
         if place == first:
             role = Role.OBJECT
-        if token in _ROLES:
-            if token not in _BOUNDS or "".join(tokens[place + 1 : place + 2]).isalpha():
-                role = _ROLES[token]
-        elif (
-            place < verb
-            and role >= _FIRST_PREPOSITION
-            and token in _DETERMINERS
-            and tokens[place - 1] not in _ROLES
-        ):
-            role = Role.SUBJECT  # "in Graz the choir"
-        elif (
-            token in EACH and place > verb and role >= _FIRST_PREPOSITION and tokens[place - 1] not in _ROLES
-        ):
-            role = Role.OBJECT  # "by the nurse every morning"
-        roles.append(role)
+        role = _turned(tokens, place, verb, role)
+    roles += [role] * (len(tokens) - len(roles))
     owners = _owners(tokens, verb)
     for place in owners:
         roles[place] = _ROLES["of"]
@@ -163,9 +154,24 @@ def read_clause(
     return Clause(verb, roles, owners)
 
 
+def _turned(tokens: Sequence[str], place: int, verb: int, role: int) -> int:
+    """Return the role from a word on, where the words before it have another one."""
+    token = tokens[place]
+    if token in _ROLES:
+        counted = token in _BOUNDS and not "".join(tokens[place + 1 : place + 2]).isalpha()
+        return role if counted else _ROLES[token]
+    if token not in _DETERMINERS or role < _FIRST_PREPOSITION or tokens[place - 1] in _ROLES:
+        return role
+    if place < verb:
+        return Role.SUBJECT  # "in Graz the choir"
+    return Role.OBJECT if token in EACH and place > verb else role  # "by the nurse every morning"
+
+
 def _owners(tokens: Sequence[str], verb: int) -> list[int]:
     """Return the places of the words that name an owner: "payment call's" of "the payment call's timeout"."""
     found: list[int] = []
+    if "'s" not in " ".join(tokens):
+        return found
     for place, token in enumerate(tokens):
         if token.endswith("'s") and token not in FUNCTION_WORDS:
             start = place

@@ -30,7 +30,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from groundwire.checks.dedup.similarity import WHOLE, is_near
-from groundwire.text.tokens import PerToken
+from groundwire.text.tokens import CACHED_LENGTH, CACHED_TOKENS, PerToken
 
 if TYPE_CHECKING:
     from groundwire.checks.dedup.form import ClaimForm, Word
@@ -103,8 +103,8 @@ def signature(form: ClaimForm) -> bytes:
         len(form.values),
         len(content),
     )
-    values = sorted(kind.encode() + _digest(value) for kind, value in form.values)
-    return b"".join((header, *values, *map(_row, content), *_OTHER_ROWS.of(others)))
+    values = sorted([kind.encode() + _DIGESTS[value] for kind, value in form.values])
+    return b"".join((header, *values, *map(_ROWS.__getitem__, content), *_OTHER_ROWS.of(others)))
 
 
 def _digest(text: str) -> bytes:
@@ -124,6 +124,19 @@ def _row(word: Word) -> bytes:
     return _MARKS[role | topic * _TOPIC | filler * _FILLER] + _DIGESTS[stem] + _DIGESTS[token]
 
 
+class _Rows(dict["Word", bytes]):
+    """The rows of words that were met lately, as `groundwire.text.tokens.PerToken` keeps what it knows of tokens."""
+
+    def __missing__(self, word: Word) -> bytes:
+        row = _row(word)
+        if len(word.token) <= CACHED_LENGTH:
+            if len(self) >= CACHED_TOKENS:
+                self.clear()
+            self[word] = row
+        return row
+
+
+_ROWS: Final = _Rows()
 _OTHER_ROWS: Final = PerToken(lambda token: _MARKS[0] + _DIGESTS[""] + _DIGESTS[token])
 
 
@@ -140,8 +153,8 @@ class _Parsed(NamedTuple):
     fillers: frozenset[bytes]
 
 
-@lru_cache(1 << 12)
-def _parse(sign: bytes) -> _Parsed:
+def _header(sign: bytes) -> tuple[int, int, bytes, bytes, int, int]:
+    """Read the header of a signature, and check that the rest has the layout that it tells of. Raises: ValueError."""
     if len(sign) < HEADER_BYTES:
         raise ValueError(f"a signature is at least {HEADER_BYTES} bytes, got {len(sign)}")
     full, weak, about, frame, values, content = _HEADER.unpack_from(sign)
@@ -151,6 +164,14 @@ def _parse(sign: bytes) -> _Parsed:
         raise ValueError(
             f"a signature of {values} values and {content} content words is not {len(sign)} bytes"
         )
+    return full, weak, about, frame, values, content
+
+
+@lru_cache(1 << 12)
+def _parse(sign: bytes) -> _Parsed:
+    full, weak, about, frame, values, content = _header(sign)
+    start = HEADER_BYTES + values * VALUE_BYTES
+    end = start + content * TOKEN_BYTES
     kinds: dict[str, set[bytes]] = {}
     for at in range(HEADER_BYTES, start, VALUE_BYTES):
         kinds.setdefault(chr(sign[at]), set()).add(sign[at + 1 : at + VALUE_BYTES])
@@ -172,7 +193,7 @@ def _parse(sign: bytes) -> _Parsed:
 def is_signature(data: bytes) -> bool:
     """Tell whether bytes have the layout of a signature."""
     try:
-        _parse(data)
+        _header(data)
     except ValueError:
         return False
     return True
