@@ -214,7 +214,7 @@ async def test_among_many_claims_each_key_has_a_bucket_and_all_are_found_and_for
 ):
     """The texts have some key in common with one another, so that buckets hold several ids."""
     memory, roomy = MemoryState(), QueueLimits(per_user=1000)
-    texts = [f"{TEXT} {name(n)}" for n in range(300)]
+    texts = [f"{TEXT} {name(n)}" for n in range(450)]
     asks = [claims.ask(f"c{n}", text, 2) for n, text in enumerate(texts)]
     again = [claims.ask(f"again {n}", text, 3) for n, text in enumerate(texts)]
     scope, key = short(asks[0].dedup.scope), asks[0].dedup.stored[0][:4]
@@ -232,7 +232,7 @@ async def test_among_many_claims_each_key_has_a_bucket_and_all_are_found_and_for
     later = [claims.ask(f"later {n}", text, 3) for n, text in enumerate(texts)]
     ours, theirs = [await decide(state, *later) for state in (redis_state, memory)]
     assert ours == theirs
-    assert [bool(outcome.matches) for outcome in ours] == [False, True] * 150
+    assert [bool(outcome.matches) for outcome in ours] == [False, True] * 225
     assert not (await redis.hget(f"{prefix}b:{scope}", key) or b"").startswith(b"\1\0\0\0")
 
 
