@@ -12,6 +12,7 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS
 from redis.exceptions import RedisError
 
 from deploy.embedded import RedisServer
+from deploy.embedded.process import free_port
 from tests.services.redis_servers import kind_of_redis
 
 NODE_TIMEOUT = 800
@@ -32,7 +33,9 @@ class LocalCluster:
     ) -> None:
         class Node(kind or kind_of_redis()):  # type: ignore[valid-type, misc]
             def _command(self) -> list[str]:
+                self.bus_port = free_port()  # the one 10,000 above may be taken
                 options = {
+                    "cluster-port": str(self.bus_port),
                     "cluster-enabled": "yes",
                     "cluster-node-timeout": str(NODE_TIMEOUT),
                     "cluster-require-full-coverage": "no",
@@ -133,7 +136,7 @@ class LocalCluster:
         for at, node in enumerate(self.nodes):
             self.ask(node, "CLUSTER", "SET-CONFIG-EPOCH", at + 1)
             if node is not first:
-                self.ask(first, "CLUSTER", "MEET", "127.0.0.1", node.port)
+                self.ask(first, "CLUSTER", "MEET", "127.0.0.1", node.port, node.bus_port)  # type: ignore[attr-defined]
         self.wait_until(lambda: all(self._knows_all(node) for node in self.nodes))
         for at, node in enumerate(self.replicas):
             of = self.primaries[at % len(self.primaries)]

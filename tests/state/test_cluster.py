@@ -120,7 +120,7 @@ async def test_answers_stand_in_the_order_of_the_batch(own_cluster):
     [
         (QueueLimits(per_tenant=5), Place.TENANT_FULL),
         (QueueLimits(total=5), Place.TOTAL_FULL),
-        (QueueLimits(tenant_bytes=5), Place.TENANT_FULL),
+        (QueueLimits(tenant_bytes=100), Place.TENANT_FULL),
     ],
 )
 async def test_a_limit_counts_the_places_in_all_buckets(own_cluster, limits, place):
@@ -234,6 +234,12 @@ async def test_a_bucket_that_is_half_moved_decides_nothing_and_the_others_do(own
         there = [ask for ask in asks if ask.subject.user_id in users_there]
         with pytest.raises(StateUnavailable):
             await state.step(there, LIMITS)
+        async with opened(
+            own_cluster, state._prefix
+        ) as reader:  # nobody is told that it holds nothing, either
+            await reader.adopt_epoch()
+            with pytest.raises(StateUnavailable):
+                await reader.statuses([ask.subject for ask in there])
         others = [ask for ask in asks if ask.subject.user_id not in users_there]
         assert not any(one.fresh for one in await state.step(others, LIMITS))
         go_on.set()
