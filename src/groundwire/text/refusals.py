@@ -260,19 +260,33 @@ def presumes(what: str) -> bool:
     return _ASKS.search(what) is not None
 
 
+_SPEAK = (
+    r"(?:mention|not|discuss|highlight|stat|say|suggest|describ|explain|indicat|point(?:s|ed)? out|tell|report|claim|"
+    r"add|emphasi[sz]|show|confirm)(?:e|es|s|ed|ing)?"
+)
 _FRAME = re.compile(
-    r"\W*(?:(?:based|relying|drawing) on|according to|going by|judging (?:by|from)|"
-    r"as (?:stated|mentioned|described|noted|explained|per)(?: in| by)?|per|from|in) "
-    rf"{_SOURCES}(?: (?:above|below))?(?=\s?,| (?:it|i|we)\b)",
+    r"\W*(?:(?:"
+    r"(?:based|relying|drawing) (?:\w+ )?on|according to|going by|judging (?:by|from)|"
+    r"as (?:stated|mentioned|described|noted|explained|per)(?: in| by)?|per|from|in"
+    rf") {_SOURCES}(?: (?:above|below))?(?=\s?,| (?:it|i|we)\b)|"
+    rf"{_SOURCES} (?:also )?{_SPEAK}(?: us)? that\b|"
+    r"(?:please )?note that\b|it(?: is|'s|\u2019s) (?:also )?(?:important|essential|crucial|necessary|worth) (?:to )?"
+    r"(?:not(?:e|ing)|remember(?:ing)?|mention(?:ing)?|keep in mind)(?: that)?\b|"
+    r"(?:therefore|thus|hence|however|additionally|furthermore|moreover|overall|finally|lastly|in (?:summary|"
+    r"conclusion|short|general|other words|addition)|"
+    r"to (?:summari[sz]e|conclude|sum up)|for (?:example|instance))(?=\s?,)"
+    r")",
     re.IGNORECASE,
 )
 _WISH = re.compile(r"\W*(?:enjoy|have an? |good luck|best of luck|safe travels)", re.IGNORECASE)
 
 
 def frame_of(statement: str) -> int:
-    """Return how many characters of a statement only name the sources: "Going by the documents, ..."."""
-    found = _FRAME.match(statement[:_FRAMED]) if "," in statement[:_FRAMED] else None
-    return found.end() if found else 0
+    """Return how many characters of a statement only frame the rest: "Therefore, going by the documents, ..."."""
+    end = 0
+    while found := _FRAME.match(statement, end, _FRAMED):
+        end = found.end()
+    return end
 
 
 _FRAMED = 120  # characters of a statement that may frame it

@@ -41,6 +41,7 @@ _COUNTING: Final = CARDINALS | ORDINALS.keys() | IMPLIED.keys() | {"a", "an", "h
 _FUNCTION_WORDS: Final = words_of(
     "a an the this that these those it its itself they them their he him his she her hers we us our "
     "you your i me my who whom whose which what when where why how there here is are was were be been "
+    "whoever whomever whichever whatever whenever wherever "
     "being am isn't aren't wasn't weren't do does did done doing has have had having will would shall "
     "should can could may might must ought of in on at by for with from to into onto over under above "
     "below between among across through during before after since until till against about as per via "

@@ -168,7 +168,7 @@ def test_a_model_lowers_a_verdict_and_raises_it_only_where_configured():
     doubtful = Stub("0.2 not stated")
     assert verify_claim(CONTEXT["retries"], CONTEXT["retries"], client=doubtful).evidence_support == 0.2
     sure = Stub("0.99 stated")
-    false = "Tokens are stored on a disk in Paris."
+    false = "Tokens are stored on a disk in the cellar."
     assert verify_claim(false, CONTEXT["retries"], client=sure).is_flagged
     clearing = VerificationConfig(model_scope="all", model_may_clear=True)
     assert not verify_claim(false, CONTEXT["retries"], client=sure, config=clearing).is_flagged

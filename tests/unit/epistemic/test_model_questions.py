@@ -132,7 +132,7 @@ def test_a_verdict_that_a_model_lowers_is_told_in_its_word():
 
 def test_a_model_that_has_not_seen_all_evidence_clears_nothing():
     config = ALONE.model_copy(update={"model_may_clear": True})
-    false, long = "Tokens are stored on a disk in Paris.", "word " * MAX_EVIDENCE
+    false, long = "Tokens are stored on a disk in the cellar.", "word " * MAX_EVIDENCE
     assert not verify_claim(false, TEXT, client=Judge(), config=config).is_flagged
     assert verify_claim(false, [TEXT, long], client=Judge(), config=config).is_flagged
 

@@ -13,7 +13,7 @@ words than its evidence, rather than that it passes.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Final, NamedTuple, Protocol
@@ -88,11 +88,22 @@ COURTESY: Final = frozenset(
             "hope helps help helpful know let need anything else question questions ask asking contact "
             "assistance assist please feel free happy glad thank thanks welcome course sure certainly sorry "
             "answer answers further here enjoy summary clarify clarification hesitate good great day like here's "
-            "today wish luck reply interest"
+            "today wish luck reply interest concern concerns"
         ),
     )
 )
 """Stems of the words of courtesy; a sentence that begins as courtesy does and has others says something."""
+
+_LEADING: Final = frozenset(
+    map(
+        stem,
+        words_of(
+            "attempt brief short quick correct final complete original simple overview breakdown list fact facts item "
+            "category description value feature aspect name number"
+        ),
+    )
+)
+"""Stems of words that lead in what an answer says next: "the correct answer is:"."""
 
 STRONG: Final = words_of(
     "all every each always only never none no must entirely completely fully exclusively solely everyone everybody "
@@ -179,6 +190,12 @@ _PRESUMED: Final = 2  # words that a report of what the sources lack may take fo
 _LACKING: Final = 4  # words that only a report of what the sources lack may hold
 _READ: Final = 20  # units of work that finding the claims of a statement takes, beside those of its tokens
 _TOKEN: Final = 6
+_REPORTED: Final = 2  # words behind the first that tell whether it is a name
+_DEFINITE: Final = words_of("the a an this that these those his her its their")
+_DID: Final = words_of(
+    "built wrote made led won took gave sold held found said began drew left lost met paid ran saw sent taught "
+    "became bought brought chose kept spoke was is has had"
+)
 _JOINTS: Final = frozenset(("but", "whereas", "while", "although", "though", "however"))
 _TAG: Final = re.compile(r"\[\s*sources?\s*:[^\[\]]{0,60}\]", re.IGNORECASE)
 
@@ -273,12 +290,16 @@ def _claims_nothing(answer: str, atom: Atom, given: Given) -> bool:
         return len(atom.units) <= _WISHED and not any(unit.value or unit.name for unit in atom.units)
     if _lacks(answer, atom, given):
         return True
-    if negations(atom.function) or not all(_is_known(unit, given) for unit in atom.units):
+    if negations(atom.function) or not all(
+        _is_known(unit, given) or unit.stem in _LEADING for unit in atom.units
+    ):
         return False
     whole = answer[atom.statement.start : atom.statement.end].rstrip("*_\"' )")
     if is_courtesy(text):
         return all(unit.stem in LIGHT or unit.stem in COURTESY or given.asks_of(unit) for unit in atom.units)
-    frames = whole[-1:] in {":", "?"} or whole.startswith(("#", "**"))
+    if whole[-1:] == ":" or "|" in whole:
+        return all(unit.stem in LIGHT or unit.stem in _LEADING or given.asks_of(unit) for unit in atom.units)
+    frames = whole[-1:] == "?" or whole.startswith(("#", "**"))
     return frames and all(unit.stem in LIGHT or given.asks_of(unit) for unit in atom.units)
 
 
@@ -339,8 +360,8 @@ def _atom(tokens: list[ValueToken], statement: ValueStatement, *, first: bool) -
         elif token.text in CONTRACTED:
             function.append(token.text.partition("'")[0])
         elif token.stems and not token.mark and token.text not in INTERJECTIONS and token.text != "s":
-            # a capital at the start of a sentence says nothing
-            named = token.written[:1].isupper() and (place > 0 or not first)
+            # a capital at the start of a sentence says nothing, unless somebody does something: "Ada wrote the"
+            named = token.written[:1].isupper() and (place > 0 or not first or _acts(tokens))
             units += _word_units(token, named=named)
         elif (not token.mark and not token.stems) or token.text in ASSENT:
             function.append(token.text)
@@ -353,6 +374,15 @@ def _atom(tokens: list[ValueToken], statement: ValueStatement, *, first: bool) -
     return Atom(start, end, units, function, statement, speaker, pronouns, first)
 
 
+def _acts(tokens: Sequence[ValueToken]) -> bool:
+    """Tell whether the first word of a clause does what the second says to something definite."""
+    if len(tokens) <= _REPORTED:
+        return False
+    _, verb, what = tokens[: _REPORTED + 1]
+    did = verb.text in _DID or (verb.text.endswith("ed") and verb.value is None)
+    return did and (what.text in _DEFINITE or what.written[:1].isupper())
+
+
 def _word_units(token: ValueToken, *, named: bool) -> list[Unit]:
     parts = len(token.stems)
     return [
@@ -362,7 +392,7 @@ def _word_units(token: ValueToken, *, named: bool) -> list[Unit]:
             token.start,
             token.end,
             stem,
-            name=named,
+            name=named and stem not in LIGHT,
         )
         for stem in token.stems
     ]

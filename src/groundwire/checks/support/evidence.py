@@ -16,6 +16,7 @@ from groundwire.checks.values.answer import ValueIndex, ValueQuery, index_clause
 from groundwire.checks.values.bounds import resolved
 from groundwire.checks.values.statements import StatementReader, ValueStatement
 
+_BEGUN: Final = 4  # letters
 _KEPT: Final = 256  # sentences per word; those beyond support nothing
 
 
@@ -60,6 +61,7 @@ class Evidence:
         said = self.said = resolved(said, chain.from_iterable(found for _, found in passages))
         self.sentences: list[Sentence] = []
         self.words: set[str] = set()
+        self._begun: set[str] | None = None
         self.names: set[str] = set()
         self._parts: dict[int, list[Part]] = {}
         self.postings: dict[str, list[int]] = {}
@@ -98,10 +100,21 @@ class Evidence:
         """Tell whether a passage or the question holds a word."""
         return not (self._asked.isdisjoint(keys) and all(key not in self.postings for key in keys))
 
+    def recalls(self, stem: str) -> bool:
+        """Tell whether a passage or the question holds a word that begins as a name does: "Libyan" and "Libya"."""
+        if self._begun is None:
+            self._begun = {word[:_BEGUN] for word in chain(self.words, self._asked)}
+        return stem[:_BEGUN] in self._begun
+
     def parts(self, number: int) -> list[Part]:
         """Return the parts of a sentence."""
         if number not in self._parts:
-            self._parts[number] = [*parts(self.sentences[number].statement.tokens)]
+            found = [*parts(self.sentences[number].statement.tokens)]
+            about = found[0].opening if found else frozenset[str]()
+            self._parts[number] = [
+                *found[:1],
+                *(part._replace(about=about) if part.is_open else part for part in found[1:]),
+            ]
         return self._parts[number]
 
     def _add(self, passage: str, statement: ValueStatement, *, follows: bool) -> None:

@@ -10,12 +10,13 @@ the next, is compared with the parts of the evidence that hold most of its words
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import nsmallest
 from itertools import chain
 from typing import Final
 
-from groundwire.checks.support.atoms import LIGHT, Atom
+from groundwire.checks.support.atoms import Atom
 from groundwire.checks.support.evidence import Evidence
 from groundwire.checks.support.parts import Part, parts
 from groundwire.checks.values.units import ValueToken, dimensions
@@ -42,6 +43,13 @@ _MUTUAL: Final = frozenset(
 """Stems of words whose two sides say the same the other way round."""
 _WEEK: Final = words_of("monday tuesday wednesday thursday friday saturday sunday")
 _DAYS: Final = frozenset(map(stem, chain.from_iterable((day, f"{day}s") for day in _WEEK)))
+_DOES: Final = 3  # words that say enough of what somebody does, where who does it is no name
+_WHOLE: Final = 2  # sentences whose order of words is compared with that of a whole claim
+_TWO: Final = 2
+_ENOUGH: Final = 5  # words and values of a claim whose order says something
+_LISTS: Final = words_of(", and or & / as than")
+_PASSIVE: Final = words_of("is are was were been be being")
+_ARTICLES: Final = words_of("the a an")
 _PARTICLES: Final = words_of("de del der di da la le van von bin al")
 _TITLES: Final = frozenset(
     map(
@@ -63,28 +71,68 @@ def misplaced(atom: Atom, masks: Mapping[int, int], evidence: Evidence) -> bool:
         masks: number of a sentence -> the units of the claim that it holds, as bits.
         evidence: the index of the passages.
     """
-    said = (part for part in own_parts(atom) if sum(map(bool, part.keys)) > _LEAST)
-    return any(_is_misplaced(part, _near(part, atom, masks, evidence), evidence) for part in said)
+    said = [part for part in own_parts(atom) if sum(map(bool, part.keys)) > _LEAST]
+    return any(_is_misplaced(part, _near(part, atom, masks, evidence), evidence) for part in said) or any(
+        _transposes(atom, evidence.sentences[number].statement.tokens) for number in _fullest(masks)
+    )
+
+
+def _fullest(masks: Mapping[int, int]) -> list[int]:
+    """Return the sentences that hold most of a claim."""
+    return [
+        number
+        for _, number in nsmallest(_WHOLE, ((-mask.bit_count(), number) for number, mask in masks.items()))
+    ]
+
+
+def _transposes(atom: Atom, there: Sequence[ValueToken]) -> bool:
+    """Tell whether a claim says all its words, each once, in the order of a sentence but for two that are exchanged.
+
+    In a list, and on the two sides of "and", any order says the same.
+    """
+    start, end = atom.units[0].start, atom.units[-1].start
+    own = [token for token in atom.statement.tokens if start <= token.start <= end]
+    words = Counter(map(_written, own))
+    said = [at for at, token in enumerate(own) if words[_written(token)] == 1 and _written(token)]
+    places: dict[str, int] = {}
+    for at, token in enumerate(there):
+        if (word := _written(token)) and places.setdefault(word, at) != at:
+            places[word] = -1
+    spend(len(own) + len(there))
+    order = [places.get(_written(own[at]), -1) for at in said]
+    if len(said) < _ENOUGH or -1 in order:
+        return False
+    moved = [at for at, (one, other) in enumerate(zip(order, sorted(order), strict=True)) if one != other]
+    if len(moved) != _TWO or _is_list(own[said[moved[0]] + 1 : said[moved[1]]]):
+        return False
+    # "from the disk to the vault" is "to the vault from the disk"
+    roles = [(_role_before(own, said[at]), _role_before(there, order[at])) for at in moved]
+    return roles[0] == roles[1] or any(one != other for one, other in roles)
+
+
+def _role_before(tokens: Sequence[ValueToken], at: int) -> str:
+    """Return the word before another one, articles aside."""
+    return next((token.text for token in reversed(tokens[:at]) if token.text not in _ARTICLES), "")
+
+
+def _written(token: ValueToken) -> str:
+    """Return what a word or a value says, empty for function words."""
+    return min(token.value.keys) if token.value and not token.value.implied else " ".join(token.stems)
+
+
+def _is_list(between: Sequence[ValueToken]) -> bool:
+    """Tell whether nothing but items stands between two words: joints, articles, and words beside them."""
+    texts = {token.text for token in between}
+    rest = [
+        token for token in between if not (token.stems or token.text in _LISTS or token.text in _ARTICLES)
+    ]
+    return not (rest or texts.isdisjoint(_LISTS))
 
 
 def own_parts(atom: Atom) -> Iterator[Part]:
     """Yield the parts of a claim."""
     start, end = atom.units[0].start, atom.units[-1].end
     yield from parts(token for token in atom.statement.tokens if token.start < end and token.end > start)
-
-
-def is_padded(atom: Atom, evidence: Evidence) -> bool:
-    """Tell whether a part of a claim says what neither evidence nor question has a word of, beside words held."""
-    foreign, count = False, 0
-    for part in own_parts(atom):
-        known = [evidence.knows(keys) for keys in part.keys if keys and not keys <= LIGHT]
-        if len(known) >= _LEAST and not any(known):
-            foreign = True
-        elif all(known):
-            count += len(known)
-        else:
-            return False
-    return foreign and count > _LEAST
 
 
 def _near(part: Part, atom: Atom, masks: Mapping[int, int], evidence: Evidence) -> list[Part]:
@@ -169,15 +217,23 @@ def _is_said_of_another(part: Part, found: Sequence[Part], evidence: Evidence) -
         rest = [part.keys[at] for at in content if at not in group]
         if len(rest) < _LEAST or not any(key in evidence.postings for key in said):
             continue  # what is invented is seen elsewhere
-        nearest = max((_share(rest, other) for other in found if not said.isdisjoint(other.all)), default=0.0)
-        others = (other for other in found if said.isdisjoint(other.all) and _share(rest, other) == 1)
+        there = [other for other in found if other.says(said)]
+        if part.tokens[group[0]].value and any(map(_is_elliptic, there)):
+            continue  # "25 % from 60 minutes, and 50 % from 120 minutes"
+        nearest = max((_share(rest, other) for other in there), default=0.0)
+        others = (other for other in found if not other.says(said) and _share(rest, other) == 1)
         if nearest <= _LESS and any(_has_rival(part, group[0], other, evidence) for other in others):
             return True
     return False
 
 
+def _is_elliptic(part: Part) -> bool:
+    """Tell whether a part of the evidence gives values alone: what they are of is said before."""
+    return all(token.value for token, keys in zip(part.tokens, part.keys, strict=True) if keys)
+
+
 def _share(keys: Sequence[frozenset[str]], other: Part) -> float:
-    return sum(not each.isdisjoint(other.all) for each in keys) / len(keys)
+    return sum(map(other.says, keys)) / len(keys)
 
 
 def _groups(part: Part, content: Sequence[int], evidence: Evidence) -> Iterator[list[int]]:
@@ -198,6 +254,8 @@ def _groups(part: Part, content: Sequence[int], evidence: Evidence) -> Iterator[
             name = [at]
     if name:
         yield name
+    if len(content) > _DOES and part.text(content[0] - 1) in _ARTICLES:  # who does it
+        yield [content[0]]
 
 
 def _is_name(part: Part, at: int, evidence: Evidence) -> bool:
@@ -226,8 +284,14 @@ def _has_rival(part: Part, at: int, other: Part, evidence: Evidence) -> bool:
     ]
     if role_of(part.text(at - 1)):
         return any(other.text(place - 1) == part.text(at - 1) for place in names)
+    if not _is_name(part, at, evidence):
+        doer = next(place for place, keys in enumerate(other.keys) if keys)
+        return other.text(doer - 1) in _ARTICLES and not any(
+            map(role_of, (word.text for word in part.tokens[:at]))
+        )
     first = next((place for place, keys in enumerate(other.keys) if not keys.isdisjoint(part.all)), 0)
-    return any(place < first for place in names)
+    passive = not _PASSIVE.isdisjoint(token.text for token in (*part.tokens, *other.tokens))
+    return any(place < first or passive for place in names)
 
 
 def _is_short_for(token: ValueToken, other: Part) -> bool:

@@ -165,15 +165,19 @@ _PLACES: Final = 8  # between the same two words, that are looked at
 _ALIKE: Final = 4  # letters at the start of two words that are forms, or spellings, of one
 
 
-def replaced(atom: Atom, window: Sequence[Sentence]) -> bool:
-    """Tell whether a word of a claim replaces one of its window, between the same words."""
-    held = [sentence.place.keys() for sentence in window]
-    strange = {
-        unit.start for unit in atom.units if unit.stem and all(unit.keys.isdisjoint(keys) for keys in held)
-    }
-    return bool(strange) and any(
-        _is_replaced(_words(atom.statement), strange, _words(sentence.statement)) for sentence in window
-    )
+def replaced(atom: Atom, window: Sequence[Sentence], evidence: Evidence) -> float:
+    """Return what it costs that a word of a claim replaces one of its window, between the same words.
+
+    A word that the evidence has elsewhere is no other word for the same.
+    """
+    said = _words(atom.statement)
+    for sentence in window:
+        held = sentence.place.keys()
+        strange = {unit.start for unit in atom.units if unit.stem and unit.keys.isdisjoint(held)}
+        if strange and _is_replaced(said, strange, _words(sentence.statement)):
+            moved = {unit.start for unit in atom.units if unit.start in strange and evidence.holds(unit)}
+            return _MOVED if moved and _is_replaced(said, moved, _words(sentence.statement)) else _REPLACED
+    return 0.0
 
 
 def _is_replaced(said: Sequence[ValueToken], strange: set[int], there: Sequence[ValueToken]) -> bool:
@@ -239,7 +243,9 @@ _DENIED: Final = 1.0  # a denial that no passage makes
 _OPPOSED: Final = 3.0  # the evidence says the opposite, as far as it speaks of the same
 _DIFFERS: Final = 1.3  # the evidence gives another value, the same
 _REPLACED: Final = 1.5  # a word put for another in what is otherwise a quotation
-_STRONGER: Final = 1.0  # "all" where the evidence says "some"
+_MOVED: Final = 2.5  # the same, a word that the evidence says of something else
+_STRONGER: Final = 1.0  # "must" where the evidence says "should"; a superlative that it lacks
+_UNIVERSAL: Final = 1.0  # beside that, "all" where it says "some"
 _SHARE: Final = 1.5  # the square of the share that no passage holds: half of a short claim is much
 _NOTHING: Final = 1.0  # none of the words occurs in the evidence
 TOLERATED: Final = 1.1
@@ -249,6 +255,16 @@ From 0.9 to 1.3 verdicts are about as often right, as the mean over the sets of 
 tolerated more takes away as many true alarms as false ones.
 """
 
+_UNIVERSALS: Final = frozenset(
+    ("all", "every", "always", "never", "everyone", "everybody", "everything", "only")
+)
+_SHORTEST: Final = 5  # letters of a superlative; of shorter words in "-est" most are none
+_BEST: Final = frozenset(("best",))
+_NO_SUPERLATIVES: Final = (
+    "interest", "request", "forest", "harvest", "protest", "contest", "manifest", "invest", "digest", "suggest",
+    "arrest", "honest", "modest", "conquest", "attest", "detest", "ingest", "infest", "congest", "tempest", "inquest",
+    "earnest", "everest", "budapest", "northwest", "southwest", "midwest", "behest", "bequest", "priest",
+)  # fmt: skip
 _NEAR: Final = 0.6  # of a claim, that a sentence must hold to be about the same thing
 
 
@@ -305,7 +321,9 @@ def score(
     window = [evidence.sentences[number] for number in (alignment.best, alignment.second) if number >= 0]
     opposed = _opposed(atom, window) if alignment.covered >= _NEAR * _rest(atom) else 0
     denials = sum(fault.kind == "negation" and fault.why == OPPOSITE for fault in faults)
-    stronger = _is_stronger(atom, window) and alignment.covered >= _NEAR
+    stronger = (_is_stronger(atom, window) and alignment.covered >= _NEAR) or _exaggerates(
+        atom, bound, evidence
+    )
     denied = any(fault.kind == "negation" and fault.why != OPPOSITE for fault in faults)
     differs = any(fault.why == SOURCES_DIFFER for fault in faults)
     weight = sum(unit.weight for unit in atom.units)
@@ -314,10 +332,11 @@ def score(
     cost = _parts(atom, bound, evidence) / sqrt(max(1.0, weight))
     cost += _INVENTED * _kinds_missing(atom, bound, evidence) + _DENIED * denied
     cost += _SHARE * (1 - held) ** 2
-    cost += _OPPOSED * opposed + _STRONGER * stronger + _NOTHING * (not any(bound))
+    universal = stronger and not _UNIVERSALS.isdisjoint(atom.function)
+    cost += _OPPOSED * opposed + _STRONGER * stronger + _UNIVERSAL * universal + _NOTHING * (not any(bound))
     cost += (_OPPOSED * denials + _DIFFERS * differs) * alignment.covered**2
-    if alignment.covered >= _NEAR and replaced(atom, window):
-        cost += _REPLACED
+    if alignment.covered >= _NEAR:
+        cost += replaced(atom, window, evidence)
     support = support_of(cost)
     missing = tuple(place for place, share in enumerate(bound) if not share)
     verdict = _verdict(support, held, conflict=bool(opposed or denials or differs), stronger=stronger)
@@ -388,6 +407,28 @@ def _opposed(atom: Atom, window: Sequence[Sentence]) -> int:
         return 0
     said = {key for sentence in window for key in (*sentence.markers, *sentence.place)}
     return sum(word not in said and not OPPOSITES[word].isdisjoint(said - own) for word in asked)
+
+
+def _exaggerates(atom: Atom, bound: Sequence[float], evidence: Evidence) -> bool:
+    """Tell whether a claim has a superlative that neither evidence nor question holds."""
+    missing = {
+        unit.start
+        for unit, share in zip(atom.units, bound, strict=True)
+        if not (share or evidence.asks_of(unit))
+    }
+    tokens = atom.statement.tokens
+    return bool(missing) and any(
+        token.start in missing
+        and (
+            (token.text.endswith("est") and _is_superlative(token.text))
+            or [before.text for before in tokens[max(0, at - 2) : at]] == ["the", "most"]
+        )
+        for at, token in enumerate(tokens)
+    )
+
+
+def _is_superlative(word: str) -> bool:
+    return word in _BEST or (len(word) > _SHORTEST and not word.endswith(_NO_SUPERLATIVES))
 
 
 def _is_stronger(atom: Atom, window: Sequence[Sentence]) -> bool:

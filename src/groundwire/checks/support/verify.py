@@ -15,9 +15,10 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Final, NamedTuple
 
+from groundwire.checks.support.added import cost_of_additions, names_somebody_else
 from groundwire.checks.support.atoms import Atom, atoms
 from groundwire.checks.support.evidence import Evidence
-from groundwire.checks.support.roles import is_padded, misplaced
+from groundwire.checks.support.roles import misplaced
 from groundwire.checks.support.score import (
     ENOUGH,
     Alignment,
@@ -28,7 +29,7 @@ from groundwire.checks.support.score import (
     score,
     support_of,
 )
-from groundwire.checks.values.answer import SOURCES_DIFFER, UnsupportedValue, judge
+from groundwire.checks.values.answer import SOURCES_DIFFER, UnsupportedValue, judge, with_swaps
 from groundwire.checks.values.negation import NOT_IN_SOURCES
 from groundwire.checks.values.statements import (
     Bound,
@@ -43,7 +44,6 @@ from groundwire.text.tokens import tokenize
 _ADDED: Final = (
     0.5  # of the weight of what is not covered, and of the most of it in a claim that is half invented
 )
-_PADDED: Final = 4.0  # cost of a part that no passage has a word of, in a claim that is held but for it
 _HALF: Final = 0.6  # of a claim, that the evidence has to hold lest it count as half invented
 _LEAST, _PER, _MOST, _SHORT, _GROWTH = 1.1, 1.75, 12.3, 60, 0.8
 """Doubt at which an answer's support is `ENOUGH`: 1.75 for 60 characters, more for a longer one, within bounds. Chosen
@@ -64,7 +64,9 @@ def conflicts(
     for statement in said:
         _, faults = judge(answer, statement, before, evidence.values, evidence.sayings)
         given = {value.start: value for value in statement.values} if faults else {}
-        found[id(statement)] = [_sharpened(fault, given.get(fault.start), evidence) for fault in faults]
+        found[id(statement)] = with_swaps(
+            [_sharpened(fault, given.get(fault.start), evidence) for fault in faults]
+        )
         before = statement
     return found
 
@@ -118,6 +120,7 @@ class ClaimCheck:
         lacking: weight of its words that neither evidence nor question holds.
         faults: values and negations that it holds otherwise.
         misplaced: it says of one what the evidence says of another.
+        invented: it gives a name that neither evidence nor question holds.
     """
 
     text: str
@@ -132,11 +135,12 @@ class ClaimCheck:
     uncovered: tuple[Uncovered, ...]
     faults: tuple[UnsupportedValue, ...]
     misplaced: bool = False
+    invented: bool = False
 
     @property
     def hard(self) -> bool:
         """Whether one of its faults flags the answer, whatever the rest of it says."""
-        return self.misplaced or any(fault.hard for fault in self.faults)
+        return self.misplaced or self.invented or any(fault.hard for fault in self.faults)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,14 +223,18 @@ def _check(answer: str, atom: Atom, index: Evidence, faults: Iterable[Unsupporte
         result = ClaimScore(1.0, 0.0, SupportVerdict.SUPPORTED, (), 1.0)
     else:
         result = score(atom, alignment, index, own)
-        if result.missing and is_padded(atom, index):
-            cost = result.cost + _PADDED
+        if atom.units and (added := cost_of_additions(atom, alignment.masks, index)):
+            cost = result.cost + added
             verdict = SupportVerdict.PARTIAL if result.verdict is SupportVerdict.SUPPORTED else result.verdict
             result = replace(result, cost=cost, support=support_of(cost), verdict=verdict)
     found = _claim(answer, atom, alignment, result, index, own)
     if not atom.units or index.values.says(atom.statement):
         return found
-    return replace(found, misplaced=misplaced(atom, alignment.masks, index))
+    return replace(
+        found,
+        misplaced=misplaced(atom, alignment.masks, index),
+        invented=bool(result.missing) and names_somebody_else(atom, index),
+    )
 
 
 def _claim(

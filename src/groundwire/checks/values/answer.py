@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from groundwire.checks.values.bounds import is_strict, resolved
 from groundwire.checks.values.negation import NOT_IN_SOURCES, OPPOSITE, ClauseIndex, clauses, denies
 from groundwire.checks.values.statements import read_statements
-from groundwire.checks.values.units import dimensions
+from groundwire.checks.values.units import DATE, NUMBER, VERSION, dimensions
 from groundwire.checks.warnings import ReportWarning, WarningType
 from groundwire.text.refusals import lack_of
 from groundwire.text.work import spend
@@ -53,6 +53,8 @@ _MESSAGES: Final = {
 _MOVED: Final = frozenset((SAID_OF_SOMETHING_ELSE, SOURCES_DIFFER))
 _MEASURED: Final = frozenset(("quantity", "duration", "percent", "amount"))
 _NEARBY: Final = 200  # characters between two values that may have been exchanged
+_IN: Final = frozenset(("in", "since", "until", "by"))
+_DIGITS: Final = 20  # of a number that is compared
 _SHOWN: Final = 80  # characters of a value in a message
 _CASES: Final = frozenset({"date", "version", "ordinal"})
 _BESIDE: Final = 20  # values of a statement that are looked at for what tells it from others
@@ -144,7 +146,11 @@ class ValueIndex:
     def __init__(self, wanted: ValueQuery, question: Iterable[ValueStatement] = ()) -> None:
         """Start empty; a value of the question is given, as long as no passage gives another."""
         self._wanted = wanted
-        self._asked = {key for said in question for bound in said.values for key in bound.value.covers}
+        asked = [bound for said in question for bound in said.values]
+        self._asked = {key for bound in asked for key in bound.value.covers}
+        self._topics = {
+            (key, bound.near[1]) for bound in asked if bound.near[1] for key in bound.value.covers
+        }
         self._verbatim: set[int] = set()
         self._equal: dict[str, list[Bound]] = {}
         self._equal_about: dict[tuple[str, str], list[Bound]] = {}
@@ -188,6 +194,16 @@ class ValueIndex:
     def asks_of(self, value: Bound) -> bool:
         """Tell whether the question holds a value."""
         return not value.value.keys.isdisjoint(self._asked)
+
+    def is_topic(self, value: Bound, behind: str) -> bool:
+        """Tell whether a value belongs to the name, `behind` it, of what was asked about: "a 2006 Chevy".
+
+        Where a passage speaks of a 2005 Chevy instead, it does not.
+        """
+        name = value.near[1]
+        named = value.value.kind == NUMBER and behind.lstrip()[:1].isupper()
+        asked = named and any((key, name) in self._topics for key in value.value.keys)
+        return asked and not any(other.near[1] == name for other in self.comparable(value, (name,)))
 
     def holds_part(self, value: Bound) -> bool:
         """Tell whether a passage holds a value's number, one of them without a unit, or a date's month."""
@@ -239,20 +255,27 @@ def check_values(
         listed += missing[:room]
         left_out += len(missing[room:])
         before = statement
-    listed = _with_swaps(listed)
+    listed = with_swaps(listed)
     return ValueReport(found, tuple(listed), [_warning(value) for value in listed if value.hard], left_out)
 
 
-def _with_swaps(listed: Sequence[UnsupportedValue]) -> list[UnsupportedValue]:
+def with_swaps(listed: Sequence[UnsupportedValue]) -> list[UnsupportedValue]:
     """Return values with those hard that were exchanged: two of one kind in a row, each said of something else."""
     found = list(listed)
     doubts = [place for place, value in enumerate(found) if value.why in _MOVED and not value.hard]
     for one, other in pairwise(doubts):
         first, second = found[one], found[other]
         near = second.start - first.end <= _NEARBY and first.why == second.why and first.text != second.text
-        if near and first.kind == second.kind and first.kind in _MEASURED:
+        if near and first.kind == second.kind and (first.kind in _MEASURED or _are_large(first, second)):
             found[one], found[other] = replace(first, hard=True), replace(second, hard=True)
     return found
+
+
+def _are_large(*values: UnsupportedValue) -> bool:
+    """Tell whether bare numbers are too large to count a few things."""
+    return all(
+        value.kind == NUMBER and value.text.isdigit() and int(value.text[:_DIGITS]) > _FEW for value in values
+    )
 
 
 def index_clauses(said: Sequence[ValueStatement], there: Sequence[ValueStatement]) -> ClauseIndex | None:
@@ -295,7 +318,7 @@ def judge(
     missing: list[UnsupportedValue] = []
     for value in stated:
         why, hard = _why(value, before, values) if within else (NOT_IN_SOURCES, True)
-        if why:
+        if why and not values.is_topic(value, answer[value.end : value.end + 2]):
             text = answer[value.start : value.end]
             missing.append(UnsupportedValue(text, value.value.kind, value.start, value.end, why, hard))
     for clause in said:
@@ -412,13 +435,42 @@ def _is_nearer_in_statement(value: Bound, other: Bound) -> bool:
     same_form = alike(value.statement, other.statement)
     closeness = similarity(value, other, same_form=same_form)
     kinds = dimensions(value.value.keys)
+    if value.near[0] in _IN and DATE in kinds:  # "in 2014" is a year
+        kinds = frozenset((DATE,))
+    if value.value.ranged:  # the first end of "10 to 12 minutes" is a bare number as well
+        kinds = kinds - {NUMBER, VERSION} or kinds
     return any(
         not (rival.value.implied or (value.value.ranged and _are_ends(rival, other)))
         and similarity(value, rival, same_form=same_form) > closeness
         and differ(value, rival)
         and not kinds.isdisjoint(dimensions(rival.value.covers))
+        and not _are_both_given(value, other, rival)
         for rival in other.statement.near(other)
     )
+
+
+def _are_both_given(value: Bound, equal: Bound, rival: Bound) -> bool:
+    """Tell whether the answer gives the rival too, and both values fit better as they stand than exchanged.
+
+    So also where it gives another one that stands next to the equal value and not next to the rival: "25 % from 60
+    minutes, 50 % from 120 minutes".
+    """
+    for beside in value.statement.near(value):
+        if beside is value or beside.value.implied:
+            continue
+        if not beside.value.keys.isdisjoint(rival.value.covers):
+            given = len(value.own & equal.own) + len(beside.own & rival.own)
+            exchanged = len(value.own & rival.own) + len(beside.own & equal.own)
+            return given > exchanged
+        if _is_next(beside, equal) and not _is_next(beside, rival):
+            return True
+    return False
+
+
+def _is_next(value: Bound, other: Bound) -> bool:
+    """Tell whether a passage gives a value right before or behind another one of its statement."""
+    around = other.statement.values[max(0, other.place - 1) : other.place + 2]
+    return any(one is not other and not value.value.keys.isdisjoint(one.value.covers) for one in around)
 
 
 def _are_ends(one: Bound, other: Bound) -> bool:

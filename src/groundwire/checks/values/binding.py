@@ -118,7 +118,8 @@ class Binder:
         rows: list[list[int]] = []
         for place in self._values:
             between = tokens[rows[-1][-1] + 1 : place] if rows else ()
-            if between and len(between) <= 2 and all(token.text in links for token in between):
+            # a row of bare numbers, as of a telephone, is one value in pieces
+            if rows and len(between) <= 2 and all(token.text in links for token in between):
                 rows[-1].append(place)
             else:
                 rows.append([place])

@@ -49,6 +49,8 @@ _COMPARED: Final = 3  # units of work that it takes to compare two clauses
 _ALIKE: Final = 0.75  # of the words of a denial, that what it reverses holds
 _PART: Final = 0.5  # of the words of what is reversed, that the denial holds
 _SHORT: Final = 6
+_PRONOUNS: Final = words_of("it he she they this these")
+_NOTHING: Final = frozenset[str]()
 _UNTRUE: Final = words_of("falsely wrongly mistakenly supposedly")
 _WORD: Final = 4  # weight of a word that both clauses hold; one that only the statement holds weighs 1
 
@@ -105,7 +107,10 @@ def _clauses(statement: ValueStatement) -> Iterator[Clause]:
     for place in range(len(tokens) + 1):
         if place < len(tokens) and (tokens[place].value or tokens[place].text not in _ENDS):
             continue
-        if clause := _clause(tokens[start:place], statement):
+        said = tokens[start:place]
+        if _leaves_open(tokens, start):
+            said = said[1:]
+        if clause := _clause(said, statement):
             inherits = start and tokens[start - 1].text == "or" and not clause.polarity
             if inherits and before:  # "does not read or write"
                 clause.polarity, clause.head = before, clause.opening
@@ -113,6 +118,11 @@ def _clauses(statement: ValueStatement) -> Iterator[Clause]:
             clause.leads = not start
             yield clause
         start = place + 1
+
+
+def _leaves_open(tokens: Sequence[ValueToken], place: int) -> bool:
+    """Tell whether a word denies nothing: "with or without", "whether or not"."""
+    return [token.text for token in tokens[max(0, place - 2) : place]] in (["with", "or"], ["whether", "or"])
 
 
 def _clause(tokens: Sequence[ValueToken], statement: ValueStatement) -> Clause | None:
@@ -169,9 +179,14 @@ class ClauseIndex:
         self._wanted = frozenset(word for clause in asked for word in clause.words)
         self._said: dict[str, list[Clause]] = {}
         self._denied: dict[str, list[Clause]] = {}
+        self._about: dict[int, frozenset[str]] = {}  # what a pronoun with which a statement begins stands for
+        self._before = _NOTHING
 
     def add(self, statement: ValueStatement) -> None:
         """Take in a statement of a passage."""
+        before, self._before = self._before, statement.words
+        if statement.tokens and statement.tokens[0].text in _PRONOUNS:
+            self._about[id(statement)] = before
         if self._wanted.isdisjoint(statement.words) and not any(
             negation_of(t.text) for t in statement.tokens
         ):
@@ -225,7 +240,8 @@ class ClauseIndex:
             for other in _sharing(self._denied, clause.words)
             if other.polarity
             and other.head in clause.words
-            and clause.words <= other.statement.words | other.words
+            and clause.words
+            <= other.statement.words | other.words | self._about.get(id(other.statement), _NOTHING)
             and (len(clause.words) > 1 or other.words == clause.words)
         ]
         if not denials:

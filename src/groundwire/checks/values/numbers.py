@@ -43,6 +43,9 @@ _DATE_OPENERS: Final = words_of(
 )
 
 
+_CELLS: Final = frozenset("|:(")
+
+
 def date_keys(year: str | None, month: int, day: str | None) -> set[str]:
     """Return the key of a date; parts that are not said are left out of it."""
     parts = (year or "", f"{month}" if month else "", day.lstrip("0") if day else "")
@@ -85,7 +88,7 @@ def named(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> UnitR
         years = [f"20{match['yy']}", f"19{match['yy']}"]
     day = match["d1"] or match["d2"]
     if not (day or years[0]):
-        opened = bool(before) and before[-1].text in _DATE_OPENERS
+        opened = bool(before) and (before[-1].text in _DATE_OPENERS or before[-1].text in _CELLS)
         full = len(name) > 3 or name == "may"
         if not full or not match["mon"][0].isupper() or (name in {"may", "march"} and not opened):
             return plain(raw, place)
@@ -275,7 +278,8 @@ def _rate(raw: Sequence[Raw], place: int) -> str:
             return _per(word.rpartition("/")[2])
         if word in _LINKS:  # "45 minutes to an hour"
             break
-        if word in _PER or (word in _EACH and distance < 2):
+        # "5 times a day", "20 tonnes of water a second"; not "5 users read it in an hour"
+        if word in _PER or (word in _EACH and (distance < 2 or raw[place][0].lower() == "of")):
             following = raw[place + distance + 1 : place + distance + 2]
             return _per(following[0][0].lower()) if following else ""
     return ""
@@ -294,6 +298,12 @@ def _written(literal: str, readings: tuple[tuple[str, Fraction], ...] = (), rate
     return _value(Amount(_fraction(literal), literal, readings, rate))
 
 
+_GIVEN: Final = words_of(
+    "passage passages source sources document documents excerpt excerpts snippet snippets provided given retrieved"
+) | {""}
+"""Behind a number in letters, that counts what the model was given: "the second passage", "all three sources"."""
+
+
 def word(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> UnitReading:
     """Read a word; of number words those that count something."""
     match = raw[place]
@@ -303,7 +313,8 @@ def word(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> UnitRe
         return _spelled(raw, place, before)
     if first in ORDINALS:
         keys = frozenset({f"ordinal {ORDINALS[first]}"})
-        counted = bool(before) and before[-1].text in _DETERMINERS and bool(_next_word(raw, place + 1, -1)[1])
+        following = _next_word(raw, place + 1, -1)[1]
+        counted = bool(before) and before[-1].text in _DETERMINERS and following not in _GIVEN
         return valued(
             match, TextValue("number", keys, keys, implied=first in {"first", word[:-1]} or not counted)
         ), place + 1
@@ -312,7 +323,15 @@ def word(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> UnitRe
         return valued(match, TextValue("number", keys, keys, implied=True)), place + 1
     if word == "half" and (half := _half(raw, place)):
         return half
-    if word in {"a", "an"} and (readings := unit_readings(_next_word(raw, place + 1, -1)[1])[0]):
+    if word == "a" and (part := _part_behind(raw, place)):
+        return _share_of(raw, place, place + 1, Fraction(1, part))
+    return _single(raw, place)
+
+
+def _single(raw: Sequence[Raw], place: int) -> UnitReading:
+    """Read "an hour": one hour, which is no number of its own."""
+    match = raw[place]
+    if match[0].lower() in {"a", "an"} and (readings := unit_readings(_next_word(raw, place + 1, -1)[1])[0]):
         keys = Amount(Fraction(1), "1", readings).keys
         return valued(match, TextValue("number", keys, keys, implied=True)), place + 1
     return plain(raw, place)
@@ -350,10 +369,34 @@ def _spelled(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> Un
         return valued(raw[place], value), place + 1
     if words == ["one"] and _is_pronoun(raw, last, before):
         return plain(raw, place)
+    if last < len(raw) and (part := _part_of(raw[last][0])) and len(words) == 1:
+        return _share_of(raw, place, last, Fraction(quantities(words)[0][0]) / part)
     numbers, _ = quantities(words)
+    given = _next_word(raw, last, -1)[1] in _GIVEN - {""}
     value, last, end = _with_unit(raw, last, Amount(Fraction(numbers[0]), numbers[0]))
+    value = value._replace(implied=given)
     match = raw[place]
     return valued(match, value, end), last
+
+
+_PARTS: Final = {"third": 3, "quarter": 4, "fifth": 5, "sixth": 6, "eighth": 8, "tenth": 10}
+
+
+def _part_of(word: str) -> int:
+    """Return 3 for "third" and "thirds", 0 for what is no part of a whole."""
+    return _PARTS.get(word.lower().removesuffix("s"), 0)
+
+
+def _part_behind(raw: Sequence[Raw], place: int) -> int:
+    """Return the same for "a third of" and "a third" at the end of a clause: "a third attempt" is an ordinal."""
+    after, following = _next_word(raw, place + 1, -1)
+    return _part_of(following) if _next_word(raw, after, -1)[1] in {"of", ""} else 0
+
+
+def _share_of(raw: Sequence[Raw], place: int, last: int, share: Fraction) -> UnitReading:
+    """Read "two thirds" and "a third of": a number, and the percentage that it is."""
+    keys = Amount(share, "").keys | Amount(share * 100, "", unit_readings("percent")[0]).keys
+    return valued(raw[place], TextValue("number", keys, keys), raw[last].end()), last + 1
 
 
 def _is_pronoun(raw: Sequence[Raw], after: int, before: Sequence[ValueToken]) -> bool:
