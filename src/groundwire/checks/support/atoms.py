@@ -295,12 +295,13 @@ def _claims_nothing(answer: str, atom: Atom, given: Given) -> bool:
     ):
         return False
     whole = answer[atom.statement.start : atom.statement.end].rstrip("*_\"' )")
+    leads = whole[-1:] == ":" or "|" in whole
+    empty = LIGHT | _LEADING if leads else LIGHT
     if is_courtesy(text):
-        return all(unit.stem in LIGHT or unit.stem in COURTESY or given.asks_of(unit) for unit in atom.units)
-    if whole[-1:] == ":" or "|" in whole:
-        return all(unit.stem in LIGHT or unit.stem in _LEADING or given.asks_of(unit) for unit in atom.units)
-    frames = whole[-1:] == "?" or whole.startswith(("#", "**"))
-    return frames and all(unit.stem in LIGHT or given.asks_of(unit) for unit in atom.units)
+        empty |= COURTESY
+    elif not (leads or whole[-1:] == "?" or whole.startswith(("#", "**"))):
+        return False
+    return all(unit.stem in empty or given.asks_of(unit) for unit in atom.units)
 
 
 def _is_known(unit: Unit, given: Given) -> bool:
