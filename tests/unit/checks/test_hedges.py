@@ -7,7 +7,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from groundwire.checks.hedge_rules import RULES, edge
@@ -329,6 +329,7 @@ def test_no_phrase_of_an_operator_is_read_as_a_pattern(phrases, text):
 
 
 @given(ANY_TEXT)
+@example("*M*AY")
 def test_every_hedge_is_a_slice_of_the_original_and_analysis_agrees_with_it(text):
     for detector in (DETECTOR, ADDED):
         hedges = detector.find(text)
@@ -338,8 +339,9 @@ def test_every_hedge_is_a_slice_of_the_original_and_analysis_agrees_with_it(text
         hedges = [hedge for hedge in hedges if hedge.action is not CONTINUE]
         assert result.is_speculative == bool(hedges) == bool(result.hedge_words)
         assert result.action == min((h.action for h in hedges), key=list(HedgeAction).index, default=CONTINUE)
-        squeezed = {"".join(tidy(hedge.text).split()) for hedge in hedges}
-        assert {"".join(word.split()) for word in result.hedge_words} == squeezed
+        # words are told as a reader sees them: without emphasis inside
+        squeezed = {re.sub(r"[\s*_]", "", tidy(hedge.text)) for hedge in hedges}
+        assert {re.sub(r"[\s*_]", "", word) for word in result.hedge_words} == squeezed
 
 
 def test_a_turkish_i_for_a_word_has_the_whole_text_read():

@@ -104,9 +104,7 @@ async def test_what_the_model_says_is_a_fact_of_the_decision_and_lowers_its_verd
 @pytest.mark.parametrize(("clears", "approved"), [(False, False), (True, True)])
 async def test_the_model_clears_what_the_rules_flag_only_where_the_policy_says_so(clears, approved):
     stub = Stub()
-    answer = (
-        f"{FIRST} Its memory of past answers sits in the Irish capital, next to the other hall of machines."
-    )
+    answer = f"{FIRST} Its memory of past answers sits in the island's capital, next to the other hall of machines."
     decision = await decide(stub, policy(model_may_clear=clears), answer=answer)
     assert len(stub.asked) == 2
     assert decision.approved is approved
