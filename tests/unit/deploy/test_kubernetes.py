@@ -263,3 +263,51 @@ def test_pods_are_scraped_under_the_names_that_rules_and_dashboard_ask_for(
     assert set(expression["values"]) == {*ROLES, "console"}
     (endpoint,) = spec["podMetricsEndpoints"]
     assert [rule["targetLabel"] for rule in endpoint["relabelings"]] == ["role"]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> dict[tuple[str, str], Manifest]:
+    return {(m["kind"], m["metadata"]["name"]): m for m in resolve(FOLDER / "overlays/cluster")}
+
+
+@pytest.mark.parametrize("version", ["1.31", "1.34"])
+def test_what_brings_a_redis_cluster_follows_the_schema_of_its_kind(
+    cluster: dict[tuple[str, str], Manifest], version: str
+):
+    kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="not installed here: make setup")
+    for manifest in cluster.values():
+        kubernetes_validate.validate(manifest, version, strict=True)
+
+
+def test_nodes_of_the_redis_cluster_keep_what_they_are_given_and_are_named_as_the_settings_address_says(
+    cluster: dict[tuple[str, str], Manifest],
+):
+    spec = cluster["StatefulSet", "groundwire-redis"]["spec"]
+    arguments = container(spec["template"])["args"]
+    options = dict(zip(arguments[::2], arguments[1::2], strict=True))
+    wanted = {"--appendonly": "yes", "--maxmemory-policy": "noeviction", "--cluster-enabled": "yes"}
+    assert wanted.items() <= options.items()
+    assert options["--cluster-require-full-coverage"] == "no"
+    (claim,) = spec["volumeClaimTemplates"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in container(spec["template"])["volumeMounts"]}
+    assert mounts[claim["metadata"]["name"]] == options["--dir"]
+    service = cluster["Service", spec["serviceName"]]["spec"]
+    assert service["selector"] == spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
+    head = (FOLDER / "components/redis-cluster/kustomization.yaml").read_text()
+    (url,) = re.findall(r"redis-url=(\S+)", head)
+    hosts = [node.partition(":")[0] for node in url.removeprefix("redis+cluster://").split(",")]
+    assert hosts == [f"groundwire-redis-{number}.{spec['serviceName']}" for number in range(3)]
+
+
+def test_the_workers_and_the_nodes_themselves_reach_the_redis_cluster_and_nobody_else_does(
+    cluster: dict[tuple[str, str], Manifest],
+):
+    policy = cluster["NetworkPolicy", "groundwire-redis"]["spec"]
+    clients, nodes = policy["ingress"]
+    (names,) = clients["from"][0]["podSelector"]["matchExpressions"]
+    own = policy["podSelector"]["matchLabels"]["app.kubernetes.io/name"]
+    joining = cluster["Job", "groundwire-redis-join"]["spec"]["template"]["metadata"]["labels"]
+    assert set(names["values"]) == {"groundwire", own, joining["app.kubernetes.io/name"]}
+    assert nodes["from"] == [{"podSelector": policy["podSelector"]}]
+    ports = {port["name"] for port in container(cluster["StatefulSet", own]["spec"]["template"])["ports"]}
+    assert {one["port"] for rule in policy["ingress"] for one in rule["ports"]} == ports
