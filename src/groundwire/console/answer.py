@@ -78,6 +78,9 @@ class Fault(NamedTuple):
 
 
 _WORD: Final = re.compile(r"\w+")
+_BEFORE: Final = re.compile(r"[\w/.-]")
+_BEHIND: Final = re.compile(r"[\w/-]")
+"""What beside the name of a file makes it a part of another name."""
 View = dict[str, Any]
 """What is shown of a response, as JSON values; `state` says whether it could be read back."""
 
@@ -243,8 +246,13 @@ def _fault_of(claim: ClaimVerification, start: int, end: int, where: Place | Non
 
 def _places_of(name: str, text: str) -> list[tuple[int, int]]:
     """Return where a text names a file, letter for letter, and not as a part of another name."""
-    whole = re.compile(rf"(?<![\w/.-]){re.escape(name)}(?![\w/-])")
-    return [found.span() for found in whole.finditer(text)] if name.strip() else []
+    places, at = [], text.find(name) if name.strip() else -1
+    while at >= 0:
+        end = at + len(name)
+        if not (_BEFORE.match(text, at - 1) if at else None) and not _BEHIND.match(text, end):
+            places.append((at, end))
+        at = text.find(name, end)
+    return places
 
 
 def _is_step(claim: ClaimVerification) -> bool:
