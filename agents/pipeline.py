@@ -41,6 +41,7 @@ from groundwire.gate.types import Acted, DeadLetter, Decided, Result
 from groundwire.logs import report_fault
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject
+from groundwire.messages.topics import TopicName
 from groundwire.state.redis import RedisState
 
 log = structlog.get_logger()
@@ -409,10 +410,21 @@ class Pipeline:
         here: Batch = []
         others: Batch = []
         for entry in batch:
-            subject = getattr(entry, "subject", None)
-            bucket = None if subject is None else self._services.state.bucket_of(subject)
-            (others if bucket in away else here).append(entry)
+            (here if away.keys().isdisjoint(self._buckets_of(entry)) else others).append(entry)
         return here, others
+
+    def _buckets_of(self, entry: object) -> set[int]:
+        """Return what parts of state an entry of a batch concerns."""
+        subject = getattr(entry, "subject", None)
+        if subject is None:
+            return set()
+        state = self._services.state
+        ids = (
+            {state.actions_bucket(subject.tenant_id)}
+            if self._role.topic is TopicName.REVIEW_DECISIONS
+            else ()
+        )
+        return {state.bucket_of(subject), *ids}
 
     async def _decide_and_publish(self, batch: Batch, lease: PartitionLease, began: int) -> list[Output]:
         """Return what was published. Raises: _PartlyAway."""
@@ -494,10 +506,10 @@ class Pipeline:
 
     def _away_since(self, batch: Batch) -> float | None:
         """Return since when the last of what a batch concerns is away; None where that is not what it waits for."""
-        away, state = self._services.state.away(), self._services.state
+        away = self._services.state.away()
         if not away or self._apart(batch)[0]:
             return None
-        return max(away[state.bucket_of(entry.subject)] for entry in batch)
+        return max(away[bucket] for entry in batch for bucket in self._buckets_of(entry) & away.keys())
 
     def _timed(self, stage: str) -> AbstractContextManager[Any]:
         return self._metrics.stage(stage).time()

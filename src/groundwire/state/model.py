@@ -1,9 +1,9 @@
 """Requests to state, its answers, and the protocol of both implementations (S0-122, S0-123, X-09, C-10).
 
-A step takes the claims and responses of a batch in order and does for each, atomically with all others: return
-the recorded outcome if there is one; else find near-duplicates in its scope, look up its parents, apply what only
-lowers a tier, ask for a place in the review queue, and record the outcome. Everything else is decided outside,
-from the answer, by pure code.
+A step takes the claims and responses of a batch in order and does for each, atomically with all others (in a cluster,
+with those of users in the same bucket): return the recorded outcome if there is one; else find near-duplicates in its
+scope, look up its parents, apply what only lowers a tier, ask for a place in the review queue, and record the outcome.
+Everything else is decided outside, from the answer, by pure code.
 
 A record that was answered gets the same answer again, or what became of its subject since; it is never decided
 afresh. So a worker that asks once more after it lost its partition starts nothing that no other worker would finish.

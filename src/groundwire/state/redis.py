@@ -230,7 +230,7 @@ class RedisState:
         for request in requests:
             if request.action is ReviewAction.EXPIRE or request.only_recorded:
                 continue  # an expiry's id has the subject in it, and who may not ask is told nothing
-            bucket = self.server.bucket_of(request.subject.tenant_id, "")
+            bucket = self.actions_bucket(request.subject.tenant_id)
             key = f"{self._prefixes[bucket]}a:{short(action_digest(request))}:of"
             subject = short(request.subject.digest)
             if not request.forgets:
@@ -336,6 +336,10 @@ class RedisState:
     def bucket_of(self, subject: Subject) -> int:
         """Return the bucket of a subject's user."""
         return self.server.bucket_of(subject.tenant_id, subject.user_id)
+
+    def actions_bucket(self, tenant_id: str) -> int:
+        """Return the bucket in which the ids of a tenant's actions are reserved."""
+        return self.server.bucket_of(tenant_id, "")
 
     async def put_policy(self, sha256: str, policy: bytes) -> None:
         """Keep an effective policy under its hash."""

@@ -89,6 +89,9 @@ class Bench:
     def bucket_of(self, subject):
         return subject.user_id
 
+    def actions_bucket(self, tenant_id):
+        return f"actions of {tenant_id}"
+
     async def marks(self, topic, partition):
         return self.left
 
@@ -219,12 +222,17 @@ async def run_with_users(bench: Bench, *users: str) -> list[list[str]]:
     """Process a record of each user, of whom those away fail; return whose were published together."""
 
     async def prepare(records, *, ask_network):
-        return [Entry(record=one, subject=SimpleNamespace(user_id=users[one.offset])) for one in records]
+        subjects = [
+            SimpleNamespace(user_id=users[one.offset], tenant_id=users[one.offset][:1]) for one in records
+        ]
+        return [Entry(record=one, subject=subject) for one, subject in zip(records, subjects, strict=True)]
 
     async def apply_step(batch, *, deferred):
         bench.asked += 1
         bench.now += bench.slow
-        if any(entry.subject.user_id in bench.failing for entry in batch):
+        concerned = {entry.subject.user_id for entry in batch}
+        concerned |= {bench.actions_bucket(entry.subject.tenant_id) for entry in batch}
+        if concerned & bench.failing:
             bench.buckets_away = dict.fromkeys(bench.failing, 0.0)
             raise StateUnavailable("away")
         return [_result(entry.record, fresh=True) for entry in batch]
@@ -261,6 +269,23 @@ async def test_while_a_shard_is_away_the_partition_is_read_on_and_the_keys_of_it
     published = await run_with_users(bench, "ada", "bob")
     assert (held, published) == ([{b"t:ada"}], [["bob"], ["ada"]])
     assert not bench.health.current
+
+
+async def test_actions_of_a_tenant_whose_ids_are_on_a_shard_that_is_away_wait_and_those_of_others_do_not(
+    bench: Bench,
+):
+    bench.build("reviews", None)
+    bench.failing, waited_for = {"actions of a"}, []
+    original = bench.lease.pause
+
+    async def pause(seconds: float) -> None:
+        waited_for.append(bench.health.current.copy())
+        bench.failing, bench.buckets_away = set(), {}
+        await original(0)
+
+    bench.lease.pause = pause  # type: ignore[method-assign]
+    assert await run_with_users(bench, "ada", "bob") == [["bob"], ["ada"]]
+    assert waited_for == [{"shard"}]
 
 
 async def test_a_batch_that_concerns_no_shard_that_is_away_is_decided_at_once(bench: Bench):

@@ -14,7 +14,8 @@ from groundwire.keys import ed25519
 from groundwire.messages.base import canonical_json
 from groundwire.messages.decisions import AuditEvent
 from groundwire.messages.identity import event_id
-from groundwire.messages.seals import Seal, SealedOutput, SealHead, path_of, root_by, root_of, seal_of
+from groundwire.messages.seals import SEALED, Seal, SealedOutput, SealHead, path_of, root_by, root_of, seal_of
+from groundwire.messages.topics import TopicName
 
 KEY = ed25519.new_private_key()
 
@@ -141,3 +142,8 @@ def test_what_is_no_seal_is_refused_without_a_word_of_its_text(detail):
         Seal.of(broken)
     assert "secret words" not in str(refused.value).replace("seal.secret words", "")
     assert seal_of(broken.model_dump_json().encode()) is None
+
+
+def test_every_output_topic_is_sealed_or_left_out_on_purpose() -> None:
+    inputs = {TopicName.CLAIMS, TopicName.LLM_RESPONSES, TopicName.REVIEW_DECISIONS}
+    assert set(TopicName) - inputs - set(SEALED) == {TopicName.DEFERRED, TopicName.DEAD_LETTER}
