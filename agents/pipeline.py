@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -343,7 +343,14 @@ class Pipeline:
                 await lease.pause(_INTERNAL_RETRY)
             else:
                 self._health.end("internal")
-                return [entry.record for entry in left]
+                return self._as_read(records, left)
+
+    def _as_read(self, records: Sequence[InboundRecord], entries: Batch) -> list[InboundRecord]:
+        """Return the records of entries as they stand on this worker's own topic; entries hold what they come of."""
+        read: defaultdict[tuple[str | None, int, int], list[InboundRecord]] = defaultdict(list)
+        for record in records:
+            read[_place_of(self._role.original(record))].append(record)
+        return [read[_place_of(entry.record)].pop(0) for entry in entries]
 
     async def _prepare(self, records: Sequence[InboundRecord], crashes: int, guard: CrashGuard) -> Batch:
         with self._timed("prepare"):
@@ -376,11 +383,8 @@ class Pipeline:
             return
         offsets: dict[tuple[str | None, int, int], int] = {}
         for record in records:
-            original = self._role.original(record)
-            offsets[original.topic, original.partition, original.offset] = record.offset
-        of_records = [
-            (offsets[each.cause.topic, each.cause.partition, each.cause.offset], each) for each in published
-        ]
+            offsets[_place_of(self._role.original(record))] = record.offset
+        of_records = [(offsets[_place_of(each.cause)], each) for each in published]
         self._services.sealer.note(_partition_of(records[0]), of_records)
 
     async def _decide_in_parts(
@@ -395,7 +399,7 @@ class Pipeline:
                 break
             part, rest = (here, away) if here else (away, [])
             try:
-                published += await self._decide_and_publish(part, lease, began)
+                published += await self._decide_and_publish(part, lease, began, leave=leave)
             except _PartlyAway:
                 left = [*part, *rest]
             else:
@@ -426,11 +430,13 @@ class Pipeline:
         )
         return {state.bucket_of(subject), *ids}
 
-    async def _decide_and_publish(self, batch: Batch, lease: PartitionLease, began: int) -> list[Output]:
+    async def _decide_and_publish(
+        self, batch: Batch, lease: PartitionLease, began: int, *, leave: bool
+    ) -> list[Output]:
         """Return what was published. Raises: _PartlyAway."""
         fresh: set[str] = set()
         while True:
-            asked_at, results = await self._decide(batch, lease)
+            asked_at, results = await self._decide(batch, lease, leave=leave)
             fresh |= {r.decision.decision_id for r in results if isinstance(r, Decided | Acted) and r.fresh}
             outgoing, following = await _outgoing(results), followers(results)
             if self._clock() - asked_at > STALE:
@@ -456,8 +462,14 @@ class Pipeline:
         refused = {id(output) for output in await self._publisher.publish(outgoing)}
         return [output for output in outgoing if id(output) not in refused]
 
-    async def _decide(self, batch: Batch, lease: PartitionLease) -> tuple[float, list[Result]]:
-        """Return when state was asked, and what the batch came to."""
+    async def _decide(
+        self, batch: Batch, lease: PartitionLease, *, leave: bool
+    ) -> tuple[float, list[Result]]:
+        """Return when state was asked, and what the batch came to.
+
+        Raises:
+            _PartlyAway: a part of state is away that not all of it concerns, or that it may be left for.
+        """
         reconciler = self._services.reconciler
         while True:
             asked_at = self._clock()
@@ -473,7 +485,8 @@ class Pipeline:
                 await self._services.recovery.recover(lease)
             except StateUnavailable as exc:
                 reconciler.failed()
-                if all(self._apart(batch)):
+                here, away = self._apart(batch)
+                if away and (here or leave):
                     raise _PartlyAway from exc
                 provisional = await self._without_state(batch, exc, lease)
                 if provisional is not None:
@@ -513,6 +526,10 @@ class Pipeline:
 
     def _timed(self, stage: str) -> AbstractContextManager[Any]:
         return self._metrics.stage(stage).time()
+
+
+def _place_of(record: InboundRecord) -> tuple[str | None, int, int]:
+    return record.topic, record.partition, record.offset
 
 
 def _partition_of(record: InboundRecord) -> TP:

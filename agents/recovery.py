@@ -179,9 +179,11 @@ class StateReconciler:
             runs = await self._state.server.server_runs(doubtful)
             other = {at for at, run in runs.items() if run[1] is None or run != self._runs.get(at)}
             if self._answered_at is not None and other:
-                await self._assert_again(self._answered_at - WINDOW, other)
+                # while a bucket was away, others answered
+                since = min(self._answered_at, self._state.server.doubted_at(other))
+                await self._assert_again(since - WINDOW, other)
             self._runs |= runs
-            self._state.server.trust(runs)
+            self._state.server.trust(runs, doubtful)
 
     async def _assert_again(self, since: float, buckets: set[int]) -> None:
         count = 0

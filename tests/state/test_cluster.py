@@ -288,7 +288,8 @@ async def test_a_replica_that_takes_over_decides_nothing_until_it_was_compared(r
     claims = Claims()
     async with opened(replicated) as state:
         state.server.watch_servers()
-        state.server.trust(before := await state.server.server_runs(state.server.doubtful()))
+        first = state.server.doubtful()
+        state.server.trust(before := await state.server.server_runs(first), first)
         asks = asks_of(claims)
         await state.step(asks, LIMITS)
         slot = slot_of(USERS[0])
@@ -305,7 +306,12 @@ async def test_a_replica_that_takes_over_decides_nothing_until_it_was_compared(r
             await state.step(asks, LIMITS)
         after = await state.server.server_runs(doubtful)
         assert after[bucket] != before[bucket]
-        state.server.trust(after)
+        state.server._lose(slot, ("EXISTS", "x"))
+        await settled(state)
+        state.server.trust(after, doubtful)
+        with pytest.raises(StateUnavailable):  # it failed once more since it was asked
+            await state.step(asks, LIMITS)
+        state.server.trust(after, state.server.doubtful())
         assert not any(one.fresh for one in await state.step(asks, LIMITS))
 
 

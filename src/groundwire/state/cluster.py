@@ -8,8 +8,9 @@ the bucket waits until the slot has arrived.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from redis.exceptions import ConnectionError as BrokenConnection
 from redis.exceptions import TimeoutError as TimedOut
 
 from groundwire.errors import StateUnavailable, UsageError
+from groundwire.logs import report_fault
 from groundwire.state.buckets import bucket_of, buckets_by_tag, slots, tags, tags_by_slot
 from groundwire.state.codec import Argument
 from groundwire.state.server import (
@@ -54,6 +56,8 @@ _LOOK: Final = 0.25
 """Seconds after which a slot that is away is looked for again."""
 _PROBE: Final = 1.0
 """Seconds for one such look."""
+_FORGOTTEN: Final = 60.0
+"""Seconds after which a slot that answers again without being asked to decide is one that never failed."""
 _REDIRECTS: Final = 5
 _NOT_NOW: Final = (AskError, ClusterDownError, ReadOnlyError, TryAgainError)
 """What a server answers that is alive, but does not serve a slot."""
@@ -95,7 +99,9 @@ class Cluster(Server):
         self.tags = tags()
         self._away: dict[int, Command] = {}  # slot -> what it is looked for with
         self._failing: dict[int, float] = {}  # slot -> since when it takes no decisions
-        self._doubtful: set[int] = set()
+        self._back: dict[int, float] = {}  # slot -> when it was found to answer again
+        self._doubtful: dict[int, float] = {}  # slot -> seconds since 1970
+        self._doubts: Counter[int] = Counter()  # slot -> how often its server was in doubt
         self._compared = False
         self._owners: dict[int, str] = {}
         self._opening = asyncio.Lock()
@@ -121,17 +127,23 @@ class Cluster(Server):
     def watch_servers(self) -> None:
         """Let no bucket decide before somebody has compared its server; see `doubtful`."""
         self._compared = True
-        self._doubtful = set(slots())
+        self._doubtful = dict.fromkeys(slots(), time.time())
 
     def suspect(self) -> None:
         """Nothing: it notes by itself what failed."""
 
-    def doubtful(self) -> list[int]:
-        """Return the buckets that answer, and are to be compared."""
+    def doubtful(self) -> dict[int, int]:
+        """Return the buckets that answer, and are to be compared, with how often each was in doubt."""
         doubtful = self._doubtful
         if not doubtful:
-            return []
-        return [b for b, slot in enumerate(slots()) if slot in doubtful and slot not in self._away]
+            return {}
+        answering = ((b, s) for b, s in enumerate(slots()) if s in doubtful and s not in self._away)
+        return {bucket: self._doubts[slot] for bucket, slot in answering}
+
+    def doubted_at(self, buckets: Collection[int]) -> float:
+        """Return since when the first of some buckets is in doubt, in seconds since 1970; infinite: none."""
+        found = [self._doubtful[slot] for bucket in buckets if (slot := slots()[bucket]) in self._doubtful]
+        return min(found, default=math.inf)
 
     async def server_runs(self, buckets: Collection[int]) -> dict[int, ServerRun]:
         """Name the servers of buckets; those whose server does not answer are left out. Raises: StateUnavailable."""
@@ -144,16 +156,19 @@ class Cluster(Server):
         await asyncio.gather(*map(self._exchange, nodes, calls))
         runs: dict[int, ServerRun] = {}
         for node, (call,) in zip(nodes, calls, strict=True):
-            if not isinstance(call.answer, Exception):
+            if isinstance(call.answer, ResponseError) and not _is_away(call.answer):
+                runs |= dict.fromkeys(by_node[node.name], (node.name, None))  # managed ones often do not tell
+            elif not isinstance(call.answer, Exception):
                 runs |= dict.fromkeys(by_node[node.name], (node.name, call.answer.get("run_id")))
         return runs
 
-    def trust(self, runs: Mapping[int, ServerRun]) -> None:
-        """Let buckets decide whose server was compared, unless they have another one by now."""
+    def trust(self, runs: Mapping[int, ServerRun], doubtful: Mapping[int, int]) -> None:
+        """Let buckets decide whose server was compared, unless they have another one by now, or failed since."""
         for bucket, (name, _) in runs.items():
             slot = slots()[bucket]
-            if self._owners.get(slot) == name and slot not in self._away:
-                self._doubtful.discard(slot)
+            is_same = self._owners.get(slot) == name and doubtful.get(bucket) == self._doubts[slot]
+            if is_same and slot not in self._away:
+                self._doubtful.pop(slot, None)
 
     async def call(self, *command: Argument) -> Any:  # noqa: ANN401 - a reply is what the server sends
         """Send one command to the server of its first key; see `Server.call`."""
@@ -185,9 +200,9 @@ class Cluster(Server):
             sent[bucket] = _Call(slots()[bucket], ("EVALSHA", code.sha1, len(named), *named, *arguments))
         await self._send(sent.values(), deciding=deciding)
         unknown = [call for call in sent.values() if isinstance(call.answer, NoScriptError)]
+        for call in unknown:
+            call.command = ("EVAL", code.source, *call.command[2:])
         if unknown:
-            loads = [[_Call(0, ("SCRIPT LOAD", code.source))] for _ in self._primaries()]
-            await asyncio.gather(*map(self._exchange, self._primaries(), loads))
             await self._send(unknown, deciding=deciding)
         return _told_each(sent)
 
@@ -211,11 +226,10 @@ class Cluster(Server):
         await asyncio.gather(*map(self._exchange, self._primaries(), calls))
         return [_told(call) for (call,) in calls]
 
-    async def layout(self) -> dict[int, str]:
-        """Return which server has the slot of which bucket, as the cluster says now. Raises: StateUnavailable."""
+    async def refresh_layout(self) -> None:
+        """Ask the cluster anew which server has which slot. Raises: StateUnavailable."""
         await self._open()
         await self._refresh()
-        return dict(self._owners)
 
     async def check(self, *, require_aof: bool) -> None:
         """Refuse a cluster that state must not live on; primaries that are away are not looked at; see `Server`."""
@@ -269,6 +283,7 @@ class Cluster(Server):
         """Send commands, those of one server together, and follow where slots have moved to."""
         await self._open()
         left = list(calls)
+        answered: dict[int, _Call] = {}
         for _ in range(_REDIRECTS):
             by_node: defaultdict[ClusterNode, list[_Call]] = defaultdict(list)
             for call in left:
@@ -279,10 +294,11 @@ class Cluster(Server):
                     by_node[node].append(call)
             await asyncio.gather(*map(self._exchange, by_node.keys(), by_node.values()))
             sent = [call for some in by_node.values() for call in some]
+            answered |= {id(call): call for call in sent}
             left = [call for call in sent if await self._redirected(call, deciding=deciding)]
             if not left:
                 break
-        for call in sent:
+        for call in answered.values():
             self._note(call, deciding=deciding)
 
     async def _exchange(self, node: ClusterNode, calls: Sequence[_Call]) -> None:
@@ -340,11 +356,18 @@ class Cluster(Server):
     def _lose(self, slot: int, probe: Command) -> None:
         if slot not in self._away:
             self._away[slot] = probe
-            self._failing.setdefault(slot, time.monotonic())
-        if self._compared and slot in tags_by_slot():
-            self._doubtful.add(slot)
+            now = time.monotonic()
+            if now - self._back.pop(slot, now) > _FORGOTTEN:
+                self._failing[slot] = now
+            self._failing.setdefault(slot, now)
+        self._doubt(slot)
         if self._watching is None or self._watching.done():
             self._watching = asyncio.create_task(self._watch())
+
+    def _doubt(self, slot: int) -> None:
+        if self._compared and slot in tags_by_slot():
+            self._doubtful.setdefault(slot, time.time())
+            self._doubts[slot] += 1
 
     async def _watch(self) -> None:
         """Look for slots that are away until none is."""
@@ -355,9 +378,12 @@ class Cluster(Server):
                 log.warning("state.shard_away", servers=sorted(names), slots=len(self._away))
                 told |= names
             await asyncio.sleep(_LOOK)
-            with suppress(StateUnavailable, UsageError):
-                await self._refresh()
-            await self._look()
+            try:
+                with suppress(StateUnavailable, UsageError):
+                    await self._refresh()
+                await self._look()
+            except Exception as exc:  # noqa: BLE001 - without this task slots would be away for good
+                report_fault("state.look_failed", exc)
         log.info("state.shard_back", servers=sorted(told))
 
     async def _look(self) -> None:
@@ -373,13 +399,15 @@ class Cluster(Server):
                 await self._move(call.answer)
             elif call.answer is not None and not _is_away(call.answer):
                 self._away.pop(call.slot, None)
+                self._back[call.slot] = time.monotonic()
 
     async def _open(self) -> None:
-        if self._nodes.slots_cache:
+        if self._owners and self._nodes.slots_cache:
             return
         async with self._opening:
             if not self._nodes.slots_cache:
                 await self._refresh()
+            self._note_owners()
 
     async def _refresh(self) -> None:
         """Ask the cluster which server has which slot. Raises: StateUnavailable; UsageError where it is none."""
@@ -405,8 +433,8 @@ class Cluster(Server):
         for slot in slots():
             nodes = self._nodes.slots_cache.get(slot)
             name = nodes[0].name if nodes else "?"
-            if self._compared and self._owners.get(slot, name) != name:
-                self._doubtful.add(slot)
+            if self._owners.get(slot, name) != name:
+                self._doubt(slot)
             self._owners[slot] = name
 
     def _node_of(self, slot: int) -> ClusterNode | None:

@@ -46,6 +46,7 @@ class QueueUse:
         self._looked = float("-inf")
         self._pause = LOOK
         self._looking: asyncio.Task[None] | None = None
+        self._first = asyncio.Lock()
         self.looks = 0
 
     async def elsewhere(self, subjects: Sequence[Subject]) -> dict[int, bytes]:
@@ -56,8 +57,10 @@ class QueueUse:
         """
         if len(self._keys) == 1:
             return {0: b""}
-        if not self.looks:
-            await self._look()
+        if self._looked < 0:
+            async with self._first:  # who comes meanwhile must not be told that the others hold nothing
+                if self._looked < 0:
+                    await self._look()
         elif time.monotonic() - self._looked > self._pause and (
             self._looking is None or self._looking.done()
         ):

@@ -70,7 +70,7 @@ from groundwire.state.model import (
     SubjectStatus,
 )
 from groundwire.state.queue_use import QueueUse
-from groundwire.state.server import PATIENCE, Client, Command, ScriptCall, Server, script
+from groundwire.state.server import PATIENCE, Client, Command, ScriptCall, Server, ServerRun, script
 
 IDEMPOTENCY_TTL: Final = 31 * 86_400
 """Seconds: the retention of the claims topic and a day."""
@@ -520,6 +520,7 @@ class Rebuild:
         self._server = fence.server
         self._scheme = scheme
         self._lifetime, self._action_lifetime = lifetimes
+        self._layout: dict[int, ServerRun] = {}
 
     async def clear(self) -> None:
         """Remove outcomes, index, queue and epoch; workers pause from here on.
@@ -530,14 +531,13 @@ class Rebuild:
         Raises:
             StateUnavailable: too where slots of a cluster were moved meanwhile: keys may have been missed.
         """
-        before = await self._server.layout()
+        self._layout = await self._runs()
         # first, so that nobody decides on half a state
         await self._fence.run_everywhere(lambda own: ("UNLINK", own + "epoch", own + "scheme", own + "q"))
         for pattern in _REBUILT_KEYS:
             await self._clear(pattern)
         await self._fence.run_everywhere(lambda own: ("PEXPIRE", own + _LOCK, self._fence.milliseconds))
-        if await self._server.layout() != before:
-            raise StateUnavailable("slots of the cluster were moved while state was cleared")
+        await self._insist_unmoved("cleared")
 
     async def load(self, outcomes: Sequence[StoredOutcome]) -> int:
         """Load outcomes; of a subject the highest revision stays.
@@ -562,10 +562,28 @@ class Rebuild:
         return sum(taken.values())
 
     async def start_epoch(self, epoch: str) -> None:
-        """Give the state its epoch and scheme: workers may decide on it."""
+        """Give the state its epoch and scheme: workers may decide on it.
+
+        Raises:
+            StateUnavailable: too where slots were moved, or another server took over, since state was cleared: what was
+                loaded may have stayed behind.
+        """
+        await self._insist_unmoved("loaded")
         await self._fence.run_everywhere(
             lambda own: ("MSET", own + "epoch", epoch, own + "scheme", self._scheme)
         )
+
+    async def _runs(self) -> dict[int, ServerRun]:
+        """Name the server of each bucket of a cluster."""
+        buckets = range(len(self._server.tags))
+        if len(buckets) == 1:
+            return {}
+        await self._server.refresh_layout()
+        return await self._server.server_runs(buckets)
+
+    async def _insist_unmoved(self, done: str) -> None:
+        if self._layout and await self._runs() != self._layout:
+            raise StateUnavailable(f"servers of the cluster changed while state was {done}")
 
     async def _clear(self, pattern: str) -> None:
         prefix = self._fence.prefix

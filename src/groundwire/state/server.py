@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -158,15 +159,19 @@ class Server:
         """Note that an answer was missing: the next one may be another server's."""
         self._suspected = True
 
-    def doubtful(self) -> Collection[int]:
-        """Return the buckets whose server is to be compared with the one before."""
-        return (0,) if self._suspected else ()
+    def doubtful(self) -> Mapping[int, int]:
+        """Return the buckets whose server is to be compared with the one before; see `Cluster.doubtful`."""
+        return {0: 0} if self._suspected else {}
+
+    def doubted_at(self, buckets: Collection[int]) -> float:  # noqa: ARG002 - as the cluster
+        """Return since when buckets are in doubt, in seconds since 1970; infinite: no longer than all of state."""
+        return math.inf
 
     async def server_runs(self, buckets: Collection[int]) -> dict[int, ServerRun]:
         """Name the server of each bucket. Raises: StateUnavailable."""
         return dict.fromkeys(buckets, ("", (await self._section("server")).get("run_id")))
 
-    def trust(self, runs: Mapping[int, ServerRun]) -> None:  # noqa: ARG002 - as the cluster
+    def trust(self, runs: Mapping[int, ServerRun], doubtful: Mapping[int, int]) -> None:  # noqa: ARG002 - as the cluster
         """Note that the servers of buckets were compared."""
         self._suspected = False
 
@@ -230,9 +235,8 @@ class Server:
         """Return a section of INFO of each server. Raises: StateUnavailable."""
         return [await self.call("INFO", section)]
 
-    async def layout(self) -> object:
-        """Return what tells whether buckets have moved to other servers meanwhile."""
-        return None
+    async def refresh_layout(self) -> None:
+        """Ask a cluster anew which server has what."""
 
     @asynccontextmanager
     async def lend(self, key: str) -> AsyncIterator[AbstractConnection]:  # noqa: ARG002 - as the cluster

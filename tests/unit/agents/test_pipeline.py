@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -19,7 +20,7 @@ from agents.pipeline import Pipeline, Services
 from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError, StateLost, StateUnavailable
 from groundwire.gate.gate import decode_record
 from groundwire.gate.types import DeadLetter, Decided, Provisional
-from groundwire.messages.headers import InboundRecord
+from groundwire.messages.headers import InboundRecord, deferred_headers
 from groundwire.state.model import InFlightMark
 
 
@@ -218,13 +219,19 @@ class Entry(SimpleNamespace):
     """A prepared record of a user."""
 
 
-async def run_with_users(bench: Bench, *users: str) -> list[list[str]]:
-    """Process a record of each user, of whom those away fail; return whose were published together."""
+async def run_with_users(bench: Bench, *users: str, origins: int | None = None) -> list[list[str]]:
+    """Process a record of each user, of whom those away fail; return whose were published together.
+
+    Args:
+        bench: the pipeline.
+        users: of the records.
+        origins: the first offset of the records that these come of, where they stand on `deferred`.
+    """
+    first = origins or 0
 
     async def prepare(records, *, ask_network):
-        subjects = [
-            SimpleNamespace(user_id=users[one.offset], tenant_id=users[one.offset][:1]) for one in records
-        ]
+        whose = [users[one.offset - first] for one in records]
+        subjects = [SimpleNamespace(user_id=user, tenant_id=user[:1]) for user in whose]
         return [Entry(record=one, subject=subject) for one, subject in zip(records, subjects, strict=True)]
 
     async def apply_step(batch, *, deferred):
@@ -240,9 +247,13 @@ async def run_with_users(bench: Bench, *users: str) -> list[list[str]]:
     bench.prepare, bench.apply_step = prepare, apply_step  # type: ignore[method-assign]
     bench.provisional = lambda batch: [Provisional(e.record, _decision(e.record)) for e in batch]  # type: ignore[method-assign]
     records = [InboundRecord("t", 0, at, 0, f"t:{user}".encode(), b"{}") for at, user in enumerate(users)]
+    if origins is not None:
+        places = [replace(one, topic="claims", partition=3, offset=first + one.offset) for one in records]
+        headers = [tuple(deferred_headers(place)) for place in places]
+        records = [replace(one, headers=own) for one, own in zip(records, headers, strict=True)]
     async with asyncio.timeout(5):
         await bench.pipeline.process_batch(records, bench.lease)
-    return [[users[result.record.offset] for result in batch] for batch in bench.published]
+    return [[users[result.record.offset - first] for result in batch] for batch in bench.published]
 
 
 async def test_the_others_of_a_batch_are_published_before_those_whose_shard_is_away_are_decided(bench: Bench):
@@ -286,6 +297,34 @@ async def test_actions_of_a_tenant_whose_ids_are_on_a_shard_that_is_away_wait_an
     bench.lease.pause = pause  # type: ignore[method-assign]
     assert await run_with_users(bench, "ada", "bob") == [["bob"], ["ada"]]
     assert waited_for == [{"shard"}]
+
+
+async def test_a_batch_that_finds_out_of_a_shard_and_concerns_nothing_else_is_set_aside_too(bench: Bench):
+    bench.failing, held = {"ada"}, []
+    original = bench.lease.pause
+
+    async def pause(seconds: float) -> None:
+        held.append(set(+bench.lease.held))
+        bench.failing, bench.buckets_away = set(), {}
+        await original(0)
+
+    bench.lease.pause = pause  # type: ignore[method-assign]
+    assert await run_with_users(bench, "ada") == [["ada"]]
+    assert held == [{b"t:ada"}]
+
+
+async def test_what_is_set_aside_of_deferred_keeps_its_own_place(bench: Bench):
+    bench.build("deferred", None)
+    bench.failing = {"ada"}
+    original = bench.lease.pause
+
+    async def pause(seconds: float) -> None:
+        bench.failing, bench.buckets_away = set(), {}
+        await original(0)
+
+    bench.lease.pause = pause  # type: ignore[method-assign]
+    assert await run_with_users(bench, "ada", "bob", origins=5_000_000) == [["bob"], ["ada"]]
+    assert {offset for mark in bench.marked if mark for offset in (mark.first, mark.last)} <= {0, 1}
 
 
 async def test_a_batch_that_concerns_no_shard_that_is_away_is_decided_at_once(bench: Bench):

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import math
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -112,9 +113,10 @@ class Bench:
     def __init__(self) -> None:
         self.now = 10_000.0
         self.runs: dict[int, tuple[str, str | None]] = {0: ("", "one"), 1: ("", "one")}
-        self.in_doubt = {0, 1}
+        self.in_doubt = {0: 0, 1: 0}
         self.values = [b"a", b"b", b"c"]
         self.read_since: list[datetime] = []
+        self.since = math.inf
         self.asserted: list[object] = []
         self.unreadable = False
         self.server = self
@@ -126,7 +128,7 @@ class Bench:
         pass
 
     def suspect(self):
-        self.in_doubt = {0, 1}
+        self.in_doubt = {0: 0, 1: 0}
 
     def doubtful(self):
         return self.in_doubt
@@ -134,8 +136,12 @@ class Bench:
     async def server_runs(self, buckets):
         return {bucket: self.runs[bucket] for bucket in buckets if bucket in self.runs}
 
-    def trust(self, runs):
-        self.in_doubt = self.in_doubt - runs.keys()
+    def doubted_at(self, buckets):
+        return self.since
+
+    def trust(self, runs, doubtful):
+        assert doubtful.keys() >= runs.keys()
+        self.in_doubt = dict.fromkeys(self.in_doubt.keys() - runs.keys(), 0)
 
     def bucket_of(self, subject):
         return 0
@@ -197,6 +203,14 @@ async def test_a_server_that_does_not_tell_its_name_counts_as_another_every_time
     assert bench.asserted == [b"a", b"c"]
 
 
+async def test_a_bucket_that_was_away_while_others_answered_is_told_what_was_published_before_it_was(
+    bench: Bench,
+):
+    bench.since = 4_000.0
+    await bench.outage("two")
+    assert bench.read_since == [datetime.fromtimestamp(4_000 - WINDOW, UTC)]
+
+
 async def test_it_is_told_once(bench: Bench):
     await bench.outage("two")
     await bench.subject.before_step()
@@ -223,7 +237,7 @@ async def test_a_bucket_that_does_not_answer_is_compared_once_it_does(bench):
     bench.subject.failed()
     del bench.runs[0]
     await bench.subject.before_step()
-    assert (bench.in_doubt, bench.asserted) == ({0}, [])
+    assert (bench.in_doubt, bench.asserted) == ({0: 0}, [])
     bench.runs[0] = ("", "two")
     await bench.subject.before_step()
-    assert (bench.in_doubt, bench.asserted) == (set(), [b"a", b"c"])
+    assert (bench.in_doubt, bench.asserted) == ({}, [b"a", b"c"])
