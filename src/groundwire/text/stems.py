@@ -11,7 +11,8 @@ import re
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-_SHORT: Final = 64  # characters; longer words are rare, and would let one sender fill the memory
+from groundwire.text.tokens import CACHED_LENGTH, PerToken
+
 _PART: Final = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _VOWELS: Final = frozenset("aeiou")
@@ -65,15 +66,6 @@ class Lexeme(NamedTuple):
     """It may be a number word."""
 
 
-def lexeme(word: str) -> Lexeme:
-    """Read a word or an identifier.
-
-    Args:
-        word: as written; case tells where the parts of an identifier begin.
-    """
-    return _known(word) if len(word) <= _SHORT else _read(word)
-
-
 def content_words(word: str) -> tuple[str, ...]:
     """Return the stems that a word or an identifier holds."""
     return lexeme(word).stems
@@ -83,7 +75,7 @@ def _read(word: str) -> Lexeme:
     text = word.lower()
     if text in _FUNCTION_WORDS:
         return Lexeme(text, (), text in _COUNTING)
-    parts = (part for run in _PART.findall(word[: 4 * _SHORT]) for part in _CAMEL.split(run))
+    parts = (part for run in _PART.findall(word[: 4 * CACHED_LENGTH]) for part in _CAMEL.split(run))
     stems = tuple(stem(part) for part in parts if part.lower() not in _FUNCTION_WORDS)
     return Lexeme(text, stems, text.partition("-")[0] in _COUNTING)
 
@@ -121,4 +113,5 @@ def uninflected(word: str) -> str:
 
 
 stem = lru_cache(1 << 14)(_stem)
-_known = lru_cache(1 << 14)(_read)
+lexeme: Final = PerToken(_read, 1 << 14).__getitem__
+"""Read a word or an identifier as written: case tells where the parts of an identifier begin."""

@@ -91,7 +91,7 @@ def named(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> UnitR
         opened = bool(before) and (before[-1].text in _DATE_OPENERS or before[-1].text in _CELLS)
         full = len(name) > 3 or name == "may"
         if not full or not match["mon"][0].isupper() or (name in {"may", "march"} and not opened):
-            return plain(raw, place)
+            return plain(raw[place]), place + 1
     return valued(match, _dated([(year, _MONTH[name], day) for year in years])), place + 1
 
 
@@ -157,7 +157,7 @@ def number(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> Unit
     if glue:
         glued = _glued(amount, glue, money=bool(match["cur"]))
         if glued is None:
-            return plain(raw, place)
+            return plain(raw[place]), place + 1
         amount = glued
     value, place, end = _with_unit(raw, place + 1, amount)
     if _is_version(match, amount, before) and value.kind == "number":
@@ -334,7 +334,7 @@ def _single(raw: Sequence[Raw], place: int) -> UnitReading:
     if match[0].lower() in {"a", "an"} and (readings := unit_readings(_next_word(raw, place + 1, -1)[1])[0]):
         keys = Amount(Fraction(1), "1", readings).keys
         return valued(match, TextValue("number", keys, keys, implied=True)), place + 1
-    return plain(raw, place)
+    return plain(raw[place]), place + 1
 
 
 def _half(raw: Sequence[Raw], place: int) -> UnitReading | None:
@@ -368,7 +368,7 @@ def _spelled(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> Un
         value = _value(amount)._replace(implied=not (readings or rate))
         return valued(raw[place], value), place + 1
     if words == ["one"] and _is_pronoun(raw, last, before):
-        return plain(raw, place)
+        return plain(raw[place]), place + 1
     if last < len(raw) and (part := _part_of(raw[last][0])) and len(words) == 1:
         return _share_of(raw, place, last, Fraction(quantities(words)[0][0]) / part)
     numbers, _ = quantities(words)

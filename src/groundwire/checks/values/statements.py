@@ -29,7 +29,7 @@ from groundwire.text.visible import is_plain, seen
 from groundwire.text.work import spend
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from groundwire.checks.values.negation import Clause
 
@@ -45,16 +45,16 @@ def scan(text: str) -> list[ValueToken]:
     place = 0
     while place < len(raw):
         match = raw[place]
+        kind = match.lastgroup or "mark"
         # the fast path: most words are no numbers
-        if match.lastgroup == "word" and not (known := lexeme(match[0])).counts:
-            start, end = match.span()
-            if tokens and known.text in PARTICLES and tokens[-1].stems:
-                stems = tokens[-1].stems
-                tokens[-1] = tokens[-1]._replace(stems=(*stems, stems[-1] + known.text))
-            tokens.append(ValueToken(known.text, start, end, None, False, match[0], known.stems))  # noqa: FBT003 - a field
+        if kind == "mark" or (kind == "word" and not lexeme(match[0]).counts):
+            token = plain(match)
+            if token.text in PARTICLES and tokens and (stems := tokens[-1].stems):
+                tokens[-1] = tokens[-1]._replace(stems=(*stems, stems[-1] + token.text))
+            tokens.append(token)
             place += 1
             continue
-        token, place = _READERS[match.lastgroup or "mark"](raw, place, tokens)
+        token, place = _READERS[kind](raw, place, tokens)
         if token.value and not token.value.implied:
             token = token._replace(value=token.value._replace(bound=bound_of(tokens, token.value.kind)))
         tokens.append(token)
@@ -63,7 +63,7 @@ def scan(text: str) -> list[ValueToken]:
 
 def _with_ranges(tokens: list[ValueToken]) -> list[ValueToken]:
     """Give the first number of "5-10 s" or "between 5 and 10 seconds" the unit of the second as well."""
-    for place in range(len(tokens) - 2):
+    for place in [place for place, token in enumerate(tokens[:-2]) if token.value]:
         low, link, high = tokens[place : place + 3]
         if not (low.value and high.value) or link.text not in _RANGE_LINKS:
             continue
@@ -81,7 +81,6 @@ def _with_ranges(tokens: list[ValueToken]) -> list[ValueToken]:
 
 _READERS: Final[dict[str, Callable[[Sequence[Raw], int, Sequence[ValueToken]], UnitReading]]] = {
     "word": word,
-    "mark": lambda raw, place, _: plain(raw, place),
     "number": number,
     "named": named,
     "iso": iso,
@@ -100,6 +99,7 @@ _SHARED: Final = 64  # words of a statement that count
 _AROUND: Final = 12  # values of a statement, on each side, that compete with one
 _DEPTH: Final = 12  # keys above a line that count
 
+_MAY_STRESS: Final = re.compile("[*`~_\u200b]")
 _EMPHASIS: Final = re.compile(r"[*`\u200b]|~~|(?<!\w)_++(?=[^\W_])|(?<=[^\W_])_++(?!\w)")
 _HEADING: Final = re.compile(r"(?P<marks>#{1,6})\s+(?P<number>\d{1,3}(?:\.\d{1,3}){0,5}[.)]?(?=\s))?")
 _STEP: Final = re.compile(
@@ -121,6 +121,7 @@ class ValueStatement:
     end: int
     signature: str
     tokens: Sequence[ValueToken]
+    valued: Sequence[int]  # places of the tokens with a value
     words: frozenset[str]
     reading: NormalisedText
     heads: tuple[tuple[str, ...], ...]
@@ -135,8 +136,9 @@ class ValueStatement:
         """Its values with what they are bound to; found when they are first asked for."""
         if self._values is None:
             self._values = []
-            binder = Binder(self.tokens, self.heads) if any(token.value for token in self.tokens) else None
-            for place, token in enumerate(self.tokens if binder else ()):
+            binder = Binder(self.tokens, self.heads) if self.valued else None
+            for place in self.valued if binder else ():
+                token = self.tokens[place]
                 if binder and token.value:
                     own, near = binder.bind(place)
                     value = binder.named_unit(place, token.value)
@@ -202,7 +204,9 @@ def read_statements(text: str) -> list[ValueStatement]:
 def statements(text: str) -> Iterator[ValueStatement]:
     """Yield the statements of a text, in text order."""
     for line in _lines(text):
-        blank = _EMPHASIS.sub(lambda match: " " * len(match[0]), line.text)
+        blank = line.text
+        if _MAY_STRESS.search(blank):
+            blank = _EMPHASIS.sub(lambda match: " " * len(match[0]), blank)
         for opener in (_HEADING, _STEP):
             if found := opener.match(blank):
                 blank = " " * found.end() + blank[found.end() :]
@@ -211,18 +215,25 @@ def statements(text: str) -> Iterator[ValueStatement]:
 
 
 def _statement(line: _Line, start: int, piece: str) -> ValueStatement:
-    reading = normalise(_DASH.sub("-", piece))
+    reading = normalise(piece if piece.isascii() else _DASH.sub("-", piece))
     tokens = scan(reading.text)
-    words: dict[str, None] = {}
+    valued = [place for place, token in enumerate(tokens) if token.value]
+    spend(_PIECE + _TOKEN * len(tokens) + _VALUE * len(valued) + len(line.context) + len(line.heads))
+    signature = "\0".join([*sorted(line.context), "", *[token.text for token in tokens]])
+    every = line.context.union(_shared(tokens), *line.heads)
+    return ValueStatement(start, start + len(piece), signature, tokens, valued, every, reading, line.heads)
+
+
+def _shared(tokens: Sequence[ValueToken]) -> Iterable[str]:
+    """Return what the words of a statement say, those of the first `_SHARED`; marks and values have no stems."""
+    stems = [stem for token in tokens for stem in token.stems]
+    if len(stems) <= _SHARED:
+        return stems
+    words: set[str] = set()
     for token in tokens:
-        if len(words) < _SHARED and not token.mark and token.value is None:
-            for stem in token.stems:
-                words[stem] = None
-    spend(_PIECE + _TOKEN * len(tokens) + len(line.context) + len(line.heads))
-    spend(_VALUE * sum(token.value is not None for token in tokens))
-    signature = "\0".join([*sorted(line.context), "", *(token.text for token in tokens)])
-    every = line.context.union(words, *line.heads)
-    return ValueStatement(start, start + len(piece), signature, tokens, every, reading, line.heads)
+        if len(words) < _SHARED:
+            words.update(token.stems)
+    return words
 
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from groundwire.text.quantities import quantities
 from groundwire.text.stems import lexeme
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 
 NUMBER: Final = "number"
@@ -234,9 +234,10 @@ _NAMED: Final = rf"""
       (?:(?(d1)(?!))\s(?P<d2>[0-3]?\d)(?:st|nd|rd|th)?(?!\w|[:.]\d|\s?%|,\d{{3}}))?
       (?:(?:,?\s|-)(?P<y>\d{{4}})(?!\w)|(?(d1)[\s-]'?(?P<yy>\d{{2}})(?![\w:%/°]|[.,]\d)(?:(?<=-\d\d)|(?!\s?[%°a-z]))))?)
 """
+# runs of letters in one step each: nothing is given back, for what goes on a word begins with none of them
 _WORDS: Final = r"""
-    (?P<word>[^\W\d](?:[\w']|[/\\@](?=\w)|-(?=[^\W\d])|\.(?=[a-z_])
-      |(?<!\bmid)(?<!\bpre)(?<!\bpost)(?<!\blate)-(?=\d)|(?<=\d)\.(?=\d))*)
+    (?P<word>[^\W\d][\w']*+(?:(?:[/\\@](?=\w)|-(?=[^\W\d])|\.(?=[a-z_])
+      |(?<!\bmid)(?<!\bpre)(?<!\bpost)(?<!\blate)-(?=\d)|(?<=\d)\.(?=\d))[\w']*+)*+)
   | (?P<mark>[<>!=]=|[^\w\s])
 """
 # White space, and the letters of words that open nothing else: no name of a month, no version, amount or UUID.
@@ -249,9 +250,12 @@ _TOKEN_WITHOUT_DIGITS: Final = re.compile(f"{_NOTHING_ELSE}(?:{_SKIPPED}|{_NAMED
 _DIGIT: Final = re.compile(r"[\d\u16aa-\u16b0]")  # and the letters of `RAISED` that stand for fractions
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,15}://[^\s)>\]\"'`]+")
 # "(Passage 2)", "passages 1, 2 and 3", "steps 4-6", "Question 1:": they count what was given, or parts of the answer
+_PLACES: Final = (
+    *("passage", "source", "document", "context", "excerpt", "snippet", "chunk", "reference"),
+    *("citation", "step", "question", "option"),
+)
 _PLACE_NUMBERS: Final = re.compile(
-    r"(?<!\w)(?i:passages?|sources?|documents?|contexts?|excerpts?|snippets?|chunks?|references?|citations?|"
-    r"steps?|questions?|options?)\s{1,2}[#(\[]?"
+    rf"(?<!\w)(?i:(?:{'|'.join(_PLACES)})s?)\s{{1,2}}[#(\[]?"
     r"(?P<digits>\d{1,3}(?:\s?(?:[,:&/-]|(?:,\s?)?(?:and|or|to))\s?\d{1,3}){0,9})(?![\w%°]|[.,]\d)"
 )
 _NUMERO: Final = re.compile(r"(?<!\w)(?i:nos?)(?:\.\s?|\s)(?=\d)")
@@ -291,9 +295,17 @@ def cut(text: str) -> list[Raw]:
     if "://" in text:
         text = _URL.sub(_blank, text)
     if has_digits := _DIGIT.search(text) is not None:
-        text = _NUMERO.sub(_blank, _PLACE_NUMBERS.sub(_without_digits, text))
+        text = _without_places(text)
     found = _TOKEN.finditer(text) if has_digits else _TOKEN_WITHOUT_DIGITS.finditer(text)
     return [match for match in found if match.lastgroup != "skip"]
+
+
+def _without_places(text: str) -> str:
+    """Return a text without numbers that count what was given, and without "No."."""
+    folded = text.lower()
+    if not text.isascii() or any(noun in folded for noun in _PLACES):
+        text = _PLACE_NUMBERS.sub(_without_digits, text)
+    return _NUMERO.sub(_blank, text) if "no" in folded or not text.isascii() else text
 
 
 def _blank(match: Raw) -> str:
@@ -304,12 +316,16 @@ def _without_digits(match: Raw) -> str:
     return match.string[match.start() : match.start("digits")] + " " * (match.end() - match.start("digits"))
 
 
-def plain(raw: Sequence[Raw], place: int) -> UnitReading:
+def plain(match: Raw) -> ValueToken:
     """Read a word or mark, or what looked like a value, as what it is as written."""
-    match = raw[place]
-    word = lexeme(match[0])
+    written = match[0]
+    text, stems, _ = lexeme(written)
     start, end = match.span()
-    return ValueToken(word.text, start, end, None, match.lastgroup == "mark", match[0], word.stems), place + 1
+    return _token((text, start, end, None, match.lastgroup == "mark", written, stems))
+
+
+_token: Final = cast("Callable[[tuple[object, ...]], ValueToken]", partial(tuple.__new__, ValueToken))
+"""Makes a token of its fields in half the time: most of what is read are words."""
 
 
 def valued(match: Raw, value: TextValue, end: int = 0) -> ValueToken:
