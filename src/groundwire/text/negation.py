@@ -118,6 +118,8 @@ def negations(tokens: Sequence[str]) -> list[str]:
         tokens: From `groundwire.text.tokens.tokenize`.
     """
     found: list[str] = []
+    if not any(map(_MAY_NEGATE.__getitem__, tokens)):  # as nearly always
+        return found
     for place, negated in enumerate(_OF_TOKENS.of(tokens)):
         if negated:
             found += negated
@@ -196,6 +198,7 @@ def _of_token(token: str) -> tuple[str, ...]:
 
 
 _OF_TOKENS: Final = PerToken(_of_token, 1 << 14)
+_MAY_NEGATE: Final = PerToken(may_negate, 1 << 14)
 
 
 _REACH: Final = 120  # characters that a negation reaches: speech written down may go without full stops

@@ -78,6 +78,8 @@ def visible(text: str, *, split: bool = False) -> str:
 
 def marked(text: str) -> tuple[str, Sequence[int], Sequence[int]]:
     """Return a text without markup, and where in `text` each of its characters starts and ends."""
+    if not has_markup(text):
+        return text, range(len(text)), range(1, len(text) + 1)
     return _replaced(_MARKUP, _shown, text)
 
 
@@ -86,6 +88,8 @@ def seen(text: str, *, split: bool = False) -> tuple[str, Sequence[int], Sequenc
     if is_plain(text):
         return text, range(len(text)), range(1, len(text) + 1)
     read, starts, ends = marked(text)
+    if not _INVISIBLE.search(read):
+        return read, starts, ends
     blank = " " if split else ""
     shown, first, last = _replaced(_INVISIBLE, lambda _: blank, read)
     return shown, [starts[at] for at in first], [ends[at - 1] for at in last]

@@ -6,7 +6,8 @@ proportion to the length of both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -26,16 +27,20 @@ class Sentence(NamedTuple):
     Attributes:
         passage: the id of its passage.
         follows: it directly follows the sentence before it in the index.
-        markers: words of it that say how many, how sure and in which direction.
-        place: word -> its place among the sentence's words, for the answer's words alone.
+        holds: words and values of the answer that it and what is above it hold.
         statement: as it was read.
     """
 
     passage: str
     follows: bool
-    markers: frozenset[str]
-    place: Mapping[str, int]
+    holds: frozenset[str]
     statement: ValueStatement
+
+    @property
+    def markers(self) -> frozenset[str]:
+        """Words of it that say how many, how sure and in which direction, and what else it says that is not held."""
+        stems = {stem for token in self.statement.tokens for stem in token.stems}
+        return KEPT.intersection(self.statement.texts) | (stems - self.holds)
 
 
 class Evidence:
@@ -62,7 +67,6 @@ class Evidence:
         self.sentences: list[Sentence] = []
         self.words: set[str] = set()
         self._begun: set[str] | None = None
-        self.names: set[str] = set()
         self._parts: dict[int, list[Part]] = {}
         self.postings: dict[str, list[int]] = {}
         asked = read(question)
@@ -117,27 +121,19 @@ class Evidence:
             ]
         return self._parts[number]
 
+    @cached_property
+    def names(self) -> set[str]:
+        """What words with a capital say that begin no sentence."""
+        words = chain.from_iterable(sentence.statement.tokens[1:] for sentence in self.sentences)
+        return {stem for word in words if word.stems and word.written[:1].isupper() for stem in word.stems}
+
     def _add(self, passage: str, statement: ValueStatement, *, follows: bool) -> None:
         self.values.add(statement)
-        found: dict[str, int] = {}
-        markers: set[str] = set()
-        for place, token in enumerate(statement.tokens):
-            self.words.add(token.text)
-            if token.text in KEPT:
-                markers.add(token.text)
-            if place and token.stems and token.written[:1].isupper():
-                self.names.update(token.stems)
-            keys: Iterable[str] = (*token.stems, *token.value.covers) if token.value else token.stems
-            for key in keys:
-                if key in self._wanted:
-                    found.setdefault(key, place)
-                elif token.stems:
-                    markers.add(key)
-        for key in self._wanted & statement.words:  # headings above the statement belong to it
-            found.setdefault(key, -1)
+        self.words.update(statement.texts)
+        holds = statement.says & self._wanted  # headings above the statement belong to it
         number = len(self.sentences)
-        for key in found:
+        for key in holds:
             entries = self.postings.setdefault(key, [])
             if len(entries) < _KEPT:
                 entries.append(number)
-        self.sentences.append(Sentence(passage, follows, frozenset(markers), found, statement))
+        self.sentences.append(Sentence(passage, follows, holds, statement))

@@ -146,18 +146,26 @@ def _near(part: Part, atom: Atom, masks: Mapping[int, int], evidence: Evidence) 
 
 
 def _is_misplaced(part: Part, found: Sequence[Part], evidence: Evidence) -> bool:
-    return any(_exchanges(part, other) for other in found) or _is_said_of_another(part, found, evidence)
+    near = [other for other in found if _says_most(part, other)]
+    return (bool(near) and _exchanges(part, near)) or _is_said_of_another(part, found, evidence)
 
 
-def _exchanges(part: Part, other: Part) -> bool:
-    """Tell whether two parts say nearly the same words with two sides exchanged."""
+def _says_most(part: Part, other: Part) -> bool:
+    """Tell whether another part says nearly the same words."""
     held = [not keys.isdisjoint(other.all) for keys in part.keys if keys]
-    if sum(held) <= _LEAST or sum(held) < _MOST * len(held):
-        return False
-    return _crossed(_ends(part), _ends(other)) or any(
-        _crossed(_sides(part, at), _sides(other, there))
-        for at, keys in enumerate(part.keys)
-        if not keys.isdisjoint(other.all) and _is_pivot(part, at)
+    return sum(held) > _LEAST and sum(held) >= _MOST * len(held)
+
+
+def _exchanges(part: Part, near: Sequence[Part]) -> bool:
+    """Tell whether one of the parts that say nearly the same words has two sides exchanged."""
+    ends = _apart(_ends(part))
+    pivots = [(keys, _apart(_sides(part, at))) for at, keys in enumerate(part.keys) if _is_pivot(part, at)]
+    return (all(ends) and any(_crossed(ends, _ends(other)) for other in near)) or any(
+        _crossed(sides, _sides(other, there))
+        for keys, sides in pivots
+        if all(sides)
+        for other in near
+        if not keys.isdisjoint(other.all)
         for there in (next(place for place, those in enumerate(other.keys) if not keys.isdisjoint(those)),)
         if _is_pivot(other, there)
     )
@@ -166,7 +174,12 @@ def _exchanges(part: Part, other: Part) -> bool:
 def _is_pivot(part: Part, at: int) -> bool:
     """Tell whether a word may be a verb, by what stands beside it."""
     token = part.tokens[at]
-    if token.value or token.written[:1].isupper() or not part.keys[at].isdisjoint(_MUTUAL):
+    if (
+        not part.keys[at]
+        or token.value
+        or token.written[:1].isupper()
+        or not part.keys[at].isdisjoint(_MUTUAL)
+    ):
         return False
     return part.text(at - 1) not in _NO_VERB_AFTER and part.text(at + 1) != "of"
 
@@ -203,9 +216,15 @@ def _ends(part: Part) -> Sides:
     return frozenset(found["from"]), frozenset(found["to"])
 
 
+def _apart(sides: Sides) -> Sides:
+    """Return two sides less what both say."""
+    left, right = sides
+    return left - right, right - left
+
+
 def _crossed(one: Sides, other: Sides) -> bool:
-    """Tell whether what stands on each side of one is on the other side of the other; what both sides say aside."""
-    (a, b), (c, d) = ((left - right, right - left) for left, right in (one, other))
+    """Tell whether what `_apart` gives of one stands on the other sides of the other."""
+    (a, b), (c, d) = one, _apart(other)
     return not (a.isdisjoint(d) or b.isdisjoint(c)) and a.isdisjoint(c)
 
 

@@ -69,60 +69,54 @@ def align(atom: Atom, evidence: Evidence) -> Alignment:
     bound = [0.0] * len(units)
     holders: dict[int, None] = {}
     free = (1 << len(units)) - 1  # units that no window looked at so far binds
-    for window in windows:
-        if window.mask & free:
-            holders[-window.behind] = None
-            for place in _places(window.mask & free):
-                bound[place] = window.share
-            free &= ~window.mask
+    for share, _, behind, _, mask in windows:
+        if mask & free:
+            holders[-behind] = None
+            for place in _places(mask & free):
+                bound[place] = share
+            free &= ~mask
             if not free:
                 break
     for place in _places(free):
         if not units[place].keys.isdisjoint(evidence.postings):  # it occurs, far from all the rest
             bound[place] = weights[place]
-    best = windows[0] if windows else _NONE
+    covered, _, behind, second, _ = windows[0] if windows else _NONE
     passages = dict.fromkeys(evidence.sentences[number].passage for number in holders)
-    return Alignment(bound, -best.behind, best.other, best.share, tuple(passages), masks)
+    return Alignment(bound, -behind, second, covered, tuple(passages), masks)
 
 
-class _Window(NamedTuple):
-    """A sentence, with or without the one beside it; in order: the worst first."""
+_Window = tuple[float, float, int, int, int]
+"""A sentence, with or without the one beside it; in order: the worst first.
 
-    share: float  # of the claim's weight
-    alone: float  # the same, of the sentence alone
-    behind: int  # its number, negative: of those that hold the same, the first one counts
-    other: int  # number of the sentence beside it, or -1
-    mask: int  # units that the sentence binds
-
-
-_NONE: Final = _Window(0.0, 0.0, 1, -1, 0)
+Its share of the claim's weight; the same, of the sentence alone; its number, negative: of those that hold the same, the
+first one counts; the number of the sentence beside it, or -1; the units that the sentence binds, as bits.
+"""
+_NONE: Final = (0.0, 0.0, 1, -1, 0)
 
 
 def _windows(
     masks: Mapping[int, int], weights: Sequence[float], sentences: Sequence[Sentence]
 ) -> Iterator[_Window]:
     """Yield the windows that can bind a unit more firmly than another one that holds as much does."""
-    known: dict[int, float] = {}  # share of each mask
-    seen: set[tuple[int, int]] = set()
-
-    def share(mask: int) -> float:
-        if mask not in known:
-            known[mask] = sum([weights[place] for place in _places(mask)])
-        return known[mask]
-
+    shares = {mask: sum([weights[place] for place in _places(mask)]) for mask in {*masks.values()}}
+    seen: set[int | tuple[int, int]] = set()
     for number in sorted(masks):
         mask = masks[number]
-        if (mask, mask) not in seen:
-            seen.add((mask, mask))
-            yield _Window(share(mask), share(mask), -number, -1, mask)
+        alone = shares[mask]
+        if mask not in seen:
+            seen.add(mask)
+            yield alone, alone, -number, -1, mask
         for other in (number - 1, number + 1):
-            both = mask | masks.get(other, 0)
+            beside = masks.get(other, 0)
+            both = mask | beside
             # where either sentence holds all that both do, it is firmer alone
-            if both in {mask, masks.get(other)} or (mask, both) in seen:
+            if both in (mask, beside) or (mask, both) in seen:
                 continue
             if sentences[max(number, other)].follows:
                 seen.add((mask, both))
-                yield _Window(_TWO * share(both), share(mask), -number, other, mask)
+                if both not in shares:
+                    shares[both] = sum([weights[place] for place in _places(both)])
+                yield _TWO * shares[both], alone, -number, other, mask
 
 
 def _masks(units: Sequence[Unit], evidence: Evidence) -> dict[int, int]:
@@ -136,13 +130,14 @@ def _masks(units: Sequence[Unit], evidence: Evidence) -> dict[int, int]:
     for place, lists in sorted(found, key=lambda pair: sum(map(len, pair[1]))):
         looked += sum(map(len, lists))
         if looked <= _LOOKED or not masks:
+            bit = 1 << place
             for number in chain.from_iterable(lists):
-                masks[number] = masks.get(number, 0) | 1 << place
+                masks[number] = masks.get(number, 0) | bit
             spend(1 + sum(map(len, lists)) // 2)
             continue
         spend(min(len(masks), _CANDIDATES) // 4)
         for number in islice(masks, _CANDIDATES):  # a common word is looked for where the rarer ones stand
-            if not units[place].keys.isdisjoint(evidence.sentences[number].place):
+            if not units[place].keys.isdisjoint(evidence.sentences[number].holds):
                 masks[number] |= 1 << place
     return masks
 
@@ -172,8 +167,7 @@ def replaced(atom: Atom, window: Sequence[Sentence], evidence: Evidence) -> floa
     """
     said = _words(atom.statement)
     for sentence in window:
-        held = sentence.place.keys()
-        strange = {unit.start for unit in atom.units if unit.stem and unit.keys.isdisjoint(held)}
+        strange = {unit.start for unit in atom.units if unit.stem and unit.keys.isdisjoint(sentence.holds)}
         if strange and _is_replaced(said, strange, _words(sentence.statement)):
             moved = {unit.start for unit in atom.units if unit.start in strange and evidence.holds(unit)}
             return _MOVED if moved and _is_replaced(said, moved, _words(sentence.statement)) else _REPLACED
@@ -405,7 +399,7 @@ def _opposed(atom: Atom, window: Sequence[Sentence]) -> int:
     asked = own & OPPOSITES.keys()
     if not asked:
         return 0
-    said = {key for sentence in window for key in (*sentence.markers, *sentence.place)}
+    said = frozenset[str]().union(*(sentence.markers | sentence.holds for sentence in window))
     return sum(word not in said and not OPPOSITES[word].isdisjoint(said - own) for word in asked)
 
 
@@ -436,5 +430,5 @@ def _is_stronger(atom: Atom, window: Sequence[Sentence]) -> bool:
     strong = STRONG.intersection(atom.function)
     if not strong or not window:
         return False
-    said = frozenset().union(*(sentence.markers for sentence in window))
+    said = frozenset[str]().union(*(sentence.markers for sentence in window))
     return strong.isdisjoint(said) and not (WEAK & said).issubset(atom.function)

@@ -136,7 +136,7 @@ class ValueQuery:
     def __contains__(self, statement: ValueStatement) -> bool:
         """Tell whether a statement of a passage shares a word or a value with the answer."""
         return not statement.words.isdisjoint(self.words) or any(
-            token.value and not token.value.covers.isdisjoint(self.keys) for token in statement.tokens
+            not value.covers.isdisjoint(self.keys) for value in statement.given
         )
 
 
@@ -156,6 +156,7 @@ class ValueIndex:
         self._equal_about: dict[tuple[str, str], list[Bound]] = {}
         self._comparable: dict[tuple[str, str], list[Bound]] = {}
         self._kept = 0
+        self._amounts: list[Amount] = []  # of which `_numbers` does not know yet: they are rarely asked for
         self._numbers: dict[str, set[Fraction]] = {form: set() for form in _OTHER_FORMS}
         self._dates: set[str] = set()
         self._words: set[str] = set()
@@ -164,11 +165,11 @@ class ValueIndex:
         """Index a statement of a passage."""
         self._verbatim.add(hash(statement.signature))
         self._words |= statement.words
-        for token in statement.tokens:
-            if token.value and (amount := token.value.amount):
-                self._numbers[_form(amount)] |= {amount.magnitude, Fraction(round(amount.magnitude))}
-            elif token.value and token.value.kind == "date":
-                self._dates |= {key for key in token.value.keys if not key.endswith("..")}
+        for value in statement.given:
+            if value.amount:
+                self._amounts.append(value.amount)
+            elif value.kind == "date":
+                self._dates |= {key for key in value.keys if not key.endswith("..")}
         for bound in statement.values if statement in self._wanted else ():
             self._kept += 1
             if self._kept > _INDEXED:
@@ -210,6 +211,9 @@ class ValueIndex:
         amount = value.value.amount
         if amount is None:
             return any(key in self._dates for key in value.value.covers)
+        while self._amounts:
+            given = self._amounts.pop()
+            self._numbers[_form(given)] |= {given.magnitude, Fraction(round(given.magnitude))}
         return any(amount.magnitude in self._numbers[form] for form in _OTHER_FORMS[_form(amount)])
 
     def equal(self, value: Bound, words: Iterable[str]) -> list[Bound]:

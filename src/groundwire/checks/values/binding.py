@@ -24,6 +24,7 @@ _JOINTS: Final = frozenset((",", "and", "or", "/", "&"))
 _MEASURES: Final = words_of(
     "ms s sec secs second seconds minutes mins hours days kb mb gb kib mib gib bytes percent pct"
 )
+_PAIRED: Final = frozenset(("respectively", "between"))
 _COMMENTS: Final = frozenset(("#", "/", "-", "("))
 _PASSED: Final = frozenset(("a", "an", "the", *"()[]{}\"'=:"))
 _STOPS: Final = frozenset(",;.|!?")
@@ -36,11 +37,15 @@ class Binder:
 
     Args:
         tokens: of the statement, from `scan`.
+        texts: of the tokens.
         heads: of a row of a table, the words of each column's heading.
     """
 
-    def __init__(self, tokens: Sequence[ValueToken], heads: Sequence[Sequence[str]] = ()) -> None:
+    def __init__(
+        self, tokens: Sequence[ValueToken], texts: Sequence[str], heads: Sequence[Sequence[str]] = ()
+    ) -> None:
         self._tokens = tokens
+        self._texts = texts
         self._heads = heads
         self._values = [
             place for place, token in enumerate(tokens) if token.value and not token.value.implied
@@ -103,14 +108,14 @@ class Binder:
 
     def _is_plain(self) -> bool:
         """Tell whether no words stand in a row too: in "A and B are 5 and 10" each value has its place."""
-        tokens = self._tokens
-        joined = any(
-            token.text in _JOINTS
+        tokens, texts = self._tokens, self._texts
+        joined = not _JOINTS.isdisjoint(texts) and any(
+            text in _JOINTS
             and 0 < place < len(tokens) - 1
             and not (tokens[place - 1].value or tokens[place + 1].value or tokens[place - 1].mark)
-            for place, token in enumerate(tokens)
+            for place, text in enumerate(texts)
         )
-        return not joined and not any(token.text in {"respectively", "between"} for token in tokens)
+        return not joined and _PAIRED.isdisjoint(texts)
 
     def _groups(self, links: frozenset[str]) -> dict[int, tuple[int, int]]:
         """Map values in a row ("5, 10 and 20 users") to the first and last of the row."""
@@ -153,7 +158,7 @@ class Binder:
 
     def _clauses(self) -> list[tuple[int, int]]:
         ends = [
-            n for n, token in enumerate(self._tokens) if token.value is None and token.text in CLAUSE_ENDS
+            n for n, text in enumerate(self._texts) if text in CLAUSE_ENDS and self._tokens[n].value is None
         ]
         return list(zip([0, *(end + 1 for end in ends)], [*ends, len(self._tokens)], strict=True))
 
@@ -162,8 +167,7 @@ class Binder:
         for index, place in enumerate(values):
             low = (values[index - 1] + place + 1) // 2 if index else start
             high = (place + values[index + 1]) // 2 + 1 if index + 1 < len(values) else end
-            nearest = sorted(range(low, high), key=lambda other: abs(other - place))
-            yield place, self._words(nearest)
+            yield place, self._words(_outwards(place, low, high))
 
     def _words(self, places: Iterable[int]) -> list[str]:
         words: dict[str, None] = {}
@@ -192,3 +196,12 @@ class Binder:
             return "#"
         stems = token.stems
         return stems[0] if stems else token.text
+
+
+def _outwards(place: int, low: int, high: int) -> Iterator[int]:
+    """Yield the places of a range around one of them, the nearest first; of two as near, the one before it."""
+    for distance in range(1, max(place - low + 1, high - place)):
+        if place - distance >= low:
+            yield place - distance
+        if place + distance < high:
+            yield place + distance

@@ -67,12 +67,12 @@ def resolved(said: Sequence[ValueStatement], there: Iterable[ValueStatement]) ->
         said: of the answer.
         there: of the passages.
     """
-    if not any(token.value and token.value.bound for statement in said for token in statement.tokens):
+    if not any(value.bound for statement in said for value in statement.given):
         return said
     given: dict[str, set[str]] = {}
     for statement in there:
-        for token in statement.tokens:
-            for key in token.value.covers if token.value and token.value.amount else ():
+        for value in statement.given:
+            for key in value.covers if value.amount else ():
                 given.setdefault(key.partition(" ")[0], set()).add(key)
     return [_resolved(statement, given) for statement in said]
 
@@ -81,7 +81,8 @@ def _resolved(statement: ValueStatement, given: dict[str, set[str]]) -> ValueSta
     tokens = [_loose(token, given) for token in statement.tokens]
     if all(new is token for new, token in zip(tokens, statement.tokens, strict=True)):
         return statement
-    return replace(statement, tokens=tokens, _values=None, clauses=None)
+    covers = [token.value.covers for token in tokens if token.value]
+    return replace(statement, tokens=tokens, says=statement.says.union(*covers), _values=None, clauses=None)
 
 
 def _loose(token: ValueToken, given: dict[str, set[str]]) -> ValueToken:

@@ -88,7 +88,7 @@ class Clause:
 def denies(statement: ValueStatement) -> bool:
     """Tell whether a statement holds a negation; where none does, no clause contradicts another."""
     if statement.denies is None:
-        texts = [token.text for token in statement.tokens]
+        texts = statement.texts
         statement.denies = bool(negations(texts)) or not _UNTRUE.isdisjoint(texts)
     return statement.denies
 
@@ -101,6 +101,7 @@ def clauses(statement: ValueStatement) -> Sequence[Clause]:
 
 
 def _clauses(statement: ValueStatement) -> Iterator[Clause]:
+    read = _clause if denies(statement) else _assertion
     before = ""
     start = 0
     tokens = statement.tokens
@@ -110,7 +111,7 @@ def _clauses(statement: ValueStatement) -> Iterator[Clause]:
         said = tokens[start:place]
         if _leaves_open(tokens, start):
             said = said[1:]
-        if clause := _clause(said, statement):
+        if clause := read(said, statement):
             inherits = start and tokens[start - 1].text == "or" and not clause.polarity
             if inherits and before:  # "does not read or write"
                 clause.polarity, clause.head = before, clause.opening
@@ -123,6 +124,21 @@ def _clauses(statement: ValueStatement) -> Iterator[Clause]:
 def _leaves_open(tokens: Sequence[ValueToken], place: int) -> bool:
     """Tell whether a word denies nothing: "with or without", "whether or not"."""
     return [token.text for token in tokens[max(0, place - 2) : place]] in (["with", "or"], ["whether", "or"])
+
+
+def _assertion(tokens: Sequence[ValueToken], statement: ValueStatement) -> Clause | None:
+    """Read a clause of a statement without a negation, as `_clause` does."""
+    words: dict[str, None] = {}
+    for token in tokens:
+        if len(words) >= _WORDS:
+            break
+        if token.value and not token.value.implied:
+            words[min(token.value.keys)] = None
+        if token.stems:
+            words |= {stem: None for stem in token.stems if stem not in _SWITCHES}
+    if not words:
+        return None
+    return Clause("", "", next(iter(words)), frozenset(words), tokens[0], tokens[-1], statement)
 
 
 def _clause(tokens: Sequence[ValueToken], statement: ValueStatement) -> Clause | None:
@@ -191,7 +207,7 @@ class ClauseIndex:
             negation_of(t.text) for t in statement.tokens
         ):
             return
-        none = any(token.value and not token.value.keys.isdisjoint(_NONE) for token in statement.tokens)
+        none = any(not value.keys.isdisjoint(_NONE) for value in statement.given)
         for clause in clauses(statement):
             words = clause.words & self._wanted
             if clause.polarity or none:  # "retries: 0" says no as well

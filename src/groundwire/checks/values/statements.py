@@ -55,8 +55,8 @@ def scan(text: str) -> list[ValueToken]:
             place += 1
             continue
         token, place = _READERS[kind](raw, place, tokens)
-        if token.value and not token.value.implied:
-            token = token._replace(value=token.value._replace(bound=bound_of(tokens, token.value.kind)))
+        if token.value and not token.value.implied and (bound := bound_of(tokens, token.value.kind)):
+            token = token._replace(value=token.value._replace(bound=bound))
         tokens.append(token)
     return _with_ranges(tokens)
 
@@ -115,14 +115,23 @@ _COLUMN: Final = re.compile(r"(?<!\\)\|")
 
 @dataclass(slots=True)
 class ValueStatement:
-    """A statement of a text; `words` are those of the statement and of what is above it."""
+    """A statement of a text.
+
+    Attributes:
+        valued: places of the tokens with a value.
+        texts: of its tokens.
+        words: what its words and those above it say, a bounded number.
+        says: the same of all of them, and what its values cover.
+    """
 
     start: int
     end: int
     signature: str
     tokens: Sequence[ValueToken]
-    valued: Sequence[int]  # places of the tokens with a value
+    valued: Sequence[int]
+    texts: Sequence[str]
     words: frozenset[str]
+    says: frozenset[str]
     reading: NormalisedText
     heads: tuple[tuple[str, ...], ...]
     _values: list[Bound] | None = None
@@ -132,11 +141,16 @@ class ValueStatement:
     """Where it starts in what a reader sees, and where in the text each character of that starts and ends."""
 
     @property
+    def given(self) -> Iterator[TextValue]:
+        """Its values as read, in text order."""
+        return (value for place in self.valued if (value := self.tokens[place].value))
+
+    @property
     def values(self) -> list[Bound]:
         """Its values with what they are bound to; found when they are first asked for."""
         if self._values is None:
             self._values = []
-            binder = Binder(self.tokens, self.heads) if self.valued else None
+            binder = Binder(self.tokens, self.texts, self.heads) if self.valued else None
             for place in self.valued if binder else ():
                 token = self.tokens[place]
                 if binder and token.value:
@@ -219,16 +233,17 @@ def _statement(line: _Line, start: int, piece: str) -> ValueStatement:
     tokens = scan(reading.text)
     valued = [place for place, token in enumerate(tokens) if token.value]
     spend(_PIECE + _TOKEN * len(tokens) + _VALUE * len(valued) + len(line.context) + len(line.heads))
-    signature = "\0".join([*sorted(line.context), "", *[token.text for token in tokens]])
-    every = line.context.union(_shared(tokens), *line.heads)
-    return ValueStatement(start, start + len(piece), signature, tokens, valued, every, reading, line.heads)
-
-
-def _shared(tokens: Sequence[ValueToken]) -> Iterable[str]:
-    """Return what the words of a statement say, those of the first `_SHARED`; marks and values have no stems."""
+    texts = [token.text for token in tokens]
     stems = [stem for token in tokens for stem in token.stems]
-    if len(stems) <= _SHARED:
-        return stems
+    signature = "\0".join([*sorted(line.context), "", *texts])
+    every = line.context.union(stems if len(stems) <= _SHARED else _shared(tokens), *line.heads)
+    says = every.union(stems, *[value.covers for at in valued if (value := tokens[at].value)])
+    end = start + len(piece)
+    return ValueStatement(start, end, signature, tokens, valued, texts, every, says, reading, line.heads)
+
+
+def _shared(tokens: Iterable[ValueToken]) -> set[str]:
+    """Return what the first `_SHARED` words of a statement say; marks and values have no stems."""
     words: set[str] = set()
     for token in tokens:
         if len(words) < _SHARED:
@@ -311,6 +326,9 @@ def _lines(text: str) -> Iterator[_Line]:
 def _cut(text: str) -> Iterator[tuple[int, str]]:
     """Yield sentences with their places; code and configuration line by line, without fences."""
     for span in sentences(text):
+        if "\n" not in span.text and not span.code:  # as most: its white space is off already
+            yield span.start, span.text
+            continue
         first = last = span.start  # of the piece, of its last line
         for end in (*(match.start() for match in re.finditer("\n", span.text)), len(span.text)):
             stop = span.start + end

@@ -18,7 +18,7 @@ from groundwire.text.quantities import quantities
 from groundwire.text.stems import lexeme
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable
 
 
 NUMBER: Final = "number"
