@@ -65,10 +65,14 @@ def align(atom: Atom, evidence: Evidence) -> Alignment:
     weights = [unit.weight / total for unit in units]
     masks = _masks(units, evidence)
     spend(_ALIGNED + _WINDOW * len(masks))
-    windows = sorted(_windows(masks, weights, evidence.sentences), reverse=True)
+    free = (1 << len(units)) - 1  # units that no window looked at so far binds
+    if whole := [number for number, mask in masks.items() if mask == free]:  # no other window holds as much
+        share = sum(weights)
+        windows = [(share, share, -min(whole), -1, free)]
+    else:
+        windows = sorted(_windows(masks, weights, evidence.sentences), reverse=True)
     bound = [0.0] * len(units)
     holders: dict[int, None] = {}
-    free = (1 << len(units)) - 1  # units that no window looked at so far binds
     for share, _, behind, _, mask in windows:
         if mask & free:
             holders[-behind] = None
