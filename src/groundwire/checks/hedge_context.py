@@ -54,8 +54,8 @@ _LINKS: Final = (
     "phrase|either|not|this|its)){0,3}"
 )
 _INTRODUCED: Final = re.compile(
-    rf"\b(?:{_BEARER}(?: (?:of|on|at|from) (?:the |an? |our |its )?[\w-]{{1,30}})?|{_SAYING}|{_NAMED}){_LINKS}"
-    r"[ :,=(]{0,3}$",
+    rf"\b(?:{_BEARER}|{_SAYING}|{_NAMED}){_LINKS}[ :,=(]{{0,3}}$|"
+    rf"\b{_BEARER} (?:of|on|at|from) (?:the |an? |our |its )?[\w-]{{1,30}} (?:reads|says|said)[ :,]{{1,3}}$",
     re.IGNORECASE,
 )
 _DETERMINED: Final = re.compile(
@@ -149,7 +149,7 @@ _FINITE: Final = re.compile(
 
 
 _KEYWORD_BEFORE: Final = re.compile(
-    r"(?<![A-Za-z])(?!(?i:it|we|he|she|they|this|that|there|i) )[A-Za-z][a-z-]{0,30} $"
+    r"(?<![A-Za-z])(?!(?:it|we|he|she|they|this|that|there|i) )[a-z][a-z-]{0,30} $"
 )
 
 

@@ -61,6 +61,11 @@ DENYING: Final = {
     for word in words
 }
 """Word that denies before another one -> how that one may end."""
+_NO_DOING: Final = words_of(
+    "string strings building king ring spring thing wing evening morning ceiling clothing nothing something anything"
+    " everything pricing setting heading lighting"
+)
+"""Words in -ing that say no doing: who skips one denies nothing."""
 # They reach nothing: what they negate stands in another clause, or in themselves.
 _BARE: Final = words_of("unless except false disable disables disabled disabling")
 _EXCLUDING: Final = {"exclude": "include", "excludes": "includes", "excluded": "included"}
@@ -152,7 +157,11 @@ def may_deny(token: str) -> bool:
 def denies(tokens: Sequence[str], place: int) -> bool:
     """Tell whether the word at a place denies the next one: "fails to", "stopped recording", "instead of"."""
     endings = DENYING.get(tokens[place])
-    return endings is not None and place + 1 < len(tokens) and tokens[place + 1].endswith(endings)
+    if endings is None or place + 1 >= len(tokens):
+        return False
+    following = tokens[place + 1]
+    does = "ing" in endings and following.endswith("ing") and following not in _NO_DOING
+    return does or following in endings
 
 
 def may_negate(token: str) -> bool:

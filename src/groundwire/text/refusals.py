@@ -261,8 +261,7 @@ def presumes(what: str) -> bool:
 
 
 _SPEAK = (
-    r"(?:mention|not|discuss|highlight|stat|say|suggest|describ|explain|indicat|point(?:s|ed)? out|tell|report|claim|"
-    r"add|emphasi[sz]|show|confirm)(?:e|es|s|ed|ing)?"
+    r"(?:mention|not|highlight|stat|say|explain|point(?:s|ed)? out|tell|add|emphasi[sz])(?:e|es|s|ed|ing)?"
 )
 _FRAME = re.compile(
     r"\W*(?:(?:"

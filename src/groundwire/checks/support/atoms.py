@@ -197,6 +197,8 @@ _DID: Final = words_of(
     "became bought brought chose kept spoke was is has had"
 )
 _JOINTS: Final = frozenset(("but", "whereas", "while", "although", "though", "however"))
+_RULE: Final = re.compile(r"[ \t|]*\n[ \t]*\|?[ \t]*:?-{2}")
+"""What stands behind the head of a table."""
 _TAG: Final = re.compile(r"\[\s*sources?\s*:[^\[\]]{0,60}\]", re.IGNORECASE)
 
 
@@ -294,12 +296,23 @@ def _claims_nothing(answer: str, atom: Atom, given: Given) -> bool:
         _is_known(unit, given) or unit.stem in _LEADING for unit in atom.units
     ):
         return False
+    return ASSENT.isdisjoint(atom.function) and _frames(
+        answer, atom, given
+    )  # "| Is it safe? | Yes |" answers
+
+
+def _frames(answer: str, atom: Atom, given: Given) -> bool:
+    """Tell whether a clause of words that claim nothing, and of the question, stands where such a one only frames."""
     whole = answer[atom.statement.start : atom.statement.end].rstrip("*_\"' )")
-    leads = whole[-1:] == ":" or "|" in whole
-    empty = LIGHT | _LEADING if leads else LIGHT
-    if is_courtesy(text):
+    leads = whole[-1:] == ":" and ":" not in whole[:-1]
+    header = "|" in whole and _RULE.match(answer, atom.statement.end) is not None
+    title = whole.startswith(("#", "**")) and whole[-1:] not in {".", "!"}
+    empty = LIGHT | _LEADING if leads or header else LIGHT
+    if is_courtesy(answer[atom.start : atom.end]):
         empty |= COURTESY
-    elif not (leads or whole[-1:] == "?" or whole.startswith(("#", "**"))):
+    elif "|" in whole and not header:  # the question's words answer it in a row
+        return all(unit.stem in LIGHT or unit.stem in _LEADING for unit in atom.units)
+    elif not (leads or header or title or whole[-1:] == "?"):
         return False
     return all(unit.stem in empty or given.asks_of(unit) for unit in atom.units)
 

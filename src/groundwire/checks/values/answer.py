@@ -204,7 +204,7 @@ class ValueIndex:
         name = value.near[1]
         named = value.value.kind == NUMBER and behind.lstrip()[:1].isupper()
         asked = named and any((key, name) in self._topics for key in value.value.keys)
-        return asked and not any(other.near[1] == name for other in self.comparable(value, (name,)))
+        return asked and not self.comparable(value, (name,))
 
     def holds_part(self, value: Bound) -> bool:
         """Tell whether a passage holds a value's number, one of them without a unit, or a date's month."""

@@ -298,6 +298,7 @@ def _written(literal: str, readings: tuple[tuple[str, Fraction], ...] = (), rate
     return _value(Amount(_fraction(literal), literal, readings, rate))
 
 
+_REFERRING: Final = words_of("the these those all both")
 _GIVEN: Final = words_of(
     "passage passages source sources document documents excerpt excerpts snippet snippets provided given retrieved"
 ) | {""}
@@ -369,12 +370,18 @@ def _spelled(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> Un
         return valued(raw[place], value), place + 1
     if words == ["one"] and _is_pronoun(raw, last, before):
         return plain(raw[place]), place + 1
-    if last < len(raw) and (part := _part_of(raw[last][0])) and len(words) == 1:
+    if (
+        last < len(raw)
+        and len(words) == 1
+        and (part := _part_of(raw[last][0]))
+        and _are_parts(words, raw[last])
+    ):
         return _share_of(raw, place, last, Fraction(quantities(words)[0][0]) / part)
     numbers, _ = quantities(words)
     given = _next_word(raw, last, -1)[1] in _GIVEN - {""}
     value, last, end = _with_unit(raw, last, Amount(Fraction(numbers[0]), numbers[0]))
-    value = value._replace(implied=given)
+    refers = given and bool(before) and before[-1].text in _REFERRING
+    value = value._replace(implied=value.implied or refers)
     match = raw[place]
     return valued(match, value, end), last
 
@@ -387,10 +394,15 @@ def _part_of(word: str) -> int:
     return _PARTS.get(word.lower().removesuffix("s"), 0)
 
 
+def _are_parts(words: Sequence[str], part: Raw) -> bool:
+    """Tell "two thirds" and "one third" from "two third parties"."""
+    return part[0].lower().endswith("s") is (words != ["one"])
+
+
 def _part_behind(raw: Sequence[Raw], place: int) -> int:
     """Return the same for "a third of" and "a third" at the end of a clause: "a third attempt" is an ordinal."""
     after, following = _next_word(raw, place + 1, -1)
-    return _part_of(following) if _next_word(raw, after, -1)[1] in {"of", ""} else 0
+    return _part_of(following) if _next_word(raw, after, -1)[1] == "of" and following != "quarter" else 0
 
 
 def _share_of(raw: Sequence[Raw], place: int, last: int, share: Fraction) -> UnitReading:

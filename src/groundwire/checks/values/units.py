@@ -170,8 +170,6 @@ def unit_readings(word: str, *, attached: bool = False) -> tuple[tuple[tuple[str
             rate = name
         elif name not in {"am", "pm"}:
             readings = _SCALES.get(name, ((name, Fraction(1)),))
-    if word in {"pound", "pounds"}:
-        readings = (*readings, ("gbp", Fraction(1)))
     if word == "times":
         readings = ((NUMBER, Fraction(1)), ("x", Fraction(1)))
     return readings, rate

@@ -1,9 +1,13 @@
 """What a claim adds to its evidence, moves within it or exchanges, in few words: an answer with it is not approved."""
 
+import json
+
 import pytest
+from click.testing import CliRunner
 
 from groundwire.checks.support.score import ENOUGH
 from groundwire.checks.support.verify import check_answer
+from groundwire.cli.main import main
 
 FERRY = {
     "one": "The ferry Aurora sails to Visk in 2 hours. The captain, Jonas Berg, has commanded her since 2015. The ship "
@@ -42,7 +46,6 @@ def test_two_words_exchanged_in_a_quotation_are_hard():
 @pytest.mark.parametrize(
     "answer",
     [
-        "Tickets are sold for £45.",
         "The owner keeps one third of the price.",
         "The first passage notes that Jonas Berg has commanded the ferry since 2015.",
         "The ship holds a sauna, a nursery, a kiosk and a bar.",
@@ -67,3 +70,39 @@ def test_a_name_of_neither_evidence_nor_question_is_hard_and_an_adjective_of_one
         "The embassy in Bergen moved to a house.", evidence, question="Is the embassy in Bergen?"
     )
     assert not any(claim.hard for claim in asked.claims)
+
+
+@pytest.mark.parametrize(
+    ("question", "evidence", "answer"),
+    [
+        ("Is it safe to eat the berries?", "It is unsafe to eat the berries.", "| Safe to eat | Yes |"),
+        ("Is the gate open or closed?", "The gate of the park is closed.", "| Gate | open |"),
+        ("Is the gate open?", "The gate of the park is closed.", "**The gate is open.**"),
+        ("How many halls are there?", "The museum has three halls.", "The museum has nine halls."),
+        ("What rose?", "Rents rose in a quarter.", "Rents rose by 25 %."),
+        (
+            "Who teaches?",
+            "The school teaches fifth and sixth graders.",
+            "The school teaches six sixth graders.",
+        ),
+        (
+            "Is it safe?",
+            "The report denies that the pool is safe.",
+            "The report confirms that the pool is safe.",
+        ),
+        ("What does it give?", "The mill gives backup power.", "The mill gives no backup power."),
+    ],
+)
+def test_words_of_the_question_and_values_that_look_alike_approve_nothing(question, evidence, answer):
+    opening = "The museum lies by the river."
+    record = {
+        "response_id": "r",
+        "user_id": "u",
+        "query": question,
+        "answer": f"{opening} {answer}",
+        "chunks": [
+            {"chunk_id": "a", "file": "a", "content": f"{opening} {evidence}", "start_line": 1, "end_line": 1}
+        ],
+    }
+    told = CliRunner().invoke(main, ["check", "-"], input=json.dumps(record))
+    assert json.loads(told.stdout)["verdict"] == "review"
