@@ -197,7 +197,7 @@ _DID: Final = words_of(
     "became bought brought chose kept spoke was is has had"
 )
 _JOINTS: Final = frozenset(("but", "whereas", "while", "although", "though", "however"))
-_RULE: Final = re.compile(r"[ \t|]*\n[ \t]*\|?[ \t]*:?-{2}")
+_RULE: Final = re.compile(r"[ \t|]{0,9}\n[ \t|]{0,9}:?-{2}")
 """What stands behind the head of a table."""
 _TAG: Final = re.compile(r"\[\s*sources?\s*:[^\[\]]{0,60}\]", re.IGNORECASE)
 
