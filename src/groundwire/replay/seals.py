@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -21,10 +21,10 @@ from pydantic import ValidationError
 
 from groundwire.config import Settings
 from groundwire.errors import UsageError
-from groundwire.kafka.reader import TopicReader, committed_of, open_reader, read_one
+from groundwire.kafka.reader import Positions, TopicReader, committed_of, open_reader, read_one
 from groundwire.keys.attestation import AttestationState
 from groundwire.keys.seal_keys import SealKeys
-from groundwire.messages.base import from_microseconds, to_microseconds, to_milliseconds
+from groundwire.messages.base import from_microseconds, from_milliseconds, to_microseconds, to_milliseconds
 from groundwire.messages.decisions import AuditEvent, Decision, Origin
 from groundwire.messages.erasure import Erasures
 from groundwire.messages.headers import InboundRecord, deferred_record, header
@@ -37,7 +37,6 @@ from groundwire.replay.store import RecordPlace, open_database
 _PATIENCE: Final = 30.0
 _SKEW: Final = timedelta(minutes=5)
 """By how much clocks of workers may differ."""
-_FIRST: Final = datetime(1970, 1, 2, tzinfo=UTC)
 _YOUNGEST_CUT: Final = timedelta(days=(TopicName.AUDIT.retention_days or 0) - 31)
 """Age of the first seal that retention leaves: what it takes is older, but a month may go by without a seal."""
 _REVISIONS: Final = 20
@@ -159,7 +158,8 @@ class SealEvidence:
     Attributes:
         audit_is_cut: whether retention has taken the beginning of `audit`, and first seals with it.
         under_way: input topics that may hold records that no seal has reached, and since when.
-        committed: what groups committed of partitions last: an offset, and the hash of the seal that ends there.
+        committed: what groups committed of partitions last: an offset, and the hash of the seal that ends there; no
+            hash: no worker had sealed until then.
     """
 
     def __init__(self, folder: Path, prefix: str, keys: SealKeys, *, now: datetime) -> None:
@@ -219,10 +219,16 @@ class SealEvidence:
         committed = self.committed.get(TopicPartition(topic, partition))
         return max(end or 0, committed.offset if committed else 0)
 
-    def sealed_at(self, partition: TopicPartition) -> datetime:
-        """Return the time of the last seal of an input partition."""
+    def sealed_at(self, partition: TopicPartition) -> datetime | None:
+        """Return the time of the last seal of an input partition; None: it has none."""
         (time,) = self._row("SELECT max(time) FROM seals WHERE topic = ? AND part = ?", *partition)
-        return from_microseconds(time or 0) if time else _FIRST
+        return from_microseconds(time) if time else None
+
+    def note_under_way(self, topic: str, begun: datetime) -> None:
+        """Take in that records may have come of an input topic since a time, and that no seal has reached them."""
+        name = TopicName(topic.removeprefix(self._prefix))
+        # a sender may date its record into the future
+        self.under_way[name] = min(begun, self._now, self.under_way.get(name, begun))
 
     def has_lost_seals(self, starts: Mapping[int, int]) -> bool:
         """Say of where the partitions of `audit` begin whether retention has taken the beginning of one with seals.
@@ -344,6 +350,8 @@ class SealEvidence:
         for topic, part in self._partitions():
             yield from self._broken_chain(topic, part)
         for partition, (_, name) in sorted(self.committed.items()):
+            if not name:
+                continue
             known = self._row("SELECT 1 FROM seals WHERE hash = ?", name)
             kept = self._row("SELECT 1 FROM seals WHERE topic = ? AND part = ?", *partition)
             if not known and (kept or not self.audit_is_cut):
@@ -517,10 +525,9 @@ async def read_seals(settings: Settings, keys: SealKeys, folder: Path) -> SealEv
         inputs = await reader.ends(*(names[topic] for topic in _INPUTS))
         for role, topic in _GROUPS.items():
             partitions = [each for each in inputs if each.topic == names[topic]]
-            committed = await committed_of(
+            evidence.committed |= await committed_of(
                 settings.brokers, settings.group_prefix + role, partitions, _PATIENCE
             )
-            evidence.committed |= {each: at for each, at in committed.items() if at.metadata}
         await reader.begin({names[TopicName.AUDIT]: "earliest"})
         starts = {each.partition: start for each, start in reader.positions.items()}
         async for record in _rest(reader):
@@ -533,21 +540,37 @@ async def read_seals(settings: Settings, keys: SealKeys, folder: Path) -> SealEv
         async for record in _rest(reader):
             evidence.note_published(record, late=True)
         ends = await reader.ends(*(names[topic] for topic in _INPUTS))
-        for each, end in ends.items():
-            if end > evidence.reached(*each):
-                topic = TopicName(each.topic.removeprefix(settings.topic_prefix))
-                begun = evidence.sealed_at(each)
-                evidence.under_way[topic] = min(begun, evidence.under_way.get(topic, begun))
+        begin = await reader.offsets("earliest", ends)
+        begin = {each: min(max(start, evidence.reached(*each)), ends[each]) for each, start in begin.items()}
+        await _note_under_way(evidence, reader, begin, ends)
         waiting = {each: end for each, end in ends.items() if each.topic == names[TopicName.DEFERRED]}
-        begin = await reader.offsets("earliest", waiting)
-        begin = {each: max(start, evidence.reached(*each)) for each, start in begin.items()}
-        reader.seek({each: min(start, ends[each]) for each, start in begin.items()}, waiting)
+        reader.seek({each: begin[each] for each in waiting}, waiting)
         async for record in _rest(reader):
             evidence.note_waiting(record)
     return evidence
 
 
-async def _rest(reader: TopicReader) -> AsyncIterator[InboundRecord]:
+async def _note_under_way(
+    evidence: SealEvidence, reader: TopicReader, begin: Positions, ends: Positions
+) -> None:
+    """Take in of each input partition since when something may have come of `begin` to `ends`, which no seal covers.
+
+    That is since its last seal; before the first one, since the time of the first of these records that is kept.
+    """
+    for partition, first in begin.items():
+        if first >= ends[partition]:
+            continue
+        begun = evidence.sealed_at(partition)
+        if begun is None:
+            reader.seek({partition: first}, {partition: ends[partition]})
+            async with aclosing(_rest(reader)) as records:
+                record = await anext(records, None)
+            begun = from_milliseconds(max(record.timestamp, 0)) if record else None
+        if begun is not None:
+            evidence.note_under_way(partition.topic, begun)
+
+
+async def _rest(reader: TopicReader) -> AsyncGenerator[InboundRecord, None]:
     async with aclosing(reader.rest()) as pages:
         async for page in pages:
             for record in page:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from aiokafka import TopicPartition
+from aiokafka.structs import OffsetAndMetadata
 
+from groundwire.config import Settings
+from groundwire.keys.file import new_key
+from groundwire.keys.seal_keys import SealKeys
 from groundwire.messages.base import format_time, to_milliseconds
 from groundwire.messages.decisions import AuditEvent, Decision, Kind
 from groundwire.messages.erasure import Erasure, Erasures
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject, decision_id
 from groundwire.messages.topics import TopicName
+from groundwire.replay import seals
+from groundwire.replay.seals import read_seals
 from tests.unit.console.rooms import make_decision
 from tests.unit.replay.test_seal_chains import NOW, Chain, retraction
 from tests.unit.replay.test_seal_evidence import Desk, sealed
@@ -136,3 +145,79 @@ def test_what_is_erased_is_told_by_its_value_and_not_by_its_key_or_headers():
     told = json.loads(decided(1, NOW))
     for value in (b"", b"[" * 100_000, b"7", b"{}", json.dumps(told | {"decided_at": 7}).encode()):
         assert not erasures.cover_value(value)
+
+
+class Broker:
+    """Stands for the reader of `read_seals`: each topic is one partition, and holds the last records before `end`."""
+
+    def __init__(self, held: Mapping[str, list[InboundRecord]], end: int) -> None:
+        self._held, self._end = held, end
+        self.positions: dict[TopicPartition, int] = {}
+
+    async def ends(self, *topics: str) -> dict[TopicPartition, int]:
+        return {TopicPartition(topic, 0): self._end if topic in self._held else 0 for topic in topics}
+
+    async def offsets(self, _start: str, ends: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {each: end - len(self._held.get(each.topic, ())) for each, end in ends.items()}
+
+    async def begin(self, starts: Mapping[str, str], **_continued: object) -> None:
+        self.seek(dict.fromkeys(await self.ends(*starts), 0), {})
+
+    def seek(self, begin: dict[TopicPartition, int], _ends: dict[TopicPartition, int]) -> None:
+        self.positions = dict(begin)
+
+    async def rest(self) -> AsyncGenerator[list[InboundRecord], None]:
+        for each, first in self.positions.items():
+            yield [record for record in self._held.get(each.topic, ()) if record.offset >= first]
+
+
+HOUR, DAY, YEAR = timedelta(hours=1), timedelta(days=1), timedelta(days=365)
+
+
+@pytest.mark.parametrize(
+    ("committed", "kept", "age", "named"),
+    [
+        pytest.param(5, [YEAR] * 5, 300 * DAY, True, id="all is committed"),
+        pytest.param(5, [YEAR] * 5, timedelta(), True, id="all is committed, and it is of now"),
+        pytest.param(3, [YEAR, YEAR, YEAR, HOUR, HOUR], DAY, True, id="before what is not committed"),
+        pytest.param(3, [YEAR, YEAR, YEAR, HOUR, HOUR], timedelta(), False, id="of what is not committed"),
+        pytest.param(None, [DAY, HOUR], 300 * DAY, True, id="before all that is kept"),
+        pytest.param(None, [DAY, HOUR], HOUR, False, id="of what is kept"),
+        pytest.param(2, [DAY, HOUR], HOUR, False, id="retention has taken what is not committed"),
+        pytest.param(3, [], HOUR, True, id="nothing is kept"),
+        pytest.param(None, [-YEAR], timedelta(), False, id="the input is dated into the future"),
+        pytest.param(None, [10_000 * YEAR], timedelta(), False, id="the input is dated before all times"),
+    ],
+)
+async def test_where_nothing_was_sealed_yet_a_retraction_is_excused_by_what_its_group_has_not_committed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    committed: int | None,
+    kept: list[timedelta],
+    age: timedelta,
+    *,
+    named: bool,
+):
+    now, end = datetime.now(UTC), 5
+    dated = [to_milliseconds(now) - each // timedelta(milliseconds=1) for each in kept]
+    inputs = [
+        InboundRecord("t.review-decisions", 0, end - len(dated) + n, time, None, b"")
+        for n, time in enumerate(dated)
+    ]
+    forged = replace(retraction(OWN_KEY), timestamp=to_milliseconds(now - age))
+    broker = Broker({"t.review-decisions": inputs, "t.retractions": [forged]}, end)
+
+    @asynccontextmanager
+    async def reader(*_arguments: object) -> AsyncIterator[Broker]:
+        yield broker
+
+    async def told(_brokers: str, group: str, *_: object) -> dict[TopicPartition, OffsetAndMetadata]:
+        partition = TopicPartition("t.review-decisions", 0)
+        is_known = group.endswith("reviews") and committed is not None
+        return {partition: OffsetAndMetadata(committed, "")} if is_known else {}
+
+    monkeypatch.setattr(seals, "open_reader", reader)
+    monkeypatch.setattr(seals, "committed_of", told)
+    new_key(tmp_path / "keys.toml", "gate", tenants=[], roles=["seal"], asymmetric=True)
+    evidence = await read_seals(Settings(topic_prefix="t."), SealKeys(tmp_path / "keys.toml"), tmp_path)
+    assert [fault.kind for fault in evidence.faults()] == ["unsealed"] * named
