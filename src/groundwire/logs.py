@@ -37,6 +37,12 @@ _UNREACHABLE: Final = ("NodeNotReadyError", "Unable connect to node", "Unable to
 """Parts of messages by which each part of aiokafka says for itself that a broker is away."""
 
 
+def _is_lost_connection(error: BaseException | None) -> bool:
+    """Say whether an error is of a connection, and not another OSError, such as of a file, which may be a defect."""
+    ssl = sys.modules.get("ssl")  # imported if it raised anything; a program that checks one claim needs none
+    return isinstance(error, (ConnectionError, TimeoutError)) or bool(ssl and isinstance(error, ssl.SSLError))
+
+
 class _OnceAMinute(logging.Filter):
     """Lets each kind of a library's messages through once a minute: without a broker, some come many times a second."""
 
@@ -46,7 +52,7 @@ class _OnceAMinute(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         message = record.name, str(record.msg)
-        if record.name == "asyncio" and record.exc_info and isinstance(record.exc_info[1], OSError):
+        if record.name == "asyncio" and record.exc_info and _is_lost_connection(record.exc_info[1]):
             # a connection that failed after nobody waited for it any more: whoever tried was told
             record.exc_info = None
         if record.name.startswith("aiokafka"):

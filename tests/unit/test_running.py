@@ -82,3 +82,22 @@ def test_a_connection_that_failed_after_nobody_waited_for_it_is_one_line_without
     assert "never retrieved: gone" in ended.stderr
     assert ended.stderr.count("Traceback") == 1
     assert "ConnectionResetError" in ended.stderr.partition("Traceback")[0]
+
+
+def test_an_error_of_the_system_that_no_connection_raised_keeps_its_traceback() -> None:
+    program = textwrap.dedent("""
+        import logging, ssl
+        from groundwire.logs import configure_logs
+        configure_logs("console", "info")
+        for kind in (ConnectionResetError, TimeoutError, ssl.SSLEOFError, FileNotFoundError, OSError):
+            try:
+                raise kind("gone")
+            except OSError as raised:
+                logging.getLogger("asyncio").error(f"never retrieved: {raised!r}", exc_info=raised)
+    """)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    kept = [part.rstrip().rpartition("\n")[2] for part in ended.stderr.split("Traceback")[:-1]]
+    assert [line.partition("never retrieved: ")[2].partition("(")[0] for line in kept] == [
+        "FileNotFoundError",
+        "OSError",
+    ]
