@@ -47,6 +47,28 @@ async def test_a_prefix_stands_for_itself_and_no_other_deployment_is_counted(
     assert {kind: usage.number for kind, usage in found.kinds.items()} == {"outcomes": 1}
 
 
+async def test_what_consoles_share_is_a_kind_of_its_own(redis_server, redis_state, prefix):
+    with Redis.from_url(redis_server.url) as redis:
+        redis.hset(f"{prefix}console:looking", "item", "ann")
+    found = await size_of(redis_server, redis_state, prefix)
+    kinds = {kind: usage.number for kind, usage in found.kinds.items()}
+    assert kinds == {"console": 1, "epoch, scheme": 2}
+
+
+@pytest.mark.parametrize(
+    ("limits", "limit"), [([400, 500], 900), ([400, 0], 0), ([0, 400], 0), ([400, None], 0), ([0], 0)]
+)
+async def test_a_cluster_has_a_limit_only_where_each_primary_has_one(
+    redis_server, redis_state, prefix, limits, limit, monkeypatch
+):
+    async def infos(_server: Server, _section: str) -> list[dict[str, int]]:
+        return [{"used_memory": 7} | ({} if one is None else {"maxmemory": one}) for one in limits]
+
+    monkeypatch.setattr(Server, "infos", infos)
+    found = await size_of(redis_server, redis_state, prefix)
+    assert (found.used, found.limit) == (7 * len(limits), limit)
+
+
 async def test_no_more_keys_of_a_kind_are_measured_than_asked_for(redis_server, redis_state, prefix, claims):
     await decide(redis_state, *[claims.ask(f"c{n}", None) for n in range(7)])
     found = await size_of(redis_server, redis_state, prefix, sample=3)

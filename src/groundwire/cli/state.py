@@ -39,6 +39,7 @@ _KINDS: Final = {
     "corpus": "corpus",
     "citation": "cached citations",
     "qc": "query cache",
+    "console": "console",
 }
 _TAG: Final = re.compile(rb"^\{\d+\}")  # of a bucket in a cluster
 _REMEMBERED: Final = ("outcomes", "index")
@@ -68,7 +69,7 @@ class StateSize:
         kinds: by what the keys are for.
         pending: bytes of the pending records of each tenant.
         used: bytes that the server uses in all.
-        limit: its `maxmemory`; 0: none.
+        limit: its `maxmemory`, in a cluster that of all primaries; 0: one of them has none.
     """
 
     kinds: dict[str, Usage] = field(default_factory=lambda: defaultdict(Usage))
@@ -203,9 +204,10 @@ async def measure(
         counted(total)
     _, stored = await state_of.tenants_use()
     found.pending = {tenant.decode(errors="replace"): size for tenant, size in stored.items()}
-    for memory in await server.infos("memory"):
-        found.used += int(memory["used_memory"])
-        found.limit += int(memory.get("maxmemory", 0))
+    memories = await server.infos("memory")
+    found.used = sum(int(memory["used_memory"]) for memory in memories)
+    limits = [int(memory.get("maxmemory", 0)) for memory in memories]
+    found.limit = sum(limits) if all(limits) else 0
     return found
 
 
