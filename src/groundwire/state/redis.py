@@ -583,7 +583,7 @@ class Rebuild:
 
     async def _insist_unmoved(self, done: str) -> None:
         if self._layout and await self._runs() != self._layout:
-            raise StateUnavailable(f"servers of the cluster changed while state was {done}")
+            raise StateUnavailable(f"slots were moved, or a server took over, while state was {done}")
 
     async def _clear(self, pattern: str) -> None:
         prefix = self._fence.prefix
