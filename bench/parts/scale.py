@@ -62,7 +62,7 @@ UNITS: Final = {
 
 async def run(options: Options) -> AsyncIterator[Figure]:
     """Let more and more workers decide the same claims, and then one worker on more and more shards."""
-    numbers, number = count(1), options.of(12_000, 24_000)
+    numbers, number = count(1), options.of(48_000, 96_000)
     with ExitStack() as stack:
         broker = stack.enter_context(open_broker(options.broker))
         servers = {1: [stack.enter_context(open_redis(options.redis))]}
