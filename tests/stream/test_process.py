@@ -110,7 +110,7 @@ async def test_a_log_reader_that_went_away_does_not_keep_a_worker_alive(deployme
         "agents",
         "claims",
         cwd=ROOT,
-        env=deployment.settings(),
+        env=deployment.settings(GROUNDWIRE_SEAL_KEY=str(deployment.seal_key)),
         stderr=asyncio.subprocess.PIPE,
     )
     try:
