@@ -256,6 +256,20 @@ async def run_with_users(bench: Bench, *users: str, origins: int | None = None) 
     return [[users[result.record.offset - first] for result in batch] for batch in bench.published]
 
 
+def answers_after_a_pause(bench: Bench) -> list[tuple[set[bytes | None], set[str]]]:
+    """Let what is away answer once it is waited for; return the keys held then, and what the worker waits for."""
+    seen: list[tuple[set[bytes | None], set[str]]] = []
+    original = bench.lease.pause
+
+    async def pause(seconds: float) -> None:
+        seen.append((set(+bench.lease.held), set(bench.health.current)))
+        bench.failing, bench.buckets_away = set(), {}
+        await original(0)
+
+    bench.lease.pause = pause  # type: ignore[method-assign]
+    return seen
+
+
 async def test_the_others_of_a_batch_are_published_before_those_whose_shard_is_away_are_decided(bench: Bench):
     bench.slow, bench.failing = 6.0, {"ada"}
     published = await run_with_users(bench, "ada", "bob", "ada", "eve")
@@ -268,17 +282,10 @@ async def test_the_others_of_a_batch_are_published_before_those_whose_shard_is_a
 async def test_while_a_shard_is_away_the_partition_is_read_on_and_the_keys_of_its_users_are_held(
     bench: Bench,
 ):
-    bench.failing, held = {"ada"}, []
-    original = bench.lease.pause
-
-    async def pause(seconds: float) -> None:
-        held.append(set(+bench.lease.held))
-        bench.failing, bench.buckets_away = set(), {}
-        await original(0)
-
-    bench.lease.pause = pause  # type: ignore[method-assign]
+    bench.failing = {"ada"}
+    seen = answers_after_a_pause(bench)
     published = await run_with_users(bench, "ada", "bob")
-    assert (held, published) == ([{b"t:ada"}], [["bob"], ["ada"]])
+    assert (seen, published) == ([({b"t:ada"}, {"shard"})], [["bob"], ["ada"]])
     assert not bench.health.current
 
 
@@ -286,43 +293,23 @@ async def test_actions_of_a_tenant_whose_ids_are_on_a_shard_that_is_away_wait_an
     bench: Bench,
 ):
     bench.build("reviews", None)
-    bench.failing, waited_for = {"actions of a"}, []
-    original = bench.lease.pause
-
-    async def pause(seconds: float) -> None:
-        waited_for.append(bench.health.current.copy())
-        bench.failing, bench.buckets_away = set(), {}
-        await original(0)
-
-    bench.lease.pause = pause  # type: ignore[method-assign]
+    bench.failing = {"actions of a"}
+    seen = answers_after_a_pause(bench)
     assert await run_with_users(bench, "ada", "bob") == [["bob"], ["ada"]]
-    assert waited_for == [{"shard"}]
+    assert [waiting for _, waiting in seen] == [{"shard"}]
 
 
 async def test_a_batch_that_finds_out_of_a_shard_and_concerns_nothing_else_is_set_aside_too(bench: Bench):
-    bench.failing, held = {"ada"}, []
-    original = bench.lease.pause
-
-    async def pause(seconds: float) -> None:
-        held.append(set(+bench.lease.held))
-        bench.failing, bench.buckets_away = set(), {}
-        await original(0)
-
-    bench.lease.pause = pause  # type: ignore[method-assign]
+    bench.failing = {"ada"}
+    seen = answers_after_a_pause(bench)
     assert await run_with_users(bench, "ada") == [["ada"]]
-    assert held == [{b"t:ada"}]
+    assert [held for held, _ in seen] == [{b"t:ada"}]
 
 
 async def test_what_is_set_aside_of_deferred_keeps_its_own_place(bench: Bench):
     bench.build("deferred", None)
     bench.failing = {"ada"}
-    original = bench.lease.pause
-
-    async def pause(seconds: float) -> None:
-        bench.failing, bench.buckets_away = set(), {}
-        await original(0)
-
-    bench.lease.pause = pause  # type: ignore[method-assign]
+    answers_after_a_pause(bench)
     assert await run_with_users(bench, "ada", "bob", origins=5_000_000) == [["bob"], ["ada"]]
     assert {offset for mark in bench.marked if mark for offset in (mark.first, mark.last)} <= {0, 1}
 
