@@ -306,7 +306,7 @@ async def test_a_replica_that_takes_over_decides_nothing_until_it_was_compared(r
             await state.step(asks, LIMITS)
         after = await state.server.server_runs(doubtful)
         assert after[bucket] != before[bucket]
-        state.server._lose(slot, ("EXISTS", "x"))
+        state.server._lose(slot, ("EXISTS", buckets.tags()[bucket] + "never"))
         await settled(state)
         state.server.trust(after, doubtful)
         with pytest.raises(StateUnavailable):  # it failed once more since it was asked

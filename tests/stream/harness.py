@@ -231,6 +231,11 @@ class Deployment:
         name = "GROUNDWIRE_POLICIES_DIR"
         return {name: self.environment.get(name, str(self.folder / f"{self.prefix}policies"))}
 
+    @property
+    def sealing(self) -> dict[str, str]:
+        """By which key workers seal, and only they."""
+        return {"GROUNDWIRE_SEAL_KEY": str(self.seal_key)} if self.seal_key else {}
+
     def settings(self, **more: str) -> dict[str, str]:
         """The environment of a process of this deployment."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith("GROUNDWIRE_")}
@@ -256,8 +261,7 @@ class Deployment:
         port = free_port()
         module = ["agents"] if faulty is None else ["tests.stream.faulty", faulty]
         log = self.folder / f"{self.prefix}{len(self.workers)}-{role}.log"
-        sealing = {"GROUNDWIRE_SEAL_KEY": str(self.seal_key)} if self.seal_key else {}
-        own = {**self.policies, **sealing, **self.environment, "GROUNDWIRE_METRICS_PORT": str(port)}
+        own = {**self.policies, **self.sealing, **self.environment, "GROUNDWIRE_METRICS_PORT": str(port)}
         environment = self.settings(**{**own, **more})
         worker = Worker([sys.executable, "-m", *module, role, *options], environment, log, port)
         self.workers.append(worker)

@@ -142,7 +142,7 @@ async def test_every_panel_and_every_rule_has_data_under_load_and_health_checks_
 ):
     office = Office(deployment, tmp_path)
     deployment.environment |= site.settings
-    workers = [start(deployment, role) for role in ROLES]
+    workers = [start(deployment, role, **deployment.sealing) for role in ROLES]
     for worker in workers:
         await worker.ready()
     port = str(free_port())
