@@ -27,9 +27,14 @@ def text(rng: random.Random, *, least: int = 10, most: int = 40) -> str:
 
 
 def claims(
-    count: int, *, seed: int = 7, users: int = _USERS, name: str = "claim"
+    count: int,
+    *,
+    seed: int = 7,
+    users: int = _USERS,
+    name: str = "claim",
+    words: tuple[int, int] = (10, 40),
 ) -> Iterator[tuple[bytes, bytes]]:
-    """Yield (key, value) of claims of 10 to 40 words: a third trusted, a third hedged, a third ungrounded.
+    """Yield (key, value) of claims of so many words: a third trusted, a third hedged, a third ungrounded.
 
     One in twenty repeats an earlier claim of its user under another id.
     """
@@ -37,7 +42,7 @@ def claims(
     said: dict[str, str] = {}
     for number in range(count):
         user = f"user-{rng.randrange(users)}"
-        content = text(rng)
+        content = text(rng, least=words[0], most=words[1])
         if number % 3 == 1:
             content += " This may take a while."
         if number % _AGAIN == 0:

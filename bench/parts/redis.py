@@ -96,11 +96,12 @@ def processor_time(client: Redis) -> float:
 
 
 async def _remembered(url: str, client: Redis, number: int) -> dict[str, float]:
-    """Return bytes a claim of which every one is approved, by what they are for."""
+    """Return bytes a claim of 20 words of which every one is approved, by what they are for."""
     client.flushall()
     before = _used(client)
     policy = Policy.model_validate({"dedup_method": "partition"})
-    values = ((key, value.replace(b'"ai_synthesis"', b'"user"')) for key, value in claims(number))
+    given = claims(number, words=(20, 20))
+    values = ((key, value.replace(b'"ai_synthesis"', b'"user"')) for key, value in given)
     plain = ((key, value.replace(b" This may take a while.", b"")) for key, value in values)
     async with fresh_state(url, "kept.", policy) as state:
         await decide_all(new_gate(policy, state), batches(plain))
