@@ -2,6 +2,7 @@
 
     python -m tests.faults --seed 1 --minutes 2
     python -m tests.faults --seed 1 --minutes 120 --broker kafka3 --dir .cache/faults
+    python -m tests.faults --seed 1 --minutes 2 --redis replicated
 
 A run is made of episodes of a few minutes, with the seeds N, N+1, ...; with --dir each leaves its result there, one
 that is there already is not run again, and what is told is the sum of all that are there.
@@ -27,7 +28,7 @@ from deploy.embedded import MissingServiceError
 from tests.faults.episode import DEFAULTS, Setup, Timing, run
 from tests.faults.nemesis import KINDS, Plan, schedule
 from tests.faults.report import failed, load_results, summed, table
-from tests.faults.services import NODES, Services, running
+from tests.faults.services import NODES, REDIS, Services, running
 
 _APART = 20.0
 """Seconds around the loss of Redis' data without other faults, where state is rebuilt sooner than it should."""
@@ -57,13 +58,14 @@ def _episodes(options: argparse.Namespace, timing: Timing, folder: Path) -> Iter
     left, seed = options.minutes * 60, options.seed
     while left > 0.5:
         seconds = min(left, options.episode * 60)
-        name = f"{options.broker}-{'defaults-' if options.defaults else ''}{seed}.json"
+        state = "" if options.redis == "one" else f"{options.redis}-"
+        name = f"{options.broker}-{state}{'defaults-' if options.defaults else ''}{seed}.json"
         if not (folder / name).exists():
             wanted.append((seed, seconds, folder / name))
         left, seed = left - seconds, seed + 1
     if not wanted:
         return
-    with running(options.broker) as services:
+    with running(options.broker, options.redis) as services:
         for seed, seconds, path in wanted:
             result = _episode(options, timing, services, seed, seconds, path)
             path.write_text(json.dumps(result, indent=1))
@@ -83,11 +85,12 @@ def _episode(
         every=options.every,
         session=timing.session,
         nodes=NODES[options.broker],
+        redis=options.redis,
         apart=0.0 if timing is DEFAULTS else _APART,
         only=options.only,
     )
     faults = schedule(seed, plan)
-    click.echo(f"seed {seed}, {len(faults)} faults in {seconds:g} s on {options.broker}:", err=True)
+    click.echo(f"seed {seed}, {len(faults)} faults in {seconds:g} s on {services.kind}:", err=True)
     click.echo("\n".join(map(str, faults)), err=True)
     setup = Setup(seed, options.rate, timing, path.with_suffix(".work"))
     begun = time.monotonic()
@@ -106,6 +109,12 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=2.0, help="of load and faults, in all")
     parser.add_argument("--episode", type=float, default=5.0, help="minutes of one episode at most")
     parser.add_argument("--broker", choices=sorted(NODES), default="embedded")
+    parser.add_argument(
+        "--redis",
+        choices=list(REDIS),
+        default="one",
+        help="one, or a cluster of three without or with replicas",
+    )
     parser.add_argument("--dir", type=Path, help="where results stay, so that a run can be resumed")
     parser.add_argument("--every", type=float, default=4.0, help="seconds between faults, on average")
     parser.add_argument("--rate", type=float, default=15.0, help="inputs a second")

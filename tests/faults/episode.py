@@ -9,17 +9,17 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tests.faults.checker import check, compare_state
-from tests.faults.history import History, Violation, keep
+from tests.faults.history import History, Limits, Violation, keep
 from tests.faults.load import Inputs, Reviewers, Sender
 from tests.faults.nemesis import Fault, Nemesis
 from tests.faults.report import recoveries, stalls
-from tests.faults.services import Pages, Proxy, Services
-from tests.faults.workers import LIMITS, POLICY, Crew, Watched, load_average, logged
+from tests.faults.services import OneRedis, Pages, Proxy, Services
+from tests.faults.workers import LIMITS, OVERSHOOT, POLICY, Crew, Watched, load_average, logged
 from tests.services.serving import serving
 from tests.stream.harness import ROOT
 from tests.stream.verified import new_seal_key
@@ -110,7 +110,7 @@ async def _run(
             prefix=deployment.prefix,
             records=await deployment.read_all(),
             sent=sender.sent,
-            limits=LIMITS,
+            limits=_limits(services),
             seen_at=deployment.seen_at,
             acted_at=reviewers.acted_at,
             forged=frozenset(reviewers.forged),
@@ -146,10 +146,17 @@ async def _run(
     }
 
 
+def _limits(services: Services) -> Limits:
+    """Return what may be taken of the review queue."""
+    if isinstance(services.redis, OneRedis):
+        return LIMITS
+    return replace(LIMITS, tenant=LIMITS.tenant + OVERSHOOT, total=LIMITS.total + OVERSHOOT)
+
+
 def _environment(services: Services, setup: Setup, policy: Path, page_proxy: Proxy) -> dict[str, str]:
     timing = setup.timing
     return {
-        "GROUNDWIRE_REDIS_URL": f"redis://127.0.0.1:{services.redis_proxy.port}/0",
+        "GROUNDWIRE_REDIS_URL": services.redis.url,
         "GROUNDWIRE_SESSION_TIMEOUT": str(timing.session),
         "GROUNDWIRE_STATE_GRACE": str(timing.grace),
         "GROUNDWIRE_REBUILD_WAIT": str(timing.rebuild_wait),

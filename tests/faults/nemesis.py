@@ -13,8 +13,10 @@ from typing import Final
 
 from deploy.embedded.process import ServiceError
 from tests.faults.load import TENANTS, USERS, Reviewers, Sender
-from tests.faults.services import Pages, Proxy, Services
+from tests.faults.services import OneRedis, Pages, Proxy, Services
+from tests.faults.shards import SHARDS, Shards
 from tests.faults.workers import ROLES, SLOTS, Crew
+from tests.services.redis_cluster import LocalCluster
 
 
 @dataclass(frozen=True)
@@ -22,16 +24,22 @@ class Kind:
     """A kind of fault.
 
     Attributes:
-        holds: what cannot have another fault at the same time: worker, broker, redis, pages, queue.
+        holds: what cannot have another fault at the same time: worker, broker, redis, shards, pages, queue.
         weight: how often it comes, beside the others.
         seconds: shortest and longest duration, in session timeouts.
         needs: nodes that the broker must have.
+        on: what state must be on; none: anything.
     """
 
     holds: str
     weight: int
     seconds: tuple[float, float]
     needs: int = 1
+    on: Collection[str] = ()
+
+
+_ONE: Final = ("one",)
+_CLUSTER: Final = ("cluster", "replicated")
 
 
 KINDS: Final[Mapping[str, Kind]] = {
@@ -48,14 +56,19 @@ KINDS: Final[Mapping[str, Kind]] = {
     "freeze_broker": Kind("broker", 4, (0.2, 1.5)),
     "delay_broker": Kind("broker", 3, (0.5, 2.0)),
     "throttle_broker": Kind("broker", 3, (0.5, 2.0)),
-    "kill_redis": Kind("redis", 5, (0.1, 1.5)),
-    "pause_redis": Kind("redis", 4, (0.2, 1.5)),
-    "cut_redis": Kind("redis", 5, (0.0, 0.0)),
-    "close_redis": Kind("redis", 4, (0.1, 1.5)),
-    "freeze_redis": Kind("redis", 4, (0.2, 1.5)),
-    "delay_redis": Kind("redis", 3, (0.5, 2.0)),
-    "throttle_redis": Kind("redis", 2, (0.5, 2.0)),
-    "lose_redis": Kind("redis", 2, (0.1, 0.5)),
+    "kill_redis": Kind("redis", 5, (0.1, 1.5), on=_ONE),
+    "pause_redis": Kind("redis", 4, (0.2, 1.5), on=_ONE),
+    "cut_redis": Kind("redis", 5, (0.0, 0.0), on=_ONE),
+    "close_redis": Kind("redis", 4, (0.1, 1.5), on=_ONE),
+    "freeze_redis": Kind("redis", 4, (0.2, 1.5), on=_ONE),
+    "delay_redis": Kind("redis", 3, (0.5, 2.0), on=_ONE),
+    "throttle_redis": Kind("redis", 2, (0.5, 2.0), on=_ONE),
+    "lose_redis": Kind("redis", 2, (0.1, 0.5), on=_ONE),
+    "kill_shard": Kind("shards", 10, (0.1, 1.5), on=_CLUSTER),
+    "pause_shard": Kind("shards", 4, (0.2, 1.5), on=("cluster",)),
+    "lose_shard": Kind("shards", 2, (0.1, 0.5), on=("cluster",)),
+    "move_slots": Kind("shards", 8, (0.3, 1.5), on=_CLUSTER),
+    "outdate_worker": Kind("shards", 8, (0.5, 2.0), on=_CLUSTER),
     "hang_pages": Kind("pages", 3, (0.5, 2.0)),
     "break_pages": Kind("pages", 3, (0.5, 2.0)),
     "close_pages": Kind("pages", 2, (0.5, 2.0)),
@@ -68,7 +81,7 @@ class Fault:
     """One fault: `seconds` from `at`, both counted from the run's start.
 
     Attributes:
-        target: the worker's slot or role, or the broker's node.
+        target: the worker's slot or role, the broker's node, or the number of a shard.
         amount: how much of it: seconds of delay or skew, bytes a second.
     """
 
@@ -111,9 +124,10 @@ class Plan:
         every: seconds from one fault to the next, on average.
         session: the session timeout, in seconds.
         nodes: of the broker.
-        apart: seconds around `lose_redis` in which nothing else is broken. Lost state is rebuilt once nothing can
-            be in flight (`GROUNDWIRE_REBUILD_WAIT`); where that is set shorter than what can be, runs keep other
-            faults away from it.
+        redis: what state is on, one of `tests.faults.services.REDIS`.
+        apart: seconds around `lose_redis` and `lose_shard` in which nothing else is broken. Lost state is rebuilt once
+            nothing can be in flight (`GROUNDWIRE_REBUILD_WAIT`); where that is set shorter than what can be, runs keep
+            other faults away from it.
         only: kinds that are wanted; none: all.
     """
 
@@ -121,6 +135,7 @@ class Plan:
     every: float
     session: float
     nodes: int = 1
+    redis: str = "one"
     apart: float = 0.0
     only: Collection[str] = ()
 
@@ -131,7 +146,9 @@ def schedule(seed: int, plan: Plan) -> list[Fault]:
     kinds = {
         name: kind
         for name, kind in KINDS.items()
-        if kind.needs <= plan.nodes and (not plan.only or name in plan.only)
+        if kind.needs <= plan.nodes
+        and (not kind.on or plan.redis in kind.on)
+        and (not plan.only or name in plan.only)
     }
     faults: list[Fault] = []
     busy: dict[str, float] = {}
@@ -150,22 +167,25 @@ def schedule(seed: int, plan: Plan) -> list[Fault]:
             round(plan.session * rng.uniform(*kind.seconds), 1),
             _amount(rng, name),
         )
-        if name == "lose_redis" and plan.apart:
+        loses = name in {"lose_redis", "lose_shard"}
+        if loses and plan.apart:
             at = max([at, *(end + plan.apart / 2 for end in busy.values())])
             fault = replace(fault, at=round(at, 1))
         if at >= plan.seconds or busy.get(fault.holds, 0.0) > at:
             continue  # what it would break is broken already
         faults.append(fault)
         busy[fault.holds] = at + fault.seconds + 1.0
-        if name == "lose_redis":
+        if loses:
             at += fault.seconds + plan.apart
 
 
 def _target(rng: random.Random, name: str, kind: Kind, plan: Plan) -> str:
-    if kind.holds == "worker":
+    if kind.holds == "worker" or name == "outdate_worker":
         return rng.choice(SLOTS)
     if kind.holds == "extra":
         return rng.choice(list(ROLES))
+    if kind.holds == "shards":
+        return str(rng.randrange(SHARDS))
     return str(rng.randrange(plan.nodes)) if kind.holds == "broker" else name.rpartition("_")[2]
 
 
@@ -261,6 +281,8 @@ class Nemesis:
             await self._link(what, self._proxy(whom, fault), fault)
         elif whom == "broker":
             await self._node(what, fault)
+        elif whom in {"shard", "slots"}:
+            await self._shard(what, int(fault.target), fault)
         elif whom == "pages":
             self._pages.broken = True
             try:
@@ -275,13 +297,18 @@ class Nemesis:
         if what == "skew":
             await crew.skew(fault.target, fault.seconds, fault.amount)
             return
+        if what == "outdate":
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(crew.freeze(fault.target, fault.seconds))
+                tasks.create_task(self._shards().move(fault.number % SHARDS, fault.seconds / 2))
+            return
         do = {"kill": crew.kill, "stop": crew.freeze, "remove": crew.remove, "add": crew.add}[what]
         await do(fault.target, fault.seconds)
 
     def _proxy(self, whom: str, fault: Fault) -> Proxy:
         if whom == "broker":
             return self._services.broker.proxies[int(fault.target)]
-        return self._services.redis_proxy if whom == "redis" else self._page_proxy
+        return self._one_redis().proxy if whom == "redis" else self._page_proxy
 
     async def _link(self, what: str, proxy: Proxy, fault: Fault) -> None:
         if what == "cut":
@@ -314,7 +341,7 @@ class Nemesis:
             await asyncio.to_thread(back, number)
 
     async def _redis(self, what: str, fault: Fault) -> None:
-        redis = self._services.redis
+        redis = self._one_redis().server
         if what == "pause":
             redis.pause()
         else:
@@ -326,6 +353,25 @@ class Nemesis:
                 redis.resume()
             else:
                 await asyncio.to_thread(_insist, lambda: redis.start(keep_data=what != "lose"))
+
+    async def _shard(self, what: str, shard: int, fault: Fault) -> None:
+        shards = self._shards()
+        if what == "move":
+            await shards.move(shard, fault.seconds)
+        elif what == "pause":
+            await shards.pause(shard, fault.seconds)
+        else:
+            await shards.kill(shard, fault.seconds, keep_data=what != "lose")
+
+    def _one_redis(self) -> OneRedis:
+        redis = self._services.redis
+        assert isinstance(redis, OneRedis)
+        return redis
+
+    def _shards(self) -> Shards:
+        redis = self._services.redis
+        assert isinstance(redis, LocalCluster)
+        return Shards(redis)
 
     async def _fill(self, fault: Fault) -> None:
         rng = random.Random(fault.number)

@@ -14,7 +14,8 @@ from typing import Self
 from deploy.embedded import EmbeddedBroker, RedisServer
 from deploy.embedded.process import HOST, free_port
 from deploy.kafka.cluster import KafkaCluster
-from tests.services.redis_servers import start_redis
+from tests.services.redis_cluster import LocalCluster
+from tests.services.redis_servers import REDIS_VARIABLE, kind_of_redis, start_redis
 from tests.stream.site import Site
 
 _CHUNK = 65_536
@@ -216,19 +217,39 @@ class Pages(Site):
 
 
 @dataclass
+class OneRedis:
+    """One Redis behind a proxy."""
+
+    server: RedisServer
+    proxy: Proxy
+
+    @property
+    def url(self) -> str:
+        """The address of the proxy."""
+        return f"redis://{HOST}:{self.proxy.port}/0"
+
+
+REDIS: dict[str, int | None] = {"one": None, "cluster": 0, "replicated": 1}
+"""What state is on: one server, or a cluster of three primaries with so many replicas each."""
+
+
+@dataclass
 class Services:
-    """All of them, running."""
+    """All of them, running; `kind` names the broker, and state's servers where they are not one."""
 
     kind: str
     broker: Proxied
-    redis: RedisServer
-    redis_proxy: Proxy
+    redis: OneRedis | LocalCluster
     proxies: Proxies
 
 
 @contextmanager
-def running(kind: str) -> Iterator[Services]:
-    """Start a broker of a kind and Redis behind proxies; Apache Kafka goes with the real `redis-server`.
+def running(kind: str, redis: str = "one") -> Iterator[Services]:
+    """Start a broker of a kind behind proxies, and Redis; Apache Kafka goes with the real `redis-server`.
+
+    Args:
+        kind: one of `NODES`.
+        redis: one of `REDIS`.
 
     Raises:
         MissingServiceError: one of them is not installed here.
@@ -236,10 +257,15 @@ def running(kind: str) -> Iterator[Services]:
     with ExitStack() as stack:
         proxies = stack.enter_context(Proxies())
         broker = _embedded(stack, proxies) if kind == "embedded" else _kafka(stack, proxies, NODES[kind])
-        default = "embedded" if kind == "embedded" else "real"
-        redis = start_redis(os.environ.get("GROUNDWIRE_TEST_REDIS") or default)
-        stack.callback(redis.close)
-        yield Services(kind, broker, redis, proxies.before(redis.port), proxies)
+        server = os.environ.get(REDIS_VARIABLE) or ("embedded" if kind == "embedded" else "real")
+        replicas = REDIS[redis]
+        if replicas is not None:
+            cluster = LocalCluster(replicas=replicas, kind=kind_of_redis(server))
+            yield Services(f"{kind}-{redis}", broker, stack.enter_context(cluster), proxies)
+            return
+        one = start_redis(server)
+        stack.callback(one.close)
+        yield Services(kind, broker, OneRedis(one, proxies.before(one.port)), proxies)
 
 
 def _embedded(stack: ExitStack, proxies: Proxies) -> Proxied:

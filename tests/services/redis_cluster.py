@@ -80,7 +80,8 @@ class LocalCluster:
         self, slot: int, source: RedisServer, target: RedisServer, *, pause: Callable[[], None] = lambda: None
     ) -> None:
         """Move a slot key by key, as `redis-cli --cluster reshard` does; `pause` is called while it is half moved."""
-        names = {node.port: self.ask(node, "CLUSTER", "MYID") for node in self.primaries}
+        serving = self.serving()
+        names = {node.port: self.ask(node, "CLUSTER", "MYID") for node in serving}
         self.ask(target, "CLUSTER", "SETSLOT", slot, "IMPORTING", names[source.port])
         self.ask(source, "CLUSTER", "SETSLOT", slot, "MIGRATING", names[target.port])
         first = True
@@ -99,13 +100,26 @@ class LocalCluster:
             if first:
                 pause()
             first = False
-        for node in (target, source, *[one for one in self.primaries if one not in (source, target)]):
+        for node in (target, source, *[one for one in serving if one not in (source, target)]):
             self.ask(node, "CLUSTER", "SETSLOT", slot, "NODE", names[target.port])
 
-    def restart(self, node: RedisServer) -> None:
-        """Start a node that was killed, and wait until it serves."""
-        node.start()
-        self.wait_until(lambda: all(self._is_ok(one) for one in self.nodes))
+    def serving(self) -> list[RedisServer]:
+        """Return the nodes that are primaries now."""
+        return [node for node in self.nodes if self.ask(node, "ROLE")[0] == b"master"]
+
+    def restart(self, node: RedisServer, *, keep_data: bool = True) -> None:
+        """Start a node that was killed, and wait until it serves, or follows the replica that took over."""
+        node.start(keep_data=keep_data)
+        self.wait_until(self.is_whole)
+
+    def is_whole(self) -> bool:
+        """Say whether every node serves its share, or follows one that does."""
+        serving = self.serving()
+        return (
+            all(self._is_ok(node) for node in self.nodes)
+            and len(serving) == len(self.primaries)
+            and all(self._follows(node) for node in self.nodes if node not in serving)
+        )
 
     def primary_of(self, slot: int) -> RedisServer:
         """Return the node that has a slot, as the first node that answers knows it."""

@@ -23,6 +23,8 @@ from groundwire.state.server import Server
 LOOK: Final = 1.0
 """Seconds between two counts of the buckets; more where a count takes longer than a fiftieth of that."""
 
+_OLD: Final = 2
+"""Pauses after which a count is too old for places to be given by it."""
 _SHARE: Final = 50
 _PAGE: Final = 1_000
 
@@ -61,10 +63,11 @@ class QueueUse:
             async with self._first:  # who comes meanwhile must not be told that the others hold nothing
                 if self._looked < 0:
                     await self._look()
-        elif time.monotonic() - self._looked > self._pause and (
-            self._looking is None or self._looking.done()
-        ):
-            self._looking = asyncio.create_task(self._look_quietly())
+        elif (age := time.monotonic() - self._looked) > self._pause:
+            if self._looking is None or self._looking.done():
+                self._looking = asyncio.create_task(self._look_quietly())
+            if age > _OLD * self._pause:  # this worker stood still, and others may have filled the queue
+                await asyncio.wait({self._looking})
         tenants: defaultdict[int, set[str]] = defaultdict(set)
         for subject in subjects:
             tenants[self._server.bucket_of(subject.tenant_id, subject.user_id)].add(subject.tenant_id)
