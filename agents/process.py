@@ -233,6 +233,7 @@ def _skip_scan() -> None:
 
 async def _prepare(worker: Worker) -> None:
     """Open the language model and state before the first record; state that does not answer is waited for later."""
+    worker.policies.put_in_folder(worker.policy)
     try:
         if worker.model is not None:
             await worker.model.open()

@@ -17,6 +17,7 @@ from groundwire.errors import BrokerUnavailable, SchemeMismatch, StateUnavailabl
 from groundwire.policy import Policy
 from groundwire.replay.rebuild import OutputReader, Rebuilder, stored_outcome
 from groundwire.state.model import StoredOutcome
+from groundwire.state.policies import PolicyStore
 from groundwire.state.redis import RedisState
 from groundwire.state.server import ServerRun
 
@@ -125,6 +126,9 @@ async def _end_of(task: asyncio.Task[bool]) -> None:
 class StateReconciler:
     """Asserts recent outcomes again after state was out of reach, once for all partitions of the worker.
 
+    It has state keep the policy, too, before anything is decided by it: whoever meets such an outcome derives its
+    Decision by the policy that decided.
+
     A server that restarts or hands over to a replica may have lost the last second. What stands on the output topics
     is true, so a worker that finds another server than before reads the last minute of them and asserts it again,
     before it asks anything else of state.
@@ -132,6 +136,7 @@ class StateReconciler:
     Args:
         state: takes the outcomes.
         policy: the worker's.
+        policies: keep it.
         read: yields the values of the output topics from a time on.
         clock: wall-clock seconds since 1970.
     """
@@ -140,12 +145,15 @@ class StateReconciler:
         self,
         state: RedisState,
         policy: Policy,
+        policies: PolicyStore,
         read: Callable[[datetime], AsyncGenerator[bytes, None]],
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._state = state
         self._policy = policy
+        self._policies = policies
+        self._kept_in: str | None = ""  # the epoch of the state that has the policy; this is none
         self._read = read
         self._clock = clock
         self._runs: dict[int, ServerRun] = {}
@@ -170,6 +178,9 @@ class StateReconciler:
             StateUnavailable: no server answers, or the topics cannot be read.
             StateLost: as state.
         """
+        if self._kept_in != (epoch := self._state.epoch):
+            await self._policies.put(self._policy)
+            self._kept_in = epoch
         if not self._state.server.doubtful():
             return
         async with self._lock:

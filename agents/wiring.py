@@ -113,7 +113,7 @@ def build_worker(name: str, settings: Settings) -> Worker:
     read = partial(published, settings)
     rebuilder = Rebuilder.of(settings, state, policy, policies)
     recovery = StateRecovery(state, rebuilder, read, health, audit.note)
-    reconciler = StateReconciler(state, policy, read)
+    reconciler = StateReconciler(state, policy, policies, read)
     tracing = open_tracing(name, enabled=settings.tracing)
     sealer = build_sealer(settings, app, publisher, health)
     role = ROLES[name]

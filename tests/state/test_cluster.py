@@ -2,23 +2,28 @@
 
 import asyncio
 import secrets
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from hashlib import sha1
 
 import pytest
 from aiokafka.partitioner import DefaultPartitioner
 from redis.crc import key_slot
 
+from agents import recovery
 from groundwire.cli.state import measure
 from groundwire.errors import StateLost, StateUnavailable, UsageError
 from groundwire.messages.decisions import CitationState, Place
 from groundwire.messages.topics import record_key
+from groundwire.policy import Policy
 from groundwire.state import buckets
 from groundwire.state.corpus import CorpusIndex
 from groundwire.state.model import InFlightMark, Outcome, QueueLimits, ReviewAction, SubjectState
+from groundwire.state.policies import PolicyStore
 from groundwire.state.redis import RedisState
-from groundwire.state.server import connect
+from groundwire.state.server import Script, connect
 from groundwire.verify.results import CitationCheck, RedisCache, cache_key
 from tests.services.fixtures import or_skip
 from tests.services.redis_cluster import LocalCluster
@@ -131,6 +136,19 @@ async def test_a_limit_counts_the_places_in_all_buckets(own_cluster, limits, pla
         assert [answer.state for answer in answers].count(SubjectState.PENDING) <= 5
         (answer,) = await decide(other, asks[10], limits=limits)  # which has to count first
         assert (answer.state, answer.place) == (SubjectState.REFUSED, place)
+
+
+async def test_a_worker_that_stood_still_counts_before_it_gives_a_place(own_cluster):
+    claims = Claims()
+    limits = QueueLimits(per_tenant=5)
+    async with opened(own_cluster) as state, opened(own_cluster, state._prefix) as other:
+        await other.adopt_epoch()
+        first, *asks = [claims.ask("c", f"{user} is for review", 2, user=user) for user in USERS[:7]]
+        await decide(state, first, limits=limits)
+        await decide(other, *asks[:4], limits=limits)
+        state._queue._looked -= 10
+        (answer,) = await decide(state, asks[5], limits=limits)
+        assert (answer.state, answer.place) == (SubjectState.REFUSED, Place.TENANT_FULL)
 
 
 async def test_places_that_were_given_back_are_free_after_the_next_look(own_cluster):
@@ -283,6 +301,72 @@ async def test_a_worker_that_starts_while_a_shard_is_away_decides_for_the_others
         own_cluster.restart(node)
 
 
+@pytest.mark.parametrize(
+    ("name", "wrong", "right"),
+    [("maxmemory", 1, 0), ("min-replicas-to-write", 1, 0)],
+    ids=["OOM", "NOREPLICAS"],
+)
+async def test_a_shard_that_refuses_what_is_asserted_again_holds_up_its_own_users_alone(
+    own_cluster, monkeypatch, name, wrong, right
+):
+    claims = Claims()
+    monkeypatch.setattr(recovery, "stored_outcome", lambda value, _policy: value)
+    async with opened(own_cluster) as state, opened(own_cluster) as other:
+        asks = asks_of(claims)
+        answers = await decide(state, *asks)
+        outcomes = [stored(ask, answer) for ask, answer in zip(asks, answers, strict=True)]
+        reads = 0
+
+        async def read(_since):
+            nonlocal reads
+            reads += 1
+            for outcome in outcomes:
+                yield outcome
+
+        reconciler = recovery.StateReconciler(other, Policy(), PolicyStore(None, None), read)
+        await reconciler.before_step()
+        reconciler.answered()
+        other.server.watch_servers()
+        reconciler._runs.clear()  # every server is another one
+        node = own_cluster.primary_of(slot_of(USERS[0]))
+        there = [user for user in USERS if own_cluster.primary_of(slot_of(user)) is node]
+        own_cluster.ask(node, "CONFIG", "SET", name, wrong)
+        try:
+            with pytest.raises(StateUnavailable):
+                await reconciler.before_step()
+            await asyncio.sleep(1)
+            assert {buckets.bucket_of("acme", user) for user in there} <= set(other.away())
+            await reconciler.before_step()
+            assert reads == 2
+            others = [ask for ask in asks if ask.subject.user_id not in there]
+            assert not any(one.fresh for one in await other.step(others, LIMITS))
+        finally:
+            own_cluster.ask(node, "CONFIG", "SET", name, right)
+        await settled(other)
+        await reconciler.before_step()
+        assert reads == 3
+        assert not any(one.fresh for one in await other.step(asks, LIMITS))
+
+
+async def test_a_bucket_that_refuses_again_and_again_is_asked_less_and_less_often(own_cluster):
+    async with opened(own_cluster) as state:
+        bucket = buckets.bucket_of("acme", USERS[0])
+        refusing = Script(
+            source := "return redis.error_reply('ERR no')",
+            sha1(source.encode(), usedforsecurity=False).hexdigest(),
+        )
+        pauses = []
+        for _ in range(3):
+            with pytest.raises(StateUnavailable):
+                await state.server.run_each(refusing, state._prefix, {bucket: ((), ())}, needed=True)
+            assert set(state.away()) == {bucket}
+            began = time.monotonic()
+            await settled(state)
+            pauses.append(time.monotonic() - began)
+        assert pauses[1] > 1.5 * pauses[0]
+        assert pauses[2] > 1.5 * pauses[1]
+
+
 @pytest.mark.slow
 async def test_a_replica_that_takes_over_decides_nothing_until_it_was_compared(replicated):
     claims = Claims()
@@ -306,7 +390,7 @@ async def test_a_replica_that_takes_over_decides_nothing_until_it_was_compared(r
             await state.step(asks, LIMITS)
         after = await state.server.server_runs(doubtful)
         assert after[bucket] != before[bucket]
-        state.server._lose(slot, ("EXISTS", buckets.tags()[bucket] + "never"))
+        state.server._lose(slot, ("EXISTS", buckets.tags()[bucket] + "never"), ConnectionError())
         await settled(state)
         state.server.trust(after, doubtful)
         with pytest.raises(StateUnavailable):  # it failed once more since it was asked
@@ -438,6 +522,21 @@ async def test_policies_and_marks_are_kept_wherever_their_slot_is(own_cluster):
         assert marks == [InFlightMark(number, number + 1, 0) for number in range(8)]
         await state.unmark("groundwire.claims", 3)
         assert await state.marks("groundwire.claims", 3) is None
+
+
+async def test_a_policy_is_known_while_a_primary_is_away_and_none_is_unknown_then(own_cluster):
+    async with opened(own_cluster) as state:
+        await state.put_policy("0" * 64, b"{}")
+        assert await state.get_policy("1" * 64) is None
+        for node in own_cluster.primaries:
+            node.kill()
+            assert await state.get_policy("0" * 64) == b"{}"
+            await state.put_policy("2" * 64, b"{}")
+            with pytest.raises(StateUnavailable):
+                await state.get_policy("1" * 64)
+            own_cluster.restart(node)
+            await settled(state)
+        assert await state.get_policy("2" * 64) == b"{}"
 
 
 # Addresses, and what must not be

@@ -265,13 +265,14 @@ async def test_a_file_that_is_not_what_its_name_says_is_not_believed(tmp_path, d
     assert await PolicyStore(tmp_path, keeper).get(policy.sha256) == policy
 
 
-async def test_a_policy_that_is_nowhere_or_out_of_reach_is_none(tmp_path):
+async def test_a_policy_that_is_nowhere_is_none_but_not_one_that_state_does_not_tell_of(tmp_path):
     keeper = Keeper()
     store = PolicyStore(tmp_path, keeper)
     for name in ("0" * 64, "../../etc/passwd", ""):
         assert await store.get(name) is None
     keeper.fails = True
-    assert await store.get("1" * 64) is None
+    with pytest.raises(StateUnavailable):
+        await store.get("1" * 64)
 
 
 async def test_a_folder_that_cannot_be_written_to_is_wrong_usage(tmp_path):

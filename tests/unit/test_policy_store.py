@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from groundwire.errors import StateError, UsageError
+from groundwire.errors import StateUnavailable, UsageError
 from groundwire.policy import Policy
 from groundwire.state.policies import PolicyStore
 
@@ -35,7 +35,7 @@ class Out(Keeper):
     """State that is out of reach."""
 
     async def get_policy(self, sha256: str) -> bytes | None:
-        raise StateError(f"out of reach: {sha256}")
+        raise StateUnavailable(f"out of reach: {sha256}")
 
 
 async def test_a_policy_is_kept_in_the_folder_and_in_state_and_found_in_either(
@@ -92,10 +92,17 @@ async def test_what_cannot_be_read_is_no_policy_and_the_log_tells(tmp_path: Path
     with capture_logs() as told:
         assert await PolicyStore(tmp_path, Keeper(**{NAME: POLICY.canonical})).get(NAME) == POLICY
     assert [one["event"] for one in told] == ["policy.unreadable"]
-    for keeper in (Keeper(**{NAME: b"{"}), Out()):
-        with capture_logs() as told:
-            assert await PolicyStore(None, keeper).get(NAME) is None
-        assert [one["event"] for one in told] == ["policy.unreadable"]
+    with capture_logs() as told:
+        assert await PolicyStore(None, Keeper(**{NAME: b"{"})).get(NAME) is None
+    assert [one["event"] for one in told] == ["policy.unreadable"]
+
+
+async def test_where_state_does_not_tell_a_policy_is_not_unknown(tmp_path: Path) -> None:
+    with pytest.raises(StateUnavailable):
+        await PolicyStore(tmp_path, Out()).get(NAME)
+    store = PolicyStore(tmp_path, Out())
+    store.put_in_folder(POLICY)
+    assert await store.get(NAME) == await PolicyStore(tmp_path, Out()).get(NAME) == POLICY
 
 
 async def test_a_folder_that_cannot_be_written_to_is_told_by_its_setting(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from redis.exceptions import (
     AskError,
     ClusterDownError,
     MovedError,
+    NoPermissionError,
     NoScriptError,
     ReadOnlyError,
     RedisClusterException,
@@ -56,9 +57,13 @@ _LOOK: Final = 0.25
 """Seconds after which a slot that is away is looked for again."""
 _PROBE: Final = 1.0
 """Seconds for one such look."""
+_LONGEST: Final = 30.0
+"""Seconds after which a slot is looked for again at the latest whose server answers, and refuses what decides."""
 _FORGOTTEN: Final = 60.0
 """Seconds after which a slot that answers again without being asked to decide is one that never failed."""
 _REDIRECTS: Final = 5
+_TOLD: Final = 3
+"""Errors that one line of the log has."""
 _NOT_NOW: Final = (AskError, ClusterDownError, ReadOnlyError, TryAgainError)
 """What a server answers that is alive, but does not serve a slot."""
 
@@ -66,6 +71,15 @@ _NOT_NOW: Final = (AskError, ClusterDownError, ReadOnlyError, TryAgainError)
 def server_of(redis: Client, patience: float = PATIENCE) -> Server:
     """Return what calls a client's server, or its cluster."""
     return Cluster(redis, patience) if isinstance(redis, RedisCluster) else Server(redis, patience)
+
+
+@dataclass(frozen=True, slots=True)
+class _Away:
+    """A slot that is away: what it is looked for with, from when on, and what it failed of."""
+
+    probe: Command
+    due: float
+    why: str
 
 
 @dataclass(slots=True)
@@ -97,7 +111,8 @@ class Cluster(Server):
         self._nodes = redis.nodes_manager
         self._patience = patience
         self.tags = tags()
-        self._away: dict[int, Command] = {}  # slot -> what it is looked for with
+        self._away: dict[int, _Away] = {}
+        self._refusals: Counter[int] = Counter()  # slot -> how often in a row what decides was refused
         self._failing: dict[int, float] = {}  # slot -> since when it takes no decisions
         self._back: dict[int, float] = {}  # slot -> when it was found to answer again
         self._doubtful: dict[int, float] = {}  # slot -> seconds since 1970
@@ -170,10 +185,10 @@ class Cluster(Server):
             if is_same and slot not in self._away:
                 self._doubtful.pop(slot, None)
 
-    async def call(self, *command: Argument) -> Any:  # noqa: ANN401 - a reply is what the server sends
+    async def call(self, *command: Argument, needed: bool = False) -> Any:  # noqa: ANN401 - a reply is what the server sends
         """Send one command to the server of its first key; see `Server.call`."""
         call = _Call(_slot_of(command), command)
-        await self._send([call])
+        await self._send([call], needed=needed)
         return _told(call)
 
     async def call_in_order(self, *command: Argument, written: Callable[[], None] = lambda: None) -> Any:  # noqa: ANN401 - as above
@@ -190,20 +205,27 @@ class Cluster(Server):
         return _told_each(calls, some=some)
 
     async def run_each(
-        self, code: Script, prefix: str, calls: Mapping[int, ScriptCall], *, deciding: bool = False
+        self,
+        code: Script,
+        prefix: str,
+        calls: Mapping[int, ScriptCall],
+        *,
+        deciding: bool = False,
+        needed: bool = False,
     ) -> dict[int, Any]:
         """Run a script in each of some buckets, those of one server together; see `Server.run_each`."""
+        needed = needed or deciding
         sent: dict[int, _Call] = {}
         for bucket, (keys, arguments) in calls.items():
             tag = prefix + tags()[bucket]
             named = (*keys, tag + "never:1", tag + "never:2")
             sent[bucket] = _Call(slots()[bucket], ("EVALSHA", code.sha1, len(named), *named, *arguments))
-        await self._send(sent.values(), deciding=deciding)
+        await self._send(sent.values(), deciding=deciding, needed=needed)
         unknown = [call for call in sent.values() if isinstance(call.answer, NoScriptError)]
         for call in unknown:
             call.command = ("EVAL", code.source, *call.command[2:])
         if unknown:
-            await self._send(unknown, deciding=deciding)
+            await self._send(unknown, deciding=deciding, needed=needed)
         return _told_each(sent)
 
     async def scan(self, pattern: str, size: int) -> AsyncIterator[list[bytes]]:
@@ -274,12 +296,12 @@ class Cluster(Server):
                 await self._move(error)
                 raise BrokenConnection(str(error)) from error  # the next one is to the right server
             if isinstance(error, BrokenConnection | AskError):
-                self._lose(slot, ("EXISTS", key))
+                self._lose(slot, ("EXISTS", key), error)
             raise
         finally:
             node.release(connection)
 
-    async def _send(self, calls: Iterable[_Call], *, deciding: bool = False) -> None:
+    async def _send(self, calls: Iterable[_Call], *, deciding: bool = False, needed: bool = False) -> None:
         """Send commands, those of one server together, and follow where slots have moved to."""
         await self._open()
         left = list(calls)
@@ -299,7 +321,7 @@ class Cluster(Server):
             if not left:
                 break
         for call in answered.values():
-            self._note(call, deciding=deciding)
+            self._note(call, deciding=deciding, needed=needed)
 
     async def _exchange(self, node: ClusterNode, calls: Sequence[_Call]) -> None:
         """Send commands over one connection, once more where that broke: all that state is asked may be asked twice."""
@@ -312,7 +334,7 @@ class Cluster(Server):
         if error is not None:
             for slot in slots():
                 if self._owners.get(slot) == node.name:
-                    self._lose(slot, _probe_of(slot))
+                    self._lose(slot, _probe_of(slot), error)
 
     async def _try(self, node: ClusterNode, calls: Sequence[_Call]) -> Exception | None:
         """Send commands, and note what each came to; return what the connection failed of."""
@@ -344,19 +366,24 @@ class Cluster(Server):
                 await self._exchange(node, [asking, call])
         return False
 
-    def _note(self, call: _Call, *, deciding: bool) -> None:
+    def _note(self, call: _Call, *, deciding: bool, needed: bool) -> None:
         """Note what has become of a slot."""
         error = call.answer
         if not isinstance(error, Exception):
             if deciding:
                 self._failing.pop(call.slot, None)
-        elif not isinstance(error, StateUnavailable | NoScriptError) and (deciding or _is_away(error)):
-            self._lose(call.slot, _probe_of(call.slot) if deciding else ("EXISTS", _key_of(call.command)))
+                self._refusals.pop(call.slot, None)
+        elif not isinstance(error, StateUnavailable | NoScriptError) and (needed or _is_away(error)):
+            probe = _probe_of(call.slot) if needed else ("EXISTS", _key_of(call.command))
+            self._lose(call.slot, probe, error)
 
-    def _lose(self, slot: int, probe: Command) -> None:
+    def _lose(self, slot: int, probe: Command, error: Exception) -> None:
         if slot not in self._away:
-            self._away[slot] = probe
-            now = time.monotonic()
+            now = due = time.monotonic()
+            if not _is_away(error):
+                self._refusals[slot] += 1
+                due += min(_LOOK * 2 ** min(self._refusals[slot], 10), _LONGEST)
+            self._away[slot] = _Away(probe, due, f"{type(error).__name__}: {str(error)[:200]}")
             if now - self._back.pop(slot, now) > _FORGOTTEN:
                 self._failing[slot] = now
             self._failing.setdefault(slot, now)
@@ -375,7 +402,8 @@ class Cluster(Server):
         while self._away:
             names = {self._owners.get(slot, "?") for slot in self._away}
             if names - told:
-                log.warning("state.shard_away", servers=sorted(names), slots=len(self._away))
+                why = sorted({away.why for away in self._away.values()})[:_TOLD]
+                log.warning("state.shard_away", servers=sorted(names), slots=len(self._away), why=why)
                 told |= names
             await asyncio.sleep(_LOOK)
             try:
@@ -388,16 +416,17 @@ class Cluster(Server):
 
     async def _look(self) -> None:
         by_node: defaultdict[ClusterNode, list[_Call]] = defaultdict(list)
-        for slot, probe in self._away.items():
-            for node in self._nodes.slots_cache.get(slot, ())[:1]:
-                by_node[node].append(_Call(slot, probe))
+        now = time.monotonic()
+        for slot, away in self._away.items():
+            for node in self._nodes.slots_cache.get(slot, ())[:1] if away.due <= now else ():
+                by_node[node].append(_Call(slot, away.probe))
         with suppress(TimeoutError):
             async with asyncio.timeout(_PROBE):
                 await asyncio.gather(*map(self._try, by_node.keys(), by_node.values()))
         for call in (call for calls in by_node.values() for call in calls):
             if isinstance(call.answer, MovedError):
                 await self._move(call.answer)
-            elif call.answer is not None and not _is_away(call.answer):
+            elif call.answer is not None and not _is_away(call.answer) and not _refuses(call):
                 self._away.pop(call.slot, None)
                 self._back[call.slot] = time.monotonic()
 
@@ -461,9 +490,15 @@ class Cluster(Server):
 
 
 def _probe_of(slot: int) -> Command:
-    """Return a command that is answered where scripts are: on two keys that do not exist."""
-    tag = tags_by_slot()[slot]
-    return "EXISTS", f"{tag}never:1", f"{tag}never:2"
+    """Return a command that is carried out where scripts are that write, and changes nothing: there is no such key."""
+    return "SETRANGE", f"{tags_by_slot()[slot]}never:1", 0, b""
+
+
+def _refuses(probed: _Call) -> bool:
+    """Say whether a server refuses to write; one that forbids the probe alone is asked again by what decides."""
+    error = probed.answer
+    writes = probed.command[0] == "SETRANGE"
+    return writes and isinstance(error, Exception) and not isinstance(error, NoPermissionError)
 
 
 def _key_of(command: Command) -> Argument:

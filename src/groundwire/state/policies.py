@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from groundwire.errors import StateError, UsageError
+from groundwire.errors import UsageError
 from groundwire.policy import Policy, load_policy, parse_policy
 
 log = structlog.get_logger()
@@ -22,10 +22,10 @@ class PolicyKeeper(Protocol):
     """Where policies are kept beside the folder."""
 
     async def put_policy(self, sha256: str, policy: bytes) -> None:
-        """Keep an effective policy."""
+        """Keep an effective policy. Raises: StateUnavailable."""
 
     async def get_policy(self, sha256: str) -> bytes | None:
-        """Return an effective policy, or None."""
+        """Return an effective policy; None where there is none. Raises: StateUnavailable: it does not tell."""
         ...
 
 
@@ -47,7 +47,14 @@ class PolicyStore:
 
         Raises:
             UsageError: the folder cannot be written to.
+            StateUnavailable: state does not take it now.
         """
+        self.put_in_folder(policy)
+        if self._keeper is not None:
+            await self._keeper.put_policy(policy.sha256, policy.canonical)
+
+    def put_in_folder(self, policy: Policy) -> None:
+        """Keep a policy in the folder. Raises: UsageError: it cannot be written to."""
         self._known[policy.sha256] = policy
         if self._folder is not None:
             path = self._folder / f"{policy.sha256}.json"
@@ -57,11 +64,13 @@ class PolicyStore:
                     _write_whole(path, policy.canonical)
             except OSError as exc:
                 raise UsageError(f"GROUNDWIRE_POLICIES_DIR: {exc}") from None
-        if self._keeper is not None:
-            await self._keeper.put_policy(policy.sha256, policy.canonical)
 
     async def get(self, sha256: str) -> Policy | None:
-        """Return the policy with this hash, or None where it is not known or its file does not have that hash."""
+        """Return the policy with this hash, or None where it is not known or its file does not have that hash.
+
+        Raises:
+            StateUnavailable: the folder has none and state does not tell: nobody knows that it is not known.
+        """
         if sha256 not in self._known and _SHA256.fullmatch(sha256):
             policy = await self._read(sha256)
             if policy is not None and policy.sha256 == sha256:
@@ -81,7 +90,7 @@ class PolicyStore:
         try:
             data = await self._keeper.get_policy(sha256)
             return parse_policy(data) if data else None
-        except (UsageError, StateError) as exc:
+        except UsageError as exc:
             log.warning("policy.unreadable", sha256=sha256, error=str(exc))
             return None
 

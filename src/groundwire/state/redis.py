@@ -1,8 +1,9 @@
 """State in Redis: every step of a batch is one script on the primary; in a cluster, one for each bucket of users.
 
 docs/state.md says what keys cost in bytes. All of them start with the deployment's topic prefix, and the scripts
-compute them. In a cluster the tag of a bucket follows the prefix, but in the keys of policies and of what is in flight;
-an action has a second key there, in the bucket of its tenant: `a:<action>` with the subject that it belongs to.
+compute them. In a cluster the tag of a bucket follows the prefix, but in the keys of what is in flight. There a policy
+stands in several buckets, and an action has a second key, in the bucket of its tenant: `a:<action>:of` with the subject
+that it belongs to.
 
     s:<subject>    the outcome of a claim or response              none while approved, pending or waiting,
                                                                    else `idempotency_ttl`; blocked by a
@@ -91,6 +92,8 @@ _LOOK_UP: Final = ("entries", "look_up")
 
 _REBUILT_KEYS: Final = ("s:*", "k:*", "b:*", "m:*", "x:*", "w:*", "d:*", "r:*")
 _SCANNED: Final = 1000
+_COPIES: Final = 16
+"""In how many buckets of a cluster a policy stands: of up to so many primaries each has one."""
 GLOB: Final = str.maketrans({char: f"\\{char}" for char in "\\*?[]^-"})
 """Has a prefix stand for itself in a pattern of SCAN."""
 
@@ -234,7 +237,7 @@ class RedisState:
             key = f"{self._prefixes[bucket]}a:{short(action_digest(request))}:of"
             subject = short(request.subject.digest)
             if not request.forgets:
-                await self.server.call("SET", key, subject, "EX", self._action_ttl, "NX")
+                await self.server.call("SET", key, subject, "EX", self._action_ttl, "NX", needed=True)
             if await self.server.call("GET", key) not in (None, subject.encode()):
                 reused.append(request)
         return reused
@@ -254,7 +257,7 @@ class RedisState:
     async def reassert(self, outcomes: Sequence[StoredOutcome]) -> int:
         """Record outcomes that are known to be published; see `groundwire.state.model.State`."""
         head = ("epoch", await self._known_epoch(), self._action_ttl)
-        return sum((await self._run(_LOAD, _loaded(self.server, head, outcomes))).values())
+        return sum((await self._run(_LOAD, _loaded(self.server, head, outcomes), needed=True)).values())
 
     async def payloads(self, subjects: Sequence[Subject]) -> list[bytes | None]:
         """Return what was recorded with each subject, in one round trip; see `groundwire.state.model.State`."""
@@ -342,13 +345,30 @@ class RedisState:
         return self.server.bucket_of(tenant_id, "")
 
     async def put_policy(self, sha256: str, policy: bytes) -> None:
-        """Keep an effective policy under its hash."""
-        await self.server.call("SET", f"{self._prefix}policy:{sha256}", policy)
+        """Keep an effective policy under its hash, on each server that answers. Raises: StateUnavailable: none does."""
+        copies = self._policy_keys(sha256).items()
+        await self.server.each({at: ("SET", key, policy) for at, key in copies}, some=True)
 
     async def get_policy(self, sha256: str) -> bytes | None:
-        """Return the policy with this hash, or None."""
-        policy: bytes | None = await self.server.call("GET", f"{self._prefix}policy:{sha256}")
+        """Return the policy with this hash, or None.
+
+        Raises:
+            StateUnavailable: it is on no server that answers, and not all do.
+        """
+        copies = self._policy_keys(sha256)
+        found = await self.server.each({at: ("GET", key) for at, key in copies.items()}, some=True)
+        policy: bytes | None = next((copy for copy in found.values() if copy is not None), None)
+        if policy is None and len(found) < len(copies):
+            raise StateUnavailable(f"policy {sha256}: it may be on a server that is away")
         return policy
+
+    def _policy_keys(self, sha256: str) -> dict[int, str]:
+        """Return the keys of a policy by their buckets, which are spread over the servers."""
+        apart = max(len(self._prefixes) // _COPIES, 1)
+        return {
+            bucket: f"{self._prefixes[bucket]}policy:{sha256}"
+            for bucket in range(0, len(self._prefixes), apart)
+        }
 
     async def close(self) -> None:
         """Let go of connections."""
@@ -409,12 +429,14 @@ class RedisState:
         *,
         ttl: int | None = None,
         deciding: bool = False,
+        needed: bool = False,
     ) -> dict[int, Any]:
         """Run a script in each of some buckets."""
         sent: dict[int, ScriptCall] = {
             bucket: ((), (self._prefixes[bucket], ttl or self._ttl, *rest)) for bucket, rest in calls.items()
         }
-        answers = await self.server.run_each(script(*files), self._prefix, sent, deciding=deciding)
+        code = script(*files)
+        answers = await self.server.run_each(code, self._prefix, sent, deciding=deciding, needed=needed)
         if _LOST in answers.values():
             raise StateLost(f"state does not carry epoch {self._epoch}: it was flushed, restored or rebuilt")
         return answers

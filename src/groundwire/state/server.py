@@ -175,8 +175,8 @@ class Server:
         """Note that the servers of buckets were compared."""
         self._suspected = False
 
-    async def call(self, *command: Argument) -> Any:  # noqa: ANN401 - a reply is what the server sends
-        """Send one command.
+    async def call(self, *command: Argument, needed: bool = False) -> Any:  # noqa: ANN401, ARG002 - a reply is what the server sends; as the cluster
+        """Send one command; `needed`: as of `run_each`.
 
         Raises:
             StateUnavailable: no answer in time, or an error for an answer (replica, loading, out of memory).
@@ -208,6 +208,7 @@ class Server:
         calls: Mapping[int, ScriptCall],
         *,
         deciding: bool = False,  # noqa: ARG002 - as the cluster
+        needed: bool = False,  # noqa: ARG002 - as the cluster
     ) -> dict[int, Any]:
         """Run a script in each of some buckets, and return its answers.
 
@@ -216,6 +217,7 @@ class Server:
             prefix: stands before every key.
             calls: by bucket.
             deciding: it decides on what is there: not where a server is to be compared first.
+            needed: nothing can be decided without it, nor without what decides: a bucket that refuses it is away.
 
         Raises:
             StateUnavailable: as `call`; all were run that could.

@@ -120,9 +120,17 @@ class Bench:
         self.asserted: list[object] = []
         self.unreadable = False
         self.server = self
+        self.epoch: str | None = "first"
+        self.kept: list[object] = []
+        self.takes_policies = True
         self.subject = StateReconciler(
-            self, None, self.read, clock=lambda: self.now  # type: ignore[arg-type]
+            self, "policy", self, self.read, clock=lambda: self.now  # type: ignore[arg-type]
         )  # fmt: skip
+
+    async def put(self, policy):
+        if not self.takes_policies:
+            raise StateUnavailable("away")
+        self.kept.append(policy)
 
     def watch_servers(self):
         pass
@@ -224,6 +232,23 @@ async def test_where_the_topics_cannot_be_read_nothing_is_asked_of_state(bench: 
     bench.unreadable = False
     await bench.subject.before_step()
     assert bench.asserted == [b"a", b"c"]
+
+
+async def test_state_keeps_the_policy_before_anything_is_decided_by_it(bench: Bench):
+    bench.takes_policies = False
+    with pytest.raises(StateUnavailable):
+        await bench.subject.before_step()
+    bench.takes_policies = True
+    await bench.subject.before_step()
+    await bench.subject.before_step()
+    assert bench.kept == ["policy"]
+
+
+async def test_state_that_was_rebuilt_is_given_the_policy_again(bench: Bench):
+    await bench.subject.before_step()
+    bench.epoch = "second"
+    await bench.subject.before_step()
+    assert bench.kept == ["policy", "policy"]
 
 
 async def test_a_bucket_is_told_of_its_own_users_alone(bench):
