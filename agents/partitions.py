@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
+from agents.aside import Aside
 from groundwire import metrics
 from groundwire.errors import StateError
 from groundwire.logs import report_fault
@@ -71,6 +72,11 @@ class CrashGuard:
     def suspects(self) -> bool:
         """Whether more of what was in flight at a crash may come: then nothing runs beside anything else."""
         return self._left is not None
+
+    @property
+    def isolates(self) -> bool:
+        """Whether some of it has to run alone: then nothing is set aside, to go on beside it."""
+        return self._left is not None and self._left.crashes >= ALONE
 
     def portions(self, records: Sequence[InboundRecord]) -> list[Portion]:
         """Cut a batch into portions, in its order; suspects run alone from their second crash on."""
@@ -208,6 +214,7 @@ class PartitionLease:
 
     Attributes:
         held: keys of the records that are behind and not done.
+        aside: those of them that wait for a part of state.
     """
 
     def __init__(self, earlier: Collection[asyncio.Task[None]] = ()) -> None:
@@ -216,6 +223,7 @@ class PartitionLease:
         self._earlier = earlier
         self._first, self._behind = asyncio.Lock(), asyncio.Lock()  # both let in whoever came first
         self.held: Counter[bytes | None] = Counter()
+        self.aside = Aside()
         self.guard: CrashGuard | None = None
         self.broken = False
 

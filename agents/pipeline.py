@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -19,6 +19,7 @@ import structlog
 from faust.types import TP
 
 from agents.app import Role
+from agents.aside import keys_of
 from agents.observability import BatchMetrics, Tracing
 from agents.outputs import Output, followers, outputs
 from agents.partitions import (
@@ -161,7 +162,7 @@ class Pipeline:
     ) -> None:
         """Process a batch of one partition; once only what is behind is left of it, its partition is read on.
 
-        Behind is too what concerns a part of state that is away.
+        What concerns a part of state that is away is set aside, and waited for last.
 
         Raises:
             LeaseLost: the partition is given away while the batch waits; nothing of it counts as done.
@@ -178,44 +179,95 @@ class Pipeline:
                 lease.guard = CrashGuard(self._services.state, records[0].topic or "", records[0].partition)
                 await lease.guard.load()
             portions = lease.guard.portions(records)
+            behind: list[InboundRecord] = []
             if lease.guard.suspects or self._by_due(records)[1]:
                 async with lease.behind():
-                    await self._process_alone(portions, lease, lease.guard)
-                return
-            first, behind = small_first(records, self._role.together, lease.held)
-            held = Counter(record.key for record in behind)
-            lease.held += held
-            if first:
-                left = await self._process_portion(first, 0, lease, lease.guard, leave=True)
-                self._health.progress()
-                lease.held += Counter(record.key for record in left)
-                behind = sorted([*behind, *left], key=lambda record: record.offset)
+                    away = await self._process_alone(portions, lease, lease.guard)
+            else:
+                first, behind = small_first(records, self._role.together, lease.held)
+                lease.held += keys_of(behind)
+                away = [(await self._process_here(first, 0, lease, lease.guard), 0)] if first else []
         if behind:
             read_on()
-            await self._process_behind(behind, lease, lease.guard)
+            away += [(await self._process_behind(behind, lease, lease.guard), 0)]
+        if any(records for records, _ in away):
+            read_on()
+            await self._process_aside(away, lease, lease.guard)
 
     async def _process_alone(
         self, portions: Sequence[Portion], lease: PartitionLease, guard: CrashGuard
-    ) -> None:
-        """Process a batch with nothing beside it: it may bring the worker down, or waits until it is due."""
+    ) -> list[Portion]:
+        """Process a batch with nothing beside it: it may bring the worker down, or waits until it is due.
+
+        Returns:
+            What is set aside.
+        """
+        away: list[Portion] = []
         for portion, crashes in portions:
             due, later = self._by_due(portion)
             first, behind = small_first(due)
+            left: list[InboundRecord] = []
             for part in ([first] if first else []) + [[record] for record in behind]:
-                await self._process_portion(part, crashes, lease, guard)
-                self._health.progress()
+                left += await self._process_here(part, crashes, lease, guard)
             if later:
-                await self._process_later(later, crashes, lease, guard)
+                left += await self._process_later(later, crashes, lease, guard)
+            away.append((left, crashes))
+        return away
 
     async def _process_behind(
         self, records: Sequence[InboundRecord], lease: PartitionLease, guard: CrashGuard
-    ) -> None:
-        """Process what is behind, beside the batches that follow; the rest is left when the lease ends."""
+    ) -> list[InboundRecord]:
+        """Process what is behind, beside the batches that follow; the rest is left when the lease ends.
+
+        Returns:
+            What is set aside.
+        """
+        left: list[InboundRecord] = []
         async with lease.behind():
             for part in parts_of(records, self._role.together or LARGE):
                 lease.insist_held()
-                await self._process_portion(part, 0, lease, guard, beside=True)
-                lease.held -= Counter(record.key for record in part)
+                left += await self._process_here(part, 0, lease, guard, beside=True)
+                lease.held -= keys_of(part)
+        return left
+
+    async def _process_here(
+        self,
+        records: Sequence[InboundRecord],
+        crashes: int,
+        lease: PartitionLease,
+        guard: CrashGuard,
+        *,
+        beside: bool = False,
+    ) -> list[InboundRecord]:
+        """Process what concerns no part of state that is away, and follows no such record in its key.
+
+        Returns:
+            The others, which are set aside; nothing where some must run alone: then they were waited for.
+        """
+        if guard.isolates:
+            await self._process_portion(records, crashes, lease, guard)
+            self._health.progress()
+            return []
+        free, left = lease.aside.split(records)
+        if free:
+            left += await self._process_portion(free, crashes, lease, guard, beside=beside, leave=True)
+        lease.aside.add(left)
+        lease.held += keys_of(left)
+        self._health.progress()
+        return left
+
+    async def _process_aside(
+        self, portions: Sequence[Portion], lease: PartitionLease, guard: CrashGuard
+    ) -> None:
+        """Process what was set aside, in its order, once its part of state is back or the grace is over."""
+        crashes = max(crashes for records, crashes in portions if records)
+        left = sorted((record for some, _ in portions for record in some), key=lambda record: record.offset)
+        async with lease.aside.turn:
+            for part in parts_of(left, self._role.together or LARGE):
+                lease.insist_held()
+                await self._process_portion(part, crashes, lease, guard, beside=True)
+                lease.aside.remove(part)
+                lease.held -= keys_of(part)
                 self._health.progress()
 
     def state_answered(self) -> None:
@@ -240,11 +292,15 @@ class Pipeline:
 
     async def _process_later(
         self, records: Sequence[InboundRecord], crashes: int, lease: PartitionLease, guard: CrashGuard
-    ) -> None:
+    ) -> list[InboundRecord]:
         """Wait until the newest of the records is `COPY_AGE` old; decide what is due by then, and copy the rest once.
 
         Pauses are counted, not read off the clock: one that is set back delays nothing for longer.
+
+        Returns:
+            What is set aside.
         """
+        left_aside: list[InboundRecord] = []
         later = list(records)
         age = time.time() - max(record.timestamp for record in later) / 1000
         left = min(COPY_AGE - age, COPY_AGE)
@@ -256,9 +312,10 @@ class Pipeline:
             self._health.progress()
             due, later = self._by_due(later)
             if due:
-                await self._process_portion(due, crashes, lease, guard)
+                left_aside += await self._process_here(due, crashes, lease, guard)
         if later:
             await self._process_portion(later, crashes, lease, guard)
+        return left_aside
 
     async def _process_portion(
         self,

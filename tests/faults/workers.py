@@ -28,8 +28,8 @@ ROLES: Final = {"claims": 2, "responses": 1, "deferred": 1, "reviews": 1}
 """Workers that run when nothing is broken."""
 SLOTS: Final = tuple(f"{role}-{number}" for role, count in ROLES.items() for number in range(count))
 LIMITS = Limits(user=6, tenant=40, total=70)
-OVERSHOOT = 10
-"""Places of a tenant, and of all, that a cluster may give beyond that between two counts: docs/state.md."""
+OVERSHOOT = 30
+"""Places of a tenant, and of all, that a cluster may give beyond that, as a backlog may bring them at once."""
 POLICY = f"""
 version = "faults"
 

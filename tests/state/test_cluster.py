@@ -18,7 +18,7 @@ from groundwire.errors import StateLost, StateUnavailable, UsageError
 from groundwire.messages.decisions import CitationState, Place
 from groundwire.messages.topics import record_key
 from groundwire.policy import Policy
-from groundwire.state import buckets
+from groundwire.state import buckets, queue_use
 from groundwire.state.corpus import CorpusIndex
 from groundwire.state.model import InFlightMark, Outcome, QueueLimits, ReviewAction, SubjectState
 from groundwire.state.policies import PolicyStore
@@ -149,6 +149,23 @@ async def test_a_worker_that_stood_still_counts_before_it_gives_a_place(own_clus
         state._queue._looked -= 10
         (answer,) = await decide(state, asks[5], limits=limits)
         assert (answer.state, answer.place) == (SubjectState.REFUSED, Place.TENANT_FULL)
+
+
+async def test_a_count_that_a_server_has_held_up_is_soon_followed_by_the_next(own_cluster):
+    claims = Claims()
+    async with opened(own_cluster) as state:
+        node = own_cluster.primary_of(slot_of(USERS[0]))
+        node.pause()
+        try:
+            await state.queue_depth()
+        finally:
+            node.resume()
+        await settled(state)
+        await asyncio.sleep(queue_use.LONGEST)
+        looks = state._queue.looks
+        await state.step(asks_of(claims), LIMITS)
+        await asyncio.sleep(0.2)
+        assert state._queue.looks == looks + 1
 
 
 async def test_places_that_were_given_back_are_free_after_the_next_look(own_cluster):

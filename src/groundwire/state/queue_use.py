@@ -23,6 +23,9 @@ from groundwire.state.server import Server
 LOOK: Final = 1.0
 """Seconds between two counts of the buckets; more where a count takes longer than a fiftieth of that."""
 
+LONGEST: Final = 5.0
+"""Seconds between two counts at most, also after one that a server has held up."""
+
 _OLD: Final = 2
 """Pauses after which a count is too old for places to be given by it."""
 _SHARE: Final = 50
@@ -129,8 +132,8 @@ class QueueUse:
             self._sums.update(counts)
             self._sums.subtract(self._counts.get(bucket, {}))
             self._counts[bucket] = counts
-        self._looked = time.monotonic()
-        self._pause = max(LOOK, _SHARE * (self._looked - began))
+        self._looked = began
+        self._pause = min(max(LOOK, _SHARE * (time.monotonic() - began)), LONGEST)
 
     def _told(self, bucket: int, tenants: set[str]) -> bytes:
         own = self._counts.get(bucket, Counter())

@@ -219,7 +219,9 @@ class Entry(SimpleNamespace):
     """A prepared record of a user."""
 
 
-async def run_with_users(bench: Bench, *users: str, origins: int | None = None) -> list[list[str]]:
+async def run_with_users(
+    bench: Bench, *users: str, origins: int | None = None, value: bytes = b"{}"
+) -> list[list[str]]:
     """Process a record of each user, of whom those away fail; return whose were published together.
 
     Args:
@@ -246,7 +248,7 @@ async def run_with_users(bench: Bench, *users: str, origins: int | None = None) 
 
     bench.prepare, bench.apply_step = prepare, apply_step  # type: ignore[method-assign]
     bench.provisional = lambda batch: [Provisional(e.record, _decision(e.record)) for e in batch]  # type: ignore[method-assign]
-    records = [InboundRecord("t", 0, at, 0, f"t:{user}".encode(), b"{}") for at, user in enumerate(users)]
+    records = [InboundRecord("t", 0, at, 0, f"t:{user}".encode(), value) for at, user in enumerate(users)]
     if origins is not None:
         places = [replace(one, topic="claims", partition=3, offset=first + one.offset) for one in records]
         headers = [tuple(deferred_headers(place)) for place in places]
@@ -287,6 +289,64 @@ async def test_while_a_shard_is_away_the_partition_is_read_on_and_the_keys_of_it
     published = await run_with_users(bench, "ada", "bob")
     assert (seen, published) == ([({b"t:ada"}, {"shard"})], [["bob"], ["ada"]])
     assert not bench.health.current
+
+
+async def test_a_large_record_whose_shard_is_there_does_not_wait_behind_one_whose_shard_is_away(bench: Bench):
+    bench.failing, bench.buckets_away = {"ada"}, {"ada": 0.0}
+    seen = answers_after_a_pause(bench)
+    published = await run_with_users(bench, "ada", "bob", "ada", "eve", value=b"x" * LARGE)
+    assert published == [["bob"], ["eve"], ["ada"], ["ada"]]
+    assert seen == [({b"t:ada"}, {"shard"})]
+
+
+async def test_the_large_records_of_the_next_batch_do_not_wait_for_a_shard_that_is_away(bench: Bench):
+    bench.failing, bench.buckets_away = {"ada"}, {"ada": 0.0}
+    waiting, back = asyncio.Event(), asyncio.Event()
+
+    async def pause(_seconds: float) -> None:
+        waiting.set()
+        await back.wait()
+
+    bench.lease.pause = pause  # type: ignore[method-assign]
+    users = ("ada", "bob", "eve")
+    first = asyncio.create_task(run_with_users(bench, *users, value=b"x" * LARGE))
+    await waiting.wait()
+    following = asyncio.create_task(run_with_users(bench, *users, value=b"x" * LARGE))
+    for _ in range(200):
+        await asyncio.sleep(0)
+    assert len(bench.published) == 4, "two of each batch"
+    bench.failing, bench.buckets_away = set(), {}
+    back.set()
+    await first
+    assert await following == [["bob"], ["eve"], ["bob"], ["eve"], ["ada"], ["ada"]]
+    assert not +bench.lease.held
+
+
+async def test_what_follows_in_its_key_what_is_set_aside_is_decided_behind_it_though_the_shard_is_back(
+    bench: Bench,
+):
+    bench.failing, bench.buckets_away = {"ada"}, {"ada": 0.0}
+    asked = 0
+
+    def away() -> dict[str, float]:
+        nonlocal asked
+        asked += 1
+        return bench.buckets_away if asked == 1 else {}
+
+    bench.away = away  # type: ignore[method-assign]
+    bench.failing = set()
+    published = await run_with_users(bench, "ada", "ada", "bob", value=b"x" * LARGE)
+    assert published == [["bob"], ["ada"], ["ada"]]
+    assert [result.record.offset for batch in bench.published for result in batch] == [2, 0, 1]
+
+
+async def test_a_batch_that_was_in_flight_at_one_crash_is_set_aside_and_one_of_two_waits(bench: Bench):
+    for crashes, published in ((0, [["bob"], ["ada"]]), (1, [["ada"], ["bob"]])):
+        bench.lease, bench.published = PartitionLease(), []
+        bench.left = InFlightMark(0, 1, crashes)
+        bench.failing, bench.buckets_away = {"ada"}, {"ada": 0.0}
+        answers_after_a_pause(bench)
+        assert await run_with_users(bench, "ada", "bob") == published
 
 
 async def test_actions_of_a_tenant_whose_ids_are_on_a_shard_that_is_away_wait_and_those_of_others_do_not(
