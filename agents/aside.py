@@ -30,11 +30,13 @@ class Aside:
 
         Those without a key follow whichever is set aside before them, as in `agents.partitions.small_first`.
         """
-        keys = set(+self._keys)
+        if not self._keys:
+            return list(records), []
+        keys = set(self._keys)
         free: list[InboundRecord] = []
         follow: list[InboundRecord] = []
         for record in records:
-            follows = record.key in keys or (keys and record.key is None)
+            follows = record.key in keys or record.key is None
             (follow if follows else free).append(record)
             if follows:
                 keys.add(record.key)

@@ -251,8 +251,9 @@ class Pipeline:
         free, left = lease.aside.split(records)
         if free:
             left += await self._process_portion(free, crashes, lease, guard, beside=beside, leave=True)
-        lease.aside.add(left)
-        lease.held += keys_of(left)
+        if left:
+            lease.aside.add(left)
+            lease.held += keys_of(left)
         self._health.progress()
         return left
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from dataclasses import replace
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -338,6 +340,57 @@ async def test_what_follows_in_its_key_what_is_set_aside_is_decided_behind_it_th
     published = await run_with_users(bench, "ada", "ada", "bob", value=b"x" * LARGE)
     assert published == [["bob"], ["ada"], ["ada"]]
     assert [result.record.offset for batch in bench.published for result in batch] == [2, 0, 1]
+
+
+@pytest.mark.parametrize("seed", range(40))
+async def test_whichever_shards_are_away_when_each_record_is_decided_once_and_those_of_a_key_in_order(
+    bench: Bench, seed: int
+):
+    rng, users = random.Random(seed), ["ada", "bob", "eve"]
+    changes = 60
+    bench.build("claims", None)
+
+    def change() -> None:
+        nonlocal changes
+        changes -= 1
+        bench.failing = set(rng.sample(users, rng.randrange(4))) if changes > 0 else set()
+        bench.buckets_away = dict.fromkeys(bench.failing, 0.0)
+
+    async def prepare(records, *, ask_network):
+        change()
+        return [
+            Entry(record=one, subject=SimpleNamespace(user_id=_user(one), tenant_id="t")) for one in records
+        ]
+
+    async def apply_step(batch, *, deferred):
+        if bench.failing & {entry.subject.user_id for entry in batch}:
+            raise StateUnavailable("away")
+        return [_result(entry.record, fresh=True) for entry in batch]
+
+    async def pause(_seconds: float) -> None:
+        change()
+        await asyncio.sleep(0)
+
+    bench.prepare, bench.apply_step, bench.lease.pause = prepare, apply_step, pause  # type: ignore[method-assign]
+    sizes = (2, 2, 2, LARGE)
+    records = [
+        InboundRecord("t", 0, at, 0, f"t:{rng.choice(users)}".encode(), b"x" * rng.choice(sizes))
+        for at in range(30)
+    ]
+    cuts = sorted(rng.sample(range(1, 30), 4))
+    batches = [records[first:end] for first, end in pairwise([0, *cuts, 30])]
+    async with asyncio.timeout(5):
+        await asyncio.gather(*[bench.pipeline.process_batch(batch, bench.lease) for batch in batches])
+    decided = [result.record for batch in bench.published for result in batch]
+    assert sorted(record.offset for record in decided) == list(range(30))
+    for user in users:
+        of_user = [record.offset for record in decided if _user(record) == user]
+        assert of_user == sorted(of_user)
+    assert not +bench.lease.held
+
+
+def _user(record: InboundRecord) -> str:
+    return (record.key or b"").decode().removeprefix("t:")
 
 
 async def test_a_batch_that_was_in_flight_at_one_crash_is_set_aside_and_one_of_two_waits(bench: Bench):
