@@ -40,7 +40,7 @@ class QueueUse:
         prefixes: of the keys of each bucket.
 
     Attributes:
-        looks: how many counts were begun.
+        looks: how many counts have ended.
     """
 
     def __init__(self, server: Server, prefixes: Sequence[str]) -> None:
@@ -77,7 +77,7 @@ class QueueUse:
         return {bucket: self._told(bucket, some) for bucket, some in tenants.items()}
 
     def note(self, looks: int, requests: Sequence[StepRequest], answers: Sequence[StepAnswer]) -> None:
-        """Add the places that a step has given, unless buckets were counted since: they may be among those."""
+        """Add the places that a step has given, unless a count has ended since: they may be among those."""
         if len(self._keys) == 1 or looks != self.looks:
             return
         for request, answer in zip(requests, answers, strict=True):
@@ -124,7 +124,6 @@ class QueueUse:
 
     async def _look(self) -> None:
         """Count the buckets that answer; of others the last count stands."""
-        self.looks += 1
         began = time.monotonic()
         commands = {bucket: ("HGETALL", key) for bucket, key in enumerate(self._keys)}
         for bucket, fields in (await self._server.each(commands, some=True)).items():
@@ -132,6 +131,7 @@ class QueueUse:
             self._sums.update(counts)
             self._sums.subtract(self._counts.get(bucket, {}))
             self._counts[bucket] = counts
+        self.looks += 1
         self._looked = began
         self._pause = min(max(LOOK, _SHARE * (time.monotonic() - began)), LONGEST)
 
