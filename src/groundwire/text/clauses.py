@@ -133,7 +133,9 @@ def read_clause(
     roles: list[int] = []
     role: int = Role.SUBJECT
     turns = [place for place, token in enumerate(tokens) if token in _TURNING]
-    for place in sorted({verb, first, *turns}.intersection(range(len(tokens)))):
+    for place in sorted({verb, first, *turns}):
+        if place >= len(tokens):
+            break
         roles += [role] * (place - len(roles))
         token = tokens[place]
         if place == verb and (place or token in AUXILIARIES):
@@ -170,7 +172,7 @@ def _turned(tokens: Sequence[str], place: int, verb: int, role: int) -> int:
 def _owners(tokens: Sequence[str], verb: int) -> list[int]:
     """Return the places of the words that name an owner: "payment call's" of "the payment call's timeout"."""
     found: list[int] = []
-    if "'s" not in " ".join(tokens):
+    if "'s" not in " ".join(tokens):  # as nearly always
         return found
     for place, token in enumerate(tokens):
         if token.endswith("'s") and token not in FUNCTION_WORDS:
@@ -205,7 +207,12 @@ def participle_at(tokens: Sequence[str], verb: int) -> int:
 def _verb_place(tokens: Sequence[str], names: Collection[str]) -> int:
     """Return the place of the first word that is a verb for all that can be told, or 0."""
     relative = False
+    before = 0
     for place, token in enumerate(tokens):
+        trait, leads = _TRAITS[token], before & _LEADS
+        before = trait
+        if not (trait & _VERBAL or leads):  # as most
+            continue
         if relative and is_past(token):
             relative = False
         elif token in _RELATIVE and place and tokens[place - 1] not in FUNCTION_WORDS:
@@ -256,3 +263,19 @@ def is_past(token: str) -> bool:
 def _is_third_person(token: str) -> bool:
     """Tell whether a word has the "-s" of a verb (or of a plural)."""
     return token.endswith("s") and len(token) > 3 and not token.endswith(("ss", "us", "is", "'s"))
+
+
+# What `_verb_place` asks of a token, as bits: it has the form of a verb or bears on a relative clause; or the word
+# behind it may be a verb that has none.
+_VERBAL: Final = 1
+_LEADS: Final = 2
+_WITHOUT_FORM: Final = _SUBJECTS | _BETWEEN  # behind these
+
+
+def _trait(token: str) -> int:
+    plural = _is_third_person(token)
+    verbal = plural or is_past(token) or token in AUXILIARIES or token in _RELATIVE
+    return verbal * _VERBAL + (plural or token in _WITHOUT_FORM) * _LEADS
+
+
+_TRAITS: Final = PerToken(_trait, 1 << 14)

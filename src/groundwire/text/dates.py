@@ -79,13 +79,18 @@ def dates(tokens: Sequence[str]) -> list[tuple[DatePart, int]]:
     Args:
         tokens: From `groundwire.text.tokens.tokenize`.
     """
+    return dates_at(tokens, [place for place, token in enumerate(tokens) if _MAY_DATE[token]])
+
+
+def dates_at(tokens: Sequence[str], places: Sequence[int]) -> list[tuple[DatePart, int]]:
+    """Return what `dates` does; `places` are all those of tokens that `may_date`, in text order."""
     parts: list[tuple[DatePart, int]] = []
-    places: set[int] = set()
-    for place, token in enumerate(tokens):
-        if _MAY_DATE[token] and place not in places:
+    done: set[int] = set()
+    for place in places:
+        if place not in done:
             found = list(_date_at(tokens, place))
             parts += found
-            places.update(at for _, at in found)
+            done.update([at for _, at in found])
     return parts
 
 

@@ -74,10 +74,7 @@ def is_ordinal_name(tokens: Sequence[str], place: int, *, leads: bool) -> bool:
         place: Of the word.
         leads: It stands before the verb: "sales in the second quarter were good".
     """
-    follower = "".join(tokens[place + 1 : place + 2])
-    return (
-        tokens[place] in ORDINALS
-        and follower.isalpha()
-        and not role_of(follower)
-        and (leads or follower not in _PLACED)
-    )
+    if tokens[place] not in ORDINALS or place + 1 == len(tokens):
+        return False
+    follower = tokens[place + 1]
+    return follower.isalpha() and not role_of(follower) and (leads or follower not in _PLACED)

@@ -10,6 +10,7 @@ has a
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -28,7 +29,16 @@ from groundwire.text.clauses import (
     role_of,
     stem_of,
 )
-from groundwire.text.dates import MONTHS, WEEKDAYS, clock_times, dates, is_year, may_be_time, may_date
+from groundwire.text.dates import (
+    MONTHS,
+    WEEKDAYS,
+    clock_times,
+    dates,
+    dates_at,
+    is_year,
+    may_be_time,
+    may_date,
+)
 from groundwire.text.negation import (
     DENYING,
     FULL,
@@ -43,11 +53,13 @@ from groundwire.text.negation import (
 from groundwire.text.opposites import Side, may_be_particle, side_of, side_of_particle
 from groundwire.text.quantities import UNIT_NAMES, is_unit, may_count, quantities
 from groundwire.text.stems import words_of
-from groundwire.text.tokens import PerToken, tokenize
+from groundwire.text.tokens import CACHED_LENGTH, CACHED_TOKENS, PerToken, tokenize
 from groundwire.text.visible import visible
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
+
+    from groundwire.text.dates import DatePart
 
 
 class Word(NamedTuple):
@@ -91,7 +103,7 @@ class ClaimForm(NamedTuple):
 
 
 # Each begins with the character that is looked for, which the engine finds quickly.
-_SENTENCE_END: Final = re.compile(r"\n|[.!?;](?<!\s\w.)(?<!\b[DMS][rst].)\s")
+_SENTENCE_END: Final = re.compile(r"[\n.!?;](?:(?<=\n)|(?<!\s\w.)(?<!\b[DMS][rst].)\s)")
 _NAME: Final = re.compile(r"[A-Z](?<!\w.)[\w'-]*")
 _LETTERS: Final = re.compile(r"[^\W\d_]+")
 _NO_NAMES: Final = frozenset(("", "st", "nd", "rd", "th", "x", "v", "am", "pm"))
@@ -119,7 +131,8 @@ _AMOUNT: Final = 128  # a number or a rate by itself, also "one" and "daily"
 _CLOCK: Final = 256
 
 
-class _Kind(NamedTuple):
+@dataclass(frozen=True, slots=True)  # of which fields are read twice as fast as of a tuple's
+class _Kind:
     """What a token is wherever it stands."""
 
     blank: Word  # where it is no content
@@ -127,7 +140,6 @@ class _Kind(NamedTuple):
     stem: str  # empty: a function word, or a number without a name
     side: Side | None
     key: str  # what its content is found by: never depends on the words around it
-    said: dict[tuple[int, bool], Word]  # what it is as content, by role and whether it stands before the verb
 
 
 def _kind(token: str) -> _Kind:
@@ -153,10 +165,9 @@ def _kind(token: str) -> _Kind:
     return _Kind(
         Word(token, ""),
         sum(flag for flag, holds in flags.items() if holds),
-        stem,
+        f"={side.pair}" if side and stem else stem,
         side,
         "" if key in _NO_KEYS else key,
-        {},
     )
 
 
@@ -178,6 +189,23 @@ _NO_KEYS: Final = frozenset(
     for word in (*MONTHS, *WEEKDAYS, *UNIT_NAMES, *DENYING, *_TRUE)
 )
 _KINDS: Final = PerToken(_kind)
+
+
+class _Words(dict[tuple[str, int, bool], Word]):
+    """What tokens are by their role, and whether they stand before the verb; kept as `PerToken` keeps what it knows."""
+
+    def __missing__(self, said: tuple[str, int, bool]) -> Word:
+        token, role, leads = said
+        kind = _KINDS[token]
+        word = Word(token, kind.stem, role, leads) if kind.stem else kind.blank
+        if len(token) <= CACHED_LENGTH:
+            if len(self) >= CACHED_TOKENS:
+                self.clear()
+            self[said] = word
+        return word
+
+
+_WORDS: Final = _Words()
 
 
 def read_form(text: str) -> ClaimForm:
@@ -208,6 +236,7 @@ class _Reader:
         "_embedding",
         "_flags",
         "_kinds",
+        "_leads",
         "_names",
         "_naming",
         "_opening",
@@ -225,20 +254,27 @@ class _Reader:
         first = _SENTENCE_END.split(shown, 1)[0]
         sentence = len(self._tokens) if first == shown else max(len(tokenize(first)) - start, 0)
         self._tokens, self._opening = in_place(self._tokens, first if not start else "", sentence)
-        self._names = frozenset(name.lower() for name in _NAME.findall(shown))
+        self._names = frozenset(map(str.lower, _NAME.findall(shown)))
         self._kinds = _KINDS.of(self._tokens)
         self._varying = [(place, kind) for place, kind in enumerate(self._kinds) if kind.flags]
         self._flags = 0
         for _, kind in self._varying:
             self._flags |= kind.flags
-        self._dates = dates(self._tokens) if self._flags & _DATES else []
+        self._dates = self._dates_of() if self._flags & _DATES else []
         self._dated = {place for _, place in self._dates}
         self._sides = self._sides_of() if self._flags & _SIDED else {}
         self._clause = read_clause(
             self._replaced(self._dated, "0"), sentence, self._names, states=self._sides.keys()
         )
+        verb = self._clause.verb
+        self._leads = [True] * verb + [False] * (len(self._tokens) - verb)
+        for place in self._opening:  # it is written before the verb
+            self._leads[place] = True
         self._repeats = False
         self._naming = self._named() if self._flags & (_COUNTS | _DATES) else set()
+
+    def _dates_of(self) -> list[tuple[DatePart, int]]:
+        return dates_at(self._tokens, [place for place, kind in self._varying if kind.flags & _DATES])
 
     def _sides_of(self) -> dict[int, Side]:
         return {
@@ -251,12 +287,12 @@ class _Reader:
         """Return the places of the numbers that tell what the claim is about, or which event it tells of."""
         verb = self._clause.verb
         places = [place for place, kind in self._varying if kind.flags & _COUNTS and place not in self._dated]
-        named = {place for place in places if self._leads(place) and self._is_name(place)}
+        named = {place for place in places if self._leads[place] and self._is_name(place)}
         self._repeats = repeats(self._tokens, self._clause, self._dated, named)
         timed = clock_times(self._tokens) if self._flags & _CLOCK else ()
         named.update(place for place in timed if self._repeats or place + 2 < verb)
         ordinals = (
-            place for place in places if is_ordinal_name(self._tokens, place, leads=self._leads(place))
+            place for place in places if is_ordinal_name(self._tokens, place, leads=self._leads[place])
         )
         named.update(place for place in ordinals if self._is_about(place))
         return named
@@ -285,22 +321,15 @@ class _Reader:
             values=sorted(set(values)),
             about=about,
             frame="\0".join((*about, frame)) if frame else "",
-            keys=frozenset([kind.key for kind in self._kinds]) - {""},
+            keys=frozenset([kind.key for kind in self._kinds if kind.key]),
         )
 
     def _words(self) -> list[Word]:
-        words: list[Word] = []
-        for place, (kind, role) in enumerate(zip(self._kinds, self._clause.roles, strict=True)):
-            if not kind.stem:
-                words.append(kind.blank)
-            elif kind.flags:
-                words.append(self._word(place, kind))
-            else:
-                said = role, self._leads(place)
-                word = kind.said.get(said)
-                if word is None:
-                    word = kind.said[said] = Word(kind.blank.token, kind.stem, *said)
-                words.append(word)
+        words = list(map(_WORDS.__getitem__, zip(self._tokens, self._clause.roles, self._leads, strict=True)))
+        if self._flags & (_UNIT | _DATES | _NEGATES):
+            for place, kind in self._varying:
+                if not self._is_content(place, kind):
+                    words[place] = kind.blank
         return words
 
     def _replaced(self, places: Collection[int], token: str) -> list[str]:
@@ -309,19 +338,11 @@ class _Reader:
             return self._tokens
         return [token if place in places else own for place, own in enumerate(self._tokens)]
 
-    def _word(self, place: int, kind: _Kind) -> Word:
-        """Return a word that may be content, or a value."""
-        stem = kind.stem
+    def _is_content(self, place: int, kind: _Kind) -> bool:
+        """Tell whether a word is no unit of the number before it, no part of a date and denies nothing."""
         counted = kind.flags & _UNIT and place > 0 and self._kinds[place - 1].flags & _OPENS
-        if counted or place in self._dated or (kind.flags & _NEGATES and denies(self._tokens, place)):
-            return kind.blank
-        side = self._sides.get(place)
-        stem = f"={side.pair}" if side else stem
-        return Word(kind.blank.token, stem, self._clause.roles[place], self._leads(place))
-
-    def _leads(self, place: int) -> bool:
-        """Tell whether a word is written before the verb."""
-        return place < self._clause.verb or place in self._opening
+        denying = kind.flags & _NEGATES and denies(self._tokens, place)
+        return not (counted or denying or place in self._dated)
 
     def _is_said(self, place: int) -> bool:
         """Tell whether a word is what the claim says of something, not a part of the name of another thing.
@@ -330,8 +351,10 @@ class _Reader:
         """
         if place == self._clause.verb or place + 1 == len(self._tokens) or role_of(self._tokens[place]):
             return True
-        follower, before = self._kinds[place + 1], self._tokens[place - 1] if place else ""
-        return not follower.stem or bool(follower.flags & _COUNTS) or before in _BEFORE_PREDICATE
+        follower = self._kinds[place + 1]
+        if not follower.stem or follower.flags & _COUNTS:
+            return True
+        return place > 0 and self._tokens[place - 1] in _BEFORE_PREDICATE
 
     def _denied(self) -> list[str]:
         denied = [FULL] if self._embedding and len(negations(self._embedding)) % 2 else []
@@ -381,20 +404,20 @@ class _Reader:
 
     def _signed(self) -> Iterator[tuple[str, str]]:
         """Yield the sides of opposites by what they are for, those of a pair numbered in text order."""
+        verb, found = self._clause.verb, list(self._sides.items())
+        if self._flags & _PARTICLE:
+            found += [
+                (place, side)
+                for place, kind in self._varying
+                if kind.flags & _PARTICLE and place > verb and (side := side_of_particle(self._tokens, place))
+            ]
         count: dict[str, int] = {}
-        particles = {
-            place: side
-            for place, kind in self._varying
-            if kind.flags & _PARTICLE
-            and place > self._clause.verb
-            and (side := side_of_particle(self._tokens, place))
-        }
-        for place, side in (*self._sides.items(), *particles.items()):
-            count[side.pair] = count.get(side.pair, 0) + 1
-            value = f"{side.pair}{'+' if side.first else '-'}{count[side.pair]}"
-            if self._leads(place):
+        for place, (pair, first) in found:
+            number = count[pair] = count.get(pair, 0) + 1
+            value = f"{pair}{'+' if first else '-'}{number}"
+            if self._leads[place]:
                 yield "T", value
-            if place >= self._clause.verb:
+            if place >= verb:
                 yield "O" if self._is_said(place) else "A", value
 
     def _sided(self) -> tuple[str, list[tuple[str, str]]]:

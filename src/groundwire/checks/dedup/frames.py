@@ -181,6 +181,10 @@ def _predicate(tokens: Sequence[str], clause: Clause, names: Collection[str]) ->
 
 def head_of(tokens: Sequence[str]) -> str:
     """Return the stem of the noun that a phrase is about: "vet" of "the vet of the farm"; "" where it has none."""
-    ends = (place for place, token in enumerate(tokens) if place and (role_of(token) or token in _RELATIVE))
-    end = next(ends, len(tokens))
-    return next((stem_of(token) for token in reversed(tokens[:end]) if token not in FUNCTION_WORDS), "")
+    head = ""
+    for place, token in enumerate(tokens):
+        if place and (role_of(token) or token in _RELATIVE):
+            break
+        if token not in FUNCTION_WORDS:
+            head = token
+    return stem_of(head) if head else ""

@@ -29,6 +29,7 @@ from hashlib import blake2b
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain
+from operator import attrgetter
 from random import Random
 from struct import Struct, unpack
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
@@ -64,6 +65,8 @@ _PART: Final = Struct(
     "<III"
 )  # the number of parts, which of them, and how long what stands before its words is
 _DIGESTS: Final = PerToken(token_digest)
+_TOKEN: Final = attrgetter("token")
+_STEM: Final = attrgetter("stem")
 
 
 class Keys(NamedTuple):
@@ -213,8 +216,8 @@ class PartitionKeys:
 
     def _part_counts(self, form: ClaimForm) -> tuple[Sequence[int], Sequence[int]]:
         """Return the numbers of parts that a claim is stored under, and those that it looks up."""
-        content = len({word.stem for word in form.words if word.stem})
-        words = len({word.token for word in form.words})
+        content = len(set(map(_STEM, form.words)) - {""})
+        words = len(set(map(_TOKEN, form.words)))
         return _part_counts(content, words, self._thresholds.conflict, self._thresholds.duplicate)
 
 
@@ -260,15 +263,24 @@ def _rows(threshold: float) -> int:
 
 
 def _part_keys(digests: Sequence[bytes], numbers: Sequence[int], count: int, about: bytes) -> list[bytes]:
-    dealt: list[list[bytes]] = [[] for _ in range(count)]
+    dealt: list[list[bytes]] = [[about] for _ in range(count)]
     for digest, number in zip(digests, numbers, strict=True):
         dealt[number % count].append(digest)
     keys = []
-    for part, members in enumerate(dealt):
-        hasher = _PARTITION.copy()
-        hasher.update(_PART.pack(count, part, len(about)) + about + b"".join(members))
+    for head, members in zip(_part_heads(count, len(about)), dealt, strict=True):
+        hasher = head.copy()
+        hasher.update(b"".join(members))
         keys.append(hasher.digest())
     return keys
+
+
+@lru_cache(_CACHED_SIZES)
+def _part_heads(count: int, length: int) -> list[blake2b]:
+    """Return what the hashes of the parts begin with."""
+    heads = [_PARTITION.copy() for _ in range(count)]
+    for part, head in enumerate(heads):
+        head.update(_PART.pack(count, part, length))
+    return heads
 
 
 @cache

@@ -25,6 +25,7 @@ from __future__ import annotations
 from enum import StrEnum
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import compress
 from operator import attrgetter
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -93,8 +94,9 @@ class Comparison(NamedTuple):
 
 def signature(form: ClaimForm) -> bytes:
     """Return a claim's signature (format in the module's text)."""
-    content = sorted([word for word in form.words if word.stem], key=_ROLE)
-    others = [word.token for word in form.words if not word.stem]
+    stems = list(map(_STEM, form.words))
+    content = sorted(compress(form.words, stems), key=_ROLE)
+    others = [word.token for word, stem in zip(form.words, stems, strict=True) if not stem]
     header = _HEADER.pack(
         min(form.full, _MOST),
         min(form.weak, _MOST),
@@ -115,6 +117,7 @@ def _digest(text: str) -> bytes:
 _DIGESTS: Final = PerToken(_digest)
 
 
+_STEM: Final = attrgetter("stem")
 _ROLE: Final = attrgetter("role")
 _MARKS: Final = [bytes((marks,)) for marks in range(256)]
 
