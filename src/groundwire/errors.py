@@ -21,6 +21,9 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Final
 
+WAITED_FOR: Final = ("state", "shard", "state_lost", "broker", "topics", "dead_letters", "seal", "internal")
+"""What a worker waits for: every value of the label of `groundwire_paused`."""
+
 
 class ErrorCode(StrEnum):
     """Why a record ends as a dead letter. The list is closed."""

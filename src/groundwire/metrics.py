@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from groundwire.errors import WAITED_FOR
+
 # What became of records ------------------------------------------------------------------------------------
 
 DECISIONS = Counter(
@@ -148,7 +150,7 @@ QUOTE_FAILURES = Counter(
 )
 
 # A counter whose first value is 1 has no increase that anybody could be told of: what alerts look at begins at 0.
-for _dependency in ("state", "shard", "state_lost", "broker", "dead_letters", "internal", "seal"):
+for _dependency in WAITED_FOR:
     PAUSED.labels(_dependency).set(0)
 for _why in ("unavailable", "refused", "broken"):
     PUBLISH_ERRORS.labels(_why)

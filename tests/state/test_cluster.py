@@ -10,9 +10,11 @@ from hashlib import sha1
 
 import pytest
 from aiokafka.partitioner import DefaultPartitioner
+from click.testing import CliRunner
 from redis.crc import key_slot
 
 from agents import recovery
+from groundwire.cli.main import main
 from groundwire.cli.state import measure
 from groundwire.errors import StateLost, StateUnavailable, UsageError
 from groundwire.messages.decisions import CitationState, Place
@@ -572,6 +574,34 @@ async def test_one_redis_is_no_cluster_and_a_cluster_no_redis_and_each_is_told_h
     await wrong.close()
 
 
+async def test_servers_that_were_not_made_a_cluster_yet_are_refused_with_the_command_that_does(monkeypatch):
+    monkeypatch.setattr(LocalCluster, "_join", lambda _self: None)
+    with LocalCluster(1) as apart:
+        async with opened(apart, "gw.") as state:
+            with pytest.raises(UsageError, match="redis-cli --cluster create"):
+                await state.open()
+
+
+@pytest.mark.parametrize("command", [["state", "size"], ["rebuild", "--yes"]])
+async def test_a_command_that_is_given_one_server_of_a_cluster_says_how_the_cluster_is_written(
+    own_cluster, command
+):
+    env = {"GROUNDWIRE_REDIS_URL": own_cluster.primaries[0].url, "GROUNDWIRE_BROKERS": "127.0.0.1:1"}
+    result = await asyncio.to_thread(CliRunner().invoke, main, command, env=env)
+    assert result.exit_code == 2
+    assert "write redis+cluster://" in result.stderr
+
+
+async def test_a_rebuild_refuses_a_server_that_workers_would_refuse(own_cluster):
+    node = own_cluster.primaries[1]
+    own_cluster.ask(node, "CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
+    env = {"GROUNDWIRE_REDIS_URL": own_cluster.url, "GROUNDWIRE_BROKERS": "127.0.0.1:1"}
+    result = await asyncio.to_thread(CliRunner().invoke, main, ["rebuild", "--yes"], env=env)
+    own_cluster.ask(node, "CONFIG", "SET", "maxmemory-policy", "noeviction")
+    assert result.exit_code == 2
+    assert "set maxmemory-policy to noeviction" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("name", "wrong", "right"),
     [("maxmemory-policy", "allkeys-lru", "noeviction"), ("appendonly", "no", "yes")],
@@ -596,7 +626,16 @@ async def test_slots_that_nobody_has_are_counted(own_cluster):
 
 
 @pytest.mark.parametrize(
-    "url", ["redis+cluster://host:x", "redis+cluster://host/3", "redis+cluster://h:1,h:y/0"]
+    "url",
+    [
+        "redis+cluster://host:x",
+        "redis+cluster://host/3",
+        "redis+cluster://h:1,h:y/0",
+        "redis+cluster://h:1,redis://h:2",
+        "redis+cluster://",
+        "redis-cluster://h:1",
+        "h:1",
+    ],
 )
 def test_an_address_of_a_cluster_that_is_none_is_refused(url):
     with pytest.raises(UsageError, match="GROUNDWIRE_REDIS_URL"):

@@ -56,17 +56,25 @@ async def test_what_consoles_share_is_a_kind_of_its_own(redis_server, redis_stat
 
 
 @pytest.mark.parametrize(
-    ("limits", "limit"), [([400, 500], 900), ([400, 0], 0), ([0, 400], 0), ([400, None], 0), ([0], 0)]
+    ("limits", "limit", "room"),
+    [
+        ([400, 500], 900, 2 * 393),
+        ([400, 5], 405, 0),
+        ([400, 0], 0, 0),
+        ([0, 400], 0, 0),
+        ([400, None], 0, 0),
+        ([0], 0, 0),
+    ],
 )
-async def test_a_cluster_has_a_limit_only_where_each_primary_has_one(
-    redis_server, redis_state, prefix, limits, limit, monkeypatch
+async def test_a_cluster_has_a_limit_only_where_each_primary_has_one_and_room_as_the_fullest(
+    redis_server, redis_state, prefix, limits, limit, room, monkeypatch
 ):
     async def infos(_server: Server, _section: str) -> list[dict[str, int]]:
         return [{"used_memory": 7} | ({} if one is None else {"maxmemory": one}) for one in limits]
 
     monkeypatch.setattr(Server, "infos", infos)
     found = await size_of(redis_server, redis_state, prefix)
-    assert (found.used, found.limit) == (7 * len(limits), limit)
+    assert (found.used, found.limit, found.room) == (7 * len(limits), limit, room)
 
 
 async def test_no_more_keys_of_a_kind_are_measured_than_asked_for(redis_server, redis_state, prefix, claims):
@@ -76,7 +84,9 @@ async def test_no_more_keys_of_a_kind_are_measured_than_asked_for(redis_server, 
 
 
 def test_the_projection_follows_from_the_mean_of_an_outcome_and_its_index():
-    found = StateSize({"outcomes": Usage(10, 2, 800), "index": Usage(1, 1, 2_000)}, {}, 1_000_000, 4_000_000)
+    found = StateSize(
+        {"outcomes": Usage(10, 2, 800), "index": Usage(1, 1, 2_000)}, {}, 1_000_000, 4_000_000, 3_000_000
+    )
     assert found.projection(1_000, 500) == {
         "bytes_per_outcome": 600,
         "outcomes_per_gb": 1_666_666,

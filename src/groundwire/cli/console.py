@@ -109,6 +109,7 @@ class _Console:
             with binding("GROUNDWIRE_METRICS_HOST, GROUNDWIRE_METRICS_PORT", host, port):
                 serve_gauges(gauges, host, port)
             try:
+                await statuses.check_kind()
                 async with Actions(settings.brokers, settings.topic_prefix, self.signer) as actions:
                     parts = Parts(
                         board=board,

@@ -21,7 +21,7 @@ from groundwire.replay.rebuild import Rebuilder
 from groundwire.replay.verify import told
 from groundwire.state.policies import PolicyStore
 from groundwire.state.redis import RedisState
-from groundwire.state.server import connect
+from groundwire.state.server import connect, without_login
 
 
 @click.command()
@@ -53,7 +53,9 @@ def rebuild(*, yes: bool, require_seals: bool, seal_keys: Path | None) -> None:
         configure_logs(settings.log_format, settings.log_level)
         if not yes:
             click.confirm(
-                f"Rebuild the state of {settings.topic_prefix}* in Redis? Workers pause meanwhile", abort=True
+                f"Rebuild the state of {settings.topic_prefix}* in {without_login(settings.redis_url)}?"
+                " Workers that use it pause meanwhile",
+                abort=True,
             )
         try:
             done = asyncio.run(rebuild_state(settings))
@@ -70,6 +72,7 @@ async def rebuild_state(settings: Settings, forget: Sequence[Subject] = ()) -> b
     state = RedisState(connect(settings.redis_url), settings.topic_prefix, scheme=dedup_scheme(policy))
     rebuilder = Rebuilder.of(settings, state, policy, PolicyStore(settings.policies_dir, state))
     try:
+        await state.server.check(require_aof=True)  # as workers do: they would refuse what was rebuilt
         done = await rebuilder.rebuild()
         if done:
             await state.forget(forget)

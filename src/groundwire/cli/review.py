@@ -281,7 +281,7 @@ def _send_items(
     if action.wait and None in outcomes:
         raise CommandError(
             f"nothing was heard of {outcomes.count(None)} within {action.wait:g} s; what was sent is carried out once"
-            " `groundwire worker reviews` runs"
+            " `groundwire worker reviews` runs and has state: `/ready` and its log tell what it waits for"
         )
     return outcomes
 

@@ -70,12 +70,14 @@ class StateSize:
         pending: bytes of the pending records of each tenant.
         used: bytes that the server uses in all.
         limit: its `maxmemory`, in a cluster that of all primaries; 0: one of them has none.
+        room: bytes until then; of a cluster until the fullest primary is full, since all fill alike.
     """
 
     kinds: dict[str, Usage] = field(default_factory=lambda: defaultdict(Usage))
     pending: dict[str, int] = field(default_factory=dict)
     used: int = 0
     limit: int = 0
+    room: int = 0
 
     @property
     def per_outcome(self) -> float:
@@ -97,10 +99,9 @@ class StateSize:
         if claims is not None:
             found["bytes_of_claims"] = round(claims * mean)
         if self.limit:
-            room = max(0, self.limit - self.used)
-            found["outcomes_until_maxmemory"] = int(room / mean)
+            found["outcomes_until_maxmemory"] = int(self.room / mean)
             if daily:
-                found["days_until_maxmemory"] = round(room / mean / daily, 1)
+                found["days_until_maxmemory"] = round(self.room / mean / daily, 1)
         return found
 
 
@@ -157,6 +158,7 @@ async def _ask(sample: int) -> StateSize:
     state_of = RedisState(connect(settings.redis_url), settings.topic_prefix, scheme="")
     try:
         console = Console(stderr=True, highlight=False)
+        await state_of.server.check_kind()
         with console.status("0 keys") as status:
             return await measure(
                 state_of.server,
@@ -207,7 +209,12 @@ async def measure(
     memories = await server.infos("memory")
     found.used = sum(int(memory["used_memory"]) for memory in memories)
     limits = [int(memory.get("maxmemory", 0)) for memory in memories]
-    found.limit = sum(limits) if all(limits) else 0
+    if all(limits):
+        found.limit = sum(limits)
+        least = min(
+            limit - int(memory["used_memory"]) for limit, memory in zip(limits, memories, strict=True)
+        )
+        found.room = max(0, least) * len(limits)
     return found
 
 
@@ -251,5 +258,7 @@ def _lines(found: StateSize, projection: dict[str, float]) -> list[str]:
     ]
     limit = f"{found.limit:,}" if found.limit else "none"
     summary = [["bytes the server uses", f"{found.used:,}"], ["its maxmemory", limit]]
+    if not found.limit:
+        summary.append(["until maxmemory", "cannot be told without one"])
     summary += [[_PROJECTED[name], f"{value:,}"] for name, value in projection.items()]
     return [*columns(rows), "", *columns(pending), *([""] if pending else []), *columns(summary)]

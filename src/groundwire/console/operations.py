@@ -25,14 +25,13 @@ from groundwire.console.series import (
     SIZE,
     TENANT_LIMITS,
     TENANT_REFUSALS,
-    WAITED_FOR,
     MetricKey,
     SeriesHistory,
 )
 from groundwire.console.site import Call, PageAnswer, Site
 from groundwire.console.words import highest, lever
 from groundwire.console.workers import WorkerState, WorkerStatus
-from groundwire.errors import ErrorCode
+from groundwire.errors import WAITED_FOR, ErrorCode
 from groundwire.gate.tree import CONVERSATIONS
 from groundwire.messages.base import format_time
 from groundwire.messages.decisions import CitationState, IngestionTier, ReasonCode

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from groundwire.checks.citations import CitationType
-from groundwire.errors import ErrorCode
+from groundwire.errors import WAITED_FOR, ErrorCode
 from groundwire.messages.decisions import CitationState, IngestionTier, ReasonCode
 from groundwire.messages.topics import TopicName
 
@@ -27,7 +27,6 @@ OTHER: Final = "other"
 ROLES: Final = ("claims", "responses", "deferred", "reviews")
 TENANT_LIMITS: Final = ("places", "bytes", "requests")
 TENANT_REFUSALS: Final = ("review", "requests", "hosts")
-WAITED_FOR: Final = ("state", "state_lost", "broker", "dead_letters", "internal")
 MOST_LINES: Final = 2_000
 """Lines of an answer that are parsed; a worker has at most some 500 of these."""
 _MAX_VALUE: Final = 1e15

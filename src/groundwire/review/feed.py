@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Protocol
@@ -17,7 +17,7 @@ from typing import Final, Protocol
 import structlog
 
 from groundwire.config import Settings
-from groundwire.errors import BrokerUnavailable, StateError, StateLost, UsageError
+from groundwire.errors import BrokerUnavailable, StateError, StateLost, StateUnavailable, UsageError
 from groundwire.gate.claim_case import dedup_scheme
 from groundwire.kafka.reader import Positions, Start, TopicReader
 from groundwire.messages.decisions import Kind
@@ -293,6 +293,11 @@ class RedisStatuses:
         client = connect(settings.redis_url)
         scheme = dedup_scheme(policy)
         return cls(RedisState(client, settings.topic_prefix, scheme=scheme, require_aof=False))
+
+    async def check_kind(self) -> None:
+        """Refuse an address of another kind of server than it says; one that does not answer is asked later."""
+        with suppress(StateUnavailable):
+            await self._state.server.check_kind()
 
     async def statuses(self, subjects: Sequence[Subject]) -> list[SubjectStatus | None]:
         """Return where subjects stand.

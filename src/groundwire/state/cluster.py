@@ -253,9 +253,13 @@ class Cluster(Server):
         await self._open()
         await self._refresh()
 
+    async def check_kind(self) -> None:
+        """Refuse a server that is no cluster. Raises: UsageError; StateUnavailable."""
+        await self._open()
+
     async def check(self, *, require_aof: bool) -> None:
         """Refuse a cluster that state must not live on; primaries that are away are not looked at; see `Server`."""
-        await self._open()
+        await self.check_kind()
         missing = REDIS_CLUSTER_HASH_SLOTS - len(self._nodes.slots_cache)
         if missing:
             raise UsageError(
@@ -284,7 +288,7 @@ class Cluster(Server):
         await self._open()
         node = self._node_of(slot := key_slot(key.encode()))
         if node is None:
-            raise StateUnavailable(f"slot {slot} of the cluster is away")
+            raise self._unavailable(slot)
         connection = node.acquire_connection()
         try:
             await node.disconnect_if_needed(connection)
@@ -311,7 +315,7 @@ class Cluster(Server):
             for call in left:
                 node = None if deciding and call.slot in self._doubtful else self._node_of(call.slot)
                 if node is None:
-                    call.answer = StateUnavailable(f"slot {call.slot} of the cluster is away")
+                    call.answer = self._unavailable(call.slot)
                 else:
                     by_node[node].append(call)
             await asyncio.gather(*map(self._exchange, by_node.keys(), by_node.values()))
@@ -399,8 +403,10 @@ class Cluster(Server):
     async def _watch(self) -> None:
         """Look for slots that are away until none is."""
         told: set[str] = set()
+        watched: set[int] = set()
         while self._away:
-            names = {self._owners.get(slot, "?") for slot in self._away}
+            watched.update(self._away)
+            names = {self._name_of(slot) for slot in self._away}
             if names - told:
                 why = sorted({away.why for away in self._away.values()})[:_TOLD]
                 log.warning("state.shard_away", servers=sorted(names), slots=len(self._away), why=why)
@@ -412,7 +418,7 @@ class Cluster(Server):
                 await self._look()
             except Exception as exc:  # noqa: BLE001 - without this task slots would be away for good
                 report_fault("state.look_failed", exc)
-        log.info("state.shard_back", servers=sorted(told))
+        log.info("state.shard_back", servers=sorted({self._name_of(slot) for slot in watched}))
 
     async def _look(self) -> None:
         by_node: defaultdict[ClusterNode, list[_Call]] = defaultdict(list)
@@ -441,15 +447,22 @@ class Cluster(Server):
     async def _refresh(self) -> None:
         """Ask the cluster which server has which slot. Raises: StateUnavailable; UsageError where it is none."""
         failing = next((self._owners.get(slot) for slot in self._away), None)
+        asked = list(self._nodes.startup_nodes.values())
         try:
             async with asyncio.timeout(self._patience):
                 await self._nodes.initialize(last_failed_node_name=failing)
+        except IndexError:  # of redis-py, which takes the first of no primaries, and has forgotten whom it asked
+            await asyncio.gather(*(node.disconnect() for node in asked))
+            raise UsageError(
+                "GROUNDWIRE_REDIS_URL: no server has any slot: `redis-cli --cluster create` makes a cluster"
+            ) from None
         except (RedisError, RedisClusterException, OSError, TimeoutError) as error:
             if "Cluster mode is not enabled" in str(error):
                 raise UsageError(
                     "GROUNDWIRE_REDIS_URL: this is one Redis and no cluster: write redis:// for redis+cluster://"
                 ) from None
-            raise StateUnavailable(f"CLUSTER SLOTS: {type(error).__name__}: {str(error)[:200]}") from error
+            why = str(error)[:200] or f"no answer within {self._patience:g} s"
+            raise StateUnavailable(f"CLUSTER SLOTS: {type(error).__name__}: {why}") from error
         self._note_owners()
 
     async def _move(self, error: MovedError) -> None:
@@ -460,11 +473,18 @@ class Cluster(Server):
 
     def _note_owners(self) -> None:
         for slot in slots():
-            nodes = self._nodes.slots_cache.get(slot)
-            name = nodes[0].name if nodes else "?"
+            name = self._name_of(slot)
             if self._owners.get(slot, name) != name:
                 self._doubt(slot)
             self._owners[slot] = name
+
+    def _unavailable(self, slot: int) -> StateUnavailable:
+        return StateUnavailable(f"slot {slot} of the cluster, on {self._name_of(slot)}, is away")
+
+    def _name_of(self, slot: int) -> str:
+        """Name the server of a slot, or say that none has it."""
+        nodes = self._nodes.slots_cache.get(slot)
+        return str(nodes[0].name) if nodes else "no server"
 
     def _node_of(self, slot: int) -> ClusterNode | None:
         nodes = self._nodes.slots_cache.get(slot)

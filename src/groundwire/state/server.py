@@ -40,6 +40,7 @@ ServerRun = tuple[str, str | None]
 """The name of a server and that of its process; None where it does not tell."""
 
 _CLUSTER: Final = "+cluster"
+_SCHEMES: Final = ("redis", "rediss", "unix", f"redis{_CLUSTER}", f"rediss{_CLUSTER}")
 
 
 def connect(url: str, *, patience: float = PATIENCE) -> Client:
@@ -53,8 +54,12 @@ def connect(url: str, *, patience: float = PATIENCE) -> Client:
     Raises:
         UsageError: the address is none.
     """
+    scheme = urlsplit(url).scheme
+    if scheme not in _SCHEMES:
+        known = ", ".join(f"{name}://" for name in _SCHEMES)
+        raise UsageError(f"GROUNDWIRE_REDIS_URL: an address begins with one of {known}")
     try:
-        if urlsplit(url).scheme.endswith(_CLUSTER):
+        if scheme.endswith(_CLUSTER):
             return _connect_cluster(url, patience)
         return Redis.from_url(
             url,
@@ -67,9 +72,17 @@ def connect(url: str, *, patience: float = PATIENCE) -> Client:
         raise UsageError(f"GROUNDWIRE_REDIS_URL: {error}") from None
 
 
+def without_login(url: str) -> str:
+    """Return an address as a person may see it."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
 def _connect_cluster(url: str, patience: float) -> RedisCluster:
     """Return a client of a cluster, which finds the other nodes by those named. Raises: ValueError."""
     parts = urlsplit(url)
+    if parts.path.startswith("//") or not all(parts.netloc.rpartition("@")[2].split(",")):
+        raise ValueError("a Redis Cluster is named by some of its nodes: redis+cluster://host:port,host:port")
     if parts.path.strip("/") not in {"", "0"}:
         raise ValueError("a Redis Cluster has no database but 0")
     login, at, hosts = parts.netloc.rpartition("@")
@@ -260,6 +273,18 @@ class Server:
         except NoScriptError:
             return await self.call("EVAL", code.source, len(keys), *keys, *arguments)
 
+    async def check_kind(self) -> None:
+        """Refuse a cluster that is not named as one.
+
+        Raises:
+            UsageError: it is one.
+            StateUnavailable: as `call`.
+        """
+        if (await self._section("cluster")).get("cluster_enabled"):
+            raise UsageError(
+                "GROUNDWIRE_REDIS_URL: this is a Redis Cluster: write redis+cluster://host:port,... for redis://"
+            )
+
     async def check(self, *, require_aof: bool) -> None:
         """Refuse a server that state must not live on.
 
@@ -268,10 +293,7 @@ class Server:
                 keys or, if `require_aof`, one without an append-only file.
             StateUnavailable: as `call`.
         """
-        if (await self._section("cluster")).get("cluster_enabled"):
-            raise UsageError(
-                "GROUNDWIRE_REDIS_URL: this is a Redis Cluster: write redis+cluster://host:port,... for redis://"
-            )
+        await self.check_kind()
         await refuse_settings(self._setting, "Redis", require_aof=require_aof)
 
     async def close(self) -> None:
