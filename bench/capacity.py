@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Final
 
 from bench import saturation
-from bench.constants import BROKER, COPIES, HALF, MEMORY, Constants
+from bench.constants import COPIES, HALF, MEMORY, Constants, brokers_for
 from bench.machine import sentence
 from bench.report import number, write_page
 
-LOADS: Final = (1_000, 3_000, 10_000, 30_000, 100_000, 1_000_000)
+LOADS: Final = (1_000, 3_000, 10_000, 20_000, 50_000, 100_000, 1_000_000)
 DAY: Final = 86_400
 KEPT: Final = 31
 """Days for which every outcome is kept; what was approved stays for good."""
@@ -54,8 +54,11 @@ def plan_table(one: Constants) -> Iterator[str]:
     for row in rows:
         yield f"| {' | '.join(row[:6])} |"
     yield ""
-    yield "| claims a second | published, MB a second | with three copies, MB a second | brokers |"
-    yield "|---:|---:|---:|---:|"
+    yield (
+        "| claims a second | published, MB a second | with three copies, MB a second | brokers | "
+        "TB a day on their disks |"
+    )
+    yield "|---:|---:|---:|---:|---:|"
     for row in rows:
         yield f"| {row[0]} | {' | '.join(row[6:])} |"
 
@@ -73,7 +76,8 @@ def one_row(load: int, one: Constants) -> list[str]:
         f"{math.ceil(load * DAY * KEPT * one.decided / (MEMORY * HALF)):,}",
         number(published / 1e6),
         number(published * COPIES / 1e6),
-        f"{max(COPIES, math.ceil(published * COPIES / BROKER)):,}",
+        f"{brokers_for(published):,}",
+        number(published * COPIES * DAY / 1e12),
     ]
 
 

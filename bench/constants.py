@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -55,7 +56,7 @@ class Constants:
                 found[f"gate.processor.{method}1"] / 1e6,
                 found[f"redis.cpu.{method}"] / 1e6,
                 max(0.0, found["redis.cpu.alone"] - found["redis.cpu.partition"]) / 1e6,
-                found["redis.kept.in all"],
+                found[f"redis.kept.{method}.in all"],
                 found[f"redis.bytes.{method}"],
                 found["gate.bytes"],
             )
@@ -71,3 +72,8 @@ class Constants:
     def redis(self) -> float:
         """Claims a second of one Redis, half busy."""
         return HALF / self.server
+
+
+def brokers_for(published: float) -> int:
+    """Return how many brokers take so many bytes a second half busy, with all copies."""
+    return max(COPIES, math.ceil(published * COPIES / (BROKER * HALF)))

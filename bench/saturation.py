@@ -7,7 +7,6 @@ its fullest shard, not by the mean.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -15,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from bench.constants import BROKER, COPIES, HALF, MEMORY, Constants
+from bench.constants import BROKER, COPIES, HALF, MEMORY, Constants, brokers_for
 from bench.report import number
 from groundwire.state.buckets import BUCKETS
 
@@ -97,7 +96,7 @@ def table(one: Constants) -> Iterator[str]:
     shares = shares_of_buckets()
     busy = (n for n in range(1, BUCKETS) if RATE * one.processor * busiest(n, shares) <= HALF)
     workers = next(busy, BUCKETS)
-    brokers = max(COPIES, math.ceil(RATE * one.published * COPIES / (BROKER * HALF)))
+    brokers = brokers_for(RATE * one.published)
     yield "| shards | busiest worker | busiest shard, time | fullest shard, memory | brokers | first full |"
     yield "|---:|---:|---:|---:|---:|---|"
     for shards in SHARDS:

@@ -61,8 +61,10 @@ async def run(options: Options) -> AsyncIterator[Figure]:
             None,
             "redis.cpu.alone",
         )
-        for figure in _kept(client, await _remembered(server.url, client, number)):
-            yield figure
+        for method in METHODS:
+            for figure in _kept(method, await _remembered(server.url, client, number, method)):
+                yield figure
+        client.flushall()
 
 
 async def _decide(url: str, prefix: str, number: int, method: str, size: int = BATCH) -> None:
@@ -95,11 +97,11 @@ def processor_time(client: Redis) -> float:
     return float(found["used_cpu_sys"] + found["used_cpu_user"]) * MICROSECONDS
 
 
-async def _remembered(url: str, client: Redis, number: int) -> dict[str, float]:
+async def _remembered(url: str, client: Redis, number: int, method: str) -> dict[str, float]:
     """Return bytes a claim of 20 words of which every one is approved, by what they are for."""
     client.flushall()
     before = _used(client)
-    policy = Policy.model_validate({"dedup_method": "partition"})
+    policy = Policy.model_validate({"dedup_method": method})
     given = claims(number, words=(20, 20))
     values = ((key, value.replace(b'"ai_synthesis"', b'"user"')) for key, value in given)
     plain = ((key, value.replace(b" This may take a while.", b"")) for key, value in values)
@@ -114,18 +116,17 @@ async def _remembered(url: str, client: Redis, number: int) -> dict[str, float]:
     return found | {kind: kinds[kind] / number for kind in ("s", "m", "k")}
 
 
-def _kept(client: Redis, found: dict[str, float]) -> Iterator[Figure]:
-    client.flushall()
+def _kept(method: str, found: dict[str, float]) -> Iterator[Figure]:
     names = {"s": "its outcome", "m": "what others are compared with", "k": "its keys", "in all": "in all"}
     for kind, name in names.items():
         target = Target("<=", 600) if kind == "in all" else None
         yield Figure(
-            f"memory an approved claim, partition: {name}",
+            f"memory an approved claim, {method}: {name}",
             "bytes",
             [found[kind]],
             (),
             target,
-            f"redis.kept.{kind}",
+            f"redis.kept.{method}.{kind}",
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -71,6 +72,7 @@ async def rebuild_state(settings: Settings, forget: Sequence[Subject] = ()) -> b
     policy = load_policy(settings.policy_file, os.environ)
     state = RedisState(connect(settings.redis_url), settings.topic_prefix, scheme=dedup_scheme(policy))
     rebuilder = Rebuilder.of(settings, state, policy, PolicyStore(settings.policies_dir, state))
+    began = time.monotonic()
     try:
         await state.server.check(require_aof=True)  # as workers do: they would refuse what was rebuilt
         done = await rebuilder.rebuild()
@@ -80,6 +82,8 @@ async def rebuild_state(settings: Settings, forget: Sequence[Subject] = ()) -> b
         await state.close()
     if done and settings.require_seals:
         click.echo(f"{rebuilder.unsealed} unsealed, left out", err=True)
+    if done:
+        click.echo(f"rebuilt in {time.monotonic() - began:.0f} s", err=True)
     if done and settings.rebuild_derives:
         click.echo(f"{rebuilder.counts.total()} decisions: {told(rebuilder.counts)}", err=True)
     return done

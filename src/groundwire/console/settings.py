@@ -108,7 +108,7 @@ class ConsoleSettings(BaseSettings):
     )
     workers: str = Field(
         "",
-        description="Metrics ports of all workers, `claims:9100,...`, for the page for operators; a name with several"
+        description="Metrics ports of all workers, `host:port,...`, for the page for operators; a name with several"
         " addresses is all of them.",
     )
     replay_jobs: Path | None = Field(

@@ -451,7 +451,9 @@ class Cluster(Server):
         try:
             async with asyncio.timeout(self._patience):
                 await self._nodes.initialize(last_failed_node_name=failing)
-        except IndexError:  # of redis-py, which takes the first of no primaries, and has forgotten whom it asked
+        except (
+            IndexError
+        ):  # of redis-py, which takes the first of no primaries, and has forgotten whom it asked
             await asyncio.gather(*(node.disconnect() for node in asked))
             raise UsageError(
                 "GROUNDWIRE_REDIS_URL: no server has any slot: `redis-cli --cluster create` makes a cluster"

@@ -54,7 +54,7 @@ def test_every_worker_has_at_least_two_partitions(workers: int) -> None:
 
 def test_the_capacity_of_a_load_follows_from_the_constants() -> None:
     one = Constants(processor=250e-6, server=25e-6, call=20e-6, approved=300, decided=500, published=2_500)
-    assert one_row(10_000, one) == ["10,000", "5", "16", "1", "432", "105", "25", "75", "3"]
+    assert one_row(10_000, one) == ["10,000", "5", "16", "1", "432", "105", "25", "75", "3", "6.48"]
     assert one_row(100_000, one)[3] == "5"  # one Redis takes 20,000 claims a second
     assert len(list(plan_table(one))) > 8
 
