@@ -158,10 +158,16 @@ def _has_leaders(cluster: ClusterMetadata, topics: set[str] | None) -> bool:
 
 
 async def partitions_of(client: AIOKafkaConsumer, *topics: str) -> dict[str, list[int]]:
-    """Return the partitions of topics, in order; none for a topic that does not exist, which is not created."""
+    """Return the partitions of topics, in order; none for a topic that does not exist, which is not created.
+
+    The client knows then who leads those that exist. Else it pauses for 0.1 s where it is first asked about one.
+    """
+    connections = client._client  # noqa: SLF001
     # the public topics() does not tell how many partitions they have; metadata of one topic may create it
-    cluster = await client._client.fetch_all_metadata()  # noqa: SLF001
-    return {topic: sorted(cluster.partitions_for_topic(topic) or ()) for topic in topics}
+    cluster = await connections.fetch_all_metadata()
+    found = {topic: sorted(cluster.partitions_for_topic(topic) or ()) for topic in topics}
+    await asyncio.gather(*(connections.add_topic(topic) for topic, numbers in found.items() if numbers))
+    return found
 
 
 def inbound(record: Any) -> InboundRecord:  # noqa: ANN401 - aiokafka's record, which is not typed

@@ -32,7 +32,7 @@ class FakeConsumer:
         cluster = SimpleNamespace(
             partitions_for_topic=lambda topic: {partition.partition} if topic == partition.topic else None
         )
-        self._client = SimpleNamespace(fetch_all_metadata=_returning(cluster))
+        self._client = SimpleNamespace(fetch_all_metadata=_returning(cluster), add_topic=_returning(None))
 
     async def beginning_offsets(self, partitions):
         return dict.fromkeys(partitions, self.first)
@@ -79,7 +79,7 @@ def serving(client: FakeConsumer) -> Callable[..., object]:
 
 
 def _returning(value):
-    async def answer():
+    async def answer(*_):
         return value
 
     return answer

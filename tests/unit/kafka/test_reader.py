@@ -9,6 +9,7 @@ import pytest
 
 from groundwire.errors import BrokerUnavailable, UsageError
 from groundwire.kafka import reader
+from groundwire.kafka.connection import partitions_of
 from groundwire.kafka.reader import TopicReader, TopicSpan, follow
 from tests.unit.kafka.fake_consumer import PARTITION, FakeConsumer, serving
 
@@ -74,6 +75,21 @@ async def test_a_topic_or_partition_that_does_not_exist_is_named(topic, partitio
     monkeypatch.setattr(reader, "consumer", serving(FakeConsumer(0, 4)))
     with pytest.raises(UsageError, match=message):
         assert [one async for one in follow("b:1", topic, TopicSpan(0, partition), 1)]
+
+
+async def test_a_client_is_told_of_the_topics_that_exist_and_of_no_other():
+    told: list[str] = []
+    client = FakeConsumer()
+
+    async def add(topic: str) -> None:
+        told.append(topic)
+
+    client._client.add_topic = add
+    assert await partitions_of(client, PARTITION.topic, "none") == {
+        PARTITION.topic: [PARTITION.partition],
+        "none": [],
+    }
+    assert told == [PARTITION.topic]
 
 
 async def test_a_reader_goes_on_where_another_stood_unless_the_topic_was_made_anew():
