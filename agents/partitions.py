@@ -103,11 +103,9 @@ class CrashGuard:
         The mark is on its way once the operating system has it: whatever kills the process then, state gets it. So
         the answer is waited for only where a worker died over these records before.
         """
-        written = asyncio.get_running_loop().create_future()
         first = records[0].offset
         self._in_flight[first] = InFlightMark(first, records[-1].offset, crashes)
-        sending = self._send(written)
-        await asyncio.wait([sending if crashes else written], timeout=_MARK_SECONDS)
+        await asyncio.wait([self._send(answered=bool(crashes))], timeout=_MARK_SECONDS)
 
     def unmark(self, records: Sequence[InboundRecord]) -> None:
         """Take the mark of records away: they are done."""
@@ -117,9 +115,9 @@ class CrashGuard:
     async def unmark_now(self, records: Sequence[InboundRecord]) -> None:
         """Take their mark away before the next holder looks: the worker gives them up alive."""
         self._in_flight.pop(records[0].offset, None)
-        await asyncio.wait([self._send()], timeout=_MARK_SECONDS)
+        await asyncio.wait([self._send(answered=True)], timeout=_MARK_SECONDS)
 
-    def _send(self, written: asyncio.Future[None] | None = None) -> asyncio.Task[None]:
+    def _send(self, *, answered: bool = False) -> asyncio.Task[None]:
         """Write one mark over all that is in flight; what lies between is decided again, and alone, after crashes."""
         marks = self._in_flight.values()
         mark = (
@@ -131,25 +129,18 @@ class CrashGuard:
             if marks
             else None
         )
-        sending = asyncio.create_task(self._write(mark, written))
+        sending = asyncio.create_task(self._write(mark, answered=answered))
         self._sending.add(sending)  # the event loop holds no reference to it
         sending.add_done_callback(self._sending.discard)
         return sending
 
-    async def _write(self, mark: InFlightMark | None, written: asyncio.Future[None] | None) -> None:
-        def note_written() -> None:
-            if written is not None and not written.done():
-                written.set_result(None)
-
+    async def _write(self, mark: InFlightMark | None, *, answered: bool) -> None:
         try:
-            if mark is None:
-                await self._state.unmark(self._topic, self._partition)
-            else:
-                await self._state.mark(self._topic, self._partition, mark, written=note_written)
+            answer = await self._state.mark(self._topic, self._partition, mark)
+            if answered:
+                await answer
         except StateError:
             log.debug("crash.mark_not_kept", topic=self._topic, partition=self._partition)
-        finally:
-            note_written()
 
 
 LARGE: Final = 50_000

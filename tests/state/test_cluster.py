@@ -539,7 +539,7 @@ async def test_policies_and_marks_are_kept_wherever_their_slot_is(own_cluster):
         assert {await state.get_policy(f"{number:064x}") for number in range(8)} == {b"{}"}
         marks = [await state.marks("groundwire.claims", number) for number in range(8)]
         assert marks == [InFlightMark(number, number + 1, 0) for number in range(8)]
-        await state.unmark("groundwire.claims", 3)
+        await state.mark("groundwire.claims", 3, None)
         assert await state.marks("groundwire.claims", 3) is None
 
 

@@ -85,7 +85,7 @@ async def test_every_key_has_the_prefix_and_a_documented_form(redis_state, redis
     await redis_state.step(asks, LIMITS)
     acts = [("retract", response), ("reject", asks[3])]
     await redis_state.review([People(claims).act(action, ask) for action, ask in acts])
-    await redis_state.mark("groundwire.claims", 3, InFlightMark(1, 2, 0))
+    await (await redis_state.mark("groundwire.claims", 3, InFlightMark(1, 2, 0)))
     await redis_state.put_policy("0" * 64, b"{}")
     names = [key.decode().removeprefix(prefix) for key in await redis.keys(f"{prefix}*")]
     assert {form for form in KEYS for name in names if re.fullmatch(form, name)} == set(KEYS)
@@ -544,7 +544,7 @@ async def test_clearing_leaves_what_is_not_this_state(redis_server, redis, claim
             await each.step([child, claims.ask("c3", wait=True)], LIMITS)
         await redis.set("g[a]*.citation:x", "kept")
         await state.put_policy("0" * 64, b"kept")
-        await state.mark("t", 0, InFlightMark(1, 2, 0))
+        await (await state.mark("t", 0, InFlightMark(1, 2, 0)))
         left = {key for key in await redis.keys("*") if key.startswith(b"ga.")}
         async with state.rebuilding() as rebuild:
             await rebuild.clear()
@@ -652,11 +652,11 @@ async def test_after_a_rebuild_that_failed_the_lock_is_free(redis_state, redis, 
 async def test_a_mark_stays_a_day_or_until_it_is_settled(redis_state, redis, prefix):
     assert await redis_state.marks("groundwire.claims", 0) is None
     await redis_state.mark("groundwire.claims", 0, InFlightMark(10, 19, 0))
-    await redis_state.mark("groundwire.claims", 0, InFlightMark(10, 10, 2))
+    await (await redis_state.mark("groundwire.claims", 0, InFlightMark(10, 10, 2)))
     assert await redis_state.marks("groundwire.claims", 0) == InFlightMark(10, 10, 2)
     assert await redis_state.marks("groundwire.claims", 1) is None
     assert DAY - 60 < await redis.ttl(f"{prefix}f:groundwire.claims:0") <= DAY
-    await redis_state.unmark("groundwire.claims", 0)
+    await (await redis_state.mark("groundwire.claims", 0, None))
     assert await redis_state.marks("groundwire.claims", 0) is None
 
 

@@ -11,7 +11,7 @@ import asyncio
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -191,11 +191,11 @@ class Cluster(Server):
         await self._send([call], needed=needed)
         return _told(call)
 
-    async def call_in_order(self, *command: Argument, written: Callable[[], None] = lambda: None) -> Any:  # noqa: ANN401 - as above
-        """Send a command once the one before on its key was answered; see `SharedConnection.call`."""
+    async def send_in_order(self, *command: Argument) -> asyncio.Future[Any]:
+        """Send a command once the one before on its key was answered, and return its answer, which is there."""
+        answer = asyncio.get_running_loop().create_future()
         async with self._orders[command[1]]:
-            answer = await self.call(*command)
-        written()
+            answer.set_result(await self.call(*command))
         return answer
 
     async def each(self, commands: Mapping[int, Command], *, some: bool = False) -> dict[int, Any]:

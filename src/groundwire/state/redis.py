@@ -273,9 +273,7 @@ class RedisState:
         async with hold(self.server, self._prefix, ttl) as fence:
             yield None if fence is None else Rebuild(fence, self._scheme, (self._ttl, self._action_ttl))
 
-    async def mark(
-        self, topic: str, partition: int, mark: InFlightMark, *, written: Callable[[], None] = lambda: None
-    ) -> None:
+    async def mark(self, topic: str, partition: int, mark: InFlightMark | None) -> asyncio.Future[Any]:
         """Note what is in flight, so that a worker that dies over it leaves a trace.
 
         Marks take effect in the order of the calls, without one waiting for another.
@@ -283,21 +281,21 @@ class RedisState:
         Args:
             topic: that of the partition.
             partition: its number.
-            mark: what is in flight.
-            written: called once the mark is sent, whatever becomes of this process: its answer may be long in coming.
+            mark: what is in flight; None: all of it is settled.
+
+        Returns:
+            State's answer, which may be long in coming: the mark is sent, whatever becomes of this process.
         """
-        value = f"{mark.first} {mark.last} {mark.crashes}"
         key = self._mark_key(topic, partition)
-        await self.server.call_in_order("SET", key, value, "EX", _MARK_TTL, written=written)
+        if mark is None:
+            return await self.server.send_in_order("DEL", key)
+        value = f"{mark.first} {mark.last} {mark.crashes}"
+        return await self.server.send_in_order("SET", key, value, "EX", _MARK_TTL)
 
     async def marks(self, topic: str, partition: int) -> InFlightMark | None:
         """Return what was in flight on a partition when its worker was last heard of, or None."""
         value = await self.server.call("GET", self._mark_key(topic, partition))
         return None if value is None else InFlightMark(*map(int, value.split()))
-
-    async def unmark(self, topic: str, partition: int) -> None:
-        """Forget the mark: all of it is settled."""
-        await self.server.call_in_order("DEL", self._mark_key(topic, partition))
 
     async def give_up(self, subject: Subject) -> bool:
         """Let go of a waiting claim whose record is to become a dead letter.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from redis.asyncio import Redis, RedisCluster
@@ -130,7 +131,11 @@ async def bounded(command: Sequence[Argument], patience: float) -> AsyncIterator
     except NoScriptError:
         raise
     except (RedisError, OSError, TimeoutError) as error:
-        raise StateUnavailable(f"{command[0]!s}: {type(error).__name__}: {str(error)[:200]}") from error
+        raise _unavailable(command, error) from error
+
+
+def _unavailable(command: Sequence[Argument], error: Exception) -> StateUnavailable:
+    return StateUnavailable(f"{command[0]!s}: {type(error).__name__}: {str(error)[:200]}")
 
 
 class Server:
@@ -198,9 +203,9 @@ class Server:
         async with bounded(command, self._patience):
             return await self._redis.execute_command(*command)  # type: ignore[no-untyped-call]
 
-    async def call_in_order(self, *command: Argument, written: Callable[[], None] = lambda: None) -> Any:  # noqa: ANN401 - as above
-        """Send a command behind those before; see `SharedConnection.call`."""
-        return await self._in_order.call(*command, written=written)
+    async def send_in_order(self, *command: Argument) -> asyncio.Future[Any]:
+        """Send a command behind those before, and return its answer, which is to come; see `SharedConnection.send`."""
+        return await self._in_order.send(*command)
 
     async def each(self, commands: Mapping[int, Command], *, some: bool = False) -> dict[int, Any]:  # noqa: ARG002 - as the cluster
         """Send a command to each of some buckets, and return their answers.
@@ -298,6 +303,7 @@ class Server:
 
     async def close(self) -> None:
         """Let go of the connections."""
+        await self._in_order.close()
         await self._redis.aclose()
 
     async def _section(self, name: str) -> dict[str, Any]:
@@ -334,13 +340,13 @@ async def refuse_settings(
 
 
 class SharedConnection:
-    """Pipelines commands of several tasks over one connection: the server carries them out in the order of the calls.
+    """Sends commands of several tasks over one connection: the server carries them out in the order of the calls.
 
-    No command waits for the answer to the one before. A connection that breaks fails what was under way; the next
-    command goes over another.
+    No command waits for the answer to the one before. The connection is kept; one that breaks fails what was under way,
+    and the next command goes over another.
 
     Args:
-        redis: the client whose pool the connection is from.
+        redis: the client that says where the server is.
         patience: seconds for one call.
     """
 
@@ -348,65 +354,116 @@ class SharedConnection:
         self._pool = redis.connection_pool
         self._patience = patience
         self._writing = asyncio.Lock()
-        self._burst: _Burst | None = None
+        self._line: _Line | None = None
 
-    async def call(self, *command: Argument, written: Callable[[], None] = lambda: None) -> Any:  # noqa: ANN401 - a reply is what the server sends
-        """Send one command and return its answer.
+    async def send(self, *command: Argument) -> asyncio.Future[Any]:
+        """Send one command, and return its answer, which is to come, or is StateUnavailable.
 
-        Args:
-            command: its name and arguments.
-            written: called once the operating system has the command: it is sent, whatever becomes of this process.
+        On return the operating system has the command: it is sent, whatever becomes of this process.
 
         Raises:
-            StateUnavailable: as `Server.call`.
+            StateUnavailable: it could not be sent.
         """
-        async with bounded(command, self._patience), AsyncExitStack() as due:
-            async with self._writing:
-                burst = await due.enter_async_context(self._share())
-                await burst.connection.send_command(*command)
-                await asyncio.sleep(0)  # uvloop writes once its loop comes around
-            written()
-            async with burst.reading:  # whoever waits for a lock gets it in turn: in the order of writing
-                if burst.broken:
-                    raise BrokenConnection("an earlier answer did not come")
-                return await burst.connection.read_response(disconnect_on_error=False)
+        async with bounded(command, self._patience), self._writing:
+            line = await self._open()
+            answer = line.expect(command)
+            try:
+                await line.connection.send_command(*command)
+            except BaseException:
+                line.close()  # the server may have got a part of it
+                raise
+            await asyncio.sleep(0)  # uvloop writes once its loop comes around
+        return answer
 
-    @asynccontextmanager
-    async def _share(self) -> AsyncIterator[_Burst]:
-        """Give a connection for one answer; where that does not come, it must not be read as the next one's."""
-        burst = self._burst
-        if burst is None or burst.broken:
-            connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
-            burst = self._burst = _Burst(connection)
-        burst.due += 1
-        try:
-            yield burst
-        except ResponseError:
-            raise
-        except BaseException:
-            burst.broken = True
-            raise
-        finally:
-            burst.due -= 1
-            if burst.due == 0:
-                await self._give_back(burst)
+    async def call(self, *command: Argument) -> Any:  # noqa: ANN401 - a reply is what the server sends
+        """Send one command and wait for its answer. Raises: StateUnavailable, as `Server.call`."""
+        answer = await self.send(*command)
+        async with bounded(command, self._patience):
+            return await answer
 
-    async def _give_back(self, burst: _Burst) -> None:
-        if self._burst is burst:
-            self._burst = None
-        if burst.broken:
-            await burst.connection.disconnect(nowait=True)
-        await self._pool.release(burst.connection)
+    async def close(self) -> None:
+        """Let go of the connection."""
+        if self._line is not None:
+            self._line.close()
+            await asyncio.wait([self._line.reading])
+
+    async def _open(self) -> _Line:
+        line = self._line
+        if line is None or line.is_closed or line.waits_for() > self._patience:
+            if line is not None:
+                line.close()
+            connection = self._pool.make_connection()  # type: ignore[no-untyped-call]
+            connection.socket_timeout = None  # the time of a call is bounded here; it costs a task in each
+            await connection.connect()
+            line = self._line = _Line(connection)
+        return line
 
 
-class _Burst:
-    """Commands that share a connection; between two bursts it is the pool's."""
+class _Line:
+    """A connection over which answers come in the order of the commands; they are read as long as it is open."""
 
     def __init__(self, connection: AbstractConnection) -> None:
         self.connection = connection
-        self.reading = asyncio.Lock()
-        self.due = 0
-        self.broken = False
+        self.is_closed = False
+        self._due: deque[_Due] = deque()
+        self.reading = asyncio.create_task(self._read())
+
+    def expect(self, command: Sequence[Argument]) -> asyncio.Future[Any]:
+        """Return the answer to the command that is sent next."""
+        loop = asyncio.get_running_loop()
+        due = _Due(command, loop.time(), loop.create_future())
+        due.answer.add_done_callback(_retrieve)
+        self._due.append(due)
+        return due.answer
+
+    def waits_for(self) -> float:
+        """Return the seconds since the command was sent whose answer is next."""
+        return asyncio.get_running_loop().time() - self._due[0].sent if self._due else 0.0
+
+    def close(self) -> None:
+        """Close it; what is due does not come."""
+        self.is_closed = True
+        self.reading.cancel()
+
+    async def _read(self) -> None:
+        error: Exception = BrokenConnection("an earlier answer did not come")
+        try:
+            while True:
+                try:
+                    found = await self.connection.read_response(disconnect_on_error=False)
+                except ResponseError as refusal:
+                    self._due.popleft().fail(refusal)
+                else:
+                    self._due.popleft().succeed(found)
+        except (RedisError, OSError) as broken:
+            error = broken
+        finally:
+            self.is_closed = True
+            while self._due:
+                self._due.popleft().fail(error)
+            await self.connection.disconnect(nowait=True)
+
+
+class _Due(NamedTuple):
+    """A command that was sent, and its answer; one that was called off is given to nobody."""
+
+    command: Sequence[Argument]
+    sent: float
+    answer: asyncio.Future[Any]
+
+    def succeed(self, found: object) -> None:
+        if not self.answer.done():
+            self.answer.set_result(found)
+
+    def fail(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(_unavailable(self.command, error))
+
+
+def _retrieve(answer: asyncio.Future[Any]) -> None:
+    """Retrieve an error, so that asyncio does not log later that nobody has."""
+    if not answer.cancelled():
+        answer.exception()
 
 
 def _refused(error: StateUnavailable) -> bool:
