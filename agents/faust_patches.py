@@ -27,10 +27,12 @@ from typing import Any, ClassVar, Final
 
 import faust
 from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.errors import ConsumerStoppedError
 from aiokafka.structs import OffsetAndMetadata
 from faust.tables.manager import TableManager
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
+from mode.utils.futures import maybe_async
 
 from groundwire.errors import UsageError
 from groundwire.kafka.connection import back_off, inbound
@@ -47,6 +49,9 @@ wait until it returns. With Faust's 1.5 s, a busy partition beside silent ones g
 _SHORT_WAIT: Final = 10
 """The same of a fetch that leaves out a partition, because records of it still wait here to be taken."""
 
+_SHORT_FOR: Final = 1.0
+"""Seconds for which records that wait here have fetches return soon; one whose batches take longer is in no hurry."""
+
 _PREFETCH_PAUSE: Final = 0.005
 """Seconds for which records may wait here before the other partitions are fetched without theirs.
 
@@ -56,6 +61,9 @@ were 50 ms old when they were read.
 
 _FULL_POLL: Final = 0.1
 """Seconds after which room is looked for again where every partition has its batches; one that is done ends that."""
+
+_FETCH_SECONDS: Final = 1.0
+"""Seconds after which a fetch without records looks which partitions there are."""
 
 _TABLES_POLL: Final = 0.01
 _NOTHING: Final = OffsetAndMetadata(-1, "")
@@ -97,16 +105,42 @@ class NoTables(TableManager):
         return all(read.issuperset(agent.get_topic_names()) for agent in self.app.agents.values())
 
 
-class ConsumerThread(driver.AIOKafkaConsumerThread):
-    """A consumer's thread whose fetches return soon, and that ends in good order also while a broker is away.
+class LoopConsumer(driver.AIOKafkaConsumerThread):
+    """Faust's consumer thread without the thread: fetches return soon, and it ends in good order without a broker too.
+
+    Between two threads each fetch, each commit and each wait of aiokafka fought with the pipeline for the interpreter,
+    and to hand a batch over took up to some milliseconds. Nothing in the pipeline holds up the event loop for long.
 
     aiokafka's consumer leaves its group, and then cancels what it still fetches. A fetch that waits to ask an
-    unreachable broker again passes the cancellation on to whoever stops the consumer. Faust's thread then ends without
-    saying so, and the worker waits until its deadline, long after it has given its partitions away.
+    unreachable broker again passes the cancellation on to whoever stops the consumer.
     """
 
     seals: Mapping[TP, tuple[int, str]] = MappingProxyType({})
     """The offset behind the last seal of each partition, and the hash of that seal."""
+
+    def __init__(self, consumer: Any, *, loop: Any, beacon: Any) -> None:  # noqa: ANN401 - Faust's own arguments
+        super().__init__(consumer, loop=loop, thread_loop=loop, beacon=beacon)
+
+    async def start(self) -> None:
+        """Start in the event loop of the app."""
+        self._thread_started.set()
+        await self._default_start()
+
+    async def call_thread(self, fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as Faust
+        """Call what Faust would have its thread do."""
+        return await maybe_async(fun(*args, **kwargs))
+
+    async def on_stop(self) -> None:
+        """Stop the consumer; where that is cut short, only its connections are left to close."""
+        try:
+            if self._consumer is not None:
+                await self._consumer.stop()
+        except asyncio.CancelledError:
+            await self._ensure_consumer()._client.close()
+        self.set_shutdown()
+
+    async def _stop_futures(self) -> None:
+        await self._default_stop_futures()
 
     def _create_worker_consumer(self, transport: Any) -> Any:  # noqa: ANN401 - Faust's transport, aiokafka's consumer
         consumer = super()._create_worker_consumer(transport)
@@ -123,13 +157,10 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
 
     def wake(self) -> None:
         """Have a fetch that waits look again at what is there: a partition that it left out has room now."""
-        if self._consumer is not None and self.thread_loop.is_running():
-            self.thread_loop.call_soon_threadsafe(self._wake_there)
-
-    def _wake_there(self) -> None:
-        fetcher: Any = self._ensure_consumer()._fetcher
-        for waiter in fetcher._fetch_waiters:
-            fetcher._notify(waiter)
+        if self._consumer is not None:
+            fetcher: Any = self._consumer._fetcher
+            for waiter in fetcher._fetch_waiters:
+                fetcher._notify(waiter)
 
     def _replace_commit(self, consumer: Any) -> None:  # noqa: ANN401 - aiokafka's, whose methods mypy guards
         consumer.commit = partial(self._commit_sealed, consumer.commit)
@@ -147,18 +178,12 @@ class ConsumerThread(driver.AIOKafkaConsumerThread):
         found = await coordinator.fetch_committed_offsets([TopicPartition(*tp) for tp in tps])
         return {tp: found.get(TopicPartition(*tp), _NOTHING) for tp in tps}
 
-    async def on_thread_stop(self) -> None:
-        """Stop the consumer; where that is cut short, only its connections are left to close."""
-        with suppress(asyncio.CancelledError):
-            await super().on_thread_stop()
-            return
-        if self._consumer is not None:
-            await self._consumer._client.close()
-
 
 def _actions(fetcher: Any, actions: Callable[[Any], Any], assignment: Any) -> Any:  # noqa: ANN401 - aiokafka's
     """Return what aiokafka's fetcher asks brokers for, and for how long each of them may wait for records."""
-    fetcher._fetch_max_wait_ms = _SHORT_WAIT if fetcher._records else FETCH_WAIT
+    since = time.monotonic() - _SHORT_FOR
+    in_hurry = any(waiting._created > since for waiting in fetcher._records.values())
+    fetcher._fetch_max_wait_ms = _SHORT_WAIT if in_hurry else FETCH_WAIT
     return actions(assignment)
 
 
@@ -175,13 +200,13 @@ class BatchConsumer(driver.Consumer):
     app: Any
 
     #: Batches of one partition that may be on their way at a time, besides those that are read past.
-    depth: ClassVar[int] = 2
+    depth: ClassVar[int] = 1
 
     #: Bytes of one partition's batches that are not done, from which on it is not read past them.
     read_ahead: ClassVar[int] = 16_000_000
 
-    def _new_consumer_thread(self) -> ConsumerThread:
-        return ConsumerThread(self, loop=self.loop, beacon=self.beacon)
+    def _new_consumer_thread(self) -> LoopConsumer:
+        return LoopConsumer(self, loop=self.loop, beacon=self.beacon)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - Faust's own arguments
         super().__init__(*args, **kwargs)
@@ -193,10 +218,10 @@ class BatchConsumer(driver.Consumer):
         self._forget()
 
     def _forget(self) -> None:
-        #: Batches that were handed out and are not done, in the order of their partition.
+        #: Batches that were handed out and may not be committed yet, in the order of their partition.
         self._under_way: defaultdict[TP, deque[Any]] = defaultdict(deque)
-        #: Those of them that are done, behind one that is not.
-        self._early: set[int] = set()
+        #: Those of them that are not done: while one takes for hours, those behind it that are done are many.
+        self._undone: defaultdict[TP, dict[int, Any]] = defaultdict(dict)
         #: Those that are read past: what they still have to do goes on beside the next.
         self._passed: set[int] = set()
         #: The offset behind the last batch that is done.
@@ -219,7 +244,19 @@ class BatchConsumer(driver.Consumer):
             message.serialized_value_size = sum(len(record.value or b"") for record in message.value)
             message.time_in = time.monotonic()
             self._under_way[tp].append(message)
+            self._undone[tp][id(message)] = message
             yield tp, message
+
+    async def _drain_messages(self, fetcher: Any) -> None:  # noqa: ANN401 - Faust's
+        """Hand on what is fetched until the worker ends; Faust makes four tasks of each message for that."""
+        try:
+            while not (self.should_stop or fetcher.should_stop):
+                async for _, message in self.getmany(timeout=_FETCH_SECONDS):
+                    await self.callback(message)
+                await asyncio.sleep(0)
+        except (asyncio.CancelledError, ConsumerStoppedError):
+            if not self.transport.app.should_stop:
+                raise
 
     async def _fetch(self, timeout: float) -> tuple[Any, Mapping[TP, list[Any]]]:  # noqa: ASYNC109
         if not self.flow_active:
@@ -231,25 +268,26 @@ class BatchConsumer(driver.Consumer):
                 async with asyncio.timeout(_FULL_POLL):
                     await self._freed.wait()
             return None, {}
-        return await self._thread.call_thread(self._fetch_there, self._ready, timeout)  # type: ignore[no-any-return]
+        return await self._fetch_for(self._ready, timeout)
 
-    async def _fetch_there(self, tps: set[TP], timeout: float) -> tuple[Any, Mapping[TP, list[Any]]]:  # noqa: ASYNC109
-        """Fetch, in the consumer's thread, and say for which assignment; nothing is awaited in between."""
+    async def _fetch_for(self, tps: set[TP], timeout: float) -> tuple[Any, Mapping[TP, list[Any]]]:  # noqa: ASYNC109
+        """Fetch, and say for which assignment; nothing is awaited in between."""
         consumer = self._thread._ensure_consumer()
         limit = consumer._max_poll_records
         records = await self._thread._fetch_records(consumer, tps, timeout=timeout, max_records=limit)
         return consumer._subscription.subscription.assignment, records
 
     def _has_room(self, tp: TP) -> bool:
-        waiting = [message for message in self._under_way[tp] if id(message) not in self._early]
+        waiting = self._undone[tp].values()
         if sum(message.serialized_value_size for message in waiting) >= self.read_ahead:
             return len(waiting) < self.depth
         return sum(id(message) not in self._passed for message in waiting) < self.depth
 
     def read_on(self, message: Any) -> None:  # noqa: ANN401 - Faust's message
         """Read past a batch that is not done; its offset is committed no sooner for that."""
-        self._passed.add(id(message))
-        self._note_room(message.tp)
+        if id(message) in self._undone[message.tp]:
+            self._passed.add(id(message))
+            self._note_room(message.tp)
 
     def _note_room(self, tp: TP) -> None:
         """Have a partition read on, also by the fetch that is under way."""
@@ -266,15 +304,12 @@ class BatchConsumer(driver.Consumer):
         counts for nothing: its partition has been read again from what was committed.
         """
         tp = message.tp
-        waiting = self._under_way[tp]
-        if any(message is other for other in waiting):
-            self._early.add(id(message))
-            if message is not waiting[0]:
-                message.value = ()  # it may wait for long
-        while waiting and id(waiting[0]) in self._early:
+        waiting, undone = self._under_way[tp], self._undone[tp]
+        if undone.pop(id(message), None) is not None and message is not waiting[0]:
+            message.value = ()  # it may wait for long
+        self._passed.discard(id(message))
+        while waiting and id(waiting[0]) not in undone:
             first = waiting.popleft()
-            self._early.discard(id(first))
-            self._passed.discard(id(first))
             self._done_until[tp] = first.offset + 1
             self._acked[tp] = [first.offset]  # tells `force_commit` that this partition has something
         self.give_back(message)
@@ -368,6 +403,8 @@ class BatchConsumer(driver.Consumer):
         self._held = True
         self.app.before_assignment(set(assigned))
         await super().on_partitions_assigned(assigned, generation_id)
+        for tp in assigned:
+            self._note_room(tp)
         self.app.after_assignment(set(assigned))
 
 

@@ -69,6 +69,12 @@ class Member:
         await until(lambda: bool(self.held), 20, lambda: "partitions are assigned")
 
 
+@pytest.fixture(autouse=True)
+def two_on_their_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have as many batches of a partition on their way as large records may leave behind, and more."""
+    monkeypatch.setattr(BatchConsumer, "depth", 2)
+
+
 @pytest.fixture
 async def member(deployment: Deployment) -> AsyncIterator[Member]:
     made = Member(deployment)
@@ -252,9 +258,9 @@ async def test_what_a_fetch_brings_before_partitions_are_resumed_is_handed_out_o
     deployment: Deployment, monkeypatch: pytest.MonkeyPatch
 ):
     first, second = Member(deployment), Member(deployment)
-    fetch, resume = first.consumer._fetch_there, first.consumer.perform_seek
+    fetch, resume = first.consumer._fetch_for, first.consumer.perform_seek
     long = 4.0  # seconds: the fetch outlasts the rebalance
-    monkeypatch.setattr(first.consumer, "_fetch_there", lambda tps, _: fetch(tps, long))
+    monkeypatch.setattr(first.consumer, "_fetch_for", lambda tps, _: fetch(tps, long))
     await first.start()
     for number in range(deployment.partitions):
         await (await deployment.send(b"before", key=b"", partition=number))

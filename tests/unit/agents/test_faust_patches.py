@@ -18,7 +18,7 @@ from faust.types import TP
 
 from agents import faust_patches
 from agents.app import build_app
-from agents.faust_patches import FETCH_WAIT, BatchConsumer, ConsumerThread, NoTables, PatientProducer
+from agents.faust_patches import FETCH_WAIT, BatchConsumer, LoopConsumer, NoTables, PatientProducer
 from groundwire.config import Settings
 
 A, B = TP("claims", 0), TP("claims", 1)
@@ -62,7 +62,7 @@ def test_the_oldest_batch_of_all_partitions_gives_the_age(consumer: Any):
     assert consumer.backlog() == (100, 30.0)
 
 
-# --- the consumer's thread
+# --- the consumer in the event loop
 
 
 class Client:
@@ -72,7 +72,7 @@ class Client:
         self.closed = True
 
 
-async def test_a_fetch_that_waits_for_a_node_that_is_away_does_not_keep_the_consumer_s_thread_from_ending():
+async def test_a_fetch_that_waits_for_a_node_that_is_away_does_not_keep_the_consumer_from_ending():
     waiting, idle = (asyncio.create_task(asyncio.sleep(3600)) for _ in range(2))
     await asyncio.sleep(0)
     fetcher = Fetcher.__new__(Fetcher)
@@ -80,11 +80,18 @@ async def test_a_fetch_that_waits_for_a_node_that_is_away_does_not_keep_the_cons
     consumer = AIOKafkaConsumer.__new__(AIOKafkaConsumer)
     consumer._closed, consumer._coordinator, consumer._fetcher = False, None, fetcher
     consumer._client, consumer._source_traceback = Client(), None
-    thread = ConsumerThread.__new__(ConsumerThread)
-    thread._consumer, thread._method_queue = consumer, None
-    await thread.on_thread_stop()
+    thread = LoopConsumer.__new__(LoopConsumer)
+    thread._consumer, thread.set_shutdown = consumer, Mock()
+    await thread.on_stop()
     assert consumer._client.closed
+    thread.set_shutdown.assert_called_once_with()
     assert waiting.cancelled()
+
+
+async def test_what_faust_would_have_a_thread_do_is_done_at_once():
+    consumer = LoopConsumer.__new__(LoopConsumer)
+    assert await consumer.call_thread(AsyncMock(return_value=1), 2) == 1
+    assert await consumer.call_thread(max, 2, 3) == 3, "Faust subscribes by a method that is not awaited"
 
 
 def test_a_busy_partition_waits_a_tenth_of_a_second_at_most_for_a_fetch_of_silent_ones(monkeypatch):
@@ -92,7 +99,7 @@ def test_a_busy_partition_waits_a_tenth_of_a_second_at_most_for_a_fetch_of_silen
         _fetch_max_wait_ms=1500, _client=SimpleNamespace(_metadata_update=None), commit=None
     )
     monkeypatch.setattr(AIOKafkaConsumerThread, "_create_worker_consumer", lambda *_: as_faust_makes_it)
-    consumer = ConsumerThread.__new__(ConsumerThread)._create_worker_consumer(None)
+    consumer = LoopConsumer.__new__(LoopConsumer)._create_worker_consumer(None)
     assert consumer._fetch_max_wait_ms == FETCH_WAIT == 100
 
 
@@ -104,8 +111,8 @@ async def test_a_fetch_that_waits_takes_the_records_of_a_partition_that_has_room
     fetcher._loop, fetcher._fetch_waiters = asyncio.get_running_loop(), set()
     fetcher._closed, fetcher._wait_consume_future = False, None
     fetcher._records = {A: FetchResult.__new__(FetchResult)}
-    thread = ConsumerThread.__new__(ConsumerThread)
-    thread._consumer, thread.thread_loop = SimpleNamespace(_fetcher=fetcher), asyncio.get_running_loop()
+    thread = LoopConsumer.__new__(LoopConsumer)
+    thread._consumer = SimpleNamespace(_fetcher=fetcher)
     ready = {B}
     fetching = asyncio.create_task(fetcher.fetched_records(ready, timeout=60))
     await asyncio.sleep(0)
@@ -115,22 +122,23 @@ async def test_a_fetch_that_waits_takes_the_records_of_a_partition_that_has_room
     assert await asyncio.wait_for(fetching, 5) == {A: ["a record"]}
 
 
-def test_a_broker_is_asked_to_answer_soon_while_records_of_a_partition_wait_here():
+def test_a_broker_is_asked_to_answer_soon_while_records_of_a_partition_wait_here_for_a_moment():
     waits: list[int] = []
-    fetcher: Any = SimpleNamespace(_records={A: "what waits"}, _fetch_max_wait_ms=None)
-    for records in ({A: "what waits"}, {}):
+    fetcher: Any = SimpleNamespace(_records={}, _fetch_max_wait_ms=None)
+    new, old = (SimpleNamespace(_created=time.monotonic() - age) for age in (0.1, 60))
+    for records in ({A: old, B: new}, {A: old}, {}):
         fetcher._records = records
         faust_patches._actions(fetcher, lambda _: waits.append(fetcher._fetch_max_wait_ms), None)
-    assert waits == [10, FETCH_WAIT]
+    assert waits == [10, FETCH_WAIT, FETCH_WAIT], "one whose batches take for long is in no hurry"
 
 
-def test_workers_have_such_a_thread_and_no_tables(monkeypatch):
+def test_workers_have_such_a_consumer_and_no_tables(monkeypatch):
     app = build_app("claims", Settings())
     assert isinstance(app.tables, NoTables)
     assert app._new_transport().Consumer is BatchConsumer
-    monkeypatch.setattr(ConsumerThread, "__init__", lambda *_made, **_options: None)
+    monkeypatch.setattr(LoopConsumer, "__init__", lambda *_made, **_options: None)
     consumer: Any = SimpleNamespace(loop=None, beacon=None)
-    assert isinstance(BatchConsumer._new_consumer_thread(consumer), ConsumerThread)
+    assert isinstance(BatchConsumer._new_consumer_thread(consumer), LoopConsumer)
 
 
 # --- no tables
@@ -195,38 +203,59 @@ def busy_consumer() -> Any:
     made = BatchConsumer.__new__(BatchConsumer)
     made._forget()
     made._ready, made._freed, made._thread = set(), asyncio.Event(), Mock()
-    made._acked, made._unacked_messages, made._waiting_for_ack = {}, set(), None
+    made._acked, made._unacked_messages, made._waiting_for_ack = {}, Mock(), None
     return made
+
+
+def hand_out(made: Any, *batches: Any) -> None:
+    for batch in batches:
+        made._under_way[A].append(batch)
+        made._undone[A][id(batch)] = batch
 
 
 @pytest.mark.parametrize("let_go", [BatchConsumer.mark_done, BatchConsumer.read_on])
 def test_the_fetch_under_way_takes_in_a_partition_once_it_has_room(let_go):
     made = busy_consumer()
-    batches = [Mock(serialized_value_size=1, tp=A, offset=at) for at in range(2)]
-    made._under_way[A] += batches
-    let_go(made, batches[0])
+    batch = Mock(serialized_value_size=1, tp=A, offset=0)
+    hand_out(made, batch)
+    assert not made._has_room(A)
+    let_go(made, batch)
     assert made._ready == {A}
     assert made._freed.is_set()
     made._thread.wake.assert_called_once_with()
 
 
+async def test_the_fetch_under_way_takes_in_partitions_that_are_newly_assigned(monkeypatch):
+    monkeypatch.setattr(faust_patches.driver.Consumer, "on_partitions_assigned", AsyncMock())
+    made = busy_consumer()
+    made.app = Mock()
+    hand_out(made, Mock(serialized_value_size=1, tp=A, offset=0))
+    await BatchConsumer.on_partitions_assigned(made, {A, B})
+    assert made._ready == {A, B}, "what was read before the rebalance is forgotten"
+    made._thread.wake.assert_called()
+
+
 def test_a_partition_is_read_past_batches_whose_small_records_are_done_up_to_so_many_bytes():
     made = busy_consumer()
-    made.read_ahead = 1_000
-    batches = [SimpleNamespace(serialized_value_size=400, tp=A) for _ in range(4)]
+    made.depth, made.read_ahead = 2, 1_000
+    batches = [SimpleNamespace(serialized_value_size=400, tp=A, offset=at) for at in range(4)]
 
     def has_room() -> bool:
         return made._has_room(A)
 
-    made._under_way[A] += batches[:2]
+    hand_out(made, *batches[:2])
     assert not has_room(), "two are on their way"
     BatchConsumer.read_on(made, batches[0])
     assert has_room()
-    made._under_way[A].append(batches[2])
+    hand_out(made, batches[2])
     BatchConsumer.read_on(made, batches[1])
     assert not has_room(), "they hold more than is read ahead"
-    made._early.add(id(batches[1]))
+    BatchConsumer.mark_done(made, batches[1])
     assert has_room(), "what is done holds nothing"
+    BatchConsumer.mark_done(made, batches[2])
+    assert list(made._under_way[A]) == batches[:3], "the first is not done: nothing may be committed"
+    BatchConsumer.mark_done(made, batches[0])
+    assert (made._under_way[A], made._done_until) == (deque(), {A: batches[2].offset + 1})
 
 
 # --- what could not be sealed
