@@ -102,18 +102,28 @@ def dedup_scheme(policy: Policy) -> str:
 
 def dedup_query(claim: Claim, policy: Policy) -> DedupQuery | None:
     """Return how a claim is compared: scope, keys and signature; None where deduplication is disabled."""
+    return dedup_queries([claim], policy)[0]
+
+
+def dedup_queries(claims: Sequence[Claim], policy: Policy) -> Sequence[DedupQuery | None]:
+    """Return what `dedup_query` does for each claim, each step for all claims before the next one."""
     if not policy.enable_dedup:
-        return None
-    form, rules = read_form(claim.content), match_rules(policy)
-    stored, probed = _keys(policy.dedup_method, rules.thresholds).of(form)
-    kind = claim.memory_type if policy.dedup_scope == "user_type" else ""
-    return DedupQuery(
-        scope=digest(claim.tenant_id, claim.user_id, kind),
-        stored=stored,
-        probed=probed,
-        signature=signature(form),
-        rules=rules,
-    )
+        return [None] * len(claims)
+    rules = match_rules(policy)
+    forms = [read_form(claim.content) for claim in claims]
+    keys = list(map(_keys(policy.dedup_method, rules.thresholds).of, forms))
+    signatures = list(map(signature, forms))
+    typed = policy.dedup_scope == "user_type"
+    return [
+        DedupQuery(
+            scope=digest(claim.tenant_id, claim.user_id, claim.memory_type if typed else ""),
+            stored=stored,
+            probed=probed,
+            signature=sign,
+            rules=rules,
+        )
+        for claim, (stored, probed), sign in zip(claims, keys, signatures, strict=True)
+    ]
 
 
 def match_rules(policy: Policy) -> MatchRules:

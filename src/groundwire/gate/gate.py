@@ -34,7 +34,7 @@ from groundwire.policy import Policy
 from groundwire.state.model import Conflict, GivenUp, Outcome, QueueLimits, State, StepAnswer, Waiting
 from groundwire.verify.citations import CitationVerifier
 
-_YIELD_EVERY: Final = 50  # records that are read, or decided, before the event loop gets a turn
+_AT_ONCE: Final = 50  # records that are read, or decided, before the event loop gets a turn
 
 GateEntry = Prepared | DeadLetter | Deferred
 Step = ClaimStep | ResponseStep
@@ -115,11 +115,12 @@ class Gate:
             One entry for each record, in order; one that is not due yet goes back to `deferred`.
         """
         batch: list[GateEntry] = []
-        async for record in _with_pauses(records):
-            if len(record.value or b"") < LARGE:
-                batch.append(self._prepare(record))
-            else:
-                batch.append(await asyncio.to_thread(self._prepare, record))
+        async for part in _parts(records):
+            small = iter(self._prepare([record for record in part if not _is_large(record)]))
+            for record in part:
+                batch += (
+                    await asyncio.to_thread(self._prepare, [record]) if _is_large(record) else [next(small)]
+                )
         claims = [entry for entry in batch if isinstance(entry, PreparedClaim)]
         looked_up = iter(await self._claims.look_up(claims, ask_network=ask_network))
         prepared: list[GateEntry] = []
@@ -198,14 +199,20 @@ class Gate:
         again = self._claims.postponed(entry, self._patience)
         return entry if again is None else Deferred(again)
 
-    def _prepare(self, record: InboundRecord) -> GateEntry:
+    def _prepare(self, records: Sequence[InboundRecord]) -> list[GateEntry]:
+        decoded = [self._decode(record) for record in records]
+        each = list(zip(records, decoded, strict=True))
+        claims = iter(
+            self._claims.prepare([(record, said) for record, said in each if isinstance(said, Claim)])
+        )
+        return [next(claims) if isinstance(said, Claim) else said for said in decoded]
+
+    def _decode(self, record: InboundRecord) -> Claim | PreparedResponse | DeadLetter | Deferred:
         if record.retry and self._patience and record.retry.due > to_milliseconds(self._now()):
             return Deferred(record)
         try:
             content = decode_record(record)
-            if isinstance(content, Claim):
-                return self._claims.prepare(record, content)
-            return self._responses.prepare(record, content)
+            return content if isinstance(content, Claim) else self._responses.prepare(record, content)
         except RecordError as error:
             return DeadLetter(record, error)
 
@@ -264,8 +271,21 @@ async def _with_pauses(items: Iterable[_T]) -> AsyncIterator[_T]:
     """Yield items, and give the event loop a turn now and then."""
     for number, item in enumerate(items, 1):
         yield item
-        if number % _YIELD_EVERY == 0:
+        if number % _AT_ONCE == 0:
             await asyncio.sleep(0)
+
+
+async def _parts(records: Sequence[InboundRecord]) -> AsyncIterator[Sequence[InboundRecord]]:
+    """Cut a batch into parts, between which the event loop gets a turn."""
+    for start in range(0, len(records), _AT_ONCE):
+        if start:
+            await asyncio.sleep(0)
+        yield records[start : start + _AT_ONCE]
+
+
+def _is_large(record: InboundRecord) -> bool:
+    """Tell whether reading a record would hold up the event loop."""
+    return len(record.value or b"") >= LARGE
 
 
 def _portions(entries: Sequence[Prepared]) -> Iterator[Sequence[Prepared]]:

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from groundwire.checks.dedup.form import read_form
 from groundwire.errors import StateUnavailable, UsageError
 from groundwire.gate import claims as gate_module
 from groundwire.gate.types import AlreadyDeferred, DeadLetter, Decided, Deferred
@@ -444,7 +445,7 @@ async def approved(tmp_path, faults, policy):
     records = [world.claim(f"c{n}", text, **fields) for n, (text, fields) in enumerate(CLAIMS)]
     targets = {
         "read": "groundwire.gate.claims.read_claim",
-        "dedup": "groundwire.gate.claims.dedup_query",
+        "dedup": "groundwire.gate.claim_case.signature",
         "relevance": "groundwire.gate.claims.relevance",
     }
     patches = [patch(targets[name], side_effect=RuntimeError("boom")) for name in faults if name in targets]
@@ -483,6 +484,25 @@ async def test_a_fault_can_only_take_approvals_away(tmp_path, fault, policy):
         assert all("dedup_check_failed" in d.checks_failed for d in decisions)
     else:
         assert {"c0", "c3", "c4"} <= found  # what does not depend on it is decided as before
+
+
+async def test_a_claim_that_cannot_be_compared_takes_no_other_along():
+    """S0-23."""
+
+    def read(text):
+        if "swordfish" in text:
+            raise RuntimeError("boom")
+        return read_form(text)
+
+    world = World()
+    texts = {"c0": "The gate is locked.", "c1": "The swordfish is blue.", "c2": "The pool is free."}
+    with patch("groundwire.gate.claim_case.read_form", side_effect=read):
+        decisions = await world.decide(*(world.claim(name, text) for name, text in texts.items()))
+    assert {decision.subject_id: decision.facts.error for decision in decisions} == {
+        "c0": None,
+        "c1": "RuntimeError",
+        "c2": None,
+    }
 
 
 async def test_a_fault_is_logged_without_the_claims_text():

@@ -83,7 +83,7 @@ async def decide(stub: Stub, given: Policy | None = None, **fields: Any) -> Deci
 
 def derived(world: World, record: InboundRecord, decision: Decision) -> bytes:
     """What verification makes of a decision: it has no model to ask."""
-    entry = world.gate._prepare(record)
+    (entry,) = world.gate._prepare([record])
     assert isinstance(entry, PreparedResponse)
     return derive(decision, record.value or b"", entry.response, world.policy).to_bytes()
 
