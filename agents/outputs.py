@@ -176,7 +176,7 @@ def _of_decision(
     return _audit(
         record,
         kind,
-        decision.origin.model_dump(mode="json"),
+        decision.origin.__pydantic_serializer__.to_python(decision.origin, mode="json"),
         decision.decided_at,
         tenant_id=decision.tenant_id,
         subject_id=decision.subject_id,
@@ -275,7 +275,7 @@ def _retracted(record: InboundRecord, retraction: Retraction, action_id: str) ->
 def _audit(record: InboundRecord, kind: AuditType, cause: Any, at: datetime, **fields: Any) -> Output:  # noqa: ANN401
     """Return the audit event that its cause names; where the fields do not say otherwise, no tenant's and our own."""
     ours = {"tenant_id": "", "actor": ACTOR, "subject_id": None, "decision_id": None}
-    event = AuditEvent(event_id=event_id(kind, cause), type=kind, at=at, **(ours | fields))
+    event = AuditEvent.made(event_id=event_id(kind, cause), type=kind, at=at, **(ours | fields))
     time, subject = format_time(event.at), event.subject_id or ""
     headers = event_headers("audit", event.event_id, time, subject, record.headers)
     value = event.__pydantic_serializer__.to_json(event)

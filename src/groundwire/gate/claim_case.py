@@ -9,7 +9,6 @@ Requirements S0-24..S0-45, S0-112, S0-114, S0-161, S0-162, C-03, C-11, C-27, C-3
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -180,7 +179,7 @@ class ClaimInputs(NamedTuple):
 
     def facts(self, clock: datetime) -> Facts:
         """Return the facts of a decision that are known before state answers."""
-        return Facts(
+        return Facts.made(
             clock=clock, attestation=self.attestation, relevance=self.relevance or None, error=self.error
         )
 
@@ -239,7 +238,8 @@ class ClaimCase:
 
     def with_state(self, facts: Facts) -> ClaimCase:
         """Return the case with what state answered: duplicates, parents and place; the other facts are equal."""
-        case = copy(self)
+        case = ClaimCase.__new__(ClaimCase)  # a third of the time of `copy`
+        case.__dict__.update(self.__dict__)
         case._take(facts)  # noqa: SLF001 - of the copy
         return case
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from pydantic_core import to_json
@@ -123,7 +124,7 @@ class ClaimPayload:
         if self.human:
             fields |= {"w": self.human.review, "y": self.human.content, "z": self.human.record}
         kept = {name: value for name, value in fields.items() if value or name in _TIMES}
-        return _write_line(_context(self.stamp) | {"s": self.scheme}, kept)
+        return _write_line(_context(*self.stamp[1:], self.scheme), kept)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ClaimPayload:
@@ -195,7 +196,7 @@ class ResponsePayload:
             "q": to_microseconds(self.superseded_at) if self.superseded_at else None,
         }
         kept = {name: value for name, value in fields.items() if value is not None}
-        return _write_line(_context(self.stamp), kept)
+        return _write_line(_context(*self.stamp[1:]), kept)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ResponsePayload:
@@ -213,17 +214,20 @@ class ResponsePayload:
         )
 
 
-def _context(stamp: Stamp) -> dict[str, str]:
-    return {"e": stamp.engine, "p": stamp.policy_sha256, "v": stamp.policy_version}
+@lru_cache(16)
+def _context(engine: str, policy_sha256: str, policy_version: str, scheme: str | None = None) -> bytes:
+    """Return what many lines have alike; responses have no scheme."""
+    context = {"e": engine, "p": policy_sha256, "v": policy_version}
+    return to_json(context if scheme is None else context | {"s": scheme})
 
 
 def _stamp(fields: dict[str, Any]) -> Stamp:
     return Stamp(from_microseconds(fields["d"]), fields["e"], fields["p"], fields["v"])
 
 
-def _write_line(context: dict[str, Any], own: dict[str, Any]) -> bytes:
+def _write_line(context: bytes, own: dict[str, Any]) -> bytes:
     """Write what re-derives a decision as state wants it: JSON, a tab behind what many have alike, and JSON."""
-    return to_json(context) + b"\t" + to_json(own)
+    return context + b"\t" + to_json(own)
 
 
 def _read_line(data: bytes) -> dict[str, Any]:
@@ -235,9 +239,12 @@ def _read_line(data: bytes) -> dict[str, Any]:
 
 def recorded_facts(recorded: Outcome, payload: ClaimPayload) -> Facts:
     """Return the facts of a claim's decision from what state recorded; `payload` is that of the outcome."""
-    return Facts(
+    dedup = DedupFacts.made(
+        status=recorded.dedup_status, scheme=payload.scheme, matches=list(recorded.matches)
+    )
+    return Facts.made(
         clock=from_milliseconds(recorded.origin.timestamp),
-        dedup=DedupFacts(status=recorded.dedup_status, scheme=payload.scheme, matches=list(recorded.matches)),
+        dedup=dedup,
         parents=list(recorded.parents),
         place=recorded.place,
         attestation=payload.inputs.attestation,
@@ -356,7 +363,7 @@ def _lowered(case: ClaimCase, late_cap: ReasonCode) -> TreeOutcome:
 
 def as_origin(origin: RecordOrigin) -> Origin:
     """Return where a record stood, as a decision names it."""
-    return Origin(
+    return Origin.made(
         topic=origin.topic or None,
         partition=origin.partition,
         offset=origin.offset,

@@ -93,13 +93,13 @@ class OutputRecord(BaseModel):
             fields: by their names, not aliases; each of exactly the type that validation would give. One that is
                 left out has its default; where it has none, the record cannot be written.
         """
-        template = _template(cls)
+        template, names = _template(cls)
         values = {**template, **fields}  # in the order of the model: it is that of the JSON
         if len(values) != len(template):
             raise TypeError(f"{cls.__name__} has no field {next(iter(values.keys() - template))!r}")
         record = cls.__new__(cls)
         _set(record, "__dict__", values)
-        _set(record, "__pydantic_fields_set__", set(values))
+        _set(record, "__pydantic_fields_set__", names)
         _set(record, "__pydantic_extra__", None)
         _set(record, "__pydantic_private__", None)
         return record
@@ -109,12 +109,16 @@ _set: Final = object.__setattr__  # a record is frozen
 
 
 @lru_cache(32)
-def _template(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the fields of a model with their defaults, and what no JSON can hold where there is none."""
-    return {
+def _template(model: type[BaseModel]) -> tuple[dict[str, Any], set[str]]:
+    """Return the fields of a model with their defaults, and what no JSON can hold where there is none; and their names.
+
+    Records of a model share the set of names: they are frozen, and a copy has one of its own.
+    """
+    fields = {
         name: ... if field.is_required() else field.get_default(call_default_factory=False)
         for name, field in model.model_fields.items()
     }
+    return fields, set(fields)
 
 
 def parse_time(value: object) -> datetime:

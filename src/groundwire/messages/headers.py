@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Final, NamedTuple
 
 from groundwire.errors import RecordError
@@ -103,17 +103,27 @@ def event_headers(
     name: str, event_id: str, time: str, subject: str, incoming: Headers
 ) -> list[tuple[str, bytes]]:
     """Return CloudEvents binary headers for a record of the type `groundwire.<name>.v1`."""
+    kind, schema = _kind(name)
     return [
         ("ce_specversion", b"1.0"),
         ("ce_id", event_id.encode()),
-        ("ce_type", f"groundwire.{name}.v1".encode()),
+        kind,
         ("ce_source", _SOURCE),
         ("ce_time", time.encode()),
         ("ce_subject", subject.encode()),
-        ("ce_dataschema", f"{_SCHEMAS}/{name}/1.0.json".encode()),
+        schema,
         ("content-type", b"application/json"),
         *passed(incoming),
     ]
+
+
+@cache
+def _kind(name: str) -> tuple[tuple[str, bytes], tuple[str, bytes]]:
+    """Return the headers that all records of a type have alike."""
+    return (
+        ("ce_type", f"groundwire.{name}.v1".encode()),
+        ("ce_dataschema", f"{_SCHEMAS}/{name}/1.0.json".encode()),
+    )
 
 
 def passed(incoming: Headers) -> list[tuple[str, bytes]]:

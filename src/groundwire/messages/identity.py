@@ -12,6 +12,8 @@ from groundwire.messages.decisions import Decision, Kind
 
 NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_URL, "urn:groundwire:decision")
 
+_BEGUN: Final = hashlib.sha1(NAMESPACE.bytes, usedforsecurity=False)
+
 _NOT_DECISIVE: Final = {"metadata", "captured_at", "schema_version"}
 """Fields that may differ between two sendings of the same record: they do not decide it."""
 
@@ -97,6 +99,8 @@ def event_id(event_type: str, cause: object) -> str:
 
 def _uuid(parts: list[object]) -> str:
     # as str(uuid.uuid5(NAMESPACE, ...)), which makes an object on the way
-    hashed = hashlib.sha1(NAMESPACE.bytes + canonical_json(parts), usedforsecurity=False).hexdigest()
+    hasher = _BEGUN.copy()
+    hasher.update(canonical_json(parts))
+    hashed = hasher.hexdigest()
     variant = "89ab"[int(hashed[16], 16) & 3]
     return f"{hashed[:8]}-{hashed[8:12]}-5{hashed[13:16]}-{variant}{hashed[17:20]}-{hashed[20:32]}"

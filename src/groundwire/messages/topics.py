@@ -30,8 +30,10 @@ class TopicName(StrEnum):
     @classmethod
     def of(cls, verdict: Verdict) -> TopicName:
         """Return the topic on which decisions with a verdict are published."""
-        return cls(str(verdict))
+        return _OF_VERDICTS[verdict]
 
+
+_OF_VERDICTS = {verdict: TopicName(str(verdict)) for verdict in Verdict}
 
 _RETENTION_DAYS = {
     TopicName.REVIEW_DECISIONS: 90,
