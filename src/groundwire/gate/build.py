@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
 
 from groundwire import __version__
@@ -106,8 +106,24 @@ def build_decision(case: ClaimCase, envelope: Envelope, judged: TreeOutcome) -> 
         envelope: identity, times and origin.
         judged: tier and reason: `case.outcome()`, or what another engine recorded.
     """
-    checks = list_checks(case, joined=judged.code == ReasonCode.PENDING_DUPLICATE)
-    return _within_limits(lambda limits: _build(case, envelope, judged, checks, limits))
+    return build_decisions([case], [envelope], [judged])[0]
+
+
+def build_decisions(
+    cases: Sequence[ClaimCase], envelopes: Sequence[Envelope], judged: Sequence[TreeOutcome]
+) -> list[Decision]:
+    """Return what `build_decision` does for each claim, each step for all claims before the next one."""
+    checks = [
+        list_checks(case, joined=one.code == ReasonCode.PENDING_DUPLICATE)
+        for case, one in zip(cases, judged, strict=True)
+    ]
+    builders = [partial(_build, *given) for given in zip(cases, envelopes, judged, checks, strict=True)]
+    decisions = [build(_LIMITS[0]) for build in builders]
+    fitting = [len(decision.to_bytes()) <= MAX_BYTES for decision in decisions]
+    return [
+        decision if fits else _within_limits(build, _LIMITS[1:])
+        for decision, fits, build in zip(decisions, fitting, builders, strict=True)
+    ]
 
 
 def build_response_decision(case: ResponseCase, envelope: Envelope, judged: TreeOutcome) -> Decision:
@@ -130,9 +146,9 @@ def within_limits(decision: Decision) -> Decision:
     return _within_limits(lambda limits: _cut(decision, limits))
 
 
-def _within_limits(build: Callable[[_Limits], Decision]) -> Decision:
+def _within_limits(build: Callable[[_Limits], Decision], allowed: Sequence[_Limits] = _LIMITS) -> Decision:
     """Build a decision with the widest limits that its bytes allow."""
-    for limits in _LIMITS:
+    for limits in allowed:
         decision = build(limits)
         if len(decision.to_bytes()) <= MAX_BYTES:
             break

@@ -26,7 +26,16 @@ from groundwire.gate.claim_case import (
     prejudge,
     read_claim,
 )
-from groundwire.gate.record import ClaimPayload, HumanDecision, claim_of, derive, record_of, recorded_facts
+from groundwire.gate.record import (
+    ClaimPayload,
+    Derivation,
+    HumanDecision,
+    claim_of,
+    derive,
+    derive_all,
+    record_of,
+    recorded_facts,
+)
 from groundwire.gate.types import (
     NOT_PUBLISHED,
     DeadLetter,
@@ -249,23 +258,25 @@ class ClaimGate:
         )
         return (now.base_tier, now.capped) != (then.base_tier, then.capped) == (1, False)
 
-    async def decide(self, step: ClaimStep, recorded: Outcome) -> Decided:
-        """Derive the decision of a claim's recorded outcome."""
+    async def decide(self, answered: Sequence[tuple[ClaimStep, Outcome]]) -> list[Decided]:
+        """Derive the decisions of claims' recorded outcomes."""
+        decisions = derive_all([await self._derivation(step, recorded) for step, recorded in answered])
+        return [
+            Decided(step.entry.record, decision, recorded.fresh)
+            for (step, recorded), decision in zip(answered, decisions, strict=True)
+        ]
+
+    async def _derivation(self, step: ClaimStep, recorded: Outcome) -> Derivation:
         if recorded.fresh:  # what this very step recorded need not be read back
             case = step.case.with_state(recorded_facts(recorded, step.payload))
-            decision = derive(case, recorded, step.payload, known_policy=True)
-        else:
-            decision = await self._decide_again(step.entry, recorded)
-        return Decided(step.entry.record, decision, recorded.fresh)
-
-    async def _decide_again(self, entry: PreparedClaim, recorded: Outcome) -> Decision:
-        payload = ClaimPayload.from_bytes(recorded.payload)
+            return Derivation(case, recorded, step.payload, known_policy=True)
+        entry, payload = step.entry, ClaimPayload.from_bytes(recorded.payload)
         known = await policy_that_decided(payload.stamp.policy_sha256, self._policy, self._policies)
         policy, claim = known or self._policy, payload.as_decided(entry.claim)
         as_read = claim is entry.claim and policy is self._policy
         reading = entry.reading if as_read else read_claim(claim.content, policy)
         case = ClaimCase(claim, reading, policy, recorded_facts(recorded, payload), payload.inputs.findings)
-        return derive(case, recorded, payload, known_policy=known is not None)
+        return Derivation(case, recorded, payload, known_policy=known is not None)
 
 
 def _fingerprint(record: InboundRecord, claim: Claim) -> str | DeadLetter:
@@ -482,7 +493,7 @@ class ClaimReviews:
             recorded_facts(recorded, payload),
             payload.inputs.findings,
         )
-        return derive(case, recorded, payload, known_policy=known is not None)
+        return derive(Derivation(case, recorded, payload, known_policy=known is not None))
 
     def _read(self, claim: Claim, policy: Policy) -> tuple[ClaimReading, DedupQuery | None, bool]:
         try:

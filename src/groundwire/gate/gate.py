@@ -164,14 +164,11 @@ class Gate:
             requests = [step.request for step in taken]
             answers += await self._state.step(requests, self._limits, deferred=deferred)
             steps += taken
-        answered = zip(steps, answers, strict=True)
-        results: list[Result] = []
-        async for entry in _with_pauses(batch):
-            if isinstance(entry, DeadLetter | Deferred):
-                results.append(entry)
-            else:
-                results.append(await self._result(*next(answered)))
-        return results
+        decided: list[Result] = []
+        async for part in _parts(list(zip(steps, answers, strict=True))):
+            decided += await self._results(part)
+        following = iter(decided)
+        return [entry if isinstance(entry, DeadLetter | Deferred) else next(following) for entry in batch]
 
     async def abandon(self, record: InboundRecord, give_up: Callable[[Subject], Awaitable[bool]]) -> bool:
         """Say whether a record that brings workers down becomes a dead letter; not where state holds its outcome.
@@ -233,24 +230,39 @@ class Gate:
             return self._claims.provisional(entry)
         return self._responses.provisional(entry)
 
-    async def _result(self, step: Step, answer: StepAnswer) -> Result:
-        record = step.entry.record
-        match answer:
-            case Conflict():
-                return DeadLetter(record, _conflict(step.entry))
-            case GivenUp():
-                message = "a worker died several times over this record"
-                return DeadLetter(record, RecordError(ErrorCode.WORKER_CRASH, message))
-            case Waiting(publish=True):
-                return Deferred(record)
-            case Waiting():
-                return AlreadyDeferred(record)
-            case Outcome() if isinstance(step, ClaimStep):
-                return await self._claims.decide(step, answer)
-            case Outcome() if isinstance(step, ResponseStep):
-                return await self._responses.decide(step, answer)
-            case _:
-                assert_never(answer)
+    async def _results(self, answered: Sequence[tuple[Step, StepAnswer]]) -> list[Result]:
+        """Return what came of records; claims are decided step by step, as they are prepared."""
+        claims = [
+            (step, answer)
+            for step, answer in answered
+            if isinstance(step, ClaimStep) and isinstance(answer, Outcome)
+        ]
+        decided = iter(await self._claims.decide(claims))
+        results: list[Result] = []
+        for step, answer in answered:
+            if not isinstance(answer, Outcome):
+                results.append(_undecided(step.entry, answer))
+            elif isinstance(step, ClaimStep):
+                results.append(next(decided))
+            else:
+                results.append(await self._responses.decide(step, answer))
+        return results
+
+
+def _undecided(entry: Prepared, answer: Conflict | GivenUp | Waiting) -> Result:
+    record = entry.record
+    match answer:
+        case Conflict():
+            return DeadLetter(record, _conflict(entry))
+        case GivenUp():
+            message = "a worker died several times over this record"
+            return DeadLetter(record, RecordError(ErrorCode.WORKER_CRASH, message))
+        case Waiting(publish=True):
+            return Deferred(record)
+        case Waiting():
+            return AlreadyDeferred(record)
+        case _:
+            assert_never(answer)
 
 
 def decode_record(record: InboundRecord) -> Claim | LlmResponse:
@@ -275,12 +287,12 @@ async def _with_pauses(items: Iterable[_T]) -> AsyncIterator[_T]:
             await asyncio.sleep(0)
 
 
-async def _parts(records: Sequence[InboundRecord]) -> AsyncIterator[Sequence[InboundRecord]]:
+async def _parts(items: Sequence[_T]) -> AsyncIterator[Sequence[_T]]:
     """Cut a batch into parts, between which the event loop gets a turn."""
-    for start in range(0, len(records), _AT_ONCE):
+    for start in range(0, len(items), _AT_ONCE):
         if start:
             await asyncio.sleep(0)
-        yield records[start : start + _AT_ONCE]
+        yield items[start : start + _AT_ONCE]
 
 
 def _is_large(record: InboundRecord) -> bool:

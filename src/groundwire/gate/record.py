@@ -7,6 +7,7 @@ decided, by which engine and policy, its metadata, and what came from outside.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -20,7 +21,7 @@ from groundwire.gate.build import (
     MAX_SOURCE_ID,
     Envelope,
     Stamp,
-    build_decision,
+    build_decisions,
     build_response_decision,
     within_limits,
 )
@@ -266,27 +267,51 @@ def recorded_response_facts(recorded: Outcome, payload: ResponsePayload) -> Fact
     )
 
 
-def derive(case: ClaimCase, recorded: Outcome, payload: ClaimPayload, *, known_policy: bool) -> Decision:
-    """Derive a claim's decision from the record and its recorded outcome.
+class Derivation(NamedTuple):
+    """What a claim's decision is derived from.
 
-    Args:
+    Attributes:
         case: the claim with the text that was decided (`ClaimPayload.as_decided`) and the recorded facts.
         recorded: what state recorded.
         payload: that of the outcome.
         known_policy: whether the case's policy is the one that decided.
+    """
+
+    case: ClaimCase
+    recorded: Outcome
+    payload: ClaimPayload
+    known_policy: bool
+
+
+def derive(given: Derivation) -> Decision:
+    """Derive a claim's decision from the record and its recorded outcome.
 
     Returns:
         The decision, byte for byte the published one under the same engine and a known policy. Else tier,
         reason and facts stay as recorded.
     """
-    envelope = _envelope(recorded, payload.stamp, payload.capture_time, payload.metadata)
+    return derive_all([given])[0]
+
+
+def derive_all(given: Sequence[Derivation]) -> list[Decision]:
+    """Return what `derive` does for each claim, each step for all claims before the next one."""
+    judged = list(map(_judged, given))
+    envelopes = [
+        _envelope(recorded, payload.stamp, payload.capture_time, payload.metadata)
+        for _, recorded, payload, _ in given
+    ]
+    return build_decisions([one.case for one in given], envelopes, judged)
+
+
+def _judged(given: Derivation) -> TreeOutcome:
+    case, recorded, payload, known_policy = given
     tier = TIERS[recorded.state]
     judged = case.outcome()
-    if not known_policy or payload.stamp.engine != __version__ or judged.tier != tier:
-        judged = recorded_reason(
-            case, tier, payload.base, payload.cap, joined=recorded.state is SubjectState.JOINED
-        )
-    return build_decision(case, envelope, judged)
+    if known_policy and payload.stamp.engine == __version__ and judged.tier == tier:
+        return judged
+    return recorded_reason(
+        case, tier, payload.base, payload.cap, joined=recorded.state is SubjectState.JOINED
+    )
 
 
 def derive_response(
