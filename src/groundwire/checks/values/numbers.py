@@ -11,16 +11,15 @@ from groundwire.checks.values.units import (
     DATE,
     NUMBER,
     Amount,
+    Cut,
     Raw,
     TextValue,
     UnitReading,
     ValueToken,
     fraction,
     magnitude,
-    plain,
     scaled,
     unit_readings,
-    valued,
     version_key,
 )
 from groundwire.text.quantities import quantities
@@ -65,24 +64,24 @@ def _dated(readings: Sequence[tuple[str | None, int, str | None]]) -> TextValue:
     return TextValue("date", frozenset(keys), frozenset(covers | keys))
 
 
-def iso(raw: Sequence[Raw], place: int, _: Sequence[ValueToken]) -> UnitReading:
+def iso(raw: Cut, place: int, _: Sequence[ValueToken]) -> UnitReading:
     """Read 2024-05-03, with or without a time, and 2024-05."""
-    match = raw[place]
-    return valued(match, _dated([(match["iy"], int(match["im"]), match["id"])])), place + 1
+    match = raw.matches[place]
+    return raw.valued(place, _dated([(match["iy"], int(match["im"]), match["id"])])), place + 1
 
 
-def slash(raw: Sequence[Raw], place: int, _: Sequence[ValueToken]) -> UnitReading:
+def slash(raw: Cut, place: int, _: Sequence[ValueToken]) -> UnitReading:
     """03/05/2024 is the 3rd of May to some and the 5th of March to others: either is equal to it."""
-    match = raw[place]
+    match = raw.matches[place]
     one, other = match["sa"], match["sb"]
     years = [match["sy"]] if len(match["sy"]) > 2 else [f"20{match['sy']}", f"19{match['sy']}"]
     dates = [(y, int(m), d) for y in years for m, d in ((one, other), (other, one)) if 1 <= int(m) <= 12]
-    return valued(match, _dated(dates or [(year, 0, None) for year in years])), place + 1
+    return raw.valued(place, _dated(dates or [(year, 0, None) for year in years])), place + 1
 
 
-def named(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> UnitReading:
+def named(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
     """Read "3 May 2024", "May 3", "May 2024"; "May" alone only where a month is meant."""
-    match = raw[place]
+    match = raw.matches[place]
     name, years = match["mon"].lower(), [match["y"]]
     if match["yy"]:
         years = [f"20{match['yy']}", f"19{match['yy']}"]
@@ -91,32 +90,32 @@ def named(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> UnitR
         opened = bool(before) and (before[-1].text in _DATE_OPENERS or before[-1].text in _CELLS)
         full = len(name) > 3 or name == "may"
         if not full or not match["mon"][0].isupper() or (name in {"may", "march"} and not opened):
-            return plain(raw[place]), place + 1
-    return valued(match, _dated([(year, _MONTH[name], day) for year in years])), place + 1
+            return raw.plain(place), place + 1
+    return raw.valued(place, _dated([(year, _MONTH[name], day) for year in years])), place + 1
 
 
-def clock(raw: Sequence[Raw], place: int, _: Sequence[ValueToken]) -> UnitReading:
+def clock(raw: Cut, place: int, _: Sequence[ValueToken]) -> UnitReading:
     """Read a time of day; "5:30" may be either half of the day."""
-    match = raw[place]
+    match = raw.matches[place]
     hour, minute, half = int(match["ch"] or match["ph"]), match["cm"] or "00", match["half"]
     if half:
         hour = hour % 12 + (12 if half == "p" else 0)
     exact, open_half = f"clock {hour}:{minute}", f"clock ?{hour % 12}:{minute}"
     keys = {exact} if half or hour > 12 else {open_half}
-    return valued(match, TextValue("date", frozenset(keys), frozenset({exact, open_half}))), place + 1
+    return raw.valued(place, TextValue("date", frozenset(keys), frozenset({exact, open_half}))), place + 1
 
 
-def version(raw: Sequence[Raw], place: int, _: Sequence[ValueToken]) -> UnitReading:
+def version(raw: Cut, place: int, _: Sequence[ValueToken]) -> UnitReading:
     """Read "v1.2.3" and "version 2"."""
-    match = raw[place]
+    match = raw.matches[place]
     keys = frozenset({version_key(match["ver"].lower())})
-    return valued(match, TextValue("version", keys, keys)), place + 1
+    return raw.valued(place, TextValue("version", keys, keys)), place + 1
 
 
-def quarter(raw: Sequence[Raw], place: int, _: Sequence[ValueToken]) -> UnitReading:
+def quarter(raw: Cut, place: int, _: Sequence[ValueToken]) -> UnitReading:
     """Read "Q3"."""
-    keys = frozenset({f"quarter {raw[place][0][1]}"})
-    return valued(raw[place], TextValue("date", keys, keys)), place + 1
+    keys = frozenset({f"quarter {raw.matches[place][0][1]}"})
+    return raw.valued(place, TextValue("date", keys, keys)), place + 1
 
 
 _ORDINAL: Final = re.compile(r"(?:st|nd|rd|th)$")
@@ -136,19 +135,20 @@ _NO_NOUN: Final = words_of(
 )
 
 
-def number(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> UnitReading:
+def number(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
     """Read a number with what belongs to it; digits in an identifier are none."""
-    match = raw[place]
-    alone = place + 1 >= len(raw) or raw[place + 1].lastgroup == "number" or raw[place + 1][0] in _ENDS
+    match = raw.matches[place]
+    behind = raw.tokens[place + 1 : place + 2]
+    alone = not behind or behind[0].text in _ENDS or raw.is_number(place + 1)
     if alone and len(match[0]) <= _LONGEST and match[0].isdigit():  # most numbers: quickly past them
-        return valued(match, _written(match[0])), place + 1
+        return raw.valued(place, _written(match[0])), place + 1
     if match["fraction"]:
         return _fraction_of(raw, place)
     digits = (match["digits"] or str(int(match["hex"], 16))).replace(",", "").replace("_", "")
     glue = match["glue"].replace(" ", "")
     literal = f"{match['sign'] or ''}{digits}{match['exp'] or ''}"
     if special := _ordinal_decade_or_version(glue, digits, literal):
-        return valued(match, special), place + 1
+        return raw.valued(place, special), place + 1
     amount = Amount(
         _fraction(literal), "" if match["digits"] and len(digits) < len(match["digits"]) else literal
     )
@@ -157,23 +157,23 @@ def number(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> Unit
     if glue:
         glued = _glued(amount, glue, money=bool(match["cur"]))
         if glued is None:
-            return plain(raw[place]), place + 1
+            return raw.plain(place), place + 1
         amount = glued
-    value, place, end = _with_unit(raw, place + 1, amount)
+    value, after, end = _with_unit(raw, place + 1, amount)
     if _is_version(match, amount, before) and value.kind == "number":
         keys = frozenset({version_key(literal)})
         value = TextValue("version", keys, keys)
-    return valued(match, value, end), place
+    return raw.valued(place, value, end), after
 
 
-def _fraction_of(raw: Sequence[Raw], place: int) -> UnitReading:
+def _fraction_of(raw: Cut, place: int) -> UnitReading:
     """Read "3/4", "7 3/4" and what `statements` makes of "1½"."""
-    match = raw[place]
+    match = raw.matches[place]
     amount = Amount(fraction(match["fraction"]), "")
     if glue := match["glue"].replace(" ", ""):
         amount = _glued(amount, glue, money=False) or amount
     value, after, end = _with_unit(raw, place + 1, amount)
-    return valued(match, value, end), after
+    return raw.valued(place, value, end), after
 
 
 def _ordinal_decade_or_version(glue: str, digits: str, literal: str) -> TextValue | None:
@@ -212,31 +212,32 @@ def _glued(amount: Amount, glue: str, *, money: bool) -> Amount | None:
     return amount if glue.startswith("/") else None
 
 
-def _with_unit(raw: Sequence[Raw], place: int, amount: Amount) -> tuple[TextValue, int, int]:
+def _with_unit(raw: Cut, place: int, amount: Amount) -> tuple[TextValue, int, int]:
     """Take in the words after a number that belong to it: "million", "-second", "dollars"; see its rate."""
-    end = raw[place - 1].end()
+    tokens = raw.tokens
+    end = tokens[place - 1].end
     after, word = _next_word(raw, place, end)
     if factor := magnitude(word):
         amount = amount._replace(magnitude=amount.magnitude * factor, literal="")
-        place, end = after, raw[after - 1].end()
+        place, end = after, tokens[after - 1].end
         after, word = _next_word(raw, place, end)
-    if word == "per" and raw[after : after + 1] and raw[after][0].lower() == "cent":
+    if word == "per" and after < len(tokens) and tokens[after].text == "cent":
         after, word = after + 1, "percent"
     if not amount.rate and (not amount.readings or word in _MONEY_WORDS):
         readings, rate = unit_readings(word.partition("-")[0])
         if readings or rate:
             amount = amount._replace(readings=readings or amount.readings, rate=rate)
-            place, end = after, raw[after - 1].end()
+            place, end = after, tokens[after - 1].end
             after, word = _next_word(raw, place, end)
     if (degrees := scaled(amount.readings, word)) is not amount.readings:
         amount = amount._replace(readings=degrees)
-        place, end = after, raw[after - 1].end()
+        place, end = after, tokens[after - 1].end
     value = _written(amount.literal, amount.readings, amount.rate) if amount.literal else _value(amount)
     if not amount.rate and (rate := _rate(raw, place)):
         value = _value(amount._replace(rate=rate))
-        if raw[place][0].lower() in _EACH:  # "the Billboard 200 a year later" is no rate
+        if tokens[place].text in _EACH:  # "the Billboard 200 a year later" is no rate
             value = value._replace(keys=value.keys | amount.keys, covers=value.covers | amount.keys)
-    elif "year-old" in raw[place - 1][0].lower():
+    elif "year-old" in tokens[place - 1].text:
         value = value._replace(covers=value.covers | amount._replace(readings=()).keys)
     return value, place, end
 
@@ -259,29 +260,33 @@ def _also(amount: Amount) -> frozenset[str]:
     return frozenset().union(*keys)
 
 
-def _next_word(raw: Sequence[Raw], place: int, end: int) -> tuple[int, str]:
+def _next_word(raw: Cut, place: int, end: int) -> tuple[int, str]:
     """Return the word behind a number or its hyphen, in lower case, and the place behind the word."""
-    if place + 1 < len(raw) and raw[place][0] == "-" and raw[place].span() == (end, raw[place + 1].start()):
-        place += 1
-    if place < len(raw) and raw[place].lastgroup == "word":
-        return place + 1, raw[place][0].lower()
+    tokens = raw.tokens
+    if place + 1 < len(tokens) and tokens[place].text == "-":
+        hyphen = tokens[place]
+        if hyphen.start == end and hyphen.end == tokens[place + 1].start:
+            place += 1
+    if raw.is_word(place):
+        return place + 1, tokens[place].text
     return place, ""
 
 
-def _rate(raw: Sequence[Raw], place: int) -> str:
+def _rate(raw: Cut, place: int) -> str:
     """Return "/s" for "(100) requests per second", "(5) times a day", "(100) requests/s"."""
-    for distance, match in enumerate(raw[place : place + 4]):
-        word = match[0].lower()
-        if match.lastgroup == "mark" and word != "/":
+    tokens = raw.tokens
+    for distance, token in enumerate(tokens[place : place + 4]):
+        word = token.text
+        if token.mark and word != "/":
             break
         if "/" in word[1:]:
             return _per(word.rpartition("/")[2])
         if word in _LINKS:  # "45 minutes to an hour"
             break
         # "5 times a day", "20 tonnes of water a second"; not "5 users read it in an hour"
-        if word in _PER or (word in _EACH and (distance < 2 or raw[place][0].lower() == "of")):
-            following = raw[place + distance + 1 : place + distance + 2]
-            return _per(following[0][0].lower()) if following else ""
+        if word in _PER or (word in _EACH and (distance < 2 or tokens[place].text == "of")):
+            following = tokens[place + distance + 1 : place + distance + 2]
+            return _per(following[0].text) if following else ""
     return ""
 
 
@@ -305,10 +310,9 @@ _GIVEN: Final = words_of(
 """Behind a number in letters, that counts what the model was given: "the second passage", "all three sources"."""
 
 
-def word(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> UnitReading:
+def word(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
     """Read a word; of number words those that count something."""
-    match = raw[place]
-    word = match[0].lower()
+    word = raw.tokens[place].text
     first = word.partition("-")[0]
     if first in CARDINALS:
         return _spelled(raw, place, before)
@@ -316,12 +320,11 @@ def word(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> UnitRe
         keys = frozenset({f"ordinal {ORDINALS[first]}"})
         following = _next_word(raw, place + 1, -1)[1]
         counted = bool(before) and before[-1].text in _DETERMINERS and following not in _GIVEN
-        return valued(
-            match, TextValue("number", keys, keys, implied=first in {"first", word[:-1]} or not counted)
-        ), place + 1
+        implied = first in {"first", word[:-1]} or not counted
+        return raw.valued(place, TextValue("number", keys, keys, implied=implied)), place + 1
     if word in IMPLIED:
         keys = Amount(Fraction(IMPLIED[word]), str(IMPLIED[word])).keys
-        return valued(match, TextValue("number", keys, keys, implied=True)), place + 1
+        return raw.valued(place, TextValue("number", keys, keys, implied=True)), place + 1
     if word == "half" and (half := _half(raw, place)):
         return half
     if word == "a" and (part := _part_behind(raw, place)):
@@ -329,16 +332,17 @@ def word(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> UnitRe
     return _single(raw, place)
 
 
-def _single(raw: Sequence[Raw], place: int) -> UnitReading:
+def _single(raw: Cut, place: int) -> UnitReading:
     """Read "an hour": one hour, which is no number of its own."""
-    match = raw[place]
-    if match[0].lower() in {"a", "an"} and (readings := unit_readings(_next_word(raw, place + 1, -1)[1])[0]):
+    if raw.tokens[place].text in {"a", "an"} and (
+        readings := unit_readings(_next_word(raw, place + 1, -1)[1])[0]
+    ):
         keys = Amount(Fraction(1), "1", readings).keys
-        return valued(match, TextValue("number", keys, keys, implied=True)), place + 1
-    return plain(raw[place]), place + 1
+        return raw.valued(place, TextValue("number", keys, keys, implied=True)), place + 1
+    return raw.plain(place), place + 1
 
 
-def _half(raw: Sequence[Raw], place: int) -> UnitReading | None:
+def _half(raw: Cut, place: int) -> UnitReading | None:
     """Read "half an hour" and "half of the users"."""
     after, following = _next_word(raw, place + 1, -1)
     if following in {"a", "an"}:
@@ -346,35 +350,36 @@ def _half(raw: Sequence[Raw], place: int) -> UnitReading | None:
         readings, _ = unit_readings(following)
         if readings:
             value = _value(Amount(Fraction(1, 2), "", readings))
-            return valued(raw[place], value, raw[after - 1].end()), after
+            return raw.valued(place, value, raw.tokens[after - 1].end), after
     if following not in {"of", "the"}:
         return None
     keys = frozenset({"% 50", f"{NUMBER} 1/2"})
-    return valued(raw[place], TextValue("number", keys, keys)), place + 1
+    return raw.valued(place, TextValue("number", keys, keys)), place + 1
 
 
-def _spelled(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> UnitReading:
+def _spelled(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
     words: list[str] = []
     last = place
-    while last < len(raw) and len(words) < 12:
-        parts = raw[last][0].lower().split("-")
+    tokens = raw.tokens
+    while last < len(tokens) and len(words) < 12:
+        parts = tokens[last].text.split("-")
         if not CARDINALS.issuperset(parts):
             break
         words += parts
         last += 1
     if not words:  # "three-day", "two-factor": a number only before a unit
-        number, _, unit = raw[place][0].lower().partition("-")
+        number, _, unit = tokens[place].text.partition("-")
         readings, rate = unit_readings(unit.partition("-")[0])
         amount = Amount(Fraction(quantities((number,))[0][0]), "", readings, rate)
         value = _value(amount)._replace(implied=not (readings or rate))
-        return valued(raw[place], value), place + 1
+        return raw.valued(place, value), place + 1
     if words == ["one"] and _is_pronoun(raw, last, before):
-        return plain(raw[place]), place + 1
+        return raw.plain(place), place + 1
     if (
-        last < len(raw)
+        last < len(tokens)
         and len(words) == 1
-        and (part := _part_of(raw[last][0]))
-        and _are_parts(words, raw[last])
+        and (part := _part_of(tokens[last].text))
+        and _are_parts(words, tokens[last].text)
     ):
         return _share_of(raw, place, last, Fraction(quantities(words)[0][0]) / part)
     numbers, _ = quantities(words)
@@ -382,8 +387,7 @@ def _spelled(raw: Sequence[Raw], place: int, before: Sequence[ValueToken]) -> Un
     value, last, end = _with_unit(raw, last, Amount(Fraction(numbers[0]), numbers[0]))
     refers = given and bool(before) and before[-1].text in _REFERRING
     value = value._replace(implied=value.implied or refers)
-    match = raw[place]
-    return valued(match, value, end), last
+    return raw.valued(place, value, end), last
 
 
 _PARTS: Final = {"third": 3, "quarter": 4, "fifth": 5, "sixth": 6, "eighth": 8, "tenth": 10}
@@ -391,27 +395,28 @@ _PARTS: Final = {"third": 3, "quarter": 4, "fifth": 5, "sixth": 6, "eighth": 8, 
 
 def _part_of(word: str) -> int:
     """Return 3 for "third" and "thirds", 0 for what is no part of a whole."""
-    return _PARTS.get(word.lower().removesuffix("s"), 0)
+    return _PARTS.get(word.removesuffix("s"), 0)
 
 
-def _are_parts(words: Sequence[str], part: Raw) -> bool:
+def _are_parts(words: Sequence[str], part: str) -> bool:
     """Tell "two thirds" and "one third" from "two third parties"."""
-    return part[0].lower().endswith("s") is (words != ["one"])
+    return part.endswith("s") is (words != ["one"])
 
 
-def _part_behind(raw: Sequence[Raw], place: int) -> int:
+def _part_behind(raw: Cut, place: int) -> int:
     """Return the same for "a third of" and "a third" at the end of a clause: "a third attempt" is an ordinal."""
     after, following = _next_word(raw, place + 1, -1)
     return _part_of(following) if _next_word(raw, after, -1)[1] == "of" and following != "quarter" else 0
 
 
-def _share_of(raw: Sequence[Raw], place: int, last: int, share: Fraction) -> UnitReading:
+def _share_of(raw: Cut, place: int, last: int, share: Fraction) -> UnitReading:
     """Read "two thirds" and "a third of": a number, and the percentage that it is."""
     keys = Amount(share, "").keys | Amount(share * 100, "", unit_readings("percent")[0]).keys
-    return valued(raw[place], TextValue("number", keys, keys), raw[last].end()), last + 1
+    return raw.valued(place, TextValue("number", keys, keys), raw.tokens[last].end), last + 1
 
 
-def _is_pronoun(raw: Sequence[Raw], after: int, before: Sequence[ValueToken]) -> bool:
+def _is_pronoun(raw: Cut, after: int, before: Sequence[ValueToken]) -> bool:
     if before and before[-1].text in _PRONOUN_BEFORE:
         return True
-    return after >= len(raw) or raw[after][0].lower() in _NO_NOUN or raw[after].lastgroup == "mark"
+    following = raw.tokens[after : after + 1]
+    return not following or following[0].text in _NO_NOUN or following[0].mark

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from groundwire.checks.values.binding import OWN, Binder
 from groundwire.checks.values.bounds import bound_of
 from groundwire.checks.values.numbers import clock, iso, named, number, quarter, slash, version, word
-from groundwire.checks.values.units import RAISED, Raw, TextValue, UnitReading, ValueToken, cut, plain
+from groundwire.checks.values.units import RAISED, Cut, TextValue, UnitReading, ValueToken, cut
 from groundwire.text.normalise import NormalisedText, normalise
 from groundwire.text.sentences import sentences
-from groundwire.text.stems import PARTICLES, lexeme
+from groundwire.text.stems import PARTICLES
 from groundwire.text.visible import is_plain, seen
 from groundwire.text.work import spend
 
@@ -40,30 +40,43 @@ _RANGE_LINKS: Final = frozenset(("-", "to", "and", "or"))
 
 def scan(text: str) -> list[ValueToken]:
     """Return the tokens of one statement in normal form, in text order; positions are those of `text`."""
+    return _scan(text)[0]
+
+
+def _scan(text: str) -> tuple[list[ValueToken], list[int]]:
+    """Return the tokens of a statement, and the places of those with a value."""
     raw = cut(text)
+    if not raw.special:  # as often: words alone
+        return raw.tokens, []
     tokens: list[ValueToken] = []
-    place = 0
-    while place < len(raw):
-        match = raw[place]
-        kind = match.lastgroup or "mark"
-        # the fast path: most words are no numbers
-        if kind == "mark" or (kind == "word" and not lexeme(match[0]).counts):
-            token = plain(match)
-            if token.text in PARTICLES and tokens and (stems := tokens[-1].stems):
+    valued: list[int] = []
+    done = 0
+    for place in raw.special:
+        if place < done:
+            continue  # it belongs to the value before it
+        tokens += raw.tokens[done:place]
+        token, done = raw.tokens[place], place + 1
+        if token.text in PARTICLES and not token.mark:
+            if tokens and (stems := tokens[-1].stems):
                 tokens[-1] = tokens[-1]._replace(stems=(*stems, stems[-1] + token.text))
-            tokens.append(token)
-            place += 1
-            continue
-        token, place = _READERS[kind](raw, place, tokens)
-        if token.value and not token.value.implied and (bound := bound_of(tokens, token.value.kind)):
-            token = token._replace(value=token.value._replace(bound=bound))
+        else:
+            match = raw.matches.get(place)
+            token, done = _READERS[match.lastgroup or "" if match else "word"](raw, place, tokens)
+        if token.value:
+            valued.append(len(tokens))
+            if not token.value.implied and (bound := bound_of(tokens, token.value.kind)):
+                token = token._replace(value=token.value._replace(bound=bound))
         tokens.append(token)
-    return _with_ranges(tokens)
+    tokens += raw.tokens[done:]
+    _see_ranges(tokens, valued)
+    return tokens, valued
 
 
-def _with_ranges(tokens: list[ValueToken]) -> list[ValueToken]:
+def _see_ranges(tokens: list[ValueToken], valued: Sequence[int]) -> None:
     """Give the first number of "5-10 s" or "between 5 and 10 seconds" the unit of the second as well."""
-    for place in [place for place, token in enumerate(tokens[:-2]) if token.value]:
+    for place in valued:
+        if place + 2 >= len(tokens):
+            return
         low, link, high = tokens[place : place + 3]
         if not (low.value and high.value) or link.text not in _RANGE_LINKS:
             continue
@@ -76,10 +89,9 @@ def _with_ranges(tokens: list[ValueToken]) -> list[ValueToken]:
             for end in (place, place + 2):
                 if value := tokens[end].value:
                     tokens[end] = tokens[end]._replace(value=value._replace(ranged=True))
-    return tokens
 
 
-_READERS: Final[dict[str, Callable[[Sequence[Raw], int, Sequence[ValueToken]], UnitReading]]] = {
+_READERS: Final[dict[str, Callable[[Cut, int, Sequence[ValueToken]], UnitReading]]] = {
     "word": word,
     "number": number,
     "named": named,
@@ -230,8 +242,7 @@ def statements(text: str) -> Iterator[ValueStatement]:
 
 def _statement(line: _Line, start: int, piece: str) -> ValueStatement:
     reading = normalise(piece if piece.isascii() else _DASH.sub("-", piece))
-    tokens = scan(reading.text)
-    valued = [place for place, token in enumerate(tokens) if token.value]
+    tokens, valued = _scan(reading.text)
     spend(_PIECE + _TOKEN * len(tokens) + _VALUE * len(valued) + len(line.context) + len(line.heads))
     texts = [token.text for token in tokens]
     stems = [stem for token in tokens for stem in token.stems]

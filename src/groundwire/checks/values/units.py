@@ -15,7 +15,8 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from groundwire.text.quantities import quantities
-from groundwire.text.stems import lexeme
+from groundwire.text.stems import PARTICLES, lexeme
+from groundwire.text.tokens import PerToken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -244,7 +245,11 @@ _NOTHING_ELSE: Final = r"""
       |(?!j[auAU]|f[eE]|ma|mA|a[puPU]|s[eE]|o[cC]|n[oO]|d[eE]|v|[0-9A-Fa-f]{8})[a-zHKLPRTWXYZ])
 """
 _TOKEN: Final = re.compile(f"{_NOTHING_ELSE}(?:{_SKIPPED}|{_NAMED}|{_WITH_DIGITS})|{_WORDS}", re.VERBOSE)
-_TOKEN_WITHOUT_DIGITS: Final = re.compile(f"{_NOTHING_ELSE}(?:{_SKIPPED}|{_NAMED})|{_WORDS}", re.VERBOSE)
+_OPENS: Final = re.compile(
+    rf"[\d\s\[$€£¥₹\u16aa-\u16b0]|(?<!\w)(?i:{_MONTH_NAMES}|mar|march|may)\b|(?<!\w)(?i:versions?|ver\.)$"
+    r"|(?:USD|EUR|GBP|JPY|CHF|INR)$"
+)
+"""What may be a value, or begin one that goes on behind a blank."""
 _DIGIT: Final = re.compile(r"[\d\u16aa-\u16b0]")  # and the letters of `RAISED` that stand for fractions
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,15}://[^\s)>\]\"'`]+")
 # "(Passage 2)", "passages 1, 2 and 3", "steps 4-6", "Question 1:": they count what was given, or parts of the answer
@@ -288,14 +293,121 @@ UnitReading = tuple[ValueToken, int]
 """A token, and the place behind it."""
 
 
-def cut(text: str) -> list[Raw]:
-    """Return the matches of a statement in normal form; what is no value (tags, URLs, `#12`) is left out."""
+class Cut(NamedTuple):
+    """A statement in normal form, cut up.
+
+    Attributes:
+        text: of the statement, without what is no value (URLs, numbers of passages).
+        tokens: each word, mark and value as it is written; what is no value (tags, `#12`) is left out.
+        special: places of tokens that may say a number or a date, and of particles, in ascending order.
+        matches: place -> how what looks like a value was found; words have none.
+    """
+
+    text: str
+    tokens: list[ValueToken]
+    special: list[int]
+    matches: dict[int, Raw]
+
+    def is_word(self, place: int) -> bool:
+        """Tell whether there is a word at a place: no mark, and nothing that looks like a value."""
+        return place < len(self.tokens) and not self.tokens[place].mark and place not in self.matches
+
+    def is_number(self, place: int) -> bool:
+        """Tell whether a number stands at a place, as digits."""
+        return place in self.matches and self.matches[place].lastgroup == "number"
+
+    def plain(self, place: int) -> ValueToken:
+        """Return what looked like a value as what it is as written."""
+        token = self.tokens[place]
+        return token._replace(stems=lexeme(token.written).stems) if place in self.matches else token
+
+    def valued(self, place: int, value: TextValue, end: int = 0) -> ValueToken:
+        """Return a token, or the text from its start to `end`, as a value."""
+        _, start, last, _, _, written, _ = self.tokens[place]
+        if end and end != last:
+            last, written = end, self.text[start:end]
+        return ValueToken(written.lower(), start, last, value, written=written)
+
+
+def cut(text: str) -> Cut:
+    """Cut a statement in normal form into words, marks and the raw text of its values.
+
+    Most of a text are words whose neighbours change nothing: those are looked up, each with the marks beside it.
+    """
     if "://" in text:
         text = _URL.sub(_blank, text)
-    if has_digits := _DIGIT.search(text) is not None:
+    if _DIGIT.search(text) is not None:
         text = _without_places(text)
-    found = _TOKEN.finditer(text) if has_digits else _TOKEN_WITHOUT_DIGITS.finditer(text)
-    return [match for match in found if match.lastgroup != "skip"]
+    tokens: list[ValueToken] = []
+    special: list[int] = []
+    matches: dict[int, Raw] = {}
+    start = done = 0
+    for chunk in text.split(" "):
+        known = _chunks[chunk] if start >= done else None
+        if known is None:
+            done = _match_chunk(text, max(start - 1, done), start + len(chunk), tokens, special, matches)
+        else:
+            if known.special:
+                special += [len(tokens) + place for place in known.special]
+            for folded, first, last, mark, written, stems in known.pieces:
+                tokens.append(_token((folded, start + first, start + last, None, mark, written, stems)))
+        start += len(chunk) + 1
+    return Cut(text, tokens, special, matches)
+
+
+def _match_chunk(
+    text: str, start: int, end: int, tokens: list[ValueToken], special: list[int], matches: dict[int, Raw]
+) -> int:
+    """Take in what begins from a place to the end of a chunk, by the whole grammar; return where that ends."""
+    for match in _TOKEN.finditer(text, start):
+        if match.start() >= end:
+            break
+        start, kind = match.end(), match.lastgroup
+        if kind == "skip":
+            continue
+        written = match[0]
+        if kind in _PLAIN:
+            folded, stems, counts = lexeme(written)
+            if counts or folded in PARTICLES:
+                special.append(len(tokens))
+            tokens.append(_token((folded, match.start(), start, None, kind == "mark", written, stems)))
+        else:
+            special.append(len(tokens))
+            matches[len(tokens)] = match
+            tokens.append(_token((written.lower(), match.start(), start, None, False, written, ())))
+    return start
+
+
+class _Chunk(NamedTuple):
+    """What stands between two blanks, where it is read the same whatever stands around it.
+
+    `pieces` are the fields of its tokens but for the value, places counted from its start; `special` as in `Cut`.
+    """
+
+    pieces: tuple[tuple[str, int, int, bool, str, tuple[str, ...]], ...]
+    special: tuple[int, ...]
+
+
+def _read_chunk(chunk: str) -> _Chunk | None:
+    """Read a chunk; None where it may hold a value, or belong to one."""
+    if _OPENS.search(chunk):
+        return None
+    pieces = []
+    special = []
+    for match in _TOKEN.finditer(chunk):
+        if match.lastgroup not in _PLAIN:
+            if match.lastgroup == "skip":
+                continue
+            return None
+        folded, stems, counts = lexeme(match[0])
+        if counts or folded in PARTICLES:
+            special.append(len(pieces))
+        pieces.append((folded, *match.span(), match.lastgroup == "mark", match[0], stems))
+    return _Chunk(tuple(pieces), tuple(special))
+
+
+_PLAIN: Final = frozenset(("word", "mark"))
+_chunks: Final = PerToken(_read_chunk, 1 << 14)
 
 
 def _without_places(text: str) -> str:
@@ -314,19 +426,5 @@ def _without_digits(match: Raw) -> str:
     return match.string[match.start() : match.start("digits")] + " " * (match.end() - match.start("digits"))
 
 
-def plain(match: Raw) -> ValueToken:
-    """Read a word or mark, or what looked like a value, as what it is as written."""
-    written = match[0]
-    text, stems, _ = lexeme(written)
-    start, end = match.span()
-    return _token((text, start, end, None, match.lastgroup == "mark", written, stems))
-
-
 _token: Final = cast("Callable[[tuple[object, ...]], ValueToken]", partial(tuple.__new__, ValueToken))
 """Makes a token of its fields in half the time: most of what is read are words."""
-
-
-def valued(match: Raw, value: TextValue, end: int = 0) -> ValueToken:
-    """Read a match, or the text from its start to `end`, as a value."""
-    written = match.string[match.start() : end or match.end()]
-    return ValueToken(written.lower(), match.start(), end or match.end(), value, written=written)
