@@ -70,7 +70,7 @@ class Evidence:
         self._parts: dict[int, list[Part]] = {}
         self.postings: dict[str, list[int]] = {}
         asked = read(question)
-        self.values = ValueIndex(ValueQuery(said), asked)
+        self.values = ValueIndex(ValueQuery(said), [found for _, found in passages], asked)
         self._asked = {
             key
             for statement in asked
@@ -128,7 +128,6 @@ class Evidence:
         return {stem for word in words if word.stems and word.written[:1].isupper() for stem in word.stems}
 
     def _add(self, passage: str, statement: ValueStatement, *, follows: bool) -> None:
-        self.values.add(statement)
         self.words.update(statement.texts)
         holds = statement.says & self._wanted  # headings above the statement belong to it
         number = len(self.sentences)

@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import chain, pairwise
+from functools import cached_property
+from itertools import chain, islice, pairwise, product
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from groundwire.checks.values.bounds import is_strict, resolved
@@ -34,7 +35,7 @@ from groundwire.text.work import spend
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from groundwire.checks.values.statements import Bound, StatementReader, ValueStatement
+    from groundwire.checks.values.statements import Bound, Reading, StatementReader, ValueStatement
     from groundwire.checks.values.units import Amount
 
 LISTED: Final = 1_000
@@ -61,7 +62,6 @@ _BESIDE: Final = 20  # values of a statement that are looked at for what tells i
 _COMPARED: Final = 3  # units of work that it takes to compare a value with another, and with each beside that
 _MOST: Final = 0.6  # of the answer's words, that a statement with another value must say to count against it
 _CANDIDATES: Final = 24  # values of the passages that are compared per value and way of finding them
-_INDEXED: Final = 100_000  # values of the passages that are kept; those beyond support nothing
 _OWN_WEIGHT: Final = 4
 _ALIKE: Final = 0.7
 _DIRECTIONS: Final = frozenset(("from", "to", "before", "after", "until", "since"))
@@ -131,7 +131,6 @@ class ValueQuery:
                 keys |= bound.value.keys
         self.words = frozenset(words)
         self.keys = frozenset(keys)
-        self.dimensions = dimensions(keys)
 
     def __contains__(self, statement: ValueStatement) -> bool:
         """Tell whether a statement of a passage shares a word or a value with the answer."""
@@ -143,54 +142,29 @@ class ValueQuery:
 class ValueIndex:
     """The values of passages that an answer may rest on; size and work of a look-up are bounded."""
 
-    def __init__(self, wanted: ValueQuery, question: Iterable[ValueStatement] = ()) -> None:
-        """Start empty; a value of the question is given, as long as no passage gives another."""
+    def __init__(
+        self, wanted: ValueQuery, there: Sequence[Reading], question: Iterable[ValueStatement] = ()
+    ) -> None:
+        """Index passages, in their order; a value of the question is given, as long as no passage gives another."""
         self._wanted = wanted
         asked = [bound for said in question for bound in said.values]
         self._asked = {key for bound in asked for key in bound.value.covers}
         self._topics = {
             (key, bound.near[1]) for bound in asked if bound.near[1] for key in bound.value.covers
         }
-        self._verbatim: set[int] = set()
+        self._there = [reading.values for reading in there]
         self._equal: dict[str, list[Bound]] = {}
         self._equal_about: dict[tuple[str, str], list[Bound]] = {}
         self._comparable: dict[tuple[str, str], list[Bound]] = {}
-        self._kept = 0
-        self._amounts: list[Amount] = []  # of which `_numbers` does not know yet: they are rarely asked for
-        self._numbers: dict[str, set[Fraction]] = {form: set() for form in _OTHER_FORMS}
-        self._dates: set[str] = set()
-        self._words: set[str] = set()
-
-    def add(self, statement: ValueStatement) -> None:
-        """Index a statement of a passage."""
-        self._verbatim.add(hash(statement.signature))
-        self._words |= statement.words
-        for value in statement.given:
-            if value.amount:
-                self._amounts.append(value.amount)
-            elif value.kind == "date":
-                self._dates |= {key for key in value.keys if not key.endswith("..")}
-        for bound in statement.values if statement in self._wanted else ():
-            self._kept += 1
-            if self._kept > _INDEXED:
-                return
-            words = bound.own & self._wanted.words
-            for key in bound.value.covers & self._wanted.keys:
-                _keep(self._equal.setdefault(key, []), bound)
-                for word in words:
-                    _keep(self._equal_about.setdefault((key, word), []), bound)
-            kinds = dimensions(bound.value.covers) if not bound.value.implied else frozenset()
-            for kind in kinds & self._wanted.dimensions:
-                for word in words:
-                    _keep(self._comparable.setdefault((kind, word), []), bound)
 
     def says(self, statement: ValueStatement) -> bool:
         """Tell whether a passage holds a statement word by word, under the same headings."""
-        return hash(statement.signature) in self._verbatim
+        said = hash(statement.signature)
+        return any(said in there.signatures for there in self._there)
 
     def speaks_of(self, word: str) -> bool:
         """Tell whether a passage holds a word."""
-        return word in self._words
+        return any(word in there.words for there in self._there)
 
     def asks_of(self, value: Bound) -> bool:
         """Tell whether the question holds a value."""
@@ -210,23 +184,44 @@ class ValueIndex:
         """Tell whether a passage holds a value's number, one of them without a unit, or a date's month."""
         amount = value.value.amount
         if amount is None:
-            return any(key in self._dates for key in value.value.covers)
-        while self._amounts:
-            given = self._amounts.pop()
-            self._numbers[_form(given)] |= {given.magnitude, Fraction(round(given.magnitude))}
+            return any(key in there.dates for there in self._there for key in value.value.covers)
         return any(amount.magnitude in self._numbers[form] for form in _OTHER_FORMS[_form(amount)])
+
+    @cached_property
+    def _numbers(self) -> dict[str, set[Fraction]]:
+        numbers: dict[str, set[Fraction]] = {form: set() for form in _OTHER_FORMS}
+        for given in chain.from_iterable(there.amounts for there in self._there):
+            numbers[_form(given)] |= {given.magnitude, Fraction(round(given.magnitude))}
+        return numbers
 
     def equal(self, value: Bound, words: Iterable[str]) -> list[Bound]:
         """Return values of the passages that are equal to a value, those about the rarest words first."""
         keys = sorted(value.value.keys)
-        lists = [self._equal_about.get((key, word), []) for key in keys for word in sorted(words)]
-        return _first([*lists, *(self._equal.get(key, []) for key in keys)])
+        for key in keys:
+            if key not in self._equal:
+                self._equal[key] = self._kept(there.equal(key) for there in self._there)
+        lists: list[list[Bound]] = []
+        for pair in product(keys, sorted(words)):
+            if pair not in self._equal_about:
+                found = (there.equal_about(*pair) for there in self._there)
+                self._equal_about[pair] = self._kept(found) if pair[1] in self._wanted.words else []
+            lists.append(self._equal_about[pair])
+        return _first([*lists, *(self._equal[key] for key in keys)])
 
     def comparable(self, value: Bound, words: Iterable[str]) -> list[Bound]:
         """Return values of the passages that could stand in a value's place and differ from it."""
-        kinds = sorted(dimensions(value.value.keys))
-        found = _first([self._comparable.get((kind, word), []) for kind in kinds for word in sorted(words)])
-        return [other for other in found if differ(value, other)]
+        lists: list[list[Bound]] = []
+        for pair in product(sorted(dimensions(value.value.keys)), sorted(words)):
+            if pair not in self._comparable:
+                found = (there.comparable(*pair) for there in self._there)
+                self._comparable[pair] = self._kept(found) if pair[1] in self._wanted.words else []
+            lists.append(self._comparable[pair])
+        return [other for other in _first(lists) if differ(value, other)]
+
+    def _kept(self, lists: Iterable[Sequence[Bound]]) -> list[Bound]:
+        """Return the first values of statements that have something in common with the answer."""
+        wanted = (bound for bound in chain.from_iterable(lists) if bound.statement in self._wanted)
+        return list(islice(wanted, _CANDIDATES))
 
 
 def check_values(
@@ -243,12 +238,11 @@ def check_values(
         read: reads a text's statements; a caching one serves several checks of the same texts.
     """
     # a refusal says nothing of what it did not find (S2-21)
-    there = list(chain.from_iterable(map(read, passages)))
+    readings = [*map(read, passages)]
+    there = [*chain.from_iterable(readings)]
     said = resolved([s for s in read(answer) if lack_of(answer[s.start : s.end]) is None], there)
-    values = ValueIndex(ValueQuery(said), read(question))
+    values = ValueIndex(ValueQuery(said), readings, read(question))
     sayings = index_clauses(said, there)
-    for statement in there:
-        values.add(statement)
     found = left_out = 0
     listed: list[UnsupportedValue] = []
     before: ValueStatement | None = None
@@ -540,11 +534,6 @@ def similarity(one: Bound, other: Bound, *, same_form: bool) -> tuple[int, int]:
         for mine, yours in zip(one.near, other.near, strict=True)
     )
     return _OWN_WEIGHT * own + beside, -len(other.own - one.own) if same_form else 0
-
-
-def _keep(entries: list[Bound], bound: Bound) -> None:
-    if len(entries) < _CANDIDATES:
-        entries.append(bound)
 
 
 def _first(lists: list[list[Bound]]) -> list[Bound]:

@@ -16,11 +16,13 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from groundwire.checks.values.binding import OWN, Binder
 from groundwire.checks.values.bounds import bound_of
 from groundwire.checks.values.numbers import clock, iso, named, number, quarter, slash, version, word
+from groundwire.checks.values.postings import ValuePostings
 from groundwire.checks.values.units import RAISED, Cut, TextValue, UnitReading, ValueToken, cut
 from groundwire.text.normalise import NormalisedText, normalise
 from groundwire.text.sentences import sentences
@@ -206,25 +208,34 @@ class _Line(NamedTuple):
     heads: tuple[tuple[str, ...], ...] = ()  # of a table row: the words of each column's heading
 
 
-StatementReader = Callable[[str], Sequence[ValueStatement]]
+class Reading(list[ValueStatement]):
+    """The statements of a text, in text order, with what is found in them once for all who ask."""
+
+    @cached_property
+    def values(self) -> ValuePostings:
+        """Its values, by what they say."""
+        return ValuePostings(self)
+
+
+StatementReader = Callable[[str], Reading]
 """Reads a text's statements: `read_statements`, or a caching wrapper where several checks read one text."""
 
 
-def read_statements(text: str) -> list[ValueStatement]:
+def read_statements(text: str) -> Reading:
     """Return the statements of a text as a reader sees it, with a letter for each raised digit and fraction.
 
     Folded, 10\u2079 would be 109, and 1\u00bd be 11/2. Positions are those of the text as it stands.
     """
     if text.isascii() and is_plain(text):
-        return [*statements(text)]
+        return Reading(statements(text))
     shown, starts, ends = seen(text)
-    found = [*statements(shown.translate(RAISED))]
+    found = Reading(statements(shown.translate(RAISED)))
     if shown == text:
         return found
-    return [
+    return Reading(
         replace(one, start=starts[one.start], end=ends[one.end - 1], shown=(one.start, starts, ends))
         for one in found
-    ]
+    )
 
 
 def statements(text: str) -> Iterator[ValueStatement]:

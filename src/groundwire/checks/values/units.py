@@ -19,7 +19,7 @@ from groundwire.text.stems import PARTICLES, lexeme
 from groundwire.text.tokens import PerToken
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
 
 NUMBER: Final = "number"
@@ -136,7 +136,8 @@ class Amount(NamedTuple):
         return "quantity" if (dimensions - {NUMBER}) or self.rate else NUMBER
 
 
-def dimensions(keys: Iterable[str]) -> frozenset[str]:
+@lru_cache(1 << 12)
+def dimensions(keys: frozenset[str]) -> frozenset[str]:
     """Return the dimensions of keys: only values that share one can be two values of the same thing."""
     return frozenset(key.partition(" ")[0] for key in keys)
 
@@ -392,8 +393,8 @@ def _read_chunk(chunk: str) -> _Chunk | None:
     """Read a chunk; None where it may hold a value, or belong to one."""
     if _OPENS.search(chunk):
         return None
-    pieces = []
-    special = []
+    pieces: list[tuple[str, int, int, bool, str, tuple[str, ...]]] = []
+    special: list[int] = []
     for match in _TOKEN.finditer(chunk):
         if match.lastgroup not in _PLAIN:
             if match.lastgroup == "skip":
