@@ -200,8 +200,8 @@ def _boundaries(text: str, start: int, end: int) -> Iterator[int]:
     """Yield where sentences end within text[start:end], the last one left out."""
     done = tagged = start
     for stop in _STOP.finditer(text, start, end):
-        if stop["stop"] is None or stop.start() < done:
-            continue
+        if stop["stop"] is None or stop.start() < done or stop.end() == end:
+            continue  # the last one is left out
         closed = _end(_CLOSERS, text, stop.end(), end)
         cited = _tagged(text, closed, end, tagged)
         tagged = max(tagged, cited)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
 from typing import Final, NamedTuple, Protocol
 
@@ -398,17 +399,24 @@ def _acts(tokens: Sequence[ValueToken]) -> bool:
 
 
 def _word_units(token: ValueToken, *, named: bool) -> list[Unit]:
-    parts = len(token.stems)
+    start, end = token.start, token.end
     return [
-        Unit(
+        Unit(keys, weight, start, end, stem, name=name)
+        for keys, weight, stem, name in _said_by(token.stems, named=named)
+    ]
+
+
+@lru_cache(1 << 13)
+def _said_by(stems: tuple[str, ...], *, named: bool) -> Sequence[tuple[frozenset[str], float, str, bool]]:
+    """Return keys, weight, stem, and whether it is a name, of each unit of a word."""
+    return [
+        (
             SAME.get(stem) or frozenset((stem,)),
-            _weight(stem, named=named) / parts,
-            token.start,
-            token.end,
+            _weight(stem, named=named) / len(stems),
             stem,
-            name=named and stem not in LIGHT,
+            named and stem not in LIGHT,
         )
-        for stem in token.stems
+        for stem in stems
     ]
 
 

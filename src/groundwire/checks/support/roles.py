@@ -61,6 +61,7 @@ _TITLES: Final = frozenset(
 )
 
 Sides = tuple[frozenset[str], frozenset[str]]
+_NOTHING: Final = frozenset[str]()
 
 
 def misplaced(atom: Atom, masks: Mapping[int, int], evidence: Evidence) -> bool:
@@ -196,16 +197,19 @@ def _sides(part: Part, at: int) -> Sides:
 def _beside(part: Part, places: Iterable[int]) -> frozenset[str]:
     """Return what the words from one on say, as far as the next preposition or the fourth of them."""
     found: list[frozenset[str]] = []
+    tokens, keys = part.tokens, part.keys
     for at in places:
-        if role_of(part.text(at)) or len(found) >= _REACH:
+        if role_of(tokens[at].text) or len(found) >= _REACH:
             break
-        if part.keys[at]:
-            found.append(part.keys[at])
-    return frozenset().union(*found)
+        if keys[at]:
+            found.append(keys[at])
+    return _NOTHING.union(*found)
 
 
 def _ends(part: Part) -> Sides:
     """Return what stands behind "from" and behind "to", as far as the next preposition."""
+    if not any(token.text == "from" for token in part.tokens):
+        return _NOTHING, _NOTHING  # as nearly always: one end alone tells nothing
     found: dict[str, set[str]] = {"from": set(), "to": set()}
     last = ""
     for token, keys in zip(part.tokens, part.keys, strict=True):

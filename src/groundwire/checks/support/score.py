@@ -13,6 +13,7 @@ eye on labelled sets (`bench/quality`); small changes of any of them change litt
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -125,7 +126,7 @@ def _windows(
 
 def _masks(units: Sequence[Unit], evidence: Evidence) -> dict[int, int]:
     """Return sentence -> the units that it holds, as bits."""
-    masks: dict[int, int] = {}
+    masks: dict[int, int] = defaultdict(int)
     looked = 0
     found = [
         (place, [evidence.postings[key] for key in unit.keys if key in evidence.postings])
@@ -136,14 +137,14 @@ def _masks(units: Sequence[Unit], evidence: Evidence) -> dict[int, int]:
         if looked <= _LOOKED or not masks:
             bit = 1 << place
             for number in chain.from_iterable(lists):
-                masks[number] = masks.get(number, 0) | bit
+                masks[number] |= bit
             spend(1 + sum(map(len, lists)) // 2)
             continue
         spend(min(len(masks), _CANDIDATES) // 4)
         for number in islice(masks, _CANDIDATES):  # a common word is looked for where the rarer ones stand
             if not units[place].keys.isdisjoint(evidence.sentences[number].holds):
                 masks[number] |= 1 << place
-    return masks
+    return dict(masks)
 
 
 @lru_cache(1 << 12)

@@ -51,8 +51,10 @@ class Binder:
             place for place, token in enumerate(tokens) if token.value and not token.value.implied
         ]
         self._wanted = frozenset(self._values)
-        self._rows = self._groups(_LINKS)  # share their words: "5-10 s"
-        self._group = self._groups(_JOINTS) if self._is_plain() else {}  # and the words beside the row
+        several = len(self._values) > 1
+        self._rows = self._groups(_LINKS) if several else {}  # share their words: "5-10 s"
+        # and the words beside the row
+        self._group = self._groups(_JOINTS) if several and self._is_plain() else {}
         self._own = self._owned()
         self._column = self._columns() if heads else []
 
@@ -171,11 +173,10 @@ class Binder:
 
     def _words(self, places: Iterable[int]) -> list[str]:
         words: dict[str, None] = {}
+        tokens = self._tokens
         for place in places:
-            token = self._tokens[place]
-            if not token.mark and (token.value is None or token.value.implied):
-                for stem in token.stems:
-                    words[stem] = None
+            for stem in tokens[place].stems:  # marks and values have none
+                words[stem] = None
             if len(words) >= OWN:
                 break
         return list(words)[:OWN]

@@ -140,8 +140,11 @@ def number(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
     match = raw.matches[place]
     behind = raw.tokens[place + 1 : place + 2]
     alone = not behind or behind[0].text in _ENDS or raw.is_number(place + 1)
-    if alone and len(match[0]) <= _LONGEST and match[0].isdigit():  # most numbers: quickly past them
-        return raw.valued(place, _written(match[0])), place + 1
+    if match[0].isdecimal() and len(match[0]) <= _LONGEST:  # most numbers: quickly past them
+        if alone:
+            return raw.valued(place, _written(match[0])), place + 1
+        value, after, end = _with_unit(raw, place + 1, Amount(_fraction(match[0]), match[0]))
+        return raw.valued(place, value, end), after
     if match["fraction"]:
         return _fraction_of(raw, place)
     digits = (match["digits"] or str(int(match["hex"], 16))).replace(",", "").replace("_", "")
@@ -226,7 +229,7 @@ def _with_unit(raw: Cut, place: int, amount: Amount) -> tuple[TextValue, int, in
     if not amount.rate and (not amount.readings or word in _MONEY_WORDS):
         readings, rate = unit_readings(word.partition("-")[0])
         if readings or rate:
-            amount = amount._replace(readings=readings or amount.readings, rate=rate)
+            amount = Amount(amount.magnitude, amount.literal, readings or amount.readings, rate)
             place, end = after, tokens[after - 1].end
             after, word = _next_word(raw, place, end)
     if (degrees := scaled(amount.readings, word)) is not amount.readings:

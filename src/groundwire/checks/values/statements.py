@@ -258,8 +258,10 @@ def _statement(line: _Line, start: int, piece: str) -> ValueStatement:
     texts = [token.text for token in tokens]
     stems = [stem for token in tokens for stem in token.stems]
     signature = "\0".join([*sorted(line.context), "", *texts])
-    every = line.context.union(stems if len(stems) <= _SHARED else _shared(tokens), *line.heads)
-    says = every.union(stems, *[value.covers for at in valued if (value := tokens[at].value)])
+    few = len(stems) <= _SHARED
+    every = line.context.union(stems if few else _shared(tokens), *line.heads)
+    covers = [value.covers for at in valued if (value := tokens[at].value)]
+    says = every.union(*covers) if few else every.union(stems, *covers)
     end = start + len(piece)
     return ValueStatement(start, end, signature, tokens, valued, texts, every, says, reading, line.heads)
 

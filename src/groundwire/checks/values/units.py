@@ -327,7 +327,7 @@ class Cut(NamedTuple):
         _, start, last, _, _, written, _ = self.tokens[place]
         if end and end != last:
             last, written = end, self.text[start:end]
-        return ValueToken(written.lower(), start, last, value, written=written)
+        return _token((written.lower(), start, last, value, False, written, ()))
 
 
 def cut(text: str) -> Cut:
