@@ -288,12 +288,16 @@ class _Cutter:
             self._nodes = _NODES * self._entries
             self._key = max(self._characters, _KEY) if name == _DETAILS else self._characters
             return self._cut_open(value, path)
+        if isinstance(value, str):
+            return value if name in _CODES else value[: self._characters]
+        if value is None or isinstance(value, int | float):  # before what takes longer to tell
+            return value
         if isinstance(value, list | tuple):
             self._count(path, len(value) - self._entries)
             return [self.cut(item, path, "") for item in value[: self._entries]]
         if isinstance(value, Mapping):
             return {key: self.cut(item, f"{path}.{key}", key) for key, item in value.items()}
-        return value[: self._characters] if isinstance(value, str) and name not in _CODES else value
+        return value
 
     def _cut_open(self, value: Any, path: str) -> Any:  # noqa: ANN401 - any JSON value
         """Cut a part whose keys come from the record: they name nothing, and are cut like strings."""

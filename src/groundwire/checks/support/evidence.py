@@ -12,7 +12,7 @@ from itertools import chain
 from typing import Final, NamedTuple
 
 from groundwire.checks.support.atoms import KEPT, SAME, Unit
-from groundwire.checks.support.parts import Part, parts
+from groundwire.checks.support.parts import Part, Sides, parts
 from groundwire.checks.values.answer import ValueIndex, ValueQuery, index_clauses
 from groundwire.checks.values.bounds import resolved
 from groundwire.checks.values.statements import StatementReader, ValueStatement
@@ -68,6 +68,7 @@ class Evidence:
         self.words: set[str] = set()
         self._begun: set[str] | None = None
         self._parts: dict[int, list[Part]] = {}
+        self.sides: dict[tuple[int, int], Sides] = {}
         self.postings: dict[str, list[int]] = {}
         asked = read(question)
         self.values = ValueIndex(ValueQuery(said), [found for _, found in passages], asked)

@@ -17,6 +17,10 @@ _OPENING: Final = 4  # words of a part that may name what it is about
 _ENDS: Final = CLAUSE_ENDS | words_of("( : if when unless which who whose where that as")
 
 
+Sides = tuple[frozenset[str], frozenset[str]]
+"""What stands on the two sides of a word."""
+
+
 class Part(NamedTuple):
     """A part of a statement.
 

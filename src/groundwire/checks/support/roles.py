@@ -18,7 +18,7 @@ from typing import Final
 
 from groundwire.checks.support.atoms import Atom
 from groundwire.checks.support.evidence import Evidence
-from groundwire.checks.support.parts import Part, parts
+from groundwire.checks.support.parts import Part, Sides, parts
 from groundwire.checks.values.units import ValueToken, dimensions
 from groundwire.text.clauses import role_of
 from groundwire.text.stems import stem, words_of
@@ -60,7 +60,6 @@ _TITLES: Final = frozenset(
     )
 )
 
-Sides = tuple[frozenset[str], frozenset[str]]
 _NOTHING: Final = frozenset[str]()
 
 
@@ -148,7 +147,7 @@ def _near(part: Part, atom: Atom, masks: Mapping[int, int], evidence: Evidence) 
 
 def _is_misplaced(part: Part, found: Sequence[Part], evidence: Evidence) -> bool:
     near = [other for other in found if _says_most(part, other)]
-    return (bool(near) and _exchanges(part, near)) or _is_said_of_another(part, found, evidence)
+    return (bool(near) and _exchanges(part, near, evidence)) or _is_said_of_another(part, found, evidence)
 
 
 def _says_most(part: Part, other: Part) -> bool:
@@ -157,12 +156,12 @@ def _says_most(part: Part, other: Part) -> bool:
     return sum(held) > _LEAST and sum(held) >= _MOST * len(held)
 
 
-def _exchanges(part: Part, near: Sequence[Part]) -> bool:
+def _exchanges(part: Part, near: Sequence[Part], evidence: Evidence) -> bool:
     """Tell whether one of the parts that say nearly the same words has two sides exchanged."""
     ends = _apart(_ends(part))
     pivots = [(keys, _apart(_sides(part, at))) for at, keys in enumerate(part.keys) if _is_pivot(part, at)]
     return (all(ends) and any(_crossed(ends, _ends(other)) for other in near)) or any(
-        _crossed(sides, _sides(other, there))
+        _crossed(sides, _given_sides(other, there, evidence))
         for keys, sides in pivots
         if all(sides)
         for other in near
@@ -183,6 +182,14 @@ def _is_pivot(part: Part, at: int) -> bool:
     ):
         return False
     return part.text(at - 1) not in _NO_VERB_AFTER and part.text(at + 1) != "of"
+
+
+def _given_sides(part: Part, at: int, evidence: Evidence) -> Sides:
+    """Return the sides of a word of the evidence: many claims look at the same part."""
+    place = id(part), at
+    if place not in evidence.sides:
+        evidence.sides[place] = _sides(part, at)
+    return evidence.sides[place]
 
 
 def _sides(part: Part, at: int) -> Sides:

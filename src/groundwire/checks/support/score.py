@@ -20,6 +20,7 @@ from enum import StrEnum
 from functools import lru_cache
 from itertools import chain, islice
 from math import sqrt
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from groundwire.checks.support.atoms import LITTLE, OPPOSITES, SPEAKER, STRONG, WEAK, Atom, Unit
@@ -128,17 +129,18 @@ def _masks(units: Sequence[Unit], evidence: Evidence) -> dict[int, int]:
     """Return sentence -> the units that it holds, as bits."""
     masks: dict[int, int] = defaultdict(int)
     looked = 0
-    found = [
-        (place, [evidence.postings[key] for key in unit.keys if key in evidence.postings])
-        for place, unit in enumerate(units)
-    ]
-    for place, lists in sorted(found, key=lambda pair: sum(map(len, pair[1]))):
-        looked += sum(map(len, lists))
+    postings = evidence.postings
+    found: list[tuple[int, int, list[list[int]]]] = []
+    for place, unit in enumerate(units):
+        lists = [postings[key] for key in unit.keys if key in postings]
+        found.append((sum(map(len, lists)), place, lists))
+    for holding, place, lists in sorted(found, key=itemgetter(0)):
+        looked += holding
         if looked <= _LOOKED or not masks:
             bit = 1 << place
             for number in chain.from_iterable(lists):
                 masks[number] |= bit
-            spend(1 + sum(map(len, lists)) // 2)
+            spend(1 + holding // 2)
             continue
         spend(min(len(masks), _CANDIDATES) // 4)
         for number in islice(masks, _CANDIDATES):  # a common word is looked for where the rarer ones stand

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
 from itertools import chain, islice, pairwise, product
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -153,18 +152,18 @@ class ValueIndex:
             (key, bound.near[1]) for bound in asked if bound.near[1] for key in bound.value.covers
         }
         self._there = [reading.values for reading in there]
+        self._numbers: dict[str, set[Fraction]] | None = None  # they are rarely asked for
         self._equal: dict[str, list[Bound]] = {}
         self._equal_about: dict[tuple[str, str], list[Bound]] = {}
         self._comparable: dict[tuple[str, str], list[Bound]] = {}
 
     def says(self, statement: ValueStatement) -> bool:
         """Tell whether a passage holds a statement word by word, under the same headings."""
-        said = hash(statement.signature)
-        return any(said in there.signatures for there in self._there)
+        return any(there.says(statement.signature) for there in self._there)
 
     def speaks_of(self, word: str) -> bool:
         """Tell whether a passage holds a word."""
-        return any(word in there.words for there in self._there)
+        return any(there.speaks_of(word) for there in self._there)
 
     def asks_of(self, value: Bound) -> bool:
         """Tell whether the question holds a value."""
@@ -184,15 +183,13 @@ class ValueIndex:
         """Tell whether a passage holds a value's number, one of them without a unit, or a date's month."""
         amount = value.value.amount
         if amount is None:
-            return any(key in there.dates for there in self._there for key in value.value.covers)
-        return any(amount.magnitude in self._numbers[form] for form in _OTHER_FORMS[_form(amount)])
-
-    @cached_property
-    def _numbers(self) -> dict[str, set[Fraction]]:
-        numbers: dict[str, set[Fraction]] = {form: set() for form in _OTHER_FORMS}
-        for given in chain.from_iterable(there.amounts for there in self._there):
-            numbers[_form(given)] |= {given.magnitude, Fraction(round(given.magnitude))}
-        return numbers
+            return any(there.gives_date(value.value.covers) for there in self._there)
+        if self._numbers is None:
+            self._numbers = {form: set() for form in _OTHER_FORMS}
+            for given in chain.from_iterable(there.amounts() for there in self._there):
+                self._numbers[_form(given)] |= {given.magnitude, Fraction(round(given.magnitude))}
+        numbers = self._numbers
+        return any(amount.magnitude in numbers[form] for form in _OTHER_FORMS[_form(amount)])
 
     def equal(self, value: Bound, words: Iterable[str]) -> list[Bound]:
         """Return values of the passages that are equal to a value, those about the rarest words first."""

@@ -16,7 +16,6 @@ import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from groundwire.checks.values.binding import OWN, Binder
@@ -163,7 +162,7 @@ class ValueStatement:
     def values(self) -> list[Bound]:
         """Its values with what they are bound to; found when they are first asked for."""
         if self._values is None:
-            self._values = []
+            found: list[Bound] = []
             binder = Binder(self.tokens, self.texts, self.heads) if self.valued else None
             for place in self.valued if binder else ():
                 token = self.tokens[place]
@@ -171,7 +170,8 @@ class ValueStatement:
                     own, near = binder.bind(place)
                     value = binder.named_unit(place, token.value)
                     first, last = self.span(token.start, token.end)
-                    self._values.append(Bound(value, first, last, own, near, self, len(self._values)))
+                    found.append(Bound(value, first, last, own, near, self, len(found)))
+            self._values = found
         return self._values
 
     def span(self, start: int, end: int) -> tuple[int, int]:
@@ -209,12 +209,15 @@ class _Line(NamedTuple):
 
 
 class Reading(list[ValueStatement]):
-    """The statements of a text, in text order, with what is found in them once for all who ask."""
+    """The statements of a text, in text order.
 
-    @cached_property
-    def values(self) -> ValuePostings:
-        """Its values, by what they say."""
-        return ValuePostings(self)
+    Attributes:
+        values: its values by what they say, found once for all who ask.
+    """
+
+    def __init__(self, found: Iterable[ValueStatement]) -> None:
+        super().__init__(found)
+        self.values = ValuePostings(self)
 
 
 StatementReader = Callable[[str], Reading]
