@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 _WORD = re.compile(r"\w+")
 _TECHNICAL = re.compile(r"[0-9`]|\w[_./]\w|[a-z][A-Z]|\w\(")
@@ -241,8 +242,13 @@ def lack_of(clause: str) -> str | None:
         >>> lack_of("The passages do not mention the price."), lack_of("The passages do not say why he cheated.")
         (' the price', None)
     """
+    return _lack_of(clause) if len(clause) <= _LONGEST else None
+
+
+@lru_cache(1 << 10)  # value check and verifier ask of the same clauses
+def _lack_of(clause: str) -> str | None:
     folded = clause.casefold()
-    if len(clause) > _LONGEST or not any(word in folded for word in _LACKING):
+    if not any(word in folded for word in _LACKING):
         return None
     plain = " ".join(clause.replace("\u2019", "'").split()).strip(_EDGES)
     found = _LACK.fullmatch(_CONCLUSION.sub("", plain))
