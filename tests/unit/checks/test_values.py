@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from groundwire.checks.values import answer
 from groundwire.checks.values.answer import check_values
 from groundwire.checks.values.statements import scan
+from groundwire.checks.values.units import _TOKEN, cut
 from groundwire.checks.warnings import WarningType
 
 ROOT = Path(__file__).parents[3]
@@ -21,6 +22,59 @@ YAML = "api:\n  timeout: 30s\nworker:\n  timeout: 10s\n"
 
 def unsupported(answer, *passages):
     return [value.text for value in check_values(answer, passages).unsupported]
+
+
+CHUNKS = (
+    *(
+        "In",
+        "May",
+        "may",
+        "mar",
+        "Sept.",
+        "3",
+        "2024",
+        "of",
+        "version",
+        "ver.",
+        "v2",
+        "USD",
+        "$",
+        "5",
+        "%",
+        "°C",
+        "C",
+    ),
+    *(
+        "[1]",
+        "[source: 2]",
+        "retry.py:12",
+        "#7",
+        "a/b",
+        "don't",
+        "mid-5",
+        "(see",
+        "end).",
+        "--",
+        "-5",
+        "pm",
+        "a.m.",
+        "",
+    ),
+)
+
+
+@given(st.lists(st.sampled_from(CHUNKS), max_size=12))
+def test_words_are_cut_the_same_whether_looked_up_or_matched(chunks):
+    text = " ".join(chunks)
+    found = cut(text)
+    matched = [match for match in _TOKEN.finditer(found.text) if match.lastgroup != "skip"]
+    assert [(token.written, token.start, token.end) for token in found.tokens] == [
+        (match[0], *match.span()) for match in matched
+    ]
+
+
+def test_a_digit_in_a_circle_behind_a_number_breaks_nothing():
+    assert [token.text for token in scan("about 3①")] == ["about", "3①"]
 
 
 def keys(text):
