@@ -76,7 +76,7 @@ async def _grown(
 ) -> AsyncIterator[int]:
     """Fill state up to each size in turn."""
     filled = 0
-    asks = _asks(policy, one=one)
+    asks = approved_claims(policy, one=one)
     for size in sizes:
         while filled < size:
             chunk = [next(asks) for _ in range(min(BATCH, size - filled))]
@@ -85,8 +85,8 @@ async def _grown(
         yield size
 
 
-def _asks(policy: Policy, *, one: bool) -> Iterator[StepRequest]:
-    """Yield approved claims without end."""
+def approved_claims(policy: Policy, *, one: bool) -> Iterator[StepRequest]:
+    """Yield what the gate asks of state about approved claims, without end; of one user, or a hundred of each."""
     rng = random.Random(3)
     (entry,) = _example(policy)
     pool = [] if one else [_query(text(rng), policy) for _ in range(_POOL)]
@@ -109,9 +109,9 @@ def _query(content: str, policy: Policy) -> DedupQuery:
 def _example(policy: Policy) -> Iterator[StepRequest]:
     """Yield what the gate asks of an approved claim."""
     gate = new_gate(policy)
-    for entry in [gate._prepare(record) for record in next(batches(claims(1)))]:  # noqa: SLF001 - as prepare does
+    for entry in gate._prepare(next(batches(claims(1)))):  # noqa: SLF001 - as prepare does
         assert isinstance(entry, PreparedClaim)  # noqa: S101 - it is one
-        yield gate._claims.step(entry).request  # noqa: SLF001 - as apply_step does
+        yield gate._claims.request_of(entry).request  # noqa: SLF001 - as apply_step does
 
 
 async def _at(

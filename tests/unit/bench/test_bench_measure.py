@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,10 @@ from bench.constants import Constants
 from bench.measure import Figure, Race, Target
 from bench.parts import PARTS
 from bench.parts.dedup import THRESHOLDS, planted, recall
+from bench.parts.growth import approved_claims
 from bench.plot import goodness
 from groundwire.checks.dedup.signature import compare, signature
+from groundwire.policy import Policy
 
 
 @pytest.mark.parametrize(("higher", "ratio"), [(True, 2.0), (False, 0.5)])
@@ -39,6 +42,13 @@ def test_a_target_holds_for_the_median_and_says_nothing_where_the_machine_is_too
     assert Figure("f", "ms", [1, 6, 100], (), Target("<=", 5)).met(4) is False
     assert Figure("f", "x", [1], [0.4, 0.5, 0.6], Target(">=", 0.5, "ratio")).met(1) is True
     assert goodness(figure) == 1.0
+
+
+def test_growth_fills_state_with_approved_claims_of_different_texts_and_a_hundred_a_user() -> None:
+    asked = list(islice(approved_claims(Policy(), one=False), 150))
+    assert {(one.base_tier, one.capped, one.wait) for one in asked} == {(1, False, False)}
+    assert len({one.dedup.signature for one in asked if one.dedup}) == len(asked)
+    assert len({one.subject.user_id for one in asked}) == 2
 
 
 def test_every_part_has_a_place_on_the_page_of_details() -> None:
