@@ -216,8 +216,9 @@ class Reading(list[ValueStatement]):
     """
 
     def __init__(self, found: Iterable[ValueStatement]) -> None:
-        super().__init__(found)
-        self.values = ValuePostings(self)
+        kept = [*found]  # the postings do not name the reading: no cycle for the collector to find
+        super().__init__(kept)
+        self.values = ValuePostings(kept)
 
 
 StatementReader = Callable[[str], Reading]
