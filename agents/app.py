@@ -147,7 +147,7 @@ _GC_THRESHOLDS: Final = (5_000, 10, 100)
 """New objects after which Python looks for cycles among them, and how often it does until it looks among older ones.
 
 A pass holds up the event loop for a time that grows with the objects it looks at: with 50,000 new ones a large response
-held it up by 0.3 s, with Python's 700 there are 40 passes a batch. Older ones are looked at rarely: records form no cycles.
+held it up by 0.3 s, with Python's 700 there are 40 passes a batch. Older ones are rarely looked at: few form cycles.
 """
 
 
