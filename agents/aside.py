@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from groundwire.messages.headers import InboundRecord
 
@@ -15,37 +14,59 @@ def keys_of(records: Iterable[InboundRecord]) -> Counter[bytes | None]:
 
 
 class Aside:
-    """The keys of the records that are set aside; what follows one in its key follows it here too.
+    """The records that are set aside; what follows one in its key follows it here too.
+
+    A record without a key follows whichever is set aside before it, as in `agents.partitions.small_first`.
 
     Attributes:
-        turn: lets the batches of the partition wait for their parts of state one after the other, whoever came first.
+        buckets: by offset, what parts of state a record concerns, as far as that is known.
     """
 
     def __init__(self) -> None:
-        self.turn = asyncio.Lock()
-        self._keys: Counter[bytes | None] = Counter()
+        self.buckets: dict[int, set[int]] = {}
+        self._keys: dict[int, bytes | None] = {}
 
     def split(self, records: Sequence[InboundRecord]) -> tuple[list[InboundRecord], list[InboundRecord]]:
-        """Split records into those that may be decided, and those that follow one that is set aside.
-
-        Those without a key follow whichever is set aside before them, as in `agents.partitions.small_first`.
-        """
+        """Split records into those that may be decided, and those that follow one that is set aside."""
         if not self._keys:
             return list(records), []
-        keys = set(self._keys)
-        free: list[InboundRecord] = []
-        follow: list[InboundRecord] = []
-        for record in records:
-            follows = record.key in keys or record.key is None
-            (follow if follows else free).append(record)
-            if follows:
-                keys.add(record.key)
-        return free, follow
+        return _split(records, set(self._keys.values()), lambda _record: False)
 
     def add(self, records: Iterable[InboundRecord]) -> None:
         """Set records aside."""
-        self._keys += keys_of(records)
+        self._keys |= {record.offset: record.key for record in records}
+
+    def ready(
+        self, records: Sequence[InboundRecord], waits: Callable[[InboundRecord], bool]
+    ) -> list[InboundRecord]:
+        """Return those that wait for nothing any more, and follow none that does, nor one of an earlier batch.
+
+        Args:
+            records: what a batch has set aside, in its order.
+            waits: whether a record waits for its part of state.
+        """
+        if all(map(waits, records)):
+            return []
+        first = records[0].offset
+        earlier = {key for offset, key in self._keys.items() if offset < first}
+        return _split(records, earlier, waits)[0]
 
     def remove(self, records: Iterable[InboundRecord]) -> None:
         """Note that records are done."""
-        self._keys -= keys_of(records)
+        for record in records:
+            self._keys.pop(record.offset, None)
+            self.buckets.pop(record.offset, None)
+
+
+def _split(
+    records: Sequence[InboundRecord], keys: set[bytes | None], waits: Callable[[InboundRecord], bool]
+) -> tuple[list[InboundRecord], list[InboundRecord]]:
+    """Split records into the free ones, and those that wait or follow one that does; `keys` are those that do."""
+    free: list[InboundRecord] = []
+    follow: list[InboundRecord] = []
+    for record in records:
+        follows = record.key in keys or (bool(keys) and record.key is None) or waits(record)
+        (follow if follows else free).append(record)
+        if follows:
+            keys.add(record.key)
+    return free, follow

@@ -36,6 +36,7 @@ from mode.utils.futures import maybe_async
 
 from groundwire.errors import UsageError
 from groundwire.kafka.connection import back_off, inbound
+from groundwire.messages.headers import InboundRecord
 
 VERSIONS: Final = {"faust-streaming": "0.15.3", "mode-streaming": "0.7.1", "aiokafka": "0.14.0"}
 
@@ -64,6 +65,9 @@ _FULL_POLL: Final = 0.1
 
 _FETCH_SECONDS: Final = 1.0
 """Seconds after which a fetch without records looks which partitions there are."""
+
+_OBJECT: Final = 500
+"""Bytes of a record that waits, besides its key and value."""
 
 _TABLES_POLL: Final = 0.01
 _NOTHING: Final = OffsetAndMetadata(-1, "")
@@ -179,6 +183,11 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         return {tp: found.get(TopicPartition(*tp), _NOTHING) for tp in tps}
 
 
+def _size(record: InboundRecord) -> int:
+    """Return the bytes that a record takes while it waits, about."""
+    return _OBJECT + len(record.key or b"") + len(record.value or b"")
+
+
 def _actions(fetcher: Any, actions: Callable[[Any], Any], assignment: Any) -> Any:  # noqa: ANN401 - aiokafka's
     """Return what aiokafka's fetcher asks brokers for, and for how long each of them may wait for records."""
     since = time.monotonic() - _SHORT_FOR
@@ -241,7 +250,7 @@ class BatchConsumer(driver.Consumer):
                 return
             message: Any = self._to_message(tp, fetched[-1])
             message.value = [inbound(record) for record in fetched]
-            message.serialized_value_size = sum(len(record.value or b"") for record in message.value)
+            message.serialized_value_size = sum(map(_size, message.value))
             message.time_in = time.monotonic()
             self._under_way[tp].append(message)
             self._undone[tp][id(message)] = message

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Protocol
 
 import structlog
@@ -263,13 +264,25 @@ class Pipeline:
         """Process what was set aside, in its order, once its part of state is back or the grace is over."""
         crashes = max(crashes for records, crashes in portions if records)
         left = sorted((record for some, _ in portions for record in some), key=lambda record: record.offset)
-        async with lease.aside.turn:
-            for part in parts_of(left, self._role.together or LARGE):
+        while left:
+            lease.insist_held()
+            ready = lease.aside.ready(left, partial(self._waits, lease, self._services.state.away()))
+            if not ready:  # under no mark meanwhile: what only waits brings no worker down
+                self._health.begin("shard")
+                await lease.pause(_RETRY)
+            for part in parts_of(ready, self._role.together or LARGE):
                 lease.insist_held()
                 await self._process_portion(part, crashes, lease, guard, beside=True)
                 lease.aside.remove(part)
                 lease.held -= keys_of(part)
                 self._health.progress()
+            done = {record.offset for record in ready}
+            left = [record for record in left if record.offset not in done]
+
+    def _waits(self, lease: PartitionLease, away: Mapping[int, float], record: InboundRecord) -> bool:
+        """Tell whether a record waits for a part of state that is away, within the grace of that."""
+        since = [away[bucket] for bucket in lease.aside.buckets.get(record.offset, ()) if bucket in away]
+        return bool(since) and (self._grace is None or self._clock() - max(since) <= self._grace)
 
     def state_answered(self) -> None:
         """Note that state answers where no batch is under way that would find out: it is waited for no longer."""
@@ -401,7 +414,12 @@ class Pipeline:
                 await lease.pause(_INTERNAL_RETRY)
             else:
                 self._health.end("internal")
-                return self._as_read(records, left)
+                read = self._as_read(records, left)
+                concerned = map(self._buckets_of, left)
+                lease.aside.buckets |= {
+                    record.offset: some for record, some in zip(read, concerned, strict=True)
+                }
+                return read
 
     def _as_read(self, records: Sequence[InboundRecord], entries: Batch) -> list[InboundRecord]:
         """Return the records of entries as they stand on this worker's own topic; entries hold what they come of."""
@@ -529,6 +547,7 @@ class Pipeline:
             _PartlyAway: a part of state is away that not all of it concerns, or that it may be left for.
         """
         reconciler = self._services.reconciler
+        failed_at: float | None = None
         while True:
             asked_at = self._clock()
             try:
@@ -546,7 +565,8 @@ class Pipeline:
                 here, away = self._apart(batch)
                 if away and (here or leave):
                     raise _PartlyAway from exc
-                provisional = await self._without_state(batch, exc, lease)
+                failed_at = self._clock() if failed_at is None else failed_at
+                provisional = await self._without_state(batch, exc, lease, failed_at)
                 if provisional is not None:
                     return asked_at, provisional
             else:
@@ -557,7 +577,7 @@ class Pipeline:
                 return asked_at, results
 
     async def _without_state(
-        self, batch: Batch, error: StateUnavailable, lease: PartitionLease
+        self, batch: Batch, error: StateUnavailable, lease: PartitionLease, failed_at: float
     ) -> list[Result] | None:
         """Wait for state, or decide provisionally once it has been out of reach for longer than the grace."""
         now = self._clock()
@@ -569,7 +589,9 @@ class Pipeline:
                 self._state_lost_at = now
                 log.warning("state.unavailable", error=str(error))
             self._health.begin("state")
-            lost_at = self._state_lost_at
+            lost_at = min(
+                self._state_lost_at, failed_at
+            )  # what others were answered meanwhile ends no wait of this
         if self._grace is not None and now - lost_at > self._grace:
             return self._handler.provisional(batch)
         await lease.pause(_RETRY)

@@ -626,6 +626,16 @@ async def test_slots_that_nobody_has_are_counted(own_cluster):
 
 
 @pytest.mark.parametrize(
+    "url", ["redis://:12/secret@host:6379/0", "redis+cluster://:pa#ss@host:1", "redis://:s?s@host"]
+)
+def test_a_password_that_would_be_taken_for_a_path_is_refused_and_not_shown(url):
+    with pytest.raises(UsageError, match="%2F") as refused:
+        connect(url)
+    assert "ss" not in str(refused.value).replace("password", "")
+    assert "12" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
     "url",
     [
         "redis+cluster://host:x",

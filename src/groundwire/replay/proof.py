@@ -20,6 +20,7 @@ from aiokafka import TopicPartition
 from groundwire.config import Settings
 from groundwire.errors import UsageError
 from groundwire.gate.claims import Policies
+from groundwire.gate.types import LARGE
 from groundwire.kafka.reader import Positions, TopicReader, open_reader
 from groundwire.logs import report_fault
 from groundwire.messages.decisions import Decision
@@ -36,6 +37,8 @@ LEFT_OUT: Final = frozenset({VerifyStatus.DIFFERS, VerifyStatus.CONTRADICTED})
 _PAGE: Final = 100
 _GAP: Final = 500
 """Offsets between two records that are read over, rather than sought."""
+_TURNS: Final = 0.01
+"""Seconds for others behind a decision that may have taken long to derive."""
 _NAMED: Final = 100
 """Decisions left out that the log names; the rest is counted."""
 _PATIENCE: Final = 30.0
@@ -97,7 +100,8 @@ class Prover:
         async for record in read_places(self._reader, self._inside, places):
             self._store.add_record(record, inside=False)
         for value in page:
-            await asyncio.sleep(0)  # the lock of the rebuild is held on by the same loop
+            # The lock of the rebuild and the worker's place in its group are held on by the same loop, in several turns
+            await asyncio.sleep(_TURNS if len(value) >= LARGE else 0)
             finding = await self._finding(value)
             self.counts[finding.status] += 1
             if finding.status in LEFT_OUT:

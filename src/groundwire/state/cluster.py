@@ -374,7 +374,7 @@ class Cluster(Server):
         """Note what has become of a slot."""
         error = call.answer
         if not isinstance(error, Exception):
-            if deciding:
+            if deciding and call.slot not in self._away:  # it may have failed since
                 self._failing.pop(call.slot, None)
                 self._refusals.pop(call.slot, None)
         elif not isinstance(error, StateUnavailable | NoScriptError) and (needed or _is_away(error)):

@@ -59,6 +59,8 @@ def connect(url: str, *, patience: float = PATIENCE) -> Client:
     if scheme not in _SCHEMES:
         known = ", ".join(f"{name}://" for name in _SCHEMES)
         raise UsageError(f"GROUNDWIRE_REDIS_URL: an address begins with one of {known}")
+    if "@" in url.removeprefix(f"{scheme}://{urlsplit(url).netloc}"):
+        raise UsageError("GROUNDWIRE_REDIS_URL: write / ? and # of a password as %2F, %3F and %23")
     try:
         if scheme.endswith(_CLUSTER):
             return _connect_cluster(url, patience)
@@ -394,6 +396,9 @@ class SharedConnection:
                 line.close()
             connection = self._pool.make_connection()  # type: ignore[no-untyped-call]
             connection.socket_timeout = None  # the time of a call is bounded here; it costs a task in each
+            connection.health_check_interval = (
+                0  # its PING would be read by `_Line`, which reads all the time
+            )
             await connection.connect()
             line = self._line = _Line(connection)
         return line

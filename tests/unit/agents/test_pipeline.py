@@ -221,7 +221,7 @@ class Entry(SimpleNamespace):
 
 
 async def run_with_users(
-    bench: Bench, *users: str, origins: int | None = None, value: bytes = b"{}"
+    bench: Bench, *users: str, origins: int | None = None, value: bytes = b"{}", start: int = 0
 ) -> list[list[str]]:
     """Process a record of each user, of whom those away fail; return whose were published together.
 
@@ -229,11 +229,12 @@ async def run_with_users(
         bench: the pipeline.
         users: of the records.
         origins: the first offset of the records that these come of, where they stand on `deferred`.
+        start: their own first offset.
     """
-    first = origins or 0
+    first = origins or start
 
     async def prepare(records, *, ask_network):
-        whose = [users[one.offset - first] for one in records]
+        whose = [users[(one.offset - first) % len(users)] for one in records]
         subjects = [SimpleNamespace(user_id=user, tenant_id=user[:1]) for user in whose]
         return [Entry(record=one, subject=subject) for one, subject in zip(records, subjects, strict=True)]
 
@@ -249,14 +250,18 @@ async def run_with_users(
 
     bench.prepare, bench.apply_step = prepare, apply_step  # type: ignore[method-assign]
     bench.provisional = lambda batch: [Provisional(e.record, _decision(e.record)) for e in batch]  # type: ignore[method-assign]
-    records = [InboundRecord("t", 0, at, 0, f"t:{user}".encode(), value) for at, user in enumerate(users)]
+    records = [
+        InboundRecord("t", 0, at, 0, f"t:{user}".encode(), value) for at, user in enumerate(users, start)
+    ]
     if origins is not None:
         places = [replace(one, topic="claims", partition=3, offset=first + one.offset) for one in records]
         headers = [tuple(deferred_headers(place)) for place in places]
         records = [replace(one, headers=own) for one, own in zip(records, headers, strict=True)]
     async with asyncio.timeout(5):
         await bench.pipeline.process_batch(records, bench.lease)
-    return [[users[result.record.offset - first] for result in batch] for batch in bench.published]
+    return [
+        [users[(result.record.offset - first) % len(users)] for result in batch] for batch in bench.published
+    ]
 
 
 def answers_after_a_pause(bench: Bench) -> list[tuple[set[bytes | None], set[str]]]:
@@ -321,6 +326,53 @@ async def test_the_large_records_of_the_next_batch_do_not_wait_for_a_shard_that_
     await first
     assert await following == [["bob"], ["eve"], ["bob"], ["eve"], ["ada"], ["ada"]]
     assert not +bench.lease.held
+
+
+async def set_aside(bench: Bench, *users: str, start: int = 0) -> asyncio.Task[list[list[str]]]:
+    """Begin a batch, and let it come as far as it does."""
+    running = asyncio.create_task(run_with_users(bench, *users, start=start))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    return running
+
+
+async def test_what_only_waits_for_a_shard_is_under_no_mark_so_that_a_crash_meanwhile_is_not_its_own(
+    bench: Bench,
+):
+    bench.build("deferred", None)
+    bench.failing, bench.buckets_away = {"ada"}, {"ada": 0.0}
+    running = await set_aside(bench, "ada", "bob")
+    assert [bool(mark) for mark in bench.marked] == [True, False]
+    bench.failing, bench.buckets_away = set(), {}
+    assert await running == [["bob"], ["ada"]]
+
+
+async def test_users_of_a_shard_that_is_back_do_not_wait_for_those_of_another_that_is_not(bench: Bench):
+    bench.build("deferred", None)
+    bench.failing, bench.buckets_away = {"ada"}, {"ada": 0.0}
+    first = await set_aside(bench, "ada", "bob", "cy")
+    bench.failing, bench.buckets_away = {"ada", "bob"}, {"ada": 0.0, "bob": 0.0}
+    second = await set_aside(bench, "ada", "bob", "cy", start=3)
+    bench.failing, bench.buckets_away = {"ada"}, {"ada": 0.0}
+    async with asyncio.timeout(5):
+        while len(bench.published) < 3:  # noqa: ASYNC110 - it takes notes, and tells nobody
+            await asyncio.sleep(0.05)
+    keys = [[result.record.key for result in batch] for batch in bench.published]
+    assert keys == [[b"t:bob", b"t:cy"], [b"t:cy"], [b"t:bob"]]
+    bench.failing, bench.buckets_away = set(), {}
+    await asyncio.gather(first, second)
+
+
+async def test_what_others_are_answered_meanwhile_ends_no_grace_of_what_is_not(bench: Bench):
+    bench.slow = 6.0
+
+    async def before_step():
+        bench.pipeline._state_lost_at = None  # another partition was answered
+
+    bench.before_step = before_step  # type: ignore[method-assign]
+    bench.state_errors = [StateUnavailable("the corpus is away")] * 6
+    await bench.run(record())
+    assert [type(result) for result in bench.published[0]] == [Provisional]
 
 
 async def test_what_follows_in_its_key_what_is_set_aside_is_decided_behind_it_though_the_shard_is_back(
