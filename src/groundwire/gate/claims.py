@@ -128,7 +128,9 @@ class ClaimGate:
             one for one, found in zip(given, fingerprints, strict=True) if not isinstance(found, DeadLetter)
         ]
         readings = [self._read(record, claim) for record, claim in sound]
-        read = iter(zip(readings, self._compared(sound), strict=True))
+        whole = [one for one, found in zip(sound, readings, strict=True) if not isinstance(found, Exception)]
+        compared = iter(self._compared(whole))  # of what could not be read one fault is told
+        read = iter([(found, None if isinstance(found, Exception) else next(compared)) for found in readings])
         return [
             found if isinstance(found, DeadLetter) else self._prepared(record, claim, found, *next(read))
             for (record, claim), found in zip(given, fingerprints, strict=True)

@@ -267,20 +267,23 @@ def _part_keys(digests: Sequence[bytes], numbers: Sequence[int], count: int, abo
     for digest, number in zip(digests, numbers, strict=True):
         dealt[number % count].append(digest)
     keys = []
-    for head, members in zip(_part_heads(count, len(about)), dealt, strict=True):
+    heads = _few_heads if count <= _EXACT_PARTS else _part_heads  # those of long claims would fill the memory
+    for head, members in zip(heads(count, len(about)), dealt, strict=True):
         hasher = head.copy()
         hasher.update(b"".join(members))
         keys.append(hasher.digest())
     return keys
 
 
-@lru_cache(_CACHED_SIZES)
 def _part_heads(count: int, length: int) -> list[blake2b]:
     """Return what the hashes of the parts begin with."""
     heads = [_PARTITION.copy() for _ in range(count)]
     for part, head in enumerate(heads):
         head.update(_PART.pack(count, part, length))
     return heads
+
+
+_few_heads: Final = lru_cache(_CACHED_SIZES)(_part_heads)
 
 
 @cache

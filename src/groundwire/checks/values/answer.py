@@ -20,11 +20,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from itertools import chain, islice, pairwise, product
+from itertools import chain, pairwise, product
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from groundwire.checks.values.bounds import is_strict, resolved
 from groundwire.checks.values.negation import NOT_IN_SOURCES, OPPOSITE, ClauseIndex, clauses, denies
+from groundwire.checks.values.postings import ValuePostings
 from groundwire.checks.values.statements import read_statements
 from groundwire.checks.values.units import DATE, NUMBER, VERSION, dimensions
 from groundwire.checks.warnings import ReportWarning, WarningType
@@ -34,7 +35,7 @@ from groundwire.text.work import spend
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from groundwire.checks.values.statements import Bound, Reading, StatementReader, ValueStatement
+    from groundwire.checks.values.statements import Bound, StatementReader, ValueStatement
     from groundwire.checks.values.units import Amount
 
 LISTED: Final = 1_000
@@ -142,7 +143,10 @@ class ValueIndex:
     """The values of passages that an answer may rest on; size and work of a look-up are bounded."""
 
     def __init__(
-        self, wanted: ValueQuery, there: Sequence[Reading], question: Iterable[ValueStatement] = ()
+        self,
+        wanted: ValueQuery,
+        there: Sequence[Sequence[ValueStatement]],
+        question: Iterable[ValueStatement] = (),
     ) -> None:
         """Index passages, in their order; a value of the question is given, as long as no passage gives another."""
         self._wanted = wanted
@@ -151,19 +155,19 @@ class ValueIndex:
         self._topics = {
             (key, bound.near[1]) for bound in asked if bound.near[1] for key in bound.value.covers
         }
-        self._there = [reading.values for reading in there]
+        self._there = ValuePostings([*chain.from_iterable(there)], wanted.__contains__)
         self._numbers: dict[str, set[Fraction]] | None = None  # they are rarely asked for
         self._equal: dict[str, list[Bound]] = {}
-        self._equal_about: dict[tuple[str, str], list[Bound]] = {}
-        self._comparable: dict[tuple[str, str], list[Bound]] = {}
+        self._equal_about: dict[str, dict[str, list[Bound]]] = {}
+        self._comparable: dict[str, dict[str, list[Bound]]] = {}
 
     def says(self, statement: ValueStatement) -> bool:
         """Tell whether a passage holds a statement word by word, under the same headings."""
-        return any(there.says(statement.signature) for there in self._there)
+        return self._there.says(statement.signature)
 
     def speaks_of(self, word: str) -> bool:
         """Tell whether a passage holds a word."""
-        return any(there.speaks_of(word) for there in self._there)
+        return self._there.speaks_of(word)
 
     def asks_of(self, value: Bound) -> bool:
         """Tell whether the question holds a value."""
@@ -183,10 +187,10 @@ class ValueIndex:
         """Tell whether a passage holds a value's number, one of them without a unit, or a date's month."""
         amount = value.value.amount
         if amount is None:
-            return any(there.gives_date(value.value.covers) for there in self._there)
+            return self._there.gives_date(value.value.covers)
         if self._numbers is None:
             self._numbers = {form: set() for form in _OTHER_FORMS}
-            for given in chain.from_iterable(there.amounts() for there in self._there):
+            for given in self._there.amounts():
                 self._numbers[_form(given)] |= {given.magnitude, Fraction(round(given.magnitude))}
         numbers = self._numbers
         return any(amount.magnitude in numbers[form] for form in _OTHER_FORMS[_form(amount)])
@@ -196,29 +200,30 @@ class ValueIndex:
         keys = sorted(value.value.keys)
         for key in keys:
             if key not in self._equal:
-                self._equal[key] = self._kept(there.equal(key) for there in self._there)
-        lists: list[list[Bound]] = []
-        for pair in product(keys, sorted(words)):
-            if pair not in self._equal_about:
-                found = (there.equal_about(*pair) for there in self._there)
-                self._equal_about[pair] = self._kept(found) if pair[1] in self._wanted.words else []
-            lists.append(self._equal_about[pair])
+                found = self._there.equal(key)
+                self._equal[key], self._equal_about[key] = list(found[:_CANDIDATES]), self._by_word(found)
+        lists = [self._equal_about[key].get(word, []) for key, word in product(keys, sorted(words))]
         return _first([*lists, *(self._equal[key] for key in keys)])
 
     def comparable(self, value: Bound, words: Iterable[str]) -> list[Bound]:
         """Return values of the passages that could stand in a value's place and differ from it."""
-        lists: list[list[Bound]] = []
-        for pair in product(sorted(dimensions(value.value.keys)), sorted(words)):
-            if pair not in self._comparable:
-                found = (there.comparable(*pair) for there in self._there)
-                self._comparable[pair] = self._kept(found) if pair[1] in self._wanted.words else []
-            lists.append(self._comparable[pair])
+        kinds = sorted(dimensions(value.value.keys))
+        for kind in kinds:
+            if kind not in self._comparable:
+                found = self._there.comparable(kind)
+                self._comparable[kind] = self._by_word(found)
+        lists = [self._comparable[kind].get(word, []) for kind, word in product(kinds, sorted(words))]
         return [other for other in _first(lists) if differ(value, other)]
 
-    def _kept(self, lists: Iterable[Sequence[Bound]]) -> list[Bound]:
-        """Return the first values of statements that have something in common with the answer."""
-        wanted = (bound for bound in chain.from_iterable(lists) if bound.statement in self._wanted)
-        return list(islice(wanted, _CANDIDATES))
+    def _by_word(self, values: Iterable[Bound]) -> dict[str, list[Bound]]:
+        """Return the first values to which each word of the answer belongs: once for all words, whatever is asked."""
+        found: dict[str, list[Bound]] = {}
+        for bound in values:
+            for word in bound.own & self._wanted.words:
+                entries = found.setdefault(word, [])
+                if len(entries) < _CANDIDATES:
+                    entries.append(bound)
+        return found
 
 
 def check_values(

@@ -1,7 +1,6 @@
-"""The values of a text, by what they say and by the words that belong to them.
+"""The values of passages, by what they say and by the words that belong to them.
 
-Nothing of it depends on an answer: several checks, and several answers, look values up in the same postings. Each
-part is made when it is first asked for. (`functools.cached_property` would let one thread wait for another's text.)
+Each part is made when it is first asked for. (`functools.cached_property` would let one thread wait for another's.)
 """
 
 from __future__ import annotations
@@ -20,21 +19,22 @@ if TYPE_CHECKING:
     _Lists = dict[str, list[Bound]]
 
 INDEXED: Final = 100_000
-"""Values of a text that are kept; those beyond support nothing."""
+"""Values of passages that are kept; those beyond support nothing."""
 
 
 class ValuePostings:
-    """The values of the statements of a text; each list is in text order."""
+    """The values of the statements of passages; each list is in text order."""
 
-    def __init__(self, statements: Sequence[ValueStatement]) -> None:
+    def __init__(
+        self, statements: Sequence[ValueStatement], wanted: Callable[[ValueStatement], bool]
+    ) -> None:
         self._statements = statements
+        self._wanted = wanted  # of others no value is bound or found
         self._signatures: frozenset[int] | None = None
         self._words: frozenset[str] | None = None
         self._dates: frozenset[str] | None = None
         self._equal: _Lists | None = None
         self._kinds: _Lists | None = None
-        self._about: dict[str, _Lists] = {}
-        self._comparable: dict[str, _Lists] = {}
 
     def says(self, signature: str) -> bool:
         """Tell whether a statement has a signature, told by its hash."""
@@ -70,23 +70,16 @@ class ValuePostings:
             self._equal = _by(lambda bound: bound.value.covers, self._values())
         return self._equal.get(key, ())
 
-    def equal_about(self, key: str, word: str) -> Sequence[Bound]:
-        """Return those of them to which a word belongs."""
-        if key not in self._about:
-            self._about[key] = _by(lambda bound: bound.own, self.equal(key))
-        return self._about[key].get(word, ())
-
-    def comparable(self, kind: str, word: str) -> Sequence[Bound]:
-        """Return the values of a dimension to which a word belongs, without those that are only implied."""
+    def comparable(self, kind: str) -> Sequence[Bound]:
+        """Return the values of a dimension, without those that are only implied."""
         if self._kinds is None:
             stated = (bound for bound in self._values() if not bound.value.implied)
             self._kinds = _by(lambda bound: dimensions(bound.value.covers), stated)
-        if kind not in self._comparable:
-            self._comparable[kind] = _by(lambda bound: bound.own, self._kinds.get(kind, ()))
-        return self._comparable[kind].get(word, ())
+        return self._kinds.get(kind, ())
 
     def _values(self) -> Iterator[Bound]:
-        return islice(chain.from_iterable(statement.values for statement in self._statements), INDEXED)
+        said = (statement for statement in self._statements if self._wanted(statement))
+        return islice(chain.from_iterable(statement.values for statement in said), INDEXED)
 
 
 def _by(keys_of: Callable[[Bound], Iterable[str]], values: Iterable[Bound]) -> _Lists:

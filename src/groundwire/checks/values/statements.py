@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from groundwire.checks.values.binding import OWN, Binder
 from groundwire.checks.values.bounds import bound_of
 from groundwire.checks.values.numbers import clock, iso, named, number, quarter, slash, version, word
-from groundwire.checks.values.postings import ValuePostings
 from groundwire.checks.values.units import RAISED, Cut, TextValue, UnitReading, ValueToken, cut
 from groundwire.text.normalise import NormalisedText, normalise
 from groundwire.text.sentences import sentences
@@ -208,38 +207,25 @@ class _Line(NamedTuple):
     heads: tuple[tuple[str, ...], ...] = ()  # of a table row: the words of each column's heading
 
 
-class Reading(list[ValueStatement]):
-    """The statements of a text, in text order.
-
-    Attributes:
-        values: its values by what they say, found once for all who ask.
-    """
-
-    def __init__(self, found: Iterable[ValueStatement]) -> None:
-        kept = [*found]  # the postings do not name the reading: no cycle for the collector to find
-        super().__init__(kept)
-        self.values = ValuePostings(kept)
-
-
-StatementReader = Callable[[str], Reading]
+StatementReader = Callable[[str], Sequence[ValueStatement]]
 """Reads a text's statements: `read_statements`, or a caching wrapper where several checks read one text."""
 
 
-def read_statements(text: str) -> Reading:
+def read_statements(text: str) -> list[ValueStatement]:
     """Return the statements of a text as a reader sees it, with a letter for each raised digit and fraction.
 
     Folded, 10\u2079 would be 109, and 1\u00bd be 11/2. Positions are those of the text as it stands.
     """
     if text.isascii() and is_plain(text):
-        return Reading(statements(text))
+        return [*statements(text)]
     shown, starts, ends = seen(text)
-    found = Reading(statements(shown.translate(RAISED)))
+    found = [*statements(shown.translate(RAISED))]
     if shown == text:
         return found
-    return Reading(
+    return [
         replace(one, start=starts[one.start], end=ends[one.end - 1], shown=(one.start, starts, ends))
         for one in found
-    )
+    ]
 
 
 def statements(text: str) -> Iterator[ValueStatement]:
