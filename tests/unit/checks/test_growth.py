@@ -1,5 +1,8 @@
 """The time of every check grows in proportion to its text, whatever the text holds."""
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
 from groundwire.checks.citations import CitationDetector
@@ -12,6 +15,7 @@ from groundwire.checks.prompts import grounded_prompt
 from groundwire.checks.quote_text import comparison_form
 from groundwire.checks.source_tags import check_tags
 from groundwire.checks.sources import verify_sources
+from groundwire.checks.values.answer import check_values
 from groundwire.text.normalise import nfkc, normalise
 from groundwire.text.sentences import sentences
 from tests.unit.checks import growth
@@ -97,3 +101,13 @@ def signed(text):
 )  # fmt: skip
 def test_time_grows_in_proportion_to_the_text(check, unit, up_to):
     growth.assert_linear(check, unit, up_to=up_to)
+
+
+@pytest.mark.slow
+def test_values_of_an_answer_are_looked_up_in_work_in_proportion_to_it_and_its_passages_not_to_their_product():
+    def many(count: int) -> Callable[[], object]:
+        passages = [f"The x{n % 50} y costs {n} euros." for n in range(count)]
+        answer = " ".join(f"The x{n % 50} y costs {count + n} euros." for n in range(count // 6))
+        return partial(check_values, answer, passages)
+
+    growth.assert_tenfold(many, 400)

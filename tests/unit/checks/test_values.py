@@ -73,6 +73,13 @@ def test_words_are_cut_the_same_whether_looked_up_or_matched(chunks):
     ]
 
 
+@pytest.mark.parametrize(
+    "answer", ["It opened in augu\u017ft 2024.", "It has \u2460\u2461 items and \u2460 doors."]
+)
+def test_a_month_with_a_long_s_and_numbers_of_circled_digits_break_nothing(answer):
+    assert check_values(answer, [answer]).unsupported == ()
+
+
 def test_a_digit_in_a_circle_behind_a_number_breaks_nothing():
     assert [token.text for token in scan("about 3①")] == ["about", "3①"]
 

@@ -274,7 +274,8 @@ def with_swaps(listed: Sequence[UnsupportedValue]) -> list[UnsupportedValue]:
 def _are_large(*values: UnsupportedValue) -> bool:
     """Tell whether bare numbers are too large to count a few things."""
     return all(
-        value.kind == NUMBER and value.text.isdigit() and int(value.text[:_DIGITS]) > _FEW for value in values
+        value.kind == NUMBER and value.text.isdecimal() and int(value.text[:_DIGITS]) > _FEW
+        for value in values
     )
 
 

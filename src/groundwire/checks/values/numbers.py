@@ -82,7 +82,7 @@ def slash(raw: Cut, place: int, _: Sequence[ValueToken]) -> UnitReading:
 def named(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
     """Read "3 May 2024", "May 3", "May 2024"; "May" alone only where a month is meant."""
     match = raw.matches[place]
-    name, years = match["mon"].lower(), [match["y"]]
+    name, years = match["mon"].casefold(), [match["y"]]  # a long s too
     if match["yy"]:
         years = [f"20{match['yy']}", f"19{match['yy']}"]
     day = match["d1"] or match["d2"]
