@@ -7,11 +7,12 @@ claim as long as the check.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import traceback
-from collections.abc import MutableMapping
-from contextlib import suppress
-from pathlib import PurePath
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePath
 from typing import Any, Final, TextIO, cast
 
 from cachetools import TTLCache
@@ -24,13 +25,23 @@ class _LossyStream:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        with suppress(OSError, ValueError):
+        with self._dropping():
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        with suppress(OSError, ValueError):
+        with self._dropping():
             self._stream.flush()
+
+    @contextmanager
+    def _dropping(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:  # for good: what is still buffered goes nowhere, or Python would end with 120
+            with suppress(OSError, ValueError), Path(os.devnull).open("wb") as nowhere:
+                os.dup2(nowhere.fileno(), self._stream.fileno())
+        except (OSError, ValueError):
+            pass
 
 
 _UNREACHABLE: Final = ("NodeNotReadyError", "Unable connect to node", "Unable to update metadata")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -101,3 +102,23 @@ def test_an_error_of_the_system_that_no_connection_raised_keeps_its_traceback() 
         "FileNotFoundError",
         "OSError",
     ]
+
+
+def test_a_process_whose_log_nobody_reads_any_more_ends_as_it_would_otherwise():
+    program = """
+import sys
+import structlog
+from groundwire.logs import configure_logs
+configure_logs("json", "info")
+sys.stdin.readline()
+for _ in range(3):
+    structlog.get_logger().info("nobody reads this")
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", program], env=environment, **pipes) as process:
+        assert process.stderr
+        process.stderr.close()
+        assert process.stdin
+        process.stdin.close()
+        assert process.wait(30) == 0
