@@ -24,28 +24,32 @@ async def redis(redis_server: RedisServer) -> AsyncIterator[Redis]:
     await client.aclose()
 
 
+async def call(line: SharedConnection, *command: str) -> object:
+    return await (await line.send(*command))
+
+
 def in_flight(line: SharedConnection, *commands: tuple[str, ...]) -> list[asyncio.Task]:
-    return [asyncio.create_task(line.call(*command)) for command in commands]
+    return [asyncio.create_task(call(line, *command)) for command in commands]
 
 
 async def test_commands_take_effect_in_the_order_of_the_calls_and_each_gets_its_own_answer(redis, prefix):
     line = SharedConnection(redis, PATIENCE)
     tasks = in_flight(line, *[("APPEND", prefix, "x") for _ in range(100)])
     assert await asyncio.gather(*tasks) == list(range(1, 101))
-    assert await line.call("GET", prefix) == b"x" * 100
+    assert await call(line, "GET", prefix) == b"x" * 100
 
 
 async def test_an_error_for_an_answer_is_one_of_state_and_others_get_their_answers(redis, prefix):
     line = SharedConnection(redis, PATIENCE)
-    await line.call("SET", prefix, "text")
+    await call(line, "SET", prefix, "text")
     with pytest.raises(StateUnavailable, match="INCR: ResponseError"):
-        await line.call("INCR", prefix)
-    assert await line.call("GET", prefix) == b"text"
+        await call(line, "INCR", prefix)
+    assert await call(line, "GET", prefix) == b"text"
 
 
 async def test_a_call_that_is_called_off_leaves_its_answer_to_nobody(redis, prefix):
     line = SharedConnection(redis, PATIENCE)
-    await line.call("SET", prefix, "text")
+    await call(line, "SET", prefix, "text")
     for turns in range(12):
         first, second = in_flight(line, ("ECHO", "mine"), ("GET", prefix))
         for _ in range(turns):
@@ -53,16 +57,16 @@ async def test_a_call_that_is_called_off_leaves_its_answer_to_nobody(redis, pref
         first.cancel()
         second_answer = (await asyncio.gather(first, second, return_exceptions=True))[1]
         assert second_answer == b"text" or isinstance(second_answer, StateUnavailable)
-        assert await line.call("GET", prefix) == b"text"
+        assert await call(line, "GET", prefix) == b"text"
 
 
 async def test_a_connection_that_broke_is_replaced(redis, prefix):
     line = SharedConnection(redis, PATIENCE)
-    await line.call("SET", prefix, "text")
+    await call(line, "SET", prefix, "text")
     await redis.client_kill_filter(_type="normal", skipme=True)
     with suppress(StateUnavailable):  # what is under way when it breaks
-        await line.call("GET", prefix)
-    assert await line.call("GET", prefix) == b"text"
+        await call(line, "GET", prefix)
+    assert await call(line, "GET", prefix) == b"text"
     await line.close()
     assert len(await redis.client_list(_type="normal")) == 1, "that of the client alone is left"
 
@@ -74,7 +78,7 @@ from groundwire.state.server import connect
 
 async def main():
     line = SharedConnection(connect(sys.argv[1]))
-    await line.call("GET", "x")  # connects: what is sent next is not held up
+    await (await line.send("GET", "x"))  # connects: what is sent next is not held up
     die = lambda: os.kill(os.getpid(), 9)
     await line.send("SET", sys.argv[2], "note")
     die()

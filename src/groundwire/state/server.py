@@ -377,12 +377,6 @@ class SharedConnection:
             await asyncio.sleep(0)  # uvloop writes once its loop comes around
         return answer
 
-    async def call(self, *command: Argument) -> Any:  # noqa: ANN401 - a reply is what the server sends
-        """Send one command and wait for its answer. Raises: StateUnavailable, as `Server.call`."""
-        answer = await self.send(*command)
-        async with bounded(command, self._patience):
-            return await answer
-
     async def close(self) -> None:
         """Let go of the connection."""
         if self._line is not None:
