@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -11,7 +10,7 @@ from groundwire.errors import ErrorCode, RecordError
 from groundwire.gate.response_case import fan_out
 from groundwire.gate.tree import is_code, reviewed
 from groundwire.gate.types import Acted, DeadLetter, Decided, Deferred, Provisional, Refused, Result
-from groundwire.messages.base import format_time, from_milliseconds, to_milliseconds
+from groundwire.messages.base import format_time, from_milliseconds, immutable, to_milliseconds
 from groundwire.messages.decisions import AuditEvent, AuditType, Decision, Kind, Place, Verdict
 from groundwire.messages.headers import (
     ATTEMPTS,
@@ -35,7 +34,7 @@ _SHORT_HEADER: Final = 300
 """Bytes of a header that cannot be what made a record too large."""
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Output:
     """A record to publish, and the input record that it comes from."""
 

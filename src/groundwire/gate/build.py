@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache, partial
 from typing import Any, Final, NamedTuple
@@ -16,6 +15,7 @@ from groundwire.gate.claim_case import ClaimCase
 from groundwire.gate.report import Checks, list_checks, list_response_checks, report_of, shorten
 from groundwire.gate.response_case import ResponseCase
 from groundwire.gate.tree import TreeOutcome
+from groundwire.messages.base import immutable
 from groundwire.messages.decisions import (
     CitationResult,
     Decision,
@@ -82,7 +82,7 @@ class Stamp(NamedTuple):
         return cls(decided_at, __version__, policy.sha256, policy.version)
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Envelope:
     """What identifies a decision, beside record, policy and facts.
 

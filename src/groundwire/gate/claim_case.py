@@ -23,6 +23,7 @@ from groundwire.checks.hedges import Hedge, HedgeAction, HedgeDetector, Lexicon,
 from groundwire.errors import UsageError
 from groundwire.gate.attested import is_valid
 from groundwire.gate.tree import CONVERSATIONS, TreeOutcome, cap, evaluate_tree, explain, reviewed
+from groundwire.messages.base import immutable
 from groundwire.messages.decisions import (
     CitationState,
     DedupFacts,
@@ -45,7 +46,7 @@ _TIERS: Final = tuple(IngestionTier)
 _citations = CitationDetector()
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ClaimReading:
     """Hedges and citations of a text, each in text order, and the characters by which it hides something."""
 

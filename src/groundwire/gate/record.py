@@ -34,6 +34,7 @@ from groundwire.messages.base import (
     format_time,
     from_microseconds,
     from_milliseconds,
+    immutable,
     parse_time,
     to_microseconds,
 )
@@ -80,7 +81,7 @@ class HumanDecision(NamedTuple):
     record: str
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class ClaimPayload:
     """The facts of a claim that state does not answer itself.
 

@@ -21,7 +21,7 @@ from groundwire.gate.response_checks import (
     ResponseReading,
     Skipped,
 )
-from groundwire.messages.base import InputRecord, canonical_json, from_milliseconds
+from groundwire.messages.base import InputRecord, canonical_json, from_milliseconds, immutable
 from groundwire.messages.decisions import Decision, Kind, RegenerateRequest, Verdict
 from groundwire.messages.events import Event
 from groundwire.messages.headers import InboundRecord
@@ -250,7 +250,7 @@ class Find(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Decided:
     """The record's subject has this decision.
 

@@ -24,7 +24,8 @@ from base64 import urlsafe_b64decode
 from binascii import b2a_base64
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from functools import lru_cache
+from typing import Final
 
 from groundwire.checks.dedup.keys import KEY_BYTES
 from groundwire.checks.dedup.signature import Thresholds, is_signature
@@ -62,6 +63,7 @@ PLACES: Final = {
     "a": Place.TOTAL_FULL,
 }
 CLASSES: Final = {"A": MatchClass.APPROVED, "P": MatchClass.PENDING, "X": MatchClass.REJECTED}
+_STATES: Final = {state.value: state for state in SubjectState}
 PARENT_STATES: Final = {state.value: state.name.lower() for state in SubjectState} | {"U": "unknown"}
 
 _STATUS_LETTERS: Final = {name: letter for letter, name in STATUSES.items()}
@@ -86,6 +88,7 @@ def write_step(request: StepRequest) -> bytes:
     query = request.dedup or NO_DEDUP
     status = b"f" if request.dedup_failed else b"o" if request.dedup else b"d"
     check_query(query, request.payload)
+    stored = index_keys(query.stored)
     flags = _FLAGS.pack(
         request.base_tier,
         request.capped,
@@ -103,8 +106,8 @@ def write_step(request: StepRequest) -> bytes:
             b"%d" % request.origin.timestamp,
             b"%d" % request.horizon,
             short_bytes(query.scope),
-            index_keys(query.stored),
-            index_keys(query.probed),
+            stored,
+            stored if query.probed is query.stored else index_keys(query.probed),
             query.signature,
             b"".join([short_bytes(parent.digest) for _, parent in request.parents]),
             request.payload,
@@ -146,17 +149,21 @@ def read_entry(entry: bytes, parents: Sequence[str], fingerprint: str) -> Outcom
     """
     header, facts, payload, record = entry.split(b"\n", 3)
     letter, tier, revision, _, origin, first = header.decode().split(" ")[:6]
+    status, place, matches, states = _read_facts(facts, parents)
     return Outcome(
-        state=SubjectState(letter),
+        state=_STATES[letter],
         tier=int(tier),
         revision=int(revision),
         fresh=False,
         origin=read_origin(origin),
         first_origin=_read_first(first),
         fingerprint=fingerprint,
+        dedup_status=status,
+        matches=matches,
+        parents=states,
+        place=place,
         payload=payload,
         record=record if letter == SubjectState.PENDING else b"",
-        **_read_facts(facts, parents),
     )
 
 
@@ -164,17 +171,21 @@ def _read_fresh(request: StepRequest, answer: bytes) -> Outcome:
     """Read what the step has decided; what came with the request is not sent back."""
     header, facts = answer.split(b"\n")
     letter, tier, revision, first = header.decode().split(" ")
+    status, place, matches, states = _read_facts(facts, [parent for parent, _ in request.parents])
     return Outcome(
-        state=SubjectState(letter),
+        state=_STATES[letter],
         tier=int(tier),
         revision=int(revision),
         fresh=True,
         origin=request.origin,
         first_origin=_read_first(first),
         fingerprint=request.fingerprint,
+        dedup_status=status,
+        matches=matches,
+        parents=states,
+        place=place,
         payload=request.payload,
         record=request.record if letter == SubjectState.PENDING else b"",
-        **_read_facts(facts, [parent for parent, _ in request.parents]),
     )
 
 
@@ -309,10 +320,15 @@ def write_origin(origin: RecordOrigin) -> bytes:
     Raises:
         ValueError: the topic's name is none that Kafka allows, or the digest is no SHA-256.
     """
-    if not origin.topic.replace(".", "").replace("_", "").replace("-", "").isalnum():
+    if not _is_topic(origin.topic):
         raise ValueError(f"not the name of a topic: {origin.topic!r}")
     place = f"{origin.topic},{origin.partition},{origin.offset},{origin.timestamp},"
     return place.encode() + _short_sha256(origin.sha256)
+
+
+@lru_cache(64)
+def _is_topic(name: str) -> bool:
+    return name.replace(".", "").replace("_", "").replace("-", "").isalnum()
 
 
 def read_origin(text: str) -> RecordOrigin:
@@ -333,7 +349,11 @@ def short(data: bytes) -> str:
 
 def user_digest(subject: Subject) -> str:
     """Return the digest that names a user's waiting claims and places in the queue."""
-    return short(digest(subject.tenant_id, subject.user_id))
+    return short(_user(subject))
+
+
+def _user(subject: Subject) -> bytes:
+    return digest(subject.tenant_id, subject.user_id)
 
 
 def short_bytes(data: bytes) -> bytes:
@@ -343,7 +363,10 @@ def short_bytes(data: bytes) -> bytes:
 
 def pack(fields: Sequence[bytes]) -> bytes:
     """Join fields, each behind its length of 4 bytes: one argument costs the server a sixth of fourteen."""
-    return b"".join([part for field in fields for part in (_LENGTH.pack(len(field)), field)])
+    parts: list[bytes] = []
+    for field in fields:
+        parts += _LENGTH.pack(len(field)), field
+    return b"".join(parts)
 
 
 def index_keys(keys: Sequence[bytes]) -> bytes:
@@ -359,7 +382,7 @@ def check_query(query: DedupQuery, payload: bytes) -> None:
     """
     if b"\n" in payload:
         raise ValueError("the payload is more than one line")
-    if any(len(key) != KEY_BYTES for keys in (query.stored, query.probed) for key in keys):
+    if {*map(len, query.stored), *map(len, query.probed)} - {KEY_BYTES}:
         raise ValueError(f"a key is {KEY_BYTES} bytes")
     if query is not NO_DEDUP and not is_signature(query.signature):
         raise ValueError("the signature is none")
@@ -368,7 +391,7 @@ def check_query(query: DedupQuery, payload: bytes) -> None:
 def _subject_fields(subject: Subject, fingerprint: str, origin: RecordOrigin) -> tuple[bytes, ...]:
     return (
         short_bytes(subject.digest),
-        user_digest(subject).encode(),
+        short_bytes(_user(subject)),
         subject.tenant_id.encode(),
         subject.subject_id.encode(),
         _short_sha256(fingerprint),
@@ -387,24 +410,24 @@ def _read_first(text: str) -> RecordOrigin | None:
     return None if text == "-" else read_origin(text)
 
 
-def _read_facts(line: bytes, parents: Sequence[str]) -> dict[str, Any]:
-    """Return the fields of an Outcome that the line of facts gives."""
+def _read_facts(line: bytes, parents: Sequence[str]) -> tuple[str, Place, list[DedupMatch], list[ParentFact]]:
+    """Return what the line of facts says of deduplication and of the queue, the matches, and where parents stand."""
     marks, _, rest = line.decode().partition(" ")
     states, _, matches = rest.partition(" ")
-    return {
-        "dedup_status": STATUSES[marks[0]],
-        "place": PLACES[marks[1]],
-        "matches": [
+    return (
+        STATUSES[marks[0]],
+        PLACES[marks[1]],
+        [
             DedupMatch(
                 subject_id=name, inter=inter, union=union, difference=difference, match_class=CLASSES[letter]
             )
             for name, inter, union, difference, letter in (json.loads(matches) if matches else ())
         ],
-        "parents": [
+        [
             ParentFact(id=parent, state=PARENT_STATES[letter])
             for parent, letter in zip(parents, "" if states == "-" else states, strict=True)
         ],
-    }
+    )
 
 
 def _write_facts(outcome: Outcome) -> str:

@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Final, Protocol
 
 from groundwire.checks.dedup.signature import Thresholds
+from groundwire.messages.base import immutable
 from groundwire.messages.decisions import DedupMatch, Kind, MatchClass, ParentFact, Place
 from groundwire.messages.identity import Subject
 
@@ -63,7 +64,7 @@ class SubjectState(StrEnum):
     REVIEW = "V"
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class RecordOrigin:
     """Where a record stood on its topic; `timestamp` in milliseconds since 1970."""
 
@@ -99,7 +100,7 @@ class MatchRules:
     word_difference: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class DedupQuery:
     """How a claim is compared: its scope, the keys it is found by, and the signature that decides.
 
@@ -118,7 +119,7 @@ class DedupQuery:
     rules: MatchRules
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class StepRequest:
     """One claim or response of a step.
 
@@ -156,7 +157,7 @@ class StepRequest:
         return self.subject.kind is Kind.CLAIM
 
 
-@dataclass(frozen=True, slots=True)
+@immutable
 class Outcome:
     """The recorded outcome of a subject.
 
