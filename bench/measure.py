@@ -10,7 +10,9 @@ import inspect
 import statistics
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
+
+_T = TypeVar("_T")
 
 Size = Literal["quick", "normal", "full"]
 Contender = Callable[[], float | Awaitable[float]]
@@ -33,8 +35,8 @@ class Options:
     broker: str = "auto"
     redis: str = "auto"
 
-    def of(self, quick: int, normal: int, full: int | None = None) -> int:
-        """Return the number that belongs to the size."""
+    def of(self, quick: _T, normal: _T, full: _T | None = None) -> _T:
+        """Return what belongs to the size."""
         return {"quick": quick, "normal": normal, "full": normal if full is None else full}[self.size]
 
 

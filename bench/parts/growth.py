@@ -1,13 +1,18 @@
 """What a claim costs Redis by how many are remembered: over many scopes, and within a single large one.
 
 State is filled with real keys and signatures of a pool of texts, each under a scope of its own, which takes minutes
-instead of hours; then batches of new claims are decided, and the server's processor time is taken.
+instead of hours; then batches of new claims are decided, and the server's processor time is taken: in turns with a
+server as small as the first size, because filling takes so long that the machine may have changed since.
+The new claims are of as many users at every size, spread over all.
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 import random
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -29,60 +34,95 @@ from groundwire.policy import Policy
 from groundwire.state.model import DedupQuery, QueueLimits, StepRequest
 from groundwire.state.redis import RedisState
 
-_PATIENCE: Final = 120
-"""Seconds: a million keys take longer to remove than a client waits by itself."""
-
 _POOL: Final = 5_000
 _SCOPE: Final = 100
 """Claims of a scope, where there are many scopes."""
 _LIMITS: Final = QueueLimits(100, 10_000, 10_000)
+_USERS: Final = 100
+"""Of whom new claims are, where there are many scopes."""
 _METHODS: Final = ("minhash", "partition")
+"""The first is the default, and has most to find and to store: it alone is grown up to `_MOST`, with 18 GB."""
+_MOST: Final = 10_000_000
 
 
 async def run(options: Options) -> AsyncIterator[Figure]:
     """Measure each key function over many scopes, then within one."""
-    many = {"quick": (10_000, 50_000), "normal": (10_000, 100_000, 1_000_000)}.get(
-        options.size, (10_000, 100_000, 1_000_000, 10_000_000)
-    )
-    one = {"quick": (1_000, 5_000)}.get(options.size, (1_000, 10_000, 100_000))
-    with open_redis(options.redis) as server, Redis.from_url(server.url, socket_timeout=_PATIENCE) as client:
-        for method in _METHODS:
-            policy = Policy.model_validate({"dedup_method": method})
-            for scopes, sizes in (("many", many), ("one", one)):
-                client.flushall()
-                async with fresh_state(server.url, "growth.", policy) as state:
-                    found = [
-                        (size, await _at(size, state, policy, client, options, one=scopes == "one"))
-                        async for size in _grown(state, policy, sizes, one=scopes == "one")
-                    ]
-                for figure in _figures(method, scopes, found):
-                    yield figure
+    many: Sequence[int] = options.of((10_000, 50_000), (10_000, 100_000, 1_000_000))
+    one: Sequence[int] = options.of((1_000, 5_000), (1_000, 10_000, 100_000))
+    for method in _METHODS:
+        policy = Policy.model_validate({"dedup_method": method})
+        most = [_MOST] if options.size == "full" and method == _METHODS[0] else []
+        for scopes, sizes in (("many", [*many, *most]), ("one", one)):
+            async for figure in _compared(policy, scopes, sizes, options):
+                yield figure
 
 
-def _figures(method: str, scopes: str, found: list[tuple[int, list[float]]]) -> Iterator[Figure]:
-    where = "over many scopes" if scopes == "many" else "in one scope"
-    for size, values in found:
-        name = f"processor time of the server a claim with {size:,} remembered {where}, {method}"
-        yield Figure(name, "µs", values, (), None, f"growth.{scopes}.{method}.{size}")
-    (first, few), (last, many) = found[0], found[-1]
-    grown = [b / a for a, b in zip(few, many, strict=True)]
-    target = Target("<=", 1.3) if scopes == "many" else None
-    name = f"growth from {first:,} to {last:,} {where}, {method}"
+async def _compared(
+    policy: Policy, scopes: str, sizes: Sequence[int], options: Options
+) -> AsyncIterator[Figure]:
+    """Grow one server, and compare it at each size with a fresh one of the first size."""
+    one, method = scopes == "one", policy.dedup_method
+    where = "in one scope" if one else "over many scopes"
+    async with _filled(policy, options, one=one) as large:
+        for size in sizes:
+            await large.grow(size)
+            async with _filled(policy, options, one=one) as small:
+                await small.grow(sizes[0])
+                each = [(await small.cost(), await large.cost()) for _ in range(options.rounds)]
+            name = f"processor time of the server a claim with {size:,} remembered {where}, {method}"
+            costs = [cost for _, cost in each]
+            yield Figure(name, "µs", costs, (), None, f"growth.{scopes}.{method}.{size}")
+    target = None if one else Target("<=", 1.3)
+    name = f"growth from {sizes[0]:,} to {sizes[-1]:,} {where}, {method}"
+    grown = [cost / before for before, cost in each]
     yield Figure(name, "times", grown, (), target, f"growth.{scopes}.{method}")
 
 
-async def _grown(
-    state: RedisState, policy: Policy, sizes: tuple[int, ...], *, one: bool
-) -> AsyncIterator[int]:
-    """Fill state up to each size in turn."""
-    filled = 0
-    asks = approved_claims(policy, one=one)
-    for size in sizes:
-        while filled < size:
-            chunk = [next(asks) for _ in range(min(BATCH, size - filled))]
-            await state.step(chunk, _LIMITS)
-            filled += len(chunk)
-        yield size
+@asynccontextmanager
+async def _filled(policy: Policy, options: Options, *, one: bool) -> AsyncIterator[_Growing]:
+    with open_redis(options.redis) as server, Redis.from_url(server.url) as client:
+        async with fresh_state(server.url, "growth.", policy) as state:
+            yield _Growing(state, policy, client, one=one)
+
+
+class _Growing:
+    """A server that remembers more and more claims, in one scope or in many."""
+
+    def __init__(self, state: RedisState, policy: Policy, client: Redis, *, one: bool) -> None:
+        self._state = state
+        self._policy = policy
+        self._client = client
+        self._one = one
+        self._asks = approved_claims(policy, one=one)
+        self._filled = 0
+        self._measured = 0
+
+    async def grow(self, size: int) -> None:
+        """Fill state up to a size, and let the server write its file anew where it is about to."""
+        while self._filled < size:
+            chunk = [next(self._asks) for _ in range(min(BATCH, size - self._filled))]
+            await self._state.step(chunk, _LIMITS)
+            self._filled += len(chunk)
+        while self._client.info("persistence")["aof_rewrite_in_progress"]:  # noqa: ASYNC110 - the server's event
+            await asyncio.sleep(1)
+
+    async def cost(self) -> float:
+        """Return the server's processor time a new claim."""
+        self._measured += 1
+        users = ["one"] if self._one else self._users()
+        made = claims(2 * BATCH, seed=self._measured, users=len(users), name=f"new-{self._measured}")
+        given = [_of(users, record) for batch in batches(made) for record in batch]
+        gate: Gate = new_gate(self._policy, self._state)
+        prepared = await gate.prepare(given)
+        before = processor_time(self._client)
+        await gate.apply_step(prepared[:BATCH])
+        await gate.apply_step(prepared[BATCH:])
+        return (processor_time(self._client) - before) / len(prepared)
+
+    def _users(self) -> list[str]:
+        """Return as many users at every size, from all of them."""
+        every = max(1, self._filled // _SCOPE // _USERS)
+        return [f"user-{(number * every)}" for number in range(_USERS)]
 
 
 def approved_claims(policy: Policy, *, one: bool) -> Iterator[StepRequest]:
@@ -114,30 +154,11 @@ def _example(policy: Policy) -> Iterator[StepRequest]:
         yield gate._claims.request_of(entry).request  # noqa: SLF001 - as apply_step does
 
 
-async def _at(
-    size: int, state: RedisState, policy: Policy, client: Redis, options: Options, *, one: bool
-) -> list[float]:
-    """Return the server's processor time a new claim, one value for each round."""
-    found = []
-    for turn in range(options.rounds):
-        name = f"new-{size}-{turn}"
-        users = 1 if one else max(1, size // _SCOPE)
-        given = [
-            record
-            for batch in batches(claims(2 * BATCH, seed=turn + size, users=users, name=name))
-            for record in batch
-        ]
-        gate: Gate = new_gate(policy, state)
-        prepared = await gate.prepare(_named(given, "one") if one else given)
-        before = processor_time(client)
-        await gate.apply_step(prepared[:BATCH])
-        await gate.apply_step(prepared[BATCH:])
-        found.append((processor_time(client) - before) / len(prepared))
-    return found
-
-
-def _named(given: Sequence[InboundRecord], user: str) -> list[InboundRecord]:
-    return [replace(r, value=(r.value or b"").replace(b'"user-0"', f'"{user}"'.encode())) for r in given]
+def _of(users: Sequence[str], record: InboundRecord) -> InboundRecord:
+    """Give a record of the n-th user to the n-th of these."""
+    made = json.loads(record.value or b"")
+    made["user_id"] = users[int(made["user_id"].removeprefix("user-"))]
+    return replace(record, value=json.dumps(made).encode())
 
 
 PART = Part("growth", "server time a claim, by how many are remembered", run, "Redis")
