@@ -56,7 +56,7 @@ class Constants:
                 found[f"gate.processor.{method}1"] / 1e6,
                 found[f"redis.cpu.{method}"] / 1e6,
                 max(0.0, found["redis.cpu.alone"] - found["redis.cpu.partition"]) / 1e6,
-                found[f"redis.kept.{method}.in all"],
+                found[f"redis.kept.{method}.many"],
                 found[f"redis.bytes.{method}"],
                 found["gate.bytes"],
             )

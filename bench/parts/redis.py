@@ -22,6 +22,8 @@ from groundwire.messages.headers import InboundRecord
 from groundwire.policy import Policy
 
 METHODS: Final = ("minhash", "partition")
+_FEW, _MANY = 40, 400
+"""Claims of a scope: up to sixty, the keys of `minhash` stand in one string, beyond that in a hash."""
 _CITED: Final = " See https://example.com/a and #12."
 
 
@@ -62,8 +64,11 @@ async def run(options: Options) -> AsyncIterator[Figure]:
             "redis.cpu.alone",
         )
         for method in METHODS:
-            for figure in _kept(method, await _remembered(server.url, client, number, method)):
+            for figure in _kept(method, await _remembered(server.url, client, number, method, _FEW)):
                 yield figure
+            in_all = (await _remembered(server.url, client, number, method, _MANY))["in all"]
+            name = f"memory an approved claim, {method}: in all, in a scope of {_MANY}"
+            yield Figure(name, "bytes", [in_all], (), None, f"redis.kept.{method}.many")
         client.flushall()
 
 
@@ -97,12 +102,20 @@ def processor_time(client: Redis) -> float:
     return float(found["used_cpu_sys"] + found["used_cpu_user"]) * MICROSECONDS
 
 
-async def _remembered(url: str, client: Redis, number: int, method: str) -> dict[str, float]:
-    """Return bytes a claim of 20 words of which every one is approved, by what they are for."""
+async def _remembered(url: str, client: Redis, number: int, method: str, scope: int) -> dict[str, float]:
+    """Return bytes a claim of 20 words of which every one is approved, by what they are for.
+
+    Args:
+        url: of the server.
+        client: of the same.
+        number: of claims.
+        method: which keys they get.
+        scope: claims of a scope.
+    """
     client.flushall()
     before = _used(client)
     policy = Policy.model_validate({"dedup_method": method})
-    given = claims(number, words=(20, 20))
+    given = claims(number, words=(20, 20), users=number // scope)
     values = ((key, value.replace(b'"ai_synthesis"', b'"user"')) for key, value in given)
     plain = ((key, value.replace(b" This may take a while.", b"")) for key, value in values)
     async with fresh_state(url, "kept.", policy) as state:
