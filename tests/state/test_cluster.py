@@ -164,10 +164,10 @@ async def test_a_count_that_a_server_has_held_up_is_soon_followed_by_the_next(ow
             node.resume()
         await settled(state)
         await asyncio.sleep(queue_use.LONGEST)
-        looks = state._queue.looks
+        looked = state._queue._looked
         await state.step(asks_of(claims), LIMITS)
         await asyncio.sleep(0.2)
-        assert state._queue.looks == looks + 1
+        assert state._queue._looked > looked
 
 
 async def test_places_that_were_given_back_are_free_after_the_next_look(own_cluster):
@@ -180,6 +180,120 @@ async def test_places_that_were_given_back_are_free_after_the_next_look(own_clus
         await state.review([People(claims).act("reject", first)])
         assert await state.queue_depth() == 0  # counts the buckets
         assert (await decide(state, others[1], limits=limits))[0].state is SubjectState.PENDING
+
+
+@pytest.fixture
+def rarely_counted(monkeypatch) -> None:
+    """Buckets are counted once, so that only the ledger tells what is given afterwards."""
+    monkeypatch.setattr(queue_use, "LOOK", 600.0)
+    monkeypatch.setattr(queue_use, "LONGEST", 600.0)
+
+
+@asynccontextmanager
+async def two_workers(cluster: LocalCluster) -> AsyncIterator[tuple[RedisState, RedisState]]:
+    """Two workers on one state, who have both counted, and in which one place is taken."""
+    async with opened(cluster) as one, opened(cluster, one._prefix) as other:
+        await other.adopt_epoch()
+        await decide(one, Claims().ask("first", "the first is for review", 2, user="first"))
+        assert (await one.queue_depth(), await other.queue_depth()) == (1, 1)
+        yield one, other
+
+
+def for_review(users: list[str], claims: Claims | None = None):
+    claims = claims or Claims()
+    return [claims.ask(f"c{n}", f"{user} has {n}", 2, user=user) for n, user in enumerate(users)]
+
+
+def places(answers) -> int:
+    return [answer.state for answer in answers].count(SubjectState.PENDING)
+
+
+@pytest.mark.parametrize("giver", [0, 1], ids=["by itself", "by another worker"])
+async def test_a_place_that_is_given_while_the_buckets_are_counted_is_not_missed(
+    own_cluster, monkeypatch, rarely_counted, giver
+):
+    limits = QueueLimits(per_tenant=4)
+    async with two_workers(own_cluster) as workers:
+        asks = for_review(USERS[:5])
+        state = workers[0]
+        each, given = state.server.each, []
+
+        async def each_held_up(commands, *, some=False):
+            answers = await each(commands, some=some)
+            if not given:
+                given.append(asks)
+                for ask in asks[:3]:
+                    given.extend(await decide(workers[giver], ask, limits=limits))
+            return answers
+
+        monkeypatch.setattr(state.server, "each", each_held_up)
+        await state.queue_depth()
+        assert places(given[1:]) == 3
+        assert places(await decide(state, asks[4], limits=limits)) == 0
+
+
+@pytest.mark.parametrize("size", [1, 7])
+async def test_workers_that_take_turns_give_as_many_places_as_there_are(own_cluster, rarely_counted, size):
+    limits = QueueLimits(per_tenant=20)
+    async with two_workers(own_cluster) as workers:
+        asks, given = for_review(USERS), 1
+        for turn, first in enumerate(range(0, len(asks), size)):
+            given += places(await decide(workers[turn % 2], *asks[first : first + size], limits=limits))
+        assert given == 20
+
+
+@pytest.mark.parametrize("limits", [QueueLimits(per_tenant=5), QueueLimits(total=5)])
+async def test_a_step_gives_no_more_places_than_there_are_in_however_many_buckets(own_cluster, limits):
+    async with opened(own_cluster) as state:
+        assert places(await decide(state, *for_review(USERS), limits=limits)) == 5
+
+
+async def test_what_others_give_in_the_same_bucket_is_counted_once(own_cluster, rarely_counted):
+    limits = QueueLimits(per_tenant=11, per_user=20)
+    async with two_workers(own_cluster) as workers:
+        asks = for_review(["the same"] * 12)
+        answers = [(await decide(workers[n % 2], ask, limits=limits))[0] for n, ask in enumerate(asks)]
+        assert [one.place for one in answers] == [Place.FREE] * 10 + [Place.TENANT_FULL] * 2
+
+
+async def test_where_another_ledger_has_begun_the_buckets_are_counted_again(own_cluster, rarely_counted):
+    limits = QueueLimits(per_tenant=3)
+    async with two_workers(own_cluster) as (state, other):
+        asks = for_review(USERS[:4])
+        await decide(other, asks[0], limits=limits)
+        await state.server.call("UNLINK", state._queue._ledger)
+        await decide(other, asks[1], limits=limits)
+        assert places(await decide(state, asks[2], limits=limits)) == 0
+
+
+async def test_while_the_server_of_the_ledger_is_away_the_users_of_others_are_decided_within_limits(
+    own_cluster, rarely_counted
+):
+    limits = QueueLimits(per_tenant=4)
+    node = own_cluster.primary_of(buckets.slots()[0])
+    users = [user for user in USERS if own_cluster.primary_of(slot_of(user)) is not node]
+    async with two_workers(own_cluster) as (state, _):
+        node.kill()
+        answers = [(await decide(state, ask, limits=limits))[0] for ask in for_review(users[:8])]
+        assert places(answers) == 3
+        own_cluster.restart(node)
+        await settled(state)
+
+
+async def test_what_a_step_gave_before_a_server_failed_is_known_to_other_workers(own_cluster, rarely_counted):
+    limits = QueueLimits(per_tenant=20)
+    node = own_cluster.primary_of(buckets.slots()[-1])
+    there = [user for user in USERS if own_cluster.primary_of(slot_of(user)) is node]
+    others = [user for user in USERS if user not in there]
+    async with two_workers(own_cluster) as (state, other):
+        node.kill()
+        asks = for_review([there[0], *others[:4], *others[4:30]])
+        with pytest.raises(StateUnavailable):
+            await decide(state, *asks[:5], limits=limits)
+        assert places(await decide(other, *asks[5:], limits=limits)) == 15
+        own_cluster.restart(node)
+        await settled(state)
+        await settled(other)
 
 
 async def test_the_queue_and_what_tenants_have_of_it_are_summed_over_the_buckets(own_cluster):

@@ -34,6 +34,7 @@ _KINDS: Final = {
     "r": "outcomes that a later record superseded",
     "w": "waiting claims",
     "q": "counters",
+    "g": "counters",
     "f": "in flight",
     "policy": "policies",
     "corpus": "corpus",

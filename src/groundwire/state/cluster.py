@@ -226,7 +226,7 @@ class Cluster(Server):
             call.command = ("EVAL", code.source, *call.command[2:])
         if unknown:
             await self._send(unknown, deciding=deciding, needed=needed)
-        return _told_each(sent)
+        return _told_each(sent, some=deciding)
 
     async def scan(self, pattern: str, size: int) -> AsyncIterator[list[bytes]]:
         """Yield the keys of all servers that match a pattern. Raises: StateUnavailable."""

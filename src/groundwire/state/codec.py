@@ -118,6 +118,11 @@ def write_step(request: StepRequest) -> bytes:
     )
 
 
+def is_place(answer: bytes) -> bool:
+    """Say whether step.lua has just given a place."""
+    return answer[:2] == b"+P"
+
+
 def read_answer(request: StepRequest, answer: bytes) -> StepAnswer:
     """Read the answer of step.lua for a claim or response.
 

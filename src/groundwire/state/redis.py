@@ -37,7 +37,6 @@ import secrets
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from types import MappingProxyType
 from typing import Any, Final
 
 from groundwire.errors import SchemeMismatch, StateLost, StateUnavailable
@@ -46,6 +45,7 @@ from groundwire.state.cluster import server_of
 from groundwire.state.codec import (
     Argument,
     action_digest,
+    is_place,
     read_answer,
     read_held,
     read_reviewed,
@@ -194,14 +194,19 @@ class RedisState:
             return []
         head: list[Argument] = [await self._known_epoch(), int(deferred), limits.per_user, limits.per_tenant]
         head += [limits.total, limits.tenant_bytes, self._max_candidates]
-        subjects = [request.subject for request in requests]
-        elsewhere, looks = await self._queue.elsewhere(subjects), self._queue.looks
         packed = [write_step(request) for request in requests]
-        answers = await self._in_turn(_STEP, head, subjects, packed, tails=elsewhere)
+        left = _by_bucket(self.server, [request.subject for request in requests])
+        answers: list[bytes] = [b""] * len(packed)
+        while left:
+            told = await self._queue.next_turn(left, requests, limits)
+            answered = await self._answer(
+                _STEP, {at: (*head, some) for at, some in told.items()}, packed, left
+            )
+            await self._queue.report(requests[at] for at, one in answered.items() if is_place(one))
+            for at, one in answered.items():
+                answers[at] = one
         with _readable("step"):
-            read = [read_answer(request, answer) for request, answer in zip(requests, answers, strict=True)]
-        self._queue.note(looks, requests, read)
-        return read
+            return [read_answer(request, answer) for request, answer in zip(requests, answers, strict=True)]
 
     async def review(self, requests: Sequence[ReviewRequest]) -> list[ReviewAnswer]:
         """Carry out actions of people in one atomic step; see `groundwire.state.model.State`."""
@@ -211,8 +216,11 @@ class RedisState:
         reused = await self._reused(requests)
         asked = [request for request in requests if request not in reused]
         packed = [write_review(request) for request in asked]
-        subjects = [request.subject for request in asked]
-        answers = iter(await self._in_turn(_REVIEW, head, subjects, packed, self._action_ttl))
+        left = _by_bucket(self.server, [request.subject for request in asked])
+        found: dict[int, bytes] = {}
+        while left:
+            found |= await self._answer(_REVIEW, dict.fromkeys(left, head), packed, left, self._action_ttl)
+        answers = iter([found[at] for at in range(len(asked))])
         with _readable("review"):
             return [
                 RefusedAction("action_id_reused", None)
@@ -378,34 +386,29 @@ class RedisState:
             raise StateLost("state carries no epoch: it is empty or was flushed")
         return epoch
 
-    async def _in_turn(
+    async def _answer(
         self,
         files: tuple[str, ...],
-        head: Sequence[Argument],
-        subjects: Sequence[Subject],
+        heads: Mapping[int, Sequence[Argument]],
         packed: Sequence[bytes],
+        left: dict[int, Sequence[int]],
         ttl: int | None = None,
-        tails: Mapping[int, Argument] = MappingProxyType({}),
-    ) -> list[bytes]:
-        """Run a script for each bucket, side by side, until it has answered all.
+    ) -> dict[int, bytes]:
+        """Run a script in some of the buckets, side by side, and return its answers by their places in the batch.
 
-        More than one call is needed only where comparing takes long.
+        What was answered is taken out of `left`. More than one call is needed only where comparing takes long, and
+        where one of several buckets did not answer: what the others did is known before it is asked again.
         """
-        answers: list[bytes] = [b""] * len(packed)
-        left = _by_bucket(self.server, subjects)
-        while left:
-            calls = {
-                bucket: (*head, *([tails[bucket]] if tails else ()), *[packed[at] for at in places])
-                for bucket, places in left.items()
-            }
-            for bucket, some in (await self._run(files, calls, ttl=ttl, deciding=True)).items():
-                if not some:
-                    raise StateUnavailable(f"{files[-1]}: no answer where one was due")
-                for at, answer in zip(left[bucket], some, strict=False):
-                    answers[at] = answer
-                left[bucket] = left[bucket][len(some) :]
-            left = {bucket: places for bucket, places in left.items() if places}
-        return answers
+        calls = {bucket: (*head, *[packed[at] for at in left[bucket]]) for bucket, head in heads.items()}
+        answered: dict[int, bytes] = {}
+        for bucket, some in (await self._run(files, calls, ttl=ttl, deciding=True)).items():
+            if not some:
+                raise StateUnavailable(f"{files[-1]}: no answer where one was due")
+            places = left.pop(bucket)
+            answered |= zip(places, some, strict=False)
+            if rest := places[len(some) :]:
+                left[bucket] = rest
+        return answered
 
     async def _look_up(self, name: str, subjects: Sequence[Subject]) -> list[bytes]:
         """Look up each subject once: a hostile batch may name one large entry again and again."""
@@ -553,7 +556,9 @@ class Rebuild:
         """
         self._layout = await self._runs()
         # first, so that nobody decides on half a state
-        await self._fence.run_everywhere(lambda own: ("UNLINK", own + "epoch", own + "scheme", own + "q"))
+        await self._fence.run_everywhere(
+            lambda own: ("UNLINK", own + "epoch", own + "scheme", own + "q", own + "g")
+        )
         for pattern in _REBUILT_KEYS:
             await self._clear(pattern)
         await self._fence.run_everywhere(lambda own: ("PEXPIRE", own + _LOCK, self._fence.milliseconds))

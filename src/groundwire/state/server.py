@@ -236,7 +236,8 @@ class Server:
             code: the script.
             prefix: stands before every key.
             calls: by bucket.
-            deciding: it decides on what is there: not where a server is to be compared first.
+            deciding: it decides on what is there: not where a server is to be compared first. What answers there are
+                are returned, if only there are any: what was decided is known.
             needed: nothing can be decided without it, nor without what decides: a bucket that refuses it is away.
 
         Raises:

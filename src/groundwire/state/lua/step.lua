@@ -1,7 +1,7 @@
 -- One step: decides a batch of claims and responses in order, atomically. `groundwire.state.model` says what is
 -- decided, `groundwire.state.memory` is the same in Python, and tests hold the two together.
 -- ARGV: prefix, lifetime, epoch, deferred, places per user, per tenant, in all, bytes of pending records per tenant,
--- candidates per claim, what other buckets have in the queue, and then one packed argument for each claim. Answers one
+-- candidates per claim, what is known of other buckets, and then one packed argument for each claim. Answers one
 -- string per claim, or 'LOST'. No claim after the first
 -- is begun once as many have been compared as one claim may be compared with: the server has others to serve,
 -- and as a batch gives what its claims give one by one, the rest can follow in a call of its own.
@@ -11,8 +11,9 @@ local ASKED = '<BBBBBBBc1I4I4I4' .. string.rep('I4c0', 15)
 local deferred = ARGV[4] == '1'
 local per_user, per_tenant, in_all = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local bytes_per_tenant, candidates_allowed = tonumber(ARGV[8]), tonumber(ARGV[9])
--- Of a cluster: places in other buckets, and of each tenant places and bytes there.
-local elsewhere = ARGV[10] == '' and { 0, {} } or cjson.decode(ARGV[10])
+-- Of a cluster, by counter: what other buckets held when they were counted, what this one held, and what was given in
+-- all of them since.
+local told, others = ARGV[10] == '' and {} or cjson.decode(ARGV[10]), {}
 
 if call('GET', prefix .. 'epoch') ~= ARGV[3] then
   return 'LOST'
@@ -49,12 +50,18 @@ local function tier_of(ask, status, best, parents)
   return ask.base == 1 and doubtful and 2 or ask.base
 end
 
-local NOTHING = { 0, 0 }
+-- What a counter is of all buckets. By what this one has grown since it was counted, less was given in others.
+local function in_all_buckets(field)
+  if not others[field] then
+    local held, own, given = unpack(told[field] or { 0, 0, 0 })
+    others[field] = held + math.max(given - math.max(counter(field) - own, 0), 0)
+  end
+  return counter(field) + others[field]
+end
 
 local function has_no_room(ask)
-  local others = elsewhere[2][ask.tenant] or NOTHING
-  return counter('t:' .. ask.tenant) + others[1] >= per_tenant
-    or counter('b:' .. ask.tenant) + others[2] + #ask.record > bytes_per_tenant
+  return in_all_buckets('t:' .. ask.tenant) >= per_tenant
+    or in_all_buckets('b:' .. ask.tenant) + #ask.record > bytes_per_tenant
 end
 
 -- n: none needed, f: free, u, t, a: the places of the user, the places or bytes of the tenant, all places are taken.
@@ -63,7 +70,7 @@ local function ask_for_place(ask)
     return 'u'
   elseif has_no_room(ask) then
     return 't'
-  elseif counter('total') + elsewhere[1] >= in_all then
+  elseif in_all_buckets('total') >= in_all then
     return 'a'
   end
   return 'f'
