@@ -28,8 +28,12 @@ ROLES: Final = {"claims": 2, "responses": 1, "deferred": 1, "reviews": 1}
 """Workers that run when nothing is broken."""
 SLOTS: Final = tuple(f"{role}-{number}" for role, count in ROLES.items() for number in range(count))
 LIMITS = Limits(user=6, tenant=40, total=70)
-OVERSHOOT = 30
-"""Places of a tenant, and of all, that a cluster may give beyond that, as a backlog may bring them at once."""
+OVERSHOOT = 3 * LIMITS.user
+"""Places of a tenant, and of all, that a cluster may give beyond that.
+
+Near a limit a step gives those of one bucket at a time, here of one user; and where a backlog fills the queue, steps of
+the four partitions of claims are under way at once.
+"""
 POLICY = f"""
 version = "faults"
 
