@@ -14,13 +14,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 from faust.types import TP
 
 from agents.app import Role
 from agents.aside import keys_of
+from agents.grouping import Grouped
 from agents.observability import BatchMetrics, Tracing
 from agents.outputs import Output, followers, outputs
 from agents.partitions import (
@@ -71,6 +72,20 @@ _YIELD_EVERY: Final = 50
 
 Batch = list[Any]
 """What the handler has prepared."""
+
+
+class Mode(NamedTuple):
+    """How records of a partition are processed.
+
+    Attributes:
+        crashes: how many crashes of a worker they have survived.
+        beside: batches that follow in their partition go on meanwhile.
+        leave: what concerns a part of state that is away is left, not waited for.
+    """
+
+    crashes: int = 0
+    beside: bool = False
+    leave: bool = False
 
 
 class _PartlyAway(Exception):
@@ -153,6 +168,12 @@ class Pipeline:
         self._trial = FIRST_TRIAL
         self._state_lost_at: float | None = None
         self._tell_broker_at = 0.0
+        self._prepare_grouped: Grouped[InboundRecord, Any] = Grouped(
+            lambda records: handler.prepare(records, ask_network=False)
+        )
+        self._step_grouped: Grouped[Any, Result] = Grouped(
+            lambda batch: handler.apply_step(batch, deferred=False)
+        )
         self._beside = asyncio.Lock()  # of what is behind in several partitions one part is checked at a time
 
     async def process_batch(
@@ -246,12 +267,12 @@ class Pipeline:
             The others, which are set aside; nothing where some must run alone: then they were waited for.
         """
         if guard.isolates:
-            await self._process_portion(records, crashes, lease, guard)
+            await self._process_portion(records, Mode(crashes), lease, guard)
             self._health.progress()
             return []
         free, left = lease.aside.split(records)
         if free:
-            left += await self._process_portion(free, crashes, lease, guard, beside=beside, leave=True)
+            left += await self._process_portion(free, Mode(crashes, beside, leave=True), lease, guard)
         if left:
             lease.aside.add(left)
             lease.held += keys_of(left)
@@ -272,7 +293,7 @@ class Pipeline:
                 await lease.pause(_RETRY)
             for part in parts_of(ready, self._role.together or LARGE):
                 lease.insist_held()
-                await self._process_portion(part, crashes, lease, guard, beside=True)
+                await self._process_portion(part, Mode(crashes, beside=True), lease, guard)
                 lease.aside.remove(part)
                 lease.held -= keys_of(part)
                 self._health.progress()
@@ -328,18 +349,11 @@ class Pipeline:
             if due:
                 left_aside += await self._process_here(due, crashes, lease, guard)
         if later:
-            await self._process_portion(later, crashes, lease, guard)
+            await self._process_portion(later, Mode(crashes), lease, guard)
         return left_aside
 
     async def _process_portion(
-        self,
-        records: Sequence[InboundRecord],
-        crashes: int,
-        lease: PartitionLease,
-        guard: CrashGuard,
-        *,
-        beside: bool = False,
-        leave: bool = False,
+        self, records: Sequence[InboundRecord], mode: Mode, lease: PartitionLease, guard: CrashGuard
     ) -> list[InboundRecord]:
         """Process a portion, record by record where too many in a row have failed: one that is decided ends that.
 
@@ -347,13 +361,11 @@ class Pipeline:
             Where it may `leave` any, the records that concern a part of state that is away; they are not done.
         """
         if not self._metrics.failures.too_long:
-            return await self._process_until_done(records, crashes, lease, guard, beside=beside, leave=leave)
+            return await self._process_until_done(records, mode, lease, guard)
         left: list[InboundRecord] = []
         for record in records:
             await self._pause_after_failures(lease)
-            left += await self._process_until_done(
-                [record], crashes, lease, guard, beside=beside, leave=leave
-            )
+            left += await self._process_until_done([record], mode, lease, guard)
         return left
 
     async def _pause_after_failures(self, lease: PartitionLease) -> None:
@@ -369,19 +381,12 @@ class Pipeline:
         self._trial = min(2 * self._trial, LAST_TRIAL)
 
     async def _process_until_done(
-        self,
-        records: Sequence[InboundRecord],
-        crashes: int,
-        lease: PartitionLease,
-        guard: CrashGuard,
-        *,
-        beside: bool,
-        leave: bool,
+        self, records: Sequence[InboundRecord], mode: Mode, lease: PartitionLease, guard: CrashGuard
     ) -> list[InboundRecord]:
         """Try until it is done, under a mark that a crash alone leaves behind; return what is left."""
-        await guard.mark(records, crashes)
+        await guard.mark(records, mode.crashes)
         try:
-            left = await self._try_until_done(records, crashes, lease, guard, beside=beside, leave=leave)
+            left = await self._try_until_done(records, mode, lease, guard)
         except LeaseLost:
             await guard.unmark_now(records)
             raise
@@ -389,22 +394,15 @@ class Pipeline:
         return left
 
     async def _try_until_done(
-        self,
-        records: Sequence[InboundRecord],
-        crashes: int,
-        lease: PartitionLease,
-        guard: CrashGuard,
-        *,
-        beside: bool,
-        leave: bool,
+        self, records: Sequence[InboundRecord], mode: Mode, lease: PartitionLease, guard: CrashGuard
     ) -> list[InboundRecord]:
         """Try again after an error of our own, visibly, until it is done; return what is left."""
         began = self._services.tracing.began()
         while True:
             try:
-                async with self._beside if beside and self._role.together else nullcontext():
-                    batch = await self._prepare(records, crashes, guard)
-                published, left = await self._decide_in_parts(batch, lease, began, leave=leave)
+                async with self._beside if mode.beside and self._role.together else nullcontext():
+                    batch = await self._prepare(records, mode, guard)
+                published, left = await self._decide_in_parts(batch, mode, lease, began)
                 self._note_published(records, published)
             except (LeaseLost, MemoryError, ProducerBroken):
                 raise
@@ -428,15 +426,21 @@ class Pipeline:
             read[_place_of(self._role.original(record))].append(record)
         return [read[_place_of(entry.record)].pop(0) for entry in entries]
 
-    async def _prepare(self, records: Sequence[InboundRecord], crashes: int, guard: CrashGuard) -> Batch:
+    async def _prepare(self, records: Sequence[InboundRecord], mode: Mode, guard: CrashGuard) -> Batch:
         with self._timed("prepare"):
             originals = [self._role.original(record) for record in records]
-            if crashes >= GIVEN_UP:
-                letter = await self._given_up(originals[0], crashes)
+            if mode.crashes >= GIVEN_UP:
+                letter = await self._given_up(originals[0], mode.crashes)
                 if letter is not None:
                     return [letter]
                 await guard.mark(records, ALONE)  # it is decided, however often its worker dies from here on
+            if self._grouped(mode):
+                return await self._prepare_grouped(originals)
             return await self._handler.prepare(originals, ask_network=self._role.deferred)
+
+    def _grouped(self, mode: Mode) -> bool:
+        """Tell whether records are processed together with those of other partitions, which they may hold up."""
+        return self._role.grouped and not (mode.crashes or mode.beside)
 
     async def _given_up(self, record: InboundRecord, crashes: int) -> DeadLetter | None:
         """Return the dead letter of a record that has brought down its worker too often; None if it is decided.
@@ -464,18 +468,18 @@ class Pipeline:
         self._services.sealer.note(_partition_of(records[0]), of_records)
 
     async def _decide_in_parts(
-        self, batch: Batch, lease: PartitionLease, began: int, *, leave: bool
+        self, batch: Batch, mode: Mode, lease: PartitionLease, began: int
     ) -> tuple[list[Output], Batch]:
         """Decide first what state answers of; return what was published, and what is left of the batch."""
         published: list[Output] = []
         left = batch
         while left:
             here, away = self._apart(left)
-            if leave and not here:
+            if mode.leave and not here:
                 break
             part, rest = (here, away) if here else (away, [])
             try:
-                published += await self._decide_and_publish(part, lease, began, leave=leave)
+                published += await self._decide_and_publish(part, mode, lease, began)
             except _PartlyAway:
                 left = [*part, *rest]
             else:
@@ -507,12 +511,12 @@ class Pipeline:
         return {state.bucket_of(subject), *ids}
 
     async def _decide_and_publish(
-        self, batch: Batch, lease: PartitionLease, began: int, *, leave: bool
+        self, batch: Batch, mode: Mode, lease: PartitionLease, began: int
     ) -> list[Output]:
         """Return what was published. Raises: _PartlyAway."""
         fresh: set[str] = set()
         while True:
-            asked_at, results = await self._decide(batch, lease, leave=leave)
+            asked_at, results = await self._decide(batch, mode, lease)
             fresh |= {r.decision.decision_id for r in results if isinstance(r, Decided | Acted) and r.fresh}
             outgoing, following = await _outgoing(results), followers(results)
             if self._clock() - asked_at > STALE:
@@ -538,9 +542,7 @@ class Pipeline:
         refused = {id(output) for output in await self._publisher.publish(outgoing)}
         return [output for output in outgoing if id(output) not in refused]
 
-    async def _decide(
-        self, batch: Batch, lease: PartitionLease, *, leave: bool
-    ) -> tuple[float, list[Result]]:
+    async def _decide(self, batch: Batch, mode: Mode, lease: PartitionLease) -> tuple[float, list[Result]]:
         """Return when state was asked, and what the batch came to.
 
         Raises:
@@ -557,13 +559,13 @@ class Pipeline:
                 asked_at = self._clock()
                 with self._timed("state"):
                     await reconciler.before_step()
-                    results = await self._handler.apply_step(batch, deferred=self._role.deferred)
+                    results = await self._apply_step(batch, mode)
             except StateLost:
                 await self._services.recovery.recover(lease)
             except StateUnavailable as exc:
                 reconciler.failed()
                 here, away = self._apart(batch)
-                if away and (here or leave):
+                if away and (here or mode.leave):
                     raise _PartlyAway from exc
                 failed_at = self._clock() if failed_at is None else failed_at
                 provisional = await self._without_state(batch, exc, lease, failed_at)
@@ -575,6 +577,11 @@ class Pipeline:
                 self._health.end("state")
                 self._note_shards()
                 return asked_at, results
+
+    async def _apply_step(self, batch: Batch, mode: Mode) -> list[Result]:
+        if self._grouped(mode):
+            return await self._step_grouped(batch)
+        return await self._handler.apply_step(batch, deferred=self._role.deferred)
 
     async def _without_state(
         self, batch: Batch, error: StateUnavailable, lease: PartitionLease, failed_at: float
