@@ -61,11 +61,11 @@ class HedgeRule:
         firsts = self._edges[0]
         return firsts is None or not firsts.isdisjoint(before)
 
-    def match(self, front: str, behind: str) -> tuple[int, int] | None:
+    def match(self, before: list[str], behind: str) -> tuple[int, int] | None:
         """Return how many tokens of the hedge stand before its word and behind it, or None.
 
         Args:
-            front: the tokens before the word, each with a space behind it; a text begins with a space.
+            before: the tokens before the word.
             behind: those behind the word, each with a space before it, and one behind the last.
         """
         last = 0
@@ -76,6 +76,7 @@ class HedgeRule:
             last = found.end()
         if self.before is None:
             return 0, behind.count(" ", 0, last)
+        front = " ".join([*before, ""]).lstrip(START)  # a text begins with a space
         opened = self.before.search(front)
         return (front.count(" ", opened.start()), behind.count(" ", 0, last)) if opened else None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Final
 
 from groundwire.text.stems import CARDINALS
@@ -89,8 +89,8 @@ class Tokens:
 
     def __init__(self, text: str) -> None:
         self._chunks = text.split(" ")
-        self._pieces = CHUNKS.of(self._chunks)
-        self.each = [word for pieces in self._pieces for word, _, _ in pieces]
+        self._read = CHUNKS.of(self._chunks)
+        self.each = list(chain.from_iterable([words for words, _ in self._read]))
         if self._chunks[-1] == "?":  # alone at the end it asks, elsewhere it is a wildcard
             self.each.append("?")
 
@@ -117,25 +117,26 @@ class Tokens:
         starts = list(accumulate([len(chunk) + 1 for chunk in self._chunks], initial=0))
         spans = [
             (start + first, start + last)
-            for start, pieces in zip(starts, self._pieces, strict=False)
-            for _, first, last in pieces
+            for start, (_, places) in zip(starts, self._read, strict=False)
+            for first, last in places
         ]
         if len(spans) < len(self.each):
             spans.append((starts[-1] - 2, starts[-1] - 1))
         return spans
 
 
-def _read_chunk(chunk: str) -> tuple[tuple[str, int, int], ...]:
+def _read_chunk(chunk: str) -> tuple[tuple[str, ...], tuple[tuple[int, int], ...]]:
     """Return the tokens of what stands between two blanks, and where in it each starts and ends."""
     if chunk.isascii() and chunk.isalpha() and (chunk.islower() or chunk[1:].islower()):
         pieces = [(_WHOLE.get(chunk.lower(), chunk.lower()), 0, len(chunk))]
     else:
         pieces = list(_pieces(chunk))
-    return tuple((word, first, till) for piece, first, till in pieces for word in piece.split())
+    split = [(word, (first, till)) for piece, first, till in pieces for word in piece.split()]
+    return tuple(word for word, _ in split), tuple(place for _, place in split)
 
 
 CHUNKS: Final = PerToken(_read_chunk, 1 << 14)
-"""The tokens of what stands between two blanks, each with its place in it."""
+"""The tokens of what stands between two blanks, and the place in it of each."""
 
 
 def _pieces(chunk: str) -> Iterator[tuple[str, int, int]]:

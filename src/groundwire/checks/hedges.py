@@ -18,12 +18,13 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
+from itertools import compress, count
 from typing import Final, Literal, NamedTuple
 
 from groundwire.arguments import takes
 from groundwire.checks.hedge_context import is_factual, is_month, is_name, reported
 from groundwire.checks.hedge_rules import RULES
-from groundwire.checks.hedge_tokens import CHUNKS, START, Tokens
+from groundwire.checks.hedge_tokens import CHUNKS, Tokens
 from groundwire.text.normalise import plain, read
 from groundwire.text.tokens import PerToken
 from groundwire.text.visible import splits_words, visible, without_markup
@@ -139,7 +140,8 @@ class HedgeDetector:
         # "I\u200bthink" hides a space, "may\u200bbe" splits a word: such a text is read both ways (S0-102).
         ways = (False, True) if splits_words(text) else (False,)
         bare = text if text.isascii() else _MARKS.sub("\u200b", text)
-        if len(ways) == 1 and not self._added and not may_begin(plain(without_markup(bare))):
+        looks = not text.isascii() and len(ways) == 1 and not self._added
+        if looks and not may_begin(plain(without_markup(bare))):
             return []  # saves the map of positions, which costs most in other scripts
         found = [entry for split in ways for entry in self._read(text, bare, split=split)]
         return _without_overlaps(found) if len(found) > 1 else found
@@ -178,7 +180,7 @@ def built_in(text: str) -> Iterator[_Match]:
         yield _Match("question", HedgeAction.REVIEW, *asked.span())
     tokens = Tokens(text)
     spans: list[tuple[int, int]] = []
-    for index in [index for index, word in enumerate(tokens.each) if word in RULES]:
+    for index in compress(count(), map(RULES.__contains__, tokens.each)):
         if found := _first_match(tokens, index):
             category, before, behind = found
             spans = spans or tokens.spans()
@@ -190,14 +192,14 @@ def _first_match(tokens: Tokens, index: int) -> tuple[str, int, int] | None:
     """Return the category of the hedge that a token is the word of, and how many tokens of it stand on either side."""
     left, right = tokens.beside(index)
     before: list[str] = []
-    front = behind = ""
+    behind = ""
     for rule in RULES[tokens.each[index]]:
         if not rule.may_stand(left, right):
             continue
         if not before:
             before, after = tokens.around(index)
-            front, behind = " ".join([*before, ""]).lstrip(START), " ".join(["", *after])
-        if rule.may_begin(before) and (found := rule.match(front, behind)):
+            behind = " ".join(["", *after])
+        if rule.may_begin(before) and (found := rule.match(before, behind)):
             return (rule.category, *found) if rule.category in _ACTIONS else None
     return None
 
@@ -221,7 +223,7 @@ def may_begin(text: str) -> bool:
     return any(_TELLING.of(chunks)) or text.endswith("?") or _ASKED.match(text) is not None
 
 
-_TELLING: Final = PerToken(lambda chunk: any(word in RULES for word, _, _ in CHUNKS[chunk]), 1 << 14)
+_TELLING: Final = PerToken(lambda chunk: not RULES.keys().isdisjoint(CHUNKS[chunk][0]), 1 << 14)
 """Whether what stands between two blanks holds a word that a rule is filed under."""
 
 

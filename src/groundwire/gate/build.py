@@ -264,6 +264,9 @@ def _check_lists(checks: Checks, limits: _Limits) -> tuple[dict[str, list[str]],
         "checks_failed": checks.failed,
         "checks_skipped": checks.skipped,
     }
+    texts = [*checks.passed, *checks.failed, *checks.skipped]
+    if len(texts) <= limits.entries and max(map(len, texts), default=0) <= characters:
+        return full, {}  # as nearly always
     lists = {name: [text[:characters] for text in texts[: limits.entries]] for name, texts in full.items()}
     return lists, _left_out(full, lists)
 

@@ -437,7 +437,7 @@ def _derived_source(decision: Decision, content: str) -> str | None:
 
 def record_of(claim: Claim) -> bytes:
     """Return a claim as a record that gives it when it is decoded."""
-    return claim.model_dump_json(exclude_none=True).encode()
+    return claim.__pydantic_serializer__.to_json(claim, exclude_none=True)
 
 
 def next_decision(before: Decision, recorded: Outcome, payload: ResponsePayload) -> Decision:

@@ -7,6 +7,8 @@ import uuid
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
+from pydantic_core import to_json
+
 from groundwire.messages.base import InputRecord, canonical_json, sha256_hex
 from groundwire.messages.decisions import Decision, Kind
 
@@ -67,7 +69,7 @@ def fingerprint(record: InputRecord) -> str:
 
 def decision_id(subject: Subject, revision: int) -> str:
     """Return the id of a subject's decision at `revision` (1 or higher)."""
-    return _uuid([*subject.names, revision])
+    return _uuid_of(to_json((*subject.names, revision)))  # texts and a number: no other form is canonical
 
 
 def provisional_id(
@@ -98,9 +100,13 @@ def event_id(event_type: str, cause: object) -> str:
 
 
 def _uuid(parts: list[object]) -> str:
+    return _uuid_of(canonical_json(parts))
+
+
+def _uuid_of(name: bytes) -> str:
     # as str(uuid.uuid5(NAMESPACE, ...)), which makes an object on the way
     hasher = _BEGUN.copy()
-    hasher.update(canonical_json(parts))
+    hasher.update(name)
     hashed = hasher.hexdigest()
     variant = "89ab"[int(hashed[16], 16) & 3]
     return f"{hashed[:8]}-{hashed[8:12]}-5{hashed[13:16]}-{variant}{hashed[17:20]}-{hashed[20:32]}"

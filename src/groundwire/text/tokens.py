@@ -67,7 +67,11 @@ def tokenize(text: str) -> list[str]:
     Returns:
         Tokens, none of them empty.
     """
-    shown = visible(text)
+    return tokenize_visible(visible(text))
+
+
+def tokenize_visible(shown: str) -> list[str]:
+    """Split what `visible` returned into its tokens, as `tokenize`."""
     words = (shown.lower() if shown.isascii() else _fold(shown)).split()
     return [token for word in words if (token := word if word.isalnum() else _strip(word))]
 

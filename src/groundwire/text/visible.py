@@ -120,10 +120,11 @@ def hidden(text: str) -> list[str]:
     inside words of scripts that need none, and three or more in a row, which spell what only machines read. As entities
     they hide as much. A text that shows nothing hides all that it holds.
     """
-    shown = visible(text)
+    plain = is_plain(text)
+    shown = text if plain else visible(text)
     if not shown or shown.isspace():
         return list(dict.fromkeys(f"U+{ord(char):04X}" for char in text))
-    if is_plain(text):
+    if plain:
         return []
     found = "".join(_HIDDEN.findall(without_markup(text)))
     return list(dict.fromkeys(f"U+{ord(char):04X}" for char in found))

@@ -53,7 +53,7 @@ from groundwire.text.negation import (
 from groundwire.text.opposites import Side, may_be_particle, side_of, side_of_particle
 from groundwire.text.quantities import UNIT_NAMES, is_unit, may_count, quantities
 from groundwire.text.stems import words_of
-from groundwire.text.tokens import CACHED_LENGTH, CACHED_TOKENS, PerToken, tokenize
+from groundwire.text.tokens import CACHED_LENGTH, CACHED_TOKENS, PerToken, tokenize, tokenize_visible
 from groundwire.text.visible import visible
 
 if TYPE_CHECKING:
@@ -247,10 +247,10 @@ class _Reader:
     )
 
     def __init__(self, text: str) -> None:
-        tokens = tokenize(text)
+        shown = visible(text)
+        tokens = tokenize_visible(shown)
         start = _embedding_of(tokens)
         self._embedding, self._tokens = tokens[:start], tokens[start:]
-        shown = visible(text)
         first = _SENTENCE_END.split(shown, 1)[0]
         sentence = len(self._tokens) if first == shown else max(len(tokenize(first)) - start, 0)
         self._tokens, self._opening = in_place(self._tokens, first if not start else "", sentence)
