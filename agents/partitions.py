@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
-from agents.aside import Aside
+from agents.aside import Aside, split
 from groundwire import metrics
 from groundwire.errors import StateError
 from groundwire.logs import report_fault
@@ -166,16 +166,7 @@ def small_first(
         if left < 0 or _size(record) >= LARGE:
             break
         fitting.add(record.offset)
-    keys = set(held)
-    first: list[InboundRecord] = []
-    behind: list[InboundRecord] = []
-    for record in records:
-        if record.offset not in fitting or record.key in keys or (keys and record.key is None):
-            keys.add(record.key)
-            behind.append(record)
-        else:
-            first.append(record)
-    return first, behind
+    return split(records, set(held), lambda record: record.offset not in fitting)
 
 
 def parts_of(records: Sequence[InboundRecord], most: int | None) -> Iterator[list[InboundRecord]]:

@@ -11,16 +11,17 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol
 
 import structlog
 from faust.types import TP
 
 from agents.app import Role
-from agents.aside import keys_of
+from agents.aside import keys_of, split
 from agents.grouping import Grouped
 from agents.observability import BatchMetrics, Tracing
 from agents.outputs import Output, followers, outputs
@@ -67,6 +68,7 @@ So an outage copies each claim three times a minute at most, besides its look-up
 after it in its partition waits that long at most.
 """
 _INTERNAL_RETRY: Final = 5.0
+_KEY_OF_ENTRY: Final = attrgetter("record.key")
 _YIELD_EVERY: Final = 50
 """Results that are written before the event loop gets a turn."""
 
@@ -80,16 +82,14 @@ class Mode(NamedTuple):
     Attributes:
         crashes: how many crashes of a worker they have survived.
         beside: batches that follow in their partition go on meanwhile.
-        leave: what concerns a part of state that is away is left, not waited for.
     """
 
     crashes: int = 0
     beside: bool = False
-    leave: bool = False
 
 
 class _PartlyAway(Exception):
-    """Some of a batch concerns what is away of state, some does not: each is decided by itself."""
+    """Some of a batch, or all, waits for a part of state that is away."""
 
 
 class Handler(Protocol):
@@ -204,37 +204,35 @@ class Pipeline:
             behind: list[InboundRecord] = []
             if lease.guard.suspects or self._by_due(records)[1]:
                 async with lease.behind():
-                    away = await self._process_alone(portions, lease, lease.guard)
+                    left = await self._process_alone(portions, lease, lease.guard)
             else:
                 first, behind = small_first(records, self._role.together, lease.held)
                 lease.held += keys_of(behind)
-                away = [(await self._process_here(first, 0, lease, lease.guard), 0)] if first else []
+                left = await self._process_here(first, 0, lease, lease.guard) if first else []
         if behind:
             read_on()
-            away += [(await self._process_behind(behind, lease, lease.guard), 0)]
-        if any(records for records, _ in away):
+            left += await self._process_behind(behind, lease, lease.guard)
+        if left:
             read_on()
-            await self._process_aside(away, lease, lease.guard)
+            await self._process_aside(left, portions[0][1], lease, lease.guard)
 
     async def _process_alone(
         self, portions: Sequence[Portion], lease: PartitionLease, guard: CrashGuard
-    ) -> list[Portion]:
+    ) -> list[InboundRecord]:
         """Process a batch with nothing beside it: it may bring the worker down, or waits until it is due.
 
         Returns:
-            What is set aside.
+            What is set aside: nothing where there are several portions.
         """
-        away: list[Portion] = []
+        left: list[InboundRecord] = []
         for portion, crashes in portions:
             due, later = self._by_due(portion)
             first, behind = small_first(due)
-            left: list[InboundRecord] = []
             for part in ([first] if first else []) + [[record] for record in behind]:
                 left += await self._process_here(part, crashes, lease, guard)
             if later:
                 left += await self._process_later(later, crashes, lease, guard)
-            away.append((left, crashes))
-        return away
+        return left
 
     async def _process_behind(
         self, records: Sequence[InboundRecord], lease: PartitionLease, guard: CrashGuard
@@ -266,43 +264,49 @@ class Pipeline:
         Returns:
             The others, which are set aside; nothing where some must run alone: then they were waited for.
         """
-        if guard.isolates:
-            await self._process_portion(records, Mode(crashes), lease, guard)
-            self._health.progress()
-            return []
         free, left = lease.aside.split(records)
         if free:
-            left += await self._process_portion(free, Mode(crashes, beside, leave=True), lease, guard)
+            left += await self._process_portion(free, Mode(crashes, beside), lease, guard)
         if left:
             lease.aside.add(left)
             lease.held += keys_of(left)
         self._health.progress()
+        if left and guard.isolates:
+            await self._process_aside(left, crashes, lease, guard)
+            return []
         return left
 
     async def _process_aside(
-        self, portions: Sequence[Portion], lease: PartitionLease, guard: CrashGuard
+        self, records: Sequence[InboundRecord], crashes: int, lease: PartitionLease, guard: CrashGuard
     ) -> None:
-        """Process what was set aside, in its order, once its part of state is back or the grace is over."""
-        crashes = max(crashes for records, crashes in portions if records)
-        left = sorted((record for some, _ in portions for record in some), key=lambda record: record.offset)
+        """Process what was set aside, in its order, once its part of state is back or the grace is over.
+
+        What waits is under no mark: it brings no worker down. What is away again by the time that it is decided goes on
+        waiting, and holds up no other.
+        """
+        left = sorted(records, key=lambda record: record.offset)
         while left:
             lease.insist_held()
-            ready = lease.aside.ready(left, partial(self._waits, lease, self._services.state.away()))
-            if not ready:  # under no mark meanwhile: what only waits brings no worker down
+            ready = lease.aside.ready(left, partial(self._waits, self._services.state.away()))
+            part = next(parts_of(ready, self._role.together or LARGE), [])
+            again = (
+                await self._process_portion(part, Mode(crashes, beside=True), lease, guard) if part else []
+            )
+            waiting = {record.offset for record in again}
+            decided = [record for record in part if record.offset not in waiting]
+            lease.aside.remove(decided)
+            lease.held -= keys_of(decided)
+            done = {record.offset for record in decided}
+            left = [record for record in left if record.offset not in done]
+            if decided:
+                self._health.progress()
+            else:
                 self._health.begin("shard")
                 await lease.pause(_RETRY)
-            for part in parts_of(ready, self._role.together or LARGE):
-                lease.insist_held()
-                await self._process_portion(part, Mode(crashes, beside=True), lease, guard)
-                lease.aside.remove(part)
-                lease.held -= keys_of(part)
-                self._health.progress()
-            done = {record.offset for record in ready}
-            left = [record for record in left if record.offset not in done]
 
-    def _waits(self, lease: PartitionLease, away: Mapping[int, float], record: InboundRecord) -> bool:
-        """Tell whether a record waits for a part of state that is away, within the grace of that."""
-        since = [away[bucket] for bucket in lease.aside.buckets.get(record.offset, ()) if bucket in away]
+    def _waits(self, away: Mapping[int, float], buckets: set[int]) -> bool:
+        """Tell whether what concerns parts of state waits for one that is away, within the grace of that."""
+        since = [away[bucket] for bucket in buckets & away.keys()]
         return bool(since) and (self._grace is None or self._clock() - max(since) <= self._grace)
 
     def state_answered(self) -> None:
@@ -349,7 +353,7 @@ class Pipeline:
             if due:
                 left_aside += await self._process_here(due, crashes, lease, guard)
         if later:
-            await self._process_portion(later, Mode(crashes), lease, guard)
+            left_aside += await self._process_here(later, crashes, lease, guard)
         return left_aside
 
     async def _process_portion(
@@ -358,14 +362,17 @@ class Pipeline:
         """Process a portion, record by record where too many in a row have failed: one that is decided ends that.
 
         Returns:
-            Where it may `leave` any, the records that concern a part of state that is away; they are not done.
+            The records that wait for a part of state that is away, and those that follow them; they are not done.
         """
         if not self._metrics.failures.too_long:
             return await self._process_until_done(records, mode, lease, guard)
         left: list[InboundRecord] = []
         for record in records:
-            await self._pause_after_failures(lease)
-            left += await self._process_until_done([record], mode, lease, guard)
+            free, follow = split([record], set(keys_of(left)), lambda _record: False)
+            left += follow
+            if free:
+                await self._pause_after_failures(lease)
+                left += await self._process_until_done(free, mode, lease, guard)
         return left
 
     async def _pause_after_failures(self, lease: PartitionLease) -> None:
@@ -430,10 +437,12 @@ class Pipeline:
         with self._timed("prepare"):
             originals = [self._role.original(record) for record in records]
             if mode.crashes >= GIVEN_UP:
-                letter = await self._given_up(originals[0], mode.crashes)
+                try:
+                    letter = await self._given_up(originals[0], mode.crashes)
+                finally:  # its identity is read alive: however often its worker dies from here on, state is asked
+                    await guard.mark(records, ALONE)
                 if letter is not None:
                     return [letter]
-                await guard.mark(records, ALONE)  # it is decided, however often its worker dies from here on
             if self._grouped(mode):
                 return await self._prepare_grouped(originals)
             return await self._handler.prepare(originals, ask_network=self._role.deferred)
@@ -474,28 +483,28 @@ class Pipeline:
         published: list[Output] = []
         left = batch
         while left:
-            here, away = self._apart(left)
-            if mode.leave and not here:
+            part, rest = self._apart(left)
+            if not part:
                 break
-            part, rest = (here, away) if here else (away, [])
-            try:
+            with suppress(_PartlyAway):
                 published += await self._decide_and_publish(part, mode, lease, began)
-            except _PartlyAway:
-                left = [*part, *rest]
-            else:
                 left = rest
         return published, left
 
     def _apart(self, batch: Batch) -> tuple[Batch, Batch]:
-        """Split a batch into what concerns no part of state that is away, and what does."""
+        """Split a batch into what may be decided now, and what waits or follows that in its key.
+
+        First what concerns no part of state that is away; where all does, that whose grace is over.
+        """
         away = self._services.state.away()
         if not away:
             return batch, []
-        here: Batch = []
-        others: Batch = []
-        for entry in batch:
-            (here if away.keys().isdisjoint(self._buckets_of(entry)) else others).append(entry)
-        return here, others
+        here, others = split(
+            batch, set(), lambda one: bool(self._buckets_of(one) & away.keys()), _KEY_OF_ENTRY
+        )
+        if here:
+            return here, others
+        return split(batch, set(), lambda one: self._waits(away, self._buckets_of(one)), _KEY_OF_ENTRY)
 
     def _buckets_of(self, entry: object) -> set[int]:
         """Return what parts of state an entry of a batch concerns."""
@@ -546,7 +555,7 @@ class Pipeline:
         """Return when state was asked, and what the batch came to.
 
         Raises:
-            _PartlyAway: a part of state is away that not all of it concerns, or that it may be left for.
+            _PartlyAway: what waits is left, and the others are decided by themselves.
         """
         reconciler = self._services.reconciler
         failed_at: float | None = None
@@ -564,8 +573,7 @@ class Pipeline:
                 await self._services.recovery.recover(lease)
             except StateUnavailable as exc:
                 reconciler.failed()
-                here, away = self._apart(batch)
-                if away and (here or mode.leave):
+                if self._apart(batch)[1]:
                     raise _PartlyAway from exc
                 failed_at = self._clock() if failed_at is None else failed_at
                 provisional = await self._without_state(batch, exc, lease, failed_at)
@@ -605,11 +613,10 @@ class Pipeline:
         return None
 
     def _away_since(self, batch: Batch) -> float | None:
-        """Return since when the last of what a batch concerns is away; None where that is not what it waits for."""
+        """Return since when the last of what a batch concerns is away; None where nothing is."""
         away = self._services.state.away()
-        if not away or self._apart(batch)[0]:
-            return None
-        return max(away[bucket] for entry in batch for bucket in self._buckets_of(entry) & away.keys())
+        since = [away[bucket] for entry in batch for bucket in self._buckets_of(entry) & away.keys()]
+        return max(since, default=None)
 
     def _timed(self, stage: str) -> AbstractContextManager[Any]:
         return self._metrics.stage(stage).time()

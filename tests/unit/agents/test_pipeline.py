@@ -16,13 +16,14 @@ from prometheus_client import REGISTRY
 
 from agents import pipeline as module
 from agents.app import ROLES
+from agents.observability import FailureRun
 from agents.outputs import Output
 from agents.partitions import LARGE, Health, LeaseLost, PartitionLease
 from agents.pipeline import Pipeline, Services
 from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError, StateLost, StateUnavailable
 from groundwire.gate.gate import decode_record
 from groundwire.gate.types import DeadLetter, Decided, Provisional
-from groundwire.messages.headers import InboundRecord, deferred_headers
+from groundwire.messages.headers import InboundRecord, LookupRetry, deferred_headers
 from groundwire.state.model import InFlightMark
 
 
@@ -221,7 +222,12 @@ class Entry(SimpleNamespace):
 
 
 async def run_with_users(
-    bench: Bench, *users: str, origins: int | None = None, value: bytes = b"{}", start: int = 0
+    bench: Bench,
+    *users: str,
+    origins: int | None = None,
+    value: bytes = b"{}",
+    start: int = 0,
+    retry: LookupRetry | None = None,
 ) -> list[list[str]]:
     """Process a record of each user, of whom those away fail; return whose were published together.
 
@@ -230,6 +236,7 @@ async def run_with_users(
         users: of the records.
         origins: the first offset of the records that these come of, where they stand on `deferred`.
         start: their own first offset.
+        retry: when look-ups of those on `deferred` are due.
     """
     first = origins or start
 
@@ -254,7 +261,10 @@ async def run_with_users(
         InboundRecord("t", 0, at, 0, f"t:{user}".encode(), value) for at, user in enumerate(users, start)
     ]
     if origins is not None:
-        places = [replace(one, topic="claims", partition=3, offset=first + one.offset) for one in records]
+        places = [
+            replace(one, topic="claims", partition=3, offset=first + one.offset, retry=retry)
+            for one in records
+        ]
         headers = [tuple(deferred_headers(place)) for place in places]
         records = [replace(one, headers=own) for one, own in zip(records, headers, strict=True)]
     async with asyncio.timeout(5):
@@ -409,24 +419,25 @@ async def test_whichever_shards_are_away_when_each_record_is_decided_once_and_th
 
     async def prepare(records, *, ask_network):
         change()
-        return [
-            Entry(record=one, subject=SimpleNamespace(user_id=_user(one), tenant_id="t")) for one in records
-        ]
+        subjects = [SimpleNamespace(user_id=whose[one.offset], tenant_id="t") for one in records]
+        entries = [Entry(record=one, subject=subject) for one, subject in zip(records, subjects, strict=True)]
+        return [_result(one.record, fresh=True) if one.record.value == b"bad" else one for one in entries]
 
     async def apply_step(batch, *, deferred):
-        if bench.failing & {entry.subject.user_id for entry in batch}:
+        if bench.failing & {entry.subject.user_id for entry in batch if isinstance(entry, Entry)}:
             raise StateUnavailable("away")
-        return [_result(entry.record, fresh=True) for entry in batch]
+        return [_result(entry.record, fresh=True) if isinstance(entry, Entry) else entry for entry in batch]
 
     async def pause(_seconds: float) -> None:
         change()
         await asyncio.sleep(0)
 
     bench.prepare, bench.apply_step, bench.lease.pause = prepare, apply_step, pause  # type: ignore[method-assign]
-    sizes = (2, 2, 2, LARGE)
+    whose = rng.choices(users, k=30)
+    values = (b"xx", b"xx", b"bad", b"x" * LARGE)
     records = [
-        InboundRecord("t", 0, at, 0, f"t:{rng.choice(users)}".encode(), b"x" * rng.choice(sizes))
-        for at in range(30)
+        InboundRecord("t", 0, at, 0, rng.choice((f"t:{user}".encode(),) * 4 + (None,)), rng.choice(values))
+        for at, user in enumerate(whose)
     ]
     cuts = sorted(rng.sample(range(1, 30), 4))
     batches = [records[first:end] for first, end in pairwise([0, *cuts, 30])]
@@ -434,14 +445,74 @@ async def test_whichever_shards_are_away_when_each_record_is_decided_once_and_th
         await asyncio.gather(*[bench.pipeline.process_batch(batch, bench.lease) for batch in batches])
     decided = [result.record for batch in bench.published for result in batch]
     assert sorted(record.offset for record in decided) == list(range(30))
-    for user in users:
-        of_user = [record.offset for record in decided if _user(record) == user]
-        assert of_user == sorted(of_user)
+    for key in {record.key for record in records}:
+        of_key = [record.offset for record in decided if record.key == key]
+        assert of_key == sorted(of_key)
     assert not +bench.lease.held
+    assert not bench.lease.aside.buckets
 
 
-def _user(record: InboundRecord) -> str:
-    return (record.key or b"").decode().removeprefix("t:")
+async def test_where_too_many_fail_what_follows_one_set_aside_in_its_key_is_set_aside_though_its_shard_is_back(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "FIRST_TRIAL", 0.0)
+    bench.pipeline._trial = 0.0
+    monkeypatch.setattr(FailureRun, "too_long", True)
+    bench.failing, bench.buckets_away = {"ada"}, {"ada": 0.0}
+    original = bench.lease.pause
+    pauses = 0
+
+    async def pause(_seconds: float) -> None:
+        nonlocal pauses
+        pauses += 1
+        if pauses == 2:
+            bench.failing, bench.buckets_away = set(), {}
+        await original(0)
+
+    bench.lease.pause = pause  # type: ignore[method-assign]
+    await run_with_users(bench, "ada", "bob", "ada")
+    assert [result.record.offset for batch in bench.published for result in batch] == [1, 0, 2]
+
+
+async def test_what_has_to_run_alone_waits_for_a_shard_under_no_mark_either(bench: Bench):
+    bench.build("deferred", None)
+    bench.left = InFlightMark(0, 1, 1)
+    bench.failing, bench.buckets_away = {"ada"}, {"ada": 0.0}
+    running = await set_aside(bench, "ada", "bob")
+    assert [bool(mark) for mark in bench.marked] == [True, False]
+    assert not bench.published, "nothing goes on beside it"
+    bench.failing, bench.buckets_away = set(), {}
+    assert await running == [["ada"], ["bob"]]
+
+
+async def test_a_shard_that_fails_again_as_soon_as_it_is_asked_holds_up_none_that_is_back_and_leaves_no_mark(
+    bench: Bench,
+):
+    bench.build("deferred", None)
+    bench.failing, bench.buckets_away = {"ada", "bob"}, {"ada": 0.0, "bob": 0.0}
+    running = await set_aside(bench, "ada", "bob")
+    bench.failing, bench.buckets_away = {"ada"}, {}  # as it looks: the next decision finds out
+    async with asyncio.timeout(5):
+        while not bench.published:  # noqa: ASYNC110 - it takes notes, and tells nobody
+            await asyncio.sleep(0.05)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert bench.marked[-1] is None
+    bench.failing, bench.buckets_away = set(), {}
+    assert await running == [["bob"], ["ada"]]
+
+
+async def test_what_is_due_by_the_time_that_it_would_be_copied_waits_for_its_shard_beside_what_follows(
+    bench: Bench,
+):
+    bench.build("deferred", None)
+    bench.failing, bench.buckets_away = {"ada"}, {"ada": 0.0}
+    seen = answers_after_a_pause(bench)
+    assert await run_with_users(bench, "ada", "bob", origins=7, retry=LookupRetry(0, 2**50)) == [
+        ["bob"],
+        ["ada"],
+    ]
+    assert seen == [({b"t:ada"}, {"shard"})]
 
 
 async def test_a_batch_that_was_in_flight_at_one_crash_is_set_aside_and_one_of_two_waits(bench: Bench):
@@ -583,6 +654,20 @@ async def test_a_record_whose_outcome_state_holds_is_no_dead_letter_however_ofte
     bench.outcome_held = True
     await bench.run(record(5, CLAIM))
     assert bench.prepared == 1
+    assert bench.marked[:2] == [InFlightMark(5, 5, 3), InFlightMark(5, 5, 2)]
+
+
+async def test_whoever_dies_while_state_is_asked_for_its_outcome_leaves_it_to_be_asked_for_again(
+    bench: Bench,
+):
+    async def give_up(_subject):
+        bench.lease.end()
+        raise StateUnavailable("away")
+
+    bench.give_up = give_up  # type: ignore[method-assign]
+    bench.left = InFlightMark(5, 5, 2)
+    with pytest.raises(LeaseLost):
+        await bench.run(record(5, CLAIM))
     assert bench.marked[:2] == [InFlightMark(5, 5, 3), InFlightMark(5, 5, 2)]
 
 
