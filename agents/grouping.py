@@ -54,17 +54,17 @@ class Grouped(Generic[_Item, _Result]):
     async def _call_for(self, group: Sequence[tuple[Sequence[_Item], asyncio.Future[list[_Result]]]]) -> None:
         """Call for a group; where that fails over one of them, for each by itself."""
         try:
-            found = iter(await self._call([item for items, _ in group for item in items]))
+            found = await self._call([item for items, _ in group for item in items])
         except Exception as exc:  # noqa: BLE001 - whoever waits for it raises it
             if len(group) > 1 and not isinstance(exc, StateError):
                 for one in group:
                     await self._call_for([one])
-                return
             for _, results in group:
                 if not results.done():
                     results.set_exception(exc)
-        else:
-            for items, results in group:
-                own = [next(found) for _ in items]
-                if not results.done():  # its caller is cancelled otherwise
-                    results.set_result(own)
+            return
+        first = 0
+        for items, results in group:
+            if not results.done():  # its caller is cancelled otherwise
+                results.set_result(found[first : first + len(items)])
+            first += len(items)

@@ -587,8 +587,13 @@ class Pipeline:
                 return asked_at, results
 
     async def _apply_step(self, batch: Batch, mode: Mode) -> list[Result]:
-        if self._grouped(mode):
-            return await self._step_grouped(batch)
+        """Ask state; by itself while a part of it is away, since that would fail the batches of others too."""
+        if self._grouped(mode) and not self._services.state.away():
+            try:
+                return await self._step_grouped(batch)
+            except StateUnavailable:
+                if not self._services.state.away():
+                    raise
         return await self._handler.apply_step(batch, deferred=self._role.deferred)
 
     async def _without_state(

@@ -315,6 +315,30 @@ async def test_a_large_record_whose_shard_is_there_does_not_wait_behind_one_whos
     assert seen == [({b"t:ada"}, {"shard"})]
 
 
+async def test_a_shard_that_is_found_away_holds_up_no_batch_of_others_that_was_decided_with_it(bench: Bench):
+    async def prepare(records, *, ask_network):
+        return [Entry(record=one, subject=SimpleNamespace(user_id=one.key, tenant_id="t")) for one in records]
+
+    async def apply_step(batch, *, deferred):
+        if any(entry.subject.user_id == b"ada" for entry in batch):
+            bench.buckets_away = {b"ada": 0.0}
+            raise StateUnavailable("away")
+        return [_result(entry.record, fresh=True) for entry in batch]
+
+    bench.prepare, bench.apply_step = prepare, apply_step  # type: ignore[method-assign]
+    other, pauses = PartitionLease(), []
+    other.pause = pauses.append  # type: ignore[method-assign]
+    records = [InboundRecord("t", at, 0, 0, key, b"{}") for at, key in enumerate((b"ada", b"bob"))]
+    waiting = asyncio.create_task(bench.run(records[0]))
+    async with asyncio.timeout(5):
+        await bench.pipeline.process_batch(records[1:], other)
+    assert bench.published
+    assert pauses == []
+    bench.lease.end()
+    with pytest.raises(LeaseLost):
+        await waiting
+
+
 async def test_the_large_records_of_the_next_batch_do_not_wait_for_a_shard_that_is_away(bench: Bench):
     bench.failing, bench.buckets_away = {"ada"}, {"ada": 0.0}
     waiting, back = asyncio.Event(), asyncio.Event()
