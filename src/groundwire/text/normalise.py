@@ -14,7 +14,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 from unicodedata import category, combining, is_normalized, normalize
 
-from groundwire.text.visible import INVISIBLE, has_markup, marked
+from groundwire.text.visible import INVISIBLE, has_markup, is_shown_ascii, marked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -98,7 +98,7 @@ def normalise(text: str, *, split: bool = False) -> NormalisedText:
     Returns:
         The reading. It is idempotent: normalising its text again changes nothing.
     """
-    if _is_ascii(text) or _is_plain(text):
+    if is_shown_ascii(text) or _is_plain(text):
         straight = text if text.isascii() else _APOSTROPHE.sub("'", text)
         return _fold(NormalisedText(straight, range(len(text)), range(1, len(text) + 1)))
     blanked = _INVISIBLE.sub(" ", text) if split else text
@@ -132,15 +132,11 @@ def plain(text: str) -> str:
 
     It holds the same words of Latin letters; white space stays as written, but for what lies among the letters.
     """
-    if _is_ascii(text):
+    if is_shown_ascii(text):
         return text
     # twice, as `normalise`: NFKC takes an acute accent apart, and brings forth an apostrophe
     straight = _APOSTROPHE.sub("'", nfkc(_APOSTROPHE.sub("'", _INVISIBLE.sub("", text))))
     return straight.replace(_OGHAM_SPACE, " ")
-
-
-def _is_ascii(text: str) -> bool:
-    return text.isascii() and (text.isprintable() or not _INVISIBLE.search(text))
 
 
 def _is_plain(text: str) -> bool:

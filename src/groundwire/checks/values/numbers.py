@@ -138,13 +138,8 @@ _NO_NOUN: Final = words_of(
 def number(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
     """Read a number with what belongs to it; digits in an identifier are none."""
     match = raw.matches[place]
-    behind = raw.tokens[place + 1 : place + 2]
-    alone = not behind or behind[0].text in _ENDS or raw.is_number(place + 1)
     if match[0].isdecimal() and len(match[0]) <= _LONGEST:  # most numbers: quickly past them
-        if alone:
-            return raw.valued(place, _written(match[0])), place + 1
-        value, after, end = _with_unit(raw, place + 1, Amount(_fraction(match[0]), match[0]))
-        return raw.valued(place, value, end), after
+        return _whole_number(raw, place)
     if match["fraction"]:
         return _fraction_of(raw, place)
     digits = (match["digits"] or str(int(match["hex"], 16))).replace(",", "").replace("_", "")
@@ -166,6 +161,18 @@ def number(raw: Cut, place: int, before: Sequence[ValueToken]) -> UnitReading:
     if _is_version(match, amount, before) and value.kind == "number":
         keys = frozenset({version_key(literal)})
         value = TextValue("version", keys, keys)
+    return raw.valued(place, value, end), after
+
+
+def _whole_number(raw: Cut, place: int) -> UnitReading:
+    literal, end = raw.tokens[place].written, raw.tokens[place].end
+    behind = raw.tokens[place + 1 : place + 2]
+    if not behind or behind[0].text in _ENDS or raw.is_number(place + 1):
+        return raw.valued(place, _written(literal)), place + 1
+    after, unit = _next_word(raw, place + 1, end)
+    if (simple := _in_unit(literal, unit)) and not _rate(raw, after):
+        return raw.valued(place, simple, raw.tokens[after - 1].end), after
+    value, after, end = _with_unit(raw, place + 1, Amount(_fraction(literal), literal))
     return raw.valued(place, value, end), after
 
 
@@ -304,6 +311,14 @@ _fraction = lru_cache(1 << 12)(Fraction)
 @lru_cache(1 << 12)
 def _written(literal: str, readings: tuple[tuple[str, Fraction], ...] = (), rate: str = "") -> TextValue:
     return _value(Amount(_fraction(literal), literal, readings, rate))
+
+
+@lru_cache(1 << 12)
+def _in_unit(literal: str, word: str) -> TextValue | None:
+    """Return a number with the word behind it as its unit; None where that is none, or may not be all of it."""
+    readings, rate = unit_readings(word)
+    more = rate or not readings or readings[0][0] == "\u00b0" or magnitude(word) or "-" in word
+    return None if more else _written(literal, readings)
 
 
 _REFERRING: Final = words_of("the these those all both")

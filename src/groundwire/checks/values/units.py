@@ -251,6 +251,10 @@ _OPENS: Final = re.compile(
     r"|(?:USD|EUR|GBP|JPY|CHF|INR)$"
 )
 """What may be a value, or begin one that goes on behind a blank."""
+_BARE_NUMBER: Final = re.compile(
+    r"(?P<number>[0-9]{1,40})(?=\Z| (?!of|am?\b|a\.|pm?\b|p\.|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z])"
+)
+"""A number behind which no sign, month or half of the day goes on with it."""
 _DIGIT: Final = re.compile(r"[\d\u16aa-\u16b0]")  # and the letters of `RAISED` that stand for fractions
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{1,15}://[^\s)>\]\"'`]+")
 # "(Passage 2)", "passages 1, 2 and 3", "steps 4-6", "Question 1:": they count what was given, or parts of the answer
@@ -335,31 +339,46 @@ def cut(text: str) -> Cut:
 
     Most of a text are words whose neighbours change nothing: those are looked up, each with the marks beside it.
     """
-    if "://" in text:
-        text = _URL.sub(_blank, text)
-    if _DIGIT.search(text) is not None:
-        text = _without_places(text)
-    tokens: list[ValueToken] = []
-    special: list[int] = []
-    matches: dict[int, Raw] = {}
+    text = _without_places(text)
+    found = Cut(text, [], [], {})
+    tokens, special = found.tokens, found.special
     start = done = 0
+    unread = -1  # where chunks begin that only the whole grammar can read
     for chunk in text.split(" "):
-        known = _chunks[chunk] if start >= done else None
+        known = _chunks[chunk]
         if known is None:
-            done = _match_chunk(text, max(start - 1, done), start + len(chunk), tokens, special, matches)
+            if unread < 0 and (start < done or not _is_bare_number(found, start)):
+                unread = max(start - 1, done)
         else:
-            if known.special:
-                special += [len(tokens) + place for place in known.special]
-            for folded, first, last, mark, written, stems in known.pieces:
-                tokens.append(_token((folded, start + first, start + last, None, mark, written, stems)))
+            if unread >= 0:
+                done, unread = _match(found, unread, start - 1), -1
+            if start < done:  # it belongs to what stands before it
+                unread = done
+            else:
+                if known.special:
+                    special += [len(tokens) + place for place in known.special]
+                for folded, first, last, mark, written, stems in known.pieces:
+                    tokens.append(_token((folded, start + first, start + last, None, mark, written, stems)))
         start += len(chunk) + 1
-    return Cut(text, tokens, special, matches)
+    if unread >= 0:
+        _match(found, unread, start)
+    return found
 
 
-def _match_chunk(
-    text: str, start: int, end: int, tokens: list[ValueToken], special: list[int], matches: dict[int, Raw]
-) -> int:
-    """Take in what begins from a place to the end of a chunk, by the whole grammar; return where that ends."""
+def _is_bare_number(found: Cut, start: int) -> bool:
+    """Take in a chunk that is a number with a word behind it, as most numbers are; tell whether it is one."""
+    match = _BARE_NUMBER.match(found.text, start)
+    if match is None:
+        return False
+    found.special.append(len(found.tokens))
+    found.matches[len(found.tokens)] = match
+    found.tokens.append(_token((match[0], start, match.end(), None, False, match[0], ())))
+    return True
+
+
+def _match(found: Cut, start: int, end: int) -> int:
+    """Take in what begins between two places, by the whole grammar; return where that ends."""
+    text, tokens, special, matches = found
     for match in _TOKEN.finditer(text, start):
         if match.start() >= end:
             break
@@ -412,9 +431,13 @@ _chunks: Final = PerToken(_read_chunk, 1 << 14)
 
 
 def _without_places(text: str) -> str:
-    """Return a text without numbers that count what was given, and without "No."."""
+    """Return a text without URLs, without numbers that count what was given, and without "No."."""
+    if "://" in text:
+        text = _URL.sub(_blank, text)
+    if _DIGIT.search(text) is None:
+        return text
     folded = text.lower()
-    if not text.isascii() or any(noun in folded for noun in _PLACES):
+    if not text.isascii() or any(map(folded.__contains__, _PLACES)):
         text = _PLACE_NUMBERS.sub(_without_digits, text)
     return _NUMERO.sub(_blank, text) if "no" in folded or not text.isascii() else text
 
