@@ -91,6 +91,26 @@ def align(atom: Atom, evidence: Evidence) -> Alignment:
     return Alignment(bound, -behind, second, covered, tuple(passages), masks)
 
 
+def passages_of(atom: Atom, evidence: Evidence) -> tuple[str, ...]:
+    """Return the passages of `align` for a claim that one of them says word by word.
+
+    The first sentence that holds all of it binds all of it: how others hold it makes no difference.
+    """
+    sentences, postings = evidence.sentences, evidence.postings
+    if atom.units and len(sentences) <= _CANDIDATES:  # none of them is left out of the postings
+        spend(_ALIGNED)
+        rarest = min(([*_holding(unit, postings)] for unit in atom.units), key=len)
+        for number in sorted(rarest):
+            holds = sentences[number].holds
+            if not any(unit.keys.isdisjoint(holds) for unit in atom.units):
+                return (sentences[number].passage,)
+    return align(atom, evidence).passages
+
+
+def _holding(unit: Unit, postings: Mapping[str, Sequence[int]]) -> Iterator[int]:
+    return chain.from_iterable(postings[key] for key in unit.keys if key in postings)
+
+
 _Window = tuple[float, float, int, int, int]
 """A sentence, with or without the one beside it; in order: the worst first.
 

@@ -21,11 +21,11 @@ from groundwire.checks.support.evidence import Evidence
 from groundwire.checks.support.roles import misplaced
 from groundwire.checks.support.score import (
     ENOUGH,
-    Alignment,
     ClaimScore,
     SupportVerdict,
     align,
     lacking,
+    passages_of,
     score,
     support_of,
 )
@@ -217,30 +217,31 @@ def answer_support(claims: Iterable[Doubt]) -> float:
 
 
 def _check(answer: str, atom: Atom, index: Evidence, faults: Iterable[UnsupportedValue]) -> ClaimCheck:
-    alignment = align(atom, index)
     own = tuple(fault for fault in faults if fault.start < atom.end and atom.start < fault.end)
     if index.values.says(atom.statement):
-        result = ClaimScore(1.0, 0.0, SupportVerdict.SUPPORTED, (), 1.0)
-    else:
-        result = score(atom, alignment, index, own)
-        if atom.units and (added := cost_of_additions(atom, alignment.masks, index)):
-            cost = result.cost + added
-            verdict = SupportVerdict.PARTIAL if result.verdict is SupportVerdict.SUPPORTED else result.verdict
-            result = replace(result, cost=cost, support=support_of(cost), verdict=verdict)
-    found = _claim(answer, atom, alignment, result, index, own)
-    if not atom.units or index.values.says(atom.statement):
-        return found
+        return _claim(answer, atom, passages_of(atom, index), _VERBATIM, index, own)
+    alignment = align(atom, index)
+    result = score(atom, alignment, index, own)
+    if not atom.units:
+        return _claim(answer, atom, alignment.passages, result, index, own)
+    if added := cost_of_additions(atom, alignment.masks, index):
+        cost = result.cost + added
+        verdict = SupportVerdict.PARTIAL if result.verdict is SupportVerdict.SUPPORTED else result.verdict
+        result = replace(result, cost=cost, support=support_of(cost), verdict=verdict)
     return replace(
-        found,
+        _claim(answer, atom, alignment.passages, result, index, own),
         misplaced=misplaced(atom, alignment.masks, index),
         invented=bool(result.missing) and names_somebody_else(atom, index),
     )
 
 
+_VERBATIM: Final = ClaimScore(1.0, 0.0, SupportVerdict.SUPPORTED, (), 1.0)
+
+
 def _claim(
     answer: str,
     atom: Atom,
-    alignment: Alignment,
+    passages: tuple[str, ...],
     result: ClaimScore,
     index: Evidence,
     faults: tuple[UnsupportedValue, ...],
@@ -255,7 +256,7 @@ def _claim(
         result.support,
         result.cost,
         result.verdict,
-        alignment.passages,
+        passages,
         result.held,
         sum(lacking(atom.units[place], index) for place in result.missing),
         tuple(Uncovered(answer[start:end], start, end) for start, end in spans),

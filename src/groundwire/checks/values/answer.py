@@ -311,13 +311,14 @@ def judge(
     Returns:
         The number of its values, and those that are unsupported, in text order.
     """
-    stated = [value for value in statement.values if not value.value.implied]
+    found = sum(not value.implied for value in statement.given)
     said = clauses(statement) if sayings else ()
     if values.says(statement):
-        return len(stated) + sum(bool(clause.polarity) for clause in said), []
-    found = len(stated)
+        return found + sum(bool(clause.polarity) for clause in said), []
     missing: list[UnsupportedValue] = []
-    for value in stated:
+    for value in statement.values:
+        if value.value.implied:
+            continue
         why, hard = _why(value, before, values) if within else (NOT_IN_SOURCES, True)
         if why and not values.is_topic(value, answer[value.end : value.end + 2]):
             text = answer[value.start : value.end]
@@ -355,12 +356,17 @@ def _why_placed(
     value: Bound, words: frozenset[str], about: Iterable[Bound], index: ValueIndex
 ) -> tuple[str, bool]:
     """Return the same of a value that passages say of what the answer says it of, beside others or not."""
-    rivals = _rivals(value, words, index)
+    rivals: Sequence[_Fit] | None = None
     hard = False
     for other in about:
+        close, fit = alike(value.statement, other.statement), _fit(words, other)
         if _is_nearer_in_statement(value, other):
-            hard = hard or alike(value.statement, other.statement)
-        elif not _is_said_of_another(value, _fit(words, other), rivals, len(words)):
+            hard = hard or close
+            continue
+        if close and fit.said == len(words):
+            return "", False  # no rival can say more of the answer's words, or say them more alike
+        rivals = _rivals(value, words, index) if rivals is None else rivals
+        if not _is_said_of_another(value, fit, rivals, len(words)):
             return "", False
     return SOURCES_DIFFER, hard
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Final
 
@@ -38,19 +39,21 @@ class Binder:
     Args:
         tokens: of the statement, from `scan`.
         texts: of the tokens.
+        valued: places of those with a value.
         heads: of a row of a table, the words of each column's heading.
     """
 
     def __init__(
-        self, tokens: Sequence[ValueToken], texts: Sequence[str], heads: Sequence[Sequence[str]] = ()
+        self,
+        tokens: Sequence[ValueToken],
+        texts: Sequence[str],
+        valued: Sequence[int],
+        heads: Sequence[Sequence[str]],
     ) -> None:
         self._tokens = tokens
         self._texts = texts
         self._heads = heads
-        self._values = [
-            place for place, token in enumerate(tokens) if token.value and not token.value.implied
-        ]
-        self._wanted = frozenset(self._values)
+        self._values = [at for at in valued if (value := tokens[at].value) and not value.implied]
         several = len(self._values) > 1
         self._rows = self._groups(_LINKS) if several else {}  # share their words: "5-10 s"
         # and the words beside the row
@@ -61,13 +64,11 @@ class Binder:
     def bind(self, place: int) -> tuple[frozenset[str], tuple[str, str]]:
         """Return the words that belong to the value at a place, and the words on its two sides."""
         first, last = self._group.get(place, (place, place))
-        own = dict.fromkeys(self._own.get(place, ()))
+        own = frozenset(self._own.get(place, ()))
         if self._heads:
             column = self._column[place]
-            head = self._heads[column] if column < len(self._heads) else ()
-            own.update(dict.fromkeys(head))
-            return frozenset(own), (_EDGE, _EDGE)
-        return frozenset(own), (self._beside(first, -1), self._beside(last, 1))
+            return own.union(self._heads[column] if column < len(self._heads) else ()), (_EDGE, _EDGE)
+        return own, (self._beside(first, -1), self._beside(last, 1))
 
     def named_unit(self, place: int, value: TextValue) -> TextValue:
         """Add the unit that a name or a comment gives: `timeout_ms = 5`, "timeout (s): 5", `5  # seconds`."""
@@ -135,20 +136,22 @@ class Binder:
     def _owned(self) -> dict[int, list[str]]:
         """Give every word to the value nearest to it in its clause; of a row, all words to all values."""
         owned: dict[int, list[str]] = {}
-        before: list[str] = []  # the words of the clause before, if it holds no value
-        bare: list[int] = []  # values that still want words
+        before = range(0)  # the clause before, if it holds no value
+        bare: Sequence[int] = ()  # values that still want words
+        done = 0
         for start, end in self._clauses():
-            values = [place for place in range(start, end) if place in self._wanted]
+            behind = bisect_left(self._values, end, done)
+            values, done = self._values[done:behind], behind
             if not values:
-                before = self._words(range(start, end))
-                for place in bare:
-                    owned[place] = before
-                bare = []
+                before = range(start, end)
+                if bare:
+                    owned |= dict.fromkeys(bare, self._words(before))
+                    bare = ()
                 continue
             for place, words in self._shares(start, end, values):
-                owned[place] = words or before
+                owned[place] = words or self._words(before)
             bare = [place for place in values if not owned[place]]
-            before = []
+            before = range(0)
         rows = {span: None for span in self._rows.values() if span[0] != span[1]}
         for first, last in rows:
             members = (

@@ -162,7 +162,7 @@ class ValueStatement:
         """Its values with what they are bound to; found when they are first asked for."""
         if self._values is None:
             found: list[Bound] = []
-            binder = Binder(self.tokens, self.texts, self.heads) if self.valued else None
+            binder = Binder(self.tokens, self.texts, self.valued, self.heads) if self.valued else None
             for place in self.valued if binder else ():
                 token = self.tokens[place]
                 if binder and token.value:
