@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import Any, Final
 
+from agents.app import tune_gc
 from bench.inside import new_gate
 from bench.measure import Figure, Options, Part, Race, Target
 from groundwire.gate.gate import decode_record
@@ -29,7 +30,8 @@ _TICK: Final = 0.005
 
 
 async def run(options: Options) -> AsyncIterator[Figure]:
-    """Race each kind of response against only decoding it, then look at large ones."""
+    """Race each kind of response against only decoding it, then look at large ones; garbage is collected as in workers."""
+    tune_gc()
     number = options.of(60, 300)
     rng = random.Random(7)
     kinds = {

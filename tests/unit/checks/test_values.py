@@ -555,7 +555,10 @@ def test_an_amount_is_one_however_its_currency_is_written(written):
     assert check_values(f"It cost {written}.", ["It took 1,500,000 days."]).unsupported
 
 
-FLEET = "The yard built 46 ferries. The yard built 312 lifeboats. It is 63 metres long, 4.5 % of it is scrap."
+FLEET = (
+    "The yard built 46 ferries. The yard built 312 lifeboats. It is 63 metres long, 4.5 % of it is scrap. "
+    "The yard sold 1600 anchors."
+)
 
 
 @pytest.mark.parametrize(
@@ -565,6 +568,7 @@ FLEET = "The yard built 46 ferries. The yard built 312 lifeboats. It is 63 metre
         "About 5 % of it is scrap.",
         "The yard built nearly 50 ferries.",
         "The yard built over 300 lifeboats.",
+        "The yard sold more than 1500 anchors.",  # a year otherwise
     ],
 )
 def test_a_rounded_value_or_a_bound_close_to_what_is_given_is_supported(answer):

@@ -10,6 +10,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Final
 
+from groundwire.checks.values.units import DATE, VERSION
 from groundwire.text.stems import words_of
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ _BOUNDING: Final = frozenset(phrase.rpartition(" ")[2] for phrase in (*_PHRASES,
 _NEAR: Final = Fraction(1, 4)  # of a bound, that a value may be away from it
 _ROUNDED: Final = Fraction(1, 20)  # of a value, that its rounding may be away from it
 _HALF: Final = Fraction(1, 2)
+_NO_NUMBERS: Final = frozenset((DATE, VERSION))
+"""What else a number may be read as, that is no nearer to another than any."""
 
 
 def bound_of(tokens: Sequence[ValueToken], kind: str) -> str:
@@ -95,7 +98,7 @@ def _loose(token: ValueToken, given: dict[str, set[str]]) -> ValueToken:
         other
         for key in value.keys
         for other in given.get(key.partition(" ")[0], ())
-        if not key.startswith("version") and _holds(value, _number(key), _number(other))
+        if key.partition(" ")[0] not in _NO_NUMBERS and _holds(value, _number(key), _number(other))
     }
     if not keys:
         return token
