@@ -30,7 +30,7 @@ _TICK: Final = 0.005
 
 
 async def run(options: Options) -> AsyncIterator[Figure]:
-    """Race each kind of response against only decoding it, then look at large ones; garbage is collected as in workers."""
+    """Race each kind of response against only decoding it, then look at large ones; with the collector of workers."""
     tune_gc()
     number = options.of(60, 300)
     rng = random.Random(7)
