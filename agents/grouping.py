@@ -49,7 +49,11 @@ class Grouped(Generic[_Item, _Result]):
             while self._waiting and size + len(self._waiting[0][0]) <= MOST:
                 group.append(self._waiting.popleft())
                 size += len(group[-1][0])
-            await self._call_for(group)
+            try:
+                await self._call_for(group)
+            finally:  # nothing to do, unless this task is cancelled
+                for _, results in group:
+                    results.cancel()
 
     async def _call_for(self, group: Sequence[tuple[Sequence[_Item], asyncio.Future[list[_Result]]]]) -> None:
         """Call for a group; where that fails over one of them, for each by itself."""

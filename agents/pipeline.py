@@ -40,7 +40,14 @@ from agents.partitions import (
 from agents.publisher import ProducerBroken, Publisher
 from agents.recovery import StateReconciler, StateRecovery
 from agents.sealing import Sealer
-from groundwire.errors import BrokerUnavailable, ErrorCode, RecordError, StateLost, StateUnavailable
+from groundwire.errors import (
+    BrokerUnavailable,
+    ErrorCode,
+    RecordError,
+    StateError,
+    StateLost,
+    StateUnavailable,
+)
 from groundwire.gate.types import Acted, DeadLetter, Decided, Result
 from groundwire.logs import report_fault
 from groundwire.messages.headers import InboundRecord
@@ -171,9 +178,7 @@ class Pipeline:
         self._prepare_grouped: Grouped[InboundRecord, Any] = Grouped(
             lambda records: handler.prepare(records, ask_network=False)
         )
-        self._step_grouped: Grouped[Any, Result] = Grouped(
-            lambda batch: handler.apply_step(batch, deferred=False)
-        )
+        self._step_grouped: Grouped[Any, Result] = Grouped(self._step)
         self._beside = asyncio.Lock()  # of what is behind in several partitions one part is checked at a time
 
     async def process_batch(
@@ -439,8 +444,12 @@ class Pipeline:
             if mode.crashes >= GIVEN_UP:
                 try:
                     letter = await self._given_up(originals[0], mode.crashes)
-                finally:  # its identity is read alive: however often its worker dies from here on, state is asked
+                except (
+                    StateError
+                ):  # its identity is read alive: however often its worker dies now, state is asked
                     await guard.mark(records, ALONE)
+                    raise
+                await guard.mark(records, ALONE)
                 if letter is not None:
                     return [letter]
             if self._grouped(mode):
@@ -567,7 +576,6 @@ class Pipeline:
                         batch[:] = await lease.wait_for(self._ask_model(batch))
                 asked_at = self._clock()
                 with self._timed("state"):
-                    await reconciler.before_step()
                     results = await self._apply_step(batch, mode)
             except StateLost:
                 await self._services.recovery.recover(lease)
@@ -594,7 +602,16 @@ class Pipeline:
             except StateUnavailable:
                 if not self._services.state.away():
                     raise
-        return await self._handler.apply_step(batch, deferred=self._role.deferred)
+        return await self._step(batch)
+
+    async def _step(self, batch: Sequence[Any]) -> list[Result]:
+        """Ask state, once it is known to be the server that answered before."""
+        try:
+            await self._services.reconciler.before_step()
+            return await self._handler.apply_step(batch, deferred=self._role.deferred)
+        except StateUnavailable:
+            self._services.reconciler.failed()  # before anybody else asks
+            raise
 
     async def _without_state(
         self, batch: Batch, error: StateUnavailable, lease: PartitionLease, failed_at: float

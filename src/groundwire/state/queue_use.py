@@ -2,8 +2,9 @@
 
 A script counts exactly what is in its own bucket. Of the others it is told what they held when they were counted, and
 what steps have given since: a worker adds that to a ledger, which is in the first bucket, once its step is done, and
-reads it before the next one. So a place is missed only while the step that gives it is under way. Of the ledger only
-what was added since the count began matters: nothing that dies, or is added twice, makes the sum drift.
+reads it before the next one. So a place is missed while the step that gives it is under way, and until the next count
+where its worker dies or gets no answer. Of the ledger only what was added since the count began matters: nothing that
+dies, or is added twice, makes the sum drift.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class QueueUse:
         """Return a counter, summed up. Raises: StateUnavailable."""
         if len(self._keys) == 1:
             return int(await self._server.call("HGET", self._keys[0], field) or 0)
-        await self._look()
+        await asyncio.shield(self._look_beside())
         return self._sums[field.encode()]
 
     async def tenants(self) -> tuple[dict[bytes, int], dict[bytes, int]]:
@@ -125,7 +126,7 @@ class QueueUse:
 
     async def _fields_of_tenants(self) -> AsyncIterator[Mapping[bytes, bytes | int]]:
         if len(self._keys) > 1:
-            await self._look()
+            await asyncio.shield(self._look_beside())
             yield self._sums
             return
         cursor = 0
@@ -140,7 +141,7 @@ class QueueUse:
         if self._looked < 0:
             async with self._first:  # who comes meanwhile must not be told that the others hold nothing
                 if self._looked < 0:
-                    await self._look()
+                    await asyncio.shield(self._look_beside())
         elif (age := time.monotonic() - self._looked) > self._pause:
             looking = self._look_beside()
             if age > _OLD * self._pause:  # this worker stood still, and tenants may have been forgotten
@@ -160,14 +161,11 @@ class QueueUse:
         return given
 
     def _look_beside(self) -> asyncio.Task[None]:
-        """Count the buckets in a task, unless one is at it."""
+        """Count the buckets in a task, unless one is at it; a step is told what was known before where it fails."""
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look_quietly())
+            self._looking = asyncio.create_task(self._look())
+            self._looking.add_done_callback(lambda done: done.cancelled() or done.exception())
         return self._looking
-
-    async def _look_quietly(self) -> None:
-        with suppress(StateUnavailable):  # the next step is told what was known before
-            await self._look()
 
     async def _look(self) -> None:
         """Count the buckets that answer; of others the last count stands."""
@@ -220,5 +218,6 @@ def _side_by_side(requests: Mapping[int, Sequence[StepRequest]], room: Mapping[b
 
 
 def _asks(request: StepRequest) -> bool:
-    """Say whether a request asks for a place, unless it is a duplicate; few others do."""
-    return request.queued and (request.base_tier == 2 or (request.base_tier == 1 and request.capped))
+    """Say whether a request asks for a place, unless it is a duplicate; of others those alone that conflict do."""
+    doubtful = request.capped or request.dedup_failed or request.parents
+    return request.queued and (request.base_tier == 2 or (request.base_tier == 1 and bool(doubtful)))

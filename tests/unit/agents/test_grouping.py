@@ -44,9 +44,33 @@ def test_each_caller_gets_the_results_of_its_own_items(batches: list[list[int]],
 
 async def test_what_comes_during_a_call_is_called_for_together() -> None:
     calls: list[list[int]] = []
-    grouped = Grouped(doubling(calls))
-    await asyncio.gather(*[grouped([number]) for number in range(4)])
-    assert calls == [[0, 1, 2, 3]]
+    begun, going = asyncio.Event(), asyncio.Event()
+
+    async def call(items: Sequence[int]) -> list[int]:
+        calls.append(list(items))
+        begun.set()
+        await going.wait()
+        return list(items)
+
+    grouped = Grouped(call)
+    first = asyncio.create_task(grouped([0]))
+    await begun.wait()
+    others = [asyncio.create_task(grouped([number])) for number in range(1, 4)]
+    await asyncio.sleep(0)
+    going.set()
+    await asyncio.gather(first, *others)
+    assert calls == [[0], [1, 2, 3]]
+
+
+async def test_whoever_waits_for_a_call_that_is_cancelled_waits_no_longer() -> None:
+    grouped = Grouped(doubling([]))
+    waiting = asyncio.create_task(grouped([1]))
+    await asyncio.sleep(0)
+    assert grouped._calling is not None
+    await asyncio.sleep(0)
+    grouped._calling.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
 
 
 async def test_a_batch_of_half_a_group_waits_for_no_other() -> None:

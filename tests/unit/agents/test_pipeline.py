@@ -339,6 +339,35 @@ async def test_a_shard_that_is_found_away_holds_up_no_batch_of_others_that_was_d
         await waiting
 
 
+async def test_what_waits_behind_a_step_that_failed_asks_first_which_server_answers(bench: Bench):
+    seen: list[str] = []
+    asked, failing = asyncio.Event(), asyncio.Event()
+
+    async def apply_step(batch, *, deferred):
+        seen.append("step")
+        if not asked.is_set():
+            asked.set()
+            await failing.wait()
+            raise StateUnavailable("away")
+        return [_result(record, fresh=True) for record in batch]
+
+    async def before_step():
+        seen.append("compared")
+
+    bench.apply_step, bench.before_step = apply_step, before_step  # type: ignore[method-assign]
+    bench.failed = lambda: seen.append("failed")  # type: ignore[method-assign]
+    records = [InboundRecord("t", at, 0, 0, b"k", b"{}") for at in range(2)]
+    first, other = PartitionLease(), PartitionLease()
+    running = [asyncio.create_task(bench.pipeline.process_batch([records[0]], first))]
+    await asked.wait()
+    running.append(asyncio.create_task(bench.pipeline.process_batch([records[1]], other)))
+    await asyncio.sleep(0.05)
+    failing.set()
+    async with asyncio.timeout(5):
+        await asyncio.gather(*running)
+    assert seen[:5] == ["compared", "step", "failed", "compared", "step"]
+
+
 async def test_the_large_records_of_the_next_batch_do_not_wait_for_a_shard_that_is_away(bench: Bench):
     bench.failing, bench.buckets_away = {"ada"}, {"ada": 0.0}
     waiting, back = asyncio.Event(), asyncio.Event()
@@ -669,6 +698,18 @@ async def test_at_the_third_crash_a_record_is_a_dead_letter_without_being_read_a
     assert letter.error.code == "worker_crash"
     assert bench.prepared == 0
     assert bench.marked[0] == InFlightMark(5, 5, 3)
+
+
+async def test_a_record_whose_identity_takes_too_much_memory_to_read_is_given_up_at_the_next_crash(
+    bench: Bench,
+):
+    async def fail(record, give_up):
+        raise MemoryError
+
+    bench.left, bench.abandon = InFlightMark(5, 5, 2), fail  # type: ignore[method-assign]
+    with pytest.raises(MemoryError):
+        await bench.run(record(5, CLAIM))
+    assert bench.marked[-1] == InFlightMark(5, 5, 3)
 
 
 async def test_a_record_whose_outcome_state_holds_is_no_dead_letter_however_often_its_worker_died(
