@@ -33,7 +33,6 @@ class Role:
         original: gives the record that is decided for the one that was read.
         together: bytes of records whose checks run together, the smallest of a batch first, so that those behind in
             their partition wait for half a second of a processor; None: what is not large runs together.
-        grouped: small batches of several partitions are checked and decided together: none takes long.
     """
 
     topic: TopicName
@@ -42,11 +41,10 @@ class Role:
     provisional: bool = False
     original: Callable[[InboundRecord], InboundRecord] = lambda record: record
     together: int | None = None
-    grouped: bool = False
 
 
 ROLES: Final = {
-    "claims": Role(TopicName.CLAIMS, 500, provisional=True, grouped=True),
+    "claims": Role(TopicName.CLAIMS, 500, provisional=True),
     # it waits for the network
     "deferred": Role(TopicName.DEFERRED, 100, deferred=True, original=deferred_record),
     # they are large, and a kilobyte of one takes up to seven milliseconds

@@ -22,7 +22,6 @@ from faust.types import TP
 
 from agents.app import Role
 from agents.aside import keys_of, split
-from agents.grouping import Grouped
 from agents.observability import BatchMetrics, Tracing
 from agents.outputs import Output, followers, outputs
 from agents.partitions import (
@@ -175,10 +174,6 @@ class Pipeline:
         self._trial = FIRST_TRIAL
         self._state_lost_at: float | None = None
         self._tell_broker_at = 0.0
-        self._prepare_grouped: Grouped[InboundRecord, Any] = Grouped(
-            lambda records: handler.prepare(records, ask_network=False)
-        )
-        self._step_grouped: Grouped[Any, Result] = Grouped(self._step)
         self._beside = asyncio.Lock()  # of what is behind in several partitions one part is checked at a time
 
     async def process_batch(
@@ -414,7 +409,7 @@ class Pipeline:
             try:
                 async with self._beside if mode.beside and self._role.together else nullcontext():
                     batch = await self._prepare(records, mode, guard)
-                published, left = await self._decide_in_parts(batch, mode, lease, began)
+                published, left = await self._decide_in_parts(batch, lease, began)
                 self._note_published(records, published)
             except (LeaseLost, MemoryError, ProducerBroken):
                 raise
@@ -452,13 +447,7 @@ class Pipeline:
                 await guard.mark(records, ALONE)
                 if letter is not None:
                     return [letter]
-            if self._grouped(mode):
-                return await self._prepare_grouped(originals)
             return await self._handler.prepare(originals, ask_network=self._role.deferred)
-
-    def _grouped(self, mode: Mode) -> bool:
-        """Tell whether records are processed together with those of other partitions, which they may hold up."""
-        return self._role.grouped and not (mode.crashes or mode.beside)
 
     async def _given_up(self, record: InboundRecord, crashes: int) -> DeadLetter | None:
         """Return the dead letter of a record that has brought down its worker too often; None if it is decided.
@@ -486,7 +475,7 @@ class Pipeline:
         self._services.sealer.note(_partition_of(records[0]), of_records)
 
     async def _decide_in_parts(
-        self, batch: Batch, mode: Mode, lease: PartitionLease, began: int
+        self, batch: Batch, lease: PartitionLease, began: int
     ) -> tuple[list[Output], Batch]:
         """Decide first what state answers of; return what was published, and what is left of the batch."""
         published: list[Output] = []
@@ -496,7 +485,7 @@ class Pipeline:
             if not part:
                 break
             with suppress(_PartlyAway):
-                published += await self._decide_and_publish(part, mode, lease, began)
+                published += await self._decide_and_publish(part, lease, began)
                 left = rest
         return published, left
 
@@ -528,13 +517,11 @@ class Pipeline:
         )
         return {state.bucket_of(subject), *ids}
 
-    async def _decide_and_publish(
-        self, batch: Batch, mode: Mode, lease: PartitionLease, began: int
-    ) -> list[Output]:
+    async def _decide_and_publish(self, batch: Batch, lease: PartitionLease, began: int) -> list[Output]:
         """Return what was published. Raises: _PartlyAway."""
         fresh: set[str] = set()
         while True:
-            asked_at, results = await self._decide(batch, mode, lease)
+            asked_at, results = await self._decide(batch, lease)
             fresh |= {r.decision.decision_id for r in results if isinstance(r, Decided | Acted) and r.fresh}
             outgoing, following = await _outgoing(results), followers(results)
             if self._clock() - asked_at > STALE:
@@ -560,7 +547,7 @@ class Pipeline:
         refused = {id(output) for output in await self._publisher.publish(outgoing)}
         return [output for output in outgoing if id(output) not in refused]
 
-    async def _decide(self, batch: Batch, mode: Mode, lease: PartitionLease) -> tuple[float, list[Result]]:
+    async def _decide(self, batch: Batch, lease: PartitionLease) -> tuple[float, list[Result]]:
         """Return when state was asked, and what the batch came to.
 
         Raises:
@@ -576,7 +563,8 @@ class Pipeline:
                         batch[:] = await lease.wait_for(self._ask_model(batch))
                 asked_at = self._clock()
                 with self._timed("state"):
-                    results = await self._apply_step(batch, mode)
+                    await reconciler.before_step()
+                    results = await self._handler.apply_step(batch, deferred=self._role.deferred)
             except StateLost:
                 await self._services.recovery.recover(lease)
             except StateUnavailable as exc:
@@ -593,25 +581,6 @@ class Pipeline:
                 self._health.end("state")
                 self._note_shards()
                 return asked_at, results
-
-    async def _apply_step(self, batch: Batch, mode: Mode) -> list[Result]:
-        """Ask state; by itself while a part of it is away, since that would fail the batches of others too."""
-        if self._grouped(mode) and not self._services.state.away():
-            try:
-                return await self._step_grouped(batch)
-            except StateUnavailable:
-                if not self._services.state.away():
-                    raise
-        return await self._step(batch)
-
-    async def _step(self, batch: Sequence[Any]) -> list[Result]:
-        """Ask state, once it is known to be the server that answered before."""
-        try:
-            await self._services.reconciler.before_step()
-            return await self._handler.apply_step(batch, deferred=self._role.deferred)
-        except StateUnavailable:
-            self._services.reconciler.failed()  # before anybody else asks
-            raise
 
     async def _without_state(
         self, batch: Batch, error: StateUnavailable, lease: PartitionLease, failed_at: float

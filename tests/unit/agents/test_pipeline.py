@@ -315,59 +315,6 @@ async def test_a_large_record_whose_shard_is_there_does_not_wait_behind_one_whos
     assert seen == [({b"t:ada"}, {"shard"})]
 
 
-async def test_a_shard_that_is_found_away_holds_up_no_batch_of_others_that_was_decided_with_it(bench: Bench):
-    async def prepare(records, *, ask_network):
-        return [Entry(record=one, subject=SimpleNamespace(user_id=one.key, tenant_id="t")) for one in records]
-
-    async def apply_step(batch, *, deferred):
-        if any(entry.subject.user_id == b"ada" for entry in batch):
-            bench.buckets_away = {b"ada": 0.0}
-            raise StateUnavailable("away")
-        return [_result(entry.record, fresh=True) for entry in batch]
-
-    bench.prepare, bench.apply_step = prepare, apply_step  # type: ignore[method-assign]
-    other, pauses = PartitionLease(), []
-    other.pause = pauses.append  # type: ignore[method-assign]
-    records = [InboundRecord("t", at, 0, 0, key, b"{}") for at, key in enumerate((b"ada", b"bob"))]
-    waiting = asyncio.create_task(bench.run(records[0]))
-    async with asyncio.timeout(5):
-        await bench.pipeline.process_batch(records[1:], other)
-    assert bench.published
-    assert pauses == []
-    bench.lease.end()
-    with pytest.raises(LeaseLost):
-        await waiting
-
-
-async def test_what_waits_behind_a_step_that_failed_asks_first_which_server_answers(bench: Bench):
-    seen: list[str] = []
-    asked, failing = asyncio.Event(), asyncio.Event()
-
-    async def apply_step(batch, *, deferred):
-        seen.append("step")
-        if not asked.is_set():
-            asked.set()
-            await failing.wait()
-            raise StateUnavailable("away")
-        return [_result(record, fresh=True) for record in batch]
-
-    async def before_step():
-        seen.append("compared")
-
-    bench.apply_step, bench.before_step = apply_step, before_step  # type: ignore[method-assign]
-    bench.failed = lambda: seen.append("failed")  # type: ignore[method-assign]
-    records = [InboundRecord("t", at, 0, 0, b"k", b"{}") for at in range(2)]
-    first, other = PartitionLease(), PartitionLease()
-    running = [asyncio.create_task(bench.pipeline.process_batch([records[0]], first))]
-    await asked.wait()
-    running.append(asyncio.create_task(bench.pipeline.process_batch([records[1]], other)))
-    await asyncio.sleep(0.05)
-    failing.set()
-    async with asyncio.timeout(5):
-        await asyncio.gather(*running)
-    assert seen[:5] == ["compared", "step", "failed", "compared", "step"]
-
-
 async def test_the_large_records_of_the_next_batch_do_not_wait_for_a_shard_that_is_away(bench: Bench):
     bench.failing, bench.buckets_away = {"ada"}, {"ada": 0.0}
     waiting, back = asyncio.Event(), asyncio.Event()
