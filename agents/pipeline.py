@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 from faust.types import TP
@@ -80,18 +80,6 @@ _YIELD_EVERY: Final = 50
 
 Batch = list[Any]
 """What the handler has prepared."""
-
-
-class Mode(NamedTuple):
-    """How records of a partition are processed.
-
-    Attributes:
-        crashes: how many crashes of a worker they have survived.
-        beside: batches that follow in their partition go on meanwhile.
-    """
-
-    crashes: int = 0
-    beside: bool = False
 
 
 class _PartlyAway(Exception):
@@ -266,7 +254,7 @@ class Pipeline:
         """
         free, left = lease.aside.split(records)
         if free:
-            left += await self._process_portion(free, Mode(crashes, beside), lease, guard)
+            left += await self._process_portion(free, crashes, lease, guard, beside=beside)
         if left:
             lease.aside.add(left)
             lease.held += keys_of(left)
@@ -289,9 +277,7 @@ class Pipeline:
             lease.insist_held()
             ready = lease.aside.ready(left, partial(self._waits, self._services.state.away()))
             part = next(parts_of(ready, self._role.together or LARGE), [])
-            again = (
-                await self._process_portion(part, Mode(crashes, beside=True), lease, guard) if part else []
-            )
+            again = await self._process_portion(part, crashes, lease, guard, beside=True) if part else []
             waiting = {record.offset for record in again}
             decided = [record for record in part if record.offset not in waiting]
             lease.aside.remove(decided)
@@ -357,7 +343,13 @@ class Pipeline:
         return left_aside
 
     async def _process_portion(
-        self, records: Sequence[InboundRecord], mode: Mode, lease: PartitionLease, guard: CrashGuard
+        self,
+        records: Sequence[InboundRecord],
+        crashes: int,
+        lease: PartitionLease,
+        guard: CrashGuard,
+        *,
+        beside: bool,
     ) -> list[InboundRecord]:
         """Process a portion, record by record where too many in a row have failed: one that is decided ends that.
 
@@ -365,14 +357,14 @@ class Pipeline:
             The records that wait for a part of state that is away, and those that follow them; they are not done.
         """
         if not self._metrics.failures.too_long:
-            return await self._process_until_done(records, mode, lease, guard)
+            return await self._process_until_done(records, crashes, lease, guard, beside=beside)
         left: list[InboundRecord] = []
         for record in records:
             free, follow = split([record], set(keys_of(left)), lambda _record: False)
             left += follow
             if free:
                 await self._pause_after_failures(lease)
-                left += await self._process_until_done(free, mode, lease, guard)
+                left += await self._process_until_done(free, crashes, lease, guard, beside=beside)
         return left
 
     async def _pause_after_failures(self, lease: PartitionLease) -> None:
@@ -388,12 +380,18 @@ class Pipeline:
         self._trial = min(2 * self._trial, LAST_TRIAL)
 
     async def _process_until_done(
-        self, records: Sequence[InboundRecord], mode: Mode, lease: PartitionLease, guard: CrashGuard
+        self,
+        records: Sequence[InboundRecord],
+        crashes: int,
+        lease: PartitionLease,
+        guard: CrashGuard,
+        *,
+        beside: bool,
     ) -> list[InboundRecord]:
         """Try until it is done, under a mark that a crash alone leaves behind; return what is left."""
-        await guard.mark(records, mode.crashes)
+        await guard.mark(records, crashes)
         try:
-            left = await self._try_until_done(records, mode, lease, guard)
+            left = await self._try_until_done(records, crashes, lease, guard, beside=beside)
         except LeaseLost:
             await guard.unmark_now(records)
             raise
@@ -401,14 +399,20 @@ class Pipeline:
         return left
 
     async def _try_until_done(
-        self, records: Sequence[InboundRecord], mode: Mode, lease: PartitionLease, guard: CrashGuard
+        self,
+        records: Sequence[InboundRecord],
+        crashes: int,
+        lease: PartitionLease,
+        guard: CrashGuard,
+        *,
+        beside: bool,
     ) -> list[InboundRecord]:
         """Try again after an error of our own, visibly, until it is done; return what is left."""
         began = self._services.tracing.began()
         while True:
             try:
-                async with self._beside if mode.beside and self._role.together else nullcontext():
-                    batch = await self._prepare(records, mode, guard)
+                async with self._beside if beside and self._role.together else nullcontext():
+                    batch = await self._prepare(records, crashes, guard)
                 published, left = await self._decide_in_parts(batch, lease, began)
                 self._note_published(records, published)
             except (LeaseLost, MemoryError, ProducerBroken):
@@ -433,12 +437,12 @@ class Pipeline:
             read[_place_of(self._role.original(record))].append(record)
         return [read[_place_of(entry.record)].pop(0) for entry in entries]
 
-    async def _prepare(self, records: Sequence[InboundRecord], mode: Mode, guard: CrashGuard) -> Batch:
+    async def _prepare(self, records: Sequence[InboundRecord], crashes: int, guard: CrashGuard) -> Batch:
         with self._timed("prepare"):
             originals = [self._role.original(record) for record in records]
-            if mode.crashes >= GIVEN_UP:
+            if crashes >= GIVEN_UP:
                 try:
-                    letter = await self._given_up(originals[0], mode.crashes)
+                    letter = await self._given_up(originals[0], crashes)
                 except (
                     StateError
                 ):  # its identity is read alive: however often its worker dies now, state is asked

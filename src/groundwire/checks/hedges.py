@@ -18,7 +18,6 @@ from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
-from itertools import compress, count
 from typing import Final, Literal, NamedTuple
 
 from groundwire.arguments import takes
@@ -180,7 +179,7 @@ def built_in(text: str) -> Iterator[_Match]:
         yield _Match("question", HedgeAction.REVIEW, *asked.span())
     tokens = Tokens(text)
     spans: list[tuple[int, int]] = []
-    for index in compress(count(), map(RULES.__contains__, tokens.each)):
+    for index in [index for index, word in enumerate(tokens.each) if word in RULES]:
         if found := _first_match(tokens, index):
             category, before, behind = found
             spans = spans or tokens.spans()

@@ -59,7 +59,6 @@ class QueueUse:
         self._looked = float("-inf")
         self._pause = LOOK
         self._looking: asyncio.Task[None] | None = None
-        self._first = asyncio.Lock()
 
     async def next_turn(
         self, left: Mapping[int, Sequence[int]], requests: Sequence[StepRequest], limits: QueueLimits
@@ -138,10 +137,8 @@ class QueueUse:
                 return
 
     async def _renew_count(self) -> None:
-        if self._looked < 0:
-            async with self._first:  # who comes meanwhile must not be told that the others hold nothing
-                if self._looked < 0:
-                    await asyncio.shield(self._look_beside())
+        if self._looked < 0:  # nobody may be told that the others hold nothing
+            await asyncio.shield(self._look_beside())
         elif (age := time.monotonic() - self._looked) > self._pause:
             looking = self._look_beside()
             if age > _OLD * self._pause:  # this worker stood still, and tenants may have been forgotten

@@ -170,7 +170,8 @@ def _whole_number(raw: Cut, place: int) -> UnitReading:
     if not behind or behind[0].text in _ENDS or raw.is_number(place + 1):
         return raw.valued(place, _written(literal)), place + 1
     after, unit = _next_word(raw, place + 1, end)
-    if (simple := _in_unit(literal, unit)) and not _rate(raw, after):
+    short = len(unit) < _LONGEST  # what is kept of texts stays small
+    if short and (simple := _in_unit(literal, unit)) and not _rate(raw, after):
         return raw.valued(place, simple, raw.tokens[after - 1].end), after
     value, after, end = _with_unit(raw, place + 1, Amount(_fraction(literal), literal))
     return raw.valued(place, value, end), after
