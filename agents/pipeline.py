@@ -443,9 +443,8 @@ class Pipeline:
             if crashes >= GIVEN_UP:
                 try:
                     letter = await self._given_up(originals[0], crashes)
-                except (
-                    StateError
-                ):  # its identity is read alive: however often its worker dies now, state is asked
+                except StateError:
+                    # its identity is read alive: however often its worker dies from here on, state is asked
                     await guard.mark(records, ALONE)
                     raise
                 await guard.mark(records, ALONE)
