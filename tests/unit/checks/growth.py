@@ -19,25 +19,25 @@ def assert_linear(check: Callable[[str], object], unit: str, up_to: int = 1_000_
 
 def assert_tenfold(run: Callable[[int], Callable[[], object]], count: int) -> None:
     """Ten times as many take ten times as long, with room up to forty; a nested loop takes a hundred times."""
-    few, many = (_best(run(number), 3) for number in (count, 10 * count))
+    few, many = (best(run(number), 3) for number in (count, 10 * count))
     assert many < 40 * max(few, 0.001), f"{few:.4f} s for {count}, {many:.4f} s for ten times as many"
 
 
 def _seconds(check: Callable[[str], object], unit: str, length: int, times: int) -> float:
     text = (unit * (length // len(unit) + 1))[:length]
-    return _best(lambda: check(text), times)
+    return best(lambda: check(text), times)
 
 
-def _best(run: Callable[[], object], times: int) -> float:
+def best(run: Callable[[], object], times: int) -> float:
     """Return the shortest processor time of several runs, in seconds."""
-    best = float("inf")
+    shortest = float("inf")
     gc.collect()
     gc.disable()  # it looks at all that other tests have left
     try:
         for _ in range(times):
             start = time.process_time()
             run()
-            best = min(best, time.process_time() - start)
+            shortest = min(shortest, time.process_time() - start)
     finally:
         gc.enable()
-    return best
+    return shortest

@@ -145,18 +145,8 @@ def test_a_near_miss_carries_its_score_and_others_carry_none():
     assert [event.payload.get("score") for event in found.events()[:-1]] == scores
 
 
-@pytest.mark.parametrize(
-    ("quote", "unit"),
-    [
-        ("a" * 60 + "b{}", "a"),
-        ("ab" * 50 + "{}", "abb"),
-        ("not 5 a{}", "not 6 a, "),
-        ("x" * 900 + "{}", "xy"),
-    ],
-)
-def test_hostile_text_costs_what_is_counted_and_no_more_is_allowed_than_in_proportion(
-    quote, unit, monkeypatch
-):
+def seconds_and_steps(quote, unit, monkeypatch):
+    """Ground a hundred quotes in one source; return the processor time and the steps that took."""
     used = []
 
     class Counted(Steps):
@@ -171,8 +161,25 @@ def test_hostile_text_costs_what_is_counted_and_no_more_is_allowed_than_in_propo
     ground_quotes({"d": many}, source, QuoteRules(mode="fuzzy"))
     seconds = time.process_time() - start
     assert used[0].allowed <= 12_000 * (len(source) + sum(map(len, many)))
-    # A step is about a nanosecond; work that nobody counts would show here many times over.
-    assert seconds < 15e-9 * max(used[0].allowed - used[0]._left, 10**7)
+    return seconds, used[0].allowed - used[0]._left
+
+
+@pytest.mark.parametrize(
+    ("quote", "unit"),
+    [
+        ("a" * 60 + "b{}", "a"),
+        ("ab" * 50 + "{}", "abb"),
+        ("not 5 a{}", "not 6 a, "),
+        ("x" * 900 + "{}", "xy"),
+    ],
+)
+def test_hostile_text_costs_what_is_counted_and_no_more_is_allowed_than_in_proportion(
+    quote, unit, monkeypatch
+):
+    """Work that nobody counts would make a step take many times what it takes in a plain text, where it is 1 ns."""
+    plain, plain_steps = seconds_and_steps("the plan is yearly {}", "the plan was monthly ", monkeypatch)
+    seconds, steps = seconds_and_steps(quote, unit, monkeypatch)
+    assert seconds / max(steps, 10**7) < 15 * plain / plain_steps
 
 
 @pytest.mark.parametrize(("quote", "unit"), [("limit 5 " * 7, "limit 6 "), ("limit 5 " * 15, "limit 6 ")])

@@ -1,6 +1,5 @@
 """The value check: what an answer's numbers, dates, amounts and negations are bound to."""
 
-import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from groundwire.checks.values.answer import check_values
 from groundwire.checks.values.statements import scan
 from groundwire.checks.values.units import _TOKEN, cut
 from groundwire.checks.warnings import WarningType
+from tests.unit.checks import growth
 
 ROOT = Path(__file__).parents[3]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -503,17 +503,11 @@ def test_what_exceeds_the_bounds_is_counted_and_fails_closed(monkeypatch):
     ],
 )  # fmt: skip
 def test_time_grows_in_proportion_to_the_text(unit):
-    def seconds(length):
+    def run(length):
         text = (unit * length)[:length]
-        best = 9.0
-        for _ in range(2):
-            start = time.process_time()
-            check_values(text, [f"a {text} b"])
-            best = min(best, time.process_time() - start)
-        return best
+        return lambda: check_values(text, [f"a {text} b"])
 
-    # Ten times the text takes a hundred times as long where work is quadratic.
-    assert seconds(10_000) < 40 * max(seconds(1_000), 0.0005)
+    growth.assert_tenfold(run, 1_000)
 
 
 @pytest.mark.parametrize(

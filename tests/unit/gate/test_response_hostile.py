@@ -28,7 +28,7 @@ from groundwire.messages.records import LlmResponse
 from groundwire.policy import Limits, Policy
 from groundwire.replay.rebuild import stored_outcome
 from groundwire.state.memory import MemoryState
-from tests.unit.checks.growth import assert_linear
+from tests.unit.checks import growth
 from tests.unit.gate.world import World, chunk, response_bytes, summary
 
 LIMIT = 256_000
@@ -598,7 +598,7 @@ def test_the_time_of_all_checks_grows_in_proportion_to_hostile_text(unit):
         read_response(LlmResponse.model_validate(record), policy)
         extract(text, 20)
 
-    assert_linear(check, unit, up_to=100_000)
+    growth.assert_linear(check, unit, up_to=100_000)
 
 
 def _many(count: int) -> dict[str, Any]:
@@ -635,12 +635,7 @@ def test_the_time_of_all_checks_grows_in_proportion_to_the_number_of_parts():
 
     def seconds(count: int) -> float:
         response = decode_response(json.dumps(_many(count)).encode())
-        best = float("inf")
-        for _ in range(3):
-            start = time.process_time()
-            read_response(response, Policy(check_values=False))
-            best = min(best, time.process_time() - start)
-        return best
+        return growth.best(lambda: read_response(response, Policy(check_values=False)), 3)
 
     few, many = seconds(120), seconds(960)
     assert many < 24 * few, (few, many)
@@ -683,9 +678,9 @@ STALLING: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", STALLING)
 @pytest.mark.parametrize("stage", ["decided", "again", "without state"])
 async def test_one_response_never_keeps_the_event_loop_for_long(name, stage):
-    """50 ms are promised, of its thread's processor time: other work does not count, how slow the machine is does.
+    """50 ms of its thread's processor time are promised where counting to a million takes that long.
 
-    So four times that is allowed; read in the loop, most of these take from a fifth of a second to several.
+    Four times that is allowed; read in the loop, most of these take from four times to a hundred times.
     """
     world = World(policy=Policy(check_values=name == "a small text of values"))
     fields = {**GROUNDED, **STALLING[name]}
@@ -693,11 +688,12 @@ async def test_one_response_never_keeps_the_event_loop_for_long(name, stage):
     if stage == "again":
         await settled(world, record)
     work = {"decided": settled, "again": settled, "without state": provisional}[stage]
+    allowed = 4 * growth.best(lambda: sum(1 for _ in range(1_000_000)), 2)
     turns: list[float] = []
-    while not turns or (turns[-1] >= 0.2 and len(turns) < 3):  # the collector may run in one of them
+    while not turns or (turns[-1] >= allowed and len(turns) < 3):  # the collector may run in one of them
         fresh = world if stage == "again" else replace(world, state=MemoryState())
         turns.append(await busiest_turn(work(fresh, record)))
-    assert min(turns) < 0.2
+    assert min(turns) < allowed
 
 
 async def provisional(world: World, record: InboundRecord) -> None:
