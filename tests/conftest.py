@@ -1,5 +1,6 @@
 """Services for every test that asks for one; unit tests ask for none."""
 
+import faulthandler
 import signal
 from collections.abc import Iterator
 from functools import partial
@@ -7,6 +8,7 @@ from unittest.mock import patch
 
 import pytest
 import structlog
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 from hypothesis import settings
 
 from tests.services.fixtures import broker, redis_cluster, redis_server
@@ -32,6 +34,15 @@ def loggers_are_not_kept() -> Iterator[None]:
 
 def _configure(configure, **settings: object) -> None:
     configure(**{**settings, "cache_logger_on_first_use": False})
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_exception_interact(node: pytest.Item | pytest.Collector) -> None:
+    """End the process of a test that has failed and hangs as it is torn down: pytest watches it no longer."""
+    seconds = float(node.config.getini("faulthandler_timeout") or 0)
+    if seconds and isinstance(node, pytest.Item):
+        stderr = node.config.stash[fault_handler_stderr_fd_key]
+        faulthandler.dump_traceback_later(seconds, file=stderr, exit=True)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

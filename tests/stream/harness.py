@@ -40,7 +40,10 @@ OUTPUTS = (
 COMMAND = "from groundwire.cli.main import main; main()"
 DECISIONS = ("approved", "review", "blocked")
 FULL = os.environ.get("GROUNDWIRE_TEST_LENGTH") == "full"
-"""Whether tests of long stretches take the whole length that is promised, which is minutes, or a part of it."""
+"""Whether tests of long stretches take a part of the length that is promised, or the whole, which may be an hour.
+
+Nothing may then end them before: `-o faulthandler_timeout=0`.
+"""
 PATIENCE = 4
 """How much slower than a quiet machine a busy one may be before a test gives up."""
 SESSION = 10.0
