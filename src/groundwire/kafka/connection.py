@@ -67,6 +67,7 @@ _RETRY_SECONDS: Final = 0.3
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 _STOP_SECONDS: Final = 2.0
+_CANCEL_AGAIN: Final = 0.05
 _FETCH_WAIT: Final = 100
 """Milliseconds that a fetch waits for records: one that is under way when a reader goes on elsewhere is waited for."""
 
@@ -219,7 +220,8 @@ def _check_brokers(brokers: str) -> None:
 async def _stop(client: Client) -> None:
     try:
         async with asyncio.timeout(_STOP_SECONDS):
-            await client.stop()
+            with _cancelling_again(client):
+                await client.stop()
     except (KafkaError, OSError):
         await _cut(client)
     except asyncio.CancelledError:
@@ -227,6 +229,25 @@ async def _stop(client: Client) -> None:
         if is_cancelled():
             raise
         # else it is the client's own, of the fetches that it cancels
+
+
+@contextmanager
+def _cancelling_again(client: Client) -> Iterator[None]:
+    """Cancel once more what fetches for a consumer and has not ended then.
+
+    While it drops the fetches of partitions that are read no longer, it takes a cancellation of its own for one of
+    theirs and goes on (`aiokafka/consumer/fetcher.py`, `_fetch_requests_routine`); `stop` would wait for it for ever.
+    """
+    fetcher: Any = getattr(client, "_fetcher", None)
+    if fetcher is None:  # a producer, or a consumer that has not started
+        yield
+        return
+    fetching: asyncio.Task[None] = fetcher._fetch_task  # noqa: SLF001 - no other way
+    again = asyncio.get_running_loop().call_later(_CANCEL_AGAIN, fetching.cancel)
+    try:
+        yield
+    finally:
+        again.cancel()
 
 
 async def _cut(client: Client) -> None:

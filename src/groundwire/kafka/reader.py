@@ -87,7 +87,7 @@ class TopicReader:
         return {each: min(max(start, beginnings[each]), end) for each, end in ends.items()}
 
     def seek(self, begin: Positions, ends: Positions) -> None:
-        """Read these partitions from now on, and no others; `ends` is where `rest` stops."""
+        """Read these partitions from now on, and no others; `ends` is where `rest` stops on each."""
         self._client.assign(list(begin))
         for partition, offset in begin.items():
             self._client.seek(partition, offset)
@@ -123,6 +123,10 @@ class TopicReader:
 
     async def batch(self, milliseconds: int = _POLL_MS, most: int = BATCH) -> list[InboundRecord]:
         """Return the next records, none if nothing comes for so long. Raises: BrokerUnavailable."""
+        self._client.resume(*self._client.paused())
+        return await self._fetch(milliseconds, most)
+
+    async def _fetch(self, milliseconds: int, most: int) -> list[InboundRecord]:
         with _outages("topics cannot be read"):
             fetched = await self._client.getmany(timeout_ms=milliseconds, max_records=most)
         records = []
@@ -132,20 +136,35 @@ class TopicReader:
         return records
 
     async def rest(self, most: int = BATCH) -> AsyncGenerator[list[InboundRecord], None]:
-        """Yield batches until every partition is read to its end; what comes behind the ends is left out.
+        """Yield batches until every partition is read to its end; `batch` goes on behind the ends.
 
         Raises:
             BrokerUnavailable: nothing comes for as long as the broker may take to answer.
         """
         loop = asyncio.get_running_loop()
         last = loop.time()
-        while not await self.caught_up():
-            records = await self.batch(most=most)
+        while not await self._held_at_ends():
+            records = await self._fetch(_POLL_MS, most)
+            self._hold()
             if records:
                 yield [one for one in records if one.offset < self._ends[_partition(one)]]
                 last = loop.time()
             elif loop.time() - last > self._seconds:
                 raise unavailable(self._brokers, self._seconds, "bring the rest of the topics")
+
+    async def _held_at_ends(self) -> bool:
+        caught_up = await self.caught_up()
+        self._hold()
+        return caught_up
+
+    def _hold(self) -> None:
+        """Let nothing be fetched behind the ends: a fetch that waits for records there holds up what is asked next."""
+        for partition, end in self._ends.items():
+            if self.positions[partition] > end:
+                self._client.seek(partition, end)
+                self.positions[partition] = end
+            if self.positions[partition] == end or partition not in self._unread:
+                self._client.pause(partition)
 
     async def one(self, partition: TopicPartition, offset: int) -> InboundRecord | None:
         """Read a single record; None where the partition, which exists, turns out to have none there.

@@ -14,7 +14,7 @@ PARTITION = TopicPartition("t.claims", 0)
 
 
 class FakeConsumer:
-    """Offsets `first` to `end` of one partition, one record a fetch.
+    """Offsets `first` to `end` of one partition, one record a fetch, or `page`.
 
     Args:
         gaps: offsets without a record: compacted, or the marker of a transaction.
@@ -24,11 +24,12 @@ class FakeConsumer:
     """
 
     def __init__(
-        self, first=0, end=0, *, gaps=(), fails_at=None, silent=False, time=None, partition=PARTITION
+        self, first=0, end=0, *, gaps=(), fails_at=None, silent=False, time=None, partition=PARTITION, page=1
     ) -> None:
         self.first, self.end, self.gaps, self.fails_at = first, end, gaps, fails_at
-        self.silent, self.time, self.partition = silent, time, partition
+        self.silent, self.time, self.partition, self.page = silent, time, partition, page
         self.at = 0
+        self.held = set()
         cluster = SimpleNamespace(
             partitions_for_topic=lambda topic: {partition.partition} if topic == partition.topic else None
         )
@@ -45,10 +46,20 @@ class FakeConsumer:
         return dict.fromkeys(moments, self.time and SimpleNamespace(offset=self.time))
 
     def assign(self, partitions):
+        self.held.clear()
         self.assigned = list(partitions)
 
     def seek(self, _partition, offset):
         self.at = offset
+
+    def pause(self, *partitions):
+        self.held.update(partitions)
+
+    def resume(self, *partitions):
+        self.held.difference_update(partitions)
+
+    def paused(self):
+        return set(self.held)
 
     async def position(self, _partition):
         return self.at
@@ -59,13 +70,16 @@ class FakeConsumer:
             self.at += 1
         if self.at == self.fails_at:
             raise KafkaError
-        if self.silent or self.at >= self.end:
+        if self.silent or self.held or self.at >= self.end:
             await asyncio.sleep(timeout_ms / 100_000)
             return {}
-        offset, self.at = self.at, self.at + 1
+        first, self.at = self.at, min(self.at + self.page, self.end)
+        return {self.partition: [self._record(offset) for offset in range(first, self.at)]}
+
+    def _record(self, offset):
         topic, number = self.partition
         fields = {"timestamp": 0, "key": b"", "value": str(offset).encode(), "headers": ()}
-        return {self.partition: [SimpleNamespace(topic=topic, partition=number, offset=offset, **fields)]}
+        return SimpleNamespace(topic=topic, partition=number, offset=offset, **fields)
 
 
 def serving(client: FakeConsumer) -> Callable[..., object]:

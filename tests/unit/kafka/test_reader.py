@@ -42,6 +42,27 @@ async def test_what_comes_after_the_end_that_was_asked_for_is_left_out():
     assert topic.positions == {PARTITION: 3}
 
 
+async def test_who_goes_on_behind_the_end_misses_nothing_that_came_with_the_last_before_it():
+    client = FakeConsumer(0, 9, page=4)
+    topic = TopicReader(client, "b:1", 1)
+    topic.seek({PARTITION: 1}, {PARTITION: 3})
+    assert [one.offset async for page in topic.rest() for one in page] == [1, 2]
+    assert topic.positions == {PARTITION: 3}
+    assert [one.offset for one in await topic.batch()] == [3, 4, 5, 6]
+
+
+@pytest.mark.parametrize(("begin", "gaps"), [(0, ()), (0, (3,)), (4, ())])
+async def test_nothing_is_fetched_behind_the_end_before_someone_goes_on_there(begin, gaps):
+    client = FakeConsumer(0, 9, gaps=gaps)
+    topic = TopicReader(client, "b:1", 1)
+    topic.seek({PARTITION: begin}, {PARTITION: 4})
+    async for _ in topic.rest():
+        pass
+    assert client.paused() == {PARTITION}
+    await topic.batch()
+    assert not client.paused()
+
+
 async def test_what_was_compacted_at_the_end_is_not_waited_for():
     topic = TopicReader(FakeConsumer(0, 4, gaps=(2, 3)), "b:1", 1)
     topic.seek({PARTITION: 0}, {PARTITION: 4})
