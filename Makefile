@@ -50,8 +50,8 @@ test: .venv/dev-$(KEY) ## all tests that are not slow, on embedded services; or 
 test-all: test ## every test: `make test`, the slow ones, and those of streams and state on Apache Kafka and redis-server
 	@$(MAKE) --jobs=2 --output-sync=target test-slow test-kafka
 
-test-slow: .venv/dev-$(KEY) ## many examples, long texts, browsers, installed wheels; those of streams are slow on Kafka
-	@$(EMBEDDED) $(BIN)/python -m pytest tests -m "slow and (not stream or embedded or wheel)" $(PARALLEL) $(PYTEST_ARGS)
+test-slow: .venv/dev-$(KEY) ## many examples, long texts, browsers, installed wheels; those of streams and state: test-kafka
+	@$(EMBEDDED) $(BIN)/python -m pytest tests --ignore=tests/state -m "slow and (not stream or embedded or wheel)" $(PARALLEL) $(PYTEST_ARGS)
 
 # the demo has services of its own, whatever the tests run on
 test-kafka: ON_KAFKA := GROUNDWIRE_TEST_REDIS=real PYTEST_ADDOPTS=--ignore=tests/stream/test_demo.py

@@ -5,22 +5,23 @@ import time
 from collections.abc import Callable
 
 
-def assert_linear(check: Callable[[str], object], unit: str, up_to: int = 1_000_000) -> None:
+def assert_linear(check: Callable[[str], object], unit: str, up_to: int = 300_000) -> None:
     """From 1 kB on time grows in proportion, with room for caches and a busy machine; not with the square.
 
-    A check that is quadratic from the start does not get as far as 1 MB: it is stopped at 30 kB, where it takes
-    thirty times its share.
+    A check that is quadratic from the start does not get as far as `up_to`, of which it takes three hundred times its
+    share: it is stopped at 30 kB, where it takes thirty times that.
     """
     smallest = max(_seconds(check, unit, 1_000, 3), 0.0005)
-    for length in (30_000, 100_000, up_to):
+    for length in (30_000, up_to):
         limit = 10 * length / 1_000 * smallest
         assert _seconds(check, unit, length, 1) < limit, f"{length} characters of {unit!r}"
 
 
 def assert_tenfold(run: Callable[[int], Callable[[], object]], count: int) -> None:
     """Ten times as many take ten times as long, with room up to forty; a nested loop takes a hundred times."""
-    few, many = (best(run(number), 3) for number in (count, 10 * count))
-    assert many < 40 * max(few, 0.001), f"{few:.4f} s for {count}, {many:.4f} s for ten times as many"
+    limit = 40 * max(best(run(count), 3), 0.001)
+    many = best(run(10 * count), 1)
+    assert many < limit, f"{many:.4f} s for ten times {count}, where {limit:.4f} s are four times their share"
 
 
 def _seconds(check: Callable[[str], object], unit: str, length: int, times: int) -> float:
