@@ -233,7 +233,7 @@ async def _stop(client: Client) -> None:
 
 @contextmanager
 def _cancelling_again(client: Client) -> Iterator[None]:
-    """Cancel once more what fetches for a consumer and has not ended then.
+    """Cancel what fetches for a consumer again until it has ended.
 
     While it drops the fetches of partitions that are read no longer, it takes a cancellation of its own for one of
     theirs and goes on (`aiokafka/consumer/fetcher.py`, `_fetch_requests_routine`); `stop` would wait for it for ever.
@@ -243,7 +243,15 @@ def _cancelling_again(client: Client) -> Iterator[None]:
         yield
         return
     fetching: asyncio.Task[None] = fetcher._fetch_task  # noqa: SLF001 - no other way
-    again = asyncio.get_running_loop().call_later(_CANCEL_AGAIN, fetching.cancel)
+    loop = asyncio.get_running_loop()
+    again: asyncio.TimerHandle
+
+    def cancel() -> None:
+        nonlocal again
+        if fetching.cancel():
+            again = loop.call_later(_CANCEL_AGAIN, cancel)
+
+    again = loop.call_later(_CANCEL_AGAIN, cancel)
     try:
         yield
     finally:

@@ -144,7 +144,9 @@ class TopicReader:
         loop = asyncio.get_running_loop()
         last = loop.time()
         while not await self._held_at_ends():
+            before = dict(self.positions)
             records = await self._fetch(_POLL_MS, most)
+            self._turn_back(before)
             self._hold()
             if records:
                 yield [one for one in records if one.offset < self._ends[_partition(one)]]
@@ -157,13 +159,17 @@ class TopicReader:
         self._hold()
         return caught_up
 
+    def _turn_back(self, before: Positions) -> None:
+        """Leave for `batch` what a fetch has brought from behind the ends."""
+        for partition, end in self._ends.items():
+            if before[partition] <= end < self.positions[partition]:
+                self._client.seek(partition, end)
+                self.positions[partition] = end
+
     def _hold(self) -> None:
         """Let nothing be fetched behind the ends: a fetch that waits for records there holds up what is asked next."""
         for partition, end in self._ends.items():
-            if self.positions[partition] > end:
-                self._client.seek(partition, end)
-                self.positions[partition] = end
-            if self.positions[partition] == end or partition not in self._unread:
+            if self.positions[partition] >= end or partition not in self._unread:
                 self._client.pause(partition)
 
     async def one(self, partition: TopicPartition, offset: int) -> InboundRecord | None:

@@ -51,6 +51,15 @@ async def test_who_goes_on_behind_the_end_misses_nothing_that_came_with_the_last
     assert [one.offset for one in await topic.batch()] == [3, 4, 5, 6]
 
 
+async def test_who_began_or_went_on_behind_the_end_is_not_turned_back_to_it():
+    client = FakeConsumer(0, 9, page=2)
+    topic = TopicReader(client, "b:1", 1)
+    topic.seek({PARTITION: 5}, {PARTITION: 3})
+    for offsets in ([5, 6], [7, 8]):
+        assert [page async for page in topic.rest()] == []
+        assert [one.offset for one in await topic.batch()] == offsets
+
+
 @pytest.mark.parametrize(("begin", "gaps"), [(0, ()), (0, (3,)), (4, ())])
 async def test_nothing_is_fetched_behind_the_end_before_someone_goes_on_there(begin, gaps):
     client = FakeConsumer(0, 9, gaps=gaps)
