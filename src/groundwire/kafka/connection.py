@@ -67,7 +67,7 @@ _RETRY_SECONDS: Final = 0.3
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 _STOP_SECONDS: Final = 2.0
-_CANCEL_AGAIN: Final = 0.05
+_CANCEL_SECONDS: Final = 0.05  # from one cancellation to the next
 _FETCH_WAIT: Final = 100
 """Milliseconds that a fetch waits for records: one that is under way when a reader goes on elsewhere is waited for."""
 
@@ -249,9 +249,9 @@ def _cancelling_again(client: Client) -> Iterator[None]:
     def cancel() -> None:
         nonlocal again
         if fetching.cancel():
-            again = loop.call_later(_CANCEL_AGAIN, cancel)
+            again = loop.call_later(_CANCEL_SECONDS, cancel)
 
-    again = loop.call_later(_CANCEL_AGAIN, cancel)
+    again = loop.call_later(_CANCEL_SECONDS, cancel)
     try:
         yield
     finally:

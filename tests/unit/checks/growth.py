@@ -19,7 +19,7 @@ def assert_linear(check: Callable[[str], object], unit: str, up_to: int = 300_00
 
 def assert_tenfold(run: Callable[[int], Callable[[], object]], count: int) -> None:
     """Ten times as many take ten times as long, with room up to forty; a nested loop takes a hundred times."""
-    limit = 40 * max(best(run(count), 3), 0.001)
+    limit = 40 * max(best(run(count), 3), 0.0005)
     many = best(run(10 * count), 1)
     assert many < limit, f"{many:.4f} s for ten times {count}, where {limit:.4f} s are four times their share"
 
