@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,15 @@ from tests.state.claims import SCHEME, Claims, People
 
 SERVERS = {"redis": "server", "cluster": "cluster"}
 """The fixtures that serve a kind of state."""
+
+
+PATIENCE = 60.0
+"""Seconds for an answer of Redis: a machine that is busy elsewhere is no outage."""
+
+
+def state_in(url: str, prefix: str, *, scheme: str = SCHEME, **options: Any) -> RedisState:
+    """Return state in a server that is not to be found late."""
+    return RedisState(connect(url, patience=PATIENCE), prefix, scheme=scheme, patience=PATIENCE, **options)
 
 
 async def start(state: RedisState) -> RedisState:
@@ -43,7 +53,7 @@ def prefix() -> str:
 
 @pytest.fixture
 async def redis_state(redis_server: RedisServer, prefix: str) -> AsyncIterator[RedisState]:
-    state = await start(RedisState(connect(redis_server.url), prefix, scheme=SCHEME))
+    state = await start(state_in(redis_server.url, prefix))
     yield state
     await state.close()
 
@@ -54,6 +64,6 @@ async def state(request, prefix: str) -> AsyncIterator[MemoryState | RedisState]
         yield MemoryState()
         return
     server: RedisServer | LocalCluster = request.getfixturevalue(f"redis_{SERVERS[request.param]}")
-    redis = await start(RedisState(connect(server.url), prefix, scheme=SCHEME))
+    redis = await start(state_in(server.url, prefix))
     yield redis
     await redis.close()

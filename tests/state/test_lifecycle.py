@@ -51,10 +51,8 @@ from groundwire.state.model import (
     SubjectStatus,
     Waiting,
 )
-from groundwire.state.redis import RedisState
-from groundwire.state.server import connect
-from tests.state.claims import SCHEME, THRESHOLDS, Claims, People, origin, subject
-from tests.state.conftest import start
+from tests.state.claims import THRESHOLDS, Claims, People, origin, subject
+from tests.state.conftest import start, state_in
 
 BASE = "the ingest service retries every failed upload five times and then stops"
 TEXTS = (
@@ -75,7 +73,6 @@ PARTITIONS = (*RECORDS, REVIEWS)
 APPROVING = {ReviewAction.APPROVE, ReviewAction.EDIT}
 REJECTING = {ReviewAction.REJECT, ReviewAction.RETRACT}
 WORKERS = (0, 1)
-PATIENCE = 60.0  # seconds for an answer of Redis: a machine that is busy elsewhere is no outage
 
 
 @dataclass
@@ -96,12 +93,7 @@ class Lifecycle(RuleBasedStateMachine):
         super().__init__()
         self.runner = asyncio.Runner()
         self.memory = MemoryState()
-        self.redis = RedisState(
-            connect(url, patience=PATIENCE),
-            f"test-{uuid.uuid4().hex}.",
-            scheme=SCHEME,
-            patience=PATIENCE,
-        )
+        self.redis = state_in(url, f"test-{uuid.uuid4().hex}.")
         self.runner.run(start(self.redis))
         self.claims = Claims()
         self.people = People(self.claims)

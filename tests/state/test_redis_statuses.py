@@ -13,19 +13,15 @@ from groundwire.errors import SchemeMismatch, StateLost, StateUnavailable
 from groundwire.review.feed import RedisStatuses
 from groundwire.state.model import SubjectState, SubjectStatus
 from groundwire.state.redis import RedisState
-from groundwire.state.server import connect
-from tests.state.claims import SCHEME, Claims, decide, subject
-from tests.state.conftest import start
+from tests.state.claims import Claims, decide, subject
+from tests.state.conftest import start, state_in
 
 PENDING = [SubjectStatus(SubjectState.PENDING, 1), None]
-PATIENCE = 30.0  # seconds: a machine that is busy elsewhere is no outage
 
 
 @pytest.fixture
 async def live(redis_server: RedisServer, prefix: str) -> AsyncIterator[RedisStatuses]:
-    redis = connect(redis_server.url, patience=PATIENCE)
-    state = RedisState(redis, prefix, scheme=SCHEME, patience=PATIENCE, require_aof=False)
-    statuses = RedisStatuses(state)
+    statuses = RedisStatuses(state_in(redis_server.url, prefix, require_aof=False))
     yield statuses
     await statuses.close()
 
@@ -72,7 +68,7 @@ async def test_without_a_server_nothing_is_told_and_with_it_again_the_same_as_be
 
 
 async def test_keys_of_another_policy_are_an_error(redis_server: RedisServer, prefix: str) -> None:
-    other = RedisState(connect(redis_server.url), prefix, scheme="another")
+    other = state_in(redis_server.url, prefix, scheme="another")
     await start(other)
     live = RedisStatuses.of(Settings(redis_url=redis_server.url, topic_prefix=prefix))
     with pytest.raises(SchemeMismatch):

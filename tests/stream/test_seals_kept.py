@@ -20,8 +20,7 @@ from groundwire.messages.identity import Subject, decision_id, event_id
 from groundwire.messages.seals import Seal
 from groundwire.policy import load_policy
 from groundwire.state.model import SubjectState
-from groundwire.state.redis import RedisState
-from groundwire.state.server import connect
+from tests.state.conftest import state_in
 from tests.stream.harness import Deployment, Seen, good
 from tests.stream.test_reviews import Office
 
@@ -221,8 +220,8 @@ async def test_a_rebuild_that_requires_seals_leaves_out_forgeries_that_follow_an
 
 async def stored(deployment: Deployment) -> dict[str, SubjectState | None]:
     """Where state has each claim."""
-    state = RedisState(
-        connect(deployment.redis.url),
+    state = state_in(
+        deployment.redis.url,
         deployment.prefix,
         scheme=dedup_scheme(load_policy(None, {})),
         require_aof=False,
