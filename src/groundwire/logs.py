@@ -47,9 +47,14 @@ class _LossyStream:
 _UNREACHABLE: Final = ("NodeNotReadyError", "Unable connect to node", "Unable to update metadata")
 """Parts of messages by which each part of aiokafka says for itself that a broker is away."""
 
+_CLOSED: Final = "; the handler is closed"
+"""How the RuntimeError ends that uvloop raises where a connection closed while it was written to (UVHandle)."""
+
 
 def _is_lost_connection(error: BaseException | None) -> bool:
     """Say whether an error is of a connection, and not another OSError, such as of a file, which may be a defect."""
+    if type(error) is RuntimeError:
+        return str(error).endswith(_CLOSED)
     ssl = sys.modules.get("ssl")  # imported if it raised anything; a program that checks one claim needs none
     return isinstance(error, (ConnectionError, TimeoutError)) or bool(ssl and isinstance(error, ssl.SSLError))
 

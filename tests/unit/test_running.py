@@ -104,6 +104,35 @@ def test_an_error_of_the_system_that_no_connection_raised_keeps_its_traceback() 
     ]
 
 
+def test_a_connection_that_closes_while_uvloop_writes_to_it_is_one_line_without_a_traceback() -> None:
+    program = textwrap.dedent("""
+        import asyncio, logging, os, uvloop
+        from groundwire.logs import configure_logs
+
+        configure_logs("console", "info")
+
+        async def write() -> None:
+            pipe = os.fdopen(os.pipe()[1], "wb", 0)
+            transport, _ = await asyncio.get_running_loop().connect_write_pipe(asyncio.BaseProtocol, pipe)
+            transport.close()
+            await asyncio.sleep(0.1)
+            transport.write(b"x")
+
+        def defect() -> None:
+            raise RuntimeError("a defect")
+
+        for told, call in (("closed", lambda: uvloop.run(write())), ("failed", defect)):
+            try:
+                call()
+            except RuntimeError as raised:
+                logging.getLogger("asyncio").error(f"Fatal error: {told}", exc_info=raised)
+    """)
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    closed, _, failed = ended.stderr.partition("Fatal error: failed")
+    assert ("Fatal error: closed" in closed, "Traceback" in closed) == (True, False)
+    assert "RuntimeError: a defect" in failed
+
+
 def test_a_process_whose_log_nobody_reads_any_more_ends_as_it_would_otherwise():
     program = """
 import sys
