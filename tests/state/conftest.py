@@ -16,13 +16,12 @@ from tests.state.claims import SCHEME, Claims, People
 SERVERS = {"redis": "server", "cluster": "cluster"}
 """The fixtures that serve a kind of state."""
 
-
 PATIENCE = 60.0
 """Seconds for an answer of Redis: a machine that is busy elsewhere is no outage."""
 
 
-def state_in(url: str, prefix: str, *, scheme: str = SCHEME, **options: Any) -> RedisState:
-    """Return state in a server that is not to be found late."""
+def state_at(url: str, prefix: str, *, scheme: str = SCHEME, **options: Any) -> RedisState:
+    """Return state in the server at an address, which may take a minute to answer."""
     return RedisState(connect(url, patience=PATIENCE), prefix, scheme=scheme, patience=PATIENCE, **options)
 
 
@@ -53,7 +52,7 @@ def prefix() -> str:
 
 @pytest.fixture
 async def redis_state(redis_server: RedisServer, prefix: str) -> AsyncIterator[RedisState]:
-    state = await start(state_in(redis_server.url, prefix))
+    state = await start(state_at(redis_server.url, prefix))
     yield state
     await state.close()
 
@@ -64,6 +63,6 @@ async def state(request, prefix: str) -> AsyncIterator[MemoryState | RedisState]
         yield MemoryState()
         return
     server: RedisServer | LocalCluster = request.getfixturevalue(f"redis_{SERVERS[request.param]}")
-    redis = await start(state_in(server.url, prefix))
+    redis = await start(state_at(server.url, prefix))
     yield redis
     await redis.close()

@@ -15,7 +15,7 @@ from groundwire.policy import Policy
 from groundwire.replay.rebuild import stored_outcome
 from groundwire.state.memory import MemoryState
 from groundwire.state.model import Outcome, SubjectState
-from tests.state.conftest import start, state_in
+from tests.state.conftest import start, state_at
 from tests.unit.gate.world import World, adr_folder, chunk, verifier
 
 TEXT = "the ingest service retries every failed upload five times before it gives up and raises an alarm"
@@ -159,7 +159,7 @@ def test_state_in_redis_and_the_pure_code_agree_and_decide_as_state_in_memory(
     redis_server, adrs, policy, sent
 ):
     async def both() -> None:
-        redis = await start(state_in(redis_server.url, f"{secrets.token_hex(8)}."))
+        redis = await start(state_at(redis_server.url, f"{secrets.token_hex(8)}."))
         try:
             in_redis = await run(redis, policy, adrs, sent)
             in_memory = await run(MemoryState(), policy, adrs, sent)
@@ -182,7 +182,7 @@ def test_after_a_rebuild_from_what_was_published_everything_is_decided_as_before
         published = await run(before, policy, adrs, sent)
         latest = {(d.user_id, d.kind, d.subject_id): d for d in sorted(published, key=lambda d: d.revision)}
         stored = [stored_outcome(decision.to_bytes(), policy) for decision in latest.values()]
-        rebuilt = await start(state_in(redis_server.url, f"{secrets.token_hex(8)}."))
+        rebuilt = await start(state_at(redis_server.url, f"{secrets.token_hex(8)}."))
         try:
             await rebuilt.reassert(stored)
             assert await rebuilt.queue_depth() == await before.queue_depth()

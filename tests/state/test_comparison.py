@@ -12,7 +12,7 @@ from groundwire.checks.dedup.signature import Thresholds, compare
 from groundwire.state.memory import MemoryState
 from groundwire.state.model import DedupQuery, MatchRules, QueueLimits
 from tests.state.claims import Claims, People
-from tests.state.conftest import start, state_in
+from tests.state.conftest import start, state_at
 
 # Few of each, so that they meet.
 DIGESTS = st.sampled_from((b"none", b"some"))
@@ -52,7 +52,7 @@ def query(sign: bytes, rules: MatchRules) -> DedupQuery:
 @given(indexed=SIGNATURES, asked=SIGNATURES, rules=RULES, rejected=st.booleans())
 def test_two_claims_compare_alike_in_the_script_and_in_python(redis_server, indexed, asked, rules, rejected):
     async def compare_both() -> None:
-        redis = await start(state_in(redis_server.url, f"{secrets.token_hex(8)}."))
+        redis = await start(state_at(redis_server.url, f"{secrets.token_hex(8)}."))
         memory, claims = MemoryState(), Claims()
         first = replace(claims.ask("c1", None), dedup=query(indexed, rules))
         second = replace(claims.ask("c2", None), dedup=replace(first.dedup, signature=asked))
@@ -80,7 +80,7 @@ def test_two_claims_compare_alike_in_the_script_and_in_python(redis_server, inde
 )
 def test_of_many_matches_both_choose_the_same(redis_server, texts, times, tiers, asked, material):
     async def compare_both() -> None:
-        redis = await start(state_in(redis_server.url, f"{secrets.token_hex(8)}."))
+        redis = await start(state_at(redis_server.url, f"{secrets.token_hex(8)}."))
         memory, claims = MemoryState(), Claims()
         base = query(asked, MatchRules(Thresholds(3000, 3000, 3000), material))
         asks = []

@@ -52,7 +52,7 @@ from groundwire.state.model import (
     Waiting,
 )
 from tests.state.claims import THRESHOLDS, Claims, People, origin, subject
-from tests.state.conftest import start, state_in
+from tests.state.conftest import start, state_at
 
 BASE = "the ingest service retries every failed upload five times and then stops"
 TEXTS = (
@@ -93,7 +93,7 @@ class Lifecycle(RuleBasedStateMachine):
         super().__init__()
         self.runner = asyncio.Runner()
         self.memory = MemoryState()
-        self.redis = state_in(url, f"test-{uuid.uuid4().hex}.")
+        self.redis = state_at(url, f"test-{uuid.uuid4().hex}.")
         self.runner.run(start(self.redis))
         self.claims = Claims()
         self.people = People(self.claims)

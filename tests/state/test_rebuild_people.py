@@ -12,14 +12,14 @@ from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
 from groundwire.replay.rebuild import Rebuilder
 from groundwire.state.redis import RedisState
-from tests.state.conftest import start, state_in
+from tests.state.conftest import start, state_at
 from tests.unit.gate.test_rebuild_people import Topics
 from tests.unit.gate.test_review_gate import TEXT, Office
 
 
 @pytest.fixture
 async def office(redis_server, prefix) -> AsyncIterator[Office]:
-    state = await start(state_in(redis_server.url, prefix, scheme=dedup_scheme(Policy())))
+    state = await start(state_at(redis_server.url, prefix, scheme=dedup_scheme(Policy())))
     yield Office(state=state)
     await state.close()
 

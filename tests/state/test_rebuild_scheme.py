@@ -10,7 +10,7 @@ from groundwire.gate.claim_case import dedup_scheme
 from groundwire.policy import Policy
 from groundwire.replay.rebuild import Rebuilder
 from groundwire.state.server import connect
-from tests.state.conftest import start, state_in
+from tests.state.conftest import start, state_at
 from tests.unit.gate.test_rebuild_people import Topics
 from tests.unit.gate.test_review_gate import Office
 
@@ -35,7 +35,7 @@ async def as_before(redis: Redis, prefix: str) -> None:
 
 async def test_state_of_the_scheme_before_is_refused_and_a_rebuild_carries_it_over(redis_server, prefix):
     redis = connect(redis_server.url)
-    state = await start(state_in(redis_server.url, prefix, scheme=dedup_scheme(Policy())))
+    state = await start(state_at(redis_server.url, prefix, scheme=dedup_scheme(Policy())))
     office, topics = Office(state=state), Topics()
     (approved,) = await office.decide(office.claim("a", KEPT, source="user"))
     (waits,) = await office.decide(office.claim("b", WRONG, source="ai_synthesis"))
@@ -43,7 +43,7 @@ async def test_state_of_the_scheme_before_is_refused_and_a_rebuild_carries_it_ov
     topics.put(approved, waits, rejected)
     await as_before(redis, prefix)
 
-    newer = state_in(redis_server.url, prefix, scheme=dedup_scheme(Policy()))
+    newer = state_at(redis_server.url, prefix, scheme=dedup_scheme(Policy()))
     with pytest.raises(SchemeMismatch, match="groundwire rebuild"):
         await newer.open()
     assert await Rebuilder(newer, Policy(), topics.read, quiet=0).rebuild()

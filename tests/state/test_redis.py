@@ -19,7 +19,7 @@ from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
 from tests.services.redis_servers import start_redis
 from tests.state.claims import LIMITS, SCHEME, TEXT, People, decide, dedup, stored, subject
-from tests.state.conftest import start, state_in
+from tests.state.conftest import start, state_at
 
 OTHER = "backups of the billing database are written to a second region every night at two o'clock"
 DAY = 86_400
@@ -347,7 +347,7 @@ async def test_a_step_before_open_opens_state(redis_server, redis_state, prefix,
 
 
 async def test_keys_of_another_scheme_are_refused_and_the_way_out_is_named(redis_server, redis_state, prefix):
-    other = state_in(redis_server.url, prefix, scheme="partition-9/words-9/signature-9/9000")
+    other = state_at(redis_server.url, prefix, scheme="partition-9/words-9/signature-9/9000")
     with pytest.raises(SchemeMismatch, match="groundwire rebuild"):
         await other.open()
     async with other.rebuilding() as rebuild:

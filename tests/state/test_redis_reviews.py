@@ -23,7 +23,7 @@ from groundwire.state.model import (
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
 from tests.state.claims import LIMITS, TEXT, decide, review_one, stored, subject
-from tests.state.conftest import start, state_in
+from tests.state.conftest import start, state_at
 
 A, P, B, R = SubjectState.APPROVED, SubjectState.PENDING, SubjectState.BLOCKED, SubjectState.REFUSED
 OTHER = "backups of the billing database are written to a second region every night at two o'clock"
@@ -57,7 +57,7 @@ async def test_of_two_reviewers_at_once_exactly_one_decides_each_of_a_thousand_i
     await decide(redis_state, *asks, limits=MANY)
     winners = set()
     async with AsyncExitStack() as stack:
-        states = [state_in(redis_server.url, prefix) for _ in range(2)]
+        states = [state_at(redis_server.url, prefix) for _ in range(2)]
         for state in states:
             stack.push_async_callback(state.close)
 
@@ -85,7 +85,7 @@ async def test_of_two_reviewers_at_once_exactly_one_decides_each_of_a_thousand_i
 async def test_one_action_that_two_workers_carry_out_at_once_is_carried_out_once(
     redis_server, redis_state, prefix, claims, people
 ):
-    other = state_in(redis_server.url, prefix)
+    other = state_at(redis_server.url, prefix)
     for n in range(50):
         ask = claims.ask(f"c{n}", f"{TEXT} in round {n}", 2)
         await decide(redis_state, ask)
@@ -117,7 +117,7 @@ async def test_actions_and_what_people_blocked_are_kept_for_91_days_and_what_the
 
 
 async def test_the_lifetime_of_actions_can_be_set(redis_server, prefix, claims, people):
-    state = state_in(redis_server.url, prefix, action_ttl=200 * DAY)
+    state = state_at(redis_server.url, prefix, action_ttl=200 * DAY)
     await start(state)
     act = people.act("reject", claims.ask())
     await state.review([act])
@@ -296,7 +296,7 @@ def circles(count: int) -> list[str]:
 
 
 async def opened(redis_server, prefix, **options) -> RedisState:
-    return await start(state_in(redis_server.url, prefix, **options))
+    return await start(state_at(redis_server.url, prefix, **options))
 
 
 async def test_an_approval_stands_where_there_is_too_much_to_compare(redis_server, prefix, claims, people):

@@ -14,14 +14,14 @@ from groundwire.review.feed import RedisStatuses
 from groundwire.state.model import SubjectState, SubjectStatus
 from groundwire.state.redis import RedisState
 from tests.state.claims import Claims, decide, subject
-from tests.state.conftest import start, state_in
+from tests.state.conftest import start, state_at
 
 PENDING = [SubjectStatus(SubjectState.PENDING, 1), None]
 
 
 @pytest.fixture
 async def live(redis_server: RedisServer, prefix: str) -> AsyncIterator[RedisStatuses]:
-    statuses = RedisStatuses(state_in(redis_server.url, prefix, require_aof=False))
+    statuses = RedisStatuses(state_at(redis_server.url, prefix, require_aof=False))
     yield statuses
     await statuses.close()
 
@@ -68,7 +68,7 @@ async def test_without_a_server_nothing_is_told_and_with_it_again_the_same_as_be
 
 
 async def test_keys_of_another_policy_are_an_error(redis_server: RedisServer, prefix: str) -> None:
-    other = state_in(redis_server.url, prefix, scheme="another")
+    other = state_at(redis_server.url, prefix, scheme="another")
     await start(other)
     live = RedisStatuses.of(Settings(redis_url=redis_server.url, topic_prefix=prefix))
     with pytest.raises(SchemeMismatch):

@@ -9,7 +9,7 @@ from groundwire.state.codec import short
 from groundwire.state.memory import MemoryState
 from groundwire.state.model import RefusedAction, Reviewed, State, SubjectState, SubjectStatus
 from tests.state.claims import Claims, decide, review_one, stored
-from tests.state.conftest import start, state_in
+from tests.state.conftest import start, state_at
 
 A, P, B = SubjectState.APPROVED, SubjectState.PENDING, SubjectState.BLOCKED
 ACTIONS = ("approve", "edit", "reject", "expire", "retract")
@@ -142,7 +142,7 @@ def test_an_ask_that_says_too_much_or_too_little_is_an_error(claims, people, cha
 
 
 async def test_a_retraction_looks_at_a_bounded_number_of_claims(redis_server, prefix, claims, people):
-    redis = state_in(redis_server.url, prefix, max_candidates=3)
+    redis = state_at(redis_server.url, prefix, max_candidates=3)
     for state in (await start(redis), MemoryState(max_candidates=3)):
         parent = claims.respond("r")
         kids = [claims.ask(f"k{n}", None, parents=[parent.subject]) for n in range(5)]

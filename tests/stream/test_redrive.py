@@ -18,7 +18,7 @@ from groundwire.gate.claim_case import dedup_scheme
 from groundwire.kafka.connection import producer
 from groundwire.policy import Policy
 from groundwire.state.model import InFlightMark
-from tests.state.conftest import state_in
+from tests.state.conftest import state_at
 from tests.stream.harness import Deployment, assert_one_truth, good, until
 
 pytestmark = [pytest.mark.stream, pytest.mark.slow]
@@ -53,7 +53,7 @@ async def killed_redrive(deployment: Deployment, code: str) -> None:
 
 async def worker_died_twice(deployment: Deployment, topic: str) -> None:
     """Leave what a worker leaves that died over the first record of every partition."""
-    state = state_in(deployment.redis.url, deployment.prefix, scheme=dedup_scheme(Policy()))
+    state = state_at(deployment.redis.url, deployment.prefix, scheme=dedup_scheme(Policy()))
     for partition in range(deployment.partitions):
         await state.mark(deployment.prefix + topic, partition, InFlightMark(0, 0, 2))
     await state.close()

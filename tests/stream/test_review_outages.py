@@ -16,9 +16,11 @@ from groundwire.messages.records import ReviewDecision
 from groundwire.review.actions import Actions, ActionTarget, Signer, review_decision
 from groundwire.review.board import Board
 from groundwire.review.feed import Feed, RedisStatuses
+from groundwire.state.redis import RedisState
+from groundwire.state.server import connect
 from tests.services.brokers import Broker
-from tests.state.claims import Claims, People, decide, review_one
-from tests.state.conftest import start, state_in
+from tests.state.claims import SCHEME, Claims, People, decide, review_one
+from tests.state.conftest import start
 from tests.stream.test_review_commands import (
     QUICK,
     SECONDS,
@@ -40,13 +42,13 @@ pytestmark = [pytest.mark.stream, pytest.mark.slow]
 async def test_the_queue_is_shown_through_an_outage_of_redis_and_of_the_broker(
     broker: Broker, redis_server: RedisServer, prefix: str
 ) -> None:
-    state = await start(state_in(redis_server.url, prefix))
+    state = await start(RedisState(connect(redis_server.url), prefix, scheme=SCHEME))
     claims = Claims()
     asks = {name: claims.ask(name, None, 2, user="ann") for name in ("a", "b", "d")}
     await decide(state, *asks.values())
     await publish(broker, prefix, record(fresh("a")), record(fresh("b")))
     board = Board()
-    live = RedisStatuses(state_in(redis_server.url, prefix, require_aof=False))
+    live = RedisStatuses(RedisState(connect(redis_server.url), prefix, scheme=SCHEME, require_aof=False))
     async with running(Feed(board, live, brokers=broker.bootstrap, prefix=prefix, pace=QUICK)) as feed:
         await until(lambda: feed.caught_up and names(board) == ["a", "b"])
 

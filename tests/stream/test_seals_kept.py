@@ -20,7 +20,7 @@ from groundwire.messages.identity import Subject, decision_id, event_id
 from groundwire.messages.seals import Seal
 from groundwire.policy import load_policy
 from groundwire.state.model import SubjectState
-from tests.state.conftest import state_in
+from tests.state.conftest import state_at
 from tests.stream.harness import Deployment, Seen, good
 from tests.stream.test_reviews import Office
 
@@ -220,7 +220,7 @@ async def test_a_rebuild_that_requires_seals_leaves_out_forgeries_that_follow_an
 
 async def stored(deployment: Deployment) -> dict[str, SubjectState | None]:
     """Where state has each claim."""
-    state = state_in(
+    state = state_at(
         deployment.redis.url,
         deployment.prefix,
         scheme=dedup_scheme(load_policy(None, {})),

@@ -119,7 +119,7 @@ async def test_a_fetch_that_waits_takes_the_records_of_a_partition_that_has_room
     assert fetcher._fetch_waiters
     ready.add(A)
     thread.wake()
-    assert await asyncio.wait_for(fetching, 60) == {A: ["a record"]}
+    assert await asyncio.wait_for(fetching, 5) == {A: ["a record"]}
 
 
 def test_a_broker_is_asked_to_answer_soon_while_records_of_a_partition_wait_here_for_a_moment():

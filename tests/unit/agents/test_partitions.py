@@ -117,7 +117,7 @@ async def test_the_mark_is_sent_before_the_records_are_touched_and_its_answer_wa
 async def test_a_mark_is_not_held_up_by_the_answer_to_the_one_before():
     state = Marks(answer=60.0)
     guard = CrashGuard(state, "t", 0)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(2):
         await guard.mark(records(0, 1), 0)
         guard.unmark(records(0, 1))
         await guard.mark(records(2, 3), 0)
@@ -129,7 +129,7 @@ async def test_state_that_takes_no_mark_holds_up_nothing(delay):
     state = Marks(delay=delay)
     state.broken = True
     guard = CrashGuard(state, "t", 0)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(2):
         await guard.load()
         await guard.mark(records(0, 1), 0)
         await guard.unmark_now(records(0, 1))

@@ -109,7 +109,7 @@ class Bench:
         return not self.outcome_held
 
     async def run(self, *records: InboundRecord) -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(5):
             await self.pipeline.process_batch(records, self.lease)
 
 
@@ -267,7 +267,7 @@ async def run_with_users(
         ]
         headers = [tuple(deferred_headers(place)) for place in places]
         records = [replace(one, headers=own) for one, own in zip(records, headers, strict=True)]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(5):
         await bench.pipeline.process_batch(records, bench.lease)
     return [
         [users[(result.record.offset - first) % len(users)] for result in batch] for batch in bench.published
@@ -364,7 +364,7 @@ async def test_users_of_a_shard_that_is_back_do_not_wait_for_those_of_another_th
     bench.failing, bench.buckets_away = {"ada", "bob"}, {"ada": 0.0, "bob": 0.0}
     second = await set_aside(bench, "ada", "bob", "cy", start=3)
     bench.failing, bench.buckets_away = {"ada"}, {"ada": 0.0}
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(5):
         while len(bench.published) < 3:  # noqa: ASYNC110 - it takes notes, and tells nobody
             await asyncio.sleep(0.05)
     keys = [[result.record.key for result in batch] for batch in bench.published]
@@ -441,7 +441,7 @@ async def test_whichever_shards_are_away_when_each_record_is_decided_once_and_th
     ]
     cuts = sorted(rng.sample(range(1, 30), 4))
     batches = [records[first:end] for first, end in pairwise([0, *cuts, 30])]
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(5):
         await asyncio.gather(*[bench.pipeline.process_batch(batch, bench.lease) for batch in batches])
     decided = [result.record for batch in bench.published for result in batch]
     assert sorted(record.offset for record in decided) == list(range(30))
@@ -492,7 +492,7 @@ async def test_a_shard_that_fails_again_as_soon_as_it_is_asked_holds_up_none_tha
     bench.failing, bench.buckets_away = {"ada", "bob"}, {"ada": 0.0, "bob": 0.0}
     running = await set_aside(bench, "ada", "bob")
     bench.failing, bench.buckets_away = {"ada"}, {}  # as it looks: the next decision finds out
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(5):
         while not bench.published:  # noqa: ASYNC110 - it takes notes, and tells nobody
             await asyncio.sleep(0.05)
     for _ in range(50):
@@ -777,7 +777,7 @@ class Lane:
 
     async def ends(self) -> list[BaseException | None]:
         self.enough.set()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(5):
             return await asyncio.gather(*self.tasks, return_exceptions=True)
 
     @property

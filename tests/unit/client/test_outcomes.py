@@ -101,7 +101,7 @@ async def test_reading_ends_where_a_topic_has_more_partitions(outcomes, monkeypa
             return {1: 0, 2: 0}
 
     monkeypatch.setattr(module, "_LOOK_ANEW", 0)
-    await asyncio.wait_for(outcomes._read(Reader(), ["p.approved"]), 60)
+    await asyncio.wait_for(outcomes._read(Reader(), ["p.approved"]), 5)
 
 
 @pytest.mark.parametrize("value", [float("nan"), {1, 2}, "\ud800", object(), b"x"])

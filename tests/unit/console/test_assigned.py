@@ -95,7 +95,7 @@ async def test_what_is_decided_by_anybody_by_any_way_is_given_back_at_every_cons
 async def test_a_running_console_gives_back_what_is_decided_by_itself(room, ids, monkeypatch) -> None:
     monkeypatch.setattr("groundwire.console.app._SHARED", 0.01)
     await give(room, "lead", ids[0])
-    async with room.app.router.lifespan_context(room.app), asyncio.timeout(60):
+    async with room.app.router.lifespan_context(room.app), asyncio.timeout(5):
         room.add(approved("c-0", revision=2))
         while await room.site.assignments.read_all():  # noqa: ASYNC110 - a store has no event
             await asyncio.sleep(0.01)
