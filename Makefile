@@ -18,7 +18,7 @@ KEY := $(firstword $(shell (cat pyproject.toml requirements/*.txt; echo "$(CURDI
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 
 .DEFAULT_GOAL := help
-.PHONY: help setup examples demo demo-console up down test test-all test-slow test-kafka lint format generate lock licences sbom audit mutants test-faults fuzz bench screenshots clean
+.PHONY: kafka-tools help setup examples demo demo-console up down test test-all test-smoke test-slow test-kafka lint format generate lock licences sbom audit mutants test-faults fuzz bench screenshots clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name text; do printf '%-12s %s\n' "$$name" "$$text"; done
@@ -47,20 +47,26 @@ EMBEDDED := GROUNDWIRE_TEST_BROKER=embedded GROUNDWIRE_TEST_REDIS=embedded
 test: .venv/dev-$(KEY) ## all tests that are not slow, on embedded services; or TESTS=folder, whole (PYTEST_ARGS=...)
 	@$(EMBEDDED) $(BIN)/python -m pytest $(TESTS) $(CHOSEN) $(PYTEST_ARGS)
 
-test-all: test ## every test: `make test`, the slow ones, and those of streams and state on Apache Kafka and redis-server
-	@$(MAKE) --jobs=2 --output-sync=target test-slow test-kafka
+# the demo has services of its own, whatever the tests run on
+ON_KAFKA := GROUNDWIRE_TEST_BROKER=kafka GROUNDWIRE_TEST_REDIS=real PYTEST_ADDOPTS=--ignore=tests/stream/test_demo.py
+
+test-smoke: .venv/dev-$(KEY) kafka-tools ## one test of each promise on Apache Kafka and redis-server, in a browser, of the wheel
+	@$(ON_KAFKA) $(BIN)/python -m pytest tests/stream -m "smoke and not wheel" --numprocesses=2 --dist=loadfile $(PYTEST_ARGS)
+	@$(EMBEDDED) $(BIN)/python -m pytest tests/browser tests/stream/test_wheel.py -m smoke $(PYTEST_ARGS)
+
+test-all: test test-slow test-kafka ## every test: `make test`, the slow ones, and those of streams and state on Apache Kafka
 
 test-slow: .venv/dev-$(KEY) ## many examples, long texts, browsers, installed wheels; those of streams and state: test-kafka
 	@$(EMBEDDED) $(BIN)/python -m pytest tests --ignore=tests/state -m "slow and (not stream or embedded or wheel)" $(PARALLEL) $(PYTEST_ARGS)
 
-# the demo has services of its own, whatever the tests run on
-test-kafka: ON_KAFKA := GROUNDWIRE_TEST_REDIS=real PYTEST_ADDOPTS=--ignore=tests/stream/test_demo.py
-test-kafka: .venv/dev-$(KEY) ## stream and state tests on Apache Kafka and redis-server, then outages and kills on three nodes
+test-kafka: .venv/dev-$(KEY) kafka-tools ## stream and state tests on Apache Kafka and redis-server, then outages and kills on three nodes
+	@$(ON_KAFKA) $(BIN)/python -m pytest tests/stream tests/state -m "not wheel" $(PARALLEL) $(PYTEST_ARGS)
+	@$(ON_KAFKA) GROUNDWIRE_TEST_BROKER=kafka3 $(BIN)/python -m pytest tests/stream -m three_nodes $(PYTEST_ARGS)
+
+kafka-tools:
 	@missing=; for need in java:default-jre-headless mvn:maven redis-server:redis-server; do \
 		command -v "$${need%%:*}" >/dev/null || missing="$$missing $${need##*:}"; done; \
 		test -z "$$missing" || { echo "not installed here: apt-get install$$missing" >&2; exit 1; }
-	@$(ON_KAFKA) GROUNDWIRE_TEST_BROKER=kafka $(BIN)/python -m pytest tests/stream tests/state -m "not wheel" $(PARALLEL) $(PYTEST_ARGS)
-	@$(ON_KAFKA) GROUNDWIRE_TEST_BROKER=kafka3 $(BIN)/python -m pytest tests/stream -m three_nodes $(PYTEST_ARGS)
 
 test-faults: .venv/dev-$(KEY) ## break workers, broker and Redis under load, and check that nothing is lost (FAULTS="--seed 1 --minutes 2")
 	@$(BIN)/python -m tests.faults $(FAULTS)
@@ -82,7 +88,6 @@ lint: .venv/dev-$(KEY) ## style, types, layers, published schemas and generated 
 	@$(BIN)/python -m schemas check schemas
 	@$(BIN)/python -m schemas.configuration check docs/configuration.md
 	@$(BIN)/python -m schemas.records_page check docs/records.md
-	@$(BIN)/python -m deploy.requirements_page check docs/requirements.md
 	@$(BIN)/python -m deploy.grafana check
 	@$(BIN)/python -m deploy.licences >/dev/null
 
@@ -90,11 +95,10 @@ format: .venv/dev-$(KEY) ## put the code into its one layout
 	@$(BIN)/ruff check --fix-only --quiet
 	@$(BIN)/ruff format
 
-generate: .venv/dev-$(KEY) ## write what is generated: schemas/, three pages of docs/, the dashboard
+generate: .venv/dev-$(KEY) ## write what is generated: schemas/, two pages of docs/, the dashboard
 	@$(BIN)/python -m schemas write schemas
 	@$(BIN)/python -m schemas.configuration write docs/configuration.md
 	@$(BIN)/python -m schemas.records_page write docs/records.md
-	@$(BIN)/python -m deploy.requirements_page write docs/requirements.md
 	@$(BIN)/python -m deploy.grafana write
 
 .PHONY: docs

@@ -183,6 +183,7 @@ def test_axe_finds_no_violation_of_wcag_2_2_aa_on_any_page_in_light_and_in_dark(
     assert {name: problems for name, problems in found.items() if problems} == {}
 
 
+@pytest.mark.smoke
 def test_axe_finds_no_violation_on_the_pages_of_texts_that_are_long(consoles, people) -> None:
     board, ids = hostile_board()
     reader = people(consoles.start(board=board))

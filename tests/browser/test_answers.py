@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.items import HOSTILE, board_of, faulty_response, in_review
@@ -16,6 +17,7 @@ def opened(consoles, people, record, **options):
     return reader
 
 
+@pytest.mark.smoke
 def test_by_keyboard_one_goes_from_fault_to_fault_and_sees_what_the_source_says(consoles, people) -> None:
     reader = opened(consoles, people, faulty_response())
     lit = reader.page.locator(".place.lit")

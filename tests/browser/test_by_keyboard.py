@@ -168,6 +168,7 @@ def test_a_hundred_mixed_items_are_decided_by_keyboard_alone_each_as_it_was_mean
     record_property("told", f"{COUNT} items decided by keyboard in {took:.1f} s, {each:.0f} ms each")
 
 
+@pytest.mark.smoke
 def test_enter_opens_what_j_and_k_choose_and_j_and_k_go_on_from_item_to_item(consoles, people) -> None:
     reader = people(consoles.start())
     order = reader.ids()
@@ -186,6 +187,7 @@ def test_enter_opens_what_j_and_k_choose_and_j_and_k_go_on_from_item_to_item(con
     assert reader.ids() == order
 
 
+@pytest.mark.smoke
 def test_a_key_pressed_while_somebody_types_is_a_letter_and_not_an_action(consoles, people) -> None:
     console = consoles.start()
     reader = people(console)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import expect
 
 
@@ -35,6 +36,7 @@ def test_after_an_action_the_title_of_the_next_item_has_the_focus(consoles, peop
     assert reader.focused == "title"
 
 
+@pytest.mark.smoke
 def test_after_an_approval_from_the_list_the_next_undecided_item_has_the_focus(consoles, people) -> None:
     reader = people(consoles.start(undo_seconds=60))
     quick = reader.page.locator('#list > .item[data-whole="true"]:not([data-own-page])').first

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from playwright.sync_api import expect
 
 from groundwire.review.reviewers import Turn
@@ -38,6 +39,7 @@ def test_the_list_shows_hostile_texts_as_text_and_stays_as_wide_as_the_window(co
     reader.complaints.none()
 
 
+@pytest.mark.smoke
 def test_the_page_of_a_hostile_text_shows_every_letter_of_it_and_runs_and_loads_nothing(
     consoles, people
 ) -> None:
@@ -128,6 +130,7 @@ def test_views_claims_and_reviewers_with_names_that_mean_harm_are_text_and_fit_3
     reader.complaints.none()
 
 
+@pytest.mark.smoke
 def test_the_browser_itself_would_refuse_a_script_that_got_into_a_page(consoles, people) -> None:
     reader = people(consoles.start())
     reader.page.evaluate(

@@ -23,6 +23,7 @@ def of(console) -> dict[str, Any]:
     return {"port": urlsplit(console.url).port, "secret": SECRET, "shared": console.site.shared}
 
 
+@pytest.mark.smoke
 def test_new_items_are_counted_and_shown_only_when_the_reader_asks(consoles, people) -> None:
     console = consoles.start(8)
     reader = people(console)

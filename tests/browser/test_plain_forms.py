@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.items import OWNER
@@ -15,6 +16,7 @@ def sign_in(page: Page, link: str) -> None:
     page.get_by_role("button", name="Sign in").click()
 
 
+@pytest.mark.smoke
 def test_one_item_is_found_edited_undone_and_rejected_without_javascript(consoles, people) -> None:
     console = consoles.start(undo_seconds=60)
     reader = people(console, None, java_script_enabled=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.browser.items import LEAD
@@ -135,6 +136,7 @@ def test_nothing_that_was_typed_stays_in_the_tab_once_it_is_published_or_its_wri
     assert reader.page.evaluate(kept) == 0
 
 
+@pytest.mark.smoke
 def test_a_session_that_ends_leads_to_the_sign_in_page_and_its_actions_go_nowhere(consoles, people) -> None:
     console = consoles.start(session_hours=1)
     reader = people(console)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from playwright.sync_api import expect
 
 from groundwire.review.permissions import Person
@@ -35,6 +36,7 @@ def test_a_list_that_is_open_learns_who_looks_at_what(consoles, people) -> None:
     assert owner.page.locator("#next").get_attribute("href") != f"/items/{lead.item}"
 
 
+@pytest.mark.smoke
 def test_who_acts_second_is_told_who_was_first_and_then_what_changed(consoles, people) -> None:
     console = consoles.start(undo_seconds=60)
     lead, owner, late = people(console), people(console, console.invite(OWNER)), people(console, None)

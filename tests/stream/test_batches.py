@@ -111,6 +111,7 @@ async def test_a_fetch_is_one_event_that_holds_its_records_in_order(member: Memb
     assert record.topic == deployment.prefix + "claims"
 
 
+@pytest.mark.smoke
 async def test_a_settled_batch_never_commits_past_one_that_is_not(member: Member, deployment: Deployment):
     first, second = await arrive(member, deployment, 2)
     member.mark_done(second)
@@ -175,6 +176,7 @@ async def test_a_graceful_stop_commits_what_is_settled(deployment: Deployment):
     assert (await deployment.committed("claims"))[0] == 2
 
 
+@pytest.mark.smoke
 async def test_a_revocation_commits_what_is_settled_and_nothing_fetched_around_it_is_lost(
     deployment: Deployment,
 ):

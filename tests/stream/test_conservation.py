@@ -45,6 +45,7 @@ async def produce_mixed(deployment: Deployment, total: int) -> tuple[int, dict[t
     return sum(kind is None for kind, _ in waiting), places
 
 
+@pytest.mark.smoke
 async def test_every_record_ends_as_one_decision_or_as_a_dead_letter_with_its_original_bytes(
     deployment: Deployment,
 ):
@@ -86,6 +87,7 @@ async def test_every_record_ends_as_one_decision_or_as_a_dead_letter_with_its_or
     }
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("victim", ["claims", "deferred"])
 async def test_a_worker_killed_in_the_middle_loses_nothing_and_repeats_only_byte_for_byte(
     deployment: Deployment, site: Site, victim: str

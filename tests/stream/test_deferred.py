@@ -12,6 +12,7 @@ from tests.stream.site import Site
 pytestmark = [pytest.mark.stream, pytest.mark.slow]
 
 
+@pytest.mark.smoke
 async def test_a_users_claims_are_decided_in_order_behind_one_that_waits(deployment: Deployment, site: Site):
     deployment.environment |= site.settings
     await deployment.start_workers("claims", "deferred")

@@ -230,6 +230,7 @@ def signed(gate: Keys, key_id: str, seen: Seen, **changes: Any) -> Seen:
     return replace(seen, value=json.dumps(event).encode(), headers=tuple(headers))
 
 
+@pytest.mark.smoke
 async def test_what_workers_published_and_sealed_verifies(published, tmp_path):
     assert await published.verify(tmp_path, heads=published.heads) == []
     sealed = {
@@ -266,6 +267,7 @@ async def test_the_command_says_so_and_proves_one_decision_to_a_stranger(publish
     assert (told.returncode, "no seal covers" in told.stderr) == (1, True)
 
 
+@pytest.mark.smoke
 async def test_an_inserted_decision_is_named(published, tmp_path):
     """It follows from a record and facts: it is the decision itself, under the next revision's id."""
     blocked = published.decided("blocked")

@@ -16,6 +16,7 @@ pytestmark = [pytest.mark.stream, pytest.mark.slow]
 TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
+@pytest.mark.smoke
 async def test_the_same_claim_again_gets_its_decision_again_and_other_content_is_a_dead_letter(
     deployment: Deployment,
 ):
@@ -40,6 +41,7 @@ async def test_the_same_claim_again_gets_its_decision_again_and_other_content_is
     assert json.loads(letter.value or b"")["content"] == "Something else altogether"
 
 
+@pytest.mark.smoke
 async def test_two_equal_claims_that_race_under_different_keys_have_one_approval(deployment: Deployment):
     workers = await deployment.start_workers("claims", "claims")
     rounds = 60

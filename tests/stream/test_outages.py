@@ -54,6 +54,7 @@ async def test_workers_whose_only_broker_is_away_write_a_line_a_minute_of_each_k
     assert len(written) <= 60, "\n".join(written[:100])
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("deployment", [{"environment": {"GROUNDWIRE_STATE_GRACE": "1"}}], indirect=True)
 @pytest.mark.parametrize("outage", ["killed", "frozen"])
 async def test_claims_of_a_long_outage_of_redis_get_revision_0_and_later_revision_1_by_themselves(
@@ -118,6 +119,7 @@ async def test_with_state_outage_pause_claims_wait_for_redis(deployment: Deploym
     assert_one_truth(deployment.decisions)
 
 
+@pytest.mark.smoke
 async def test_lost_state_is_rebuilt_from_the_topics_and_decides_as_before(deployment: Deployment):
     workers = await deployment.start_workers("claims", "claims")
     claims = [good(number) for number in range(300)]

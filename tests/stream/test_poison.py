@@ -14,6 +14,7 @@ from tests.stream.harness import Deployment, assert_one_truth, good, until
 pytestmark = [pytest.mark.stream, pytest.mark.slow]
 
 
+@pytest.mark.smoke
 async def test_a_record_that_kills_its_worker_is_a_dead_letter_at_the_third_crash(deployment: Deployment):
     claims = [good(number, user_id="one") for number in range(60)]
     claims[30] = good(30, user_id="one", content=f"The magic word is {MAGIC}")

@@ -18,6 +18,7 @@ from tests.stream.harness import ROOT, Deployment, assert_one_truth, good
 pytestmark = [pytest.mark.stream, pytest.mark.slow]
 
 
+@pytest.mark.smoke
 @pytest.mark.three_nodes
 async def test_sigterm_under_load_ends_with_0_and_neither_loses_nor_repeats(deployment: Deployment):
     total = 1500

@@ -24,6 +24,7 @@ def producer(deployment: Deployment, tmp_path: Path) -> Producer:
     return Producer(brokers=deployment.broker.bootstrap, topic_prefix=deployment.prefix)
 
 
+@pytest.mark.smoke
 async def test_an_agent_repairs_what_was_blocked(deployment: Deployment, producer: Producer):
     await deployment.start_worker("claims").ready()
     async with producer as gate:

@@ -38,6 +38,7 @@ async def rest(reader: TopicReader) -> list[int]:
     return [record.offset async for page in reader.rest() for record in page]
 
 
+@pytest.mark.smoke
 async def test_who_goes_on_behind_the_end_misses_nothing_that_came_in_one_batch_with_it(
     broker: Broker, partitions: list[TopicPartition], producer: AIOKafkaProducer
 ) -> None:

@@ -59,6 +59,7 @@ async def worker_died_twice(deployment: Deployment, topic: str) -> None:
     await state.close()
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("deployment", [{"partitions": 2}], indirect=True)
 async def test_a_dead_letter_is_decided_after_its_cause_is_mended_and_one_that_fails_again_does_not_loop(
     deployment: Deployment,

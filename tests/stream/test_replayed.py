@@ -21,6 +21,7 @@ def values(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_bytes().splitlines()]
 
 
+@pytest.mark.smoke
 async def test_what_workers_published_verifies_and_a_replay_beside_them_gives_the_same(
     broker, redis_server, tmp_path
 ):

@@ -89,6 +89,7 @@ async def test_the_largest_response_passes_and_the_next_byte_is_a_clear_dead_let
     assert letter.value == value + b" "
 
 
+@pytest.mark.smoke
 async def test_claims_of_a_response_go_through_the_claim_gate_once_however_often_it_is_sent(
     deployment: Deployment,
 ):
@@ -123,6 +124,7 @@ async def test_a_blocked_response_fans_out_nothing(deployment: Deployment):
     assert not deployment.seen["claims"]
 
 
+@pytest.mark.smoke
 async def test_a_weak_answer_is_asked_for_again_in_a_lower_mode_and_no_more_after_the_second(
     deployment: Deployment,
 ):

@@ -398,6 +398,7 @@ async def test_an_action_waits_for_its_outcome(broker, prefix, keys_file, argume
     assert sent.action_id == told["action_id"]
 
 
+@pytest.mark.smoke
 async def test_several_items_are_decided_at_once_and_one_refusal_is_told_by_the_exit_status(
     broker, prefix, keys_file
 ):

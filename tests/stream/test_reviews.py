@@ -98,6 +98,7 @@ async def office(deployment: Deployment, tmp_path: Path) -> Office:
     return Office(deployment, tmp_path)
 
 
+@pytest.mark.smoke
 async def test_each_action_brings_the_next_revision_its_audit_event_and_what_follows(
     office: Office, deployment: Deployment
 ):

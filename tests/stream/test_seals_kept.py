@@ -80,6 +80,7 @@ async def test_what_a_killed_worker_published_and_did_not_seal_verifies_though_a
     await deployment.verify()
 
 
+@pytest.mark.smoke
 async def test_a_worker_that_joins_and_leaves_goes_on_with_each_partitions_chain(deployment: Deployment):
     await deployment.start_workers("claims")
     await deployment.produce([good(number) for number in range(60)])
@@ -178,6 +179,7 @@ async def forge_retraction(deployment: Deployment, kept: Seen) -> None:
         await sent
 
 
+@pytest.mark.smoke
 async def test_a_rebuild_that_requires_seals_leaves_out_forgeries_that_follow_and_takes_in_all_that_is_sealed(
     office: Office, deployment: Deployment
 ):

@@ -27,6 +27,7 @@ def settings(broker: Broker) -> Settings:
     )
 
 
+@pytest.mark.smoke
 async def test_whoever_declares_the_topics_finds_nothing_wrong_and_a_time_of_producers_is_fatal(
     settings: Settings,
 ) -> None:

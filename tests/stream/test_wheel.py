@@ -156,6 +156,7 @@ def worker(installed: Environment, settings: dict[str, str], tmp_path: Path) -> 
     made.kill()
 
 
+@pytest.mark.smoke
 def test_topics_are_declared_and_a_claim_is_decided(
     installed: Environment, settings: dict[str, str], worker: ServerProcess
 ) -> None:
@@ -205,6 +206,7 @@ def test_what_is_not_installed_is_told_with_the_extra_that_has_it(
     assert (done.returncode, done.stdout, done.stderr) == (2, "", wanted)
 
 
+@pytest.mark.smoke
 def test_a_plain_install_checks_claims(installed: Environment) -> None:
     done = installed.run("python", "-c", without(*LEFT_OUT), "check", given=json.dumps(CLAIM))
     assert (done.returncode, done.stderr) == (0, "")

@@ -1,0 +1,36 @@
+"""Every requirement id of docs/requirements.toml is named by the code that carries it and a test that shows it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+
+import pytest
+
+from tests.unit.docs.pages import ROOT
+
+ID = re.compile(r"\b(S[0-4]|X|C)-(\d{2,3})(?:(?: to |\.\.)\1-(\d{2,3}))?\b")
+"""An id, or a range of them: `S0-46`, `S0-46 to S0-63`, `S0-46..S0-63`."""
+
+TEXTS = tomllib.loads((ROOT / "docs/requirements.toml").read_text("utf-8"))
+KNOWN = {one for theme in TEXTS["theme"] for one in theme["rows"]}
+
+
+def ids(text: str) -> Iterator[str]:
+    for kind, first, last in ID.findall(text):
+        yield from (f"{kind}-{one:02d}" for one in range(int(first), int(last or first) + 1))
+
+
+@pytest.mark.parametrize(
+    ("folders", "listed", "open_"),
+    [(("src", "agents", "topics", "deploy"), "carried", ()), (("tests", "bench"), "shown", TEXTS["open"])],
+)
+def test_each_id_is_named_by_code_and_by_a_test_and_each_named_id_has_a_text(folders, listed, open_) -> None:
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".lua"}]
+    named = {one for path in files if path.name != "test_requirements.py" for one in ids(path.read_text("utf-8"))}
+    for place, placed in TEXTS[listed].items():
+        assert (ROOT / place).exists(), place
+        named |= set(placed)
+    assert named - KNOWN == set(), "docs/requirements.toml has no text of these"
+    assert KNOWN - named - set(open_) == set(), f"no file of {', '.join(folders)} names these"
