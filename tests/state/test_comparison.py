@@ -5,6 +5,7 @@ import secrets
 import struct
 from dataclasses import replace
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -48,6 +49,7 @@ def query(sign: bytes, rules: MatchRules) -> DedupQuery:
     return DedupQuery(secrets.token_bytes(16), [KEY], [KEY], sign, rules)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(indexed=SIGNATURES, asked=SIGNATURES, rules=RULES, rejected=st.booleans())
 def test_two_claims_compare_alike_in_the_script_and_in_python(redis_server, indexed, asked, rules, rejected):

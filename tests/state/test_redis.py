@@ -209,6 +209,7 @@ async def test_a_key_keeps_the_ids_of_claims_that_are_still_there(redis_state, r
     assert await redis.get(f"{prefix}k:{short(first.dedup.scope)}") == postings(second, 2)
 
 
+@pytest.mark.slow
 async def test_among_many_claims_each_key_has_a_bucket_and_all_are_found_and_forgotten_as_among_few(
     redis_state, redis, prefix, claims
 ):

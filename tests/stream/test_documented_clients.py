@@ -18,6 +18,7 @@ PROGRAMS = [
 ]
 
 
+@pytest.mark.slow
 def test_they_pass_mypy_as_they_stand_on_the_page(tmp_path: Path) -> None:
     files = [tmp_path / f"program_{number}.py" for number in range(len(PROGRAMS))]
     for file, block in zip(files, PROGRAMS, strict=True):

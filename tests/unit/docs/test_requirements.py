@@ -27,8 +27,12 @@ def ids(text: str) -> Iterator[str]:
     [(("src", "agents", "topics", "deploy"), "carried", ()), (("tests", "bench"), "shown", TEXTS["open"])],
 )
 def test_each_id_is_named_by_code_and_by_a_test_and_each_named_id_has_a_text(folders, listed, open_) -> None:
-    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".lua"}]
-    named = {one for path in files if path.name != "test_requirements.py" for one in ids(path.read_text("utf-8"))}
+    files = [
+        path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".lua"}
+    ]
+    named = {
+        one for path in files if path.name != "test_requirements.py" for one in ids(path.read_text("utf-8"))
+    }
     for place, placed in TEXTS[listed].items():
         assert (ROOT / place).exists(), place
         named |= set(placed)
