@@ -48,23 +48,35 @@ _SKEW: Final = 5.0
 
 
 TOO_MANY: Final = 100
-"""Records in a row that could not be decided, after which the configuration is taken to be wrong, not the records."""
+"""Internal errors in a row after which the configuration is taken to be wrong, not the records."""
 
 _MOST_OF_ONE_KEY: Final = 10
 
 
 class FailureRun:
-    """Counts records in a row that could not be decided, of one key ten at most: one bad producer stops nobody else."""
+    """Counts internal errors in a row, of one key ten at most: one producer stops nobody else.
+
+    A dead letter neither counts nor ends the run: what a sender got wrong says nothing of the gate.
+
+    Attributes:
+        fresh: whether one has come since the worker last paused.
+    """
 
     def __init__(self) -> None:
         self._by_key: Counter[bytes | None] = Counter()
+        self.fresh = False
 
-    def count(self, key: bytes | None, *, failed: bool) -> None:
-        """Count a record; one that was decided ends the run."""
-        if not failed:
+    def count(self, result: Result) -> None:
+        """Count what a record came to; one that was decided without an error ends the run."""
+        if (
+            isinstance(result, Decided | Provisional)
+            and result.decision.reason_code == ReasonCode.INTERNAL_ERROR
+        ):
+            self.fresh = True
+            key = result.record.key
+            self._by_key[key] = min(self._by_key[key] + 1, _MOST_OF_ONE_KEY)
+        elif not isinstance(result, DeadLetter):
             self._by_key.clear()
-        elif self._by_key[key] < _MOST_OF_ONE_KEY:
-            self._by_key[key] += 1
 
     @property
     def too_long(self) -> bool:
@@ -73,7 +85,7 @@ class FailureRun:
 
 
 class BatchMetrics:
-    """Metrics of one worker, and the records in a row that it could not decide."""
+    """Metrics of one worker, and its internal errors in a row."""
 
     def __init__(self, role: str) -> None:
         self._latency = metrics.LATENCY.labels(role)
@@ -93,7 +105,7 @@ class BatchMetrics:
         left = set(fresh)
         counts = _Counts()
         for result in results:
-            self.failures.count(result.record.key, failed=_failed(result))
+            self.failures.count(result)
             match result:
                 case Decided(record=record, decision=decision) if decision.decision_id in left:
                     left.discard(decision.decision_id)
@@ -200,12 +212,6 @@ def _report_checks(result: Decided) -> None:
             metrics.QUOTE_FAILURES.labels(quotes["failure"]["mode"]).inc()
     for event in result.events:
         emit(event)
-
-
-def _failed(result: Result) -> bool:
-    if isinstance(result, Decided):
-        return result.decision.reason_code == ReasonCode.INTERNAL_ERROR
-    return isinstance(result, DeadLetter)
 
 
 class Tracing:

@@ -351,7 +351,7 @@ class Pipeline:
         *,
         beside: bool,
     ) -> list[InboundRecord]:
-        """Process a portion, record by record where too many in a row have failed: one that is decided ends that.
+        """Process a portion, record by record after too many internal errors in a row: one that is decided ends that.
 
         Returns:
             The records that wait for a part of state that is away, and those that follow them; they are not done.
@@ -370,13 +370,18 @@ class Pipeline:
     async def _pause_after_failures(self, lease: PartitionLease) -> None:
         if not self._metrics.failures.too_long:
             self._trial = FIRST_TRIAL
-            self._health.end("dead_letters")
+            self._health.end("internal_errors")
             return
-        if "dead_letters" not in self._health.current:
-            hint = "100 records in a row could not be decided, of ten keys or more: check policy, keys and producers"
-            log.error("worker.paused", why="dead_letters", hint=hint)
-        self._health.begin("dead_letters")
+        if (
+            not self._metrics.failures.fresh
+        ):  # what came since the last pause was broken input, which is no trial
+            return
+        if "internal_errors" not in self._health.current:
+            hint = "the gate failed at 100 records in a row, of ten keys or more: check the version, policy and keys"
+            log.error("worker.paused", why="internal_errors", hint=hint)
+        self._health.begin("internal_errors")
         await lease.pause(self._trial)
+        self._metrics.failures.fresh = False
         self._trial = min(2 * self._trial, LAST_TRIAL)
 
     async def _process_until_done(

@@ -21,7 +21,16 @@ from difflib import get_close_matches
 from enum import StrEnum
 from typing import Final
 
-WAITED_FOR: Final = ("state", "shard", "state_lost", "broker", "topics", "dead_letters", "seal", "internal")
+WAITED_FOR: Final = (
+    "state",
+    "shard",
+    "state_lost",
+    "broker",
+    "topics",
+    "internal_errors",
+    "seal",
+    "internal",
+)
 """What a worker waits for: every value of the label of `groundwire_paused`."""
 
 

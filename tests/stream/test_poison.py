@@ -11,6 +11,12 @@ import pytest
 from tests.stream.faulty import MAGIC
 from tests.stream.harness import Deployment, assert_one_truth, good, until
 
+BROKEN = [
+    *(b'{"claim_id": "x"', b"[1]", b'{"user_id": "ann"}', b"\xff", b"null"),
+    b'{"claim_id": "1", "response_id": "1", "user_id": "ann", "content": "x", "answer": "x", "x": 1}',
+    b'{"claim_id": "1", "response_id": "1", "user_id": "ann", "schema_version": "9"}',
+]
+TOO_LARGE = b'"' + b"x" * 900_000 + b'"'
 pytestmark = [pytest.mark.stream, pytest.mark.slow]
 
 
@@ -69,30 +75,51 @@ async def test_a_record_whose_result_the_broker_cannot_take_is_a_dead_letter(
     assert {letter.value for letter in deployment.dead} == {json.dumps(good(1, user_id="one")).encode(), b"{"}
 
 
-async def test_a_hundred_dead_letters_in_a_row_pause_the_worker_until_a_good_record_comes(
-    deployment: Deployment,
-):
-    worker = await deployment.start_worker("claims").ready()
+async def test_a_hundred_internal_errors_in_a_row_pause_the_worker(deployment: Deployment):
+    worker = await deployment.start_worker("claims", faulty="raise").ready()
     assert (await worker.get("/ready"))[0] == 200
-    for number in range(120):
-        await deployment.produce([b"no claim"], key=b"k%d" % (number % 20), partition=0)
-    await until(lambda: len(deployment.dead) >= 100, 20, lambda: "a hundred dead letters")
+    held = [good(n, user_id=f"u{n % 20}", content=f"A secret {MAGIC} {n}") for n in range(100)]
+    await deployment.produce(held, partition=0)
+    await deployment.settled(100)
+    await deployment.produce([good(100, content=f"Another {MAGIC}")], partition=0)
     await worker.says("worker.paused")
     status, text = await worker.get("/ready")
-    assert (status, "dead_letters" in text) == (503, True)
+    assert (status, "internal_errors" in text) == (503, True)
     assert (await worker.get("/live"))[0] == 200
-    assert await worker.metric("groundwire_paused", dependency="dead_letters") == 1
+    assert await worker.metric("groundwire_paused", dependency="internal_errors") == 1
+    await deployment.produce([b"no claim"] * 50 + [good(101)], partition=0)
+    await deployment.decision("c101")
+    await deployment.settled(102, 50)
+    await worker.says("resumed.*internal_errors")
     assert worker.text.count("worker.paused") == 1
-    assert await worker.stop(10) == 0
 
 
-async def test_garbage_of_one_key_pauses_nobody(deployment: Deployment):
-    worker = await deployment.start_worker("claims").ready()
-    await deployment.produce([b"no claim"] * 150, key=b"k")
-    await deployment.produce([good(1)], key=b"k")
-    await deployment.decision("c1")
-    await deployment.settled(1, 150)
-    assert "worker.paused" not in worker.text
+@pytest.mark.parametrize("role", ["claims", "responses"])
+async def test_broken_records_of_many_keys_become_letters_while_all_others_are_decided(
+    deployment: Deployment, role: str
+):
+    topic = {"claims": "claims", "responses": "llm-responses"}[role]
+    sent: list[dict[str, object] | bytes] = []
+    for number in range(150):
+        claim = good(number)
+        if role == "responses":
+            claim = {
+                "response_id": claim["claim_id"],
+                "user_id": claim["user_id"],
+                "answer": claim["content"],
+            }
+        sent += [*BROKEN * 2, claim]  # 2,100 of them
+    sent += [*BROKEN * 20, TOO_LARGE]
+    places = [
+        await deployment.send(one, topic=topic, key=b"default:u%d" % (n % 50)) for n, one in enumerate(sent)
+    ]
+    await asyncio.gather(*places)
+    worker = await deployment.start_worker(role).ready()
+    await deployment.settled(150, len(sent) - 150)
+    assert "paused" not in worker.text
+    assert await worker.metric("groundwire_paused") == 0
+    codes = {letter.header("gw-error") for letter in deployment.dead}
+    assert codes == {"invalid_json", "invalid_record", "unsupported_version", "too_large"}
 
 
 async def test_metrics_count_decisions_checks_latency_and_dead_letters(deployment: Deployment):

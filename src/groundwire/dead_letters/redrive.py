@@ -94,7 +94,7 @@ class Rules:
         max_attempts: a record that has failed so often is not sent again.
         limit: stop after so many; None: no limit.
         rate: at most so many records a second.
-        stop_after: stop once so many have failed again: workers pause at a hundred in a row.
+        stop_after: stop once so many have failed again: their cause is not mended.
     """
 
     prefix: str

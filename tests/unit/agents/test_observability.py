@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,23 +78,42 @@ async def settled(office: Office, *records: InboundRecord, times: int = 1) -> tu
 
 
 @pytest.mark.parametrize(("keys", "records"), [(1, 500), (9, 500), (10, 99)])
-def test_failures_of_few_keys_or_below_a_hundred_are_not_too_many(keys: int, records: int):
+def test_internal_errors_of_few_keys_or_below_a_hundred_are_not_too_many(keys: int, records: int):
     assert not failed(keys, records).too_long
 
 
 @pytest.mark.parametrize("keys", [10, 100])
-def test_a_hundred_failures_of_ten_keys_are_too_many_until_a_record_is_decided(keys: int):
+def test_a_hundred_internal_errors_of_ten_keys_are_too_many_until_a_record_is_decided(keys: int):
     run = failed(keys, 100)
     assert run.too_long
-    run.count(b"other", failed=False)
+    run.count(letter(b"other"))
+    assert run.too_long, "broken input tells nothing of the gate"
+    run.count(decided(b"other", "grounded"))
+    assert not run.too_long
+
+
+@pytest.mark.parametrize("code", ErrorCode)
+def test_dead_letters_of_any_number_and_code_are_not_too_many(code: ErrorCode):
+    run = FailureRun()
+    for number in range(1000):
+        run.count(letter(b"%d" % number, code))
     assert not run.too_long
 
 
 def failed(keys: int, records: int) -> FailureRun:
     run = FailureRun()
     for number in range(records):
-        run.count(b"%d" % (number % keys), failed=True)
+        run.count(decided(b"%d" % (number % keys), "internal_error"))
     return run
+
+
+def decided(key: bytes, reason: str) -> Decided:
+    decision: Any = SimpleNamespace(reason_code=reason)
+    return Decided(InboundRecord("t", 0, 0, 0, key, b"{}"), decision, fresh=True)
+
+
+def letter(key: bytes, code: ErrorCode = ErrorCode.INVALID_JSON) -> DeadLetter:
+    return DeadLetter(InboundRecord("t", 0, 0, 0, key, b"{"), RecordError(code, "no"))
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])

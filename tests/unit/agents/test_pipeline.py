@@ -458,6 +458,7 @@ async def test_where_too_many_fail_what_follows_one_set_aside_in_its_key_is_set_
     monkeypatch.setattr(module, "FIRST_TRIAL", 0.0)
     bench.pipeline._trial = 0.0
     monkeypatch.setattr(FailureRun, "too_long", True)
+    monkeypatch.setattr(FailureRun, "fresh", property(lambda _: True, lambda *_: None), raising=False)
     bench.failing, bench.buckets_away = {"ada"}, {"ada": 0.0}
     original = bench.lease.pause
     pauses = 0
@@ -612,18 +613,27 @@ async def test_an_error_of_our_own_is_tried_again_and_never_raised(bench: Bench)
     assert not bench.health.current
 
 
-@pytest.mark.parametrize("value", [b"bad", b"internal"])
-async def test_after_a_hundred_failures_one_record_at_a_time_is_tried_until_one_is_decided(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, value: bytes
-):
-    pauses: list[float] = []
+@pytest.fixture
+def pauses(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses that a pipeline takes."""
+    taken: list[float] = []
 
     async def pause(_lease: PartitionLease, seconds: float) -> None:
-        pauses.append(seconds)
+        taken.append(seconds)
 
     monkeypatch.setattr(PartitionLease, "pause", pause)
     bench.fresh = [True] * 1000
-    bad = [InboundRecord("t", 0, n, 0, b"t:%d" % n, value) for n in range(203)]
+    return taken
+
+
+def of_many_keys(value: bytes, first: int, end: int) -> list[InboundRecord]:
+    return [InboundRecord("t", 0, n, 0, b"t:%d" % n, value) for n in range(first, end)]
+
+
+async def test_after_a_hundred_internal_errors_one_record_at_a_time_is_tried_until_one_is_decided(
+    bench: Bench, pauses: list[float]
+):
+    bad = of_many_keys(b"internal", 0, 203)
     await bench.run(*bad[:99])
     await bench.run(record(99))
     await bench.run(*bad[100:200])
@@ -633,6 +643,26 @@ async def test_after_a_hundred_failures_one_record_at_a_time_is_tried_until_one_
     assert pauses == [5, 10, 20, 40]
     assert [len(outputs) for outputs in bench.published[before:]] == [1] * 5
     assert not bench.health.current
+
+
+async def test_no_number_of_broken_records_pauses_a_worker(bench: Bench, pauses: list[float]):
+    await bench.run(*of_many_keys(b"bad", 0, 500))
+    await bench.run(*of_many_keys(b"bad", 500, 999), record(999))
+    assert not pauses
+    assert [len(outputs) for outputs in bench.published] == [500, 500], "and none is processed by itself"
+
+
+async def test_broken_records_between_internal_errors_are_no_trial_and_prolong_no_pause(
+    bench: Bench, pauses: list[float]
+):
+    await bench.run(*of_many_keys(b"internal", 0, 99), *of_many_keys(b"bad", 99, 200))
+    await bench.run(*of_many_keys(b"internal", 200, 201))
+    assert not pauses
+    await bench.run(*of_many_keys(b"bad", 201, 301))
+    assert pauses == [5]
+    assert bench.health.current == {"internal_errors"}
+    await bench.run(*of_many_keys(b"internal", 301, 302), *of_many_keys(b"bad", 302, 303))
+    assert pauses == [5, 10]
 
 
 CLAIM = json.dumps({"claim_id": "c", "user_id": "u", "content": "text"}).encode()
