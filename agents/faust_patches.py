@@ -2,8 +2,8 @@
 
 Stock Faust pays its conductor, channel, event and stream for every record, and its offset bookkeeping commits
 past an event that is not finished. Here `getmany` yields, for each partition fetched, **one** message: its value is
-the list of records and its offset the last one's. A message counts once `mark_done` is called, in the order of its
-partition; only then may the offset behind it be committed.
+the list of records and its offset the last one that was read, markers of transactions included. A message counts once
+`mark_done` is called, in the order of its partition; only then may the offset behind it be committed.
 
 This holds for the versions below. Whoever upgrades them reads `faust/transport/consumer.py` again and runs
 `tests/stream/test_batches.py`, which fails when Faust changes what this file relies on. docs/faust.md lists what else
@@ -18,7 +18,7 @@ import asyncio
 import math
 import time
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Final
 
 import faust
 from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.errors import ConsumerStoppedError
+from aiokafka.errors import ConsumerStoppedError, UnsupportedCodecError
 from aiokafka.structs import OffsetAndMetadata
 from faust.tables.manager import TableManager
 from faust.transport.drivers import aiokafka as driver
@@ -35,7 +35,7 @@ from faust.types import TP
 from mode.utils.futures import maybe_async
 
 from groundwire.errors import UsageError
-from groundwire.kafka.connection import back_off, inbound
+from groundwire.kafka.connection import ISOLATION, back_off, codec_missing, inbound
 from groundwire.messages.headers import InboundRecord
 
 VERSIONS: Final = {"faust-streaming": "0.15.3", "mode-streaming": "0.7.1", "aiokafka": "0.14.0"}
@@ -149,6 +149,7 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
     def _create_worker_consumer(self, transport: Any) -> Any:  # noqa: ANN401 - Faust's transport, aiokafka's consumer
         consumer = super()._create_worker_consumer(transport)
         consumer._fetch_max_wait_ms = FETCH_WAIT  # Faust has no setting for it
+        consumer._isolation_level = ISOLATION  # Faust ties it to transactions of its own
         self._replace_commit(consumer)
         return back_off(consumer)
 
@@ -158,6 +159,20 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         fetcher: Any = self._ensure_consumer()._fetcher
         fetcher._prefetch_backoff = _PREFETCH_PAUSE
         fetcher._get_actions_per_node = partial(_actions, fetcher, fetcher._get_actions_per_node)
+        fetcher._update_fetch_positions = partial(self._note_starts, fetcher._update_fetch_positions)
+
+    async def _note_starts(
+        self,
+        update: Callable[[Any, int, Sequence[TopicPartition]], Awaitable[bool]],
+        assignment: Any,  # noqa: ANN401 - aiokafka's
+        node: int,
+        tps: Sequence[TopicPartition],
+    ) -> bool:
+        """Have aiokafka find where partitions are read from, and note it before anything is read."""
+        updated = await update(assignment, node, tps)
+        consumer: Any = self.consumer
+        consumer.positions |= _positions(assignment, tps)
+        return updated
 
     def wake(self) -> None:
         """Have a fetch that waits look again at what is there: a partition that it left out has room now."""
@@ -186,6 +201,12 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
 def _size(record: InboundRecord) -> int:
     """Return the bytes that a record takes while it waits, about."""
     return _OBJECT + len(record.key or b"") + len(record.value or b"")
+
+
+def _positions(assignment: Any, tps: Iterable[tuple[str, int]]) -> dict[TP, int]:  # noqa: ANN401 - aiokafka's
+    """Return the next offset to read of those partitions of which it is known."""
+    states = {TP(*tp): assignment.state_value(tp) for tp in tps}
+    return {tp: state.position for tp, state in states.items() if state and state.has_valid_position}
 
 
 def _actions(fetcher: Any, actions: Callable[[Any], Any], assignment: Any) -> Any:  # noqa: ANN401 - aiokafka's
@@ -224,6 +245,8 @@ class BatchConsumer(driver.Consumer):
         #: Partitions of which batches may be taken; the fetch that is under way looks into it too.
         self._ready: set[TP] = set()
         self._freed = asyncio.Event()
+        #: The next offset to read of partitions.
+        self.positions: dict[TP, int] = {}
         self._forget()
 
     def _forget(self) -> None:
@@ -233,7 +256,7 @@ class BatchConsumer(driver.Consumer):
         self._undone: defaultdict[TP, dict[int, Any]] = defaultdict(dict)
         #: Those that are read past: what they still have to do goes on beside the next.
         self._passed: set[int] = set()
-        #: The offset behind the last batch that is done.
+        #: The offset behind what is done.
         self._done_until: dict[TP, int] = {}
 
     async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Any]]:  # noqa: ASYNC109 - Faust's signature
@@ -243,12 +266,18 @@ class BatchConsumer(driver.Consumer):
         dropped. A rebalance may begin or end while we wait for the records, or while they are taken from us.
         """
         assignment, records = await self._fetch(timeout)
+        before = self.positions
+        self.positions = before | _positions(assignment, self._ready) if assignment else before
+        for tp in self._ready - records.keys():
+            if self.positions.get(tp, 0) > before.get(tp, math.inf):
+                self._pass_over(tp)
         for tp, fetched in records.items():
             if not self.flow_active:
                 await self.wait_first(self.can_resume_flow.wait())
             if self.should_stop or not assignment.active:
                 return
             message: Any = self._to_message(tp, fetched[-1])
+            message.offset = max(message.offset, self.positions.get(tp, 0) - 1)
             message.value = [inbound(record) for record in fetched]
             message.serialized_value_size = sum(map(_size, message.value))
             message.time_in = time.monotonic()
@@ -266,6 +295,8 @@ class BatchConsumer(driver.Consumer):
         except (asyncio.CancelledError, ConsumerStoppedError):
             if not self.transport.app.should_stop:
                 raise
+        except UnsupportedCodecError as exc:
+            self.app.give_up(codec_missing(exc))  # no retry installs it
 
     async def _fetch(self, timeout: float) -> tuple[Any, Mapping[TP, list[Any]]]:  # noqa: ASYNC109
         if not self.flow_active:
@@ -306,6 +337,17 @@ class BatchConsumer(driver.Consumer):
             thread: Any = self._thread
             thread.wake()
 
+    def _pass_over(self, tp: TP) -> None:
+        """Commit, in its turn, behind what was read of a partition and is no record, such as a transaction's marker."""
+        if waiting := self._under_way[tp]:
+            waiting[-1].offset = self.positions[tp] - 1
+        else:
+            self._note_done(tp, self.positions[tp])
+
+    def _note_done(self, tp: TP, end: int) -> None:
+        self._done_until[tp] = end
+        self._acked[tp] = [end - 1]  # tells `force_commit` that this partition has something
+
     def mark_done(self, message: Any) -> None:  # noqa: ANN401 - Faust's message
         """Let go of a batch whose results the broker has acknowledged.
 
@@ -318,9 +360,7 @@ class BatchConsumer(driver.Consumer):
             message.value = ()  # it may wait for long
         self._passed.discard(id(message))
         while waiting and id(waiting[0]) not in undone:
-            first = waiting.popleft()
-            self._done_until[tp] = first.offset + 1
-            self._acked[tp] = [first.offset]  # tells `force_commit` that this partition has something
+            self._note_done(tp, waiting.popleft().offset + 1)
         self.give_back(message)
         self._note_room(tp)
 
@@ -335,7 +375,8 @@ class BatchConsumer(driver.Consumer):
     def backlog(self) -> tuple[int, float]:
         """Return how many records of partitions read from are not done, and the seconds since the oldest batch began.
 
-        The end of a partition is as the last fetch has told: while nothing is fetched, more may be there.
+        The end of a partition is as the last fetch has told: while nothing is fetched, more may be there. What an open
+        transaction holds back cannot be read yet, and does not count.
         """
         assignment = (
             self._thread._ensure_consumer()._subscription.subscription.assignment if self._held else None
@@ -344,8 +385,8 @@ class BatchConsumer(driver.Consumer):
         for tp in {*self._under_way, *self._done_until}:
             waiting, state = self._under_way[tp], assignment and assignment.state_value(tp)
             done = self._done_until.get(tp, waiting[0].value[0].offset if waiting else None)
-            if state is not None and state.highwater is not None and done is not None:
-                records += max(0, state.highwater - done)
+            if state is not None and state.lso is not None and done is not None:
+                records += max(0, state.lso - done)
         return records, time.monotonic() - min(taken) if taken else 0.0
 
     def ack(self, message: Any) -> bool:  # noqa: ANN401, ARG002
@@ -404,6 +445,7 @@ class BatchConsumer(driver.Consumer):
         self.app.flow_control.clear()
         await self.wait_empty()
         await super().on_partitions_revoked(revoked)
+        self.positions = {}  # not when partitions are assigned: they may be read from before that is told
         self._forget()
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
@@ -456,6 +498,7 @@ class BatchApp(faust.App):
         before_revocation: called with partitions before they are given away: what waits must let go of them.
         before_assignment: called with all partitions held, before any of their records come.
         after_assignment: called with all partitions held, once they can be read.
+        give_up: called with the error that keeps the worker from reading on.
         seal: called with offsets that are to be committed; returns those that may be, each with the hash of the seal
             that ends there. None: nothing is sealed.
     """
@@ -463,6 +506,7 @@ class BatchApp(faust.App):
     before_revocation: Callable[[set[TP]], None]
     before_assignment: Callable[[set[TP]], None]
     after_assignment: Callable[[set[TP]], None]
+    give_up: Callable[[UsageError], None]
     seal: Callable[[Mapping[TP, int]], Awaitable[Mapping[TP, tuple[int, str]]]] | None = None
 
     def _create_directories(self) -> None:

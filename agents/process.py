@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import click
 import faust
@@ -150,11 +150,26 @@ class Process(faust.Worker):
         self.spinner = None  # it shows and hides the cursor, on a standard output that is no terminal too
         self._parts = worker
         self._settings = settings
+        self._error: UsageError | None = None
+        worker.app.give_up = self._give_up
 
     async def on_shutdown(self) -> None:
         """Close the connections to the language model, after the last batch."""
         if self._parts.model is not None:
             await self._parts.model.close()
+
+    def _give_up(self, error: UsageError) -> None:
+        """End in good order, and then with the exit status of an error that no restart mends."""
+        self._error = error
+        self._on_sigterm()
+
+    def execute_from_commandline(self) -> NoReturn:
+        """Run until the worker is told to end."""
+        try:
+            super().execute_from_commandline()
+        finally:
+            if self._error is not None:
+                _refuse(self._error)
 
     def install_signal_handlers(self) -> None:
         """End in good order at SIGTERM and SIGINT.
@@ -220,10 +235,14 @@ def run(role: str, *, declare_topics: bool = False) -> None:
         loop.run_until_complete(await_topics(settings, role, worker.health))
         loop.run_until_complete(_prepare(worker))
     except (UsageError, SchemeMismatch) as exc:
-        click.echo(f"error: {exc}", err=True)
-        sys.exit(2)
+        _refuse(exc)
     _add_tasks(worker, role)
     Process(worker, settings, loop).execute_from_commandline()
+
+
+def _refuse(error: Exception) -> NoReturn:
+    click.echo(f"error: {error}", err=True)
+    sys.exit(2)
 
 
 def _skip_scan() -> None:

@@ -27,7 +27,7 @@ from aiokafka.protocol.group import (
     SyncGroupRequest_v3,
 )
 from aiokafka.protocol.metadata import MetadataRequest_v1
-from aiokafka.protocol.offset import OffsetRequest_v1
+from aiokafka.protocol.offset import OffsetRequest_v2
 from aiokafka.protocol.produce import ProduceRequest_v5
 from aiokafka.protocol.transaction import InitProducerIdRequest_v0
 
@@ -90,7 +90,7 @@ class Node:
             MetadataRequest_v1: self._metadata,
             OffsetCommitRequest_v2: self._offset_commit,
             OffsetFetchRequest_v2: self._offset_fetch,
-            OffsetRequest_v1: self._list_offsets,
+            OffsetRequest_v2: self._list_offsets,
             ProduceRequest_v5: self._produce,
             SyncGroupRequest_v3: self._sync_group,
         }
@@ -219,7 +219,7 @@ class Node:
                 found = log.offset_at(timestamp) if log else (-1, -1)
                 results.append((index, NO_ERROR if log else UNKNOWN_TOPIC_OR_PARTITION, *found))
             topics.append((topic, results))
-        return (topics,)
+        return 0, topics
 
     async def _find_coordinator(self, _asked: Fields) -> tuple[Any, ...]:
         return NO_ERROR, NODE_ID, self.host, self.port

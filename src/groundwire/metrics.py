@@ -99,7 +99,7 @@ PAUSED_HOSTS = Gauge(
 PARTITIONS = Gauge("groundwire_partitions", "Partitions that this worker holds.")
 LAG = Gauge(
     "groundwire_lag_records",
-    "Records of the partitions held that are not done, as far as the last fetch has told.",
+    "Records of the partitions held that can be read and are not done, as far as the last fetch has told.",
     ["input"],
 )
 COMMIT_AGE = Gauge(

@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.client import AIOKafkaClient
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.conn import collect_hosts
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, UnsupportedCodecError
 
 from groundwire.config import kafka_security
 from groundwire.errors import BrokerUnavailable, UsageError
@@ -63,6 +63,9 @@ after it on its partition would be rejected too.
 MAX_LETTER_BYTES: Final = 1_090_000
 """The same of a dead letter, whose topic accepts more: the letter of any record must fit, or its partition stops."""
 
+ISOLATION: Final = "read_committed"
+"""A record of a transaction is read once that is committed; an open one holds back what stands behind it."""
+
 _RETRY_SECONDS: Final = 0.3
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
@@ -77,6 +80,14 @@ def unavailable(brokers: str, seconds: float, what: str) -> BrokerUnavailable:
     return BrokerUnavailable(
         f"{brokers} did not {what} within {seconds:g} s;"
         f" is the broker up and GROUNDWIRE_BROKERS (--brokers){kafka_security().variables} right?"
+    )
+
+
+def codec_missing(error: UnsupportedCodecError) -> UsageError:
+    """Return the error for records that are compressed with a codec that is not installed."""
+    return UsageError(
+        f"a topic holds records that cannot be decompressed here: {error}; pip install cramjam,"
+        " which groundwire[worker], [client], [console] and [mcp] bring"
     )
 
 
@@ -103,6 +114,7 @@ def consumer(
             group_id=group,
             enable_auto_commit=False,
             auto_offset_reset="earliest",  # only when retention overtakes the reader
+            isolation_level=ISOLATION,
             fetch_max_wait_ms=_FETCH_WAIT,
         ),
         brokers,

@@ -10,11 +10,18 @@ from datetime import datetime
 from typing import Any, Final, Literal
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, UnsupportedCodecError
 from aiokafka.structs import OffsetAndMetadata
 
 from groundwire.errors import BrokerUnavailable, UsageError
-from groundwire.kafka.connection import client_cancellation, consumer, inbound, partitions_of, unavailable
+from groundwire.kafka.connection import (
+    client_cancellation,
+    codec_missing,
+    consumer,
+    inbound,
+    partitions_of,
+    unavailable,
+)
 from groundwire.messages.base import to_milliseconds
 from groundwire.messages.headers import InboundRecord
 
@@ -332,9 +339,11 @@ def _partition(record: InboundRecord) -> TopicPartition:
 
 @contextmanager
 def _outages(what: str) -> Iterator[None]:
-    """Name what the client gave up with. Raises: BrokerUnavailable."""
+    """Name what the client gave up with. Raises: BrokerUnavailable; UsageError where a codec is not installed."""
     try:
         with client_cancellation(what):
             yield
+    except UnsupportedCodecError as exc:
+        raise codec_missing(exc) from exc
     except (KafkaError, OSError, TimeoutError) as exc:
         raise BrokerUnavailable(f"{what}: {type(exc).__name__}") from exc

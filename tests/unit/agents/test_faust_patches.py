@@ -34,9 +34,9 @@ def message(first: int, last: int, taken: float) -> Any:
 
 @pytest.fixture
 def consumer(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A consumer that holds partition A, whose end is at 100, and knows nothing of B."""
+    """A consumer that holds partition A, which can be read to 100, and knows nothing of B."""
     monkeypatch.setattr(faust_patches.time, "monotonic", lambda: 1000.0)
-    assignment = SimpleNamespace(state_value={A: SimpleNamespace(highwater=100)}.get)
+    assignment = SimpleNamespace(state_value={A: SimpleNamespace(highwater=150, lso=100)}.get)
     subscription = SimpleNamespace(subscription=SimpleNamespace(assignment=assignment))
     thread = SimpleNamespace(_ensure_consumer=lambda: SimpleNamespace(_subscription=subscription))
     made: Any = SimpleNamespace(_thread=thread, _under_way=defaultdict(deque), _done_until={}, _held=True)
@@ -101,6 +101,7 @@ def test_a_busy_partition_waits_a_tenth_of_a_second_at_most_for_a_fetch_of_silen
     monkeypatch.setattr(AIOKafkaConsumerThread, "_create_worker_consumer", lambda *_: as_faust_makes_it)
     consumer = LoopConsumer.__new__(LoopConsumer)._create_worker_consumer(None)
     assert consumer._fetch_max_wait_ms == FETCH_WAIT == 100
+    assert consumer._isolation_level == "read_committed"
 
 
 async def test_a_fetch_that_waits_takes_the_records_of_a_partition_that_has_room_again(monkeypatch):
