@@ -368,20 +368,15 @@ class Pipeline:
         return left
 
     async def _pause_after_failures(self, lease: PartitionLease) -> None:
-        if not self._metrics.failures.too_long:
-            self._trial = FIRST_TRIAL
-            self._health.end("internal_errors")
-            return
-        if (
-            not self._metrics.failures.fresh
-        ):  # what came since the last pause was broken input, which is no trial
+        failures = self._metrics.failures
+        if not (failures.too_long and failures.fresh):  # broken input is no trial
             return
         if "internal_errors" not in self._health.current:
             hint = "the gate failed at 100 records in a row, of ten keys or more: check the version, policy and keys"
             log.error("worker.paused", why="internal_errors", hint=hint)
         self._health.begin("internal_errors")
         await lease.pause(self._trial)
-        self._metrics.failures.fresh = False
+        failures.fresh = False
         self._trial = min(2 * self._trial, LAST_TRIAL)
 
     async def _process_until_done(
@@ -548,6 +543,9 @@ class Pipeline:
             else:
                 self._health.end("broker")
                 self._metrics.count(results, fresh)
+                if not self._metrics.failures.too_long:
+                    self._trial = FIRST_TRIAL
+                    self._health.end("internal_errors")
                 return published
 
     async def _publish(self, outgoing: Sequence[Output]) -> list[Output]:

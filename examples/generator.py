@@ -158,6 +158,7 @@ class Generator:
             "bootstrap_servers": given.brokers,
             "enable_auto_commit": False,
             "auto_offset_reset": "earliest",
+            "isolation_level": "read_committed",
         }
         self.requests = AIOKafkaConsumer(f"{given.prefix}regenerate", group_id=given.group, **reading)
         self.responses = AIOKafkaConsumer(group_id=None, **reading)

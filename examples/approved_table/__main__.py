@@ -54,6 +54,7 @@ async def consume(brokers: str, group: str, prefix: str, table: Table, idle: flo
         group_id=group,
         enable_auto_commit=False,
         auto_offset_reset="earliest",
+        isolation_level="read_committed",
     )
     await consumer.start()
     loop = asyncio.get_running_loop()

@@ -149,7 +149,7 @@ class TopicReader:
             BrokerUnavailable: nothing comes for as long as the broker may take to answer.
         """
         loop = asyncio.get_running_loop()
-        last = loop.time()
+        last, reached = loop.time(), 0
         while not await self._held_at_ends():
             before = dict(self.positions)
             records = await self._fetch(_POLL_MS, most)
@@ -157,7 +157,9 @@ class TopicReader:
             self._hold()
             if records:
                 yield [one for one in records if one.offset < self._ends[_partition(one)]]
-                last = loop.time()
+            at = sum([await self.position(partition) for partition in self._unread])
+            if records or at != reached:  # an aborted transaction brings no record, and is read past
+                last, reached = loop.time(), at
             elif loop.time() - last > self._seconds:
                 raise unavailable(self._brokers, self._seconds, "bring the rest of the topics")
 

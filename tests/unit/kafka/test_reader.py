@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import aclosing
 from datetime import UTC, datetime
+from itertools import count
+from types import SimpleNamespace
 
 import pytest
+from aiokafka.errors import UnsupportedCodecError
 
 from groundwire.errors import BrokerUnavailable, UsageError
 from groundwire.kafka import reader
@@ -83,6 +87,38 @@ async def test_an_end_that_does_not_come_is_not_waited_for_without_limit():
     topic.seek({PARTITION: 0}, {PARTITION: 2})
     with pytest.raises(BrokerUnavailable, match=r"rest of the topics within 0\.05 s"):
         assert [page async for page in topic.rest()]
+
+
+async def test_a_long_stretch_without_records_is_read_past_however_long_that_takes(monkeypatch):
+    minutes = count()
+    loop = SimpleNamespace(time=lambda: 60.0 * next(minutes))
+    monkeypatch.setattr(
+        reader, "asyncio", SimpleNamespace(get_running_loop=lambda: loop, timeout=asyncio.timeout)
+    )
+    client = FakeConsumer(0, 9)
+
+    async def nothing(**_options):
+        client.at += 1  # as aiokafka does behind records of an aborted transaction
+        return {}
+
+    client.getmany = nothing
+    topic = TopicReader(client, "b:1", 10)
+    topic.seek({PARTITION: 0}, {PARTITION: 9})
+    assert [page async for page in topic.rest()] == []
+
+
+@pytest.mark.parametrize(("codec", "until_end"), [("zstd", True), ("lz4", False)])
+async def test_a_codec_that_is_not_installed_is_told_with_what_to_install(codec, until_end, monkeypatch):
+    client = FakeConsumer(0, 4)
+
+    async def fail(**_options):
+        raise UnsupportedCodecError(f"Libraries for {codec} compression codec not found")
+
+    client.getmany = fail
+    monkeypatch.setattr(reader, "consumer", serving(client))
+    async with aclosing(follow("b:1", PARTITION.topic, TopicSpan(0, until_end=until_end), 1)) as records:
+        with pytest.raises(UsageError, match=f"{codec}.*pip install cramjam"):
+            await anext(records)
 
 
 @pytest.mark.parametrize("until_end", [True, False])
