@@ -20,6 +20,7 @@ import re
 from itertools import pairwise
 from typing import Final
 
+from groundwire.checks.marks import Citable, without_marks
 from groundwire.text.normalise import tidy
 from groundwire.text.refusals import tells_no_answer
 from groundwire.text.sentences import sentences
@@ -31,7 +32,6 @@ LONGEST: Final = 1_000
 SHORTEST: Final = 3
 """Words of a claim; a sentence of fewer is left out."""
 
-_TAG: Final = re.compile(r" ?\[ ?sources? ?:[^\[\]]{0,60}\]", re.IGNORECASE)
 _QUOTED: Final = re.compile(r"(?:> ?)+|\[[ xX]\] ")
 _CODE: Final = re.compile(r"(`[^`]*`)")
 _EMPHASIS: Final = re.compile(
@@ -77,19 +77,20 @@ _COMMANDS: Final = words_of(
 )
 
 
-def extract_claims(answer: str, limit: int) -> list[str]:
+def extract_claims(answer: str, limit: int, citable: Citable | None = None) -> list[str]:
     """Return the claims of an answer, in text order, each once (X-15, S2-21, S2-22).
 
-    Claims are as written, less `[source:N]` tags, list markers, emphasis and superfluous white space. Extracting
+    Claims are as written, less marks of citation, list markers, emphasis and superfluous white space. Extracting
     from the claims, one a paragraph, gives the claims again. Work is in proportion to the answer's length.
 
     Args:
         answer: what the model wrote, Markdown included.
         limit: claims at most; the first ones are kept.
+        citable: what the answer may cite; None where it is not known, and names in brackets are words.
     """
     claims: list[str] = []
     seen: set[str] = set()
-    for span in sentences(answer):
+    for span in sentences(without_marks(answer, citable)):
         if len(claims) >= limit:
             break
         if span.code or len(span.text) > 2 * LONGEST or span.text.startswith(("#", "|")):
@@ -105,7 +106,7 @@ def extract_claims(answer: str, limit: int) -> list[str]:
 def _clean(sentence: str) -> str:
     """Strip what marks a sentence up; what stands in a code span stays."""
     text = _QUOTED.sub("", tidy(sentence), count=1) if sentence.startswith((">", "[")) else tidy(sentence)
-    pieces = _CODE.split(_TAG.sub("", text))
+    pieces = _CODE.split(text)
     pieces[::2] = [_EMPHASIS.sub("", piece) for piece in pieces[::2]]
     return _SPACE_BEFORE.sub("", tidy("".join(pieces)))
 

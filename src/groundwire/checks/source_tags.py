@@ -1,52 +1,45 @@
-"""Source tags: does each technical claim of an answer name the source it rests on (S2-20 to S2-23, C-51).
+"""Marks of citation of an answer, and its source tags: what they cite is there, and each paragraph has one.
 
-A tag stands for its own sentence; right after the full stop, or alone in a paragraph, for the sentence before.
-A code block need not carry one of its own: that of the last claim before it, or of the next one behind it, counts.
-What a technical claim is says `checks.claim_sentences`.
+A mark of any form (`checks.marks`) that names nothing that was retrieved is a phantom. `[source:N]` is the form that
+the gate asks for: where an answer has one, or has to, each paragraph of technical claims needs a mark (S2-20 to S2-23,
+C-51). One serves its paragraph, a lead-in's what it introduces, and a closing list the whole answer; a code block is
+served by its neighbours too. What a technical claim is says `text.refusals`.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
+from groundwire.checks.marks import Citable, Mark, Reference, blanked, marks
 from groundwire.checks.warnings import ReportWarning, WarningType
-from groundwire.text.refusals import is_claim, is_table_rule, says_nothing
+from groundwire.text.refusals import is_claim, is_table_rule
 from groundwire.text.sentences import TextSpan, sentences
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-LARGEST_TAG = 10**9
-"""A number beyond it is reported as this one: it is out of range in any case."""
-
-_DIGITS = 10
 _SHOWN = 100  # places in a warning's details
-
-_TAG = re.compile(r"\[\s*sources?\s*[:\uff1a]([^\[\]]*)\]", re.IGNORECASE)
-_ENTRY = re.compile(r"\s*(?:sources?\s*:\s*)?#?([-\u2212]?)([0-9]+)\s*", re.IGNORECASE)
-_BETWEEN = re.compile(r"[,;&]|(?<=[0-9])\s{0,3}[-\u2013]|\band\b", re.IGNORECASE)
+_BREAK = re.compile(r"\n[ \t\r]*\n")
 
 
 @dataclass(frozen=True, slots=True)
 class TagReport:
-    """The tags of an answer, and the claims that lack one.
+    """The marks of citation of an answer, and the claims that lack one.
 
     Attributes:
-        tags: the numbers of all tags, as they come; a number beyond `LARGEST_TAG` as that one.
-        phantom: those that count no chunk, each once (S2-23).
-        missing: (start, end), in characters of the answer, of each claim without any tag. Empty where the
-            answer holds no tag at all and none is required.
+        tags: what all marks refer to, as they come: numbers of passages, and names.
+        phantom: those that name nothing that was retrieved, each once (S2-23).
+        missing: (start, end), in characters of the answer, of each claim in a paragraph without any mark. Empty where
+            the answer has no `[source:N]` and none is required.
         claims: how many technical claims there are.
-        coverage: claims with a tag that counts a chunk ÷ claims, 0 to 1; 1.0 where there is no claim.
-        present: there is a tag, readable or not ("[source:config.py]" is none that counts anything).
-        warnings: SOURCE_TAG_MISSING for the claims without a tag, PHANTOM_FILE for tags out of range.
+        coverage: claims served by a mark of what was retrieved ÷ claims, 0 to 1; 1.0 where there is no claim.
+        present: there is a mark.
+        warnings: SOURCE_TAG_MISSING for the claims without one, PHANTOM_FILE for what is not there.
     """
 
-    tags: tuple[int, ...]
-    phantom: tuple[int, ...]
+    tags: tuple[Reference, ...]
+    phantom: tuple[Reference, ...]
     missing: tuple[tuple[int, int], ...]
     claims: int
     coverage: float
@@ -54,93 +47,72 @@ class TagReport:
     warnings: tuple[ReportWarning, ...]
 
 
-def check_tags(answer: str, chunk_count: int, *, required: bool) -> TagReport:
-    """Check the source tags of an answer.
+def check_tags(answer: str, citable: Citable, *, required: bool) -> TagReport:
+    """Check the marks of citation of an answer.
 
     Args:
-        answer: the answer, with tags like `[source:2]` or `[source:1,3]`; numbers count chunks from 1.
-        chunk_count: how many chunks there were.
-        required: claims need a tag even where the answer holds none at all.
+        answer: the answer, with marks like `[source:2]` or `[source:1,3]`; numbers count chunks from 1.
+        citable: what was retrieved.
+        required: paragraphs need a mark even where the answer has no `[source:N]`.
     """
-    read = _read(answer)
-    tags = tuple(chain.from_iterable(sentence.tags for sentence in read))
-    phantom = tuple(dict.fromkeys(tag for tag in tags if not 0 < tag <= chunk_count))
-    present = any(sentence.tagged for sentence in read)
-    claims = [(sentence.span, found) for sentence, found in _with_neighbours(read) if sentence.claim]
-    bare = tuple((span.start, span.end) for span, found in claims if not found)
-    missing = bare if present or required else ()
-    held = sum(any(0 < tag <= chunk_count for tag in found) for _, found in claims)
+    found = marks(answer, citable)
+    tags = tuple(name for mark in found for name in mark.references)
+    phantom = tuple(dict.fromkeys(name for mark in found for name in mark.missing))
+    claims = [*_served(blanked(answer, found), found)]
+    bare = tuple((claim.span.start, claim.span.end) for claim in claims if not claim.marked)
+    missing = bare if required or any(mark.tag for mark in found) else ()
     return TagReport(
         tags=tags,
         phantom=phantom,
         missing=missing,
         claims=len(claims),
-        coverage=held / len(claims) if claims else 1.0,
-        present=present,
-        warnings=tuple(_warnings(phantom, missing, len(claims), chunk_count)),
+        coverage=sum(claim.held for claim in claims) / len(claims) if claims else 1.0,
+        present=bool(found),
+        warnings=tuple(_warnings(phantom, missing, len(claims), citable.count)),
     )
 
 
-@dataclass(slots=True)
-class _Sentence:
-    """A sentence or a code block, with the numbers of its tags; `tagged` counts unreadable tags too."""
+class _Claim(NamedTuple):
+    """A technical claim; whether a mark serves it, and whether one of what was retrieved does."""
 
     span: TextSpan
-    claim: bool
-    tagged: bool
-    tags: list[int]
+    marked: bool
+    held: bool
 
 
-def _read(answer: str) -> list[_Sentence]:
-    read: list[_Sentence] = []
-    for span in sentences(answer):
-        bodies = _TAG.findall(span.text)
-        tags = list(chain.from_iterable(map(_numbers, bodies)))
-        bare = _TAG.sub(" ", span.text) if bodies else span.text
-        if is_table_rule(bare) and read:
-            read[-1].claim = False  # the row above it names the columns
-        if bodies and read and says_nothing(bare):
-            read[-1].tagged = True
-            read[-1].tags += tags
-        else:
-            read.append(_Sentence(span, is_claim(bare, code=span.code), bool(bodies), tags))
-    return read
-
-
-def _numbers(body: str) -> Iterator[int]:
-    """Yield the numbers of a tag: of "1, 3", "1-3" and "1, source:3" both."""
-    for entry in _BETWEEN.split(body):
-        found = _ENTRY.fullmatch(entry)
-        if found:
-            digits = found[2].lstrip("0") or "0"
-            number = int(digits) if len(digits) < _DIGITS else LARGEST_TAG
-            yield -number if found[1] else number
-
-
-def _with_neighbours(read: Sequence[_Sentence]) -> Iterator[tuple[_Sentence, list[int]]]:
-    """Yield each sentence with its tags; a code block without any with its neighbours'."""
-    before, behind = _nearest(read), reversed(list(_nearest(read[::-1])))
-    for sentence, earlier, later in zip(read, before, behind, strict=True):
-        yield sentence, sentence.tags or ((earlier or later) if sentence.span.code else [])
-
-
-def _nearest(read: Sequence[_Sentence]) -> Iterator[list[int]]:
-    """Yield, for each sentence, the tags of the last one before it that is a claim or tagged, and no code."""
-    last: list[int] = []
-    for sentence in read:
-        yield last
-        if (sentence.claim or sentence.tagged) and not sentence.span.code:
-            last = sentence.tags
+def _served(shown: str, found: Sequence[Mark]) -> Iterator[_Claim]:
+    """Yield the technical claims of an answer without its marks."""
+    spans = sentences(shown)
+    code = [edge for span in spans if span.code for edge in (span.start, span.end)]
+    ends = [gap.start() for gap in _BREAK.finditer(shown) if bisect_right(code, gap.start()) % 2 == 0]
+    everywhere = any(mark.closing for mark in found)
+    marked = {bisect_right(ends, mark.start): False for mark in found}
+    for mark in found:
+        if len(mark.missing) < len(mark.references):
+            marked[bisect_right(ends, mark.start)] = True
+    for end, span in enumerate(spans, 1):
+        paragraph = bisect_right(ends, span.start)
+        last = end == len(spans) or bisect_right(ends, spans[end].start) > paragraph
+        if last and span.text.rstrip("*_ ").endswith(":") and paragraph in marked:
+            marked.setdefault(paragraph + 1, marked[paragraph])  # what a lead-in introduces
+    for span, following in zip(spans, (*spans[1:], None), strict=True):
+        head = following is not None and is_table_rule(following.text)  # the row above names the columns
+        if head or not is_claim(span.text, code=span.code):
+            continue
+        paragraph = bisect_right(ends, span.start)
+        near = (paragraph, paragraph - 1, paragraph + 1) if span.code else (paragraph,)
+        serving = [marked[place] for place in near if place in marked]
+        yield _Claim(span, everywhere or bool(serving), everywhere or any(serving))
 
 
 def _warnings(
-    phantom: tuple[int, ...], missing: tuple[tuple[int, int], ...], claims: int, chunk_count: int
+    phantom: tuple[Reference, ...], missing: tuple[tuple[int, int], ...], claims: int, chunk_count: int
 ) -> Iterator[ReportWarning]:
     if phantom:
         numbers = ", ".join(map(str, phantom[:_SHOWN]))
         details = {"tags": list(phantom[:_SHOWN]), "chunks": chunk_count}
         yield ReportWarning(
-            WarningType.PHANTOM_FILE, f"Source tags that count no chunk: [{numbers}]", details
+            WarningType.PHANTOM_FILE, f"Citations of what was not retrieved: [{numbers}]", details
         )
     if missing:
         places = [{"start": start, "end": end} for start, end in missing[:_SHOWN]]

@@ -29,7 +29,7 @@ from groundwire.epistemic.asking import assess
 from groundwire.epistemic.plan import LEAST_CHARACTERS
 from groundwire.epistemic.types import ClaimVerification, HallucinationReport, ModelCall, gap_band
 from groundwire.errors import RecordError
-from groundwire.gate.response_checks import check_claims, evidence_of, plan_claims, why_skipped
+from groundwire.gate.response_checks import check_claims, citable_by, evidence_of, plan_claims, why_skipped
 from groundwire.library.check import LineError
 from groundwire.messages.decode import parse_json, validate
 from groundwire.messages.records import LlmResponse
@@ -306,7 +306,7 @@ def _source_warnings(response: LlmResponse, policy: Policy) -> list[ReportWarnin
         return []
     warnings = list(verify_sources(response.sources or (), response.chunks).warnings)
     if response.answer is not None:
-        tags = check_tags(response.answer, len(response.chunks), required=policy.require_source_tags)
+        tags = check_tags(response.answer, citable_by(response), required=policy.require_source_tags)
         warnings += tags.warnings
     return warnings
 

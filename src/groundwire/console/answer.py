@@ -22,7 +22,13 @@ from groundwire.checks.values.statements import read_statements
 from groundwire.console.places import Place, Places
 from groundwire.console.words import Segment, TextMark, hidden_marks, label, segments, word_diff
 from groundwire.epistemic.types import ClaimVerification
-from groundwire.gate.response_checks import CheckInputs, evidence_of, read_response, result_of
+from groundwire.gate.response_checks import (
+    CheckInputs,
+    citable_by,
+    evidence_of,
+    read_response,
+    result_of,
+)
 from groundwire.logs import report_fault
 from groundwire.messages.base import format_time
 from groundwire.messages.decisions import Facts, ReasonCode
@@ -132,8 +138,9 @@ class _Judged:
         evidence = evidence_of(response)
         self.names, self.texts = list(evidence), list(evidence.values())
         self.places = Places(self.texts)
+        question, citable = response.query or "", citable_by(response)
         self.claims = (
-            check_answer(self.answer, evidence, question=response.query or "").claims if evidence else ()
+            check_answer(self.answer, evidence, question=question, citable=citable).claims if evidence else ()
         )
         report = result_of(self.reading.claims)
         self.verified = report.report.claims if report else []

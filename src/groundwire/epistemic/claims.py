@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Annotated, Final, NamedTuple
 
@@ -59,6 +59,7 @@ class ClaimDraft(NamedTuple):
     hard: bool = False
     cost: float | None = None  # with `lacking`, of a part of an answer; None for what is judged by itself
     lacking: float = 0.0
+    size: int = 0
 
 
 class Fact(BaseModel):
@@ -102,6 +103,7 @@ def draft_of(claim_id: str, claim: ClaimCheck) -> ClaimDraft:
         hard=claim.hard,
         cost=claim.cost,
         lacking=claim.lacking,
+        size=claim.size,
     )
 
 
@@ -267,64 +269,3 @@ def is_sampled(claim_id: str, rate: float, seed: str = "") -> bool:
 def is_critical_text(claim: str) -> bool:
     """Tell whether a claim has an uncertainty marker, a number, a citation or a negation (S4-45, C-60, C-62, C-63)."""
     return bool(_CITED.search(claim) or negations(tokenize(claim)) or _hedges.find(claim))
-
-
-_BRACKETS: Final = re.compile(r"\[([^\[\]\n]{1,200})\](?![\[(:])")  # neither a Markdown link nor its target
-_SOURCE: Final = re.compile(
-    r"(?:sources?|cit(?:e[sd]?|ation)|ref(?:erence)?s?|evidence)\s*:\s*", re.IGNORECASE
-)
-_COUNT: Final = re.compile(r"[0-9]{1,3}")
-_DIGITS: Final = re.compile(r"[0-9]+")
-_LINES: Final = re.compile(r"(?::|#l)[0-9]{1,9}(?:-l?[0-9]{1,9})?\Z")  # of a file: `:12-14`, `#L12`
-
-
-class Citable:
-    """The sources that a text may cite in brackets, such as `[source: doc-9]` (S4-06, S4-24).
-
-    Args:
-        names: of the evidence, as the text may spell them; of files the last part of their path will do.
-        numbered: how many there are for `[source:1]`, `[source:2]`, ...; None where another check covers these.
-    """
-
-    def __init__(self, names: Iterable[str], numbered: int | None) -> None:
-        self._known = {name.casefold() for name in names}
-        self._shapes = {shape for name in self._known if (shape := _shape(name))}
-        self._counted = any(_COUNT.fullmatch(name) for name in self._known)
-        self._known |= {name.rpartition("/")[2] for name in self._known}
-        self._numbered = numbered
-
-    def missing(self, text: str) -> tuple[str, ...]:
-        """Return the sources that a text cites and that do not exist, once each, in its order.
-
-        Brackets cite where they say so (`source:`, `ref:`, ...), or hold what is one of the names but for its digits.
-
-        Example:
-            >>> Citable(["doc-1"], 1).missing("It retries [doc-9] twice [doc-1]. It waits [citation needed].")
-            ('doc-9',)
-        """
-        named = _named(text) if self._known else ()
-        return tuple(
-            dict.fromkeys(name for name, said in named if self._is_missing(name.casefold(), said=said))
-        )
-
-    def _is_missing(self, name: str, *, said: bool) -> bool:
-        if name in self._known or _LINES.sub("", name) in self._known:
-            return False
-        if _COUNT.fullmatch(name):
-            numbered = self._numbered if said or self._counted else None
-            return numbered is not None and not 1 <= int(name) <= numbered
-        return said or _shape(name) in self._shapes
-
-
-def _named(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield each name in brackets, and whether the brackets say that it is a source."""
-    for found in _BRACKETS.finditer(text):
-        said = _SOURCE.match(found[1])
-        for part in re.split("[,;]", found[1][said.end() if said else 0 :]):
-            if name := part.strip(" `'\""):
-                yield name, said is not None
-
-
-def _shape(name: str) -> str | None:
-    """Return a name without the values of its digits; None where it has none, or nothing else."""
-    return None if name.isdigit() or not _DIGITS.search(name) else _DIGITS.sub("0", name)

@@ -6,6 +6,7 @@ A report follows from the response, the configuration and the recorded facts alo
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
@@ -13,10 +14,10 @@ from typing import Final, NamedTuple
 
 from pydantic import Field
 
+from groundwire.checks.marks import Citable, Mark, blanked, marks
 from groundwire.checks.support.verify import Doubt, answer_support, check_answer
 from groundwire.checks.values.statements import StatementReader, read_statements
 from groundwire.epistemic.claims import (
-    Citable,
     ClaimDraft,
     Fact,
     ModelOpinion,
@@ -219,16 +220,20 @@ def plan_response(  # noqa: PLR0913 - what a response is made of
         steps: the reasoning behind it, audited too: claims of the report behind those of the text. Those past
             `AUDITED` are not looked at, and supported by nothing.
         read: reads a text's statements, and caches them.
-        citable: what the text may cite in brackets; by default the ids of the evidence.
+        citable: what the text may cite; by default the evidence, by its ids and by number.
     """
     read = read or cache(read_statements)
-    found = check_answer(response, context, question=question, read=read)
+    citable = citable or Citable(context, len(context), context.values())
+    found = check_answer(response, context, question=question, read=read, citable=citable)
     name = response_id or response_id_of(response)
     prefix = f"{name}/claim" if response_id else name
     drafts = [draft_of(f"{prefix}#{number}", claim) for number, claim in enumerate(found.claims, start=1)]
-    citable = citable or Citable(context, len(context))
-    drafts = [_with_phantoms(claim, citable) for claim in drafts]
-    drafts, unclaimed = _with_links(drafts, invented_links(response, (*context, *context.values(), question)))
+    cited = marks(response, citable)
+    shown = blanked(response, cited)
+    drafts, unclaimed = _with_phantoms(drafts, [mark for mark in cited if mark.missing])
+    unnamed = blanked(response, [mark for mark in cited if mark.references and not mark.missing])
+    drafts, invented = _with_links(drafts, invented_links(unnamed, (*context, *context.values(), question)))
+    unclaimed += invented
     within = _readable(steps, context)
     audited = audit_steps(f"{name}/step", steps[:within], context, read)
     ask = ask and config.enabled and len(response) >= LEAST_CHARACTERS and has_evidence(context)
@@ -237,7 +242,7 @@ def plan_response(  # noqa: PLR0913 - what a response is made of
     due, truncated = claims_to_ask(askable, config) if ask else ([], 0)
     evidence = [_of(claim, context) for claim in due]
     left_out = found.left_out + len(steps) - within + unclaimed
-    said = (response[statement.start : statement.end] for statement in read(response))
+    said = (shown[statement.start : statement.end] for statement in read(shown))
     nothing = not (drafts or steps) and has_evidence(context) and claims_nothing(said)
     return Plan(name, [*drafts, *audited], left_out, due, evidence, truncated, nothing)
 
@@ -272,7 +277,7 @@ def report_of(plan: Plan, facts: VerifierFacts | None, config: VerificationConfi
     claims = [verification_of(draft, config, opinions.get(draft.claim_id)) for draft in plan.drafts]
     # what a model cleared is no doubt any more
     doubted = [
-        Doubt(draft.text, draft.cost, draft.held, draft.lacking)
+        Doubt(draft.size, draft.cost, draft.held, draft.lacking)
         for draft, claim in zip(plan.drafts, claims, strict=True)
         if draft.cost is not None and claim.evidence_support <= draft.support
     ]
@@ -288,10 +293,22 @@ def report_of(plan: Plan, facts: VerifierFacts | None, config: VerificationConfi
     )
 
 
-def _with_phantoms(claim: ClaimDraft, citable: Citable) -> ClaimDraft:
-    """Return a claim with what it cites and is not there (S4-06, S4-24)."""
-    missing = citable.missing(claim.text)
-    return claim._replace(phantom=True, evidence_ids=(*claim.evidence_ids, *missing)) if missing else claim
+def _with_phantoms(drafts: Sequence[ClaimDraft], cited: Sequence[Mark]) -> tuple[list[ClaimDraft], int]:
+    """Return claims, each with what its marks cite and is not there, and the number of marks beside claims.
+
+    A mark belongs to the claim that it stands in, or to the last one in front of it (S4-06, S4-24).
+    """
+    marked = list(drafts)
+    starts = [claim.start for claim in drafts]
+    unclaimed = 0
+    for mark in cited:
+        if at := bisect_right(starts, mark.start):
+            claim = marked[at - 1]
+            ids = dict.fromkeys((*claim.evidence_ids, *map(str, mark.missing)))
+            marked[at - 1] = claim._replace(phantom=True, evidence_ids=tuple(ids))
+        else:
+            unclaimed += 1
+    return marked, unclaimed
 
 
 def invented_links(response: str, given: Iterable[str]) -> list[tuple[int, int]]:

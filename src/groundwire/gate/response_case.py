@@ -25,6 +25,7 @@ from groundwire.gate.claim_case import AI_SYNTHESIS
 from groundwire.gate.response_checks import (
     ResponseReading,
     broken_checks,
+    citable_by,
     evidence_of,
     result_of,
     why_skipped,
@@ -336,11 +337,11 @@ MAX_EXTRACTION_BYTES: Final = 60_000
 """Bytes of all extracted claims as JSON: they stand in the decision, whole."""
 
 
-def extract(answer: str | None, limit: int) -> list[str]:
-    """Return the claims of an answer that are fanned out: the first ones, as many as have room."""
+def extract(response: LlmResponse, limit: int) -> list[str]:
+    """Return the claims of a response's answer that are fanned out: the first ones, as many as have room."""
     claims: list[str] = []
     room = MAX_EXTRACTION_BYTES
-    for text in extract_claims(answer or "", limit):
+    for text in extract_claims(response.answer or "", limit, citable_by(response)):
         room -= json_size(text)
         if room < 0:
             break

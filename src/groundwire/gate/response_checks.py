@@ -16,13 +16,13 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 from groundwire.checks.entities import EntityGrounding, ground_entities
 from groundwire.checks.fields import FieldChecker, FieldCheckResult
 from groundwire.checks.index import IndexReport, VersionConflicts, check_index, version_conflicts
+from groundwire.checks.marks import Citable, without_marks
 from groundwire.checks.quotes import QuoteGrounding, QuoteRules, ground_quotes, validate_evidence_schema
 from groundwire.checks.relations import RelationIndex, RelationPreservation, preserve_relations
 from groundwire.checks.source_tags import TagReport, check_tags
 from groundwire.checks.sources import SourceReport, verify_sources
 from groundwire.checks.values.answer import ValueReport, check_values
 from groundwire.checks.values.statements import StatementReader, read_statements
-from groundwire.epistemic.claims import Citable
 from groundwire.epistemic.plan import (
     Plan,
     PlanStep,
@@ -294,14 +294,15 @@ def _fields(run: _Run) -> FieldCheckResult | Skipped:
     if answer is None or chunks is None:
         return NOT_PROVIDED
     checker = FieldChecker()
-    return checker.verify_fields(checker.extract_mentioned_fields(answer), chunks)
+    shown = without_marks(answer, citable_by(run.response))
+    return checker.verify_fields(checker.extract_mentioned_fields(shown), chunks)
 
 
 def _source_tags(run: _Run) -> TagReport | Skipped:
     answer, chunks, required = run.response.answer, run.response.chunks, run.policy.require_source_tags
     if answer is None or chunks is None:
         return NOT_PROVIDED
-    report = check_tags(answer, len(chunks), required=required)
+    report = check_tags(answer, citable_by(run.response), required=required)
     return report if report.present or required else NOT_PROVIDED
 
 
@@ -361,7 +362,10 @@ def _values(run: _Run) -> ValueReport | Skipped:
     if answer is None or chunks is None:
         return NOT_PROVIDED
     question = run.response.query or ""
-    return check_values(answer, [chunk.content for chunk in chunks], question=question, read=run.read)
+    passages = [chunk.content for chunk in chunks]
+    return check_values(
+        answer, passages, question=question, read=run.read, citable=citable_by(run.response)
+    )
 
 
 def _claims(run: _Run) -> ClaimReport | Skipped:
@@ -434,7 +438,7 @@ def plan_claims(
         question=response.query or "",
         steps=steps,
         read=read,
-        citable=_citable(response, evidence),
+        citable=citable_by(response),
     )
 
 
@@ -466,12 +470,12 @@ def check_claims(
     return ClaimReport(report, critical, over_budget=over_budget, claims_nothing=plan.claims_nothing)
 
 
-def _citable(response: LlmResponse, evidence: Mapping[str, str]) -> Citable:
-    """Return what an answer may cite by name. Numbers count chunks, and the check of source tags looks at these."""
-    chunks, sources = response.chunks or (), response.sources or ()
-    files = {part.file for part in (*chunks, *sources)}
-    names = {*evidence, *files, *(chunk.chunk_id for chunk in chunks)}
-    return Citable(names, len(evidence) if response.chunks is None else None)
+def citable_by(response: LlmResponse) -> Citable:
+    """Return what the answer of a response may cite: its chunks and their files, and the spans of its context."""
+    chunks, context = response.chunks or (), response.context or {}
+    names = [*context, *(name for chunk in chunks for name in (chunk.chunk_id, chunk.file))]
+    texts = (*context.values(), *(chunk.content for chunk in chunks))
+    return Citable(names, len(context) if response.chunks is None else len(chunks), texts)
 
 
 def _rounded(value: Any) -> Any:  # noqa: ANN401 - any JSON value

@@ -113,7 +113,7 @@ class ResponseGate:
             entry = with_reading(entry, reading)
             if response.fan_out and self._fan_out:
                 limit = policy.limits.max_claims_per_response
-                claims = await run_in_thread(entry, partial(extract, response.answer, limit))
+                claims = await run_in_thread(entry, partial(extract, response, limit))
                 entry = entry._replace(extraction=claims)
         except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
             report_fault("response.unreadable", exc, offset=entry.record.offset)

@@ -394,7 +394,7 @@ def _case(
     if entry.response.fan_out and recorded.facts.extraction is not None:
         limit = policy.limits.max_claims_per_response
         given_up = INTERNAL in broken_checks(given.error)
-        extraction = publishable([] if given_up else extract(entry.response.answer, limit), tier)
+        extraction = publishable([] if given_up else extract(entry.response, limit), tier)
     asks = tier == IngestionTier.FLAG_REVIEW and policy.verification.on_failure == "ask"
     update: dict[str, Any] = {"extraction": extraction}
     if not asks:

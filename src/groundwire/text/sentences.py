@@ -1,8 +1,8 @@
 """Sentences of an answer, with their places: what a source tag, a value or a warning is bound to (S2-20).
 
-A sentence never runs across a blank line, a list item, a heading, a table row or a code block. A tag right
-after the full stop belongs to the sentence before it. What is no end of a sentence: the point of a number, a
-file name or a version, of an abbreviation ("e.g.", "Dr.", "Fig. 3"), and whatever stands in a code span.
+A sentence never runs across a blank line, a list item, a heading, a table row or a code block. What is no end
+of a sentence: the point of a number, a file name or a version, of an abbreviation ("e.g.", "Dr.", "Fig. 3"),
+and whatever stands in a code span. Marks of citation are taken out before (`checks.marks`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,6 @@ _STOP = re.compile(
     r"[`.!?\u2026\u3002\uff01\uff1f](?:(?<=`)[^`\n]*`|(?<=[.!?\u2026])[.!?\u2026]*|(?<=[^`.!?\u2026])[\u3002\uff01\uff1f]*)"
 )
 _CLOSERS = re.compile(r"[\"'\u201d\u2019\u00bb)\]}*_]*")
-_REFERENCE = re.compile(r"\s*\[\s*(?:sources?\s*:|[0-9])[^\[\]]*\]", re.IGNORECASE)
 _SPACE = re.compile(r"\s*")
 _SPACE_WITHIN = re.compile(r"\s")
 _NEXT_WORD = re.compile(r"[*_\"'(\u201c\u2018]{0,4}([^\W\d_]+)")
@@ -196,43 +195,25 @@ def _broken(text: str, line: _Line, following: _Line, width: int) -> bool:
     first_word_fits = following.end - following.start <= room or _SPACE_WITHIN.search(
         text, following.start, following.start + room + 1
     )
-    return text[line.end - 1] == "]" or bool(first_word_fits)
+    return bool(first_word_fits)
 
 
 def _boundaries(text: str, start: int, end: int) -> Iterator[int]:
     """Yield where sentences end within text[start:end], the last one left out."""
-    done = tagged = start
+    done = start
     for stop in _STOP.finditer(text, start, end):
         if stop[0][0] == "`" or stop.start() < done or stop.end() == end:
             continue  # the last one is left out
         closed = _end(_CLOSERS, text, stop.end(), end)
-        cited = _tagged(text, closed, end, tagged)
-        tagged = max(tagged, cited)
-        if cited > closed and _continues(text, cited, end):
-            cited = closed  # "... 30 s. [source:2] says": the tag opens the next sentence
-        free = cited > closed or not stop[0].isascii() or _SPACE.fullmatch(text[cited : cited + 1])
-        if cited < end and free and _ends(text, done, stop, cited, end):
-            done = cited
-            yield cited
-
-
-def _tagged(text: str, position: int, end: int, read: int) -> int:
-    """Return where the row of references ends that begins at a place, which may lie in the row read up to `read`."""
-    while found := _REFERENCE.match(text, position, end):
-        position = found.end()
-        if position < read:
-            return read  # each link ends at a bracket: from here on it is the same row
-    return position
+        free = not stop[0].isascii() or _SPACE.fullmatch(text[closed : closed + 1])
+        if closed < end and free and _ends(text, done, stop, closed, end):
+            done = closed
+            yield closed
 
 
 def _end(pattern: re.Pattern[str], text: str, position: int, end: int) -> int:
     found = pattern.match(text, position, end)
     return found.end() if found else position
-
-
-def _continues(text: str, position: int, end: int) -> bool:
-    after = _end(_SPACE, text, position, end)
-    return after < end and text[after].islower()
 
 
 def _ends(text: str, start: int, stop: re.Match[str], position: int, end: int) -> bool:

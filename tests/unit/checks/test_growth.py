@@ -13,6 +13,7 @@ from groundwire.checks.fields import FieldChecker
 from groundwire.checks.hedges import HedgeDetector
 from groundwire.checks.prompts import grounded_prompt
 from groundwire.checks.quote_text import comparison_form
+from groundwire.checks.marks import Citable
 from groundwire.checks.source_tags import check_tags
 from groundwire.checks.sources import verify_sources
 from groundwire.checks.values.answer import check_values
@@ -40,11 +41,11 @@ def sources(text):
 
 
 def tags(text):
-    check_tags(text, 3, required=True)
+    check_tags(text, Citable((), 3), required=True)
 
 
 def inside_a_tag(text):
-    check_tags(f"It is so [source:{text}x].", 3, required=True)
+    check_tags(f"It is so [source:{text}x].", Citable((), 3), required=True)
 
 
 def prompt(text):

@@ -200,7 +200,6 @@ _DID: Final = words_of(
 _JOINTS: Final = frozenset(("but", "whereas", "while", "although", "though", "however"))
 _RULE: Final = re.compile(r"[ \t|]{0,9}\n[ \t|]{0,9}:?-{2}")
 """What stands behind the head of a table."""
-_TAG: Final = re.compile(r"\[\s*sources?\s*:[^\[\]]{0,60}\]", re.IGNORECASE)
 
 
 class Unit(NamedTuple):
@@ -277,7 +276,7 @@ class Given(Protocol):
 
 def _of_statement(answer: str, statement: ValueStatement) -> Iterator[Atom]:
     spend(_READ + _TOKEN * len(statement.tokens))
-    if says_nothing(_TAG.sub(" ", answer[statement.start : statement.end])):
+    if says_nothing(answer[statement.start : statement.end]):
         return
     framed = frame_of(statement.reading.text)
     said = [token for token in statement.tokens if token.start >= framed] if framed else statement.tokens

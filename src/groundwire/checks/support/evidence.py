@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Final, NamedTuple
 
+from groundwire.checks.marks import without_marks
 from groundwire.checks.support.atoms import KEPT, SAME, Unit
 from groundwire.checks.support.parts import Part, Sides, parts
 from groundwire.checks.values.answer import ValueIndex, ValueQuery, index_clauses
@@ -62,7 +63,8 @@ class Evidence:
             question: what was asked: it says what an answer speaks of, and supports nothing.
         """
         named = texts if isinstance(texts, Mapping) else {str(n): text for n, text in enumerate(texts, 1)}
-        passages = [(name, read(named[name])) for name in sorted(named, key=lambda name: (named[name], name))]
+        ordered = sorted(named, key=lambda name: (named[name], name))
+        passages = [(name, read(without_marks(named[name]))) for name in ordered]
         said = self.said = resolved(said, chain.from_iterable(found for _, found in passages))
         self.sentences: list[Sentence] = []
         self.words: set[str] = set()

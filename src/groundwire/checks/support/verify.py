@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Final, NamedTuple
 
+from groundwire.checks.marks import Citable, without_marks
 from groundwire.checks.support.added import cost_of_additions, names_somebody_else
 from groundwire.checks.support.atoms import Atom, atoms
 from groundwire.checks.support.evidence import Evidence
@@ -121,6 +122,7 @@ class ClaimCheck:
         faults: values and negations that it holds otherwise.
         misplaced: it says of one what the evidence says of another.
         invented: it gives a name that neither evidence nor question holds.
+        size: its characters, less those of marks of citation.
     """
 
     text: str
@@ -136,6 +138,7 @@ class ClaimCheck:
     faults: tuple[UnsupportedValue, ...]
     misplaced: bool = False
     invented: bool = False
+    size: int = 0
 
     @property
     def hard(self) -> bool:
@@ -165,6 +168,7 @@ def check_answer(
     question: str = "",
     declared: bool = False,
     read: StatementReader = read_statements,
+    citable: Citable | None = None,
 ) -> AnswerCheck:
     """Check each claim of an answer against evidence (S4-05, S4-06).
 
@@ -176,27 +180,32 @@ def check_answer(
         question: what was asked: its words may be spoken of, but support nothing.
         declared: the text was given as a claim: courtesy and lead-ins in it are claims too.
         read: reads a text's statements; a caching one serves several answers to the same evidence.
+        citable: what the answer may cite; None where it is not known, and names in brackets are words.
     """
-    index = Evidence(evidence, read(answer), read, question)
-    faults = conflicts(answer, index.said, index)
+    shown = without_marks(answer, citable)
+    index = Evidence(evidence, read(shown), read, question)
+    faults = conflicts(shown, index.said, index)
     claims: list[ClaimCheck] = []
     left_out = 0
-    for atom in atoms(answer, index.said, index, declared=declared):
+    for atom in atoms(shown, index.said, index, declared=declared):
         if len(claims) >= JUDGED:
             left_out += 1
             continue
-        claims.append(_check(answer, atom, index, faults[id(atom.statement)]))
+        claim = _check(answer, atom, index, faults[id(atom.statement)])
+        marked = shown.count(" ", claim.start, claim.end) - claim.text.count(" ")
+        claims.append(replace(claim, size=len(claim.text) - marked))
     if declared:
         whole = support_of(sum(claim.cost**2 for claim in claims) ** 0.5)
     else:
-        whole = answer_support(Doubt(claim.text, claim.cost, claim.held, claim.lacking) for claim in claims)
+        whole = answer_support(Doubt(claim.size, claim.cost, claim.held, claim.lacking) for claim in claims)
     return AnswerCheck(tuple(claims), left_out, 0.0 if left_out else whole)
 
 
 class Doubt(NamedTuple):
     """What is doubted of a claim."""
 
-    text: str
+    size: int
+    """Its characters, less those of marks of citation."""
     cost: float
     """What its parts cost."""
     held: float
@@ -208,8 +217,8 @@ class Doubt(NamedTuple):
 def answer_support(claims: Iterable[Doubt]) -> float:
     """Return the support of an answer, 0..1: doubts about its claims and words that nothing holds add up."""
     costs = lacking = invented = size = 0.0
-    for text, cost, held, weight in claims:
-        costs, lacking, size = costs + cost**2, lacking + weight, size + len(text)
+    for length, cost, held, weight in claims:
+        costs, lacking, size = costs + cost**2, lacking + weight, size + length
         invented = max(invented, weight if held < _HALF else 0)
     doubt = sqrt(costs) + _ADDED * (lacking + invented)
     tolerated: float = min(_MOST, max(_LEAST, _PER * (size / _SHORT) ** _GROWTH))

@@ -23,6 +23,7 @@ from fractions import Fraction
 from itertools import chain, pairwise, product
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from groundwire.checks.marks import Citable, without_marks
 from groundwire.checks.values.bounds import is_strict, resolved
 from groundwire.checks.values.negation import NOT_IN_SOURCES, OPPOSITE, ClauseIndex, clauses, denies
 from groundwire.checks.values.postings import ValuePostings
@@ -227,7 +228,12 @@ class ValueIndex:
 
 
 def check_values(
-    answer: str, passages: Sequence[str], *, question: str = "", read: StatementReader = read_statements
+    answer: str,
+    passages: Sequence[str],
+    *,
+    question: str = "",
+    read: StatementReader = read_statements,
+    citable: Citable | None = None,
 ) -> ValueReport:
     """Return the values of an answer that its passages do not support (UNSUPPORTED_VALUE).
 
@@ -238,9 +244,11 @@ def check_values(
         passages: what it was given; without any, nothing is supported.
         question: what was asked: its values are given, where no passage gives another.
         read: reads a text's statements; a caching one serves several checks of the same texts.
+        citable: what the answer may cite; by default the passages, by their number.
     """
+    answer = without_marks(answer, citable or Citable((), len(passages), passages))
     # a refusal says nothing of what it did not find (S2-21)
-    readings = [*map(read, passages)]
+    readings = [*map(read, map(without_marks, passages))]
     there = [*chain.from_iterable(readings)]
     said = resolved([s for s in read(answer) if lack_of(answer[s.start : s.end]) is None], there)
     values = ValueIndex(ValueQuery(said), readings, read(question))

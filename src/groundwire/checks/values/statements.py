@@ -1,9 +1,10 @@
 """Splits a text into statements, each with its values and the words that belong to them.
 
 A statement is a sentence, a list item, a table row or a line of code or configuration. Its values are numbers with
-their units, amounts, percentages, dates and versions. No values: `[source:N]` tags and footnote marks, numbers of
-headings, URLs, identifiers (`v2_client`, `retry.py`, hashes, `#12`). Number words are values where they count ("zero",
-"one retry", "thirty-two", "the third attempt"); "one" as a pronoun and "first" or "second" without an article are not.
+their units, amounts, percentages, dates and versions. No values: numbers of headings, URLs, identifiers (`v2_client`,
+`retry.py`, hashes, `#12`), and marks of citation, which are taken out before (`checks.marks`). Number words are values
+where they count ("zero", "one retry", "thirty-two", "the third attempt"); "one" as a pronoun and "first" or "second"
+without an article are not.
 
 A word belongs to the value nearest to it in its clause; the other words of the statement, its heading and the keys
 above an indented line are shared by all values of the statement. In a table the words of its column's heading belong

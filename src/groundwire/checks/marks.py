@@ -1,0 +1,578 @@
+"""Marks of citation in an answer: where they stand, and which passages they name.
+
+A mark is a reference, never a value, a name or a word of what it stands beside. Checks of the answer read it with
+its marks blanked (`without_marks`), which keeps every position.
+
+| form | read as a mark |
+|---|---|
+| `[source:2]`, `[citation: a.md]`, `[doc3]`, `(Source: f.pdf, page 12)` | always: it says so |
+| `【1†source】`, `<cite>f.pdf</cite>`, `[^1]` and its definition | always |
+| `[f.pdf#page=4]`, `(f.pdf, p. 4)`, `[handbook]` | where each part names a file, or what was retrieved |
+| `[1]`, `[1, 2]`, a raised digit behind a word | behind a word, no operand, and no index of one |
+| `[text](target)` | the text too, where it is a reference itself |
+| "Sources: a.pdf", a closing list below "References" | the entries that name a file, or what was retrieved |
+
+Where a bracket may be a value (`a[3]`, `[0, 1]`) it stays one, and is checked as one. Code holds no marks.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+from groundwire.checks.values.units import unit_readings
+from groundwire.text.stems import words_of
+from groundwire.text.work import spend
+
+LARGEST: Final = 10**9
+"""A number beyond it is read as this one: nothing has so many passages."""
+
+Reference = int | str
+"""What a mark refers to: a passage by its number, or a name as it is written."""
+
+
+class Mark(NamedTuple):
+    """A mark of citation: `text[start:end]`.
+
+    Attributes:
+        start: position, in characters.
+        end: the same, behind its last character.
+        references: what it refers to, in its order.
+        missing: those of them that name nothing that was retrieved.
+        tag: it is a `[source:N]`, the form that the gate asks generators for.
+        closing: it stands in a list of sources, which serves the whole answer.
+    """
+
+    start: int
+    end: int
+    references: tuple[Reference, ...] = ()
+    missing: tuple[Reference, ...] = ()
+    tag: bool = False
+    closing: bool = False
+
+
+_NUMBER: Final = r"[-\u2212]?[0-9]+"
+_LABEL: Final = (
+    r"(?:sources?|src|cit(?:es?|ed|ations?)|ref(?:erence)?s?|evidence|doc(?:ument)?s?|chunks?|passages?|contexts?|"
+    r"excerpts?|snippets?)"
+)
+_SAID: Final = re.compile(rf"\s*{_LABEL}\s*[:\uff1a]\s*", re.IGNORECASE)
+_TAG: Final = re.compile(r"\s*sources?\s*[:\uff1a]", re.IGNORECASE)
+_COUNTED: Final = re.compile(rf"(?:{_LABEL}[\s._#-]*[:\uff1a]?\s*)?[#^]?({_NUMBER})", re.IGNORECASE)
+_RANGE: Final = re.compile(r"(?<=[0-9])\s{0,3}[-\u2013]\s{0,3}(?=[0-9])")
+_SEPARATOR: Final = re.compile(r"[,;|&\u3001]|\band\b", re.IGNORECASE)
+_PAGE: Final = re.compile(
+    r"(?:[\s,(]{0,4}#(?:page|slide|p)=?|[\s,(#:-]{0,4}\b(?:pp?\.?|pages?|slides?|pgs?\.?|seiten?|s\.)\s{0,2})"
+    r"(?P<first>[0-9]{1,5})(?:\s?[-\u2013]\s?(?P<last>[0-9]{1,5}))?\)?$",
+    re.IGNORECASE,
+)
+_PAGE_BEHIND: Final = re.compile(r",? ?\(?((?:pp?\.|pages?) ?[0-9]{1,5}(?:\s?[-\u2013]\s?[0-9]{1,5})?)(?!\w)\)?")
+_LINES: Final = re.compile(r"(?::|#l|[\s,]{1,4}lines?\s)[0-9]{1,9}(?:-l?[0-9]{1,9})?$", re.IGNORECASE)
+_EXTENSION: Final = re.compile(
+    r"\.(?:pdf|docx?|odt|rtf|md|mdx|rst|adoc|txt|tex|html?|pptx?|odp|xlsx?|ods|csv|tsv|jsonl?|ya?ml|toml|ini|xml|epub|"
+    r"eml|msg|log|png|jpe?g|svg|ipynb|sql|py|js|ts|java|go|rs|rb|php|cs?|h|cpp|kt|swift|scala|sh)$",
+    re.IGNORECASE,
+)
+_FILE_WORDS: Final = 8  # of a file's name, at most
+_LEADING: Final = re.compile(r"\s*(?:see(?: also)?|cf\.?|from|in|per|as per|according to|via)\s+", re.IGNORECASE)
+_QUOTES: Final = " \t`'\"*_<>\u201c\u201d\u2018\u2019\u2020."
+_WITHIN: Final = re.compile(r"[\s_\-]+|(?<=[^\W\d_])(?=[0-9])|(?<=[0-9])(?=[^\W\d_])")
+_DIGITS: Final = re.compile(r"[0-9]+")
+_BRACKET: Final = re.compile(r"\[[^\[\]\n]{1,40}\]|(?<=\])\([^()\s]{1,500}\)")
+_LONGEST: Final = 500  # characters of a name that is compared in parts
+_FOLDERS: Final = 8
+_PAGES: Final = 50  # of a range
+
+_CODE: Final = re.compile(r"```(?:[^`]|`(?!``))*(?:```)?|`[^`\n]*`")
+_INLINE: Final = re.compile(
+    r"\u3010(?P<wide>[^\u3010\u3011\n]{0,200})\u3011"
+    r"|\[(?P<text>\[[^\[\]\n]{1,100}\]|[^\[\]\n]{1,200})\]\((?P<target>[^()\s]{1,500})(?:\s\"[^\"\n]{0,100}\")?\)"
+    r"|\[(?P<body>[^\[\]\n]{0,200})\]"
+    r"|\((?P<paren>[^()\n]{1,200})\)"
+    r"|<cite\b[^<>]{0,200}>(?P<cite>[^<>\n]{0,200})</cite>"
+    r"|<sup>(?P<sup>[^<>\n]{1,100})</sup>"
+    r"|(?P<raised>[\u00b9\u00b2\u00b3\u2070\u2074-\u2079]{1,3}(?:[,\u02d2][\u00b9\u00b2\u00b3\u2070\u2074-\u2079]{1,3})*)",
+    re.IGNORECASE,
+)
+_OPENERS: Final = re.compile(
+    r"[\[(\u3010\u00b9\u00b2\u00b3\u2070\u2074-\u2079]|<(?:cite|sup)\b|"
+    r"\b(?:sources?|references?|citations?|bibliography|footnotes?|cited|consulted|used)[ \t*_]{0,4}(?::|$)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_RAISED: Final = str.maketrans("\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u02d2", "0123456789,")
+_PLAIN_NUMBERS: Final = re.compile(r"\s*[0-9]{1,3}(?:\s?[,;\u2013-]\s?[0-9]{1,3}){0,9}\s*")
+_LAST_WORD: Final = re.compile(r"[^\W_]\w*(?:\.\w+)*$")
+_REACH: Final = 40  # characters before a bracket that tell what it is
+_OPERAND: Final = words_of(
+    "range ranges interval intervals between scale array arrays list lists vector tuple set index indices values value "
+    "equals is are was were returns gives contains"
+)
+_PAIRED: Final = _OPERAND | {"in", "from", "within", "over", "on", "of", "to"}
+_BEFORE: Final = frozenset(".;!?)]}\"'%*_>|\u2026\u201d\u2019\u00bb\u3011\u3002\uff01\uff1f\u20ac$\u00a3\u00b0+")
+_BEHIND: Final = frozenset(".,;:!?)]|[(\n*_<\u3010\u3002\uff0c")
+_LONG: Final = 4  # letters of a word that a raised digit may stand behind
+
+_HEAD: Final = re.compile(
+    r"(?:^[ \t>*_#-]{0,8}|(?<=[.!?)\]] )[*_]{0,2})(?:sources?|references?|citations?|bibliography|footnotes?|"
+    r"works cited|(?:sources?|references?|documents?) (?:used|cited|consulted|referenced)|source documents?)"
+    r"[ \t*_]{0,4}(?::[ \t*_]{0,4}|$)",
+    re.IGNORECASE | re.MULTILINE,
+)
+_DEFINITION: Final = re.compile(r"^[ \t]{0,3}\[\^?(?P<name>[\w-]{1,20})\]:[ \t]*(?P<body>[^\n]{1,300})$", re.MULTILINE)
+_ITEM: Final = re.compile(
+    r"[ \t]*(?:[-*+\u2022][ \t]+)?(?:(?:\(?(?P<number>[0-9]{1,3})[.):]|\[\^?(?P<name>[\w-]{1,20})\]:?)[ \t]+)?"
+    r"(?P<body>\S[^\n]*)?"
+)
+_LINK: Final = re.compile(r"\[(?P<text>[^\[\]\n]{1,200})\]\((?P<target>[^()\s]{1,500})\)")
+_REMARK: Final = re.compile(r"\s(?:[-\u2013\u2014]|\()")  # behind an entry of a list
+_UNBRACKET: Final = re.compile(r"[\[\]]")
+_ENTRIES: Final = 200  # of a closing list
+
+
+class Citable:
+    """The passages that an answer was given, as it may cite them: by number, id, file and page.
+
+    Args:
+        names: ids and files. Files are compared as people write them: letter case, a path in front, blanks, and where
+            one file alone has the name, the extension do not count.
+        count: how many passages there are for `[1]`, `[2]`, ...
+        texts: of the passages: what they hold themselves is no mark of the answer's.
+
+    Example:
+        >>> Citable(["docs/Travel_Policy.pdf"], 1).missing("It costs 5 [travel policy.pdf, p. 4] [rates.pdf] [2].")
+        ('rates.pdf', 2)
+    """
+
+    def __init__(self, names: Iterable[str], count: int, texts: Iterable[str] = ()) -> None:
+        self.count = count
+        self._texts = texts
+        self._pages: dict[str, set[int]] = defaultdict(set)  # 0: of a name without one
+        self._paths: set[str] = set()
+        stems: dict[str, set[str]] = defaultdict(set)
+        for name in names:
+            key, pages = _key(name)
+            self._paths.add(key)
+            for end in _ends(key):
+                self._pages[end].update(pages or {0})
+                stems[_EXTENSION.sub("", end)].add(key)
+        self._remote = any("://" in name for name in names)
+        for stem, files in stems.items():
+            if stem not in self._pages and len(files) == 1:
+                self._pages[stem] = self._pages[next(iter(files))]
+        self._shapes = {_shape(key) for key in self._pages} - {""}
+
+    def names(self, name: str) -> bool:
+        """Tell whether a name is that of a passage or its file, page aside."""
+        return self._found(name)[0] is not None
+
+    def holds(self, reference: Reference) -> bool:
+        """Tell whether something that was retrieved has a number, or a name and page."""
+        if isinstance(reference, int):
+            return 1 <= reference <= self.count or str(reference) in self._pages
+        there, asked = self._found(reference)
+        return there is not None and (not asked or 0 in there or not asked.isdisjoint(there))
+
+    def looks_like(self, name: str) -> bool:
+        """Tell whether a name is one of those that were retrieved but for its digits."""
+        return _shape(_key(name)[0]) in self._shapes
+
+    def quotes(self, bracket: str) -> bool:
+        """Tell whether a passage holds a bracket as it stands."""
+        return bracket in self._brackets
+
+    def missing(self, text: str) -> tuple[Reference, ...]:
+        """Return what a text cites and nobody retrieved, once each, in its order."""
+        return tuple(dict.fromkeys(name for mark in marks(text, self) for name in mark.missing))
+
+    @cached_property
+    def _brackets(self) -> set[str]:
+        return {found for text in self._texts for found in _BRACKET.findall(text)}
+
+    def _found(self, name: str) -> tuple[set[int] | None, set[int]]:
+        """Return the pages of what was retrieved under a name, and those that the name asks for."""
+        key, asked = _key(name)
+        for form in dict.fromkeys((key, _LINES.sub("", key))):
+            ends = (form, *(end for end in _ends(form) if end in self._paths))
+            file = form.rpartition("/")[2]
+            if "://" in name and not self._remote:
+                ends = (*ends, file)
+            for end in ends:  # the last: a file that was retrieved without its extension
+                if end in self._pages:
+                    return self._pages[end], asked
+            bare = _EXTENSION.sub("", file)
+            if bare != file and bare in self._paths:
+                return self._pages[bare], asked
+        return None, asked
+
+
+def marks(text: str, sources: Citable | None = None) -> list[Mark]:
+    """Return the marks of citation of a text, in its order and without overlaps.
+
+    Args:
+        text: an answer; or a passage, whose marks name what was not retrieved.
+        sources: what the answer may cite; None for a passage: then only brackets that are marks by their form are.
+
+    What names nothing that was retrieved is `missing` of its mark, but for links to elsewhere.
+    """
+    if _OPENERS.search(text) is None:
+        return []
+    spend(len(text))
+    return _Reader(text, sources).read()
+
+
+def blanked(text: str, found: Iterable[Mark]) -> str:
+    """Return a text of the same length with blanks for marks, and for the markers of items that are but marks."""
+    pieces = []
+    done = 0
+    for mark in found:
+        pieces += [text[done : mark.start], _blank(text[mark.start : mark.end])]
+        done = mark.end
+    if not pieces:
+        return text
+    shown = "".join((*pieces, text[done:]))
+    return _EMPTY_ITEM.sub(lambda item: " " * len(item[0]), shown)
+
+
+def without_marks(text: str, sources: Citable | None = None) -> str:
+    """Return a text of the same length with blanks for its marks of citation."""
+    return blanked(text, marks(text, sources))
+
+
+_EMPTY_ITEM: Final = re.compile(r"^[ \t]*(?:[-*+\u2022]|\(?[0-9]{1,3}[.):])(?=  )[ \t.,;:*_()]*$", re.MULTILINE)
+
+
+def _blank(text: str) -> str:
+    return re.sub(r"[^\n]", " ", text)
+
+
+class _Reader:
+    """Reads the marks of one text."""
+
+    def __init__(self, text: str, sources: Citable | None) -> None:
+        self._text = text
+        self._sources = sources
+        self._code = [place for span in _CODE.finditer(text) for place in span.span()] if "`" in text else []
+        self._defined: set[str] = set()
+
+    def read(self) -> list[Mark]:
+        listed = [*self._listed()] if self._sources else []
+        found = [*listed, *self._inline([(mark.start, mark.end) for mark in listed])]
+        return sorted(found)
+
+    def _mark(
+        self, start: int, end: int, references: Iterable[Reference], *, tag: bool = False, closing: bool = False
+    ) -> Mark:
+        named = tuple(references)
+        sources = self._sources
+        missing = tuple(
+            name for name in named if sources and str(name) not in self._defined and not sources.holds(name)
+        )
+        return Mark(start, end, named, missing, tag, closing)
+
+    # -- lists of sources, and definitions of footnotes
+
+    def _listed(self) -> Iterator[Mark]:
+        entries: list[tuple[int, int, tuple[Reference, ...], bool]] = []
+        for found in _DEFINITION.finditer(self._text):
+            if (entry := self._entry(found["body"], found.start("body"))) and not self._in_code(found.start()):
+                self._defined.add(found["name"])
+                entries.append((found.start(), entry[0], entry[1], False))
+        for head in _HEAD.finditer(self._text):
+            if not self._in_code(head.start()):
+                entries += self._below(head)
+        done = -1
+        for start, end, references, closing in sorted(entries):
+            if start >= done:
+                yield self._mark(start, end, references, closing=closing)
+                done = end
+
+    def _below(self, head: re.Match[str]) -> Iterator[tuple[int, int, tuple[Reference, ...], bool]]:
+        """Yield the head of a list of sources, and its entries up to the first line that is none."""
+        text = self._text
+        stop = _line_end(text, head.end())
+        if text[head.end() : stop].strip():
+            if entry := self._entry(text[head.end() : stop], head.end(), numbers=True):
+                yield head.start(), entry[0], entry[1], True
+            return
+        named = False
+        for _ in range(_ENTRIES):
+            start, stop = stop + 1, _line_end(text, stop + 1)
+            if start > len(text):
+                break
+            item = _ITEM.fullmatch(text, start, stop)
+            if item is None or not item["body"]:
+                if text[start:stop].strip():
+                    break
+                continue
+            entry = self._entry(item["body"], item.start("body"), numbers=item["body"].startswith("["))
+            if entry is None:
+                break
+            if not named:
+                yield head.start(), head.end(), (), True
+            named = True
+            self._defined.update(filter(None, (item["number"], item["name"])))
+            yield start, entry[0], entry[1], True
+
+    def _entry(
+        self, body: str, start: int, *, numbers: bool = False
+    ) -> tuple[int, tuple[Reference, ...]] | None:
+        """Return where an entry's reference ends, and what it refers to; None where it names nothing."""
+        if link := _LINK.match(body.lstrip()):
+            offset = start + len(body) - len(body.lstrip())
+            for name in (link["target"], link["text"]):
+                if self._sources and self._sources.names(name):
+                    return offset + link.end(), (name,)
+            return None
+        remark = _REMARK.search(body)
+        for piece in (body, body[: remark.start()] if remark else ""):
+            references = self._references(_UNBRACKET.sub(" ", piece), said=False, numbers=numbers)
+            if references:
+                return start + len(piece.rstrip()), references
+        return None
+
+    # -- marks within sentences
+
+    def _inline(self, done: Sequence[tuple[int, int]]) -> Iterator[Mark]:
+        place = 0
+        listed = iter([*done, (len(self._text) + 1, 0)])
+        start, end = next(listed)
+        for found in _INLINE.finditer(self._text):
+            while end and end <= found.start():
+                start, end = next(listed)
+            if found.start() < place or (start <= found.start() < end) or self._in_code(found.start()):
+                continue
+            for mark in self._of(found):
+                mark = self._with_page(mark)  # noqa: PLW2901 - what follows is the mark as a whole
+                yield mark
+                place = mark.end
+
+    def _with_page(self, mark: Mark) -> Mark:
+        """Return a mark of a file with the page that stands behind it: "[f.pdf], p. 4"."""
+        page = _PAGE_BEHIND.match(self._text, mark.end) if mark.references else None
+        if page is None or isinstance(mark.references[-1], int):
+            return mark
+        names = (*mark.references[:-1], f"{mark.references[-1]}, {page[1]}")
+        return self._mark(mark.start, page.end(), names, tag=mark.tag)
+
+    def _of(self, found: re.Match[str]) -> Iterator[Mark]:
+        start, end = found.span()
+        kind = found.lastgroup
+        body = found[kind or 0]
+        if kind == "target":
+            yield from self._link(found)
+        elif kind == "wide":
+            yield self._mark(start, end, self._wide(body))
+        elif kind in {"sup", "raised"}:
+            numbers = _numbers(body.translate(_RAISED).strip("[]"))
+            if self._sources and numbers and self._is_raised_mark(start, end) and self._all_held(numbers):
+                yield self._mark(start, end, numbers)
+        elif kind == "cite":
+            if references := _numbers(body) or self._references(body, said=False):
+                yield self._mark(start, end, references)
+        elif kind == "paren":
+            if self._sources and (references := self._in_parentheses(body)):
+                yield self._mark(start, end, references)
+        else:
+            yield from self._bracket(start, end, body)
+
+    def _link(self, found: re.Match[str]) -> Iterator[Mark]:
+        """Yield the parts of a link that refer: its target, and its text where that is no part of the sentence."""
+        start, end = found.span()
+        inner, target = found["text"].strip("[]"), found["target"]
+        references = _numbers(inner) or (self._references(inner, said=False) if self._sources else None)
+        if self._names(target):
+            named: tuple[Reference, ...] = (target,)
+        else:  # a link to elsewhere is looked for in the evidence, as any other
+            elsewhere = "://" in target or not _EXTENSION.search(_key(target)[0]) or self._quoted(f"({target})")
+            named = () if elsewhere else (target,)
+        if references:
+            yield self._mark(start, found.end("text") + 1, references)
+            yield self._mark(found.end("text") + 1, end, named)
+        else:
+            whole = self._names(inner)
+            yield self._mark(start, found.end("text") if whole else start + 1, ())
+            yield self._mark(found.end("text"), end, named)
+
+    def _bracket(self, start: int, end: int, body: str) -> Iterator[Mark]:
+        said = _SAID.match(body)
+        if said:
+            tag = _TAG.match(body) is not None
+            yield self._mark(start, end, self._references(body[said.end() :], said=True, numbers=True) or (), tag=tag)
+        elif body.startswith("^"):
+            yield self._mark(start, end, self._references(body[1:], said=True, numbers=True) or ())
+        elif numbers := _numbers(body):
+            if self._is_numbered_mark(start, end, numbers):
+                yield self._mark(start, end, numbers)
+        elif self._sources and (references := self._references(body, said=False)):
+            yield self._mark(start, end, references)
+
+    def _in_parentheses(self, body: str) -> tuple[Reference, ...] | None:
+        """Return what parentheses refer to: they say that they cite, or hold nothing but files."""
+        said = _SAID.match(body)
+        led = None if said else _LEADING.match(body)
+        inner = body[(said or led).end() :] if said or led else body  # type: ignore[union-attr]
+        references = self._references(inner, said=False, numbers=said is not None)
+        if references is None or self._sources is None:
+            return None
+        files = all(isinstance(name, int) or _EXTENSION.search(_key(name)[0]) for name in references)
+        paged = any(isinstance(name, str) and _key(name)[1] for name in references)
+        years = any(isinstance(name, str) and _DIGITS.search(name) for name in references)  # (Smith 2020)
+        return references if said or files or paged or years else None
+
+    def _wide(self, body: str) -> tuple[Reference, ...]:
+        number, _, name = body.rpartition("\u2020")
+        if name and (not number or not re.fullmatch(r"sources?|l[0-9].*", name, re.IGNORECASE)):
+            return self._references(name, said=True, numbers=True) or ()
+        count = re.fullmatch(r"\s*([0-9]{1,5}):([0-9]{1,5})\s*", number)
+        if count:  # of a message and of a result, which is counted from 0
+            return (int(count[2]) + 1,)
+        return self._references(number or body, said=True, numbers=True) or ()
+
+    def _references(self, body: str, *, said: bool, numbers: bool = False) -> tuple[Reference, ...] | None:
+        """Return what each part of a mark refers to; None where a part is no reference.
+
+        Args:
+            body: what stands in the mark.
+            said: it says that it is one: whatever else it holds is a name.
+            numbers: its parts may be bare numbers.
+        """
+        whole = body.strip(_QUOTES)
+        if whole and not whole.isdigit() and self._names(whole):
+            return (whole,)
+        found: list[Reference] = []
+        for part in _SEPARATOR.split(body if _PAGE.search(body) or _LINES.search(body) else _RANGE.sub(",", body)):
+            name = part.strip(_QUOTES)
+            if not name:
+                continue
+            bare = numbers or (found and isinstance(found[-1], int))  # "Documents 1, 2"
+            counted = _COUNTED.fullmatch(name) if bare or not name.isdigit() else None
+            if found and isinstance(found[-1], str) and _is_page(name, found[-1]):
+                found[-1] += f", {name}"
+            elif not name.isdigit() and self._names(name):
+                found.append(name)
+            elif counted and (self._all_held([_count(counted[1])]) or not self._looks_like(name)):
+                found.append(_count(counted[1]))
+            elif said or _is_file(name) or self._looks_like(name):
+                found.append(name)
+            else:
+                return None
+        return tuple(found) or None
+
+    def _quoted(self, bracket: str) -> bool:
+        return self._sources is not None and self._sources.quotes(bracket)
+
+    def _names(self, name: str) -> bool:
+        return self._sources is not None and self._sources.names(name)
+
+    def _looks_like(self, name: str) -> bool:
+        return self._sources is not None and self._sources.looks_like(name)
+
+    def _is_numbered_mark(self, start: int, end: int, numbers: Sequence[int]) -> bool:
+        """Tell whether numbers in brackets are a mark by what stands around them: no operand, index or interval."""
+        text, behind = self._text, self._text[end : end + 1]
+        before = text[max(0, start - _REACH) : start]
+        bare = before.rstrip(" ")
+        held, attached = self._all_held(numbers), bare == before
+        if 0 in numbers or behind.isalnum() or behind in {"_", "=", "("}:
+            return False
+        if bare[-1:] in {"", "\n"}:  # "[1] The pool opens at 7."
+            return held and behind != ":" and self._sources is not None
+        if attached and behind == "." and text[end + 1 : end + 2].isalpha():
+            return False
+        if not _may_be_cited(bare, behind, attached=attached, several=len(numbers) > 1):
+            return False
+        ends = not attached and (not behind or behind in _BEHIND)
+        return held or (ends and self._sources is not None and not self._quoted(text[start:end]))
+
+    def _is_raised_mark(self, start: int, end: int) -> bool:
+        """Tell whether raised digits are a mark: behind a full stop, or a word that is no unit."""
+        before, behind = self._text[max(0, start - _REACH) : start], self._text[end : end + 1]
+        word = _LAST_WORD.search(before)
+        if word is None:
+            return not behind.isalnum() and (before[-1:] in _BEFORE or before[-1:] == ",")
+        plain = word[0].lower()
+        return not behind.isalnum() and plain.isalpha() and len(plain) >= _LONG and not unit_readings(plain)[0]
+
+    def _all_held(self, numbers: Iterable[Reference]) -> bool:
+        sources = self._sources
+        return sources is None or all(str(name) in self._defined or sources.holds(name) for name in numbers)
+
+    def _in_code(self, place: int) -> bool:
+        return bisect_right(self._code, place) % 2 == 1
+
+
+def _may_be_cited(before: str, behind: str, *, attached: bool, several: bool) -> bool:
+    """Tell whether numbers in brackets may be a mark behind a text: no operand, and no index of an array."""
+    word = _LAST_WORD.search(before)
+    if word is not None:
+        operand = word[0].lower() in (_PAIRED if several else _OPERAND)
+        return not operand and not (attached and not word[0].isdigit() and not _is_plain_word(word[0]))
+    last = before[-1]
+    framed = (last == "(" and behind in {")", ",", ";"}) or (last == "," and before[-2:-1].isalpha())
+    return framed or last in _BEFORE
+
+
+def _is_plain_word(word: str) -> bool:
+    """Tell whether a word can end a sentence, rather than name an array."""
+    return len(word) > 1 and word.isalpha() and (word[1:].islower() or word.isupper())
+
+
+def _numbers(body: str) -> tuple[int, ...]:
+    """Return the numbers of a body that holds nothing else."""
+    if _PLAIN_NUMBERS.fullmatch(body) is None:
+        return ()
+    return tuple(map(int, _DIGITS.findall(body)))
+
+
+def _count(digits: str) -> int:
+    sign, bare = digits[:1] in {"-", "\u2212"}, digits.lstrip("-\u2212").lstrip("0") or "0"
+    number = int(bare) if len(bare) <= len(str(LARGEST)) - 1 else LARGEST
+    return -number if sign else number
+
+
+def _is_file(name: str) -> bool:
+    bare = _LINES.sub("", _PAGE.sub("", name).rstrip(_QUOTES + ","))
+    return _EXTENSION.search(bare) is not None and len(bare.split()) <= _FILE_WORDS
+
+
+def _is_page(part: str, name: str) -> bool:
+    """Tell whether a part of a mark is a page of the name in front of it: "p. 4", and the 6 of "pp. 4, 6"."""
+    return _PAGE.fullmatch(part) is not None or (part.isdigit() and _PAGE.search(name) is not None)
+
+
+def _key(name: str) -> tuple[str, set[int]]:
+    """Return a name in the form in which names are compared, and the pages of it that are named."""
+    plain = name.strip(_QUOTES)
+    pages: set[int] = set()
+    if len(plain) > _LONGEST:
+        return plain.casefold(), pages
+    while (place := _PAGE.search(plain)) and place.start():
+        first, last = int(place["first"]), int(place["last"] or place["first"])
+        pages.update(range(first, min(last, first + _PAGES) + 1))
+        plain = plain[: place.start()].rstrip(_QUOTES + ",")
+    path = unquote(plain).casefold().replace("\\", "/").rstrip("/")
+    scheme, remote, rest = path.partition("://")
+    path = rest.removeprefix("www.").partition("?")[0].partition("#")[0] if remote else scheme
+    return _WITHIN.sub(" ", path.removeprefix("./")), pages
+
+
+def _ends(key: str) -> Iterator[str]:
+    """Yield a path, and what is left of it without the folders in front."""
+    yield key
+    parts = key.rsplit("/", _FOLDERS)
+    yield from ("/".join(parts[at:]) for at in range(1, len(parts)))
+
+
+def _shape(key: str) -> str:
+    """Return a name without the values of its digits; empty where it has none, or no letters."""
+    return _DIGITS.sub("0", key) if _DIGITS.search(key) and any(map(str.isalpha, key)) else ""
+
+
+def _line_end(text: str, place: int) -> int:
+    end = text.find("\n", place)
+    return len(text) if end < 0 else end
