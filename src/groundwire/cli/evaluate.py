@@ -282,8 +282,8 @@ def evaluate(  # noqa: PLR0913 - click hands over every option as an argument
     (held, and should not be) by class, each with its Wilson interval; --misses names them.
 
     Statements by their evidence, beside plain baselines: {"claim": ..., "evidence": ..., "label": "supported"}, or
-    "answer" for a text that holds several claims; "group" names the source that a row comes from. Intervals are of
-    95 %, by bootstrap over sources. With --calibrate, the strictest verdicts are chosen that flag no more of the
+    "answer" for a text that holds several claims, judged as the gate judges it, with "query", the question; "group"
+    names the source that a row comes from. Intervals are of 95 %, by bootstrap over sources. With --calibrate, the strictest verdicts are chosen that flag no more of the
     supported rows than --max-false-alarms, and a threshold that gives them: the one in force where it does, else the
     middle of those that do. Sources held out tell what is to be expected of it. It is written to the table
     [verification] of the file that --policy names; without one, the lines to add are printed.

@@ -85,8 +85,20 @@ def share_of_threshold(point: OperatingPoint) -> float:
     return LENIENT if point == "lenient" else 1.0
 
 
+def support_at(point: OperatingPoint, weakest: float, whole: float) -> float:
+    """Return the support that an operating point holds against its share of the threshold.
+
+    Args:
+        point: at which doubts count.
+        weakest: support of the answer's weakest claim, 0..1.
+        whole: the answer's own.
+    """
+    whole = round(whole, 4)
+    return min(weakest, whole) if point == "strict" else whole
+
+
 def is_doubted(weakest: float, whole: float, point: OperatingPoint, threshold: float) -> bool:
-    """Tell whether doubts flag an answer.
+    """Tell whether doubts flag an answer; what one point flags, every stricter one flags too.
 
     Args:
         weakest: support of its weakest claim, 0..1.
@@ -94,9 +106,8 @@ def is_doubted(weakest: float, whole: float, point: OperatingPoint, threshold: f
         point: at which doubts count.
         threshold: of support.
     """
-    if point == "strict":
-        return weakest < threshold
-    return round(whole, 4) < round(threshold * share_of_threshold(point), 4)
+    least = threshold if point == "strict" else round(threshold * share_of_threshold(point), 4)
+    return support_at(point, weakest, whole) < least
 
 
 class VerificationConfig(BaseModel):
@@ -109,8 +120,8 @@ class VerificationConfig(BaseModel):
         enabled: off, nothing is verified: the gate lists `claims_skipped: disabled`, and `verify_response` hands the
             answer back as it is.
         support_threshold: a claim with less support is flagged, and an answer as a whole.
-        operating_point: when doubts about claims flag the answer. `strict`: one flagged claim does. `balanced`: they
-            add up, and do where the answer's support is below the threshold. `lenient`: where it is far below.
+        operating_point: when doubts about claims flag the answer. `balanced`: they add up, and do where the answer's
+            support is below the threshold. `strict`: one flagged claim does too. `lenient`: where it is far below.
         dependence_threshold: a claim whose measured dependence is less is flagged.
         gap_threshold_bits: a gap above it is critical.
         on_failure: `flag` says what does not hold: `verify_response` annotates the answer, at the gate it ends in

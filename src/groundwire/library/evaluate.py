@@ -1,7 +1,8 @@
 """Measures the verifier on labelled rows, beside plain baselines (S2-41, S4-64, S4-67).
 
-A row has `claim` (one statement) or `answer` (a text that holds several), `evidence` and `label`, and may have `group`:
-its source. Rows of one group are drawn and held out together, as they are not independent; without it, rows with the
+A row has `claim` (one statement) or `answer` (a text that holds several), `evidence` and `label`, and may have `query`,
+the question that was answered, and `group`: its source. An answer is judged as the gate judges a response with that
+evidence as its context. Rows of one group are drawn and held out together, as they are not independent; without it, rows with the
 same evidence are one group.
 
 A score says how much of a row is *not* supported: higher is worse. A row is positive when it is unsupported. Each
@@ -12,14 +13,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import groupby
 from typing import Any, Final, NamedTuple, get_args
 
-from groundwire.epistemic.types import OperatingPoint, VerificationConfig, is_doubted
+from groundwire.epistemic.types import OperatingPoint, VerificationConfig, is_doubted, support_at
 from groundwire.errors import UsageError
-from groundwire.library.epistemic import detect_hallucinations, verify_claim
+from groundwire.gate.response_case import ResponseCase
+from groundwire.gate.response_checks import read_response, result_of
+from groundwire.library.epistemic import verify_claim
 from groundwire.library.rows import BadRow, bad_field, read_rows, refuse_misspelt
+from groundwire.messages.decisions import Facts, ReasonCode
+from groundwire.messages.records import LlmResponse
+from groundwire.policy import Policy
 
 LABELS: Final[Mapping[str, bool]] = {
     "supported": True,
@@ -35,7 +42,7 @@ LABELS: Final[Mapping[str, bool]] = {
 }
 """What a label may be, and whether the evidence then supports all of the row."""
 
-_FIELDS: Final = ("claim", "answer", "evidence", "label", "group")
+_FIELDS: Final = ("claim", "answer", "evidence", "label", "group", "query")
 
 
 class Labelled(NamedTuple):
@@ -48,6 +55,7 @@ class Labelled(NamedTuple):
         evidence: id -> text.
         supported: the label: the evidence supports all of it.
         group: the source that it comes from.
+        query: the question that was answered.
     """
 
     line: int
@@ -56,6 +64,7 @@ class Labelled(NamedTuple):
     evidence: Mapping[str, str]
     supported: bool
     group: str
+    query: str = ""
 
 
 def read_labelled(data: bytes, form: str = "jsonl") -> Iterator[Labelled | BadRow]:
@@ -75,7 +84,10 @@ def _row(line: int, given: dict[str, Any]) -> Labelled:
     group = given.get("group", "\n".join(sorted(evidence.values())))
     if not isinstance(group, str):
         raise bad_field("group", "must be a text")
-    return Labelled(line, given[name], declared, evidence, _label(given.get("label")), group)
+    query = given.get("query") or ""
+    if not isinstance(query, str):
+        raise bad_field("query", "must be a text")
+    return Labelled(line, given[name], declared, evidence, _label(given.get("label")), group, query)
 
 
 def _evidence(given: object) -> dict[str, str]:
@@ -297,7 +309,7 @@ class Judged(NamedTuple):
 
     def support_at(self, point: OperatingPoint) -> float:
         """Return the support that an operating point holds against the threshold."""
-        return self.support if point == "strict" else round(self.whole, 4)
+        return support_at(point, self.support, self.whole)
 
 
 _METHODS: Final[Mapping[str, Callable[[Judged], float]]] = {
@@ -328,18 +340,28 @@ class Counted(NamedTuple):
         return wilson(self.missed, self.unsupported)
 
 
+_NO_FACTS: Final = Facts(clock=datetime.min.replace(tzinfo=UTC))
+_UNDOUBTED: Final = Policy(verification=VerificationConfig(support_threshold=0.0))
+"""Under it no doubt flags anything: what is held all the same is held at every threshold and operating point."""
+
+
 def judge(row: Labelled) -> Judged:
-    """Verify a row by the rules; a text that claims nothing is not flagged, its support is 1.0."""
+    """Verify a row by the rules, an answer as the gate does; one that it approves and that claims nothing has 1.0."""
     if row.declared:
-        claim = verify_claim(row.text, list(row.evidence.values()))
-        claims, hard, support, whole = [claim], False, claim.evidence_support, claim.evidence_support
+        claim = verify_claim(row.text, list(row.evidence.values()), config=_UNDOUBTED.verification)
+        claims, hard = [claim], claim.is_flagged
+        support = whole = claim.evidence_support
     else:
-        report = detect_hallucinations(row.text, dict(row.evidence))
-        support = min((claim.evidence_support for claim in report.claims), default=1.0)
-        if report.unverified_claims:  # what was not looked at is supported by nothing
-            support = 0.0
-        claims, whole = report.claims, report.answer_support
-        hard = bool(report.unverified_claims) or any(claim.severity == "hard" for claim in claims)
+        response = LlmResponse.model_construct(
+            response_id="row", user_id="row", answer=row.text, context=dict(row.evidence), query=row.query
+        )
+        reading = read_response(response, _UNDOUBTED)
+        judged = ResponseCase(response, reading, _UNDOUBTED, _NO_FACTS).before_queue()
+        checked, hard = result_of(reading.claims), judged.code != ReasonCode.GROUNDED
+        claims = checked.report.claims if checked else []
+        unseen = checked is None or checked.report.unverified_claims  # what was not looked at is supported by nothing
+        support = 0.0 if unseen else min((claim.evidence_support for claim in claims), default=1.0)
+        whole = checked.report.answer_support if checked else 0.0
     missing = sum(len(claim.uncovered) for claim in claims)
     return Judged(support, whole, len(row.text), row.declared, row.supported, row.group, hard, missing)
 
