@@ -25,7 +25,6 @@ from functools import cached_property
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from groundwire.checks.values.units import unit_readings
 from groundwire.text.stems import words_of
 from groundwire.text.work import spend
 
@@ -71,7 +70,9 @@ _PAGE: Final = re.compile(
     r"(?P<first>[0-9]{1,5})(?:\s?[-\u2013]\s?(?P<last>[0-9]{1,5}))?\)?$",
     re.IGNORECASE,
 )
-_PAGE_BEHIND: Final = re.compile(r",? ?\(?((?:pp?\.|pages?) ?[0-9]{1,5}(?:\s?[-\u2013]\s?[0-9]{1,5})?)(?!\w)\)?")
+_PAGE_BEHIND: Final = re.compile(
+    r",? ?\(?((?:pp?\.|pages?) ?[0-9]{1,5}(?:\s?[-\u2013]\s?[0-9]{1,5})?)(?!\w)\)?"
+)
 _LINES: Final = re.compile(r"(?::|#l|[\s,]{1,4}lines?\s)[0-9]{1,9}(?:-l?[0-9]{1,9})?$", re.IGNORECASE)
 _EXTENSION: Final = re.compile(
     r"\.(?:pdf|docx?|odt|rtf|md|mdx|rst|adoc|txt|tex|html?|pptx?|odp|xlsx?|ods|csv|tsv|jsonl?|ya?ml|toml|ini|xml|epub|"
@@ -79,11 +80,14 @@ _EXTENSION: Final = re.compile(
     re.IGNORECASE,
 )
 _FILE_WORDS: Final = 8  # of a file's name, at most
-_LEADING: Final = re.compile(r"\s*(?:see(?: also)?|cf\.?|from|in|per|as per|according to|via)\s+", re.IGNORECASE)
+_LEADING: Final = re.compile(
+    r"\s*(?:see(?: also)?|cf\.?|from|in|per|as per|according to|via)\s+", re.IGNORECASE
+)
 _QUOTES: Final = " \t`'\"*_<>\u201c\u201d\u2018\u2019\u2020."
 _WITHIN: Final = re.compile(r"[\s_\-]+|(?<=[^\W\d_])(?=[0-9])|(?<=[0-9])(?=[^\W\d_])")
 _DIGITS: Final = re.compile(r"[0-9]+")
 _BRACKET: Final = re.compile(r"\[[^\[\]\n]{1,40}\]|(?<=\])\([^()\s]{1,500}\)")
+_NO_TITLE: Final = re.compile(r"[^a-z\u00df-\u024f]+")
 _LONGEST: Final = 500  # characters of a name that is compared in parts
 _FOLDERS: Final = 8
 _PAGES: Final = 50  # of a range
@@ -104,7 +108,9 @@ _OPENERS: Final = re.compile(
     r"\b(?:sources?|references?|citations?|bibliography|footnotes?|cited|consulted|used)[ \t*_]{0,4}(?::|$)",
     re.IGNORECASE | re.MULTILINE,
 )
-_RAISED: Final = str.maketrans("\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u02d2", "0123456789,")
+_RAISED: Final = str.maketrans(
+    "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u02d2", "0123456789,"
+)
 _PLAIN_NUMBERS: Final = re.compile(r"\s*[0-9]{1,3}(?:\s?[,;\u2013-]\s?[0-9]{1,3}){0,9}\s*")
 _LAST_WORD: Final = re.compile(r"[^\W_]\w*(?:\.\w+)*$")
 _REACH: Final = 40  # characters before a bracket that tell what it is
@@ -113,8 +119,13 @@ _OPERAND: Final = words_of(
     "equals is are was were returns gives contains"
 )
 _PAIRED: Final = _OPERAND | {"in", "from", "within", "over", "on", "of", "to"}
-_BEFORE: Final = frozenset(".;!?)]}\"'%*_>|\u2026\u201d\u2019\u00bb\u3011\u3002\uff01\uff1f\u20ac$\u00a3\u00b0+")
+_BEFORE: Final = frozenset(
+    ".;!?)]}\"'%*_>|\u2026\u201d\u2019\u00bb\u3011\u3002\uff01\uff1f\u20ac$\u00a3\u00b0+"
+)
 _BEHIND: Final = frozenset(".,;:!?)]|[(\n*_<\u3010\u3002\uff0c")
+_LENGTHS: Final = words_of(
+    "meter meters metre metres feet foot inch inches yard yards mile miles second seconds"
+)
 _LONG: Final = 4  # letters of a word that a raised digit may stand behind
 
 _HEAD: Final = re.compile(
@@ -123,7 +134,9 @@ _HEAD: Final = re.compile(
     r"[ \t*_]{0,4}(?::[ \t*_]{0,4}|$)",
     re.IGNORECASE | re.MULTILINE,
 )
-_DEFINITION: Final = re.compile(r"^[ \t]{0,3}\[\^?(?P<name>[\w-]{1,20})\]:[ \t]*(?P<body>[^\n]{1,300})$", re.MULTILINE)
+_DEFINITION: Final = re.compile(
+    r"^[ \t]{0,3}\[\^?(?P<name>[\w-]{1,20})\]:[ \t]*(?P<body>[^\n]{1,300})$", re.MULTILINE
+)
 _ITEM: Final = re.compile(
     r"[ \t]*(?:[-*+\u2022][ \t]+)?(?:(?:\(?(?P<number>[0-9]{1,3})[.):]|\[\^?(?P<name>[\w-]{1,20})\]:?)[ \t]+)?"
     r"(?P<body>\S[^\n]*)?"
@@ -180,6 +193,12 @@ class Citable:
     def looks_like(self, name: str) -> bool:
         """Tell whether a name is one of those that were retrieved but for its digits."""
         return _shape(_key(name)[0]) in self._shapes
+
+    @cached_property
+    def titles(self) -> str:
+        """The words of the files' names: an answer may speak of what it was given by its title."""
+        files = sorted(path for path in self._paths if _EXTENSION.search(path))
+        return "\n".join(_NO_TITLE.sub(" ", _EXTENSION.sub("", path.rpartition("/")[2])) for path in files)
 
     def quotes(self, bracket: str) -> bool:
         """Tell whether a passage holds a bracket as it stands."""
@@ -243,7 +262,9 @@ def without_marks(text: str, sources: Citable | None = None) -> str:
     return blanked(text, marks(text, sources))
 
 
-_EMPTY_ITEM: Final = re.compile(r"^[ \t]*(?:[-*+\u2022]|\(?[0-9]{1,3}[.):])(?=  )[ \t.,;:*_()]*$", re.MULTILINE)
+_EMPTY_ITEM: Final = re.compile(
+    r"^[ \t]*(?:[-*+\u2022]|\(?[0-9]{1,3}[.):])(?=  )[ \t.,;:*_()]*$", re.MULTILINE
+)
 
 
 def _blank(text: str) -> str:
@@ -265,7 +286,13 @@ class _Reader:
         return sorted(found)
 
     def _mark(
-        self, start: int, end: int, references: Iterable[Reference], *, tag: bool = False, closing: bool = False
+        self,
+        start: int,
+        end: int,
+        references: Iterable[Reference],
+        *,
+        tag: bool = False,
+        closing: bool = False,
     ) -> Mark:
         named = tuple(references)
         sources = self._sources
@@ -279,7 +306,9 @@ class _Reader:
     def _listed(self) -> Iterator[Mark]:
         entries: list[tuple[int, int, tuple[Reference, ...], bool]] = []
         for found in _DEFINITION.finditer(self._text):
-            if (entry := self._entry(found["body"], found.start("body"))) and not self._in_code(found.start()):
+            if (entry := self._entry(found["body"], found.start("body"))) and not self._in_code(
+                found.start()
+            ):
                 self._defined.add(found["name"])
                 entries.append((found.start(), entry[0], entry[1], False))
         for head in _HEAD.finditer(self._text):
@@ -388,7 +417,9 @@ class _Reader:
         if self._names(target):
             named: tuple[Reference, ...] = (target,)
         else:  # a link to elsewhere is looked for in the evidence, as any other
-            elsewhere = "://" in target or not _EXTENSION.search(_key(target)[0]) or self._quoted(f"({target})")
+            elsewhere = (
+                "://" in target or not _EXTENSION.search(_key(target)[0]) or self._quoted(f"({target})")
+            )
             named = () if elsewhere else (target,)
         if references:
             yield self._mark(start, found.end("text") + 1, references)
@@ -402,7 +433,9 @@ class _Reader:
         said = _SAID.match(body)
         if said:
             tag = _TAG.match(body) is not None
-            yield self._mark(start, end, self._references(body[said.end() :], said=True, numbers=True) or (), tag=tag)
+            yield self._mark(
+                start, end, self._references(body[said.end() :], said=True, numbers=True) or (), tag=tag
+            )
         elif body.startswith("^"):
             yield self._mark(start, end, self._references(body[1:], said=True, numbers=True) or ())
         elif numbers := _numbers(body):
@@ -445,7 +478,9 @@ class _Reader:
         if whole and not whole.isdigit() and self._names(whole):
             return (whole,)
         found: list[Reference] = []
-        for part in _SEPARATOR.split(body if _PAGE.search(body) or _LINES.search(body) else _RANGE.sub(",", body)):
+        for part in _SEPARATOR.split(
+            body if _PAGE.search(body) or _LINES.search(body) else _RANGE.sub(",", body)
+        ):
             name = part.strip(_QUOTES)
             if not name:
                 continue
@@ -490,13 +525,14 @@ class _Reader:
         return held or (ends and self._sources is not None and not self._quoted(text[start:end]))
 
     def _is_raised_mark(self, start: int, end: int) -> bool:
-        """Tell whether raised digits are a mark: behind a full stop, or a word that is no unit."""
+        """Tell whether raised digits are a mark: behind a blank, a full stop, or a word that is no length."""
         before, behind = self._text[max(0, start - _REACH) : start], self._text[end : end + 1]
-        word = _LAST_WORD.search(before)
-        if word is None:
-            return not behind.isalnum() and (before[-1:] in _BEFORE or before[-1:] == ",")
+        bare = before.rstrip(" ")
+        word = _LAST_WORD.search(bare)
+        if behind.isalnum() or word is None or bare != before:
+            return not behind.isalnum() and (word is not None or bare[-1:] in _BEFORE or bare[-1:] == ",")
         plain = word[0].lower()
-        return not behind.isalnum() and plain.isalpha() and len(plain) >= _LONG and not unit_readings(plain)[0]
+        return plain.isalpha() and len(plain) >= _LONG and plain not in _LENGTHS
 
     def _all_held(self, numbers: Iterable[Reference]) -> bool:
         sources = self._sources

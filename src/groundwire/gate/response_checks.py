@@ -363,9 +363,7 @@ def _values(run: _Run) -> ValueReport | Skipped:
         return NOT_PROVIDED
     question = run.response.query or ""
     passages = [chunk.content for chunk in chunks]
-    return check_values(
-        answer, passages, question=question, read=run.read, citable=citable_by(run.response)
-    )
+    return check_values(answer, passages, question=question, read=run.read, citable=citable_by(run.response))
 
 
 def _claims(run: _Run) -> ClaimReport | Skipped:

@@ -359,7 +359,9 @@ def judge(row: Labelled) -> Judged:
         judged = ResponseCase(response, reading, _UNDOUBTED, _NO_FACTS).before_queue()
         checked, hard = result_of(reading.claims), judged.code != ReasonCode.GROUNDED
         claims = checked.report.claims if checked else []
-        unseen = checked is None or checked.report.unverified_claims  # what was not looked at is supported by nothing
+        unseen = (
+            checked is None or checked.report.unverified_claims
+        )  # what was not looked at is supported by nothing
         support = 0.0 if unseen else min((claim.evidence_support for claim in claims), default=1.0)
         whole = checked.report.answer_support if checked else 0.0
     missing = sum(len(claim.uncovered) for claim in claims)

@@ -26,7 +26,8 @@ _FEW = 3  # words of a sentence
 _TALK_WORDS = 12
 _TALK = re.compile(
     r"\W*(?:i hope (?:this|that|it)\b|let me know\b|feel free\b|happy to\b|glad to\b|thanks?\b|of course\W*$|"
-    r"(?:here|below) (?:is|are)\b|here's\b)",
+    r"(?:here|below) (?:is|are)\b|here's\b|if you(?:'d| would)? (?:have|need|want|like)\b|would you like\b|"
+    r"is there anything\b|do you (?:have|need|want)\b|please (?:let|feel|ask|contact|reach)\b|you(?:'re| are) welcome\b)",
     re.IGNORECASE,
 )
 
@@ -173,7 +174,8 @@ def _is_plain_refusal(plain: str) -> bool:
 _COURTESY = re.compile(
     r"\W*(?:i hope|hope|let me know|feel free|i am|i'm|i'd be|i would be|happy|glad|pleased|thanks?|sure|certainly|"
     r"of course|absolutely|(?:here|below) (?:is|are)|here(?:'|\u2019)s|please|you(?:'re|\u2019re| are) welcome|"
-    r"(?:good|great) question|sorry|have a|if you (?:have|need)|in (?:summary|conclusion|short)(?=\W*$))\b",
+    r"(?:good|great) question|sorry|have a|if you(?:'d| would)? (?:have|need|want|like)|is there anything|any (?:other|more|further)|"
+    r"(?:would|do|did|are) you|(?:can|may|shall|could) i|what else|in (?:summary|conclusion|short)(?=\W*$))\b",
     re.IGNORECASE,
 )
 _WHICH = (
@@ -195,7 +197,14 @@ _TOLD = (
     rf"(?:{_SAID}|given|provided|included|documented|shown|listed|available|clear|known|contained|present|answered|"
     r"determined|detailed)"
 )
-_TO_TELL = r"(?:answer|determine|say|tell|confirm|(?:provide|give) (?:an?|any|more|further))"
+_TO_TELL = (
+    r"(?:answer|determine|say|tell|confirm|verify|find|locate|help|assist|(?:provide|give) (?:an?|any|more|further|you|"
+    r"(?:specific |exact )?(?:information|details|answers?)))"
+)
+_INFORMATION = (
+    r"(?:an?|any|the|enough|sufficient|more|further|access to)? ?(?:\w+ )?(?:information|details?|data|answers?|"
+    r"knowledge|context|sources?|documents?)"
+)
 _NOT = r"(?:(?:do|does|did|is|are|was|were|can|could|has|have)(?: not|n't)|cannot|never)"
 _OPENING = (
     r"\W{0,4}(?:(?:(?:i'm|i am|we're|we are) (?:very )?(?:sorry|afraid)|sorry|unfortunately|regrettably|however|"
@@ -213,17 +222,40 @@ _LACK = re.compile(
     rf"there (?:is|are|was|were) (?:no|not enough|insufficient|not any) {_ADVERBS}(?:\w+ ){{0,2}}"
     r"(?:information|mention|details?|evidence|indication|answer|data|instructions?|explanation)\b(?P<none>.*)|"
     rf"(?:(?P<topic>.{{1,200}}?) )?(?:{_NOT}|not) (?:be )?{_ADVERBS}{_TOLD}(?: anywhere)? (?:in|by|from) {_SOURCES}|"
-    r"(?:(?:i|we|it) (?:am|are|is|was|were|would be) |(?:it|this) is )?"
+    r"(?:(?:i'm|we're|it's|(?:i|we|it|this) (?:am|are|is|was|were|would be)) )?"
     rf"(?:unable|not able|impossible|not possible|difficult) to {_TO_TELL}\b(?P<answer>.*)|"
     r"(?:i|we) (?:cannot|can't|can not|could not|couldn't|do not|don't|did not|didn't) "
-    rf"{_ADVERBS}(?:find|locate|know|see|{_TO_TELL})\b(?: (?:from|in|by) {_SOURCES})?(?P<cannot>.*)"
+    rf"{_ADVERBS}(?:know|see|have {_INFORMATION}|{_TO_TELL})\b(?: (?:from|in|by) {_SOURCES})?(?P<cannot>.*)"
     r")",
     re.IGNORECASE | re.DOTALL,
+)
+# The same in German, French and Spanish: the passages do not tell, or the writer knows nothing of it.
+_FOREIGN_LACK = re.compile(
+    r"\W*(?:(?:leider|es tut mir leid|désolée?|malheureusement|lo siento|lamentablemente)\W+(?:aber |mais |pero )?)?(?:"
+    r"(?:(?:\w+ ){0,3}(?:dokument|quell|unterlag|text|passag|kontext|abschnitt|ausz[uü]g)\w* (?:enth[aä]lt|nenn|erw[aä]hn|sag|"
+    r"geb|mach|liefer|beschreib)\w* |(?:in|aus) (?:\w+ ){0,3}(?:dokument|quell|unterlag|text|passag|kontext|abschnitt|"
+    r"ausz[uü]g)\w* (?:find|steh|geh|gib)\w* )"
+    r"(?:\w+ ){0,3}?(?:keine?\w*(?: \w+)? (?:angabe|information|hinweis|detail|auskunft|antwort|daten|erw[aä]hnung)\w*|nichts?)|"
+    r"(?:dazu|dar[uü]ber|ich|wir) (?:hab|k[oö]nn|kann|wei[sß]+|find)\w* (?:\w+ ){0,3}?(?:keine? \w+|nichts?)|"
+    r"(?:dans )?(?:\w+ ){0,2}(?:document|source|passage|extrait|texte|contexte|information)s? (?:\w+ )?n(?:e |')(?:\w+ ){1,3}?"
+    r"(?:pas|rien|aucune?)(?: (?:d'|de |des )?(?:information|mention|détail|précision|donnée)s?)?|"
+    r"(?:je|nous) n(?:e |')(?:\w+ )(?:\w+ )?(?:pas|rien)(?: (?:trouvé |d'|de |assez d')*(?:information|réponse|détail)s?)?|"
+    r"(?:en )?(?:\w+ ){0,2}(?:documento|fuente|pasaje|extracto|texto|contexto|información)s? (?:\w+ )?no \w+"
+    r"(?: (?:ninguna |ningún )?(?:información|mención|detalle|dato|nada)\w*)?|"
+    r"no (?:tengo|tenemos|encontr\w+|hay|sé|dispongo)\b(?: (?:de |la |suficiente |ninguna |el )*(?:información|respuesta|dato|detalle)s?)?"
+    r")\b(?P<what>.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_FOREIGN_DENIAL = re.compile(r"\b(?:keine?\w*|nichts?|ne|no|pas|aucune?)\b|\bn['\u2019]", re.IGNORECASE)
+_FOREIGN_PRESUMES = re.compile(
+    r"\b(?:dass|weil|obwohl|warum|weshalb|nachdem|bevor|als|que|qui|parce|pourquoi|car|porque|aunque|cuando|sondern|aber|"
+    r"mais|pero)\b|[;:]",
+    re.IGNORECASE,
 )
 _LACKING = ("no", "n't", "n\u2019t", "unable", "lack", "difficult", "silent", "impossible", "neither", "open")
 _HOW = r"how(?: (?:many|much|long|often|far|old|to|well))"
 _PRESUMES = re.compile(
-    rf"\b(?:that|which|whose|after|before|as|while|(?!{_HOW}\b)how)\b",
+    rf"\b(?:that(?= (?!questions?\b)\w)|which|whose|after|before|as|while|(?!{_HOW}\b)how)\b",
     re.IGNORECASE,
 )
 _CAUSES = re.compile(r"\b(?:why|because|since|although)\b", re.IGNORECASE)
@@ -248,17 +280,22 @@ def lack_of(clause: str) -> str | None:
 @lru_cache(1 << 10)  # value check and verifier ask of the same clauses
 def _lack_of(clause: str) -> str | None:
     folded = clause.casefold()
-    if not any(word in folded for word in _LACKING):
+    if not any(word in folded for word in _LACKING) and not _FOREIGN_DENIAL.search(folded):
         return None
     plain = " ".join(clause.replace("\u2019", "'").split()).strip(_EDGES)
     found = _LACK.fullmatch(_CONCLUSION.sub("", plain))
     if found is None:
-        return None
+        return _foreign_lack_of(plain)
     what = next((text for text in found.groupdict().values() if text is not None), "")
     given = _ASKED.sub("", what).partition("whether")[
         0
     ]  # what is asked behind "whether" is not taken for granted
     return None if _PRESUMES.search(given) or _CAUSES.search(what) else what
+
+
+def _foreign_lack_of(plain: str) -> str | None:
+    found = _FOREIGN_LACK.fullmatch(plain) if _FOREIGN_DENIAL.search(plain) else None
+    return None if found is None or _FOREIGN_PRESUMES.search(found["what"]) else found["what"]
 
 
 def presumes(what: str) -> bool:

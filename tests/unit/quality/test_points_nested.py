@@ -26,6 +26,7 @@ BOAT = {
 SAID = (
     "The Ilmari carries 40 cars.",
     "The Ilmari is a smuggler.",
+    "The Ilmari is a ferry company.",
     "Dogs are a nuisance on the ferry.",
     "Tickets cost 12 euros.",
     "Tickets cost 15 euros.",
@@ -64,12 +65,14 @@ def test_an_answer_that_one_point_holds_is_held_at_every_stricter_one(answer):
 
 
 def test_one_invented_word_that_weighs_on_a_short_answer_holds_it_at_strict_too():
-    assert all(held("The Ilmari is a smuggler.", point) for point in ("strict", "balanced"))
+    assert all(held("The Ilmari is a ferry company.", point) for point in ("strict", "balanced"))
 
 
 @given(answers, st.sampled_from([None, "What does a ticket cost?", "Is there soup on the ferry?"]))
 def test_evaluate_says_of_an_answer_what_the_gate_says_at_each_point(answer, query):
-    judged = judge(Labelled(1, answer, declared=False, evidence=BOAT, supported=True, group="g", query=query or ""))
+    judged = judge(
+        Labelled(1, answer, declared=False, evidence=BOAT, supported=True, group="g", query=query or "")
+    )
     threshold = VerificationConfig().support_threshold
     assert {point: judged.flagged_at(point, threshold) for point in POINTS} == {
         point: held(answer, point, query) for point in POINTS

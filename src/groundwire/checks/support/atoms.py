@@ -89,7 +89,7 @@ COURTESY: Final = frozenset(
             "hope helps help helpful know let need anything else question questions ask asking contact "
             "assistance assist please feel free happy glad thank thanks welcome course sure certainly sorry "
             "answer answers further here enjoy summary clarify clarification hesitate good great day like here's "
-            "today wish luck reply interest concern concerns"
+            "today wish luck reply interest concern concerns want detail details explain provide"
         ),
     )
 )
@@ -100,11 +100,12 @@ _LEADING: Final = frozenset(
         stem,
         words_of(
             "attempt brief short quick correct final complete original simple overview breakdown list fact facts item "
-            "category description value feature aspect name number"
+            "category description value feature aspect name number find found say says said tell learn ask asked topic "
+            "price cost fee time hour date day duration length weight size amount quantity unit currency age speed"
         ),
     )
 )
-"""Stems of words that lead in what an answer says next: "the correct answer is:"."""
+"""Stems of words that lead in what an answer says next, and of words for a kind of value that stands below."""
 
 STRONG: Final = words_of(
     "all every each always only never none no must entirely completely fully exclusively solely everyone everybody "
@@ -307,7 +308,7 @@ def _frames(answer: str, atom: Atom, given: Given) -> bool:
     leads = whole[-1:] == ":" and ":" not in whole[:-1]
     header = "|" in whole and _RULE.match(answer, atom.statement.end) is not None
     title = whole.startswith(("#", "**")) and whole[-1:] not in {".", "!"}
-    empty = LIGHT | _LEADING if leads or header else LIGHT
+    empty = LIGHT | _LEADING if leads or header or title else LIGHT
     if is_courtesy(answer[atom.start : atom.end]):
         empty |= COURTESY
     elif "|" in whole and not header:  # the question's words answer it in a row

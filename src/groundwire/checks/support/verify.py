@@ -183,7 +183,8 @@ def check_answer(
         citable: what the answer may cite; None where it is not known, and names in brackets are words.
     """
     shown = without_marks(answer, citable)
-    index = Evidence(evidence, read(shown), read, question)
+    spoken_of = f"{question}\n{citable.titles}" if citable else question
+    index = Evidence(evidence, read(shown), read, spoken_of)
     faults = conflicts(shown, index.said, index)
     claims: list[ClaimCheck] = []
     left_out = 0
