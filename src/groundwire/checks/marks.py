@@ -96,7 +96,7 @@ _CODE: Final = re.compile(r"```(?:[^`]|`(?!``))*(?:```)?|`[^`\n]*`")
 _INLINE: Final = re.compile(
     r"\u3010(?P<wide>[^\u3010\u3011\n]{0,200})\u3011"
     r"|\[(?P<text>\[[^\[\]\n]{1,100}\]|[^\[\]\n]{1,200})\]\((?P<target>[^()\s]{1,500})(?:\s\"[^\"\n]{0,100}\")?\)"
-    r"|\[(?P<body>[^\[\]\n]{0,200})\]"
+    r"|\[(?P<body>\s{0,4}sources?\s{0,4}[:\uff1a][^\[\]]*|[^\[\]\n]{0,200})\]"
     r"|\((?P<paren>[^()\n]{1,200})\)"
     r"|<cite\b[^<>]{0,200}>(?P<cite>[^<>\n]{0,200})</cite>"
     r"|<sup>(?P<sup>[^<>\n]{1,100})</sup>"
@@ -215,7 +215,7 @@ class Citable:
     def _found(self, name: str) -> tuple[set[int] | None, set[int]]:
         """Return the pages of what was retrieved under a name, and those that the name asks for."""
         key, asked = _key(name)
-        for form in dict.fromkeys((key, _LINES.sub("", key))):
+        for form in dict.fromkeys((key, _key(_LINES.sub("", name.strip(_QUOTES)))[0])):
             ends = (form, *(end for end in _ends(form) if end in self._paths))
             file = form.rpartition("/")[2]
             if "://" in name and not self._remote:

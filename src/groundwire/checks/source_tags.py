@@ -12,6 +12,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import NamedTuple
 
 from groundwire.checks.marks import Citable, Mark, Reference, blanked, marks
@@ -95,7 +96,7 @@ def _served(shown: str, found: Sequence[Mark]) -> Iterator[_Claim]:
         last = end == len(spans) or bisect_right(ends, spans[end].start) > paragraph
         if last and span.text.rstrip("*_ ").endswith(":") and paragraph in marked:
             marked.setdefault(paragraph + 1, marked[paragraph])  # what a lead-in introduces
-    for span, following in zip(spans, (*spans[1:], None), strict=True):
+    for span, following in zip_longest(spans, spans[1:]):
         head = following is not None and is_table_rule(following.text)  # the row above names the columns
         if head or not is_claim(span.text, code=span.code):
             continue

@@ -283,10 +283,11 @@ def evaluate(  # noqa: PLR0913 - click hands over every option as an argument
 
     Statements by their evidence, beside plain baselines: {"claim": ..., "evidence": ..., "label": "supported"}, or
     "answer" for a text that holds several claims, judged as the gate judges it, with "query", the question; "group"
-    names the source that a row comes from. Intervals are of 95 %, by bootstrap over sources. With --calibrate, the strictest verdicts are chosen that flag no more of the
-    supported rows than --max-false-alarms, and a threshold that gives them: the one in force where it does, else the
-    middle of those that do. Sources held out tell what is to be expected of it. It is written to the table
-    [verification] of the file that --policy names; without one, the lines to add are printed.
+    names the source that a row comes from. Intervals are of 95 %, by bootstrap over sources. With --calibrate, the
+    strictest verdicts are chosen that flag no more of the supported rows than --max-false-alarms, and a threshold that
+    gives them: the one in force where it does, else the middle of those that do. Sources held out tell what is to be
+    expected of it. It is written to the table [verification] of the file that --policy names; without one, the lines to
+    add are printed.
 
     FILE holds one row a line; CSV and TSV files name the fields in their first line. Exit status: 0 when every row was
     measured, 1 when some were bad (then nothing is written), 2 for wrong usage.

@@ -2,8 +2,8 @@
 
 A row has `claim` (one statement) or `answer` (a text that holds several), `evidence` and `label`, and may have `query`,
 the question that was answered, and `group`: its source. An answer is judged as the gate judges a response with that
-evidence as its context. Rows of one group are drawn and held out together, as they are not independent; without it, rows with the
-same evidence are one group.
+evidence as its context. Rows of one group are drawn and held out together, as they are not independent; without it,
+rows with the same evidence are one group.
 
 A score says how much of a row is *not* supported: higher is worse. A row is positive when it is unsupported. Each
 figure takes weights (how often a row's source was drawn), so that one sort serves all draws of the bootstrap.

@@ -27,7 +27,8 @@ _TALK_WORDS = 12
 _TALK = re.compile(
     r"\W*(?:i hope (?:this|that|it)\b|let me know\b|feel free\b|happy to\b|glad to\b|thanks?\b|of course\W*$|"
     r"(?:here|below) (?:is|are)\b|here's\b|if you(?:'d| would)? (?:have|need|want|like)\b|would you like\b|"
-    r"is there anything\b|do you (?:have|need|want)\b|please (?:let|feel|ask|contact|reach)\b|you(?:'re| are) welcome\b)",
+    r"is there anything\b|do you (?:have|need|want)\b|please (?:let|feel|ask|contact|reach)\b|"
+    r"you(?:'re| are) welcome\b)",
     re.IGNORECASE,
 )
 
@@ -174,8 +175,9 @@ def _is_plain_refusal(plain: str) -> bool:
 _COURTESY = re.compile(
     r"\W*(?:i hope|hope|let me know|feel free|i am|i'm|i'd be|i would be|happy|glad|pleased|thanks?|sure|certainly|"
     r"of course|absolutely|(?:here|below) (?:is|are)|here(?:'|\u2019)s|please|you(?:'re|\u2019re| are) welcome|"
-    r"(?:good|great) question|sorry|have a|if you(?:'d| would)? (?:have|need|want|like)|is there anything|any (?:other|more|further)|"
-    r"(?:would|do|did|are) you|(?:can|may|shall|could) i|what else|in (?:summary|conclusion|short)(?=\W*$))\b",
+    r"(?:good|great) question|sorry|have a|if you(?:'d| would)? (?:have|need|want|like)|is there anything|"
+    r"any (?:other|more|further)|(?:would|do|did|are) you|(?:can|may|shall|could) i|what else|"
+    r"in (?:summary|conclusion|short)(?=\W*$))\b",
     re.IGNORECASE,
 )
 _WHICH = (
@@ -230,26 +232,33 @@ _LACK = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 # The same in German, French and Spanish: the passages do not tell, or the writer knows nothing of it.
+_GERMAN = r"(?:\w+ ){0,3}(?:dokument|quell|unterlag|text|passag|kontext|abschnitt|ausz[u\u00fc]g)\w*"
+_GERMAN_NO = (
+    r"(?:\w+ ){0,3}?(?:keine?\w*(?: \w+)? (?:angabe|information|hinweis|detail|auskunft|antwort|daten|"
+    r"erw[a\u00e4]hnung)\w*|nichts?)"
+)
+_ROMANCE_WHAT = (
+    r"(?:informaci[o\u00f3]n|information|mention|menci[o\u00f3]n|r\u00e9ponse|respuesta|d\u00e9tail|detalle|"
+    r"donn\u00e9e|dato)"
+)
+_ROMANCE = r"(?:\w+ ){0,3}(?:documento?|source|fuente|passage|pasaje|extrait|extracto|texte|texto|contexte|contexto)s?"
 _FOREIGN_LACK = re.compile(
-    r"\W*(?:(?:leider|es tut mir leid|désolée?|malheureusement|lo siento|lamentablemente)\W+(?:aber |mais |pero )?)?(?:"
-    r"(?:(?:\w+ ){0,3}(?:dokument|quell|unterlag|text|passag|kontext|abschnitt|ausz[uü]g)\w* (?:enth[aä]lt|nenn|erw[aä]hn|sag|"
-    r"geb|mach|liefer|beschreib)\w* |(?:in|aus) (?:\w+ ){0,3}(?:dokument|quell|unterlag|text|passag|kontext|abschnitt|"
-    r"ausz[uü]g)\w* (?:find|steh|geh|gib)\w* )"
-    r"(?:\w+ ){0,3}?(?:keine?\w*(?: \w+)? (?:angabe|information|hinweis|detail|auskunft|antwort|daten|erw[aä]hnung)\w*|nichts?)|"
-    r"(?:dazu|dar[uü]ber|ich|wir) (?:hab|k[oö]nn|kann|wei[sß]+|find)\w* (?:\w+ ){0,3}?(?:keine? \w+|nichts?)|"
-    r"(?:dans )?(?:\w+ ){0,2}(?:document|source|passage|extrait|texte|contexte|information)s? (?:\w+ )?n(?:e |')(?:\w+ ){1,3}?"
-    r"(?:pas|rien|aucune?)(?: (?:d'|de |des )?(?:information|mention|détail|précision|donnée)s?)?|"
-    r"(?:je|nous) n(?:e |')(?:\w+ )(?:\w+ )?(?:pas|rien)(?: (?:trouvé |d'|de |assez d')*(?:information|réponse|détail)s?)?|"
-    r"(?:en )?(?:\w+ ){0,2}(?:documento|fuente|pasaje|extracto|texto|contexto|información)s? (?:\w+ )?no \w+"
-    r"(?: (?:ninguna |ningún )?(?:información|mención|detalle|dato|nada)\w*)?|"
-    r"no (?:tengo|tenemos|encontr\w+|hay|sé|dispongo)\b(?: (?:de |la |suficiente |ninguna |el )*(?:información|respuesta|dato|detalle)s?)?"
+    r"\W*(?:(?:leider|es tut mir leid|d\u00e9sol\u00e9e?|malheureusement|lo siento|lamentablemente)\W+"
+    r"(?:aber |mais |pero )?)?(?:"
+    rf"{_GERMAN} (?:enth[a\u00e4]lt|enthalt|nenn|erw[a\u00e4]hn|sag|geb|mach|liefer|beschreib)\w* {_GERMAN_NO}|"
+    rf"(?:in|aus) {_GERMAN} (?:find|steh|geh|gib)\w* {_GERMAN_NO}|"
+    rf"(?:dazu|dar[u\u00fc]ber|ich|wir) (?:hab|k[o\u00f6]nn|kann|wei[s\u00df]|find)\w* {_GERMAN_NO}|"
+    rf"{_ROMANCE} (?:\w+ )?n(?:e |')\w+ (?:pas|rien|aucune?)(?: (?:d'|de |des )?{_ROMANCE_WHAT}s?)?|"
+    rf"je n(?:e sais pas|'ai pas (?:\w+ )?(?:d'|de |assez d')?{_ROMANCE_WHAT}s?)|"
+    rf"{_ROMANCE} (?:\w+ )?no \w+(?: ning\w+)?(?: {_ROMANCE_WHAT}\w*)?|"
+    rf"no (?:s\u00e9|(?:tengo|tenemos|encontr\w+|hay|dispongo de) (?:\w+ ){{0,2}}{_ROMANCE_WHAT}\w*)"
     r")\b(?P<what>.*)",
     re.IGNORECASE | re.DOTALL,
 )
 _FOREIGN_DENIAL = re.compile(r"\b(?:keine?\w*|nichts?|ne|no|pas|aucune?)\b|\bn['\u2019]", re.IGNORECASE)
 _FOREIGN_PRESUMES = re.compile(
-    r"\b(?:dass|weil|obwohl|warum|weshalb|nachdem|bevor|als|que|qui|parce|pourquoi|car|porque|aunque|cuando|sondern|aber|"
-    r"mais|pero)\b|[;:]",
+    r"\b(?:dass|weil|obwohl|warum|weshalb|nachdem|bevor|als|que|qui|parce|pourquoi|car|porque|aunque|cuando|sondern|"
+    r"aber|mais|pero)\b|[;:]",
     re.IGNORECASE,
 )
 _LACKING = ("no", "n't", "n\u2019t", "unable", "lack", "difficult", "silent", "impossible", "neither", "open")

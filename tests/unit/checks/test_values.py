@@ -243,7 +243,6 @@ def test_a_value_is_the_same_in_every_form(forms):
         "According to source 4",
         "(Passage 1:4)",
         "Repeat steps 4-6",
-        "[2]",
         "Question 1",
     ],
 )

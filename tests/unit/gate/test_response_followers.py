@@ -187,9 +187,13 @@ async def test_where_no_claims_were_looked_for_or_found_none_are_sent_on(
     assert [*fan_out(await decision_of(IngestionTier.AUTO_APPROVE, extraction))] == []
 
 
+def answered(answer: str | None) -> LlmResponse:
+    return LlmResponse.model_construct(response_id="r", user_id="u", answer=answer)
+
+
 @pytest.mark.parametrize("answer", [None, ""])
 def test_a_response_without_an_answer_makes_no_claims(answer: str | None) -> None:
-    assert extract(answer, 5) == []
+    assert extract(answered(answer), 5) == []
 
 
 @pytest.mark.parametrize(("last", "kept"), [(600, 100), (601, 99)])
@@ -198,12 +202,12 @@ def test_claims_that_fill_their_room_exactly_are_all_kept_and_of_one_byte_more_t
 ) -> None:
     said = [sentence(number, 600) for number in range(99)] + [sentence(99, last)]
     assert sum(map(json_size, said)) == ROOM + last - 600
-    assert extract("\n\n".join(said), 200) == said[:kept]
+    assert extract(answered("\n\n".join(said)), 200) == said[:kept]
 
 
 def test_the_first_claims_are_kept_and_no_more_than_are_asked_for() -> None:
     said = [sentence(number, 60) for number in range(5)]
-    assert extract(" ".join(said), 3) == said[:3]
+    assert extract(answered(" ".join(said)), 3) == said[:3]
 
 
 @pytest.mark.parametrize("text", ["", "plain", '"quoted" \\ back', "\x01\n\t", "\u00e9\u4e2d\U0001f600"])

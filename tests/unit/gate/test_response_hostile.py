@@ -288,7 +288,7 @@ async def test_everything_at_its_worst_at_once_stays_below_256_kb():
 @pytest.mark.parametrize("text", [CONTROL, '"', "\U0001f600", "x"])
 def test_extracted_claims_stay_within_their_bytes_as_json(text):
     answer = " ".join(f"The `search` {text * 900} is fast {n}." for n in range(120))
-    claims = extract(answer, 100)
+    claims = extract(LlmResponse.model_construct(answer=answer), 100)
     assert claims
     assert (
         len(json.dumps(claims, ensure_ascii=False, separators=(",", ":")).encode())
@@ -595,8 +595,9 @@ def test_the_time_of_all_checks_grows_in_proportion_to_hostile_text(unit):
         record = {"response_id": "r", "user_id": "u", "answer": text, "chunks": [chunk(half)]}
         record |= {"sources": [{"file": "src/search.py", "snippet": half[1:]}], "transcript": half}
         record |= {"evidence": {"d": [half[:200], half[1:]]}}
-        read_response(LlmResponse.model_validate(record), policy)
-        extract(text, 20)
+        response = LlmResponse.model_validate(record)
+        read_response(response, policy)
+        extract(response, 20)
 
     growth.assert_linear(check, unit, up_to=100_000)
 

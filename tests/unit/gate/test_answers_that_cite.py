@@ -1,0 +1,182 @@
+"""Well-grounded answers as RAG systems write them, in every style of citation, and each with a fault planted."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from groundwire.gate.response_case import ResponseCase, extract
+from groundwire.gate.response_checks import read_response
+from groundwire.messages.decisions import Facts
+from groundwire.messages.records import LlmResponse
+from groundwire.policy import Policy
+
+FACTS = Facts(clock=datetime(2026, 1, 1, tzinfo=UTC))
+QUESTION = "How is the pump maintained, and how long is its warranty?"
+CHUNKS = {
+    "docs/Pump_Manual.pdf#page=7": "Check the oil level of the pump every 200 hours. Replace the inlet filter in March.",
+    "lockout.md": "Only certified technicians may open the housing. It is not heated.",
+    "Warranty-2023.pdf": "The warranty lasts 24 months from delivery. Seals are excluded.",
+}
+SAID = (
+    (1, "Check the oil level of the pump every 200 hours"),
+    (1, "Replace the inlet filter in March"),
+    (2, "Only certified technicians may open the housing"),
+    (3, "The warranty lasts 24 months from delivery"),
+)
+STYLES = {
+    "file and page": "[{file}]",
+    "several in a row": "[{file}][lockout.md]",
+    "number": "[{n}]",
+    "numbers": "[{n}, 2]",
+    "source tag": "[source:{n}]",
+    "footnote": "[^{n}]",
+    "citation": "[citation:{n}]",
+    "doc": "[doc{n}]",
+    "parentheses": "({name}, p. 7)",
+    "source in parentheses": "(Source: {name}, page 7)",
+    "assistants": "\u3010{n}\u2020source\u3011",
+    "assistants with a file": "\u30104:0\u2020{name}\u3011",
+    "tag": "<cite>{name}</cite>",
+    "raised": "<sup>{n}</sup>",
+    "link": "[{name}](https://files.example.com/{name})",
+    "numbered link": "[[{n}]](https://files.example.com/{name})",
+}
+OPENINGS = (
+    "",
+    "Based on the provided sources, here is what I found:\n\n",
+    "Sure! ",
+    "Here is the answer to your question:\n\n",
+)
+CLOSINGS = (
+    "",
+    "\n\nI hope this helps!",
+    "\n\nLet me know if you have any other questions.",
+    "\n\nIs there anything else you would like to know?",
+)
+FAULTS = {
+    "number": ("200 hours", "300 hours"),
+    "unit": ("24 months", "24 weeks"),
+    "negation": ("warranty lasts", "warranty does not last"),
+    "name": ("certified technicians", "Lars Vinter"),
+    "month": ("March", "April"),
+}
+FILES = [*CHUNKS]
+
+
+def answer_in(style, form):
+    said = []
+    for number, text in SAID:
+        file = FILES[number - 1]
+        mark = STYLES[style].format(n=number, file=file, name=file.rpartition("/")[2].partition("#")[0])
+        said.append((f"{text} {mark}.", f"{text}. {mark}", f"- {text} {mark}")[form % 3])
+    body = ("\n" if form % 3 == 2 else " ").join(said)
+    return OPENINGS[form % 4 if form % 3 != 2 else 1] + body + CLOSINGS[(form // 3) % 4]
+
+
+def decided(answer, chunks=CHUNKS):
+    response = LlmResponse.model_validate({
+        "response_id": "r", "user_id": "u", "query": QUESTION, "answer": answer,
+        "chunks": [
+            {"chunk_id": f"c{number}", "file": file, "content": text, "start_line": 1, "end_line": 1}
+            for number, (file, text) in enumerate(chunks.items(), 1)
+        ],
+    })  # fmt: skip
+    return str(ResponseCase(response, read_response(response, Policy()), Policy(), FACTS).before_queue().code)
+
+
+@pytest.mark.parametrize("form", range(4))
+@pytest.mark.parametrize("style", STYLES)
+def test_a_grounded_answer_is_approved_in_every_style_and_each_planted_fault_is_held(style, form):
+    answer = answer_in(style, form)
+    assert decided(answer) == "grounded"
+    right, wrong = [*FAULTS.values()][(form + len(style)) % len(FAULTS)]
+    assert right in answer
+    assert decided(answer.replace(right, wrong)) != "grounded"
+
+
+@pytest.mark.parametrize("style", ["file and page", "parentheses", "assistants with a file", "tag", "link"])
+def test_a_mark_of_a_file_that_was_not_retrieved_is_a_phantom_source(style):
+    assert decided(answer_in(style, 0).replace("Pump_Manual", "Crane_Manual")) == "phantom_source"
+
+
+@pytest.mark.parametrize(
+    "mark", ["[7]", "[source:7]", "[citation:7]", "\u30107\u2020source\u3011", "(Source 7)", "[^7]"]
+)
+def test_a_number_that_counts_no_chunk_is_a_phantom_source(mark):
+    assert decided(f"The warranty lasts 24 months from delivery {mark}.") == "phantom_source"
+
+
+@pytest.mark.parametrize(
+    "closing",
+    [
+        "Sources:\n1. Pump_Manual.pdf, p. 7\n2. lockout.md\n3. Warranty-2023.pdf",
+        "**References**\n[1] docs/Pump_Manual.pdf, page 7\n[2] lockout.md\n[3] Warranty-2023.pdf",
+        "Citations: Pump_Manual.pdf, lockout.md",
+    ],
+)
+def test_a_closing_list_claims_nothing_and_is_held_against_what_was_retrieved(closing):
+    answer = f"The warranty lasts 24 months from delivery [1].\n\n{closing}"
+    assert decided(answer) == "grounded"
+    assert decided(answer.replace("lockout.md", "rates.md")) == "phantom_source"
+
+
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        "The warranty lasts 24 months [and Lars stole the seals, lockout.md].",
+        "The warranty lasts 24 months. [Lars stole the seals](lockout.md)",
+        "The warranty lasts 24 months.\n\nSources:\n1. lockout.md\n2. Lars stole the seals at night",
+        "The warranty lasts 24 months (Lars stole the seals, lockout.md).",
+        "Valve[9] is open.",
+        "The warranty lasts in [24, 36] months.",
+    ],
+)
+def test_a_mark_hides_nothing_that_stands_in_it_or_beside_it(hidden):
+    assert decided(hidden) != "grounded"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "I don't have information about parking in the provided documents.",
+        "I don't have enough information to answer that question.",
+        "I'm unable to find details about the paint.",
+        "Die vorliegenden Dokumente enthalten keine Angaben zum Parken.",
+        "Les documents fournis ne mentionnent pas le parking.",
+        "No tengo informaci\u00f3n sobre el aparcamiento.",
+    ],
+)
+def test_a_refusal_claims_nothing(answer):
+    assert decided(answer) == "grounded"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "Die Dokumente sagen nicht, warum der Chef floh.",
+        "No tengo un perro.",
+        "I don't have the money that Lars stole.",
+        "Would you like a pump that is heated with stolen gas?",
+        "Here is what Lars stole:",
+        "## Lars stole it",
+    ],
+)
+def test_what_only_begins_like_a_refusal_courtesy_or_lead_in_is_held(answer):
+    assert decided(f"The warranty lasts 24 months from delivery. {answer}") != "grounded"
+
+
+def test_a_heading_that_names_the_kind_of_values_below_is_no_claim():
+    assert decided("## Warranty time\n\nThe warranty lasts 24 months from delivery.") == "grounded"
+    assert (
+        decided("According to the pump manual, check the oil level of the pump every 200 hours.")
+        == "grounded"
+    )
+
+
+def test_claims_are_fanned_out_without_their_marks():
+    response = LlmResponse.model_construct(
+        response_id="r",
+        user_id="u",
+        answer="The warranty lasts 24 months [1]. The pump is quiet (lockout.md, p. 3).",
+    )
+    assert extract(response, 9) == ["The warranty lasts 24 months.", "The pump is quiet."]
