@@ -469,9 +469,10 @@ def check_claims(
 
 
 def citable_by(response: LlmResponse) -> Citable:
-    """Return what the answer of a response may cite: its chunks and their files, and the spans of its context."""
+    """Return what the answer of a response may cite: its chunks, their files and its sources', and its context."""
     chunks, context = response.chunks or (), response.context or {}
-    names = [*context, *(name for chunk in chunks for name in (chunk.chunk_id, chunk.file))]
+    names = [*context, *(chunk.chunk_id for chunk in chunks)]
+    names += [part.file for part in (*chunks, *(response.sources or ()))]
     texts = (*context.values(), *(chunk.content for chunk in chunks))
     return Citable(names, len(context) if response.chunks is None else len(chunks), texts)
 
