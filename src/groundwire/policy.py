@@ -100,7 +100,8 @@ class Policy(_Section):
         evidence_quote_min_words: quotes with fewer words are rejected (S1-30).
         evidence_quote_word_boundaries: a quote has to begin and end at a word's (S1-30).
         evidence_quote_remove_soft: soft hyphens and word joiners do not count either (S1-15).
-        require_source_tags: every technical claim of an answer needs a `[source:N]`, even where it has none.
+        require_source_tags: each paragraph of technical claims of an answer needs a mark of citation, even where the
+            answer has no `[source:N]`.
         entity_required_confidence: least confidence of an entity's entry in the corpus, inclusive (S3-01).
         require_provenance: an entity needs a `provenance_id`, in the response or in its entry (S3-13).
         strict_versions: a relation without a version, where the truth has one, is a violation (C-53).

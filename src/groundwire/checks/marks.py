@@ -12,7 +12,8 @@ its marks blanked (`without_marks`), which keeps every position.
 | `[text](target)` | the text too, where it is a reference itself |
 | "Sources: a.pdf", a closing list below "References" | the entries that name a file, or what was retrieved |
 
-Where a bracket may be a value (`a[3]`, `[0, 1]`) it stays one, and is checked as one. Code holds no marks.
+Where a bracket may be a value (`a[3]`, `[0, 1]`) it stays one, and is checked as one. In code only what says that it is
+a mark is one.
 """
 
 from __future__ import annotations
@@ -373,7 +374,9 @@ class _Reader:
         for found in _INLINE.finditer(self._text):
             while end and end <= found.start():
                 start, end = next(listed)
-            if found.start() < place or (start <= found.start() < end) or self._in_code(found.start()):
+            if found.start() < place or (start <= found.start() < end):
+                continue
+            if self._in_code(found.start()) and not (found["wide"] or _SAID.match(found["body"] or "")):
                 continue
             for mark in self._of(found):
                 mark = self._with_page(mark)  # noqa: PLW2901 - what follows is the mark as a whole

@@ -11,9 +11,9 @@ from groundwire.checks.dedup.signature import signature
 from groundwire.checks.extraction import extract_claims
 from groundwire.checks.fields import FieldChecker
 from groundwire.checks.hedges import HedgeDetector
+from groundwire.checks.marks import Citable
 from groundwire.checks.prompts import grounded_prompt
 from groundwire.checks.quote_text import comparison_form
-from groundwire.checks.marks import Citable
 from groundwire.checks.source_tags import check_tags
 from groundwire.checks.sources import verify_sources
 from groundwire.checks.values.answer import check_values

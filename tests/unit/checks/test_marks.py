@@ -1,6 +1,7 @@
 """Marks of citation: what is one, what it refers to, and what only looks like it."""
 
 import re
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -109,6 +110,10 @@ def test_what_may_be_a_value_or_says_something_is_no_mark(text):
     assert without_marks(text, SHELF) == text
 
 
+def test_in_code_only_what_says_so_is_a_mark():
+    assert named("`x[1]` `f(1)  # [source:2]`") == [2]
+
+
 def test_a_link_keeps_the_words_of_its_text():
     shown = without_marks("See [trains are free](handbook.pdf) now.", SHELF)
     assert " ".join(shown.split()) == "See trains are free now."
@@ -173,7 +178,7 @@ def test_blanking_keeps_every_position_and_marks_do_not_overlap(text, shelf):
     shown = blanked(text, found)
     assert len(shown) == len(text)
     assert re.sub(r"\S", "", shown).count("\n") == text.count("\n")
-    assert all(one.end <= other.start for one, other in zip(found, found[1:], strict=False))
+    assert all(one.end <= other.start for one, other in pairwise(found))
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ from groundwire.policy import Policy
 FACTS = Facts(clock=datetime(2026, 1, 1, tzinfo=UTC))
 QUESTION = "How is the pump maintained, and how long is its warranty?"
 CHUNKS = {
-    "docs/Pump_Manual.pdf#page=7": "Check the oil level of the pump every 200 hours. Replace the inlet filter in March.",
+    "docs/Pump_Manual.pdf#page=7": "Check the pump's oil level every 200 hours. Replace the inlet filter in March.",
     "lockout.md": "Only certified technicians may open the housing. It is not heated.",
     "Warranty-2023.pdf": "The warranty lasts 24 months from delivery. Seals are excluded.",
 }
 SAID = (
-    (1, "Check the oil level of the pump every 200 hours"),
+    (1, "Check the pump's oil level every 200 hours"),
     (1, "Replace the inlet filter in March"),
     (2, "Only certified technicians may open the housing"),
     (3, "The warranty lasts 24 months from delivery"),
@@ -167,10 +167,7 @@ def test_what_only_begins_like_a_refusal_courtesy_or_lead_in_is_held(answer):
 
 def test_a_heading_that_names_the_kind_of_values_below_is_no_claim():
     assert decided("## Warranty time\n\nThe warranty lasts 24 months from delivery.") == "grounded"
-    assert (
-        decided("According to the pump manual, check the oil level of the pump every 200 hours.")
-        == "grounded"
-    )
+    assert decided("According to the pump manual, check the pump's oil level every 200 hours.") == "grounded"
 
 
 def test_claims_are_fanned_out_without_their_marks():
