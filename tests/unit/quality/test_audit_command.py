@@ -120,7 +120,7 @@ def test_sources_and_tags_that_are_not_there_are_told_as_the_gate_tells_them():
     assert found["warnings"][1]["details"] == {"tags": [7], "chunks": 1}
     shown = run(data=lines(record)).splitlines()
     assert "  phantom_file         Citations of what was not retrieved: [7]" in shown
-    assert shown[-1] == "1 audited: 1 claim, 0 flagged; 1 with a warning about sources"
+    assert shown[-1] == "1 audited: 1 claim, 1 flagged; 1 with a warning about sources"
     (held,) = as_json(RECORD | {"answer": "It retries 3 times [source:1]."})
     assert held["warnings"] == []
 
