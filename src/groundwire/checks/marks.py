@@ -63,7 +63,9 @@ _LABEL: Final = (
 )
 _SAID: Final = re.compile(rf"\s*{_LABEL}\s*[:\uff1a]\s*", re.IGNORECASE)
 _TAG: Final = re.compile(r"\s*sources?\s*[:\uff1a]", re.IGNORECASE)
-_COUNTED: Final = re.compile(rf"(?:{_LABEL}[\s._#-]*[:\uff1a]?\s*)?[#^]?({_NUMBER})", re.IGNORECASE)
+_COUNTED: Final = re.compile(
+    rf"(?:{_LABEL}[\s._#-]{{0,4}}(?:[:\uff1a]\s{{0,4}})?)?[#^]?({_NUMBER})", re.IGNORECASE
+)
 _RANGE: Final = re.compile(r"(?<=[0-9])\s{0,3}[-\u2013]\s{0,3}(?=[0-9])")
 _SEPARATOR: Final = re.compile(r"[,;|&\u3001]|\band\b", re.IGNORECASE)
 _PAGE: Final = re.compile(
@@ -113,7 +115,7 @@ _RAISED: Final = str.maketrans(
     "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u02d2", "0123456789,"
 )
 _PLAIN_NUMBERS: Final = re.compile(r"\s*[0-9]{1,3}(?:\s?[,;\u2013-]\s?[0-9]{1,3}){0,9}\s*")
-_LAST_WORD: Final = re.compile(r"[^\W_]\w*(?:\.\w+)*$")
+_LAST_WORD: Final = re.compile(r"[\w.]{0,39}\w$")
 _REACH: Final = 40  # characters before a bracket that tell what it is
 _OPERAND: Final = words_of(
     "range ranges interval intervals between scale array arrays list lists vector tuple set index indices values value "
@@ -136,7 +138,7 @@ _HEAD: Final = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _DEFINITION: Final = re.compile(
-    r"^[ \t]{0,3}\[\^?(?P<name>[\w-]{1,20})\]:[ \t]*(?P<body>[^\n]{1,300})$", re.MULTILINE
+    r"^[ \t]{0,3}\[\^?(?P<name>[\w-]{1,20})\]:[ \t]{0,8}(?P<body>\S[^\n]{0,300})$", re.MULTILINE
 )
 _ITEM: Final = re.compile(
     r"[ \t]*(?:[-*+\u2022][ \t]+)?(?:(?:\(?(?P<number>[0-9]{1,3})[.):]|\[\^?(?P<name>[\w-]{1,20})\]:?)[ \t]+)?"
