@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from groundwire.checks.marks import without_marks
 from groundwire.checks.support.atoms import KEPT, SAME, Unit
@@ -17,6 +17,9 @@ from groundwire.checks.support.parts import Part, Sides, parts
 from groundwire.checks.values.answer import ValueIndex, ValueQuery, index_clauses
 from groundwire.checks.values.bounds import resolved
 from groundwire.checks.values.statements import StatementReader, ValueStatement
+
+if TYPE_CHECKING:
+    from groundwire.checks.support.force import Scope
 
 _BEGUN: Final = 4  # letters
 _KEPT: Final = 256  # sentences per word; those beyond support nothing
@@ -71,6 +74,7 @@ class Evidence:
         self._begun: set[str] | None = None
         self._parts: dict[int, list[Part]] = {}
         self.sides: dict[tuple[int, int], Sides] = {}
+        self.forces: dict[int, Sequence[Scope]] = {}
         self.postings: dict[str, list[int]] = {}
         asked = read(question)
         self.values = ValueIndex(ValueQuery(said), [found for _, found in passages], asked)

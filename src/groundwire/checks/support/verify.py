@@ -19,6 +19,7 @@ from groundwire.checks.marks import Citable, without_marks
 from groundwire.checks.support.added import cost_of_additions, names_somebody_else
 from groundwire.checks.support.atoms import Atom, atoms
 from groundwire.checks.support.evidence import Evidence
+from groundwire.checks.support.force import Force, unasserted
 from groundwire.checks.support.roles import misplaced
 from groundwire.checks.support.score import (
     ENOUGH,
@@ -122,6 +123,7 @@ class ClaimCheck:
         faults: values and negations that it holds otherwise.
         misplaced: it says of one what the evidence says of another.
         invented: it gives a name that neither evidence nor question holds.
+        force: with which the evidence says what the claim asserts, where that is weaker: denied, supposed, planned.
         size: its characters, less those of marks of citation.
     """
 
@@ -139,11 +141,12 @@ class ClaimCheck:
     misplaced: bool = False
     invented: bool = False
     size: int = 0
+    force: Force | None = None
 
     @property
     def hard(self) -> bool:
         """Whether one of its faults flags the answer, whatever the rest of it says."""
-        return self.misplaced or self.invented or any(fault.hard for fault in self.faults)
+        return bool(self.misplaced or self.invented or self.force) or any(fault.hard for fault in self.faults)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,8 +241,10 @@ def _check(answer: str, atom: Atom, index: Evidence, faults: Iterable[Unsupporte
         cost = result.cost + added
         verdict = SupportVerdict.PARTIAL if result.verdict is SupportVerdict.SUPPORTED else result.verdict
         result = replace(result, cost=cost, support=support_of(cost), verdict=verdict)
+    force = unasserted(atom, alignment, index)
     return replace(
         _claim(answer, atom, alignment.passages, result, index, own),
+        force=force,
         misplaced=misplaced(atom, alignment.masks, index),
         invented=bool(result.missing) and names_somebody_else(atom, index),
     )
