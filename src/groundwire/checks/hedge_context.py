@@ -32,7 +32,7 @@ _BEARER: Final = (
     "proverbs?|poems?|films?|albums?|plays?|novels?|episodes?|articles?|brands?|shops?|restaurants?|games?|levels?|modes?|"
     "rules?|states?|events?|hooks?|endpoints?|routes?|icons?|dialogs?|dialogues?|pop-?ups?|checkbox(?:es)?|settings?|"
     "categor(?:y|ies)|choices?|repl(?:y|ies)|responses?|outputs?|issue|editions?|lyrics?|refrain|chorus|badge|badges|plaque|"
-    "statement|disclaimer|sentences?|paragraphs?|passages?|clauses?|letters?|greeting|adverb|verb|noun|variant|placeholder)"
+    "statement|disclaimer|feedback|remarks?|reviews?|interviews?|transcripts?|sentences?|paragraphs?|passages?|clauses?|letters?|greeting|adverb|verb|noun|variant|placeholder)"
 )
 _NAMED: Final = (
     "(?:caf[eé]|bar|band|company|firm|ship|boat|horse|club|magazine|project|team|app|site|street|village|hotel|pub|yacht|"
@@ -51,11 +51,11 @@ _SAYING: Final = (
 _LINKS: Final = (
     "(?: (?:is|was|are|were|of|as|with|the|a|an|that|to|out|for|in|on|at|by|says|reads|called|named|line|text|words?|"
     "message|only|just|still|now|then|back|it|simply|literally|him|her|them|us|me|users?|over|above|below|which|saying|"
-    "phrase|either|not|this|its)){0,3}"
+    r"phrase|either|not|this|its|\d{1,6})){0,3}"
 )
 _INTRODUCED: Final = re.compile(
     rf"\b(?:{_BEARER}|{_SAYING}|{_NAMED}){_LINKS}[ :,=(]{{0,3}}$|"
-    rf"\b{_BEARER} (?:of|on|at|from) (?:the |an? |our |its )?[\w-]{{1,30}} (?:reads|says|said)[ :,]{{1,3}}$",
+    rf"\b{_BEARER} (?:of|on|at|from|by) (?:the |an? |our |its )?[\w-]{{1,30}}(?: (?:reads|says|said)[ :,]{{1,3}}|: )$",
     re.IGNORECASE,
 )
 _DETERMINED: Final = re.compile(
@@ -70,14 +70,17 @@ _FOLLOWED: Final = re.compile(
     r" (?:means|meant|reads|appears|appeared|stands|closes|opens|returns|takes|expects|matches|denotes|marks)\b",
     re.IGNORECASE,
 )
+# What somebody says or asks in a quotation, as a clause of its own: words that are only set off are the speaker's.
+_SAID: Final = re.compile(r"(?:^|\W)(?:I|[Ww]e)(?:'\w+)? [\w']+ \w|\w \w.*\?\W$")
 _CODE: Final = re.compile(r"[_(){}\[\]=<>$\\/|&+*#@\d]|[a-z][A-Z]|--|\w[.:]\w")
 
 
 def reported(text: str) -> Iterator[tuple[int, int]]:
     """Yield where a sentence of the text reports words: quotations that are introduced, and code.
 
-    A quotation that nothing introduces is the speaker's: We "probably" use it. So are words in a code span that
-    stand where those of the sentence would: I `think` we use it.
+    Words in a quotation that nothing introduces are the speaker's: We "probably" use it. So are those in a code span
+    that stand where those of the sentence would: I `think` we use it. A whole clause in quotation marks, beside words
+    of the sentence, is somebody's whom it quotes.
     """
     if not any(mark in text for mark in _QUOTING):
         return
@@ -85,7 +88,8 @@ def reported(text: str) -> Iterator[tuple[int, int]]:
         start, end = found.span()
         before, after = text[max(0, start - _WINDOW) : start], text[end : end + _WINDOW]
         as_code = found["code"] and (_CODE.search(found["code"]) or _DETERMINED.search(before))
-        if as_code or _INTRODUCED.search(before) or _FOLLOWED.match(after):
+        said = _SAID.search(found[0]) and (before.strip(" *_-") or after.strip(" *_.,"))
+        if as_code or said or _INTRODUCED.search(before) or _FOLLOWED.match(after):
             yield start, end
 
 
@@ -149,7 +153,7 @@ _FINITE: Final = re.compile(
 
 
 _KEYWORD_BEFORE: Final = re.compile(
-    r"(?<![A-Za-z])(?!(?:it|we|he|she|they|this|that|there|i) )[a-z][a-z-]{0,30} $"
+    r"(?<![A-Za-z])(?!(?i:it|we|he|she|they|this|that|there|i) )[A-Za-z][a-z-]{0,30} $"
 )
 
 

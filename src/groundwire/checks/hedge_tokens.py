@@ -18,17 +18,23 @@ from groundwire.text.tokens import PerToken
 _L: Final = r"[A-Za-z\u00c0-\u1fff]"
 _W: Final = r"[0-9A-Za-z_\u00c0-\u1fff]"
 _UNIT: Final = "(?:[KMGTP]i?B|[kMGT]?H[zZ]|[AaPp]M|[kKM]?[VAW]h?)"
+# What names a file, so that "MEMORY.md" and "probably-fine.sh" are one, and the words beside a missing blank are not.
+_FILE: Final = (
+    "(?:md|txt|rst|adoc|log|csv|tsv|json|jsonl|ya?ml|toml|ini|cfg|conf|env|lock|xml|html?|css|sql|py|ipynb|sh|bash|jsx?|tsx?|"
+    "go|rs|rb|php|java|kt|swift|c|cc|cpp|h|hpp|cs|lua|pl|proto|tf|pdf|docx?|xlsx?|png|jpe?g|svg|zip|gz|tar|bak)"
+)
 _TOKEN: Final = re.compile(
     rf"(?P<spelt>(?<!{_W})[A-Za-z](?:[._-][A-Za-z]){{3,30}}(?!{_W}))|"  # "m.a.y.b.e"
     # It ends at doubled punctuation, "x.io--maybe".
     r"(?P<URL>https?://(?:[\w~/?#@$&*+=%]|[-.:!](?=[\w/]))+)|"
-    rf"(?P<ID>(?<!{_W})(?:(?<!\S)--?[A-Za-z](?:{_W}|-)*|[@$][A-Za-z]{_W}*|"  # an option, a handle or variable
+    rf"(?P<ID>(?<!{_W})(?!(?:confidence|certainty|probability)=)(?:"  # those are told of what is claimed
+    rf"(?<!\S)--?[A-Za-z](?:{_W}|-)*|[@$][A-Za-z]{_W}*|"  # an option, a handle or variable
     rf"{_W}+(?:(?:::|->|=|@|\\){_W}+)+|(?<!/)(?:{_W}+/){{2,}}{_W}+|"  # a qualified name, an assignment, a path
     rf"(?<!\S)/{_W}+(?:/{_W}+)+|"
-    rf"[a-z]{_W}*(?:\.[a-z]{_W}+)+|"  # a file, a field
+    rf"[a-z]{_W}*(?:\.[a-z]{_W}+)+|{_W}+(?:-{_W}+){{0,8}}\.{_FILE}(?!{_W})|"  # a file, a field
     rf"{_W}*[0-9A-Za-z]_+[0-9A-Za-z]{_W}*|[a-z]+[A-Z]{_W}*|[A-Z][a-z]+[A-Z]{_W}*|"  # snake_case, camelCase
     rf"[A-Za-z]{_W}*\([^\s()]*\)|"  # a call
-    rf"[A-Za-z]+[0-9]{_W}*|[0-9]+(?!{_UNIT}(?!{_W}))[A-Z]{{2,}}(?!{_W})))|"  # v2, 2FA
+    rf"[A-Za-z]+[0-9]{_W}*|[0-9]+(?!{_UNIT}(?!{_W}))(?:[A-Z]{{2,}}|[A-Z][a-z]{{4,}})(?!{_W})))|"  # v2, 2FA, 1Password
     r"(?P<N>\.?\d(?:[\d.,:/]{0,60}\d)?)|"
     rf"(?P<UNIT>(?<=[0-9])(?!ish(?!{_L})){_L}+)|"
     rf"(?P<word>{_L}+(?:'{_L}+)*)|"
@@ -75,8 +81,10 @@ _BEHIND: Final = 40
 START: Final = "^"
 """What stands for the beginning of a text."""
 _CUT: Final = "\0"
+_STOP: Final = "."
 
-_WILDCARD: Final = re.compile(r"\w\?[\w=&]|^[\"'`*]+\?[\"'`*,]*$|^\?$")
+_STRETCHED: Final = re.compile(r"([a-z])\1{2,}")
+_WILDCARD: Final = re.compile(r"\w\?[\w=&:,}\]]|^[\"'`*]+\?[\"'`*,]*$|^\W?\?\d|^\?$")
 _KINDS: Final = frozenset(("N", "ID", "URL", "UNIT"))
 
 
@@ -97,20 +105,21 @@ class Tokens:
     def beside(self, index: int) -> tuple[str, str]:
         """Return the tokens before and behind one; a comma for adverbs in -ly, which like commas may stand anywhere."""
         left = self.each[index - 1] if index else START
-        right = self.each[index + 1] if index + 1 < len(self.each) else ""
+        right = self.each[index + 1] if index + 1 < len(self.each) else _STOP
         return "," if left.endswith("ly") else left, "," if right.endswith("ly") else right
 
     def around(self, index: int) -> tuple[list[str], list[str]]:
         """Return the tokens before one, in its sentence, and those behind it, as far as a rule may look.
 
         The first of those before it is the stop of the sentence before, `START`, or what stands for words cut off;
-        an empty one ends those behind it.
+        an empty one ends those behind it. A text ends with a stop, written or not.
         """
         first = max(0, index - _BEFORE)
         before = [_CUT if first else START, *self.each[first:index]]
         if "." in before:
             del before[: len(before) - 1 - before[::-1].index(".")]
-        return before, [*self.each[index + 1 : index + 1 + _BEHIND], ""]
+        after = self.each[index + 1 : index + 1 + _BEHIND]
+        return before, [*after, *([_STOP] if len(after) < _BEHIND else []), ""]
 
     def spans(self) -> list[tuple[int, int]]:
         """Return where in the text each token starts and ends; those of a contraction share one place."""
@@ -128,7 +137,8 @@ class Tokens:
 def _read_chunk(chunk: str) -> tuple[tuple[str, ...], tuple[tuple[int, int], ...]]:
     """Return the tokens of what stands between two blanks, and where in it each starts and ends."""
     if chunk.isascii() and chunk.isalpha() and (chunk.islower() or chunk[1:].islower()):
-        pieces = [(_WHOLE.get(chunk.lower(), chunk.lower()), 0, len(chunk))]
+        word = _small(chunk)
+        pieces = [(_WHOLE.get(word, word), 0, len(chunk))]
     else:
         pieces = list(_pieces(chunk))
     split = [(word, (first, till)) for piece, first, till in pieces for word in piece.split()]
@@ -155,7 +165,13 @@ def _written_out(kind: str, written: str) -> str:
         return kind
     if kind == "spelt":
         return _word(written[::2].lower())
-    return _MARKS.get(written, written) if kind == "mark" else _word(written.lower())
+    return _MARKS.get(written, written) if kind == "mark" else _word(_small(written))
+
+
+def _small(word: str) -> str:
+    """Return a word in small letters, and "maaaybe" as it is spelt; "III" is a numeral."""
+    small = word.lower()
+    return _STRETCHED.sub(r"\1", small) if len(set(small)) > 1 else small
 
 
 def _word(word: str) -> str:

@@ -3,8 +3,8 @@
 Personal speculation, admitted uncertainty and suggestions block a claim; technical hedges and approximations
 send it to review (S0-78 to S0-103). Nothing else in the text, a citation or "definitely", takes a hedge back
 (C-02, S0-89), and neither do quotation marks or code spans; only inside a URL, which the speaker did not
-word, and inside an identifier with underscores a hedge word counts for nothing. Look-alikes are not seen
-through: digits and letters of other scripts put for Latin letters ("I th1nk") pass (S0-102).
+word, and inside an identifier or the name of a file a hedge word counts for nothing. Letters of other scripts that look
+like Latin ones are read as these; digits put for letters ("I th1nk") pass (S0-102).
 
 What is built in stands in `hedge_grammar.txt`. A policy can add phrases of its own, or a lexicon for a
 field of knowledge (S0-103).
@@ -19,6 +19,7 @@ from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 from typing import Final, Literal, NamedTuple
+from unicodedata import normalize
 
 from groundwire.arguments import takes
 from groundwire.checks.hedge_context import is_factual, is_month, is_name, reported
@@ -138,7 +139,7 @@ class HedgeDetector:
         """Return each hedge with its words as they are reported."""
         # "I\u200bthink" hides a space, "may\u200bbe" splits a word: such a text is read both ways (S0-102).
         ways = (False, True) if splits_words(text) else (False,)
-        bare = text if text.isascii() else _MARKS.sub("\u200b", text)
+        bare = text if text.isascii() else _as_latin(text)
         looks = not text.isascii() and len(ways) == 1 and not self._added
         if looks and not may_begin(plain(without_markup(bare))):
             return []  # saves the map of positions, which costs most in other scripts
@@ -183,7 +184,7 @@ def built_in(text: str) -> Iterator[_Match]:
         if found := _first_match(tokens, index):
             category, before, behind = found
             spans = spans or tokens.spans()
-            start, end = spans[max(0, index - before)][0], spans[index + behind][1]
+            start, end = spans[max(0, index - before)][0], spans[min(index + behind, len(spans) - 1)][1]
             yield _Match(category, _ACTIONS[category], start, end)
 
 
@@ -205,6 +206,27 @@ def _first_match(tokens: Tokens, index: int) -> tuple[str, int, int] | None:
 
 _MARKS: Final = re.compile("[\u0300-\u036f\u20d0-\u20f0]")
 """Marks that letters carry one by one: "m\\u0301aybe" reads as the word without them."""
+_LOOKS: Final = str.maketrans(
+    "\u0410\u0412\u0415\u0406\u0408\u041a\u041c\u041d\u041e\u0420\u0405\u0421\u0422\u0423\u0425\u0430\u0432\u0435\u0456\u0458\u043a"
+    "\u043c\u043d\u043e\u0440\u0455\u0441\u0442\u0443\u0445\u0501\u04bb\u0391\u0392\u0395\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4"
+    "\u03a5\u03a7\u03b1\u03b9\u03bd\u03bf",
+    "ABEIJKMHOPSCTYXabeijkmhopsctyxdhABEHIKMNOPTYXaivo",
+)
+"""The letters of Cyrillic and Greek that look like Latin ones, small or as capitals."""
+_ACCENTED: Final = re.compile("[A-Za-z\u00c0-\u024f\u1e00-\u1eff]{4,}")
+"""Words that are long enough that their accents tell no other word apart: Vietnamese "m\u00e1y" is no "may"."""
+
+
+def _as_latin(text: str) -> str:
+    """Return a text of the same length in which letters that look like Latin ones are these, and without accents."""
+    bare = _MARKS.sub("\u200b", text).translate(_LOOKS)
+    return _ACCENTED.sub(_without_accents, bare)
+
+
+def _without_accents(word: re.Match[str]) -> str:
+    return word[0] if word[0].isascii() else "".join(normalize("NFD", letter)[0] for letter in word[0])
+
+
 # A question is told by its mark, which is a word of the grammar, or by how it begins.
 _ASKED: Final = re.compile(
     r"(?:(?:is|are|was|were|do|does|did|can|could|should|would|has|have|will) (?:it|we|you|they|he|she|there|i|any\w*)|"

@@ -284,8 +284,21 @@ def test_characters_without_width_and_compatible_letters_hide_nothing(text, word
     assert DETECTOR.analyze(text).hedge_words == words
 
 
-def test_look_alikes_are_missed_as_documented():
+def test_digits_for_letters_are_missed_as_documented():
     assert outcome("I th1nk so") is CONTINUE
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("I th\u0456nk so", BLOCK), ("\u0406 think so", BLOCK), ("M\u0430yb\u0435 so", BLOCK),
+        ("I th\u00ednk so", BLOCK),
+        ("It pr\u00f6bably ends", REVIEW), ("I thiiink so", BLOCK), ("It ends on Monday \U0001f937", REVIEW),
+        ("M\u00e1y ch\u1ee7 ch\u1ea1y", CONTINUE), ("Henry III ruled", CONTINUE),
+    ],
+)  # fmt: skip
+def test_letters_that_look_like_others_or_are_drawn_out_hide_nothing(text, action):
+    assert outcome(text) is action
 
 
 @pytest.mark.parametrize(
@@ -625,3 +638,85 @@ def test_a_pattern_that_may_begin_with_anything_has_no_edge(pattern):
 )
 def test_what_only_looks_like_permission_or_a_report_holds_a_claim_up(text):
     assert outcome(text) is not CONTINUE
+
+
+DOUBT_OF_NOBODY = [
+    # names of files, what a machine reads, a number in a name
+    "Copy the rules from MEMORY.md.", "The pump streams its log from memory, not from disk.",
+    "Run likely-leaks.sh at noon.", "Eve raves about 3Mills and its bread.",
+    # conditions and instructions
+    "If you are not sure, ring the bell.", "When unsure, wait.", "Whoever is unsure about a fuse asks the clerk.",
+    "Guests who are not sure where to sit ask the host.", "If I suspect a leak, I call the plumber.",
+    "Please confirm the table with the cook.", "If the lamp looks dead, change the fuse.",
+    "Mark the jars that the cook is unsure about.", "Ask me what I think before you paint.",
+    # what is over, and others' doubt in the past
+    "I was not sure about the pump until the plumber came.", "We had no idea why it rang before the bill came.",
+    "At first we thought the well was dry; it was the pump.", "The clerk was unsure about the date.",
+    "The tap was shut before the water could come.", "The rule fell because it assumed a full tank.",
+    # what is quoted
+    'Note of a guest: "I don\'t know what to do with the key".', '"I guess it leaks" is what the guest wrote.',
+    'One list for "what is due today?" is enough.', "Ask the guest: do you eat fish?",
+    "The type is {name, size?: int}.",
+    # labels, markers and attributes of data
+    "Working hours: 9 to 5.", "Every TODO has an owner.", "The TODO scanner runs at night.",
+    "The placeholder text of the form is grey.", "Low-confidence rows are dropped.",
+    "The permit is filed (not approved yet).", "Expected output: 5 loaves.",
+    # other senses
+    "The mill has been on my mind all week.", "Our view is split in two.", "Our contact information: desk 4.",
+    "We never follow the ring road.", "Season it with a pinch of salt.", "Handle the jars with care.",
+    "I think in metric units.", "A fixed limit would be a guess that varies with the jar.",
+    # rules of how something is done
+    "Tests should cover both pumps.", "No key should reach the log.", "Tools should not become pets.",
+    "The mill layer may import the bread layer.", "Scripts may read the book but must not write to it.",
+    "A guest must sign before they may take the key.", "We need to verify the bill before we pay it.",
+    "The crate should have been sealed in June.",
+    # rounded sizes and places that are told beside something
+    "The image is ~6 MB.", "The bake took ~30 min.", "See line ~120 of the script.", "The oven is hot (~2 h).",
+]  # fmt: skip
+DOUBT = {
+    BLOCK: [
+        "From memory, the gate shuts at six.", "The code is 4711, from memory.",
+        "Best guess for the noise: the pump.", "My read is that the mill closes.",
+    ],
+    REVIEW: [
+        # a program is permitted nothing
+        "The worker may drop late orders.", "Agents may loop.", "Hosts may refuse calls.",
+        # the doubt of others is not the speaker's
+        "The clerk is not sure whether it leaks.", "Ida said maybe to the picnic.",
+        "The page was unclear about the fee.",
+        # undecided
+        "Leaning towards oak for the door.", "Decision pending: who pays.", "We have not decided on a colour.",
+        "Waiting for Ida to confirm the date.", "Proposal: paint it red.", "Draft decision: paint it red.",
+        "Paint is an option.", "Ideally we would paint it.", "[Your name here] - summary.",
+        # foretold, estimated, guessed, without a subject
+        "Estimated cost: 40 euros.", "ETA: Friday.", "Expected to open on Friday.", "Should open on Friday.",
+        "Fits at the projected usage.", "The lamp is off (possible short).", "Suspected short in the cellar.",
+        "Suspect the pump is old.", "The ages are guessed.", "Untested on Sundays.", "Looks fine so far.",
+        "Cause unclear; the pump stopped.", "The bell rang, need to check who came.", "confidence=0.4 it leaks",
+        # not known, or made up
+        "Beats me why it leaks.", "Heaven knows why it leaks.", "I made this up: it leaks.", "Imagine it leaks.",
+        "The model hallucinated that it leaks.", "Not 100% on this: it leaks.",
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", DOUBT_OF_NOBODY)
+def test_a_hedge_needs_somebody_who_doubts_what_is_claimed(text):
+    assert outcome(text) is CONTINUE
+
+
+@pytest.mark.parametrize(
+    ("action", "text"), [(action, text) for action, texts in DOUBT.items() for text in texts]
+)
+def test_only_the_speakers_own_doubt_blocks_and_what_is_open_waits_for_review(action, text):
+    assert outcome(text) is action
+
+
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [("Workers may leave at four.", CONTINUE), ("Agents may loop at four.", REVIEW),
+     ("Clients may bring a friend.", CONTINUE), ("Clients may fail.", REVIEW),
+     ("Drivers who have a badge may enter.", CONTINUE), ("Readers may copy up to ten pages.", CONTINUE)],
+)  # fmt: skip
+def test_a_word_for_people_and_programs_is_permitted_what_only_people_do(text, action):
+    assert outcome(text) is action
