@@ -71,7 +71,7 @@ _FOLLOWED: Final = re.compile(
     re.IGNORECASE,
 )
 # What somebody says or asks in a quotation, as a clause of its own: words that are only set off are the speaker's.
-_SAID: Final = re.compile(r"(?:^|\W)(?:I|[Ww]e)(?:'\w+)? [\w']+ \w|\w \w.*\?\W$")
+_SAID: Final = re.compile(r"(?:^|\W)(?:I|[Ww]e)(?:'\w{1,3})? [\w']{1,30} \w|\?\W$")
 _CODE: Final = re.compile(r"[_(){}\[\]=<>$\\/|&+*#@\d]|[a-z][A-Z]|--|\w[.:]\w")
 
 
@@ -88,7 +88,7 @@ def reported(text: str) -> Iterator[tuple[int, int]]:
         start, end = found.span()
         before, after = text[max(0, start - _WINDOW) : start], text[end : end + _WINDOW]
         as_code = found["code"] and (_CODE.search(found["code"]) or _DETERMINED.search(before))
-        said = _SAID.search(found[0]) and (before.strip(" *_-") or after.strip(" *_.,"))
+        said = " " in found[0] and _SAID.search(found[0]) and (before.strip(" *_-") or after.strip(" *_.,"))
         if as_code or said or _INTRODUCED.search(before) or _FOLLOWED.match(after):
             yield start, end
 
