@@ -337,10 +337,7 @@ def _hedged(statement: ValueStatement) -> Iterator[Scope]:
     starts = [token.start for token in statement.tokens]
     for hedge in _DETECTOR.find(text):
         words = hedge.text.lower().split()
-        is_doubt = hedge.action is not HedgeAction.CONTINUE and hedge.category not in {
-            "approximation",
-            "question",
-        }
+        is_doubt = hedge.action is not HedgeAction.CONTINUE and hedge.category not in _NO_DOUBT
         if is_doubt and words[0] != "to" and _HABITS.isdisjoint(words):
             place = min(bisect_left(starts, hedge.start), len(starts) - 1)
             behind = bisect_left(starts, hedge.end)
@@ -348,7 +345,8 @@ def _hedged(statement: ValueStatement) -> Iterator[Scope]:
 
 
 _DETECTOR: Final = HedgeDetector()
-_HEDGES: Final = 60
+_NO_DOUBT: Final = frozenset({"approximation", "question"})
+_HEDGES: Final = 60  # units of work
 _HABITS: Final = words_of(
     "usually often normally generally sometimes typically mostly commonly mainly largely accounts"
 )
@@ -422,7 +420,7 @@ def _own(atom: Atom) -> set[Force]:
     tokens = atom.statement.tokens
     own = {scope.force for scope in scopes(atom.statement)}
     words = {token.text for token in tokens if token.written != "May"}
-    if negations(atom.statement.texts):
+    if negations(atom.statement.texts) or any("number 0" in unit.keys for unit in atom.units):
         own |= {Force.NEGATED, Force.DENIED}
     texts = atom.statement.texts
     says = any(
