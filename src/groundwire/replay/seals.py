@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
 from aiokafka import TopicPartition
-from aiokafka.partitioner import DefaultPartitioner
 from aiokafka.structs import OffsetAndMetadata
 from pydantic import ValidationError
 
@@ -32,7 +30,7 @@ from groundwire.messages.erasure import Erasures
 from groundwire.messages.headers import InboundRecord, deferred_record, header
 from groundwire.messages.identity import decision_id, event_id, retraction_id, subject_of_decision
 from groundwire.messages.records import Retraction
-from groundwire.messages.seals import SEALED, Seal, SealHead, path_of
+from groundwire.messages.seals import SEALED, Seal, path_of
 from groundwire.messages.topics import TopicName, record_key
 from groundwire.replay.store import RecordPlace, open_database
 
@@ -70,11 +68,10 @@ CREATE INDEX by_place ON published (topic, part, at);
 CREATE TABLE sealed (id TEXT, sha BLOB, topic TEXT, seal INTEGER, PRIMARY KEY (id, sha, topic)) WITHOUT ROWID;
 CREATE TABLE seals (
   number INTEGER PRIMARY KEY, hash TEXT UNIQUE, before TEXT, topic TEXT, part INTEGER, first INTEGER, end INTEGER,
-  root TEXT, time INTEGER, key TEXT, audit_part INTEGER, audit_at INTEGER
+  time INTEGER, key TEXT, audit_part INTEGER, audit_at INTEGER
 );
 CREATE INDEX by_end ON seals (topic, part, end);
-CREATE INDEX by_log ON seals (topic, part, audit_at);
-CREATE INDEX by_before ON seals (before);
+CREATE INDEX by_log ON seals (topic, part, audit_part, audit_at);
 CREATE TABLE waiting (topic TEXT, part INTEGER, at INTEGER, PRIMARY KEY (topic, part, at)) WITHOUT ROWID;
 """
 
@@ -107,23 +104,19 @@ class ChainHead:
 
 
 class SealCheck:
-    """Says of seals, in the order of their partition of `audit`, whether a gate of this deployment made them.
+    """Says of seals, in the order in which they stand, whether a gate of this deployment made them.
 
     Args:
         keys: public keys of gates.
         prefix: of the deployment's topics.
-
-    Attributes:
-        home: the partition of `audit` on which all seals stand: that of their empty key.
     """
 
     def __init__(self, keys: SealKeys, prefix: str) -> None:
         self._keys = keys
         self._topics = {prefix + topic for topic in _INPUTS}
-        self._latest: datetime | None = None
-        self.home = 0
+        self._latest: dict[int, datetime] = {}
 
-    def why_bad(self, seal: Seal, event: AuditEvent, partition: int) -> str | None:  # noqa: PLR0911 - one a reason
+    def why_bad(self, seal: Seal, event: AuditEvent, partition: int) -> str | None:
         """Say why a seal counts for nothing; None where it is good.
 
         Args:
@@ -132,9 +125,6 @@ class SealCheck:
             partition: of `audit`, on which it stands.
         """
         head = seal.head
-        if partition != self.home:
-            # elsewhere no later seal would show that it is back-dated
-            return f"it is not on partition {self.home} of audit, as seals are"
         if head.topic not in self._topics:
             return "it is of another deployment"
         state = self._keys.check(seal)
@@ -144,9 +134,10 @@ class SealCheck:
             return "its outputs are not those that were signed"
         if event.event_id != event_id("seal", head.sha256):
             return "it stands under another id"
-        if self._latest is not None and self.is_beyond(head.key, self._latest):
+        latest = self._latest.get(partition)
+        if latest is not None and self.is_beyond(head.key, latest):
             return "it is back-dated: seals before it are later than its key holds"
-        self._latest = max(head.at, self._latest or head.at)
+        self._latest[partition] = max(head.at, latest or head.at)
         return None
 
     def is_beyond(self, key: str, time: datetime) -> bool:
@@ -200,8 +191,11 @@ class SealEvidence:
             self._tombstones |= {erasure.id} if erasure else set()
         if record.value is None:
             return
-        if topic is TopicName.AUDIT and self.note_seal(record):
-            return
+        if topic is TopicName.AUDIT and b'"seal"' in record.value:
+            event = event_of(record.value)
+            if event is not None and event.type == "seal":
+                self._note_seal(record, event)
+                return
         name = header(record.headers, "ce_id") or ""
         place = topic.value, record.partition, record.offset, record.timestamp
         row = name, bytes.fromhex(record.sha256), *place
@@ -212,14 +206,6 @@ class SealEvidence:
         if is_misplaced:
             detail = "it does not stand under its user's key and its own id"
             self._faults.append(Fault("unsealed", str(RecordPlace.of(record)), name[:100], detail))
-
-    def set_audit_partitions(self, partitions: Sequence[int]) -> None:
-        """Take in the partitions of `audit` before its records: they say on which one seals stand."""
-        self._check.home = DefaultPartitioner()(b"", partitions, partitions)
-
-    def sealed_hashes(self) -> frozenset[bytes]:
-        """Return the hashes of the values that seals cover."""
-        return frozenset(digest for (digest,) in self._database.execute("SELECT sha FROM sealed"))
 
     def note_waiting(self, record: InboundRecord) -> None:
         """Take in a record of `deferred` that no seal has reached: its decision may just have been published."""
@@ -300,7 +286,7 @@ class SealEvidence:
         """Yield the last seal of each input partition."""
         query = (
             "SELECT topic, part, end, hash, time, key FROM seals WHERE topic = ? AND part = ?"
-            " ORDER BY end DESC, audit_at DESC LIMIT 1"
+            " ORDER BY end DESC, audit_part, audit_at DESC LIMIT 1"
         )
         for partition in self._partitions():
             topic, part, end, name, time, key = self._row(query, *partition)
@@ -336,14 +322,6 @@ class SealEvidence:
             RecordPlace(self._prefix + TopicName.AUDIT, *row[3:]),
         )
 
-    def note_seal(self, record: InboundRecord) -> bool:
-        """Take in a record of `audit` where it is a seal; say whether it is one."""
-        event = event_of(record.value) if record.value and b'"seal"' in record.value else None
-        if event is None or event.type != "seal":
-            return False
-        self._note_seal(record, event)
-        return True
-
     def _note_seal(self, record: InboundRecord, event: AuditEvent) -> None:
         where = str(RecordPlace.of(record))
         try:
@@ -352,50 +330,21 @@ class SealEvidence:
             self._faults.append(Fault("bad_seal", where, event.event_id[:100], str(exc)))
             return
         head = seal.head
-        why = self._check.why_bad(seal, event, record.partition) or self._why_unsound(head)
+        why = self._check.why_bad(seal, event, record.partition)
         if why:
             self._faults.append(Fault("bad_seal", where, event.event_id[:100], f"{why} (key {head.key})"))
             return
         row = (
             *(head.sha256, head.before, head.topic, head.partition, head.first, head.end),
-            *(head.root, to_microseconds(head.at), head.key, record.partition, record.offset),
+            *(to_microseconds(head.at), head.key, record.partition, record.offset),
         )
-        insert = "INSERT OR IGNORE INTO seals VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        insert = "INSERT OR IGNORE INTO seals VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         done = self._database.execute(insert, row)
         if done.rowcount:
             rows = [
                 (each.id, bytes.fromhex(each.sha256), each.topic, done.lastrowid) for each in seal.outputs
             ]
             self._database.executemany("INSERT OR IGNORE INTO sealed VALUES (?, ?, ?, ?)", rows)
-
-    def _why_unsound(self, head: SealHead) -> str | None:
-        """Say why a seal continues no chain, where its key has ended by now and may be in other hands."""
-        if not self._check.is_beyond(head.key, self._now):
-            return None
-        known = self._row(
-            "SELECT 1 FROM seals WHERE hash = ? AND topic = ? AND part = ?",
-            head.before,
-            head.topic,
-            head.partition,
-        )
-        if known or self._begins(head.topic, head.partition, head.before, head.first, head.end, head.root):
-            return None
-        return f"its key has ended, and it continues no seal of {head.topic}/{head.partition}"
-
-    def _begins(self, topic: str, part: int, before: str | None, first: int, end: int, root: str) -> bool:
-        """Say whether a seal is the first of its partition's chain, or repeats that one after a crash.
-
-        What another seal has continued is committed, or was sealed together with it: the repeat is cut alike then.
-        """
-        query = (
-            "SELECT first, before, end, root, EXISTS (SELECT 1 FROM seals AS next WHERE next.before = seals.hash)"
-            " FROM seals WHERE topic = ? AND part = ? ORDER BY audit_at LIMIT 1"
-        )
-        begun = self._row(query, topic, part)
-        if begun is None:
-            return True
-        *start, begun_end, begun_root, is_continued = begun
-        return start == [first, before] and (not is_continued or (begun_end, begun_root) == (end, root))
 
     def _broken_chains(self) -> Iterator[Fault]:
         for topic, part in self._partitions():
@@ -414,13 +363,15 @@ class SealEvidence:
         """Yield where the chain of a partition is broken, in the order in which its seals stand."""
         begun = reached = None
         query = (
-            "SELECT seals.before, seals.first, seals.end, seals.root, seals.key, seals.audit_part, seals.audit_at,"
-            " last.end, last.time, last.audit_at < seals.audit_at FROM seals LEFT JOIN seals AS last"
+            "SELECT seals.before, seals.first, seals.end, seals.key, seals.audit_part, seals.audit_at,"
+            " last.end, last.time, last.audit_part <> seals.audit_part OR last.audit_at < seals.audit_at"
+            " FROM seals LEFT JOIN seals AS last"
             " ON last.hash = seals.before AND last.topic = seals.topic AND last.part = seals.part"
-            " WHERE seals.topic = ? AND seals.part = ? ORDER BY seals.audit_at"
+            " WHERE seals.topic = ? AND seals.part = ? ORDER BY seals.audit_part, seals.audit_at"
         )
-        rows = self._database.execute(query, (topic, part))
-        for before, first, end, root, key, *place, last_end, last_time, behind in rows:
+        for before, first, end, key, *place, last_end, last_time, behind in self._database.execute(
+            query, (topic, part)
+        ):
             detail = None
             begun = first if begun is None else begun
             if behind:
@@ -433,8 +384,6 @@ class SealEvidence:
                 detail = f"the seal before it, {before}, {gone}"
             elif not before and reached is not None and first > reached:
                 detail = f"no seal covers offsets {reached} to {first - 1}"
-            elif not before and not self._begins(topic, part, before, first, end, root):
-                detail = "it begins a second chain"
             if detail:
                 where = RecordPlace(self._prefix + TopicName.AUDIT, *place)
                 yield Fault("broken_chain", f"{topic}/{part}", None, f"seal at {where}: {detail}")
@@ -579,7 +528,8 @@ async def read_seals(settings: Settings, keys: SealKeys, folder: Path) -> SealEv
             evidence.committed |= await committed_of(
                 settings.brokers, settings.group_prefix + role, partitions, _PATIENCE
             )
-        starts = await _begin_audit(evidence, reader, names[TopicName.AUDIT])
+        await reader.begin({names[TopicName.AUDIT]: "earliest"})
+        starts = {each.partition: start for each, start in reader.positions.items()}
         async for record in _rest(reader):
             evidence.note_published(record)
         evidence.audit_is_cut = evidence.has_lost_seals(starts)
@@ -598,34 +548,6 @@ async def read_seals(settings: Settings, keys: SealKeys, folder: Path) -> SealEv
         async for record in _rest(reader):
             evidence.note_waiting(record)
     return evidence
-
-
-async def _begin_audit(evidence: SealEvidence, reader: TopicReader, name: str) -> dict[int, int]:
-    """Read `audit` from its beginning; return the offsets at which its partitions begin."""
-    await reader.begin({name: "earliest"})
-    starts = {each.partition: start for each, start in reader.positions.items()}
-    evidence.set_audit_partitions(sorted(starts))
-    return starts
-
-
-async def read_sealed(settings: Settings, keys: SealKeys) -> frozenset[bytes]:
-    """Return the hashes of all values that a seal covers: about 100 bytes of memory each.
-
-    Args:
-        settings: brokers and prefix.
-        keys: public keys of gates.
-
-    Raises:
-        UsageError: `audit` does not exist.
-        BrokerUnavailable: the broker does not answer.
-    """
-    with TemporaryDirectory(prefix="groundwire-seals-") as folder:
-        evidence = SealEvidence(Path(folder), settings.topic_prefix, keys, now=datetime.now(UTC))
-        async with open_reader(settings.brokers, _PATIENCE) as reader:
-            await _begin_audit(evidence, reader, settings.topic_prefix + TopicName.AUDIT)
-            async for record in _rest(reader):
-                evidence.note_seal(record)
-        return evidence.sealed_hashes()
 
 
 async def _note_under_way(
