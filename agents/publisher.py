@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, Final, Self
 
 import structlog
@@ -20,7 +18,6 @@ from aiokafka.errors import (
     ProducerFenced,
     RecordListTooLargeError,
 )
-from aiokafka.partitioner import murmur2
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from faust.exceptions import NotReady
 
@@ -28,7 +25,7 @@ from agents.faust_patches import BatchApp
 from agents.outputs import Output, of_worker, unpublishable
 from groundwire import metrics
 from groundwire.errors import BrokerUnavailable
-from groundwire.kafka.connection import MAX_LETTER_BYTES, MAX_RECORD_BYTES
+from groundwire.kafka.connection import MAX_LETTER_BYTES, MAX_RECORD_BYTES, partition_of
 from groundwire.messages.decisions import AuditType
 from groundwire.messages.topics import TopicName
 
@@ -40,17 +37,6 @@ _NEVER = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidMessageError
 
 _BROKEN = (OutOfOrderSequenceNumber, ProducerFenced)
 """Errors after which an idempotent producer publishes nothing more, such as when a broker refused one record."""
-
-
-def partition_of(key: bytes | None, partitions: Sequence[int]) -> int:
-    """Choose the partition of a key as aiokafka does; any for none. The hashes of recent keys are kept."""
-    return random.choice(partitions) if key is None else partitions[_hash(key) % len(partitions)]  # noqa: S311 - any
-
-
-@lru_cache(1 << 13)
-def _hash(key: bytes) -> int:
-    value: int = murmur2(key)
-    return value & 0x7FFFFFFF
 
 
 _MAX_PENDING: Final = 100

@@ -24,12 +24,10 @@ from groundwire import metrics
 from groundwire.errors import BrokerUnavailable, SealUnavailable
 from groundwire.messages.base import sha256_hex
 from groundwire.messages.headers import header
-from groundwire.messages.seals import MAX_OUTPUTS, SEALED, Seal, SealedOutput, SealHead, root_of
+from groundwire.messages.seals import MAX_AT_ONCE, MAX_OUTPUTS, SEALED, Seal, SealedOutput, SealHead, root_of
 
 log = structlog.get_logger()
 
-_AT_ONCE: Final = 8
-"""Seals of a partition in one commit: what has waited for a key is caught up with bit by bit."""
 _MOST_HELD: Final = 200_000
 """Outputs that wait to be sealed, of 600 bytes each, from which on nothing more is decided."""
 _SEALED: Final = frozenset(SEALED)
@@ -170,7 +168,7 @@ class Sealer:
         offset, before = reached
         first = offset if offset is not None else self._began.get(tp, end)
         seals: list[Seal] = []
-        for (start, stop), outputs in islice(_stretches(self._outputs[tp], first, end), _AT_ONCE):
+        for (start, stop), outputs in islice(_stretches(self._outputs[tp], first, end), MAX_AT_ONCE):
             at = self._now()
             key_id = self._signer.key_id(at)
             head = SealHead(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
+from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -14,6 +15,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.conn import collect_hosts
 from aiokafka.errors import KafkaError, UnsupportedCodecError
+from aiokafka.partitioner import murmur2
 
 from groundwire.config import kafka_security
 from groundwire.errors import BrokerUnavailable, UsageError
@@ -181,6 +183,17 @@ async def partitions_of(client: AIOKafkaConsumer, *topics: str) -> dict[str, lis
     found = {topic: sorted(cluster.partitions_for_topic(topic) or ()) for topic in topics}
     await asyncio.gather(*(connections.add_topic(topic) for topic, numbers in found.items() if numbers))
     return found
+
+
+def partition_of(key: bytes | None, partitions: Sequence[int]) -> int:
+    """Choose the partition of a key as aiokafka does; any for none. The hashes of recent keys are kept."""
+    return random.choice(partitions) if key is None else partitions[_hash(key) % len(partitions)]  # noqa: S311 - any
+
+
+@lru_cache(1 << 13)
+def _hash(key: bytes) -> int:
+    value: int = murmur2(key)
+    return value & 0x7FFFFFFF
 
 
 def inbound(record: Any) -> InboundRecord:  # noqa: ANN401 - aiokafka's record, which is not typed

@@ -22,6 +22,9 @@ from groundwire.messages.topics import TopicName
 MAX_OUTPUTS: Final = 2_000
 """Records that one seal names: about 300 kB of them."""
 
+MAX_AT_ONCE: Final = 8
+"""Seals of a partition in one commit, all of which a crash may repeat: a backlog is sealed over several commits."""
+
 SEALED: Final = (
     *(TopicName.APPROVED, TopicName.REVIEW, TopicName.BLOCKED),
     *(TopicName.RETRACTIONS, TopicName.REGENERATE, TopicName.AUDIT),

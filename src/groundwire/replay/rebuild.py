@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import secrets
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -49,7 +49,7 @@ from groundwire.policy import Policy
 from groundwire.replay.inputs import parse_decision, stored_origin
 from groundwire.replay.proof import LEFT_OUT, Prover, open_prover
 from groundwire.replay.review_closures import ReviewClosures, is_erased_action
-from groundwire.replay.seals import SealCheck, event_of
+from groundwire.replay.seals import read_sealed_hashes
 from groundwire.replay.verify import VerifyStatus
 from groundwire.state.model import DedupQuery, Outcome, StoredOutcome, SubjectState
 from groundwire.state.policies import KnownPolicies, PolicyStore
@@ -86,8 +86,7 @@ class Rebuilder:
         read: reads the output topics.
         quiet: seconds to wait first, so that nothing is in flight any more; not at all on empty topics.
         proving: opens what derives decisions before they are taken in; None: they are taken in as they stand.
-        sealing: makes what says of seals who made them: nothing is taken in that no gate sealed; None: seals are not
-            looked at.
+        read_sealed: reads the hashes of what gates sealed: nothing else is taken in; None: seals are not looked at.
 
     Attributes:
         counts: of the last rebuild, decisions by what came of deriving them.
@@ -102,10 +101,10 @@ class Rebuilder:
         *,
         quiet: float,
         proving: Callable[[], AbstractAsyncContextManager[Prover]] | None = None,
-        sealing: Callable[[], SealCheck] | None = None,
+        read_sealed: Callable[[], Awaitable[frozenset[bytes]]] | None = None,
     ) -> None:
         self.unsealed = 0
-        self._sealing = sealing
+        self._read_sealed = read_sealed
         self._sealed: frozenset[bytes] | None = None
         self.counts: Counter[VerifyStatus] = Counter()
         self._proving = proving
@@ -118,16 +117,16 @@ class Rebuilder:
     def of(cls, settings: Settings, state: RedisState, policy: Policy, policies: PolicyStore) -> Self:
         """Return the rebuilder that the settings describe; `policies`: those that decisions to be derived name."""
         proving = partial(open_prover, settings, KnownPolicies([policy], policies))
-        sealing = None
+        read_sealed = None
         if settings.require_seals:
-            sealing = partial(SealCheck, required_seal_keys(settings), settings.topic_prefix)
+            read_sealed = partial(read_sealed_hashes, settings, required_seal_keys(settings))
         return cls(
             state,
             policy,
             partial(published, settings),
             quiet=settings.rebuild_wait,
             proving=proving if settings.rebuild_derives else None,
-            sealing=sealing,
+            read_sealed=read_sealed,
         )
 
     async def rebuild(self, *, only_lost: bool = False) -> bool:
@@ -177,7 +176,7 @@ class Rebuilder:
         return False
 
     async def _stored(self) -> AsyncGenerator[StoredOutcome, None]:
-        self._sealed = await self._seals(self._sealing()) if self._sealing else None
+        self._sealed = await self._read_sealed() if self._read_sealed else None
         async with self._proving() if self._proving else nullcontext() as prover:
             closures = await self._closures(prover)
             self.unsealed = 0  # of the decisions alone, once each
@@ -186,16 +185,6 @@ class Rebuilder:
                 async for outcome in stored_outcomes(values, self._policy, closures):
                     yield outcome
             self.counts = prover.counts if prover else Counter()
-
-    async def _seals(self, check: SealCheck) -> frozenset[bytes]:
-        """Read the hashes of all records that a seal covers; memory holds about 100 bytes of each."""
-        found: set[bytes] = set()
-        async with aclosing(self._read(topics=[TopicName.AUDIT])) as values:
-            async for value in values:
-                seal, event = (seal_of(value), event_of(value)) if b'"seal"' in value else (None, None)
-                if seal and event and check.why_bad(seal, event, 0) is None:
-                    found.update(bytes.fromhex(each.sha256) for each in seal.outputs)
-        return frozenset(found)
 
     async def _taken_in(self, topics: Sequence[TopicName] = DECISIONS) -> AsyncGenerator[bytes, None]:
         """Yield the values of topics, but for those that want a seal; of seals themselves nothing is taken in."""

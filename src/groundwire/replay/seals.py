@@ -13,6 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
 from aiokafka import TopicPartition
@@ -21,6 +22,7 @@ from pydantic import ValidationError
 
 from groundwire.config import Settings
 from groundwire.errors import UsageError
+from groundwire.kafka.connection import partition_of
 from groundwire.kafka.reader import Positions, TopicReader, committed_of, open_reader, read_one
 from groundwire.keys.attestation import AttestationState
 from groundwire.keys.seal_keys import SealKeys
@@ -30,7 +32,7 @@ from groundwire.messages.erasure import Erasures
 from groundwire.messages.headers import InboundRecord, deferred_record, header
 from groundwire.messages.identity import decision_id, event_id, retraction_id, subject_of_decision
 from groundwire.messages.records import Retraction
-from groundwire.messages.seals import SEALED, Seal, path_of
+from groundwire.messages.seals import MAX_AT_ONCE, SEALED, Seal, path_of
 from groundwire.messages.topics import TopicName, record_key
 from groundwire.replay.store import RecordPlace, open_database
 
@@ -65,15 +67,38 @@ CREATE TABLE published (
   id TEXT, sha BLOB, topic TEXT, part INTEGER, at INTEGER, time INTEGER, causes TEXT, PRIMARY KEY (id, sha, topic)
 ) WITHOUT ROWID;
 CREATE INDEX by_place ON published (topic, part, at);
-CREATE TABLE sealed (id TEXT, sha BLOB, topic TEXT, seal INTEGER, PRIMARY KEY (id, sha, topic)) WITHOUT ROWID;
+CREATE TABLE sealed (id TEXT, sha BLOB, topic TEXT, seal INTEGER, PRIMARY KEY (id, sha, topic, seal)) WITHOUT ROWID;
 CREATE TABLE seals (
   number INTEGER PRIMARY KEY, hash TEXT UNIQUE, before TEXT, topic TEXT, part INTEGER, first INTEGER, end INTEGER,
-  time INTEGER, key TEXT, audit_part INTEGER, audit_at INTEGER
+  time INTEGER, key TEXT, audit_at INTEGER, depth INTEGER
 );
 CREATE INDEX by_end ON seals (topic, part, end);
-CREATE INDEX by_log ON seals (topic, part, audit_part, audit_at);
+CREATE INDEX by_number ON seals (topic, part);
+CREATE INDEX by_before ON seals (before);
+CREATE TABLE forks (number INTEGER PRIMARY KEY);
 CREATE TABLE waiting (topic TEXT, part INTEGER, at INTEGER, PRIMARY KEY (topic, part, at)) WITHOUT ROWID;
 """
+
+_FORKS: Final = """
+INSERT INTO forks
+WITH RECURSIVE chain (number, hash, before) AS (
+  SELECT number, hash, before FROM seals WHERE hash = :head AND topic = :topic AND part = :part
+  UNION ALL
+  SELECT seals.number, seals.hash, seals.before FROM seals JOIN chain ON seals.hash = chain.before
+), fork (number, hash) AS (
+  SELECT number, hash FROM seals
+  WHERE topic = :topic AND part = :part AND number NOT IN (SELECT number FROM chain) AND (
+    before IN (SELECT hash FROM chain) AND (before <> :head OR key IN (SELECT value FROM json_each(:ended)))
+    OR before IS NULL AND (
+      number > (SELECT min(number) FROM chain) OR EXISTS (SELECT 1 FROM chain WHERE before IS NULL)
+    )
+  )
+  UNION ALL
+  SELECT seals.number, seals.hash FROM seals JOIN fork ON seals.before = fork.hash
+)
+SELECT number FROM fork
+"""
+"""Seals beside the chain that leads to a head; of those behind the head, which may be under way, under ended keys."""
 
 
 class Fault(NamedTuple):
@@ -103,49 +128,6 @@ class ChainHead:
     key: str
 
 
-class SealCheck:
-    """Says of seals, in the order in which they stand, whether a gate of this deployment made them.
-
-    Args:
-        keys: public keys of gates.
-        prefix: of the deployment's topics.
-    """
-
-    def __init__(self, keys: SealKeys, prefix: str) -> None:
-        self._keys = keys
-        self._topics = {prefix + topic for topic in _INPUTS}
-        self._latest: dict[int, datetime] = {}
-
-    def why_bad(self, seal: Seal, event: AuditEvent, partition: int) -> str | None:
-        """Say why a seal counts for nothing; None where it is good.
-
-        Args:
-            seal: the seal.
-            event: that holds it.
-            partition: of `audit`, on which it stands.
-        """
-        head = seal.head
-        if head.topic not in self._topics:
-            return "it is of another deployment"
-        state = self._keys.check(seal)
-        if state is not AttestationState.VALID:
-            return _WHY[state]
-        if not seal.fits or head.first > head.end:
-            return "its outputs are not those that were signed"
-        if event.event_id != event_id("seal", head.sha256):
-            return "it stands under another id"
-        latest = self._latest.get(partition)
-        if latest is not None and self.is_beyond(head.key, latest):
-            return "it is back-dated: seals before it are later than its key holds"
-        self._latest[partition] = max(head.at, latest or head.at)
-        return None
-
-    def is_beyond(self, key: str, time: datetime) -> bool:
-        """Say whether a key held no longer at a time. A worker's clock alone may be wrong, and nobody gains by it."""
-        until = self._keys.not_after(key)
-        return until is not None and time - _SKEW > until
-
-
 class SealEvidence:
     """What the topics of a deployment and their seals say; made by `read_seals`.
 
@@ -154,23 +136,27 @@ class SealEvidence:
         prefix: of the topics' names.
         keys: public keys of gates.
         now: against which retention is held.
+        home: as below.
 
     Attributes:
+        home: the partition of `audit` on which all seals stand.
         audit_is_cut: whether retention has taken the beginning of `audit`, and first seals with it.
         under_way: input topics that may hold records that no seal has reached, and since when.
         committed: what groups committed of partitions last: an offset, and the hash of the seal that ends there; no
             hash: no worker had sealed until then.
     """
 
-    def __init__(self, folder: Path, prefix: str, keys: SealKeys, *, now: datetime) -> None:
+    def __init__(self, folder: Path, prefix: str, keys: SealKeys, *, now: datetime, home: int = 0) -> None:
         # it is not read after a crash
         schema = f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; {_SCHEMA}"
         self._database = open_database(folder / "seals", schema)
         self._database.execute("BEGIN")
         self._prefix = prefix
         self._now = now
+        self._keys = keys
+        self.home = home
+        self._latest: datetime | None = None
         self._faults: list[Fault] = []
-        self._check = SealCheck(keys, prefix)
         self._tombstones: set[str] = set()
         self._first_sealed: dict[tuple[str, int], int | None] = {}
         self._erasures = Erasures()
@@ -191,11 +177,8 @@ class SealEvidence:
             self._tombstones |= {erasure.id} if erasure else set()
         if record.value is None:
             return
-        if topic is TopicName.AUDIT and b'"seal"' in record.value:
-            event = event_of(record.value)
-            if event is not None and event.type == "seal":
-                self._note_seal(record, event)
-                return
+        if topic is TopicName.AUDIT and self.note_seal(record):
+            return
         name = header(record.headers, "ce_id") or ""
         place = topic.value, record.partition, record.offset, record.timestamp
         row = name, bytes.fromhex(record.sha256), *place
@@ -230,17 +213,26 @@ class SealEvidence:
         # a sender may date its record into the future
         self.under_way[name] = min(begun, self._now, self.under_way.get(name, begun))
 
-    def has_lost_seals(self, starts: Mapping[int, int]) -> bool:
-        """Say of where the partitions of `audit` begin whether retention has taken the beginning of one with seals.
+    def leave_out_forks(self) -> None:
+        """Count only seals that lead to what groups committed: after a crash, all others are sealed again."""
+        keys = self._database.execute("SELECT DISTINCT key FROM seals").fetchall()
+        ended = json.dumps([key for (key,) in keys if self._is_beyond(key, self._now)])
+        for (topic, part), (_, head) in self.committed.items():
+            self._database.execute(_FORKS, {"topic": topic, "part": part, "head": head, "ended": ended})
+        self._database.execute("DELETE FROM sealed WHERE seal IN (SELECT number FROM forks)")
+        self._database.execute("DELETE FROM seals WHERE number IN (SELECT number FROM forks)")
+
+    def has_lost_seals(self, start: int) -> bool:
+        """Say of where the partition of seals begins whether retention has taken its beginning.
 
         Not where what is left begins with a younger seal than retention leaves: somebody has deleted those before it.
         """
-        query = "SELECT time FROM seals WHERE audit_part = ? ORDER BY audit_at LIMIT 1"
-        first = {part: self._row(query, part) for part in starts}
-        begins = {part: self._now - from_microseconds(row[0]) for part, row in first.items() if row}
-        return any(starts[part] > 0 and age >= _YOUNGEST_CUT for part, age in begins.items()) or (
-            not begins and any(starts.values())
-        )
+        first = self._row("SELECT time FROM seals ORDER BY number LIMIT 1")
+        return start > 0 and (first is None or self._now - from_microseconds(first[0]) >= _YOUNGEST_CUT)
+
+    def sealed_hashes(self) -> frozenset[bytes]:
+        """Return the hashes of all records that a seal covers; memory holds about 100 bytes of each."""
+        return frozenset(sha for (sha,) in self._database.execute("SELECT DISTINCT sha FROM sealed"))
 
     def faults(self) -> Iterator[Fault]:
         """Yield what is wrong, but for decisions without a seal: those `explain` tells."""
@@ -286,7 +278,7 @@ class SealEvidence:
         """Yield the last seal of each input partition."""
         query = (
             "SELECT topic, part, end, hash, time, key FROM seals WHERE topic = ? AND part = ?"
-            " ORDER BY end DESC, audit_part, audit_at DESC LIMIT 1"
+            " ORDER BY end DESC, number DESC LIMIT 1"
         )
         for partition in self._partitions():
             topic, part, end, name, time, key = self._row(query, *partition)
@@ -311,7 +303,7 @@ class SealEvidence:
     def place_of_decision(self, name: str) -> tuple[RecordPlace, RecordPlace] | None:
         """Return where a sealed decision stands, and where its seal; None where none is sealed under this id."""
         query = (
-            "SELECT published.topic, published.part, published.at, audit_part, audit_at FROM sealed"
+            "SELECT published.topic, published.part, published.at, audit_at FROM sealed"
             " JOIN published USING (id, sha, topic) JOIN seals ON seals.number = sealed.seal WHERE sealed.id = ?"
         )
         row = self._row(query, name)
@@ -319,32 +311,79 @@ class SealEvidence:
             return None
         return (
             RecordPlace(self._prefix + row[0], *row[1:3]),
-            RecordPlace(self._prefix + TopicName.AUDIT, *row[3:]),
+            self._place_of_seal(row[3]),
         )
 
-    def _note_seal(self, record: InboundRecord, event: AuditEvent) -> None:
-        where = str(RecordPlace.of(record))
+    def note_seal(self, record: InboundRecord) -> bool:
+        """Take in a record of `audit` that is a seal; return False for any other. Seals come in their order."""
+        event = event_of(record.value) if record.value and b'"seal"' in record.value else None
+        if event is None or event.type != "seal":
+            return False
         try:
             seal = Seal.of(event)
+            why = self._why_bad(seal, event, record.partition)
+            why = why and f"{why} (key {seal.head.key})"
         except ValueError as exc:
-            self._faults.append(Fault("bad_seal", where, event.event_id[:100], str(exc)))
-            return
-        head = seal.head
-        why = self._check.why_bad(seal, event, record.partition)
+            why = str(exc)
         if why:
-            self._faults.append(Fault("bad_seal", where, event.event_id[:100], f"{why} (key {head.key})"))
-            return
+            where = str(RecordPlace.of(record))
+            self._faults.append(Fault("bad_seal", where, event.event_id[:100], why))
+            return True
+        head = seal.head
         row = (
             *(head.sha256, head.before, head.topic, head.partition, head.first, head.end),
-            *(to_microseconds(head.at), head.key, record.partition, record.offset),
+            *(to_microseconds(head.at), head.key, record.offset, head.before),
         )
-        insert = "INSERT OR IGNORE INTO seals VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        depth = "coalesce((SELECT depth FROM seals WHERE hash = ?), 0) + 1"
+        insert = f"INSERT OR IGNORE INTO seals VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, {depth})"  # noqa: S608 - a constant
         done = self._database.execute(insert, row)
         if done.rowcount:
             rows = [
                 (each.id, bytes.fromhex(each.sha256), each.topic, done.lastrowid) for each in seal.outputs
             ]
             self._database.executemany("INSERT OR IGNORE INTO sealed VALUES (?, ?, ?, ?)", rows)
+        return True
+
+    def _why_bad(self, seal: Seal, event: AuditEvent, partition: int) -> str | None:
+        """Say why a seal counts for nothing; None where it is good."""
+        why = self._why_unsigned(seal, event)
+        if why:
+            return why
+        head = seal.head
+        if partition != self.home:
+            return f"it stands elsewhere: seals stand on partition {self.home}"
+        if self._row("SELECT 1 FROM seals WHERE hash = ?", head.sha256):
+            return None  # a copy
+        deeper = "SELECT 1 FROM seals WHERE topic = ? AND part = ? AND depth > ? LIMIT 1"
+        if self._latest is not None and self._is_beyond(head.key, self._latest):
+            return "it is back-dated: seals before it are later than its key holds"
+        if head.before is None and self._row(deeper, head.topic, head.partition, MAX_AT_ONCE):
+            return f"it is a second start of the chain of {head.topic}/{head.partition}"
+        self._latest = max(head.at, self._latest or head.at)
+        return None
+
+    def _why_unsigned(self, seal: Seal, event: AuditEvent) -> str | None:
+        """Say why a seal is none that a gate of this deployment signed, wherever it stands; None where it is one."""
+        head = seal.head
+        topic = head.topic.removeprefix(self._prefix)
+        if head.topic != self._prefix + topic or topic not in _INPUTS:
+            return "it is of another deployment"
+        state = self._keys.check(seal)
+        if state is not AttestationState.VALID:
+            return _WHY[state]
+        if not seal.fits or head.first > head.end:
+            return "its outputs are not those that were signed"
+        if event.event_id != event_id("seal", head.sha256):
+            return "it stands under another id"
+        return None
+
+    def _is_beyond(self, key: str, time: datetime) -> bool:
+        """Say whether a key held no longer at a time. A worker's clock alone may be wrong, and nobody gains by it."""
+        until = self._keys.not_after(key)
+        return until is not None and time - _SKEW > until
+
+    def _place_of_seal(self, offset: int) -> RecordPlace:
+        return RecordPlace(self._prefix + TopicName.AUDIT, self.home, offset)
 
     def _broken_chains(self) -> Iterator[Fault]:
         for topic, part in self._partitions():
@@ -363,39 +402,35 @@ class SealEvidence:
         """Yield where the chain of a partition is broken, in the order in which its seals stand."""
         begun = reached = None
         query = (
-            "SELECT seals.before, seals.first, seals.end, seals.key, seals.audit_part, seals.audit_at,"
-            " last.end, last.time, last.audit_part <> seals.audit_part OR last.audit_at < seals.audit_at"
+            "SELECT seals.before, seals.first, seals.end, seals.audit_at, last.end, last.number < seals.number"
             " FROM seals LEFT JOIN seals AS last"
             " ON last.hash = seals.before AND last.topic = seals.topic AND last.part = seals.part"
-            " WHERE seals.topic = ? AND seals.part = ? ORDER BY seals.audit_part, seals.audit_at"
+            " WHERE seals.topic = ? AND seals.part = ? ORDER BY seals.number"
         )
-        for before, first, end, key, *place, last_end, last_time, behind in self._database.execute(
-            query, (topic, part)
-        ):
+        for before, first, end, at, last_end, behind in self._database.execute(query, (topic, part)):
             detail = None
             begun = first if begun is None else begun
             if behind:
                 if last_end != first:
                     detail = f"it begins at offset {first}, and the seal before it ends at {last_end}"
-                elif self._check.is_beyond(key, from_microseconds(last_time)):
-                    detail = "it is back-dated: the seal before it is later than its key holds"
             elif before and not (last_end is None and self.audit_is_cut and first <= begun):
                 gone = "is gone" if last_end is None else "stands behind it"
                 detail = f"the seal before it, {before}, {gone}"
             elif not before and reached is not None and first > reached:
                 detail = f"no seal covers offsets {reached} to {first - 1}"
             if detail:
-                where = RecordPlace(self._prefix + TopicName.AUDIT, *place)
-                yield Fault("broken_chain", f"{topic}/{part}", None, f"seal at {where}: {detail}")
+                detail = f"seal at {self._place_of_seal(at)}: {detail}"
+                yield Fault("broken_chain", f"{topic}/{part}", None, detail)
             reached = max(end, reached or 0)
 
     def _removed(self) -> Iterator[Fault]:
         """Yield what seals name and no topic holds, though its retention has not passed."""
         query = (
-            "SELECT sealed.id, sealed.sha, sealed.topic, seals.time FROM sealed JOIN seals ON number = seal"
-            " LEFT JOIN published USING (id, sha, topic) WHERE published.id IS NULL ORDER BY number, sealed.id"
+            "SELECT sealed.id, sealed.sha, sealed.topic, seals.time, min(number) AS number"
+            " FROM sealed JOIN seals ON number = seal LEFT JOIN published USING (id, sha, topic)"
+            " WHERE published.id IS NULL GROUP BY sealed.id, sealed.sha, sealed.topic ORDER BY 5, 1"
         )
-        for name, digest, topic, time in self._database.execute(query):
+        for name, digest, topic, time, _ in self._database.execute(query):
             days = TopicName(topic).retention_days if topic in set(TopicName) else None
             if days is None or from_microseconds(time) + timedelta(days=days) > self._now:
                 detail = f"a seal names a record of hash {digest.hex()}, and {topic} does not hold it"
@@ -515,24 +550,15 @@ async def read_seals(settings: Settings, keys: SealKeys, folder: Path) -> SealEv
         UsageError: a topic does not exist.
         BrokerUnavailable: the broker does not answer.
     """
-    evidence = SealEvidence(folder, settings.topic_prefix, keys, now=datetime.now(UTC))
     names = {topic: settings.topic_prefix + topic for topic in (*SEALED, *_INPUTS)}
     async with open_reader(settings.brokers, _PATIENCE) as reader:
+        evidence = await _evidence(settings, keys, folder, reader)
         await reader.begin({names[topic]: "earliest" for topic in SEALED if topic is not TopicName.AUDIT})
         async for record in _rest(reader):
             evidence.note_published(record)
         read_to = dict(reader.positions)
-        inputs = await reader.ends(*(names[topic] for topic in _INPUTS))
-        for role, topic in _GROUPS.items():
-            partitions = [each for each in inputs if each.topic == names[topic]]
-            evidence.committed |= await committed_of(
-                settings.brokers, settings.group_prefix + role, partitions, _PATIENCE
-            )
-        await reader.begin({names[TopicName.AUDIT]: "earliest"})
-        starts = {each.partition: start for each, start in reader.positions.items()}
-        async for record in _rest(reader):
+        async for record in _audit(settings, evidence, reader):
             evidence.note_published(record)
-        evidence.audit_is_cut = evidence.has_lost_seals(starts)
         # a seal may name what was published since its topic was read
         await reader.begin(
             {names[topic]: "earliest" for topic in SEALED if topic is not TopicName.AUDIT}, continued=read_to
@@ -548,6 +574,39 @@ async def read_seals(settings: Settings, keys: SealKeys, folder: Path) -> SealEv
         async for record in _rest(reader):
             evidence.note_waiting(record)
     return evidence
+
+
+async def read_sealed_hashes(settings: Settings, keys: SealKeys) -> frozenset[bytes]:
+    """Return the hashes of all records that seals cover. Raises: as of `read_seals`."""
+    with TemporaryDirectory(prefix="groundwire-seals-") as folder:
+        async with open_reader(settings.brokers, _PATIENCE) as reader:
+            evidence = await _evidence(settings, keys, Path(folder), reader)
+            async for record in _audit(settings, evidence, reader):
+                evidence.note_seal(record)
+        return evidence.sealed_hashes()
+
+
+async def _evidence(settings: Settings, keys: SealKeys, folder: Path, reader: TopicReader) -> SealEvidence:
+    """Return evidence that holds nothing yet; the key of seals, which is empty, tells where they stand."""
+    partitions = await reader.ends(settings.topic_prefix + TopicName.AUDIT)
+    home = partition_of(b"", sorted(each.partition for each in partitions))
+    return SealEvidence(folder, settings.topic_prefix, keys, now=datetime.now(UTC), home=home)
+
+
+async def _audit(
+    settings: Settings, evidence: SealEvidence, reader: TopicReader
+) -> AsyncGenerator[InboundRecord, None]:
+    """Yield what stands on `audit`, of which seals have to be noted, and then judge the chains as a whole."""
+    for role, topic in _GROUPS.items():
+        partitions = list(await reader.ends(settings.topic_prefix + topic))
+        group = settings.group_prefix + role
+        evidence.committed |= await committed_of(settings.brokers, group, partitions, _PATIENCE)
+    await reader.begin({settings.topic_prefix + TopicName.AUDIT: "earliest"})
+    starts = {each.partition: start for each, start in reader.positions.items()}
+    async for record in _rest(reader):
+        yield record
+    evidence.audit_is_cut = evidence.has_lost_seals(starts[evidence.home])
+    evidence.leave_out_forks()
 
 
 async def _note_under_way(

@@ -21,9 +21,10 @@ from hypothesis import strategies as st
 
 from agents import publisher as module
 from agents.outputs import Output
-from agents.publisher import ProducerBroken, Publisher, partition_of
+from agents.publisher import ProducerBroken, Publisher
 from groundwire import metrics
 from groundwire.errors import BrokerUnavailable
+from groundwire.kafka.connection import partition_of
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.topics import TopicName
 

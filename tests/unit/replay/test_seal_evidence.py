@@ -127,6 +127,7 @@ class Desk:
             evidence.note_published(record)
         evidence.audit_is_cut = cut
         evidence.committed = history.committed()
+        evidence.leave_out_forks()
         return evidence
 
     def faults(self, *arguments: object, **options: object) -> list[Fault]:
