@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 import uuid
 from collections import defaultdict
@@ -12,12 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from agents.outputs import of_seal
 from groundwire.gate.claim_case import dedup_scheme
 from groundwire.keys import ed25519
+from groundwire.keys.attestation import Keys
 from groundwire.keys.file import new_key
+from groundwire.messages.base import sha256_hex
 from groundwire.messages.decisions import AuditEvent, Kind
 from groundwire.messages.identity import Subject, decision_id, event_id
-from groundwire.messages.seals import Seal
+from groundwire.messages.seals import Seal, SealedOutput, SealHead, root_of
 from groundwire.policy import load_policy
 from groundwire.state.model import SubjectState
 from tests.state.conftest import state_at
@@ -218,6 +222,60 @@ async def test_a_rebuild_that_requires_seals_leaves_out_forgeries_that_follow_an
     standings = await stored(deployment)
     assert standings["c100"] is SubjectState.APPROVED, "without seals it follows, and comes back"
     assert standings["c2"] is not SubjectState.APPROVED, "and so does what nobody retracted"
+
+
+async def test_what_a_stolen_key_seals_on_an_empty_partition_of_audit_after_its_end_counts_for_nothing(
+    deployment: Deployment, tmp_path: Path
+):
+    deployment.verified = False
+    path = deployment.seal_key = tmp_path / "gates.toml"
+    stolen_at = datetime.now(UTC) - timedelta(days=1)
+    for name, until in (("gate", None), ("stolen", stolen_at)):
+        new_key(path, name, tenants=[], roles=["seal"], asymmetric=True, not_after=until)
+    await deployment.start_workers("claims")
+    await deployment.produce([good(number, source="user") for number in range(1, 11)])
+    await deployment.settled(10)
+    await end(deployment)
+    # an approval that derives, by somebody who runs the gate without its key
+    await deployment.start_workers("claims", GROUNDWIRE_SEAL_KEY="")
+    await deployment.produce([good(100, source="user")])
+    forged = await deployment.decision("c100")
+    await end(deployment)
+    (home,) = {seen.partition for seen in deployment.seen["audit"] if seen.json["type"] == "seal"}
+    origin = forged.json["origin"]
+    outputs = [
+        SealedOutput(
+            origin["offset"], forged.topic, forged.json["decision_id"], sha256_hex(forged.value or b"")
+        )
+    ]
+    head = SealHead(
+        at=stolen_at - timedelta(days=1),
+        before=None,
+        count=len(outputs),
+        end=origin["offset"] + 1,
+        first=origin["offset"],
+        key="stolen",
+        partition=origin["partition"],
+        root=root_of(outputs),
+        topic=origin["topic"],
+    )
+    seal = of_seal(Seal(head, dict(Keys.load(path))["stolen"].sign(head.to_bytes()), tuple(outputs)))
+    sent = await deployment.send(
+        seal.value,
+        key=seal.key,
+        topic="audit",
+        headers=list(seal.headers),
+        partition=(home + 1) % deployment.partitions,
+    )
+    await sent
+    keys = ("--seal-keys", str(path))
+    status, told, _ = await deployment.command("verify", "--from-topics", *keys)
+    assert status == 1, told
+    assert re.search(r"bad_seal .*elsewhere", told), told
+    assert re.search(rf"{forged.json['decision_id']} +unsealed", told), told
+    status, _, told = await deployment.command("rebuild", "--yes", "--require-seals", *keys)
+    assert (status, "1 unsealed, left out" in told) == (0, True), told
+    assert (await stored(deployment))["c100"] is None
 
 
 async def stored(deployment: Deployment) -> dict[str, SubjectState | None]:

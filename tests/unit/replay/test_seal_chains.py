@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from aiokafka import TopicPartition
+from aiokafka.structs import OffsetAndMetadata
 
 from agents.outputs import of_seal
 from groundwire.keys.attestation import Keys
@@ -18,7 +20,7 @@ from groundwire.messages.erasure import Erasure
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import event_id, retraction_id
 from groundwire.messages.records import Retraction
-from groundwire.messages.seals import Seal, SealHead, root_of
+from groundwire.messages.seals import MAX_AT_ONCE, Seal, SealHead, root_of
 from groundwire.replay.seals import SealEvidence
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -35,6 +37,15 @@ class Chain:
         self._keys = dict(Keys.load(self.path))
         self._last: SealHead | None = None
         self._offsets = [0, 0]
+
+    def begin_anew(self) -> None:
+        """Let the next seal be one that none is before."""
+        self._last = None
+
+    @property
+    def last(self) -> str:
+        assert self._last
+        return self._last.sha256
 
     def seal(self, key: str, at: datetime, *, audit: int = 0, topic: str = "t.claims") -> InboundRecord:
         end = self._last.end if self._last else 0
@@ -80,10 +91,69 @@ def test_a_seal_that_a_key_dates_back_into_its_own_time_is_named(chain: Chain):
     assert (kind, "back-dated" in detail) == ("bad_seal", True)
 
 
-def test_one_on_another_partition_of_audit_that_is_read_first_is_named_too(chain: Chain):
-    later, forged = chain.seal("gate", NOW), chain.seal("old", NOW - timedelta(hours=2), audit=1)
-    ((kind, detail),) = chain.faults(forged, later)
-    assert (kind, "back-dated" in detail) == ("broken_chain", True)
+@pytest.mark.parametrize("key", ["gate", "old"])
+@pytest.mark.parametrize("starts", [False, True])
+def test_a_seal_on_another_partition_of_audit_is_named_and_counts_for_nothing(
+    chain: Chain, key: str, *, starts: bool
+):
+    last = chain.seal("gate", NOW)
+    if starts:
+        chain.begin_anew()
+    forged = chain.seal(key, NOW - timedelta(hours=2), audit=1)
+    ((kind, detail),) = chain.faults(forged, last)
+    assert (kind, "elsewhere" in detail) == ("bad_seal", True)
+    assert chain.evidence.reached("t.claims", 0) == 1
+
+
+def test_a_second_start_of_a_chain_that_is_longer_than_a_crash_repeats_is_named(chain: Chain):
+    seals = [chain.seal("gate", NOW) for _ in range(MAX_AT_ONCE + 1)]
+    chain.begin_anew()
+    second = chain.seal("gate", NOW + timedelta(seconds=1))
+    ((kind, detail),) = chain.faults(*seals, second)
+    assert (kind, "second start" in detail) == ("bad_seal", True)
+
+
+def test_a_start_that_a_crash_repeats_with_all_that_came_of_one_commit_verifies(chain: Chain):
+    seals = []
+    for seconds in range(3):
+        chain.begin_anew()
+        seals += [chain.seal("gate", NOW + timedelta(seconds=seconds)) for _ in range(MAX_AT_ONCE)]
+    assert chain.faults(*seals, chain.seal("gate", NOW)) == []
+
+
+def test_the_start_of_another_partitions_chain_is_no_second_one(chain: Chain):
+    seals = [chain.seal("gate", NOW) for _ in range(MAX_AT_ONCE + 1)]
+    chain.begin_anew()
+    assert chain.faults(*seals, chain.seal("gate", NOW, topic="t.deferred")) == []
+
+
+def test_seals_of_an_ended_key_go_on_counting_where_its_successor_goes_on(chain: Chain):
+    began = NOW - timedelta(hours=2)
+    assert chain.faults(chain.seal("old", began), chain.seal("old", began), chain.seal("gate", NOW)) == []
+
+
+@pytest.mark.parametrize("starts", [False, True])
+def test_what_an_ended_key_seals_beside_or_behind_what_the_group_committed_counts_for_nothing(
+    chain: Chain, *, starts: bool
+):
+    """Nothing was sealed since the key ended, so that no time tells."""
+    seals = [chain.seal("old", NOW - timedelta(hours=2)) for _ in range(3)]
+    chain.evidence.committed = {TopicPartition("t.claims", 0): OffsetAndMetadata(3, chain.last)}
+    if starts:
+        chain.begin_anew()
+    forged = [chain.seal("old", NOW - timedelta(hours=2)) for _ in range(5)]
+    assert chain.faults(*seals, *forged) == []
+    assert chain.evidence.reached("t.claims", 0) == (5 if starts else 8)
+    chain.evidence.leave_out_forks()
+    assert chain.evidence.reached("t.claims", 0) == 3
+
+
+def test_seals_behind_what_the_group_committed_count_while_their_key_holds(chain: Chain):
+    seals = [chain.seal("gate", NOW)]
+    chain.evidence.committed = {TopicPartition("t.claims", 0): OffsetAndMetadata(1, chain.last)}
+    assert chain.faults(*seals, chain.seal("gate", NOW)) == []
+    chain.evidence.leave_out_forks()
+    assert chain.evidence.reached("t.claims", 0) == 2
 
 
 def test_a_key_and_its_successor_may_change_places_within_five_minutes(chain: Chain):
@@ -100,10 +170,17 @@ def test_a_seal_of_a_deployment_whose_prefix_begins_alike_counts_for_nothing(cha
     assert (kind, "another deployment" in detail) == ("bad_seal", True)
 
 
-def test_a_copy_of_a_seal_on_another_partition_breaks_nothing_whichever_is_read_first(chain: Chain):
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_copy_of_a_seal_on_another_partition_is_named_and_breaks_nothing(chain: Chain, *, is_first: bool):
     first, second = chain.seal("gate", NOW), chain.seal("gate", NOW)
     copy = replace(second, partition=1, offset=0)
-    assert chain.faults(copy, first, second) == []
+    ((kind, detail),) = chain.faults(*([copy, first, second] if is_first else [first, second, copy]))
+    assert (kind, "elsewhere" in detail) == ("bad_seal", True)
+
+
+def test_a_copy_of_a_seal_behind_later_ones_breaks_nothing(chain: Chain):
+    first, last = chain.seal("old", NOW - timedelta(hours=2)), chain.seal("gate", NOW)
+    assert chain.faults(first, last, replace(first, offset=2)) == []
 
 
 def retraction(key: bytes) -> InboundRecord:

@@ -310,3 +310,19 @@ def test_retention_excuses_a_decision_before_the_first_sealed_one_of_its_partiti
         assert (evidence.explain(place, unsealed) or ("",))[0] == "unsealed"
     whole = desk.evidence(history, history.audit[1:])
     assert (whole.explain(RecordPlace("t.approved", 0, 0), unsealed) or ("",))[0] == "unsealed"
+
+
+def test_what_only_a_seal_beside_the_groups_chain_covers_is_unsealed_and_what_a_crash_repeated_is_not(
+    desk: Desk,
+):
+    history = sealed(desk, decision(1, 0))
+    first, forged = decision(1, 0), decision(2, 0)
+    start, history.heads = history.heads, {}
+    for value in (first, forged):
+        output = history.publish(0, 0, value)._replace(id=json.loads(value)["decision_id"])
+        history.seal(0, 1, [output], committed=False)
+    history.heads = start
+    history.seal(0, 2, [], committed=True)
+    evidence = desk.evidence(history)
+    assert evidence.explain(RecordPlace("t.approved", 0, 0), first) is None
+    assert evidence.explain(RecordPlace("t.approved", 0, 1), forged) == ("unsealed", "no seal covers it")
