@@ -30,7 +30,7 @@ from groundwire.messages.base import format_time, sha256_hex
 from groundwire.messages.identity import event_id
 from groundwire.messages.seals import SealedOutput, SealHead, root_of
 from groundwire.replay.reading import Rate, ReplayReader
-from groundwire.replay.seals import read_heads, read_seals
+from groundwire.replay.seals import read_heads, read_sealed_hashes, read_seals
 from groundwire.replay.verify import Placed, Signatures, VerifyStatus, verify_topics
 from tests.stream.harness import ROOT, Deployment, Seen, good
 from tests.stream.test_reviews import Office
@@ -343,32 +343,68 @@ async def test_a_seal_by_an_expired_key_a_back_dated_one_or_a_reviewers_covers_n
     published, tmp_path, key_id, at, why
 ):
     last = published.seals()[-1]
+    head = SealHead(**last.json["detail"]["seal"])
+    topics, name = forged_under_a_seal(published, key_id, at=head.at + at, before=head.sha256)
+    found = await published.rewritten(topics, tmp_path)
+    assert any(why in p.finding.detail for p in found if p.finding.status is VerifyStatus.BAD_SEAL), found
+    assert name in {
+        placed.finding.decision_id for placed in found if placed.finding.status is not VerifyStatus.BAD_SEAL
+    }
+
+
+@pytest.mark.parametrize("begins", [True, False], ids=["a start of a chain", "a continued chain"])
+async def test_a_stolen_key_that_has_ended_seals_nothing_on_a_partition_of_audit_without_seals(
+    published, tmp_path, begins
+):
+    last = published.seals()[-1]
+    head = SealHead(**last.json["detail"]["seal"])
+    topics, name = forged_under_a_seal(
+        published,
+        "old",
+        at=head.at - timedelta(days=700),
+        before=None if begins else head.sha256,
+        audit=1 - last.partition,
+    )
+    assert {seen.partition for seen in published.topics["audit"] if seen.json["type"] == "seal"} == {
+        last.partition
+    }
+    try:
+        await published.write(topics)
+        found = await published.verify(tmp_path)
+        covered = await read_sealed_hashes(published.settings, SealKeys(published.public))
+    finally:
+        await published.write({topic: published.topics[topic] for topic in topics})
+    assert any("stands elsewhere" in p.finding.detail for p in found), found
+    assert name in {
+        placed.finding.decision_id for placed in found if placed.finding.status is not VerifyStatus.BAD_SEAL
+    }
+    true, forged = published.topics["approved"][0], topics["approved"][-1]
+    assert [bytes.fromhex(sha256_hex(seen.value or b"")) in covered for seen in (true, forged)] == [
+        True,
+        False,
+    ], "what a rebuild that requires seals takes in"
+
+
+def forged_under_a_seal(
+    published: Published, key_id: str, *, at: datetime, before: str | None, audit: int | None = None
+) -> tuple[Topics, str]:
+    """Topics with a forged approval behind the last, under a seal behind the last seal, and the approval's id."""
+    last = published.seals()[-1]
     forged = with_other_value(
         published.decided("blocked"),
         lambda told: told.update(verdict="approved", approved=True, tier="tier_1"),
     )
     name = forged.json["decision_id"]
     outputs = [SealedOutput(0, "approved", name, sha256_hex(forged.value or b""))]
-    head = last.json["detail"]["seal"]
-    seal = signed(
-        published.gate,
-        key_id,
-        last,
-        outputs=outputs,
-        at=datetime.fromisoformat(head["at"]) + at,
-        before=SealHead(**head).sha256,
-        first=head["end"],
-        end=head["end"] + 1,
-    )
+    end = last.json["detail"]["seal"]["end"]
+    seal = signed(published.gate, key_id, last, outputs=outputs, at=at, before=before, first=end, end=end + 1)
+    if audit is not None:
+        seal = replace(seal, partition=audit)
     topics = {
         "approved": [*published.topics["approved"], forged],
         "audit": [*published.topics["audit"], seal],
     }
-    found = await published.rewritten(topics, tmp_path)
-    assert any(why in p.finding.detail for p in found if p.finding.status is VerifyStatus.BAD_SEAL), found
-    assert name in {
-        placed.finding.decision_id for placed in found if placed.finding.status is not VerifyStatus.BAD_SEAL
-    }
+    return topics, name
 
 
 async def test_an_unknown_key_and_a_changed_seal_are_named(published, tmp_path):
