@@ -155,7 +155,7 @@ async def test_a_codec_that_is_not_installed_ends_workers_and_commands_with_what
     without = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{deployment.settings()['PYTHONPATH']}"}
     deployment.verified = False  # nothing is decided
     worker = await deployment.start_worker("claims", **without).ready()
-    await run(Foreign(deployment, **{"compression.type": "zstd"}).send, *claims("a"))
+    await run(Foreign(deployment, **{"compression.type": "snappy"}).send, *claims("a"))
     assert await worker.ended(40) == 2
     again = deployment.start_worker("claims", **without)
     assert await again.ended(60) == 2
