@@ -1,8 +1,8 @@
-"""With what force a text says something: as a fact, or denied, attributed, supposed, asked, conditional or planned.
+"""With what force a text says something: as a fact, or as denied, attributed, supposed, asked, conditional, planned.
 
 A word with such a force has a scope: the clause that it introduces or stands in. What a passage says in such a scope
-only supports a claim of the same force; what it says outside, in the same sentence or another one, supports any.
-A court, a record, a study or a manual asserts: "say", "report" and "find" have a scope only where somebody disputes it.
+supports only a claim of the same force; what it says outside, in the same sentence or another one, supports any.
+A speaker without a stake in it (a court, a record, a study) asserts: "find" has no scope, "say" only beside a dispute.
 English only, no parser: in doubt a text asserts.
 """
 
@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
-from heapq import nsmallest
+from itertools import pairwise
 from typing import Final, NamedTuple
 
-from groundwire.checks.hedges import HedgeAction, HedgeDetector, may_begin
+from groundwire.checks.hedge_context import is_month
+from groundwire.checks.hedges import built_in, may_begin
 from groundwire.checks.support.atoms import Atom, Unit
 from groundwire.checks.support.evidence import Evidence
 from groundwire.checks.support.score import Alignment
@@ -54,10 +56,11 @@ def _verbs(text: str) -> frozenset[str]:
 
 _CONTENDING: Final = _verbs(
     "allege claim insist maintain argue contend assert suspect believe think assume suppose speculate guess imagine "
-    "fear swear surmise conjecture theorise theorize hypothesise hypothesize posit purport "
-    "rumour rumor reckon presume doubt"
+    "fear swear surmise charge conjecture theorise theorize hypothesise hypothesize posit "
+    "purport rumour rumor reckon presume doubt"
 )
 _BLAMING: Final = _verbs("accuse blame")
+_DOUBT: Final = stem_of("doubt")
 _DENYING: Final = _verbs("deny dispute reject refute disprove debunk dismiss disavow contest")
 _ASKING: Final = _verbs("ask wonder see check know decide determine unclear unknown uncertain unsure")
 _PLANNING: Final = _verbs(
@@ -74,11 +77,15 @@ _SCHEDULED: Final = words_of("set scheduled slated supposed meant")
 _PLANS: Final = words_of(
     "plan plans proposal proposals intention promise pledge threat recommendation bid draft"
 )
+_NOUNS: Final = _ATTITUDES | _PLANS | {"whether"}
 _CONTESTED: Final = _verbs(
     "deny dispute reject refute contest contradict disagree unconfirmed unproven reproduce absurd"
 )
 _BORNE_OUT: Final = _verbs(
     "confirm prove verify indeed establish admit acknowledge bear uphold undisputed succeed"
+)
+_DONE: Final = frozenset(
+    (("took", "effect"), ("pressed", "ahead"), ("went", "ahead"), ("did", "so"), ("went", "through"))
 )
 _REVOKED: Final = words_of(
     "denied rejected disputed disproved disproven debunked refuted discredited withdrawn retracted struck false untrue "
@@ -93,7 +100,7 @@ _UNTRUE: Final = re.compile(
 )
 _EXCLUDED: Final = re.compile(
     r"\b(?:cleared|acquitted|exonerated|absolved) (?:\w+ ){0,3}of\b"
-    r"|(?<!not )\brul(?:es?|ed|ing) out\b|\b(?:contrary to|far from|instead of|rather than)\b"
+    r"|(?<!not )\brul(?:es?|ed|ing) out\b|\b(?:contrary to|far from|instead of|rather than|short of)\b"
 )
 _HEARSAY: Final = re.compile(
     r"\b(?:legend|tradition|folklore|rumou?rs?|gossip|word) (?:[\w']+ ){0,5}?(?:has it|have it|holds?|says?|is)\b"
@@ -115,8 +122,19 @@ _NO_DENIAL: Final = words_of(
     "unless except without until before only but just merely simply necessarily than"
 )
 _BEFORE_NOUN: Final = words_of("the a an this that these those his her its their our my your no any some of")
+_GOVERNING: Final = _NOUNS.union(
+    _CONTENDING,
+    _BLAMING,
+    _DENYING,
+    _PLANNING,
+    _SAYING,
+    _REVOKED,
+    _SCHEDULED,
+    words_of("almost nearly would was were"),
+)
 _RELATIVE: Final = words_of("which who whose")
 _IT: Final = words_of("it this that")
+_SUBORDINATE: Final = words_of("although though while whereas because after when since as")
 _ALMOST: Final = words_of("almost nearly")
 _COUNTED: Final = words_of("doubled tripled trebled quadrupled halved")
 _ASSENT: Final = words_of("yes no yeah indeed certainly absolutely sure")
@@ -136,14 +154,19 @@ def scopes(statement: ValueStatement, following: ValueStatement | None = None) -
     found = [*_framed(texts), *_governed(statement, following), *_negated(texts), *_conditional(statement)]
     found += _hedged(statement)
     behind = [*texts, *(following.texts if following else ())]
-    if found and not _BORNE_OUT.isdisjoint(map(stem_of, behind)):
+    done = any(pair in _DONE for pair in pairwise(behind))
+    if found and (done or not _BORNE_OUT.isdisjoint(map(stem_of, behind))):
         return [scope for scope in found if scope.force in {Force.DENIED, Force.NEGATED}]
     return found
 
 
-_REACH: Final = 64  # tokens that a clause may have, so that long sentences cost in proportion to their length
+_REACH: Final = 40  # words of a clause
+_COMMA: Final = frozenset((",",))
+_SENTENCE_ENDS: Final = words_of("; but")
+_CONDITION_ENDS: Final = words_of(", ; : .")
+_NEAR: Final = 12  # words behind a verb, among which that of its clause stands
 _READ: Final = 10  # units of work that reading a sentence takes, beside those of its tokens
-_TOKEN: Final = 6
+_TOKEN: Final = 8
 
 
 def _asks(texts: Sequence[str]) -> bool:
@@ -159,30 +182,37 @@ def _answers(texts: Sequence[str]) -> bool:
 
 
 def _end(texts: Sequence[str], place: int) -> int:
-    """Return where the clause ends that stands at a place; a relative one ends at the next comma."""
+    """Return where the clause ends that stands at a place; one that begins with its link ends at the next comma."""
     start = _start(texts, place)
-    relative = start > 1 and texts[start - 1] in _RELATIVE and texts[start - 2] == ","
-    for at in range(place, min(len(texts), place + _REACH)):
-        behind = texts[at + 1] if at + 1 < len(texts) else ""
-        if texts[at] in _ENDS or (texts[at] == "," and (relative or behind in _AFTER_COMMA)):
+    linked = start > 1 and texts[start - 1] in _RELATIVE and texts[start - 2] == ","
+    linked = linked or (texts[0] in _SUBORDINATE and start <= 1)
+    for at in range(place, _reach(texts, place)):
+        text = texts[at]
+        joins = text == "," and (linked or (at + 1 < len(texts) and texts[at + 1] in _AFTER_COMMA))
+        if joins or text in _ENDS:
             return at
+    return _reach(texts, place)
+
+
+def _reach(texts: Sequence[str], place: int) -> int:
     return min(len(texts), place + _REACH)
+
+
+def _first(texts: Sequence[str], place: int, marks: frozenset[str]) -> int:
+    """Return the place of the first of some words from a place on, or where the reach of a word there ends."""
+    reach = _reach(texts, place)
+    return next((at for at in range(place, reach) if texts[at] in marks), reach)
 
 
 def _start(texts: Sequence[str], place: int) -> int:
     """Return where the clause starts that stands at a place."""
-    least = max(0, place - _REACH)
-    for at in range(place - 1, least - 1, -1):
-        text, behind = texts[at], texts[at + 1] if at + 1 < len(texts) else ""
+    for at in range(min(place, len(texts)) - 1, max(0, place - _REACH) - 1, -1):
+        text = texts[at]
+        behind = texts[at + 1] if at + 1 < len(texts) else ""
         joins = text == "and" and (behind in AUXILIARIES or behind in _SUBJECTS or is_past(behind))
         if joins or text == "," or text in _ENDS or text in _RELATIVE:
             return at + 1
-    return least
-
-
-def _next(texts: Sequence[str], place: int, ends: Collection[str]) -> int:
-    last = min(len(texts), place + _REACH)
-    return next((at for at in range(place, last) if texts[at] in ends), last)
+    return max(0, place - _REACH)
 
 
 def _framed(texts: Sequence[str]) -> Iterator[Scope]:
@@ -198,82 +228,89 @@ def _framed(texts: Sequence[str]) -> Iterator[Scope]:
                     at += len(text) + 1
             first, behind = bisect_left(starts, match.start()), bisect_left(starts, match.end())
             said = match[0]
-            if said.startswith(("by", "under")):
+            if force is Force.OPEN and said.startswith(("by", "under")):
                 yield Scope(force, _start(texts, first), _end(texts, behind))
-            elif said.startswith(("contrary", "far", "instead", "rather")):
-                yield Scope(force, behind, min(_next(texts, behind, {","}), _end(texts, behind)))
+            elif force is Force.DENIED and said.startswith(("contrary", "far", "instead", "rather")):
+                comma = _first(texts, behind, _COMMA)
+                yield Scope(force, behind, min(comma, _end(texts, behind)))
             else:
-                yield Scope(force, behind, _next(texts, behind, {";", "but"}))
+                yield Scope(
+                    force,
+                    behind,
+                    _first(texts, behind, _SENTENCE_ENDS),
+                )
 
 
 def _governed(statement: ValueStatement, following: ValueStatement | None) -> Iterator[Scope]:
     """Yield the scopes of verbs and nouns that take a clause."""
     texts = statement.texts
-    both = {stem_of(text) for text in (*texts, *(following.texts if following else ()))}
+    others = [*texts, *(following.texts if following else ())]
+    disputed = not _CONTESTED.isdisjoint(map(stem_of, others))
     for place, text in enumerate(texts):
-        behind = texts[place + 1] if place + 1 < len(texts) else ""
+        base = stem_of(text)
+        if not (base in _GOVERNING or text in _GOVERNING):  # as most
+            continue
+        doubts = base in _DENYING or base == _DOUBT
+        if doubts and negations(texts[_start(texts, place) : place]):
+            continue  # "nobody disputes that"
         if text in _REVOKED and not BE.isdisjoint(texts[max(0, place - 2) : place]):
             start = _start(texts, place)
             yield Scope(Force.DENIED, 0 if texts[start] in _IT else start, place)
-        elif text == "would" and behind == "have":
-            yield Scope(Force.OPEN, place + 2, _end(texts, place))
-        elif text in _ALMOST and is_past(behind) and behind not in _COUNTED:
-            yield Scope(Force.DENIED, place + 1, _end(texts, place))
-        elif force := _introduces(statement, place, disputed=not _CONTESTED.isdisjoint(both)):
+        elif force := _force_of(statement, place, disputed=disputed):
             yield Scope(force, place + 1, _end(texts, place + 1))
 
 
-def _introduces(statement: ValueStatement, place: int, *, disputed: bool) -> Force | None:
-    """Return the force of the clause that a word introduces; None where it introduces none."""
-    tokens, texts = statement.tokens, statement.texts
+def _force_of(statement: ValueStatement, place: int, *, disputed: bool) -> Force | None:
+    """Return the force that a word gives to what follows it in its clause."""
+    texts = statement.texts
     text, base = texts[place], stem_of(texts[place])
     before = texts[place - 1] if place else ""
     behind = texts[place + 1] if place + 1 < len(texts) else ""
-    is_noun, of_doing = before in _BEFORE_NOUN, behind == "of" and _is_ing(texts, place + 2)
-    is_open = (
-        (text == "whether" and behind != "or" and before not in {"of", "no"})
-        or (base in _CONTENDING and _takes_clause(tokens, texts, place))
-        or (base in _BLAMING and not is_noun)
-        or (text in _ATTITUDES and (behind == "that" or of_doing))
-        or (disputed and base in _SAYING and before not in BE)
-    )
-    is_planned = (
-        (text in _PLANS and (behind in {"that", "to"} or of_doing))
-        or (base in _PLANNING and not is_noun and _takes_plan(tokens, texts, place))
-        or (behind == "to" and (text in {"was", "were"} or (text in _SCHEDULED and before in BE)))
-    )
-    if base in _DENYING and not is_noun and before not in BE and behind:
+    takes = behind in {"that", "to"} or (behind == "of" and _is_ing(texts, place + 2))
+    if not behind or (text not in _NOUNS and before in _BEFORE_NOUN):
+        return None
+    almost = text in _ALMOST and is_past(behind) and behind not in _COUNTED
+    if almost or (base in _DENYING and before not in BE):
         return Force.DENIED
-    return Force.OPEN if is_open else Force.PLANNED if is_planned else None
+    asks = text == "whether" and behind != "or"
+    attitude = text in _ATTITUDES and takes and behind != "to"
+    says = disputed and base in _SAYING and before not in BE
+    unreal = text == "would" and behind == "have"
+    if asks or attitude or says or unreal or base in _BLAMING or _contends(statement, place):
+        return Force.OPEN
+    coming = behind == "to" and (text in {"was", "were"} or (text in _SCHEDULED and before in BE))
+    plan = text in _PLANS and takes
+    return Force.PLANNED if coming or plan or _plans(statement, place) else None
 
 
 def _is_ing(texts: Sequence[str], place: int) -> bool:
     return place < len(texts) and texts[place].endswith("ing")
 
 
-def _takes_clause(tokens: Sequence[ValueToken], texts: Sequence[str], place: int) -> bool:
-    """Tell whether a verb of contending is followed by what is contended: "that", or a subject and its verb."""
-    if place + 2 >= len(texts):
+def _contends(statement: ValueStatement, place: int) -> bool:
+    """Tell whether a verb of contending has what is contended behind it: "that", or a subject and its verb."""
+    texts = statement.texts
+    if stem_of(texts[place]) not in _CONTENDING or place + 2 >= len(texts):
         return False
     behind = texts[place + 1]
-    if behind == "that":
-        return True
-    if behind == "to":
-        return place > 0 and (texts[place - 1] in BE or texts[place].startswith(("claim", "purport")))
-    if place and texts[place - 1] in _BEFORE_NOUN:
-        return False
-    if behind not in _SUBJECTS and not tokens[place + 1].written[:1].isupper():
-        return False
-    clause = texts[place + 1 : min(_end(texts, place + 1), place + 12)]
-    return read_clause(clause, len(clause), ()).verb > 0
+    if behind in {"that", "to"}:
+        told = place > 0 and texts[place - 1] in BE
+        return behind == "that" or told or texts[place].startswith(("claim", "purport"))
+    clause = texts[place + 1 : min(_end(texts, place + 1), place + _NEAR)]
+    return _begins(statement, place + 1) and read_clause(clause, len(clause), ()).verb > 0
 
 
-def _takes_plan(tokens: Sequence[ValueToken], texts: Sequence[str], place: int) -> bool:
-    if place + 1 >= len(texts):
+def _plans(statement: ValueStatement, place: int) -> bool:
+    """Tell whether a verb of planning has what is planned behind it."""
+    texts = statement.texts
+    if stem_of(texts[place]) not in _PLANNING or place + 1 >= len(texts):
         return False
-    behind = texts[place + 1]
-    known = behind in {"to", "that"} or behind.endswith("ing") or behind in _SUBJECTS
-    return known or tokens[place + 1].written[:1].isupper()
+    return texts[place + 1] in {"to", "that"} or _is_ing(texts, place + 1) or _begins(statement, place + 1)
+
+
+def _begins(statement: ValueStatement, place: int) -> bool:
+    """Tell whether a word may begin a subject or an object."""
+    return statement.texts[place] in _SUBJECTS or statement.tokens[place].written[:1].isupper()
 
 
 def _negated(texts: Sequence[str]) -> Iterator[Scope]:
@@ -284,8 +321,10 @@ def _negated(texts: Sequence[str]) -> Iterator[Scope]:
             continue
         end = _end(texts, place + 1)
         rest = texts[place + 1 : end + 1]
+        disputed = any(stem_of(word) in _DENYING or stem_of(word) == _DOUBT for word in rest)
         if (
-            _NO_DENIAL.isdisjoint(rest)
+            not disputed
+            and _NO_DENIAL.isdisjoint(rest)
             and not negations(texts[place + 1 : end])
             and not negations(texts[_start(texts, place) : place])
         ):
@@ -311,7 +350,7 @@ def _conditional(statement: ValueStatement) -> Iterator[Scope]:
         ):
             yield Scope(Force.OPEN, place + 1, _end(texts, place + 1))
             continue
-        end = _next(texts, place + 1, {",", ";", ":", "."})
+        end = _first(texts, place + 1, _CONDITION_ENDS)
         if place + 1 >= len(texts) or not (
             inverted
             or texts[place + 1] in (_SUBJECTS | {"that"})
@@ -335,18 +374,21 @@ def _hedged(statement: ValueStatement) -> Iterator[Scope]:
         return
     spend(_HEDGES)
     starts = [token.start for token in statement.tokens]
-    for hedge in _DETECTOR.find(text):
-        words = hedge.text.lower().split()
-        is_doubt = hedge.action is not HedgeAction.CONTINUE and hedge.category not in _NO_DOUBT
-        if is_doubt and words[0] != "to" and _HABITS.isdisjoint(words):
+    for hedge in built_in(text):
+        if is_month(text, hedge.start, hedge.end):
+            continue
+        words = text[hedge.start : hedge.end].lower().split()
+        if (
+            hedge.category not in {"approximation", "question"}
+            and words[0] != "to"
+            and _HABITS.isdisjoint(words)
+        ):
             place = min(bisect_left(starts, hedge.start), len(starts) - 1)
             behind = bisect_left(starts, hedge.end)
             yield Scope(Force.OPEN, _start(statement.texts, place), _end(statement.texts, max(place, behind)))
 
 
-_DETECTOR: Final = HedgeDetector()
-_NO_DOUBT: Final = frozenset({"approximation", "question"})
-_HEDGES: Final = 60  # units of work
+_HEDGES: Final = 60
 _HABITS: Final = words_of(
     "usually often normally generally sometimes typically mostly commonly mainly largely accounts"
 )
@@ -354,6 +396,8 @@ _HABITS: Final = words_of(
 _ENOUGH: Final = 0.6  # of a claim's weight, that one window has to hold
 _PLAIN: Final = 0.75  # of what the best window holds, that another one has to assert
 _WHOLE: Final = 0.7  # of a claim, that a sentence denies with "not"
+_MOST: Final = 0.8  # of that, which is left where a sentence does not deny a claim with "not"
+_ALL: Final = frozenset(Force)
 _LOOKED: Final = 12  # sentences that are looked at per claim
 
 
@@ -363,22 +407,30 @@ def unasserted(atom: Atom, alignment: Alignment, evidence: Evidence) -> Force | 
         return None
     if _denies_told(atom, alignment, evidence):
         return Force.DENIED
-    weights = [unit.weight for unit in atom.units]
-    wanted = _PLAIN * alignment.covered * sum(weights)
     window = [number for number in (alignment.best, alignment.second) if number >= 0]
-    forces = {scope.force for number in window for scope in _read(evidence, number)} - _own(atom)
-    if not forces or _said(atom, window, alignment, evidence, forces) >= wanted:
+    forces = {scope.force for number in window for scope in _read(evidence, number)}
+    forces -= _own(atom) if forces else set()
+    if alignment.covered < _WHOLE:
+        forces.discard(Force.NEGATED)
+    wanted = _PLAIN * alignment.covered * sum(unit.weight for unit in atom.units)
+    least = _MOST * wanted if forces == {Force.NEGATED} else wanted
+    windows = (
+        [(window, forces), *((other, _ALL) for other in _others(atom, alignment, evidence))] if forces else []
+    )
+    if any(_said(atom, other, alignment, evidence, weak) >= least for other, weak in windows):
         return None
-    near = nsmallest(_LOOKED, alignment.masks, key=lambda at: (-_weight(alignment.masks[at], weights), at))
-    for number in near:
-        follows = number + 1 in alignment.masks and evidence.sentences[number + 1].follows
-        for numbers in ([number], [number, number + 1] if follows else []):
-            if _said(atom, numbers, alignment, evidence, frozenset(Force)) >= wanted:
-                return None
-    order = [force for force in Force if force in forces]
-    enough = (force for force in order if force is not Force.NEGATED or alignment.covered >= _WHOLE)
-    alone = (force for force in enough if _said(atom, window, alignment, evidence, {force}) < wanted)
-    return next(alone, None if order == [Force.NEGATED] else order[-1])
+    alone = (force for force in Force if _said(atom, window, alignment, evidence, {force} & forces) < least)
+    return next(alone, max(forces, default=None))
+
+
+def _others(atom: Atom, alignment: Alignment, evidence: Evidence) -> Iterator[Sequence[int]]:
+    """Yield the sentences, and pairs of them in a row, that hold most of a claim; a bounded number."""
+    weights = [unit.weight for unit in atom.units]
+    masks = alignment.masks
+    for number in sorted(masks, key=lambda number: (-_weight(masks[number], weights), number))[:_LOOKED]:
+        yield (number,)
+        if number + 1 in masks and evidence.sentences[number + 1].follows:
+            yield number, number + 1
 
 
 def _denies_told(atom: Atom, alignment: Alignment, evidence: Evidence) -> bool:
@@ -398,9 +450,13 @@ def _denies_told(atom: Atom, alignment: Alignment, evidence: Evidence) -> bool:
 
 
 def _tells(atom: Atom) -> bool:
-    """Tell whether a claim has a subject and a verb: neither "rinse the rice" nor "damage by frost" states anything."""
+    """Tell whether a claim has a subject and a verb: "rinse the rice" and a question state nothing."""
     texts = [text for text in atom.statement.texts if text[:1].isalnum()]
-    if len(texts) < 2 or not (read_clause(texts, len(texts), ()).verb or any(map(is_past, texts))):
+    if (
+        len(texts) < 2
+        or atom.statement.texts[-1] == "?"
+        or not (read_clause(texts, len(texts), ()).verb or any(map(is_past, texts)))
+    ):
         return False
     first, second = texts[:2]
     bare = first not in FUNCTION_WORDS and not first.endswith("s") and not is_past(first)
@@ -417,21 +473,18 @@ def _read(evidence: Evidence, number: int) -> Sequence[Scope]:
 
 def _own(atom: Atom) -> set[Force]:
     """Return the forces that a claim has itself, with those that it need not have beside them."""
-    tokens = atom.statement.tokens
+    tokens, texts = atom.statement.tokens, atom.statement.texts
     own = {scope.force for scope in scopes(atom.statement)}
-    words = {token.text for token in tokens if token.written != "May"}
-    if negations(atom.statement.texts) or any("number 0" in unit.keys for unit in atom.units):
-        own |= {Force.NEGATED, Force.DENIED}
-    texts = atom.statement.texts
     says = any(
         stem_of(text) in _SAYING and texts[place - 1] not in BE for place, text in enumerate(texts) if place
     )
-    if says or not _MODAL.isdisjoint(words):
-        own.add(Force.OPEN)
-    if own or not (_MODAL | _COMING).isdisjoint(words):
+    modal = any(token.text in _MODAL and token.written != "May" for token in tokens)
+    if says or modal or not own.isdisjoint({Force.OPEN, Force.PLANNED}):
+        own |= {Force.OPEN, Force.PLANNED}
+    if not _COMING.isdisjoint(texts):
         own.add(Force.PLANNED)
-    if Force.PLANNED in own and _COMING.isdisjoint(words):
-        own.add(Force.OPEN)
+    if Force.DENIED in own or negations(texts) or any("number 0" in unit.keys for unit in atom.units):
+        own |= {Force.NEGATED, Force.DENIED}
     return own
 
 
@@ -444,7 +497,7 @@ def _said(
     window: Sequence[int],
     alignment: Alignment,
     evidence: Evidence,
-    forces: frozenset[Force] | set[Force],
+    forces: AbstractSet[Force],
 ) -> float:
     """Return the weight of a claim that sentences say outside the scopes of some forces."""
     held = set[int]()
@@ -460,9 +513,7 @@ def _said(
     return sum(atom.units[place].weight for place in held)
 
 
-def _only_weak(
-    evidence: Evidence, number: int, atom: Atom, forces: frozenset[Force] | set[Force]
-) -> set[str]:
+def _only_weak(evidence: Evidence, number: int, atom: Atom, forces: AbstractSet[Force]) -> set[str]:
     """Return the words that a sentence says in the scopes of some forces only."""
     tokens = evidence.sentences[number].statement.tokens
     inside = set[int]()

@@ -241,7 +241,8 @@ def _check(answer: str, atom: Atom, index: Evidence, faults: Iterable[Unsupporte
         cost = result.cost + added
         verdict = SupportVerdict.PARTIAL if result.verdict is SupportVerdict.SUPPORTED else result.verdict
         result = replace(result, cost=cost, support=support_of(cost), verdict=verdict)
-    force = unasserted(atom, alignment, index)
+    if force := unasserted(atom, alignment, index):
+        result = replace(result, verdict=_WEAKENED.get(force, SupportVerdict.EXTRAPOLATED))
     return replace(
         _claim(answer, atom, alignment.passages, result, index, own),
         force=force,
@@ -250,6 +251,7 @@ def _check(answer: str, atom: Atom, index: Evidence, faults: Iterable[Unsupporte
     )
 
 
+_WEAKENED: Final = dict.fromkeys((Force.DENIED, Force.NEGATED), SupportVerdict.CONTRADICTED)
 _VERBATIM: Final = ClaimScore(1.0, 0.0, SupportVerdict.SUPPORTED, (), 1.0)
 
 

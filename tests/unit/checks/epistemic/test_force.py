@@ -1,0 +1,141 @@
+"""A claim stands on evidence that asserts it, or that has the force which the claim itself has."""
+
+import pytest
+
+from groundwire.checks.support.force import Force, scopes
+from groundwire.checks.support.verify import check_answer
+from groundwire.checks.values.statements import statements
+from tests.unit.checks import growth
+
+PAIRS = [
+    (
+        Force.OPEN,
+        "Neighbours allege that the club plays music until three.",
+        "The club plays music until three.",
+    ),
+    (Force.OPEN, "Ivo accused his partner of forging the signature.", "His partner forged the signature."),
+    (Force.OPEN, "The goalkeeper reportedly signed for Velmar.", "The goalkeeper signed for Velmar."),
+    (Force.OPEN, "Legend has it that a blind mason carved the portal.", "A blind mason carved the portal."),
+    (Force.OPEN, "The widow believed her husband had been poisoned.", "Her husband had been poisoned."),
+    (Force.OPEN, "The fire may have started in the drying room.", "The fire started in the drying room."),
+    (Force.OPEN, "The coin was probably minted in Thessaly.", "The coin was minted in Thessaly."),
+    (
+        Force.OPEN,
+        "Has the roof of the hall been insured against hail?",
+        "The roof of the hall has been insured against hail.",
+    ),
+    (
+        Force.OPEN,
+        "Auditors examine whether the clinic billed patients twice.",
+        "The clinic billed patients twice.",
+    ),
+    (Force.OPEN, "The concert will move indoors unless the rain stops.", "The concert will move indoors."),
+    (Force.OPEN, "Had the sluice been opened, the town would have stayed dry.", "The town stayed dry."),
+    (
+        Force.PLANNED,
+        "The museum plans to open a second wing in Torsby.",
+        "The museum opened a second wing in Torsby.",
+    ),
+    (Force.PLANNED, "Engineers recommended replacing the north span.", "Engineers replaced the north span."),
+    (Force.DENIED, "The mayor denied that the bridge had been closed.", "The bridge had been closed."),
+    (
+        Force.DENIED,
+        "There is no evidence that the herb lowers blood pressure.",
+        "The herb lowers blood pressure.",
+    ),
+    (
+        Force.DENIED,
+        "It is a myth that the tower leans because of an earthquake.",
+        "The tower leans because of an earthquake.",
+    ),
+    (Force.DENIED, "The yacht nearly capsized off the cape.", "The yacht capsized off the cape."),
+    (
+        Force.NEGATED,
+        "The surcharge does not apply to weekend stays.",
+        "The surcharge applies to weekend stays.",
+    ),
+    (
+        Force.NEGATED,
+        "The guard no longer locks the west gate at night.",
+        "The guard locks the west gate at night.",
+    ),
+]
+
+PLAIN = [
+    ("The court found that the tenant had paid the rent.", "The tenant had paid the rent."),
+    ("The minister said that the tunnel had opened to traffic.", "The tunnel had opened to traffic."),
+    ("According to the handbook, the filter must be rinsed weekly.", "The filter must be rinsed weekly."),
+    ("The editor, who denies any wrongdoing, resigned on Friday.", "The editor resigned on Friday."),
+    (
+        "Although some doubted that it would hold, the dyke was finished in 1931.",
+        "The dyke was finished in 1931.",
+    ),
+    ("The ship sank in 1871 and may have carried silver.", "The ship sank in 1871."),
+    ("Nobody disputes that the duke died in Ghent.", "The duke died in Ghent."),
+    ("Is parking free for members? Yes, parking is free for members.", "Parking is free for members."),
+    ("Ada claimed the seal was broken. The film showed that the seal was broken.", "The seal was broken."),
+    ("Scientists believe the crater is old. Drilling confirmed this.", "The crater is old."),
+    ("The prize went not to Lena but to her sister Maud.", "The prize went to her sister Maud."),
+    ("She claimed the prize in 1990.", "She claimed the prize in 1990, at last."),
+    ("If your hair is long, rinse the hair completely.", "Rinse the hair completely."),
+    ("The concert was moved because of rain in May.", "The concert was moved because of rain."),
+    ("There are no retries.", "There are zero retries."),
+]
+
+
+def forces(answer, evidence):
+    return [claim.force for claim in check_answer(answer, [evidence]).claims]
+
+
+@pytest.mark.parametrize(("force", "evidence", "answer"), PAIRS)
+def test_what_evidence_does_not_assert_is_a_hard_fault_of_a_claim_that_asserts_it(force, evidence, answer):
+    (claim,) = check_answer(answer, [evidence]).claims
+    assert (claim.force, claim.hard) == (force, True)
+
+
+@pytest.mark.parametrize("evidence", [evidence for _, evidence, _ in PAIRS])
+def test_a_claim_of_the_same_force_as_its_evidence_is_no_fault(evidence):
+    assert not any(forces(f"In short: {evidence}", evidence))
+
+
+@pytest.mark.parametrize(("evidence", "answer"), PLAIN)
+def test_a_weaker_clause_beside_it_does_not_weaken_what_evidence_asserts(evidence, answer):
+    assert not any(forces(answer, evidence))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "It is not true that the reactor was shut down in 1998.",
+        "There is no evidence that the reactor was shut down in 1998.",
+        "The reactor was almost shut down in 1998.",
+    ],
+)
+def test_an_answer_that_calls_untrue_what_evidence_asserts_is_a_hard_fault(answer):
+    assert forces(answer, "The reactor was shut down in 1998.") == [Force.DENIED]
+
+
+def test_another_passage_that_asserts_it_grounds_what_one_only_attributes():
+    evidence = ["Otto alleged that Mara took the deposit.", "Mara took the deposit from the safe."]
+    assert [claim.force for claim in check_answer("Mara took the deposit.", evidence).claims] == [None]
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "he claims that the ",
+        "not to ",
+        "if a is b ",
+        "if the ",
+        "may ",
+        "whether ",
+        "denied and was ",
+        "no sign of ",
+    ],
+)
+def test_the_work_on_a_long_sentence_grows_in_proportion(unit):
+    def run(count):
+        (statement,) = statements(unit * count)
+        return lambda: scopes(statement)
+
+    growth.assert_tenfold(run, 3_900 // len(unit) // 10)
