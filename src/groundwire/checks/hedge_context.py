@@ -71,7 +71,15 @@ _FOLLOWED: Final = re.compile(
     re.IGNORECASE,
 )
 # What somebody says or asks in a quotation, as a clause of its own: words that are only set off are the speaker's.
-_SAID: Final = re.compile(r"(?:^|\W)(?:I|[Ww]e)(?:'\w{1,3})? [\w']{1,30} \w|\?\W$")
+_SAID: Final = re.compile(r"(?:^|\W)(?:I|[Ww]e)(?:'\w{1,3})? [\w']{1,30} \w")
+# Who says it is somebody else: a word of saying, of a text or of a person stands beside it.
+_SPEAKERS: Final = re.compile(
+    r"\b(?:said|says?|wrote|writes?|written|asked|asks?|told|tells?|repl(?:y|ies|ied)|answer(?:s|ed)?|report(?:s|ed)?|"
+    r"complain(?:s|ed)?|put|quot(?:es?|ed)|call(?:s|ed)?|read|post(?:s|ed)?|comment(?:s|ed)?|message|ticket|review|"
+    r"interview|survey|feedback|thread|email|testers?|users?|customers?|clients?|patients?|students?|guests?|"
+    r"h(?:e|er|is)|she|they|their|people|somebody|someone)\b",
+    re.IGNORECASE,
+)
 _CODE: Final = re.compile(r"[_(){}\[\]=<>$\\/|&+*#@\d]|[a-z][A-Z]|--|\w[.:]\w")
 
 
@@ -79,8 +87,8 @@ def reported(text: str) -> Iterator[tuple[int, int]]:
     """Yield where a sentence of the text reports words: quotations that are introduced, and code.
 
     Words in a quotation that nothing introduces are the speaker's: We "probably" use it. So are those in a code span
-    that stand where those of the sentence would: I `think` we use it. A whole clause in quotation marks, beside words
-    of the sentence, is somebody's whom it quotes.
+    that stand where those of the sentence would: I `think` we use it. A whole clause in quotation marks, beside a word
+    for who says it, is theirs.
     """
     if not any(mark in text for mark in _QUOTING):
         return
@@ -88,8 +96,14 @@ def reported(text: str) -> Iterator[tuple[int, int]]:
         start, end = found.span()
         before, after = text[max(0, start - _WINDOW) : start], text[end : end + _WINDOW]
         as_code = found["code"] and (_CODE.search(found["code"]) or _DETERMINED.search(before))
-        said = " " in found[0] and _SAID.search(found[0]) and (before.strip(" *_-") or after.strip(" *_.,"))
-        if as_code or said or _INTRODUCED.search(before) or _FOLLOWED.match(after):
+        spoken = _SAID.search(found[0]) and _SPEAKERS.search(before + after)
+        asked = found[0][-2] == "?" and (before.strip(" *_-") or after.strip(" *_.,"))
+        if (
+            as_code
+            or (" " in found[0] and (spoken or asked))
+            or _INTRODUCED.search(before)
+            or _FOLLOWED.match(after)
+        ):
             yield start, end
 
 

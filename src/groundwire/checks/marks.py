@@ -26,6 +26,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
+from groundwire.text.clauses import AUXILIARIES, FUNCTION_WORDS
 from groundwire.text.stems import words_of
 from groundwire.text.work import spend
 
@@ -69,14 +70,16 @@ _COUNTED: Final = re.compile(
 _RANGE: Final = re.compile(r"(?<=[0-9])\s{0,3}[-\u2013]\s{0,3}(?=[0-9])")
 _SEPARATOR: Final = re.compile(r"[,;|&\u3001]|\band\b", re.IGNORECASE)
 _PAGE: Final = re.compile(
-    r"(?:[\s,(]{0,4}#(?:page|slide|p)=?|[\s,(#:-]{0,4}\b(?:pp?\.?|pages?|slides?|pgs?\.?|seiten?|s\.)\s{0,2})"
+    r"(?:[\s,(]{0,4}#(?:page|slide|p)=?|[\s,(#:-]{0,4}(?:\b(?:pp?\.?|pages?|slides?|pgs?\.?|seiten?|s\.|sections?|sec\.|chapters?|ch\.)|\u00a7)\s{0,2})"
     r"(?P<first>[0-9]{1,5})(?:\s?[-\u2013]\s?(?P<last>[0-9]{1,5}))?\)?$",
     re.IGNORECASE,
 )
 _PAGE_BEHIND: Final = re.compile(
     r",? ?\(?((?:pp?\.|pages?) ?[0-9]{1,5}(?:\s?[-\u2013]\s?[0-9]{1,5})?)(?!\w)\)?"
 )
-_LINES: Final = re.compile(r"(?::|#l|[\s,]{1,4}lines?\s)[0-9]{1,9}(?:-l?[0-9]{1,9})?$", re.IGNORECASE)
+_LINES: Final = re.compile(
+    r"(?::|#l|[\s,]{1,4}(?:lines?\s|l))[0-9]{1,9}(?:[-\u2013]l?[0-9]{1,9})?$", re.IGNORECASE
+)
 _EXTENSION: Final = re.compile(
     r"\.(?:pdf|docx?|odt|rtf|md|mdx|rst|adoc|txt|tex|html?|pptx?|odp|xlsx?|ods|csv|tsv|jsonl?|ya?ml|toml|ini|xml|epub|"
     r"eml|msg|log|png|jpe?g|svg|ipynb|sql|py|js|ts|java|go|rs|rb|php|cs?|h|cpp|kt|swift|scala|sh)$",
@@ -101,7 +104,7 @@ _INLINE: Final = re.compile(
     r"|\[(?P<text>\[[^\[\]\n]{1,100}\]|[^\[\]\n]{1,200})\]\((?P<target>[^()\s]{1,500})(?:\s\"[^\"\n]{0,100}\")?\)"
     r"|\[(?P<body>\s{0,4}sources?\s{0,4}[:\uff1a][^\[\]]*|[^\[\]\n]{0,200})\]"
     r"|\((?P<paren>[^()\n]{1,200})\)"
-    r"|<cite\b[^<>]{0,200}>(?P<cite>[^<>\n]{0,200})</cite>"
+    r"|<cite(?:\s+(?:id|class|data-[\w-]{1,20})=\"[\w.#-]{0,40}\"){0,3}\s*>(?P<cite>[^<>\n]{0,200})</cite>"
     r"|<sup>(?P<sup>[^<>\n]{1,100})</sup>"
     r"|(?P<raised>[\u00b9\u00b2\u00b3\u2070\u2074-\u2079]{1,3}(?:[,\u02d2][\u00b9\u00b2\u00b3\u2070\u2074-\u2079]{1,3})*)",
     re.IGNORECASE,
@@ -126,6 +129,10 @@ _BEFORE: Final = frozenset(
     ".;!?)]}\"'%*_>|\u2026\u201d\u2019\u00bb\u3011\u3002\uff01\uff1f\u20ac$\u00a3\u00b0+"
 )
 _BEHIND: Final = frozenset(".,;:!?)]|[(\n*_<\u3010\u3002\uff0c")
+_NEXT_WORD: Final = re.compile(r"[*_]{0,2} ([a-z]+)(?![\w'])")
+_MEASURING: Final = [
+    [word] for word in ("most", "least", "than", "about", "only", "exactly", "nearly", "almost")
+]
 _LENGTHS: Final = words_of(
     "meter meters metre metres feet foot inch inches yard yards mile miles second seconds"
 )
@@ -137,11 +144,14 @@ _HEAD: Final = re.compile(
     r"[ \t*_]{0,4}(?::[ \t*_]{0,4}|$)",
     re.IGNORECASE | re.MULTILINE,
 )
+_NAME: Final = r"[0-9]{1,3}|[A-Za-z]{1,3}[0-9]{0,3}|(?<=\^)[\w-]{1,20}"
+"""How a list names an entry: a number, initials, or what a footnote is called: no words that assert something."""
+
 _DEFINITION: Final = re.compile(
-    r"^[ \t]{0,3}\[\^?(?P<name>[\w-]{1,20})\]:[ \t]{0,8}(?P<body>\S[^\n]{0,300})$", re.MULTILINE
+    rf"^[ \t]{{0,3}}\[\^?(?P<name>{_NAME})\]:[ \t]{{0,8}}(?P<body>\S[^\n]{{0,300}})$", re.MULTILINE
 )
 _ITEM: Final = re.compile(
-    r"[ \t]*(?:[-*+\u2022][ \t]+)?(?:(?:\(?(?P<number>[0-9]{1,3})[.):]|\[\^?(?P<name>[\w-]{1,20})\]:?)[ \t]+)?"
+    rf"[ \t]*(?:[-*+\u2022][ \t]+)?(?:(?:\(?(?P<number>[0-9]{{1,3}})[.):]|\[\^?(?P<name>{_NAME})\]:?)[ \t]+)?"
     r"(?P<body>\S[^\n]*)?"
 )
 _LINK: Final = re.compile(r"\[(?P<text>[^\[\]\n]{1,200})\]\((?P<target>[^()\s]{1,500})\)")
@@ -206,6 +216,14 @@ class Citable:
     def quotes(self, bracket: str) -> bool:
         """Tell whether a passage holds a bracket as it stands."""
         return bracket in self._brackets
+
+    def tells(self, name: str) -> bool:
+        """Tell whether a passage has a name in its text: "Article 17" there is no citation of one."""
+        return name.casefold() in self._told
+
+    @cached_property
+    def _told(self) -> str:
+        return "\n".join(self._texts).casefold()
 
     def missing(self, text: str) -> tuple[Reference, ...]:
         """Return what a text cites and nobody retrieved, once each, in its order."""
@@ -309,9 +327,9 @@ class _Reader:
     def _listed(self) -> Iterator[Mark]:
         entries: list[tuple[int, int, tuple[Reference, ...], bool]] = []
         for found in _DEFINITION.finditer(self._text):
-            if (entry := self._entry(found["body"], found.start("body"))) and not self._in_code(
-                found.start()
-            ):
+            used = self._text.count(f"[^{found['name']}]") != 1
+            entry = self._entry(found["body"], found.start("body")) if used else None
+            if entry and not self._in_code(found.start()):
                 self._defined.add(found["name"])
                 entries.append((found.start(), entry[0], entry[1], False))
         for head in _HEAD.finditer(self._text):
@@ -328,7 +346,9 @@ class _Reader:
         text = self._text
         stop = _line_end(text, head.end())
         if text[head.end() : stop].strip():
-            if entry := self._entry(text[head.end() : stop], head.end(), numbers=True):
+            item = _ITEM.match(text, head.end(), stop)
+            first = item.start("body") if item and item["body"] else head.end()
+            if stop - first <= _LONGEST and (entry := self._entry(text[first:stop], first, numbers=True)):
                 yield head.start(), entry[0], entry[1], True
             return
         named = False
@@ -373,7 +393,10 @@ class _Reader:
         place = 0
         listed = iter([*done, (len(self._text) + 1, 0)])
         start, end = next(listed)
-        for found in _INLINE.finditer(self._text):
+        position = 0
+        while found := _INLINE.search(self._text, position):
+            inside = found["paren"] and not self._in_parentheses(found["paren"])  # "(see [1])"
+            position = found.start() + 1 if inside else found.end()
             while end and end <= found.start():
                 start, end = next(listed)
             if found.start() < place or (start <= found.start() < end):
@@ -400,14 +423,18 @@ class _Reader:
         if kind == "target":
             yield from self._link(found)
         elif kind == "wide":
-            yield self._mark(start, end, self._wide(body))
+            wide = self._wide(body)
+            if not self._belongs(start, end, wide):
+                yield self._mark(start, end, wide)
         elif kind in {"sup", "raised"}:
             numbers = _numbers(body.translate(_RAISED).strip("[]"))
-            if self._sources and numbers and self._is_raised_mark(start, end) and self._all_held(numbers):
+            raised = numbers and self._is_raised_mark(start, end) and not self._counts(start, end)
+            if self._sources and raised and self._all_held(numbers):
                 yield self._mark(start, end, numbers)
         elif kind == "cite":
-            if references := _numbers(body) or self._references(body, said=False):
-                yield self._mark(start, end, references)
+            cited = _numbers(body) or self._references(body, said=False)
+            if cited and not self._belongs(start, end, cited):
+                yield self._mark(start, end, cited)
         elif kind == "paren":
             if self._sources and (references := self._in_parentheses(body)):
                 yield self._mark(start, end, references)
@@ -419,20 +446,17 @@ class _Reader:
         start, end = found.span()
         inner, target = found["text"].strip("[]"), found["target"]
         references = _numbers(inner) or (self._references(inner, said=False) if self._sources else None)
-        if self._names(target):
-            named: tuple[Reference, ...] = (target,)
-        else:  # a link to elsewhere is looked for in the evidence, as any other
-            elsewhere = (
-                "://" in target or not _EXTENSION.search(_key(target)[0]) or self._quoted(f"({target})")
-            )
-            named = () if elsewhere else (target,)
-        if references:
-            yield self._mark(start, found.end("text") + 1, references)
-            yield self._mark(found.end("text") + 1, end, named)
-        else:
-            whole = self._names(inner)
-            yield self._mark(start, found.end("text") if whole else start + 1, ())
-            yield self._mark(found.end("text"), end, named)
+        if references and self._belongs(start, end, references):
+            references = None
+        is_file = _EXTENSION.search(_key(target)[0]) is not None
+        if not (self._names(target) or is_file or "://" in target or target.startswith("#")):
+            return  # "tel:": part of what is said
+        # a link to elsewhere is looked for in the evidence, as any other
+        elsewhere = "://" in target or not is_file or self._quoted(f"({target})")
+        named = (target,) if self._names(target) or not elsewhere else ()
+        behind = found.end("text")
+        yield self._mark(start, behind + 1 if references else start + 1, references or ())
+        yield self._mark(behind + 1 if references else behind, end, named)
 
     def _bracket(self, start: int, end: int, body: str) -> Iterator[Mark]:
         said = _SAID.match(body)
@@ -446,8 +470,28 @@ class _Reader:
         elif numbers := _numbers(body):
             if self._is_numbered_mark(start, end, numbers):
                 yield self._mark(start, end, numbers)
-        elif self._sources and (references := self._references(body, said=False)):
+        elif (
+            self._sources
+            and (references := self._references(body, said=False, numbers=_PAGE.search(body) is not None))
+            and not self._belongs(start, end, references)
+        ):
             yield self._mark(start, end, references)
+
+    def _belongs(self, start: int, end: int, references: Sequence[Reference]) -> bool:
+        """Tell whether what looks like a mark is a word or a number of its sentence: "is in [Berlin]", "[2] pets"."""
+        if any(isinstance(name, str) and _is_file(name) for name in references):
+            return False
+        word = _LAST_WORD.search(self._text[max(0, start - _REACH) : start].rstrip(" "))
+        led = word is not None and word[0].lower() in FUNCTION_WORDS
+        named = any(isinstance(name, str) for name in references)
+        return (named and led) or self._counts(start, end)
+
+    def _counts(self, start: int, end: int) -> bool:
+        """Tell whether a number counts what stands behind it, or ends "up to", "at most" and the like."""
+        words = self._text[max(0, start - _REACH) : start].lower().split()
+        behind = _NEXT_WORD.match(self._text, end)
+        counted = behind is not None and behind[1] not in FUNCTION_WORDS and behind[1] not in AUXILIARIES
+        return counted or words[-1:] in _MEASURING or words[-2:] == ["up", "to"]
 
     def _in_parentheses(self, body: str) -> tuple[Reference, ...] | None:
         """Return what parentheses refer to: they say that they cite, or hold nothing but files."""
@@ -464,7 +508,10 @@ class _Reader:
 
     def _wide(self, body: str) -> tuple[Reference, ...]:
         number, _, name = body.rpartition("\u2020")
-        if name and (not number or not re.fullmatch(r"sources?|l[0-9].*", name, re.IGNORECASE)):
+        if name and (
+            not number
+            or not re.fullmatch(r"sources?|l[0-9]{1,6}(?:\s?[-\u2013]\s?l?[0-9]{1,6})?", name, re.IGNORECASE)
+        ):
             return self._references(name, said=True, numbers=True) or ()
         count = re.fullmatch(r"\s*([0-9]{1,5}):([0-9]{1,5})\s*", number)
         if count:  # of a message and of a result, which is counted from 0
@@ -493,11 +540,13 @@ class _Reader:
             counted = _COUNTED.fullmatch(name) if bare or not name.isdigit() else None
             if found and isinstance(found[-1], str) and _is_page(name, found[-1]):
                 found[-1] += f", {name}"
+            elif found and _PAGE.fullmatch(name):
+                continue  # of a numbered passage
             elif not name.isdigit() and self._names(name):
                 found.append(name)
             elif counted and (self._all_held([_count(counted[1])]) or not self._looks_like(name)):
                 found.append(_count(counted[1]))
-            elif said or _is_file(name) or self._looks_like(name):
+            elif said or _is_file(name) or (self._looks_like(name) and not self._told(name)):
                 found.append(name)
             else:
                 return None
@@ -508,6 +557,9 @@ class _Reader:
 
     def _names(self, name: str) -> bool:
         return self._sources is not None and self._sources.names(name)
+
+    def _told(self, name: str) -> bool:
+        return self._sources is not None and self._sources.tells(name)
 
     def _looks_like(self, name: str) -> bool:
         return self._sources is not None and self._sources.looks_like(name)
@@ -527,6 +579,8 @@ class _Reader:
         if not _may_be_cited(bare, behind, attached=attached, several=len(numbers) > 1):
             return False
         ends = not attached and (not behind or behind in _BEHIND)
+        if self._counts(start, end):
+            return False
         return held or (ends and self._sources is not None and not self._quoted(text[start:end]))
 
     def _is_raised_mark(self, start: int, end: int) -> bool:
@@ -554,7 +608,7 @@ def _may_be_cited(before: str, behind: str, *, attached: bool, several: bool) ->
         operand = word[0].lower() in (_PAIRED if several else _OPERAND)
         return not operand and not (attached and not word[0].isdigit() and not _is_plain_word(word[0]))
     last = before[-1]
-    framed = (last == "(" and behind in {")", ",", ";"}) or (last == "," and before[-2:-1].isalpha())
+    framed = last + behind in {"()", "(,", "(;", "[]"} or (last == "," and before[-2:-1].isalpha())
     return framed or last in _BEFORE
 
 

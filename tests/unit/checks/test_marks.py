@@ -52,6 +52,10 @@ def named(text, shelf=SHELF):
         ("[handbook.pdf], p. 3", ["handbook.pdf, p. 3"]),
         ("[[1]](https://files.example/handbook.pdf)", [1, "https://files.example/handbook.pdf"]),
         ("[Handbook](handbook.pdf)", ["Handbook", "handbook.pdf"]),
+        ("[1, p. 4]", [1]),
+        ("[source: 1, p. 4]", [1]),
+        ("(handbook.pdf, section 2)", ["handbook.pdf, section 2"]),
+        ("\u30101\u2020L3-L9\u3011", [1]),
     ],
 )
 def test_a_mark_of_any_usual_style_is_blanked_and_names_what_was_retrieved(mark, names):
@@ -104,6 +108,12 @@ def test_a_mark_that_names_nothing_that_was_retrieved_misses_it(mark, missing):
         "As [7] says",
         "<cite>Trains are free</cite>",
         "Source: the company pays 40 days",
+        "bring [2] pets",
+        "bring \u00b2 pets",
+        "up to [2] pets",
+        "at most [2].",
+        "the office is in [handbook].",
+        "call [the desk](tel:+49-30-99)",
     ],
 )
 def test_what_may_be_a_value_or_says_something_is_no_mark(text):
@@ -183,7 +193,20 @@ def test_blanking_keeps_every_position_and_marks_do_not_overlap(text, shelf):
 
 @pytest.mark.parametrize(
     "unit",
-    ["[1]", "[", "(a.pdf, ", "Sources:\n", "a/", "[9] ", "`", "\u3010", "[a](b.pdf)", "Source: a.pdf\n"],
+    [
+        "[1]",
+        "x. Sources: ",
+        "(see [1]) ",
+        "[",
+        "(a.pdf, ",
+        "Sources:\n",
+        "a/",
+        "[9] ",
+        "`",
+        "\u3010",
+        "[a](b.pdf)",
+        "Source: a.pdf\n",
+    ],
 )
 def test_time_grows_in_proportion_to_the_text(unit):
     growth.assert_linear(lambda text: SHELF.missing(text + "a"), unit, up_to=100_000)

@@ -128,6 +128,8 @@ def test_a_closing_list_claims_nothing_and_is_held_against_what_was_retrieved(cl
         "The warranty lasts 24 months.\n\nSources:\n1. lockout.md\n2. Lars stole the seals at night",
         "The warranty lasts 24 months (Lars stole the seals, lockout.md).",
         "Valve[9] is open.",
+        "The warranty lasts 24 months. \u30101\u2020L1 Lars stole the seals\u3011",
+        "The warranty lasts 24 months. Call [the desk](tel:+49-30-999999).",
         "The warranty lasts in [24, 36] months.",
     ],
 )

@@ -81,8 +81,15 @@ _NOUNS: Final = _ATTITUDES | _PLANS | {"whether"}
 _CONTESTED: Final = _verbs(
     "deny dispute reject refute contest contradict disagree unconfirmed unproven reproduce absurd"
 )
-_BORNE_OUT: Final = _verbs(
-    "confirm prove verify indeed establish admit acknowledge bear uphold undisputed succeed"
+_BORNE_OUT: Final = _verbs("confirm prove verify establish admit acknowledge uphold succeed")
+_SETTLED: Final = words_of("indeed undisputed")
+_WHAT_WAS_SAID: Final = words_of(
+    "it this that them these so as allegation allegations claim claims story report reports"
+)
+_PARTIES: Final = words_of(
+    "prosecutor prosecutors plaintiff plaintiffs claimant claimants defendant defendants accuser accusers "
+    "critic critics opponent opponents rival rivals detractor detractors lawyer lawyers attorney attorneys "
+    "activist activists campaigner campaigners"
 )
 _DONE: Final = frozenset(
     (("took", "effect"), ("pressed", "ahead"), ("went", "ahead"), ("did", "so"), ("went", "through"))
@@ -155,11 +162,29 @@ def scopes(statement: ValueStatement, following: ValueStatement | None = None) -
     found += _hedged(statement)
     behind = [*texts, *(following.texts if following else ())]
     done = any(pair in _DONE for pair in pairwise(behind))
-    if found and (done or not _BORNE_OUT.isdisjoint(map(stem_of, behind))):
+    if found and (done or _bears_out(behind)):
         return [scope for scope in found if scope.force in {Force.DENIED, Force.NEGATED}]
     return found
 
 
+def _bears_out(texts: Sequence[str]) -> bool:
+    """Tell whether somebody confirms what is said elsewhere: "the court confirmed it", "this was proved"."""
+    for place, text in enumerate(texts):
+        if text in _SETTLED:
+            return True
+        if stem_of(text) not in _BORNE_OUT:
+            continue
+        before = texts[max(0, place - 3) : place]
+        behind = texts[place + 1 : place + 3]
+        told = not _WHAT_WAS_SAID.isdisjoint(behind) or (
+            before[-1:] != [] and before[-1] in BE and not _WHAT_WAS_SAID.isdisjoint(before)
+        )
+        if told and _UNREAL.isdisjoint(before) and not negations(before):
+            return True
+    return False
+
+
+_UNREAL: Final = words_of("to must can could may might shall should will would cannot if whether unless")
 _REACH: Final = 40  # words of a clause
 _COMMA: Final = frozenset((",",))
 _SENTENCE_ENDS: Final = words_of("; but")
@@ -274,7 +299,8 @@ def _force_of(statement: ValueStatement, place: int, *, disputed: bool) -> Force
         return Force.DENIED
     asks = text == "whether" and behind != "or"
     attitude = text in _ATTITUDES and takes and behind != "to"
-    says = disputed and base in _SAYING and before not in BE
+    beside = texts[place + 2 : place + 5] if text == "according" else texts[max(0, place - 3) : place]
+    says = base in _SAYING and before not in BE and (disputed or not _PARTIES.isdisjoint(beside))
     unreal = text == "would" and behind == "have"
     if asks or attitude or says or unreal or base in _BLAMING or _contends(statement, place):
         return Force.OPEN
@@ -332,16 +358,34 @@ def _negated(texts: Sequence[str]) -> Iterator[Scope]:
 
 
 def _states(texts: Sequence[str]) -> bool:
-    """Tell whether a clause has a subject, other than whoever is advised, and an auxiliary."""
-    return "you" not in texts and not AUXILIARIES.isdisjoint(texts[1:])
+    """Tell whether a clause has a subject, other than whoever is advised, and a verb: it is no instruction."""
+    if "you" in texts or len(texts) < 2:
+        return False
+    advises = texts[0] not in _SUBJECTS and texts[1] in _BEFORE_NOUN
+    finite = not AUXILIARIES.isdisjoint(texts[1:]) or texts[0] in _SUBJECTS
+    return not advises and (finite or read_clause(texts, len(texts), ()).verb > 0)
+
+
+def _begins_condition(texts: Sequence[str], place: int) -> bool:
+    """Tell whether a word begins a condition: "if", "provided that", "in case", "only when"; not "if necessary"."""
+    text, before = texts[place], texts[place - 1] if place else ""
+    behind = texts[place + 1] if place + 1 < len(texts) else "necessary"
+    if place == 0 and text in _INVERTED:
+        return True
+    begins = text in _CONDITIONS or (before, text) in {("in", "case"), ("only", "when")}
+    return begins and behind not in _NO_CONDITION
+
+
+_NO_CONDITION: Final = words_of(
+    "necessary possible needed required desired any applicable appropriate not so of ever"
+)
 
 
 def _conditional(statement: ValueStatement) -> Iterator[Scope]:
     """Yield a condition, and what depends on it."""
     texts = statement.texts
     for place, text in enumerate(texts):
-        inverted = place == 0 and text in _INVERTED
-        if not (inverted or text in _CONDITIONS):
+        if not _begins_condition(texts, place):
             continue
         if (
             text == "if"
@@ -351,15 +395,10 @@ def _conditional(statement: ValueStatement) -> Iterator[Scope]:
             yield Scope(Force.OPEN, place + 1, _end(texts, place + 1))
             continue
         end = _first(texts, place + 1, _CONDITION_ENDS)
-        if place + 1 >= len(texts) or not (
-            inverted
-            or texts[place + 1] in (_SUBJECTS | {"that"})
-            or statement.tokens[place + 1].written[:1].isupper()
-        ):
-            continue  # "if necessary"
-        first, last = _start(texts, place), place
-        if first == place:
-            first, last = end, _end(texts, end + 1)
+        begin = place - 1 if text in {"case", "when"} else place
+        first, last = _start(texts, begin), begin
+        if first == begin:
+            first, last = end + 1, _end(texts, end + 1)
         if not _states(texts[first:last]):
             continue  # "if the tap drips, change the washer"
         condition = range(place + 1, end)
@@ -372,7 +411,7 @@ def _hedged(statement: ValueStatement) -> Iterator[Scope]:
     text = statement.reading.text
     if not may_begin(text):
         return
-    spend(_HEDGES)
+    spend(_HEDGES + _HEDGED_TOKEN * len(statement.tokens))
     starts = [token.start for token in statement.tokens]
     for hedge in built_in(text):
         if is_month(text, hedge.start, hedge.end):
@@ -389,6 +428,7 @@ def _hedged(statement: ValueStatement) -> Iterator[Scope]:
 
 
 _HEDGES: Final = 60
+_HEDGED_TOKEN: Final = 10
 _HABITS: Final = words_of(
     "usually often normally generally sometimes typically mostly commonly mainly largely accounts"
 )
@@ -452,11 +492,12 @@ def _denies_told(atom: Atom, alignment: Alignment, evidence: Evidence) -> bool:
 def _tells(atom: Atom) -> bool:
     """Tell whether a claim has a subject and a verb: "rinse the rice" and a question state nothing."""
     texts = [text for text in atom.statement.texts if text[:1].isalnum()]
-    if (
-        len(texts) < 2
-        or atom.statement.texts[-1] == "?"
-        or not (read_clause(texts, len(texts), ()).verb or any(map(is_past, texts)))
-    ):
+    if len(texts) < 2 or atom.statement.texts[-1] == "?":
+        return False
+    plural = (
+        texts[0].endswith("s") and len(texts) > 2 and texts[1] not in FUNCTION_WORDS
+    )  # "vaccines cause autism"
+    if not (plural or read_clause(texts, len(texts), ()).verb or any(map(is_past, texts))):
         return False
     first, second = texts[:2]
     bare = first not in FUNCTION_WORDS and not first.endswith("s") and not is_past(first)

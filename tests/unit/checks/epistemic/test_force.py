@@ -61,7 +61,34 @@ PAIRS = [
     ),
 ]
 
+UNCONFIRMED = [
+    (
+        "Inspectors allege that the mill polluted the brook. The mill was established in 1890.",
+        "The mill polluted the brook.",
+    ),
+    (
+        "Inspectors allege that the mill polluted the brook. The court did not confirm it.",
+        "The mill polluted the brook.",
+    ),
+    (
+        "Inspectors allege that the mill polluted the brook. The trial must prove it.",
+        "The mill polluted the brook.",
+    ),
+    ("Critics said that the mill polluted the brook.", "The mill polluted the brook."),
+    ("If the audit fails, Orla loses her licence.", "Orla loses her licence."),
+    ("The carrier pays a penalty of 500 EUR if delivery is late.", "The carrier pays a penalty of 500 EUR."),
+    ("Unless the tenant objects, the rent rises by 5 %.", "The rent rises by 5 %."),
+    ("The rent rises by 5 % provided that the board approves.", "The rent rises by 5 %."),
+    ("There is no evidence that magnets cure gout.", "Magnets cure gout."),
+    ("Doctors deny that magnets cure gout.", "Magnets cure gout."),
+]
+
 PLAIN = [
+    (
+        "Inspectors allege that the mill polluted the brook. The court confirmed it.",
+        "The mill polluted the brook.",
+    ),
+    ("If necessary, the pump restarts at noon.", "The pump restarts at noon."),
     ("The court found that the tenant had paid the rent.", "The tenant had paid the rent."),
     ("The minister said that the tunnel had opened to traffic.", "The tunnel had opened to traffic."),
     ("According to the handbook, the filter must be rinsed weekly.", "The filter must be rinsed weekly."),
@@ -91,6 +118,11 @@ def forces(answer, evidence):
 def test_what_evidence_does_not_assert_is_a_hard_fault_of_a_claim_that_asserts_it(force, evidence, answer):
     (claim,) = check_answer(answer, [evidence]).claims
     assert (claim.force, claim.hard) == (force, True)
+
+
+@pytest.mark.parametrize(("evidence", "answer"), UNCONFIRMED)
+def test_neither_another_fact_nor_an_unconfirmed_report_makes_evidence_assert_a_claim(evidence, answer):
+    assert any(forces(answer, evidence))
 
 
 @pytest.mark.parametrize("evidence", [evidence for _, evidence, _ in PAIRS])
