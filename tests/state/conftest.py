@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,14 @@ SERVERS = {"redis": "server", "cluster": "cluster"}
 
 PATIENCE = 60.0
 """Seconds for an answer of Redis: a machine that is busy elsewhere is no outage."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave the cases on a Redis Cluster, six servers on the same processors, to `make test-kafka`."""
+    for item in items:
+        cases = item.callspec.params.values() if hasattr(item, "callspec") else ()
+        if item.path.is_relative_to(Path(__file__).parent) and "cluster" in cases:
+            item.add_marker(pytest.mark.slow)
 
 
 def state_at(url: str, prefix: str, *, scheme: str = SCHEME, **options: Any) -> RedisState:

@@ -483,8 +483,9 @@ class _Reader:
             return False
         word = _LAST_WORD.search(self._text[max(0, start - _REACH) : start].rstrip(" "))
         led = word is not None and word[0].lower() in FUNCTION_WORDS
-        named = any(isinstance(name, str) for name in references)
-        return (named and led) or self._counts(start, end)
+        named = any(isinstance(name, str) and not _DIGITS.search(name) for name in references)
+        counts = all(isinstance(name, int) for name in references) and self._counts(start, end)
+        return (named and led) or counts
 
     def _counts(self, start: int, end: int) -> bool:
         """Tell whether a number counts what stands behind it, or ends "up to", "at most" and the like."""
