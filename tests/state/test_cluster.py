@@ -34,6 +34,8 @@ from tests.state.conftest import start
 
 USERS = [f"user-{n}" for n in range(60)]
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def own_cluster() -> Iterator[LocalCluster]:
