@@ -228,6 +228,18 @@ ROWS: Final = (
                 ),
                 "Of the tenant that has most. Past it that tenant alone waits or is refused.",
             ),
+            Panel(
+                "Tenants at a limit",
+                "short",
+                (
+                    Query("max by (limit) (groundwire_tenants_at_limit)", "{{limit}}"),
+                    Query("sum(groundwire_paused_hosts)", "hosts left alone"),
+                ),
+                "Hosts are counted for each tenant that they failed.",
+            ),
+            Panel(
+                "Refused at a tenant's limit", "cps", (_rate("groundwire_tenant_refusals_total", "limit"),)
+            ),
             Panel("Places taken", "short", (Query("max(groundwire_review_queue_entries)", "in all"),)),
             Panel(
                 "Oldest review",
@@ -258,6 +270,21 @@ ROWS: Final = (
                     ),
                 ),
                 "What people nearly always approve, or never, is where the policy can do their work.",
+            ),
+            Panel(
+                "People's decisions of 30 days by source",
+                "short",
+                (
+                    Query(
+                        "sum by (source, outcome) (groundwire_reviewed_by_source)", "{{source}}: {{outcome}}"
+                    ),
+                ),
+            ),
+            Panel(
+                "Until people decide, by the gate's reason",
+                "s",
+                (Query("max by (reason, quantile) (groundwire_review_seconds)", "{{reason}} {{quantile}}"),),
+                "0.5 is the median of 30 days; nine of ten were decided within 0.9.",
             ),
             Panel("Console behind by", "s", (Query("max(groundwire_console_stale_seconds)", "console"),)),
         ),
