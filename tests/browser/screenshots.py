@@ -15,18 +15,15 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from random import Random
 from typing import Final
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from groundwire.console.series import SIZE, SeriesHistory, parse_metrics
 from groundwire.review.board import Board
 from tests.browser.items import full_board
 from tests.browser.reader import Complaints, Reader
 from tests.browser.site import Running, running
 from tests.browser.test_accessible import PAGES, worker_metrics
-from tests.unit.console.workers import Worker
 
 FOLDER: Final = Path(__file__).parents[2] / "docs/console"
 SIZES: Final = {"light": (1180, 760), "dark": (1180, 760), "phone": (390, 760)}
@@ -41,9 +38,8 @@ SHOTS: Final[dict[str, tuple[str, ...]]] = {
     "approved list": ("light",),
     "blocked list": ("light",),
     "dead letters": ("light",),
-    "learning": ("light", "dark"),
     "blind sample": ("light",),
-    "operations": ("light", "dark"),
+    "status": ("light", "dark"),
     "help": ("light",),
 }
 _FEWER: Final = """async (png) => {
@@ -79,29 +75,6 @@ def small_png(page: Page, png: bytes) -> bytes:
     head = struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)
     parts = (b"IHDR", head), (b"PLTE", bytes(palette)), (b"IDAT", zlib.compress(lines, 9)), (b"IEND", b"")
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
-
-
-def an_hour() -> SeriesHistory:
-    """Return an hour of a worker whose work goes up and down."""
-    draw, worker, history = Random(7), Worker("claims"), SeriesHistory()
-    kinds = (
-        ("trusted_source", "tier_1", 60),
-        ("grounded", "tier_1", 25),
-        ("ungrounded", "tier_2", 14),
-        ("technical_hedge", "tier_2", 9),
-        ("conflicting_near_duplicate", "tier_2", 4),
-        ("personal_speculation", "tier_3", 8),
-        ("duplicate", "tier_3", 5),
-    )
-    for tick in range(SIZE):
-        wave = 1.2 + (tick % 120) / 120 - (tick % 45) / 90
-        for reason, tier, share in kinds:
-            worker.work(round(draw.random() * share * wave), reason, tier)
-        worker.lag.labels("claims").set(round(draw.random() * 300 * wave))
-        worker.age.labels("claims").set(draw.random() * 2)
-        history.advance(tick)
-        history.take("claims:9100", parse_metrics(worker.answer()))
-    return history
 
 
 def decide_some(reader: Reader, board: Board) -> None:
@@ -145,12 +118,10 @@ def shoot(folder: Path, opened: Browser, console: Running) -> Iterator[tuple[str
             width, height = SIZES[look]
             page.set_viewport_size({"width": width, "height": height})
             page.emulate_media(color_scheme="dark" if look == "dark" else "light", reduced_motion="reduce")
-            if name == "operations":
-                console.site.scraper.history = an_hour()
             PAGES[name](reader)
             page.mouse.move(0, 0)
             page.wait_for_timeout(300)
-            whole = name in ("operations", "learning")
+            whole = name == "status"
             file = folder / f"{name.replace(' ', '-')}-{look}.png"
             yield _keep(file, small_png(plain, page.screenshot(full_page=whole)))
 
@@ -167,7 +138,12 @@ if __name__ == "__main__":
         worker_metrics() as address,
         browser() as chromium,
         running(
-            full_board(), audit_share=1.0, workers=address, rate_identity=100_000, undo_seconds=5
+            full_board(),
+            audit_share=1.0,
+            workers=address,
+            grafana_url="https://grafana.acme.example/d/groundwire",
+            rate_identity=100_000,
+            undo_seconds=5,
         ) as console,
     ):
         for file, size in shoot(where, chromium, console):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.resources import files
@@ -43,9 +42,16 @@ def violations(reader: Reader) -> list[str]:
 @contextmanager
 def worker_metrics() -> Iterator[str]:
     """Serve the metrics of a worker that waits for something."""
-    worker = Worker("claims", started=time.time() - 600)
-    worker.work(600)
+    worker = Worker("claims")
+    worker.lag.set(1_200)
+    worker.age.set(3.4)
+    worker.partitions.set(6)
+    worker.waiting.set(4)
     worker.paused.labels("state").set(1)
+    for limit, most, of, full in (("places", 4, 2_000, 0), ("bytes", 64e6, 64e6, 1), ("requests", 3, 16, 0)):
+        worker.most.labels(limit).set(most)
+        worker.limit.labels(limit).set(of)
+        worker.full.labels(limit).set(full)
     server, thread = start_http_server(0, "127.0.0.1", worker.registry)
     try:
         yield f"127.0.0.1:{server.server_port}"
@@ -130,14 +136,6 @@ def _unmatched(reader: Reader) -> None:
     reader.go("Enter")
 
 
-def _operations(reader: Reader) -> None:
-    reader.open("/operations")
-    while not reader.page.locator("#workers-title").count():  # the workers are asked while the console starts
-        reader.page.wait_for_timeout(200)
-        reader.open("/operations")
-    assert reader.page.locator("svg.line").count() > 10
-
-
 def _at(path: str) -> Go:
     return lambda reader: reader.open(path)
 
@@ -158,8 +156,7 @@ PAGES: Final[dict[str, Go]] = {
     "approved list": _at("/approved"),
     "blocked list": _at("/blocked"),
     "dead letters": _at("/dead-letters"),
-    "learning": _at("/learning"),
-    "operations": _operations,
+    "status": _at("/status"),
     "blind sample": _at("/sample"),
     "bulk confirmation": _bulk,
     "help": _help,

@@ -91,7 +91,7 @@ def test_help_keeps_the_focus_inside_and_gives_it_back(consoles, people) -> None
 def test_the_first_tab_reaches_the_skip_link_and_it_leads_past_the_navigation(consoles, people) -> None:
     reader = people(consoles.start(), reduced_motion="reduce")
     page = reader.page
-    reader.open("/learning")
+    reader.open("/status")
     reader.press("Tab")
     skip = page.get_by_role("link", name="Skip to the content")
     expect(skip).to_be_focused()

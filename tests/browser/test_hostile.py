@@ -96,9 +96,8 @@ def test_no_page_scrolls_sideways_on_a_telephone(consoles, people) -> None:
         "/approved",
         "/blocked",
         "/dead-letters",
-        "/learning",
         "/sample",
-        "/operations",
+        "/status",
     ):
         reader.open(path)
         assert fits(reader.page), path
@@ -123,7 +122,7 @@ def test_views_claims_and_reviewers_with_names_that_mean_harm_are_text_and_fit_3
     subjects = [subject for subject, _ in console.board.candidates()]
     with ThreadPoolExecutor(1) as pool:  # a thread of its own: the test's has an event loop already
         assert pool.submit(asyncio.run, console.site.assignments.give(subjects, name)).result()
-    for path in ("/", f"/items/{reader.ids()[0]}", "/learning"):
+    for path in ("/", f"/items/{reader.ids()[0]}", "/status"):
         reader.open(path)
         expect(reader.page.locator("main")).to_contain_text(name)
         assert fits(reader.page), path
@@ -173,7 +172,7 @@ def test_on_a_telephone_no_target_is_lower_than_44_pixels_and_undo_is_within_the
     undo = reader.page.locator(".outcome.held button").bounding_box()
     assert undo["x"] + undo["width"] <= NARROW["width"]
     small = {"/item": reader.page.evaluate(SMALL)}
-    for path in ("/?kind=response", "/approved", "/sample", "/learning", "/operations"):
+    for path in ("/?kind=response", "/approved", "/sample", "/status"):
         reader.open(path)
         small[path] = reader.page.evaluate(SMALL)
     assert {path: found for path, found in small.items() if found} == {}

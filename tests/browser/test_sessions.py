@@ -167,10 +167,10 @@ def test_while_the_console_is_away_nothing_is_sent_and_the_page_with_what_was_ty
 def test_after_signing_in_one_lands_on_the_page_that_was_asked_for(consoles, people) -> None:
     console = consoles.start()
     reader = people(console, None)
-    reader.open("/learning?days=7")
+    reader.open("/?sort=oldest")
     assert reader.page.url == f"{console.url}/signin"
     reader.page.goto(console.link)
-    reader.page.wait_for_url(f"{console.url}/learning?days=7")
+    reader.page.wait_for_url(f"{console.url}/?sort=oldest")
 
 
 def test_a_sign_in_link_works_once_and_says_so_the_second_time(consoles, people) -> None:

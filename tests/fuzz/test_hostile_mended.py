@@ -125,7 +125,7 @@ async def test_an_address_with_bytes_beyond_ascii_is_refused_and_no_fault():
     room.add(make_decision("c"))
     console = Console(room, [], str)
     bearer = [(b"host", b"127.0.0.1:8700"), (b"authorization", b"Bearer lead-token")]
-    for path in (b"/api/operations", b"/api/queue", b"/"):
+    for path in (b"/api/status", b"/api/queue", b"/"):
         status, answer = await console._asked("GET", path + b"?days=\xff", bearer, b"")
         assert (status, b"ASCII" in answer) == (400, True)
 

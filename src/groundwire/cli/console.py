@@ -13,8 +13,8 @@ import click
 from groundwire.cli.options import quiet_kafka, reporting
 from groundwire.config import Settings, load_settings
 from groundwire.console.app import create_app, make_server, require_sign_in, serve
+from groundwire.console.gauges import ReviewGauges, serve_gauges
 from groundwire.console.live import RedisLocks
-from groundwire.console.operations import ReviewGauges, serve_gauges
 from groundwire.console.settings import ConsoleSettings, load_console_settings
 from groundwire.console.shared import RedisShared
 from groundwire.console.site import Parts

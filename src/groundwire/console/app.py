@@ -145,8 +145,6 @@ def _lifespan(site: Site) -> Callable[[Starlette], Any]:
         ):  # who was signed in before a restart is let in as soon as it is known
             await asyncio.wait_for(site.sessions.share(), _SHARED)
         tasks = [asyncio.create_task(tick()), asyncio.create_task(share())]
-        if site.settings.targets:
-            tasks.append(asyncio.create_task(site.scraper.run()))
         try:
             yield
         finally:

@@ -1,10 +1,9 @@
-"""What is not pending: approved, blocked, responses in review, dead letters; and agreement and the blind sample."""
+"""What is not pending: approved, blocked, responses in review, dead letters; and the blind sample."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from datetime import timedelta
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final, Literal, TypeVar
 from urllib.parse import parse_qsl, urlencode
 
@@ -26,10 +25,9 @@ from groundwire.console.site import Call, PageAnswer, problems
 from groundwire.console.words import NONE
 from groundwire.messages.base import format_time
 from groundwire.messages.topics import TopicName
-from groundwire.review.model import MAX_PAGE, DeadLetterRow, DecisionCounts, ListedTopic, Page
+from groundwire.review.model import MAX_PAGE, DeadLetterRow, ListedTopic, Page
 
 P = TypeVar("P", bound="ListPage")
-_DAYS: Final = {"7": 7, "30": 30, "90": 90}
 
 
 class ListPage(BaseModel):
@@ -206,37 +204,6 @@ class OpinionFields(BaseModel):
     opinion: Literal["approve", "reject"]
 
 
-async def learning(call: Call) -> PageAnswer:
-    """How people's decisions compare with the gate's."""
-    days = _DAYS.get(call.request.query_params.get("days", "30"))
-    if days is None:
-        raise HTTPException(400, f"days: must be one of {', '.join(_DAYS)}")
-    since = call.site.clock() - timedelta(days=days)
-    found = call.site.board.agreement(call.scope, since)
-    blind = found.blind
-    data = {
-        "days": days,
-        "spans": list(_DAYS.values()),
-        "total": _counts_row(found.total),
-        "groups": [
-            {"title": "By reason", "column": "reason", "rows": [_counts_row(row) for row in found.by_reason]},
-            {"title": "By source", "column": "source", "rows": [_counts_row(row) for row in found.by_source]},
-        ],
-        "reviewers": [
-            {**asdict(one), "median": one.median.total_seconds() if one.median is not None else None}
-            for one in call.site.board.by_reviewer(call.scope, since)
-        ],
-        "blind": {
-            "approved": blind.approved,
-            "approved_agreed": blind.approved_agreed,
-            "blocked": blind.blocked,
-            "blocked_agreed": blind.blocked_agreed,
-        },
-        "audit_share": call.site.settings.audit_share,
-    }
-    return PageAnswer(data, "learning.html")
-
-
 async def sample(call: Call) -> PageAnswer:
     """Claims that the gate decided by itself, verdict hidden; none where the share is 0."""
     share = call.site.settings.audit_share
@@ -275,15 +242,3 @@ async def judge(call: Call) -> PageAnswer:
         "agrees": found.agrees,
     }
     return PageAnswer(data, "revealed.html")
-
-
-def _counts_row(tally: DecisionCounts) -> dict[str, Any]:
-    return {
-        "name": tally.name,
-        "decided": tally.decided,
-        "approved": tally.approved,
-        "edited": tally.edited,
-        "rejected": tally.rejected,
-        "median_seconds": tally.median.total_seconds() if tally.median is not None else None,
-        "p90_seconds": tally.p90.total_seconds() if tally.p90 is not None else None,
-    }

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from groundwire.console import actions, bulk, item, lists, operations, queue, views
+from groundwire.console import actions, bulk, item, lists, queue, status, views
 from groundwire.console.auth import Identity, csrf_holds, place_asked_for, remember_place
 from groundwire.console.export import EXPORTED, FORMS, export
 from groundwire.console.guard import check_rate, peer
@@ -143,7 +143,7 @@ class PageRoute:
         page: whether there is a page, or only the API.
         decides: whether it is refused to who may only look.
         takes: the fields of its body, where it has any.
-        asks: its query parameters, of which the API refuses others; None: the handler checks them.
+        asks: whether it has query parameters, which the handler checks; else the API refuses any.
     """
 
     method: str
@@ -152,14 +152,14 @@ class PageRoute:
     page: bool = True
     decides: bool = False
     takes: type[BaseModel] | None = None
-    asks: tuple[str, ...] | None = ()
+    asks: bool = False
 
 
 ROUTES: Final = (
-    PageRoute("GET", "/", queue.show, asks=None),
+    PageRoute("GET", "/", queue.show, asks=True),
     PageRoute("POST", "/queue/search", queue.search, takes=SearchFields),
     PageRoute("POST", "/views", views.save, takes=views.ViewFields),
-    PageRoute("GET", "/items/{decision_id:uuid}", item.show, asks=None),
+    PageRoute("GET", "/items/{decision_id:uuid}", item.show, asks=True),
     PageRoute("GET", "/items/{decision_id:uuid}/standing", item.standing, page=False),
     PageRoute("POST", "/items/{decision_id:uuid}/lock", item.lock, page=False, decides=True),
     PageRoute(
@@ -171,17 +171,16 @@ ROUTES: Final = (
     PageRoute("POST", "/actions/{action_id:uuid}/dismiss", actions.dismiss, decides=True),
     PageRoute("POST", "/bulk", bulk.act_on_many, decides=True, takes=bulk.BulkFields),
     PageRoute("POST", "/assignments", bulk.assign, decides=True, takes=bulk.AssignFields),
-    PageRoute("GET", "/responses", lists.responses, asks=None),
+    PageRoute("GET", "/responses", lists.responses, asks=True),
     PageRoute("POST", "/responses/search", lists.search_responses, takes=SearchFields),
-    PageRoute("GET", "/approved", lists.approved, asks=None),
+    PageRoute("GET", "/approved", lists.approved, asks=True),
     PageRoute("POST", "/approved/search", lists.search_approved, takes=SearchFields),
-    PageRoute("GET", "/blocked", lists.blocked, asks=None),
+    PageRoute("GET", "/blocked", lists.blocked, asks=True),
     PageRoute("POST", "/blocked/search", lists.search_blocked, takes=SearchFields),
-    PageRoute("GET", "/dead-letters", lists.dead_letters, asks=None),
-    PageRoute("GET", "/learning", lists.learning, asks=("days",)),
+    PageRoute("GET", "/dead-letters", lists.dead_letters, asks=True),
     PageRoute("GET", "/sample", lists.sample),
     PageRoute("POST", "/sample/{decision_id:uuid}", lists.judge, decides=True, takes=lists.OpinionFields),
-    PageRoute("GET", "/operations", operations.show),
+    PageRoute("GET", "/status", status.show),
 )
 """Routes for authenticated people. Handlers look up ids within what their person sees."""
 
@@ -252,7 +251,8 @@ def _api_endpoint(site: Site, route: PageRoute) -> Endpoint:
         _may(identity, route)
         if not _is_own_page(request, identity, request.headers.get("x-csrf-token", "")):
             raise HTTPException(403, "The token of the page is missing, or of an earlier session.")
-        _ask(request, route.asks)
+        if not route.asks:
+            _refuse_query(request)
         sent = await read_json(request) if route.method == "POST" else {}
         answer: PageAnswer = await route.handler(
             Call(request, site, identity, _with_text_ids(request, sent), page=False)
@@ -320,12 +320,11 @@ def _may(identity: Identity, route: PageRoute) -> None:
         raise HTTPException(403, "You may look, and not decide.")
 
 
-def _ask(request: Request, known: tuple[str, ...] | None) -> None:
-    """Refuse unknown query parameters. Raises: HTTPException 400, naming them."""
-    unknown = [] if known is None else [name for name in request.query_params if name not in known]
-    if unknown:
-        lines = [f"{name[:100]}: unknown" for name in unknown[:MAX_REPORTED]]
-        raise HTTPException(400, "; ".join([*lines, f"permitted: {', '.join(known or ()) or 'none'}"]))
+def _refuse_query(request: Request) -> None:
+    """Refuse query parameters where there are none. Raises: HTTPException 400, naming them."""
+    lines = [f"{name[:100]}: unknown" for name in request.query_params][:MAX_REPORTED]
+    if lines:
+        raise HTTPException(400, "; ".join([*lines, "permitted: none"]))
 
 
 def _is_own_page(request: Request, identity: Identity, token: str) -> bool:

@@ -108,12 +108,12 @@ class ConsoleSettings(BaseSettings):
     )
     workers: str = Field(
         "",
-        description="Metrics ports of all workers, `host:port,...`, for the page for operators; a name with several"
-        " addresses is all of them.",
+        description="Metrics ports of all workers, `host:port,...`, for the status page; a name with several addresses"
+        " is all of them.",
     )
-    replay_jobs: Path | None = Field(
+    grafana_url: str | None = Field(
         None,
-        description="Folder with the files that `groundwire replay --job FILE` keeps, for the same page.",
+        description="Where Grafana shows the dashboard, `https://grafana.acme.example/d/groundwire`; none: no link.",
     )
 
     rate_identity: Annotated[int, Field(ge=1)] = Field(600, description="Requests a minute of one person.")
@@ -147,6 +147,16 @@ class ConsoleSettings(BaseSettings):
             )
         if "{source_id}" not in (value or "{source_id}"):
             raise ValueError("must hold {source_id} where the id of the source goes")
+        return value
+
+    @field_validator("grafana_url")
+    @classmethod
+    def _is_page(cls, value: str | None) -> str | None:
+        parts = urlsplit(value or "https://x")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(
+                "must be an http or https address, for example https://grafana.acme.example/d/groundwire"
+            )
         return value
 
     @field_validator("secret")

@@ -29,7 +29,7 @@ from groundwire.console.outbox import Outbox, ReviewOrder, ReviewSender
 from groundwire.console.search_cipher import SearchCipher
 from groundwire.console.settings import ConsoleSettings
 from groundwire.console.shared import MemoryShared, Shared
-from groundwire.console.workers import Scraper
+from groundwire.console.workers import Workers
 from groundwire.errors import RecordError
 from groundwire.messages.decode import parse_json
 from groundwire.policy import Policy
@@ -140,7 +140,7 @@ class Site:
         self.has_tokens = parts.tokens is not None
         self.identities = Rates(settings.rate_identity, parts.monotonic)
         self.attempts = Rates(settings.rate_signin, parts.monotonic)
-        self.scraper = Scraper(settings.targets, clock)
+        self.workers = Workers(settings.targets, parts.monotonic)
 
     def look(self) -> None:
         """Say that somebody opened an item: lists show who looks at what, and are told every other second at most."""

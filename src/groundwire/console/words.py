@@ -1,4 +1,4 @@
-"""Texts that pages show: codes, numbers and times as words, lines as SVG paths, marks and differences of texts."""
+"""Texts that pages show: codes, numbers and times as words, marks and differences of texts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import Final, Literal
 
 from rapidfuzz.distance import Indel
@@ -15,9 +15,6 @@ from rapidfuzz.distance import Indel
 from groundwire.messages.base import parse_time
 from groundwire.text.visible import invisible_places
 
-HEIGHT: Final = 20
-_EDGE: Final = 1.0
-"""Room above and below, so that a line at its greatest is not cut."""
 Operation = Literal["equal", "insert", "delete"]
 _PARTS: Final = re.compile(r"\s+|\w+|[^\w\s]")
 """Runs of white space, words, and single signs: together they are the whole text."""
@@ -50,13 +47,9 @@ def lever(code: str) -> str | None:
     return LEVERS.get(code)
 
 
-def amount(value: float | None) -> str:
-    """Return a rate or a level, which may be less than one."""
-    if value is None:
-        return "not measured"
-    if 0 < value < 0.01:
-        return "under 0.01"
-    return f"{value:.2g}" if value < 10 else number(round(value))
+def measured(value: float | None) -> str:
+    """Return a count that a worker told; one that none told is never a 0."""
+    return "not measured" if value is None else number(round(value))
 
 
 def number(value: int | None) -> str:
@@ -93,31 +86,6 @@ def share(part: int, whole: int) -> str:
 def moment(time: str | None) -> str:
     """Return a time of the contract's form as a person reads it, in UTC."""
     return parse_time(time).strftime("%Y-%m-%d %H:%M UTC") if time else NONE
-
-
-def highest(rows: Iterable[Sequence[float | None]]) -> float:
-    """Return the greatest value of several lines that share one scale; 0 where there is none."""
-    return max((value for row in rows for value in row if value is not None), default=0.0)
-
-
-def path(values: Sequence[float | None], top: float) -> str:
-    """Return the `d` of an SVG path, one unit of width for each value; a value of None is a gap.
-
-    Args:
-        values: of which none is less than 0.
-        top: what is drawn at the upper edge; 0 draws everything at the lower one.
-    """
-    parts = []
-    for measured, run in groupby(enumerate(values), key=lambda pair: pair[1] is not None):
-        if measured:
-            points = [f"{at + 0.5:g} {_height(value or 0.0, top):.2f}" for at, value in run]
-            parts.append(f"M{'L'.join(points)}" + ("h0.01" if len(points) == 1 else ""))
-    return "".join(parts)
-
-
-def _height(value: float, top: float) -> float:
-    share = min(1.0, value / top) if top > 0 else 0.0
-    return HEIGHT - _EDGE - share * (HEIGHT - 2 * _EDGE)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,195 +1,121 @@
-"""Fetches the metrics of every worker, and remembers since when each has answered or not."""
+"""What the workers answer at their metrics ports at this moment; nothing of an earlier moment is kept."""
 
 from __future__ import annotations
 
 import asyncio
-import math
+import re
 import socket
 import ssl
-import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from enum import StrEnum
-from typing import Final
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal
 
 import httpx
-import structlog
 
-from groundwire.console.series import (
-    EVERY,
-    MOST_WORKERS,
-    Measurement,
-    SeriesHistory,
-    UnreadableMetrics,
-    parse_metrics,
-)
 from groundwire.console.settings import ScrapeTarget
+from groundwire.errors import WAITED_FOR
 
-logger = structlog.get_logger(__name__)
-
-PATIENCE: Final = 4.0
-"""Seconds that finding a worker's address, and its answer, may each take."""
-MOST_BYTES: Final = 1_000_000
+ROLES: Final = ("claims", "responses", "deferred", "reviews")
+TENANT_LIMITS: Final = ("places", "bytes", "requests")
+_PATIENCE: Final = 2.0
+"""Seconds for a worker's address, and for its answer: somebody waits for the page."""
+_HOLDS: Final = 5.0
+"""Seconds for which answers hold: however many look, workers are asked once."""
+_MOST_WORKERS: Final = 100
+_MOST_BYTES: Final = 500_000
 """Of an answer; a worker's has some 50,000."""
-_AT_ONCE: Final = 10
+_GAUGE: Final = re.compile(
+    "^groundwire_(lag_records|commit_age_seconds|partitions|waiting_claims|paused|tenant_most|tenant_limit"
+    r'|tenants_at_limit)(?:\{\w+="([^"]*)"\})? (\d{1,15}(?:\.\d{1,20})?(?:e[+-][01]\d)?)$',
+    re.MULTILINE,
+)
+_LABELS: Final = frozenset({"", *ROLES, *WAITED_FOR, *TENANT_LIMITS})
+"""Other labels are shown as `other`: no text of an answer comes to a page."""
 _TLS: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 """Without certificates, for metrics ports speak plain HTTP; made once: each client would load them all."""
-Resolve = Callable[[ScrapeTarget], Awaitable[Sequence[str]]]
-ScrapeCall = Callable[[str, int], Awaitable[str]]
-
-
-class WorkerState(StrEnum):
-    """The state of a worker at the last scrape."""
-
-    ANSWERS = "answers"
-    SILENT = "silent"
-    UNREADABLE = "unreadable"
-    UNRESOLVED = "unresolved"
-    """Its name resolves to no address."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """A worker as of the last scrape.
-
-    Attributes:
-        name: host and port as they are configured.
-        address: one that the name resolves to; empty where there is none.
-        state: whether it answered.
-        since: since when it has been in this state.
-        measurement: its last metrics, of this scrape or an earlier one; None where it never answered.
-    """
+    """A worker, named by its configured host and port; `gauges` by name and label are empty unless it answers."""
 
     name: str
     address: str
-    state: WorkerState
-    since: datetime
-    measurement: Measurement | None = None
+    state: Literal["answers", "silent", "unreadable", "unresolved"]
+    gauges: Mapping[tuple[str, str], float] = field(default_factory=dict)
+
+    @property
+    def role(self) -> str | None:
+        """Its role; None where it does not say."""
+        return next((label for name, label in self.gauges if name == "lag_records" and label in ROLES), None)
+
+    @property
+    def paused(self) -> list[str]:
+        """What it waits for."""
+        return sorted(label for (name, label), value in self.gauges.items() if name == "paused" and value)
 
 
-async def resolve(target: ScrapeTarget) -> list[str]:
+async def resolve(target: ScrapeTarget) -> Sequence[str]:
     """Return the addresses of a worker's host. Raises: OSError, TimeoutError."""
-    loop = asyncio.get_running_loop()
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(_PATIENCE):
+        loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
-    return sorted({str(one[4][0]) for one in found})[:MOST_WORKERS]
+    return sorted({str(one[4][0]) for one in found})
 
 
-async def fetch_metrics(address: str, port: int) -> str:
-    """Return what a worker answers.
-
-    Raises:
-        httpx.HTTPError, OSError, TimeoutError: it does not answer in time.
-        UnreadableMetrics: the answer is too long, or none that a worker gives.
-    """
-    host = f"[{address}]" if ":" in address else address
-    async with (
-        asyncio.timeout(PATIENCE),
-        httpx.AsyncClient(trust_env=False, timeout=PATIENCE, verify=_TLS) as client,
-        client.stream(
-            "GET", f"http://{host}:{port}/metrics", headers={"accept-encoding": "identity"}
-        ) as answer,
-    ):
-        if answer.status_code != httpx.codes.OK:
-            raise UnreadableMetrics("status")
+async def fetch(address: str, port: int) -> str:
+    """Return what a worker answers, none of an answer that is too long. Raises: httpx.HTTPError, TimeoutError."""
+    url = httpx.URL(scheme="http", host=address, port=port, path="/metrics")
+    client = httpx.AsyncClient(trust_env=False, timeout=_PATIENCE, verify=_TLS)
+    plain = {"accept-encoding": "identity"}
+    async with asyncio.timeout(_PATIENCE), client, client.stream("GET", url, headers=plain) as answer:
         body = bytearray()
         async for part in answer.aiter_raw():
             body += part
-            if len(body) > MOST_BYTES:
-                raise UnreadableMetrics("too long")
+            if len(body) > _MOST_BYTES:
+                return ""
     return body.decode("utf-8", "replace")
 
 
-class Scraper:
-    """Fetches the metrics of all workers every ten seconds.
-
-    Args:
-        targets: where they are.
-        clock: the wall clock.
-        resolve: finds the addresses of a host.
-        fetch: gets the metrics of a worker.
-    """
+class Workers:
+    """All workers at `targets`, asked when somebody looks."""
 
     def __init__(
         self,
         targets: Sequence[ScrapeTarget],
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        *,
-        resolve: Resolve = resolve,
-        fetch: ScrapeCall = fetch_metrics,
+        monotonic: Callable[[], float],
+        resolve: Callable[[ScrapeTarget], Awaitable[Sequence[str]]] = resolve,
+        fetch: Callable[[str, int], Awaitable[str]] = fetch,
     ) -> None:
-        self.history = SeriesHistory()
-        self.looked_at: datetime | None = None
-        self._targets = targets
-        self._clock = clock
-        self._resolve = resolve
-        self._fetch = fetch
-        self._statuses: dict[str, WorkerStatus] = {}
-        self._slots = asyncio.Semaphore(_AT_ONCE)
+        self._targets, self._monotonic, self._resolve, self._fetch = targets, monotonic, resolve, fetch
+        self._asking = asyncio.Lock()
+        self._found: tuple[float, list[WorkerStatus]] | None = None
 
-    @property
-    def workers(self) -> list[WorkerStatus]:
-        """All workers as of the last scrape."""
-        return list(self._statuses.values())
+    async def ask(self) -> list[WorkerStatus]:
+        """Return the status of every worker, at most five seconds old."""
+        async with self._asking:
+            if self._found is None or self._monotonic() - self._found[0] >= _HOLDS:
+                groups = await asyncio.gather(*map(self._addresses, self._targets))
+                asked = [pair for group in groups for pair in group][:_MOST_WORKERS]
+                found = await asyncio.gather(*(self._one(*pair) for pair in asked))
+                self._found = self._monotonic(), found
+            return self._found[1]
 
-    async def run(self) -> None:
-        """Scrape every ten seconds until cancelled."""
-        while True:
-            try:
-                await self.scrape(int(time.monotonic() // EVERY))
-            except Exception as exc:  # noqa: BLE001 - the page shows when the last scrape was; the next one may succeed
-                logger.warning("operations.look_failed", error=type(exc).__name__)
-            await asyncio.sleep(EVERY - time.monotonic() % EVERY)
-
-    async def scrape(self, tick: int) -> None:
-        """Fetch the metrics of every worker once."""
-        groups = await asyncio.gather(*(self._of(target) for target in self._targets))
-        found = [status for group in groups for status in group][:MOST_WORKERS]
-        now = self._clock()
-        self.history.advance(tick)
-        seen = {f"{one.name} {one.address}": one for one in found}
-        for key, one in seen.items():
-            seen[key] = _with_history(self._statuses.get(key), one)
-            if one.state is WorkerState.ANSWERS and one.measurement is not None:
-                self.history.take(key, one.measurement, _process_age(one.measurement, now))
-        for key in self._statuses.keys() - seen.keys():
-            self.history.forget(key)
-        self._statuses = seen
-        self.looked_at = now
-
-    async def _of(self, target: ScrapeTarget) -> list[WorkerStatus]:
+    async def _addresses(self, target: ScrapeTarget) -> list[tuple[ScrapeTarget, str]]:
         try:
-            addresses = await self._resolve(target)
-        except (OSError, TimeoutError, UnicodeError):
-            addresses = []
-        if not addresses:
-            return [WorkerStatus(str(target), "", WorkerState.UNRESOLVED, self._clock())]
-        return await asyncio.gather(*(self._one(target, address) for address in addresses))
+            return [(target, address) for address in await self._resolve(target)]
+        except (OSError, UnicodeError):
+            return [(target, "")]
 
     async def _one(self, target: ScrapeTarget, address: str) -> WorkerStatus:
-        state, measurement = WorkerState.ANSWERS, None
+        if not address:
+            return WorkerStatus(str(target), address, "unresolved")
         try:
-            async with self._slots:
-                text = await self._fetch(address, target.port)
-            measurement = await asyncio.to_thread(parse_metrics, text)
-        except UnreadableMetrics:
-            state = WorkerState.UNREADABLE
-        except (httpx.HTTPError, OSError, TimeoutError):
-            state = WorkerState.SILENT
-        return WorkerStatus(str(target), address, state, self._clock(), measurement)
-
-
-def _with_history(before: WorkerStatus | None, one: WorkerStatus) -> WorkerStatus:
-    """Return the status of a worker with what is known from earlier scrapes."""
-    if before is None:
-        return one
-    since = before.since if before.state is one.state else one.since
-    return replace(one, since=since, measurement=one.measurement or before.measurement)
-
-
-def _process_age(measurement: Measurement, now: datetime) -> float | None:
-    if measurement.started is None:
-        return None
-    age = now.timestamp() - measurement.started
-    return age if math.isfinite(age) else None
+            answer = await self._fetch(address, target.port)
+        except (httpx.HTTPError, OSError):
+            return WorkerStatus(str(target), address, "silent")
+        found = {
+            (name, label if label in _LABELS else "other"): float(value)
+            for name, label, value in _GAUGE.findall(answer)
+        }
+        return WorkerStatus(str(target), address, "answers" if found else "unreadable", found)

@@ -132,7 +132,6 @@ class Replayer:
                 "after": after,
                 "written": written,
                 "summary": self._summary.as_json(),
-                "total": total,  # for `jobs_in`, which reads the file meanwhile
             }
             self._job.note(progress=json.dumps(plain))
             self._job.commit()

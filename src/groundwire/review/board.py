@@ -194,6 +194,11 @@ class Board:
         with self._reading() as connection:
             return reads.dead_letters(connection, scope, limit, cursor)
 
+    def dead_letter_counts(self, since: datetime) -> list[tuple[str, int]]:
+        """Return how many dead letters of each code there were since a time, over all tenants."""
+        with self._reading() as connection:
+            return reads.dead_letter_counts(connection, to_milliseconds(since))
+
     def item(self, scope: ViewScope, decision_id: str) -> Item | None:
         """Return a Decision with its context; None where there is none that the person sees (S0-132)."""
         with self._reading() as connection:

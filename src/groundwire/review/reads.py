@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -12,6 +12,7 @@ from math import ceil
 from statistics import median
 from typing import Any, Final
 
+from groundwire.errors import ErrorCode
 from groundwire.messages.base import from_milliseconds
 from groundwire.messages.decisions import Kind, Verdict
 from groundwire.messages.identity import Subject
@@ -57,6 +58,7 @@ from groundwire.review.queries import (
 )
 
 _MOST_ATTEMPTS: Final = 100
+_CODES: Final = frozenset(map(str, ErrorCode))
 _WAITS: Final = "items.pending AND items.current = decisions.id"
 """Whether a person may decide a Decision now."""
 _ASKED: Final = (
@@ -229,6 +231,15 @@ def dead_letters(
     rows = found[:limit]
     following = make_cursor([rows[-1][7], rows[-1][9], rows[-1][10], ""]) if len(found) > limit else None
     return Page([_dead_letter(row) for row in rows], total, following)
+
+
+def dead_letter_counts(connection: sqlite3.Connection, since_ms: int) -> list[tuple[str, int]]:
+    """Count dead letters by code since a time, most frequent first; a code that the gate lacks is `other`."""
+    counts: Counter[str] = Counter()
+    sql = "SELECT code, count(*) FROM dead_letters WHERE at_ms >= ? GROUP BY code"
+    for code, count in connection.execute(sql, (since_ms,)):
+        counts[code if code in _CODES else "other"] += count
+    return counts.most_common()
 
 
 def _dead_letter(row: Sequence[Any]) -> DeadLetterRow:

@@ -34,13 +34,13 @@ PUBLIC: dict[str, Any] = {
 }
 SEARCHED = ("/queue", "/responses", "/approved", "/blocked")
 EXPORTED = [f"/export{path}.{form}" for path in SEARCHED for form in ("csv", "jsonl")]
-READ = ("/", "/responses", "/approved", "/blocked", "/dead-letters", "/learning", "/sample")
+READ = ("/", "/responses", "/approved", "/blocked", "/dead-letters", "/sample")
 VIEW = {"/views": {"name": "old ones", "query": "age=over_1d"}}
 OPEN_TO_READERS = with_api(
     dict.fromkeys(READ) | VIEW | {f"{path}/search": {"search": "water"} for path in SEARCHED},
     **dict.fromkeys(["/actions", "/live", "/", *EXPORTED]),
 )
-OF_DELEGATES = with_api({"/operations": None})
+OF_DELEGATES = with_api({"/status": None})
 ONE = "/items/{decision_id:uuid}"
 OF_AN_ITEM = with_api(
     {ONE: None, f"{ONE}/actions": ITEM, "/sample/{decision_id:uuid}": {"opinion": "approve"}},

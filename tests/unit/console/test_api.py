@@ -90,7 +90,6 @@ async def test_a_parameter_that_no_path_knows_is_refused_by_name_on_every_path_t
             assert (path, plain.status_code, answer.status_code) == (path, 200, 400)
             assert "colour: unknown" in answer.json()["message"]
     assert (await lead.get("/api/approved", params={"cursor": ""})).status_code == 200
-    assert (await lead.get("/api/learning", params={"days": "7"})).status_code == 200
 
 
 async def test_a_thousand_wrong_fields_do_not_make_a_thousand_sentences(room, lead) -> None:

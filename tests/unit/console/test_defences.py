@@ -78,7 +78,7 @@ async def test_a_fault_tells_nothing_and_carries_the_headers(room, lead, monkeyp
 
 async def test_pages_hold_no_script_and_no_style_of_their_own(room, browser) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
-    for path in ("/", f"/items/{decision_id}", "/learning", "/signin"):
+    for path in ("/", f"/items/{decision_id}", "/status", "/signin"):
         page = (await browser.get(path)).text
         assert "<style" not in page
         assert " style=" not in page

@@ -200,7 +200,7 @@ async def test_whoever_signs_out_is_told_what_happens_with_what_is_held(room, br
     assert len(room.recorder.sent) == 1
 
 
-@pytest.mark.parametrize("path", ["/approved", "/?kind=claim&sort=oldest", "/learning?days=7"])
+@pytest.mark.parametrize("path", ["/approved", "/?kind=claim&sort=oldest", "/status"])
 async def test_after_signing_in_one_lands_on_the_page_that_was_asked_for(room, path) -> None:
     async with room.client() as client:
         await client.get(path)

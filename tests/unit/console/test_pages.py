@@ -20,7 +20,7 @@ from groundwire.messages.decisions import AuditEvent
 from tests.unit.console.rooms import NOW, Room, approved, blocked, csrf, make_decision, make_room, search
 
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7 }}{% raw %}</textarea>&lt;"
-PAGES = ["/", "/responses", "/approved", "/blocked", "/learning", "/sample", "/dead-letters", "/operations"]
+PAGES = ["/", "/responses", "/approved", "/blocked", "/sample", "/dead-letters", "/status"]
 
 odd = st.sampled_from("<>&\"' \n\u202e\u200b\U0001f600e\u0301")
 texts = st.text(alphabet=st.one_of(st.characters(codec="utf-8"), odd), max_size=60)
@@ -396,11 +396,12 @@ async def test_what_the_list_does_not_show_in_full_is_not_offered_for_approval_t
 
 async def test_the_blind_sample_hides_the_verdict_until_an_opinion_stands(room, lead) -> None:
     (decision_id,) = room.add(blocked("c-1", "A guess."))
+    assert 'href="/sample"' in (await lead.get("/")).text
     (row,) = (await lead.get("/api/sample")).json()["rows"]
     assert not {"verdict", "reason_code", "tier"} & set(row)
     told = (await lead.post(f"/api/sample/{decision_id}", json={"opinion": "approve"})).json()
     assert (await lead.get("/api/sample")).json()["rows"] == []
-    blind = (await lead.get("/api/learning")).json()["blind"]
+    blind = (await lead.get("/api/status")).json()["judged"]["blind"]
 
     assert (told["verdict"], told["agrees"]) == ("blocked", False)
     assert blind == {"approved": 0, "approved_agreed": 0, "blocked": 1, "blocked_agreed": 0}
@@ -411,6 +412,7 @@ async def test_the_blind_sample_is_off_by_default() -> None:
     (decision_id,) = room.add(blocked("c-1", "A guess."))
     async with room.client("lead-token") as client:
         assert (await client.get("/api/sample")).json()["rows"] == []
+        assert "Blind sample" not in (await client.get("/")).text
         assert (
             await client.post(f"/api/sample/{decision_id}", json={"opinion": "approve"})
         ).status_code == 404

@@ -6,12 +6,12 @@ from typing import Any
 
 from tests.unit.console.rooms import ANA, Room, approved, csrf, make_decision, make_room
 
-LEARNING = "/api/learning"
+STATUS = "/api/status"
 
 
-async def told(room: Room, who: str = "lead") -> dict[str, dict[str, Any]]:
-    async with room.client(f"{who}-token") as client:
-        rows = (await client.get(LEARNING)).json()["reviewers"]
+async def told(room: Room) -> dict[str, dict[str, Any]]:
+    async with room.client("lead-token") as client:
+        rows = (await client.get(STATUS)).json()["judged"]["reviewers"]
     return {row.pop("name"): row for row in rows}
 
 
@@ -70,16 +70,18 @@ async def test_two_who_judge_the_same_sample_blind_are_compared_pair_by_pair() -
 async def test_nobody_learns_of_work_on_items_that_they_do_not_see(room, browser) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
     await decide(room, browser, decision_id, 3)
-    assert list(await told(room, "ana")) == ["lead"], "it is her claim"
-    assert await told(room, "ben") == await told(room, "eve") == {}
+    review = {"action": "approve", "action_id": "a", "reviewer": "eve"}
+    facts = {"clock": "2026-01-31T12:00:00Z", "place": "not_needed", "review": review}
+    theirs = {"tenant_id": "globex", "user_id": "eve"}
+    room.add(make_decision("c-2", **theirs), approved("c-2", revision=2, facts=facts, **theirs))
+    assert list(await told(room)) == ["lead"]
 
 
 async def test_the_page_names_reviewers_with_their_figures(room, browser) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
     await decide(room, browser, decision_id, 7)
-    page = (await browser.get("/learning")).text
-    assert "By reviewer" in page
-    assert "7 s" in page
+    page = (await browser.get("/status")).text
+    assert "<bdi>lead</bdi>: 0 decided, median 7 s at the page, 0 undone" in page
 
 
 async def test_over_review_is_the_share_approved_unchanged_with_what_would_change_it(room, lead) -> None:
@@ -101,12 +103,12 @@ async def test_over_review_is_the_share_approved_unchanged_with_what_would_chang
         ("d", "approve", "ungrounded"),
     ):
         room.add(*done(subject, action, code))
-    found = (await lead.get("/api/operations")).json()["over_review"]
-    assert (found["reviewed"], found["unchanged"]) == (4, 2)
-    rows = {row["name"]: (row["reviewed"], row["unchanged"], row["lever"]) for row in found["rows"]}
+    found = (await lead.get("/api/status")).json()["judged"]
+    assert (found["total"]["decided"], found["total"]["approved"]) == (4, 2)
+    rows = {row["name"]: (row["decided"], row["approved"], row["lever"]) for row in found["reasons"]}
     assert rows["ungrounded"] == (1, 1, "trusted_sources")
     assert rows["flagged_claims"][:2] == (3, 1)
     assert rows["flagged_claims"][2].startswith("groundwire evaluate labels.jsonl --calibrate")
-    page = (await lead.get("/operations")).text
+    page = (await lead.get("/status")).text
     assert "<strong>50%</strong>" in page
     assert "groundwire evaluate labels.jsonl --calibrate" in page

@@ -123,7 +123,7 @@ async def test_who_works_is_told_while_redis_is_away_that_nothing_is_shared(cloc
     (item,) = room.add(make_decision("c-1"))
     async with room.browser() as client:
         await client.get("/")
-        for path in ("/", f"/items/{item}", "/learning"):
+        for path in ("/", f"/items/{item}", "/status"):
             assert 'id="unshared"' in (await client.get(path)).text
         for path in ("/api/queue", f"/api/items/{item}"):
             assert (await client.get(path)).json()["unshared_since"] == format_time(clock.now)

@@ -1,0 +1,91 @@
+"""The status page: what workers answer at this moment, how full the queue is, and how people judged the gate.
+
+Counts and codes over all tenants, no id and no text. Series over time are Grafana's: nothing is kept here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Any, Final
+
+from starlette.exceptions import HTTPException
+
+from groundwire.console.gauges import DAYS
+from groundwire.console.item import NO_ITEM
+from groundwire.console.site import Call, PageAnswer
+from groundwire.console.words import lever
+from groundwire.console.workers import ROLES, TENANT_LIMITS, WorkerStatus
+
+_SHOWN: Final = ("name", "address", "role", "state", "paused")
+
+
+async def show(call: Call) -> PageAnswer:
+    """What the deployment is doing, counted over all tenants; only for who sees everything of one."""
+    if not call.scope.whole:
+        raise HTTPException(404, NO_ITEM)
+    site, now = call.site, call.site.clock()
+    workers, queue, most = await site.workers.ask(), site.board.backlog(), site.policy.limits
+    letters = site.board.dead_letter_counts(now - timedelta(hours=1))
+    paused = Counter((why, one.role) for one in workers for why in one.paused)
+    places = (
+        ("total", "All tenants", queue.total, most.review_total),
+        ("tenant", "The fullest tenant", queue.tenant, most.review_per_tenant),
+        ("user", "The user with most", queue.user, most.review_per_user),
+    )
+    data = {
+        "grafana": site.settings.grafana_url,
+        "workers": [{key: getattr(one, key) for key in _SHOWN} for one in workers],
+        "paused": [{"dependency": why, "role": role, "workers": n} for (why, role), n in paused.items()],
+        "roles": [_role(role, [one for one in workers if one.role == role]) for role in ROLES],
+        "waiting": _over(max, workers, "waiting_claims"),
+        "places": [dict(zip(("name", "label", "used", "limit"), row, strict=True)) for row in places],
+        "oldest_seconds": (now - queue.since).total_seconds() if queue.since else None,
+        "ttl_days": site.review_ttl / timedelta(days=1),
+        "tenants": [_tenants(limit, workers) for limit in TENANT_LIMITS],
+        "dead_letters": [{"code": code, "count": count} for code, count in letters],
+        "judged": _judged(call),
+    }
+    return PageAnswer(data, "status.html")
+
+
+def _role(role: str, workers: Sequence[WorkerStatus]) -> dict[str, Any]:
+    return {
+        "role": role,
+        "workers": len(workers),
+        "partitions": _over(sum, workers, "partitions"),
+        "lag": _over(sum, workers, "lag_records", role),
+        "oldest_seconds": _over(max, workers, "commit_age_seconds", role),
+    }
+
+
+def _tenants(limit: str, workers: Sequence[WorkerStatus]) -> dict[str, Any]:
+    names = {"most": "tenant_most", "limit": "tenant_limit", "full": "tenants_at_limit"}
+    return {"name": limit} | {key: _over(max, workers, name, limit) for key, name in names.items()}
+
+
+def _over(put: Callable[..., float], of: Sequence[WorkerStatus], name: str, label: str = "") -> float | None:
+    """Return the gauge of all workers together; None, never 0, where no worker tells it."""
+    values = [one.gauges[name, label] for one in of if (name, label) in one.gauges]
+    return put(values) if values else None
+
+
+def _judged(call: Call) -> dict[str, Any]:
+    """Return how people decided what the gate held, as far as the person sees it."""
+    board, since = call.site.board, call.site.clock() - timedelta(days=DAYS)
+    found = board.agreement(call.scope, since)
+    return {
+        "days": DAYS,
+        "total": _plain(found.total, decided=found.total.decided),
+        "reasons": [_plain(row, decided=row.decided, lever=lever(row.name)) for row in found.by_reason],
+        "reviewers": [_plain(row) for row in board.by_reviewer(call.scope, since)],
+        "blind": _plain(found.blind),
+    }
+
+
+def _plain(row: Any, **more: int | str | None) -> dict[str, Any]:  # noqa: ANN401 - counts of several kinds
+    """Return the fields of a row, times in seconds."""
+    fields = {**asdict(row), **more}.items()
+    return {key: value.total_seconds() if isinstance(value, timedelta) else value for key, value in fields}
