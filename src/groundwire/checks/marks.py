@@ -8,7 +8,7 @@ its marks blanked (`without_marks`), which keeps every position.
 | `[source:2]`, `[citation: a.md]`, `[doc3]`, `(Source: f.pdf, page 12)` | always: it says so |
 | `【1†source】`, `<cite>f.pdf</cite>`, `[^1]` and its definition | always |
 | `[f.pdf#page=4]`, `(f.pdf, p. 4)`, `[handbook]` | where each part names a file, or what was retrieved |
-| `[1]`, `[1, 2]`, a raised digit behind a word | behind a word, no operand, and no index of one |
+| `[1]`, `[1, 2]`, a raised digit | behind a word; not as an operand, an array index or a count ("[2] pets") |
 | `[text](target)` | the text too, where it is a reference itself |
 | "Sources: a.pdf", a closing list below "References" | the entries that name a file, or what was retrieved |
 
