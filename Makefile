@@ -86,8 +86,8 @@ lint: .venv/dev-$(KEY) ## style, types, layers, published schemas and generated 
 	@$(BIN)/mypy
 	@PYTHONPATH=. $(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m schemas check schemas
-	@$(BIN)/python -m schemas.configuration check docs/configuration.md
-	@$(BIN)/python -m schemas.records_page check docs/records.md
+	@$(BIN)/python -m schemas.configuration check docs/reference/configuration.md
+	@$(BIN)/python -m schemas.records_page check docs/reference/records.md
 	@$(BIN)/python -m deploy.grafana check
 	@$(BIN)/python -m deploy.licences >/dev/null
 
@@ -97,12 +97,12 @@ format: .venv/dev-$(KEY) ## put the code into its one layout
 
 generate: .venv/dev-$(KEY) ## write what is generated: schemas/, two pages of docs/, the dashboard
 	@$(BIN)/python -m schemas write schemas
-	@$(BIN)/python -m schemas.configuration write docs/configuration.md
-	@$(BIN)/python -m schemas.records_page write docs/records.md
+	@$(BIN)/python -m schemas.configuration write docs/reference/configuration.md
+	@$(BIN)/python -m schemas.records_page write docs/reference/records.md
 	@$(BIN)/python -m deploy.grafana write
 
 .PHONY: docs
-screenshots: .venv/dev-$(KEY) ## docs/console/: a picture of every page of the console, in Chromium
+screenshots: .venv/dev-$(KEY) ## docs/use/console/: a picture of every page of the console, in Chromium
 	@$(BIN)/python -m tests.browser.screenshots
 
 docs: .venv/dev-$(KEY) ## build the documentation as a site; a broken link fails

@@ -21,7 +21,7 @@ def main() -> None:
     """Run one worker until SIGTERM. `groundwire worker ROLE --help` tells what a role does and needs.
 
     Settings come from the environment: GROUNDWIRE_BROKERS, GROUNDWIRE_REDIS_URL, GROUNDWIRE_POLICY_FILE and those that
-    docs/configuration.md lists. Exit status: 0 after SIGTERM, 2 where it cannot start as it is configured.
+    docs/reference/configuration.md lists. Exit status: 0 after SIGTERM, 2 where it cannot start as it is configured.
 
     Example: GROUNDWIRE_METRICS_PORT=9100 groundwire worker claims
     """

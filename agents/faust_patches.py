@@ -6,8 +6,8 @@ the list of records and its offset the last one that was read, markers of transa
 `mark_done` is called, in the order of its partition; only then may the offset behind it be committed.
 
 This holds for the versions below. Whoever upgrades them reads `faust/transport/consumer.py` again and runs
-`tests/stream/test_batches.py`, which fails when Faust changes what this file relies on. docs/faust.md lists what else
-Faust's behaviour would lose, double or delay.
+`tests/stream/test_batches.py`, which fails when Faust changes what this file relies on. docs/develop/faust.md
+lists what else Faust's behaviour would lose, double or delay.
 """
 
 # ruff: noqa: SLF001 - this file stands inside Faust and aiokafka, and is bound to their versions for that

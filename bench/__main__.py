@@ -4,7 +4,7 @@ Everything stands beside a baseline of the same run, in turns. Seconds depend on
 
     python -m bench --list
     python -m bench process quotes --quick
-    python -m bench --json bench/results.json --page docs/speed.md
+    python -m bench --json bench/results.json --page docs/run/speed.md
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Partitions, workers, Redis and brokers by claims a second, from measured constants.
 
-    python -m bench.capacity bench/results.json --page docs/capacity.md
+    python -m bench.capacity bench/results.json --page docs/run/capacity.md
 
 Reads the results of the parts `gate` and `redis`, and writes the tables of the page.
 """

@@ -1,6 +1,6 @@
 """Curves over time, one below the other, as hand-made SVG.
 
-.venv/bin/python bench/curve.py soak.json > docs/soak.svg
+.venv/bin/python bench/curve.py soak.json > docs/trust/soak.svg
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 
-def fault(proof: dict, keys: dict) -> str | None:  # noqa: PLR0911 - one a step
+def fault(proof: dict, keys: dict) -> str | None:
     """Return what is wrong with a proof; None where it holds."""
     decision = proof["decision"].encode()
     _, topic, name, digest = proof["output"].split(" ")

@@ -4,7 +4,7 @@
     python -m schemas.__main__ check schemas
 
 A released file is never changed: a record that changes gets a new version beside the old one. What a field means may be
-put in better words; they stand in docs/fields.toml of the project, for docs/records.md too.
+put in better words; they stand in docs/develop/fields.toml of the project, for docs/reference/records.md too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from schemas.asyncapi import asyncapi, to_yaml
 Schema = dict[str, Any]
 Texts = Mapping[str, Mapping[str, str]]
 
-FIELDS: Final = Path(__file__).resolve().parents[1] / "docs" / "fields.toml"
+FIELDS: Final = Path(__file__).resolve().parents[1] / "docs" / "develop" / "fields.toml"
 """Model -> field -> what it means; part of the project, not of the package."""
 VERSION: Final = "1.0"
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
@@ -114,7 +114,7 @@ def files() -> dict[str, str]:
     """Return every published file: its path below the folder, and its text.
 
     Raises:
-        ValueError: docs/fields.toml lacks a field; names it.
+        ValueError: docs/develop/fields.toml lacks a field; names it.
         OSError: it cannot be read.
     """
     texts = tomllib.loads(FIELDS.read_text("utf-8"))
@@ -155,7 +155,7 @@ def _describe(model: str, described: Schema, texts: Texts) -> None:
     meanings = texts.get(model, {})
     for field, value in described.get("properties", {}).items():
         if not meanings.get(field):
-            raise ValueError(f"docs/fields.toml: [{model}] does not say what {field} means")
+            raise ValueError(f"docs/develop/fields.toml: [{model}] does not say what {field} means")
         value["description"] = meanings[field]
 
 

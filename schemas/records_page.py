@@ -1,6 +1,6 @@
-"""The page of every topic, record, reason and error, made from the models and from docs/fields.toml.
+"""The page of every topic, record, reason and error, made from the models and from docs/develop/fields.toml.
 
-python -m schemas.records_page write|check docs/records.md
+python -m schemas.records_page write|check docs/reference/records.md
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def page(texts: PageTexts | None = None) -> str:
     """Return the page.
 
     Args:
-        texts: model -> field -> meaning; those of docs/fields.toml where None.
+        texts: model -> field -> meaning; those of docs/develop/fields.toml where None.
 
     Raises:
         ValueError: a field has no meaning, or a meaning no field; names it.
@@ -87,7 +87,7 @@ def page(texts: PageTexts | None = None) -> str:
     for name, model in {**INPUTS, **OUTPUTS}.items():
         parts += _record(name, model.__name__, words, told)
     if unknown := sorted(set(words) - told):
-        raise ValueError(f"docs/fields.toml: no record holds {', '.join(unknown)}")
+        raise ValueError(f"docs/develop/fields.toml: no record holds {', '.join(unknown)}")
     reasons = (f"| `{code}` | {_sentence(code)} |\n" for code in ReasonCode)
     errors = (f"| `{code}` | {ERRORS[code]} |\n" for code in ErrorCode)
     return "".join([*parts, _REASONS, *reasons, _ERRORS, *errors])
@@ -122,7 +122,9 @@ def _table(
     told.add(model)
     properties, meanings = described["properties"], words.get(model, {})
     if differing := set(properties) ^ set(meanings):
-        raise ValueError(f"docs/fields.toml: [{model}] is not the model's: {', '.join(sorted(differing))}")
+        raise ValueError(
+            f"docs/develop/fields.toml: [{model}] is not the model's: {', '.join(sorted(differing))}"
+        )
     yield (
         "| field | type | default | meaning |\n|---|---|---|---|\n"
         if is_input

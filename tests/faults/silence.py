@@ -3,8 +3,8 @@
     python -m tests.faults.silence            # on the embedded broker
     GROUNDWIRE_TEST_BROKER=kafka python -m tests.faults.silence
 
-prints the table of docs/faults.md, after some two minutes. Claims come at 60 a second all the time; the clock of a
-fault begins when it does.
+prints the table of docs/trust/faults.md, after some two minutes. Claims come at 60 a second all the time; the clock
+of a fault begins when it does.
 """
 
 from __future__ import annotations

@@ -221,7 +221,7 @@ def _places(root: list[Any]) -> list[Place]:
     return found
 
 
-def any_value(rng: Random, depth: int = 2) -> Any:  # noqa: PLR0911 - one for each kind
+def any_value(rng: Random, depth: int = 2) -> Any:
     """Make a value of any type."""
     match rng.randrange(8 if depth else 6):
         case 0:

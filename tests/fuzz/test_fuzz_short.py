@@ -62,8 +62,8 @@ def test_a_text_in_a_log_and_a_fault_inside_are_found():
 
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/hostile-input.md").read_text("utf-8")
-THREATS = (ROOT / "docs/threat-model.md").read_text("utf-8")
+PAGE = (ROOT / "docs/trust/hostile-input.md").read_text("utf-8")
+THREATS = (ROOT / "docs/trust/threat-model.md").read_text("utf-8")
 
 
 @pytest.mark.parametrize("page", [PAGE, THREATS], ids=["hostile-input", "threat-model"])

@@ -86,7 +86,7 @@ async def test_langgraph_reads_what_the_gate_approved_and_hears_why_it_approved_
 
 async def test_the_page_shows_what_an_agent_with_langgraph_is_told(deployment: Deployment) -> None:
     or_skip(langgraph_store)
-    (shown,) = (block for block in blocks(DOCS / "clients.md") if "langgraph" in block.mark)
+    (shown,) = (block for block in blocks(DOCS / "use" / "clients.md") if "langgraph" in block.mark)
     await deployment.start_worker("claims").ready()
     path = os.pathsep.join(map(str, (ROOT / "src", ROOT / "examples")))
     status, printed, errors = await deployment.command(program=shown.text, PYTHONPATH=path)

@@ -1,4 +1,4 @@
-"""The lines of docs/wire.md for Kafka's own tool and for kcat, run as they stand there (X-07)."""
+"""The lines of docs/reference/wire.md for Kafka's own tool and for kcat, run as they stand there (X-07)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,11 @@ from tests.unit.docs.pages import DOCS, blocks
 pytestmark = [pytest.mark.stream, pytest.mark.slow]
 
 TOOL, KCAT = (
-    next(block.text for block in blocks(DOCS / "wire.md") if block.language == "sh" and name in block.text)
+    next(
+        block.text
+        for block in blocks(DOCS / "reference" / "wire.md")
+        if block.language == "sh" and name in block.text
+    )
     for name in ("kafka-console-producer", "kcat")
 )
 

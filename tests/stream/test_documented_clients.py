@@ -1,4 +1,4 @@
-"""The programs of docs/clients.md: typed as they stand there, and doing what the page shows (X-16)."""
+"""The programs of docs/use/clients.md: typed as they stand there, and doing what the page shows (X-16)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.docs.pages import DOCS, agrees, blocks
 
 PROGRAMS = [
     block
-    for block in blocks(DOCS / "clients.md")
+    for block in blocks(DOCS / "use" / "clients.md")
     if block.language == "python" and block.mark == "needs: kafka"
 ]
 

@@ -1,4 +1,4 @@
-"""The Java programs of docs/wire.md, compiled and run as they stand there (X-07)."""
+"""The Java programs of docs/reference/wire.md, compiled and run as they stand there (X-07)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.docs.pages import DOCS, blocks
 pytestmark = [pytest.mark.stream, pytest.mark.slow]
 
 JARS = Path(os.environ.get(JARS_VARIABLE) or ROOT / ".cache" / "kafka")
-PROGRAMS = [block for block in blocks(DOCS / "wire.md") if block.language == "java"]
+PROGRAMS = [block for block in blocks(DOCS / "reference" / "wire.md") if block.language == "java"]
 
 
 @pytest.mark.skipif(

@@ -95,7 +95,7 @@ class Automaton:
             at = self._item(op, argument, flags, at)
         return at
 
-    def _item(self, op: Any, argument: Any, flags: int, at: int) -> int:  # noqa: PLR0911 - one for each kind
+    def _item(self, op: Any, argument: Any, flags: int, at: int) -> int:
         if op in _ONE_CHARACTER:
             return self._read(at, self._members(op, argument, flags))
         if op in _REPEATS:

@@ -43,7 +43,7 @@ def test_every_subcommand_named_in_the_readme_exists() -> None:
 
 
 def test_every_reason_in_the_readme_is_one_that_decisions_give() -> None:
-    table = README.partition("the first that applies:")[2].partition("`docs/configuration.md`")[0]
+    table = README.partition("the first that applies:")[2].partition("`docs/reference/configuration.md`")[0]
     named = set(re.findall(r"`([a-z]+(?:_[a-z]+)+|duplicate|expired|ungrounded)`", table))
     assert len(named) > 10
     assert named <= {str(code) for code in ReasonCode}

@@ -179,7 +179,7 @@ def list_response_checks(case: ResponseCase) -> Checks:
     return checks
 
 
-def _failures(section: object) -> Iterator[str]:  # noqa: C901, PLR0912 - one arm for each check, in the table's words
+def _failures(section: object) -> Iterator[str]:
     match section:
         case SourceReport():
             yield from (f"phantom_file: {file}" for file in dict.fromkeys(section.phantom_files))

@@ -128,7 +128,7 @@ def determine_tier(
     return tier, reason
 
 
-def evaluate_tree(  # noqa: PLR0911 - nine branches, one exit each, read top down
+def evaluate_tree(
     hedge: HedgeAction,
     *,
     is_duplicate: bool,

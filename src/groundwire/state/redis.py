@@ -1,6 +1,6 @@
 """State in Redis: every step of a batch is one script on the primary; in a cluster, one for each bucket of users.
 
-docs/state.md says what keys cost in bytes. All of them start with the deployment's topic prefix, and the scripts
+docs/run/state.md says what keys cost in bytes. All of them start with the deployment's topic prefix, and the scripts
 compute them. In a cluster the tag of a bucket follows the prefix, but in the keys of what is in flight. There a policy
 stands in several buckets, and an action has a second key, in the bucket of its tenant: `a:<action>:of` with the subject
 that it belongs to.

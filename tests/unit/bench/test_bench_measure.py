@@ -52,7 +52,7 @@ def test_growth_fills_state_with_approved_claims_of_different_texts_and_a_hundre
 
 
 def test_every_part_has_a_place_on_the_page_of_details() -> None:
-    page = Path("docs/speed-details.md").read_text("utf-8")
+    page = Path("docs/run/speed-details.md").read_text("utf-8")
     assert [name for name in PARTS if f"<!-- table: {name} -->" not in page] == []
 
 

@@ -14,7 +14,7 @@ from groundwire.checks.warnings import WarningType
 from tests.unit.checks import growth
 
 ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 TABLE = "| name | timeout (s) | retries |\n|---|---|---|\n| read | 30 | 5 |\n| connect | 5 | 4 |\n"
 YAML = "api:\n  timeout: 30s\nworker:\n  timeout: 10s\n"

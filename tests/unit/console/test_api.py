@@ -12,7 +12,7 @@ from starlette.routing import Route
 from groundwire.console.pages import ROUTES
 from tests.unit.console.rooms import Room, approved, make_decision
 
-PAGE = (Path(__file__).resolve().parents[3] / "docs/review.md").read_text()
+PAGE = (Path(__file__).resolve().parents[3] / "docs/use/review.md").read_text()
 
 
 async def listed(room: Room) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[3]
 PROMETHEUS = ROOT / "deploy" / "prometheus"
-RUNBOOKS = ROOT / "docs" / "operating.md"
+RUNBOOKS = ROOT / "docs" / "run" / "operating.md"
 PROMTOOL = {"package": "apt-get install prometheus"}
 
 
@@ -48,7 +48,7 @@ def test_every_alert_says_how_urgent_it_is_and_where_its_runbook_stands(alerts: 
     for name, rule in alerts.items():
         assert rule["labels"]["severity"] in {"page", "ticket"}
         assert rule["annotations"]["summary"]
-        assert rule["annotations"]["runbook"] == f"docs/operating.md#{name.lower()}"
+        assert rule["annotations"]["runbook"] == f"docs/run/operating.md#{name.lower()}"
 
 
 def test_every_alert_has_a_runbook_and_every_runbook_an_alert(alerts: dict[str, Any]):

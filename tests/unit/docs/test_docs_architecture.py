@@ -12,8 +12,8 @@ import pytest
 from groundwire.messages.decisions import Facts
 from tests.unit.docs.pages import DOCS, ROOT
 
-MAP = (DOCS / "architecture.md").read_text("utf-8")
-GLOSSARY = (DOCS / "glossary.md").read_text("utf-8")
+MAP = (DOCS / "develop" / "architecture.md").read_text("utf-8")
+GLOSSARY = (DOCS / "reference" / "glossary.md").read_text("utf-8")
 NAME = re.compile(r"`([a-z_]+(?:\.[a-z_]+)*):([A-Za-z_]+(?:\.[A-Za-z_]+)*)`")
 TOP = ("agents", "topics", "schemas", "deploy")
 WORDS = [

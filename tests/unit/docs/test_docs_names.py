@@ -27,7 +27,7 @@ from schemas.asyncapi import asyncapi
 from tests.unit.docs.pages import DOCS, PAGES, ROOT, name
 
 TEXTS = {page: page.read_text("utf-8") for page in PAGES}
-WIRE = (DOCS / "wire.md").read_text("utf-8")
+WIRE = (DOCS / "reference" / "wire.md").read_text("utf-8")
 MESSAGES = asyncapi()["components"]["messages"]
 
 
@@ -74,7 +74,7 @@ def test_the_headers_of_a_dead_letter_are_those_that_it_carries() -> None:
         first, *others = codes(row[0])
         told |= {first, *(f"__connect.errors{other}" for other in others)}
     assert told == carried
-    assert error.code in (DOCS / "records.md").read_text("utf-8")
+    assert error.code in (DOCS / "reference" / "records.md").read_text("utf-8")
 
 
 def test_the_checks_of_the_wire_contract_are_those_that_decisions_list() -> None:
@@ -115,7 +115,7 @@ def test_the_report_of_the_wire_contract_has_the_sections_that_a_report_has() ->
 
 def test_every_public_name_stands_on_the_pages_of_the_library_and_no_other() -> None:
     """A new name needs a line there, so that people find it."""
-    overview = (DOCS / "library" / "index.md").read_text("utf-8")
+    overview = (DOCS / "use" / "library" / "index.md").read_text("utf-8")
     table = [line.split(" | ") for line in overview.splitlines() if line.startswith("| `")]
     told = {code for row in table for code in codes(row[0])}
     assert told == set(groundwire.__all__) - {"__version__"}

@@ -12,7 +12,7 @@ from groundwire.policy import Policy
 from tests.unit.docs.pages import DOCS, blocks
 from tests.unit.gate.world import World, verifier
 
-PAGE = DOCS / "limits.md"
+PAGE = DOCS / "trust" / "limits.md"
 ROWS = [
     line.split(" | ") for line in PAGE.read_text("utf-8").splitlines() if re.match(r"\| .*\| `\w+`", line)
 ]

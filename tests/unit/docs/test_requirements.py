@@ -1,4 +1,4 @@
-"""Every requirement id of docs/requirements.toml is named by the code that carries it and a test that shows it."""
+"""Every id of docs/develop/requirements.toml is named by the code that carries it and a test that shows it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.docs.pages import ROOT
 ID = re.compile(r"\b(S[0-4]|X|C)-(\d{2,3})(?:(?: to |\.\.)\1-(\d{2,3}))?\b")
 """An id, or a range of them: `S0-46`, `S0-46 to S0-63`, `S0-46..S0-63`."""
 
-TEXTS = tomllib.loads((ROOT / "docs/requirements.toml").read_text("utf-8"))
+TEXTS = tomllib.loads((ROOT / "docs/develop/requirements.toml").read_text("utf-8"))
 KNOWN = {one for theme in TEXTS["theme"] for one in theme["rows"]}
 
 
@@ -36,5 +36,5 @@ def test_each_id_is_named_by_code_and_by_a_test_and_each_named_id_has_a_text(fol
     for place, placed in TEXTS[listed].items():
         assert (ROOT / place).exists(), place
         named |= set(placed)
-    assert named - KNOWN == set(), "docs/requirements.toml has no text of these"
+    assert named - KNOWN == set(), "docs/develop/requirements.toml has no text of these"
     assert KNOWN - named - set(open_) == set(), f"no file of {', '.join(folders)} names these"

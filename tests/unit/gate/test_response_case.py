@@ -73,7 +73,7 @@ def is_a_tie(value: Fraction) -> bool:
     return abs((value * 10_000) % 1 - Fraction(1, 2)) < Fraction(1, 10**9)
 
 
-def contract(case: ResponseCase, confidence: float) -> tuple[str, str]:  # noqa: C901, PLR0911, PLR0912 - a list of rules
+def contract(case: ResponseCase, confidence: float) -> tuple[str, str]:
     """Verdict and reason, first that applies."""
     r = {name: ran(getattr(case.reading, name)) for name in CHECKS}
     some_broke = any(isinstance(getattr(case.reading, name), Broken) for name in CHECKS)

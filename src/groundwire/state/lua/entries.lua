@@ -1,6 +1,6 @@
 -- What step.lua, review.lua and load.lua share; sent to the server in front of each.
 -- ARGV[1] is the deployment's prefix, ARGV[2] the seconds for which an outcome without a place in the index
--- or the queue is kept. docs/state.md describes the keys.
+-- or the queue is kept. docs/run/state.md describes the keys.
 local call, sub, match, find = redis.call, string.sub, string.match, string.find
 local prefix, lifetime = ARGV[1], ARGV[2]
 local queue = prefix .. 'q'
