@@ -21,7 +21,7 @@ from topics.wire import raw_topic
 
 
 @dataclass(frozen=True, slots=True)
-class Role:
+class WorkerRole:
     """What differs between workers: one role reads one input topic, in a consumer group of its own.
 
     Attributes:
@@ -44,12 +44,12 @@ class Role:
 
 
 ROLES: Final = {
-    "claims": Role(TopicName.CLAIMS, 500, provisional=True),
+    "claims": WorkerRole(TopicName.CLAIMS, 500, provisional=True),
     # it waits for the network
-    "deferred": Role(TopicName.DEFERRED, 100, deferred=True, original=deferred_record),
+    "deferred": WorkerRole(TopicName.DEFERRED, 100, deferred=True, original=deferred_record),
     # they are large, and a kilobyte of one takes up to seven milliseconds
-    "responses": Role(TopicName.LLM_RESPONSES, 50, provisional=True, together=64_000),
-    "reviews": Role(TopicName.REVIEW_DECISIONS, 100),
+    "responses": WorkerRole(TopicName.LLM_RESPONSES, 50, provisional=True, together=64_000),
+    "reviews": WorkerRole(TopicName.REVIEW_DECISIONS, 100),
 }
 """The roles by the names that `groundwire worker` takes."""
 

@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 import structlog
 from faust.types import TP
 
-from agents.app import Role
+from agents.app import WorkerRole
 from agents.aside import keys_of, split
 from agents.observability import BatchMetrics, Tracing
 from agents.outputs import Output, followers, outputs
@@ -142,7 +142,7 @@ class Pipeline:
 
     def __init__(
         self,
-        role: Role,
+        role: WorkerRole,
         handler: Handler,
         services: Services,
         *,

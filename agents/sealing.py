@@ -47,7 +47,7 @@ class Committed(NamedTuple):
         return cls(committed.offset if committed.offset >= 0 else None, named[0] if named else None)
 
 
-class Signer(Protocol):
+class HeadSigner(Protocol):
     """Signs heads of seals."""
 
     def key_id(self, at: datetime) -> str:
@@ -72,7 +72,7 @@ class Sealer:
 
     def __init__(
         self,
-        signer: Signer,
+        signer: HeadSigner,
         publish: Callable[[Sequence[Output]], Awaitable[Sequence[Output]]],
         committed: Callable[[Sequence[TP]], Awaitable[Mapping[TP, Committed]]],
         waits: Callable[[str | None], None],

@@ -88,7 +88,7 @@ _WILDCARD: Final = re.compile(r"\w\?[\w=&:,}\]]|^[\"'`*]+\?[\"'`*,]*$|^\W?\?\d|^
 _KINDS: Final = frozenset(("N", "ID", "URL", "UNIT"))
 
 
-class Tokens:
+class HedgeTokens:
     """The tokens of a text in normal form (`groundwire.text.normalise`), read in linear time.
 
     Attributes:

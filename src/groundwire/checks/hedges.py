@@ -24,7 +24,7 @@ from unicodedata import normalize
 from groundwire.arguments import takes
 from groundwire.checks.hedge_context import is_factual, is_month, is_name, reported
 from groundwire.checks.hedge_rules import RULES
-from groundwire.checks.hedge_tokens import CHUNKS, Tokens
+from groundwire.checks.hedge_tokens import CHUNKS, HedgeTokens
 from groundwire.text.normalise import plain, read
 from groundwire.text.tokens import PerToken
 from groundwire.text.visible import splits_words, visible, without_markup
@@ -178,7 +178,7 @@ def built_in(text: str) -> Iterator[_Match]:
     asked = _ASKED.match(text)
     if asked:
         yield _Match("question", HedgeAction.REVIEW, *asked.span())
-    tokens = Tokens(text)
+    tokens = HedgeTokens(text)
     spans: list[tuple[int, int]] = []
     for index in [index for index, word in enumerate(tokens.each) if word in RULES]:
         if found := _first_match(tokens, index):
@@ -188,7 +188,7 @@ def built_in(text: str) -> Iterator[_Match]:
             yield _Match(category, _ACTIONS[category], start, end)
 
 
-def _first_match(tokens: Tokens, index: int) -> tuple[str, int, int] | None:
+def _first_match(tokens: HedgeTokens, index: int) -> tuple[str, int, int] | None:
     """Return the category of the hedge that a token is the word of, and how many tokens of it stand on either side."""
     left, right = tokens.beside(index)
     before: list[str] = []

@@ -262,7 +262,7 @@ def marks(text: str, sources: Citable | None = None) -> list[Mark]:
     if _OPENERS.search(text) is None:
         return []
     spend(len(text))
-    return _Reader(text, sources).read()
+    return _MarkReader(text, sources).read()
 
 
 def blanked(text: str, found: Iterable[Mark]) -> str:
@@ -292,7 +292,7 @@ def _blank(text: str) -> str:
     return re.sub(r"[^\n]", " ", text)
 
 
-class _Reader:
+class _MarkReader:
     """Reads the marks of one text."""
 
     def __init__(self, text: str, sources: Citable | None) -> None:

@@ -251,7 +251,7 @@ class SourceVerifier:
         Raises:
             pydantic.ValidationError: for a mapping that is no source.
         """
-        return self._check(Source.model_validate(source), _Budget()).result
+        return self._check(Source.model_validate(source), _SearchBudget()).result
 
     @takes(file=str, snippet=str)
     def verify_snippet(self, file: str, snippet: str) -> bool:
@@ -272,7 +272,7 @@ class SourceVerifier:
         Raises:
             pydantic.ValidationError: for a mapping that is no source.
         """
-        budget = _Budget()
+        budget = _SearchBudget()
         checked = [self._check(Source.model_validate(source), budget) for source in sources]
         results = [(found.source.file, found.result) for found in checked]
         total = sum(result.confidence for _, result in results)
@@ -285,7 +285,7 @@ class SourceVerifier:
             mismatched_files=tuple(dict.fromkeys(f.source.file for f in failed if f.result.exists)),
         )
 
-    def _check(self, source: Source, budget: _Budget) -> _Checked:
+    def _check(self, source: Source, budget: _SearchBudget) -> _Checked:
         passages = self._files.get(canonical_file(source.file))
         tokens = None if source.snippet is None else encode(source.snippet)
         lines = _lines(source)
@@ -306,7 +306,9 @@ class SourceVerifier:
             details |= dict(self._near(tokens, passages, budget)) if searched else {"not_searched": True}
         return _Checked(source, result, failed, details)
 
-    def _near(self, tokens: str, passages: FilePassages | None, budget: _Budget) -> Iterator[tuple[str, Any]]:
+    def _near(
+        self, tokens: str, passages: FilePassages | None, budget: _SearchBudget
+    ) -> Iterator[tuple[str, Any]]:
         """Tell how near a snippet comes in its file, and where else it stands (S2-08, S2-44)."""
         if passages is not None:
             yield "similarity", passages.similarity(tokens)
@@ -328,7 +330,7 @@ def verify_sources(
 
 
 @dataclass(slots=True)
-class _Budget:
+class _SearchBudget:
     """What is left to be searched for one response."""
 
     left: int = SEARCH_BUDGET

@@ -16,7 +16,7 @@ from rich.cells import set_cell_size
 from rich.console import Console
 from rich.text import Text
 
-from groundwire.cli.deciding import Deciding, Given, deciding_options
+from groundwire.cli.deciding import Deciding, DecidingOptions, deciding_options
 from groundwire.cli.options import TimeParam, file_argument
 from groundwire.cli.output import cut, print_line
 from groundwire.errors import RecordError, UsageError
@@ -215,7 +215,7 @@ _SHOWN: Final = 200
 @deciding_options
 @click.option("--now", type=TimeParam(), help="Clock of every record, RFC 3339.  [default: the start]")
 @click.option("--format", "form", type=click.Choice(["json", "table"]), default="json", show_default=True)
-def check(file: BinaryIO, given: Given, now: datetime | None, form: str) -> None:
+def check(file: BinaryIO, given: DecidingOptions, now: datetime | None, form: str) -> None:
     """Decide claims and LLM responses, one JSON record a line, without Kafka and Redis.
 
     Prints one Decision a line, in the order of the input; a line that cannot be decided prints its error. State

@@ -42,7 +42,7 @@ _OPTIONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class DecidingOptions:
     """What a command was given to decide records by; None: that of the settings."""
 
     policy_file: Path | None
@@ -57,8 +57,8 @@ def deciding_options(command: Command) -> Callable[..., None]:
 
     @wraps(command)
     def run(**options: Any) -> None:  # noqa: ANN401 - the command's own, too
-        own = {field.name: options.pop(field.name) for field in fields(Given)}
-        command(given=Given(**own), **options)
+        own = {field.name: options.pop(field.name) for field in fields(DecidingOptions)}
+        command(given=DecidingOptions(**own), **options)
 
     for option in reversed(_OPTIONS):
         run = option(run)
@@ -76,7 +76,7 @@ class Deciding:
         UsageError: a setting or the policy is wrong; names it.
     """
 
-    def __init__(self, given: Given, now: datetime | None = None) -> None:
+    def __init__(self, given: DecidingOptions, now: datetime | None = None) -> None:
         settings = load_settings()
         configure_logs(settings.log_format, settings.log_level)  # standard output is for results
         self.policy = load_policy(given.policy_file or settings.policy_file, os.environ)

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final
 import click
 from click.core import ParameterSource
 
-from groundwire.cli.deciding import Deciding, Given, deciding_options
+from groundwire.cli.deciding import Deciding, DecidingOptions, deciding_options
 from groundwire.cli.evaluate_records import record_lines, records_json
 from groundwire.cli.options import FiniteRange, file_argument, format_option, reporting
 from groundwire.cli.output import columns, cut
@@ -266,7 +266,7 @@ _FORMS: Final = ("jsonl", "csv", "tsv")
 def evaluate(  # noqa: PLR0913 - click hands over every option as an argument
     file: BinaryIO,
     form: str | None,
-    given: Given,
+    given: DecidingOptions,
     *,
     plot: Path | None,
     misses: bool,

@@ -19,7 +19,7 @@ from groundwire.messages.topics import TopicName, record_key
 _TOPICS: Final = (*map(TopicName.of, Verdict), TopicName.RETRACTIONS)
 
 
-class Standing:
+class MemoryStanding:
     """What is known of one subject, in whichever order its records come."""
 
     def __init__(self, subject: Subject) -> None:
@@ -78,7 +78,7 @@ async def current(brokers: str, prefix: str, subject: Subject, seconds: float) -
         UsageError: a topic does not exist.
         BrokerUnavailable: the broker does not answer within `seconds`.
     """
-    standing = Standing(subject)
+    standing = MemoryStanding(subject)
     async with open_reader(brokers, seconds) as reader:
         ends = await _ends(reader, prefix, record_key(subject.tenant_id, subject.user_id))
         reader.seek(await reader.offsets("earliest", ends), ends)

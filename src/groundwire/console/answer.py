@@ -19,7 +19,7 @@ from groundwire.checks.quotes import validate_evidence_schema
 from groundwire.checks.support.verify import ClaimCheck, check_answer
 from groundwire.checks.values.answer import UnsupportedValue
 from groundwire.checks.values.statements import read_statements
-from groundwire.console.places import Place, Places
+from groundwire.console.places import Places, TextPlace
 from groundwire.console.words import Segment, TextMark, hidden_marks, label, segments, word_diff
 from groundwire.epistemic.types import ClaimVerification
 from groundwire.gate.response_checks import (
@@ -62,7 +62,7 @@ _GONE: Final = {
 _UNREADABLE: Final = "The record cannot be worked through, so its answer is not shown; the log says why."
 
 
-class Fault(NamedTuple):
+class AnswerFault(NamedTuple):
     """Something wrong with an answer.
 
     Attributes:
@@ -79,7 +79,7 @@ class Fault(NamedTuple):
     hard: bool
     why: str
     text: str
-    where: Place | None = None
+    where: TextPlace | None = None
     instead: tuple[str, ...] = ()
 
 
@@ -160,12 +160,12 @@ class _Judged:
         return [found[place] for place in sorted(found)]
 
     @cached_property
-    def rests(self) -> list[Place | None]:
+    def rests(self) -> list[TextPlace | None]:
         """What of the sources each claim is to be held against."""
         return [self.nearest(claim.text, claim.evidence_ids) for claim in self.claims]
 
     @cached_property
-    def faults(self) -> list[Fault]:
+    def faults(self) -> list[AnswerFault]:
         """All that is wrong, in text order, then what stands in steps or in the list of sources alone."""
         values = [self._value(value) for value in self.values]
         claims = [
@@ -199,11 +199,11 @@ class _Judged:
         }
 
     @cached_property
-    def shown(self) -> dict[Place, str]:
+    def shown(self) -> dict[TextPlace, str]:
         """The places of the sources that something points at -> their id on the page; those that overlap share one."""
         pointed = {place for place in (*self.rests, *(fault.where for fault in self.faults)) if place}
-        names: dict[Place, str] = {}
-        last: Place | None = None
+        names: dict[TextPlace, str] = {}
+        last: TextPlace | None = None
         for place in sorted(pointed, key=lambda one: (one.text, one.start, -one.end)):
             if last is not None and last.text == place.text and place.start < last.end:
                 names[place] = names[last]
@@ -212,7 +212,7 @@ class _Judged:
             last = place
         return names
 
-    def nearest(self, phrase: str, ids: Iterable[str]) -> Place | None:
+    def nearest(self, phrase: str, ids: Iterable[str]) -> TextPlace | None:
         """Return the place of the sources nearest to a phrase: of those named, where they hold any."""
         within = {self.names.index(one) for one in ids if one in self.names}
         return (self.places.nearest(phrase, within) if within else None) or self.places.nearest(phrase)
@@ -221,11 +221,11 @@ class _Judged:
         """Return the claim that holds a place of the answer."""
         return next((claim for claim in self.claims if claim.start <= start < claim.end), None)
 
-    def text_at(self, place: Place) -> str:
+    def text_at(self, place: TextPlace) -> str:
         """Return what stands at a place of the sources."""
         return self.texts[place.text][place.start : place.end]
 
-    def _fields(self) -> Iterator[Fault]:
+    def _fields(self) -> Iterator[AnswerFault]:
         seen = set[str]()
         for start, end in self.fields:
             name = self.answer[start:end]
@@ -233,22 +233,22 @@ class _Judged:
                 seen.add(name)
                 claim = self.claim_at(start)
                 where = self.nearest(claim.text, claim.evidence_ids) if claim else None
-                yield Fault(start, end, hard=False, why="unverified_field", text=name, where=where)
+                yield AnswerFault(start, end, hard=False, why="unverified_field", text=name, where=where)
 
-    def _file(self, name: str) -> Fault:
+    def _file(self, name: str) -> AnswerFault:
         start, end = next(iter(self.phantoms[name]), (-1, -1))
-        return Fault(start, end, hard=True, why=str(ReasonCode.PHANTOM_SOURCE), text=name)
+        return AnswerFault(start, end, hard=True, why=str(ReasonCode.PHANTOM_SOURCE), text=name)
 
-    def _value(self, value: UnsupportedValue) -> Fault:
+    def _value(self, value: UnsupportedValue) -> AnswerFault:
         claim = self.claim_at(value.start)
         said = claim.text if claim else self.answer[max(0, value.start - _EDGE) : value.end]
         where = self.nearest(said, claim.evidence_ids if claim else ())
         instead = _values_of(self.text_at(where), value, said) if where else ()
-        return Fault(value.start, value.end, value.hard, value.why, value.text, where, instead)
+        return AnswerFault(value.start, value.end, value.hard, value.why, value.text, where, instead)
 
 
-def _fault_of(claim: ClaimVerification, start: int, end: int, where: Place | None) -> Fault:
-    return Fault(start, end, claim.severity == "hard", claim.flag_reason or "", claim.claim_text, where)
+def _fault_of(claim: ClaimVerification, start: int, end: int, where: TextPlace | None) -> AnswerFault:
+    return AnswerFault(start, end, claim.severity == "hard", claim.flag_reason or "", claim.claim_text, where)
 
 
 def _places_of(name: str, text: str) -> list[tuple[int, int]]:
@@ -332,7 +332,7 @@ def _marks(judged: _Judged) -> Iterator[TextMark]:
     yield from hidden_marks(judged.answer)
 
 
-def _fault(fault: Fault, judged: _Judged) -> dict[str, Any]:
+def _fault(fault: AnswerFault, judged: _Judged) -> dict[str, Any]:
     says = judged.text_at(fault.where) if fault.where else None
     claim = judged.claim_at(fault.start)
     return {
@@ -368,7 +368,7 @@ def _passages(judged: _Judged) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: not row["pointed"])
 
 
-def _parts(text: str, places: Mapping[str, Place]) -> list[dict[str, Any]]:
+def _parts(text: str, places: Mapping[str, TextPlace]) -> list[dict[str, Any]]:
     """Return a text in parts; `at` names a place, `cut` counts what is shown on demand."""
     marks = [TextMark(place.start, place.end, name, "") for name, place in places.items()]
     parts: list[dict[str, Any]] = []

@@ -24,7 +24,7 @@ _MOST_SENTENCES: Final = 8
 """Sentences of a phrase that are looked for side by side."""
 
 
-class Place(NamedTuple):
+class TextPlace(NamedTuple):
     """A run of sentences: `texts[text][start:end]`."""
 
     text: int
@@ -37,7 +37,7 @@ class Places:
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._spans = [
-            Place(n, one.start, one.end) for n, text in enumerate(texts) for one in sentences(text)
+            TextPlace(n, one.start, one.end) for n, text in enumerate(texts) for one in sentences(text)
         ]
         self._words = [_words(texts[place.text][place.start : place.end]) for place in self._spans]
         self._holding: dict[str, list[int]] = {}
@@ -47,7 +47,7 @@ class Places:
                 if len(held) <= _KEPT:
                     held.append(at)
 
-    def nearest(self, phrase: str, within: Collection[int] | None = None) -> Place | None:
+    def nearest(self, phrase: str, within: Collection[int] | None = None) -> TextPlace | None:
         """Return the place that says most of a phrase, as many sentences as it has; None where none says enough.
 
         Args:
@@ -74,7 +74,7 @@ class Places:
     def _weight(self, word: str) -> float:
         return log(2 + len(self._spans) / (1 + len(self._holding.get(word, ()))))
 
-    def _around(self, best: int, count: int, shares: dict[int, float]) -> Place:
+    def _around(self, best: int, count: int, shares: dict[int, float]) -> TextPlace:
         """Return so many sentences side by side in one text, the best among them, that say most together."""
         text = self._spans[best].text
         runs = [
@@ -84,7 +84,7 @@ class Places:
             and self._spans[first].text == self._spans[first + count - 1].text == text
         ] or [range(best, best + 1)]
         chosen = max(runs, key=lambda run: (sum(shares.get(at, 0.0) for at in run), -run[0]))
-        return Place(text, self._spans[chosen[0]].start, self._spans[chosen[-1]].end)
+        return TextPlace(text, self._spans[chosen[0]].start, self._spans[chosen[-1]].end)
 
 
 def _run(phrase: str) -> int:

@@ -164,29 +164,29 @@ def quote_marks(text: str, quotes: Sequence[str]) -> list[TextMark]:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class DiffRun:
     """A run of text that stands in both, in the new one alone, or in the old one alone."""
 
     operation: Operation
     text: str
 
 
-def word_diff(old: str, new: str) -> list[Change]:
+def word_diff(old: str, new: str) -> list[DiffRun]:
     """Return the word changes from `old` to `new`; of a replacement the deleted text comes first.
 
     The changes that are not `insert`, joined, give `old`; those that are not `delete` give `new`. Of texts of
     20,000 characters it takes some milliseconds: the common subsequence is found bit-parallel.
     """
     before, after = _PARTS.findall(old), _PARTS.findall(new)
-    changes: list[Change] = []
+    changes: list[DiffRun] = []
     taken = put = ""
     for code in Indel.opcodes(before, after):
         if code.tag != "equal":
             taken += "".join(before[code.src_start : code.src_end])
             put += "".join(after[code.dest_start : code.dest_end])
             continue
-        changes += [Change("delete", taken), Change("insert", put)]
-        changes.append(Change("equal", "".join(before[code.src_start : code.src_end])))
+        changes += [DiffRun("delete", taken), DiffRun("insert", put)]
+        changes.append(DiffRun("equal", "".join(before[code.src_start : code.src_end])))
         taken = put = ""
-    changes += [Change("delete", taken), Change("insert", put)]
+    changes += [DiffRun("delete", taken), DiffRun("insert", put)]
     return [change for change in changes if change.text]

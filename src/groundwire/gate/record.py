@@ -149,7 +149,7 @@ class ClaimPayload:
         )
 
 
-class Attempt(NamedTuple):
+class ReplyAttempt(NamedTuple):
     """What a reply to a response has to know of it.
 
     Attributes:
@@ -173,7 +173,7 @@ class ResponsePayload:
 
     stamp: Stamp
     code: ReasonCode
-    attempt: Attempt
+    attempt: ReplyAttempt
     inputs: CheckInputs = NO_INPUTS
     extraction: list[str] | None = None
     reply_to: dict[str, Any] | None = None
@@ -207,7 +207,7 @@ class ResponsePayload:
         return cls(
             stamp=_stamp(fields),
             code=ReasonCode(fields["b"]),
-            attempt=Attempt(fields.get("g"), fields.get("n")),
+            attempt=ReplyAttempt(fields.get("g"), fields.get("n")),
             inputs=CheckInputs(*map(fields.get, ("i", "r", "m", "x", "a"))),
             extraction=fields.get("c"),
             reply_to=fields.get("o"),

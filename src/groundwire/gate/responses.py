@@ -16,7 +16,7 @@ from groundwire.gate.build import Envelope, Stamp, build_response_decision
 from groundwire.gate.claims import Policies, policy_that_decided
 from groundwire.gate.lookups import ModelQuestions, TenantCorpus, is_asked, resolvable, resolve, with_reading
 from groundwire.gate.record import (
-    Attempt,
+    ReplyAttempt,
     ResponsePayload,
     derive_response,
     next_decision,
@@ -173,7 +173,7 @@ class ResponseGate:
         payload = ResponsePayload(
             stamp=Stamp.of(self._policy, self._now()),
             code=judged.code,
-            attempt=Attempt(asked.mode if asked else None, case.attempt),
+            attempt=ReplyAttempt(asked.mode if asked else None, case.attempt),
             inputs=entry.inputs,
             extraction=publishable(entry.extraction, judged.tier),
             reply_to=entry.reply_to,
@@ -299,7 +299,7 @@ def policy_advice(policy: Policy) -> list[str]:
 
 def reply_to(parent: Subject, payload: bytes | None) -> dict[str, Any]:
     """Return what is known of the response that a reply replaces, as a fact; `payload` is what state recorded of it."""
-    known = ResponsePayload.from_bytes(payload).attempt if payload else Attempt(None, None)
+    known = ResponsePayload.from_bytes(payload).attempt if payload else ReplyAttempt(None, None)
     return {
         "response_id": parent.subject_id[:MAX_ID],
         "mode": known.asked_mode,

@@ -214,7 +214,7 @@ class Key(_Strict):
         )
 
 
-class _File(_Strict):
+class _KeyFile(_Strict):
     keys: dict[KeyId, Key] = Field(default_factory=dict)
     reviewers: dict[TenantId, list[ShortId]] = Field(default_factory=dict)
 
@@ -222,14 +222,14 @@ class _File(_Strict):
 class Keys:
     """The keys of a deployment and its delegated reviewers."""
 
-    def __init__(self, file: _File) -> None:
+    def __init__(self, file: _KeyFile) -> None:
         self._keys = file.keys
         self._reviewers = {tenant: frozenset(names) for tenant, names in file.reviewers.items()}
 
     @classmethod
     def empty(cls) -> Self:
         """Return no keys: every signature is of an unknown key, and nobody is delegated."""
-        return cls(_File())
+        return cls(_KeyFile())
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -253,7 +253,7 @@ class Keys:
     def parse(cls, data: bytes, path: Path) -> Self:
         """Read the contents of the keys file `path`. Raises: UsageError, as `load`."""
         try:
-            return cls(_File.model_validate(tomllib.loads(data.decode())))
+            return cls(_KeyFile.model_validate(tomllib.loads(data.decode())))
         except UnicodeDecodeError as exc:
             raise UsageError(f"keys file {path}: not UTF-8 at byte {exc.start}") from exc
         except ValidationError as exc:

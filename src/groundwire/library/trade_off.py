@@ -28,14 +28,14 @@ _Box = tuple[int, int, int, int]
 """Left, top, right and bottom, in pixels."""
 
 
-class Share(NamedTuple):
+class RatePoint(NamedTuple):
     """What is reviewed without need, and what is missed, 0..1 each."""
 
     over_review: float
     leak: float
 
 
-def curve(scores: Sequence[tuple[float, bool]]) -> list[Share]:
+def curve(scores: Sequence[tuple[float, bool]]) -> list[RatePoint]:
     """Return over-review and leak at every threshold, from flagging everything to flagging nothing.
 
     Args:
@@ -43,25 +43,25 @@ def curve(scores: Sequence[tuple[float, bool]]) -> list[Share]:
     """
     total = {label: sum(supported is label for _, supported in scores) for label in (True, False)}
     missed = {True: 0, False: 0}
-    found = [Share(1.0, 0.0)]
+    found = [RatePoint(1.0, 0.0)]
     for _, tied in groupby(sorted(scores), key=lambda pair: pair[0]):
         for _, supported in tied:
             missed[supported] += 1
-        found.append(Share(1 - missed[True] / total[True], missed[False] / total[False]))
+        found.append(RatePoint(1 - missed[True] / total[True], missed[False] / total[False]))
     return found
 
 
-def share_of(count: Counted) -> Share:
+def share_of(count: Counted) -> RatePoint:
     """Return verdicts as over-review and leak; both labels must occur."""
-    return Share(count.false_alarms / count.supported, count.missed / count.unsupported)
+    return RatePoint(count.false_alarms / count.supported, count.missed / count.unsupported)
 
 
-def thresholds(rows: Sequence[Judged]) -> dict[float, Share]:
+def thresholds(rows: Sequence[Judged]) -> dict[float, RatePoint]:
     """Return what thresholds of support do to rows at `balanced`: one may be chosen on the verifier's curve."""
     return {threshold: share_of(counted(rows, threshold, "balanced")) for threshold in _THRESHOLDS}
 
 
-def curves(rows: Sequence[Judged]) -> dict[str, list[Share]]:
+def curves(rows: Sequence[Judged]) -> dict[str, list[RatePoint]]:
     """Return the curve of the verifier beside those of plain baselines."""
     scores = {
         "verifier": [(2.0 if row.hard else 1 - row.whole, row.supported) for row in rows],
@@ -73,9 +73,9 @@ def curves(rows: Sequence[Judged]) -> dict[str, list[Share]]:
 
 def picture(
     title: str,
-    drawn: Mapping[str, Sequence[Share]],
-    points: Mapping[OperatingPoint, Share],
-    marked: Mapping[float, Share] | None = None,
+    drawn: Mapping[str, Sequence[RatePoint]],
+    points: Mapping[OperatingPoint, RatePoint],
+    marked: Mapping[float, RatePoint] | None = None,
 ) -> str:
     """Return an SVG of curves, with the operating points and some of the `marked` thresholds on it.
 
@@ -98,7 +98,7 @@ def picture(
     )
 
 
-def _lines(drawn: Mapping[str, Sequence[Share]]) -> Iterator[str]:
+def _lines(drawn: Mapping[str, Sequence[RatePoint]]) -> Iterator[str]:
     for place, shares in enumerate(drawn.values()):
         path = " ".join(f"{_x(share)},{_y(share)}" for share in shares)
         yield f'<polyline points="{path}" fill="none" stroke="{_colour(place)}" stroke-width="2"/>'
@@ -107,10 +107,10 @@ def _lines(drawn: Mapping[str, Sequence[Share]]) -> Iterator[str]:
 class _Labels:
     """Labels beside dots; none lies on another or on a dot."""
 
-    def __init__(self, dots: Sequence[Share]) -> None:
+    def __init__(self, dots: Sequence[RatePoint]) -> None:
         self._taken = [(_x(dot) - _DOT, _y(dot) - _DOT, _x(dot) + _DOT, _y(dot) + _DOT) for dot in dots]
 
-    def beside(self, dot: Share, text: str, colour: str) -> str | None:
+    def beside(self, dot: RatePoint, text: str, colour: str) -> str | None:
         """Return a label in the first place around a dot that is free; None where none is."""
         width, x, y = _LETTER * len(text), _x(dot), _y(dot)
         for left, top in product((x + _DOT, x - _DOT - width), (y - _DOT - _LINE, y + _DOT)):
@@ -129,7 +129,7 @@ def _overlap(one: _Box, other: _Box) -> bool:
     return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
-def _dots(points: Mapping[OperatingPoint, Share], marked: Mapping[float, Share]) -> Iterator[str]:
+def _dots(points: Mapping[OperatingPoint, RatePoint], marked: Mapping[float, RatePoint]) -> Iterator[str]:
     """Yield the operating points, and the thresholds that there is room for; points in one place share a label."""
     labels = _Labels(list(points.values()))
     for share in dict.fromkeys(points.values()):
@@ -147,7 +147,10 @@ def _dots(points: Mapping[OperatingPoint, Share], marked: Mapping[float, Share])
 
 
 def _legend(
-    drawn: Mapping[str, Sequence[Share]], points: Mapping[OperatingPoint, Share], *, thresholds_too: bool
+    drawn: Mapping[str, Sequence[RatePoint]],
+    points: Mapping[OperatingPoint, RatePoint],
+    *,
+    thresholds_too: bool,
 ) -> Iterator[str]:
     told = [(name, _colour(place)) for place, name in enumerate(drawn)]
     if thresholds_too:
@@ -162,7 +165,7 @@ def _legend(
 def _axes() -> Iterator[str]:
     yield f'<rect x="{_LEFT}" y="{_TOP}" width="{_SIDE}" height="{_SIDE}" fill="none" stroke="#222"/>'
     for tenths in range(0, 11, 2):
-        at = Share(tenths / 10, tenths / 10)
+        at = RatePoint(tenths / 10, tenths / 10)
         yield f'<text x="{_x(at)}" y="{_TOP + _SIDE + 16}" text-anchor="middle">{10 * tenths} %</text>'
         yield f'<text x="{_LEFT - 6}" y="{_y(at) + 4}" text-anchor="end">{10 * tenths} %</text>'
     middle = _LEFT + _SIDE // 2
@@ -174,13 +177,13 @@ def _colour(place: int) -> str:
     return _COLOURS[place % len(_COLOURS)]
 
 
-def _near(one: Share, other: Share) -> bool:
+def _near(one: RatePoint, other: RatePoint) -> bool:
     return abs(_x(one) - _x(other)) < _NEAR and abs(_y(one) - _y(other)) < _NEAR
 
 
-def _x(share: Share) -> int:
+def _x(share: RatePoint) -> int:
     return round(_LEFT + _SIDE * share.over_review)
 
 
-def _y(share: Share) -> int:
+def _y(share: RatePoint) -> int:
     return round(_TOP + _SIDE * (1 - share.leak))

@@ -21,7 +21,7 @@ from groundwire.messages.decisions import Decision, ReasonCode
 from groundwire.messages.decode import parse_json
 
 
-class Outcome(StrEnum):
+class LabelledOutcome(StrEnum):
     """What became of a record, as far as labels tell it apart."""
 
     APPROVED = "approved"
@@ -31,23 +31,23 @@ class Outcome(StrEnum):
     BLOCKED = "blocked"
 
 
-_APPROVED: Final = frozenset({Outcome.APPROVED})
-_HELD: Final = frozenset(Outcome) - _APPROVED
-EXPECTED: Final[Mapping[str, frozenset[Outcome]]] = {
+_APPROVED: Final = frozenset({LabelledOutcome.APPROVED})
+_HELD: Final = frozenset(LabelledOutcome) - _APPROVED
+EXPECTED: Final[Mapping[str, frozenset[LabelledOutcome]]] = {
     **dict.fromkeys(("approve", "approved", "firm", "clean"), _APPROVED),
     **dict.fromkeys(("hold", "speculative", "leak"), _HELD),
-    "review": frozenset({Outcome.REVIEW, Outcome.CONFLICT}),
-    "blocked": frozenset({Outcome.BLOCKED, Outcome.DUPLICATE}),
-    "conflict": frozenset({Outcome.CONFLICT}),
-    "duplicate": frozenset({Outcome.DUPLICATE}),
-    "no_conflict": frozenset({Outcome.APPROVED, Outcome.DUPLICATE}),
+    "review": frozenset({LabelledOutcome.REVIEW, LabelledOutcome.CONFLICT}),
+    "blocked": frozenset({LabelledOutcome.BLOCKED, LabelledOutcome.DUPLICATE}),
+    "conflict": frozenset({LabelledOutcome.CONFLICT}),
+    "duplicate": frozenset({LabelledOutcome.DUPLICATE}),
+    "no_conflict": frozenset({LabelledOutcome.APPROVED, LabelledOutcome.DUPLICATE}),
 }
 """What a label may be, and what the gate may then make of the record."""
 
 _OUTCOMES: Final = {
-    ReasonCode.CONFLICTING_NEAR_DUPLICATE: Outcome.CONFLICT,
-    ReasonCode.DUPLICATE: Outcome.DUPLICATE,
-    ReasonCode.PENDING_DUPLICATE: Outcome.DUPLICATE,
+    ReasonCode.CONFLICTING_NEAR_DUPLICATE: LabelledOutcome.CONFLICT,
+    ReasonCode.DUPLICATE: LabelledOutcome.DUPLICATE,
+    ReasonCode.PENDING_DUPLICATE: LabelledOutcome.DUPLICATE,
 }
 TEXTS: Final = ("content", "text", "second", "record")
 """Fields that hold what is decided; a row has one of them."""
@@ -76,7 +76,7 @@ class LabelledRecord(NamedTuple):
     source_assumed: bool = False
 
     @property
-    def wanted(self) -> frozenset[Outcome]:
+    def wanted(self) -> frozenset[LabelledOutcome]:
         """What the gate may make of it."""
         return EXPECTED[self.label]
 
@@ -144,14 +144,14 @@ class JudgedRecord(NamedTuple):
     """
 
     row: LabelledRecord
-    outcome: Outcome
+    outcome: LabelledOutcome
     reason: str
     verifier: Judged | None = None
 
     @property
     def harmless(self) -> bool:
         """Whether it should be approved."""
-        return Outcome.APPROVED in self.row.wanted
+        return LabelledOutcome.APPROVED in self.row.wanted
 
     @property
     def right(self) -> bool:
@@ -161,7 +161,7 @@ class JudgedRecord(NamedTuple):
     @property
     def leaked(self) -> bool:
         """Whether it was approved, and should not be."""
-        return self.outcome is Outcome.APPROVED and not self.harmless
+        return self.outcome is LabelledOutcome.APPROVED and not self.harmless
 
     @property
     def over_held(self) -> bool:
@@ -184,7 +184,7 @@ async def judge_records(
         if value is not row.records[-1]:
             continue
         if refused is None and isinstance(result, Decision):
-            outcome = _OUTCOMES.get(ReasonCode(result.reason_code)) or Outcome(str(result.verdict))
+            outcome = _OUTCOMES.get(ReasonCode(result.reason_code)) or LabelledOutcome(str(result.verdict))
             yield JudgedRecord(row, outcome, str(result.reason_code), _verifier(row, result))
         elif refused is not None:
             yield BadRow(row.line, refused)
@@ -204,7 +204,7 @@ def _verifier(row: LabelledRecord, decision: Decision) -> Judged | None:
         report["answer_support"],
         len(row.text),
         declared=False,
-        supported=Outcome.APPROVED in row.wanted,
+        supported=LabelledOutcome.APPROVED in row.wanted,
         group=str(row.line),
         hard=unseen or any(claim.get("severity") == "hard" for claim in claims),
         missing=sum(len(claim.get("uncovered", ())) for claim in claims),
@@ -232,14 +232,14 @@ def shares(judged: Sequence[JudgedRecord]) -> dict[str, Share]:
     to_hold = [one for one in judged if not one.harmless]
     harmless = [one for one in judged if one.harmless]
     conflicts = [one for one in judged if one.row.label == "conflict"]
-    others = [one for one in judged if Outcome.CONFLICT not in one.row.wanted]
-    new = [one for one in judged if Outcome.DUPLICATE not in one.row.wanted]
+    others = [one for one in judged if LabelledOutcome.CONFLICT not in one.row.wanted]
+    new = [one for one in judged if LabelledOutcome.DUPLICATE not in one.row.wanted]
     return {
         "leak": Share(sum(one.leaked for one in to_hold), len(to_hold)),
         "over_hold": Share(sum(one.over_held for one in harmless), len(harmless)),
         "conflicts_caught": Share(sum(one.right for one in conflicts), len(conflicts)),
-        "false_conflicts": Share(sum(one.outcome is Outcome.CONFLICT for one in others), len(others)),
-        "wrong_duplicates": Share(sum(one.outcome is Outcome.DUPLICATE for one in new), len(new)),
+        "false_conflicts": Share(sum(one.outcome is LabelledOutcome.CONFLICT for one in others), len(others)),
+        "wrong_duplicates": Share(sum(one.outcome is LabelledOutcome.DUPLICATE for one in new), len(new)),
     }
 
 

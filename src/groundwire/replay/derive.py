@@ -27,7 +27,7 @@ from groundwire.gate.claim_case import (
     read_claim,
 )
 from groundwire.gate.claims import provisional_claim
-from groundwire.gate.record import Attempt, ResponsePayload, next_decision
+from groundwire.gate.record import ReplyAttempt, ResponsePayload, next_decision
 from groundwire.gate.response_case import INTERNAL, STATE, ResponseCase, extract
 from groundwire.gate.response_checks import (
     CheckInputs,
@@ -350,7 +350,7 @@ def review_response(recorded: Decision, inputs: Inputs, action: ReviewDecision, 
     payload = ResponsePayload(
         stamp=Stamp.of(policy, recorded.decided_at),
         code=ReasonCode(before.reason_code),
-        attempt=Attempt(None, None),
+        attempt=ReplyAttempt(None, None),
         review=fact,
     )
     return next_decision(before, _outcome(recorded, inputs.value, revision + 1, before), payload)

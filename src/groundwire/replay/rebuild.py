@@ -23,7 +23,14 @@ from groundwire.checks.citations import CitationDetector
 from groundwire.config import Settings
 from groundwire.gate.build import Stamp
 from groundwire.gate.claim_case import CheckFinding, ClaimInputs, dedup_query
-from groundwire.gate.record import Attempt, ClaimPayload, HumanDecision, ResponsePayload, claim_of, record_of
+from groundwire.gate.record import (
+    ClaimPayload,
+    HumanDecision,
+    ReplyAttempt,
+    ResponsePayload,
+    claim_of,
+    record_of,
+)
 from groundwire.gate.response_checks import CheckInputs
 from groundwire.gate.types import parents_of
 from groundwire.kafka.reader import Start, TopicSpan, follow
@@ -335,7 +342,7 @@ def _stored_response(decision: Decision) -> StoredOutcome | None:
     payload = ResponsePayload(
         stamp=_stamp(decision),
         code=ReasonCode(decision.reason_code),
-        attempt=Attempt((report.get("regenerate") or {}).get("mode"), report.get("attempt")),
+        attempt=ReplyAttempt((report.get("regenerate") or {}).get("mode"), report.get("attempt")),
         inputs=CheckInputs(facts.entities, facts.relations, facts.verifier, facts.error, facts.attestation),
         extraction=facts.extraction,
         reply_to=facts.reply_to,

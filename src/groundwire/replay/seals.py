@@ -101,7 +101,7 @@ SELECT number FROM fork
 """Seals beside the chain that leads to a head; of those behind the head, which may be under way, under ended keys."""
 
 
-class Fault(NamedTuple):
+class SealFault(NamedTuple):
     """What is wrong with seals, or with a record that they should cover.
 
     Attributes:
@@ -156,7 +156,7 @@ class SealEvidence:
         self._keys = keys
         self.home = home
         self._latest: datetime | None = None
-        self._faults: list[Fault] = []
+        self._faults: list[SealFault] = []
         self._tombstones: set[str] = set()
         self._first_sealed: dict[tuple[str, int], int | None] = {}
         self._erasures = Erasures()
@@ -188,7 +188,7 @@ class SealEvidence:
         self._database.execute(insert, (*row, " ".join(causes)))
         if is_misplaced:
             detail = "it does not stand under its user's key and its own id"
-            self._faults.append(Fault("unsealed", str(RecordPlace.of(record)), name[:100], detail))
+            self._faults.append(SealFault("unsealed", str(RecordPlace.of(record)), name[:100], detail))
 
     def note_waiting(self, record: InboundRecord) -> None:
         """Take in a record of `deferred` that no seal has reached: its decision may just have been published."""
@@ -234,7 +234,7 @@ class SealEvidence:
         """Return the hashes of all records that a seal covers; memory holds about 100 bytes of each."""
         return frozenset(sha for (sha,) in self._database.execute("SELECT DISTINCT sha FROM sealed"))
 
-    def faults(self) -> Iterator[Fault]:
+    def faults(self) -> Iterator[SealFault]:
         """Yield what is wrong, but for decisions without a seal: those `explain` tells."""
         yield from self._faults
         yield from self._broken_chains()
@@ -288,7 +288,7 @@ class SealEvidence:
         query = "SELECT DISTINCT topic, part FROM seals ORDER BY topic, part"
         return [(topic, part) for topic, part in self._database.execute(query)]
 
-    def missing_heads(self, anchored: Iterable[Mapping[str, Any]]) -> Iterator[Fault]:
+    def missing_heads(self, anchored: Iterable[Mapping[str, Any]]) -> Iterator[SealFault]:
         """Yield what was anchored elsewhere as a head, and stands on `audit` no more."""
         for each in anchored:
             try:
@@ -298,7 +298,7 @@ class SealEvidence:
                     "--heads: each line is a head as `groundwire seals head` prints it"
                 ) from None
             if not self._row("SELECT 1 FROM seals WHERE hash = ?", name):
-                yield Fault("broken_chain", where, None, f"the head {name} that was anchored is gone")
+                yield SealFault("broken_chain", where, None, f"the head {name} that was anchored is gone")
 
     def place_of_decision(self, name: str) -> tuple[RecordPlace, RecordPlace] | None:
         """Return where a sealed decision stands, and where its seal; None where none is sealed under this id."""
@@ -327,7 +327,7 @@ class SealEvidence:
             why = str(exc)
         if why:
             where = str(RecordPlace.of(record))
-            self._faults.append(Fault("bad_seal", where, event.event_id[:100], why))
+            self._faults.append(SealFault("bad_seal", where, event.event_id[:100], why))
             return True
         head = seal.head
         row = (
@@ -385,7 +385,7 @@ class SealEvidence:
     def _place_of_seal(self, offset: int) -> RecordPlace:
         return RecordPlace(self._prefix + TopicName.AUDIT, self.home, offset)
 
-    def _broken_chains(self) -> Iterator[Fault]:
+    def _broken_chains(self) -> Iterator[SealFault]:
         for topic, part in self._partitions():
             yield from self._broken_chain(topic, part)
         for partition, (_, name) in sorted(self.committed.items()):
@@ -396,9 +396,9 @@ class SealEvidence:
             if not known and (kept or not self.audit_is_cut):
                 where = f"{partition.topic}/{partition.partition}"
                 detail = f"the seal {name}, which the group committed last, is gone"
-                yield Fault("broken_chain", where, None, detail)
+                yield SealFault("broken_chain", where, None, detail)
 
-    def _broken_chain(self, topic: str, part: int) -> Iterator[Fault]:
+    def _broken_chain(self, topic: str, part: int) -> Iterator[SealFault]:
         """Yield where the chain of a partition is broken, in the order in which its seals stand."""
         begun = reached = None
         query = (
@@ -420,10 +420,10 @@ class SealEvidence:
                 detail = f"no seal covers offsets {reached} to {first - 1}"
             if detail:
                 detail = f"seal at {self._place_of_seal(at)}: {detail}"
-                yield Fault("broken_chain", f"{topic}/{part}", None, detail)
+                yield SealFault("broken_chain", f"{topic}/{part}", None, detail)
             reached = max(end, reached or 0)
 
-    def _removed(self) -> Iterator[Fault]:
+    def _removed(self) -> Iterator[SealFault]:
         """Yield what seals name and no topic holds, though its retention has not passed."""
         query = (
             "SELECT sealed.id, sealed.sha, sealed.topic, seals.time, min(number) AS number"
@@ -434,9 +434,9 @@ class SealEvidence:
             days = TopicName(topic).retention_days if topic in set(TopicName) else None
             if days is None or from_microseconds(time) + timedelta(days=days) > self._now:
                 detail = f"a seal names a record of hash {digest.hex()}, and {topic} does not hold it"
-                yield Fault("removed", self._prefix + topic, name, detail)
+                yield SealFault("removed", self._prefix + topic, name, detail)
 
-    def _unsealed(self) -> Iterator[Fault]:
+    def _unsealed(self) -> Iterator[SealFault]:
         """Yield records beside decisions that no seal covers."""
         query = (
             "SELECT id, topic, part, at, time, causes FROM published LEFT JOIN sealed USING (id, sha, topic)"
@@ -448,7 +448,7 @@ class SealEvidence:
             begun = [self.under_way[TopicName(each)] for each in causes.split() if each in self.under_way]
             is_under_way = begun and to_milliseconds(min(begun) - _SKEW) <= time <= latest
             if not is_under_way and not self._is_before_seals(place):
-                yield Fault("unsealed", str(place), name[:100], "no seal covers it")
+                yield SealFault("unsealed", str(place), name[:100], "no seal covers it")
 
     def _causes(self, topic: TopicName, record: InboundRecord) -> Collection[TopicName]:
         """Return the input topics of which a record beside decisions may come; none where it needs no seal.

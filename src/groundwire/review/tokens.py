@@ -52,7 +52,7 @@ class ApiToken(BaseModel):
     not_after: Time | None = None
 
 
-class _File(BaseModel):
+class _TokenFile(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
     tokens: dict[KeyId, ApiToken] = Field(default_factory=dict)
@@ -84,7 +84,7 @@ class Tokens:
     def parse(cls, data: bytes, path: Path) -> Self:
         """Read the content of the tokens file `path`. Raises: UsageError, as `load`."""
         try:
-            found = _File.model_validate(tomllib.loads(data.decode())).tokens
+            found = _TokenFile.model_validate(tomllib.loads(data.decode())).tokens
         except UnicodeDecodeError as exc:
             raise UsageError(f"{_WHAT} {path}: not UTF-8 at byte {exc.start}") from exc
         except ValidationError as exc:

@@ -357,7 +357,7 @@ class SharedConnection:
         self._pool = redis.connection_pool
         self._patience = patience
         self._writing = asyncio.Lock()
-        self._line: _Line | None = None
+        self._line: _PipelinedConnection | None = None
 
     async def send(self, *command: Argument) -> asyncio.Future[Any]:
         """Send one command, and return its answer, which is to come, or is StateUnavailable.
@@ -384,7 +384,7 @@ class SharedConnection:
             self._line.close()
             await asyncio.wait([self._line.reading])
 
-    async def _open(self) -> _Line:
+    async def _open(self) -> _PipelinedConnection:
         line = self._line
         if line is None or line.is_closed or line.waits_for() > self._patience:
             if line is not None:
@@ -392,14 +392,14 @@ class SharedConnection:
             connection = self._pool.make_connection()  # type: ignore[no-untyped-call]
             connection.socket_timeout = None  # the time of a call is bounded here; it costs a task in each
             connection.health_check_interval = (
-                0  # its PING would be read by `_Line`, which reads all the time
+                0  # its PING would be read by `_PipelinedConnection`, which reads all the time
             )
             await connection.connect()
-            line = self._line = _Line(connection)
+            line = self._line = _PipelinedConnection(connection)
         return line
 
 
-class _Line:
+class _PipelinedConnection:
     """A connection over which answers come in the order of the commands; they are read as long as it is open."""
 
     def __init__(self, connection: AbstractConnection) -> None:

@@ -73,7 +73,7 @@ rang ring; shut shut; cost cost; read read; beat beat; split split; died die; li
 _IRREGULAR: Final[dict[str, str]] = dict(pair.split() for pair in _IRREGULAR_TABLE.split(";"))
 
 
-class Role(IntEnum):
+class WordRole(IntEnum):
     """What a word is to its verb; higher numbers are those of prepositions."""
 
     SUBJECT = 1
@@ -131,7 +131,7 @@ def read_clause(
     """
     verb = _verb_place(tokens[:first], names)
     roles: list[int] = []
-    role: int = Role.SUBJECT
+    role: int = WordRole.SUBJECT
     turns = [place for place, token in enumerate(tokens) if token in _TURNING]
     for place in sorted({verb, first, *turns}):
         if place >= len(tokens):
@@ -139,11 +139,11 @@ def read_clause(
         roles += [role] * (place - len(roles))
         token = tokens[place]
         if place == verb and (place or token in AUXILIARIES):
-            role = Role.OBJECT
-            roles.append(Role.VERB)
+            role = WordRole.OBJECT
+            roles.append(WordRole.VERB)
             continue
         if place == first:
-            role = Role.OBJECT
+            role = WordRole.OBJECT
         role = _turned(tokens, place, verb, role)
     roles += [role] * (len(tokens) - len(roles))
     owners = _owners(tokens, verb)
@@ -152,7 +152,7 @@ def read_clause(
     participle = participle_at(tokens, verb)
     if participle and (participle not in states or "by" in tokens[participle:]):
         roles = [_IN_ACTIVE.get(role, role) for role in roles]
-        roles[participle] = Role.VERB
+        roles[participle] = WordRole.VERB
     return Clause(verb, roles, owners)
 
 
@@ -165,8 +165,8 @@ def _turned(tokens: Sequence[str], place: int, verb: int, role: int) -> int:
     if token not in _DETERMINERS or role < _FIRST_PREPOSITION or tokens[place - 1] in _ROLES:
         return role
     if place < verb:
-        return Role.SUBJECT  # "in Graz the choir"
-    return Role.OBJECT if token in EACH and place > verb else role  # "by the nurse every morning"
+        return WordRole.SUBJECT  # "in Graz the choir"
+    return WordRole.OBJECT if token in EACH and place > verb else role  # "by the nurse every morning"
 
 
 def _owners(tokens: Sequence[str], verb: int) -> list[int]:
@@ -186,7 +186,7 @@ def _owners(tokens: Sequence[str], verb: int) -> list[int]:
 _FIRST_PREPOSITION: Final = 8
 EACH: Final = frozenset(("every", "each"))
 _BOUNDS: Final = frozenset(("over", "under", "above", "below", "than"))  # in front of a number
-_IN_ACTIVE: Final[dict[int, int]] = {Role.SUBJECT: Role.OBJECT, _ROLES["by"]: Role.SUBJECT}
+_IN_ACTIVE: Final[dict[int, int]] = {WordRole.SUBJECT: WordRole.OBJECT, _ROLES["by"]: WordRole.SUBJECT}
 """Roles in a passive clause -> the same words' in an active one."""
 
 

@@ -366,11 +366,11 @@ def default_verifier() -> CitationVerifier:
     return CitationVerifier({DEFAULT_TENANT: sources}, network=network, cache=_answers)
 
 
-class _Section(BaseModel):
+class _SourcesSection(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class _Tracker(_Section):
+class _Tracker(_SourcesSection):
     kind: Literal["github", "gitlab"]
     url: str
     project: str
@@ -378,14 +378,14 @@ class _Tracker(_Section):
     """Name of the variable that holds the token: the file holds no secret."""
 
 
-class _Tenant(_Section):
+class _TenantSources(_SourcesSection):
     adr_dir: Path | None = None
     repo: Path | None = None
     tracker: _Tracker | None = None
 
 
-class _File(_Section):
-    tenants: dict[str, _Tenant]
+class _SourcesFile(_SourcesSection):
+    tenants: dict[str, _TenantSources]
 
 
 def load_sources(settings: Settings) -> dict[str, Sources]:
@@ -402,7 +402,7 @@ def load_sources(settings: Settings) -> dict[str, Sources]:
     if path is None:
         return sources
     try:
-        file = _File.model_validate(tomllib.loads(path.read_text("utf-8")))
+        file = _SourcesFile.model_validate(tomllib.loads(path.read_text("utf-8")))
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_input=False)[0]
         key = ".".join(str(part) for part in first["loc"])

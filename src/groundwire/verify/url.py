@@ -126,7 +126,7 @@ class _Reply:
 
 
 @dataclass(slots=True)
-class _Budget:
+class _NetworkBudget:
     """Seconds left on the network; waiting for a place at a host does not count."""
 
     left: float
@@ -199,7 +199,7 @@ class UrlChecker:
         Raises:
             NotAskedError: If pacing refused the request.
         """
-        left = _Budget(budget, self._monotonic)
+        left = _NetworkBudget(budget, self._monotonic)
         asking = partial(self._ask, left=left, deadline=deadline, tenant=tenant)
         text: str | None = None
         try:
@@ -270,7 +270,7 @@ class UrlChecker:
         return target.copy_with(fragment=None)
 
     async def _ask(
-        self, ask: _Ask, target: httpx.URL, *, left: _Budget, deadline: float | None, tenant: str
+        self, ask: _Ask, target: httpx.URL, *, left: _NetworkBudget, deadline: float | None, tenant: str
     ) -> _Reply:
         headers = {"User-Agent": "groundwire", "Accept": "*/*", "Accept-Encoding": "identity"}
         if ask == "RANGE":

@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from groundwire.checks.hedge_rules import RULES, edge
-from groundwire.checks.hedge_tokens import Tokens
+from groundwire.checks.hedge_tokens import HedgeTokens
 from groundwire.checks.hedges import (
     LEXICONS,
     HedgeAction,
@@ -598,7 +598,7 @@ def test_rules_are_filed_under_single_small_words_and_can_be_compiled(word):
     )
 )
 def test_a_cheap_look_at_the_neighbours_rejects_no_rule_that_matches(text):
-    tokens = Tokens(text)
+    tokens = HedgeTokens(text)
     for index, word in enumerate(tokens.each):
         before, after = tokens.around(index)
         behind = " ".join(["", *after])

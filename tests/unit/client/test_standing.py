@@ -7,14 +7,14 @@ from itertools import permutations
 
 import pytest
 
-from groundwire.client.standing import Standing
+from groundwire.client.standing import MemoryStanding
 from groundwire.messages.decisions import Kind
 from groundwire.messages.identity import Subject
 from tests.unit.client.test_followed_table import NOW, SAMPLE, decided, erased, retracted
 
 
 def standing(*records):
-    known = Standing(Subject("acme", "maria", Kind.CLAIM, "c1"))
+    known = MemoryStanding(Subject("acme", "maria", Kind.CLAIM, "c1"))
     for record in records:
         known.note(record)
     return known.now

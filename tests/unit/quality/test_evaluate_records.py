@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from groundwire.cli.evaluate import evaluate
-from groundwire.library.verdicts import EXPECTED, Outcome, Share, read_labelled_records
+from groundwire.library.verdicts import EXPECTED, LabelledOutcome, Share, read_labelled_records
 
 
 def run(rows, *options, status=0):
@@ -200,7 +200,7 @@ def test_a_csv_file_names_the_fields_in_its_first_line(tmp_path):
 
 def test_each_label_names_at_least_one_outcome_and_every_outcome_is_wanted_by_some_label():
     assert all(EXPECTED.values())
-    assert set().union(*EXPECTED.values()) == set(Outcome)
+    assert set().union(*EXPECTED.values()) == set(LabelledOutcome)
 
 
 def test_the_line_of_a_row_is_that_of_its_file():

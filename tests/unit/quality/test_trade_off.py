@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from groundwire.cli.evaluate import evaluate
 from groundwire.library.evaluate import Judged, verdicts_by_point
-from groundwire.library.trade_off import Share, curve, picture, share_of
+from groundwire.library.trade_off import RatePoint, curve, picture, share_of
 
 SCORES = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=2).filter(
     lambda pairs: len({label for _, label in pairs}) == 2
@@ -21,7 +21,7 @@ SUPPORT = st.floats(0, 1)
 @given(SCORES)
 def test_a_curve_goes_from_flagging_everything_to_flagging_nothing_and_trades_one_error_for_the_other(scores):
     found = curve(scores)
-    assert (found[0], found[-1]) == (Share(1.0, 0.0), Share(0.0, 1.0))
+    assert (found[0], found[-1]) == (RatePoint(1.0, 0.0), RatePoint(0.0, 1.0))
     assert all(a.over_review >= b.over_review and a.leak <= b.leak for a, b in pairwise(found))
 
 
@@ -37,7 +37,9 @@ def test_a_laxer_point_flags_nothing_that_a_stricter_one_does_not(rows, threshol
 
 
 def test_a_picture_is_svg_and_says_what_each_point_costs():
-    text = picture("a < b", {"verifier": curve([(0.1, True), (0.9, False)])}, {"balanced": Share(0.25, 0.3)})
+    text = picture(
+        "a < b", {"verifier": curve([(0.1, True), (0.9, False)])}, {"balanced": RatePoint(0.25, 0.3)}
+    )
     said = "".join(ET.fromstring(text).itertext())  # noqa: S314 - written two lines above
     assert "a < b" in said
     assert "balanced: over-review 25%, leak 30%" in said
@@ -45,8 +47,12 @@ def test_a_picture_is_svg_and_says_what_each_point_costs():
 
 def test_labels_of_a_picture_do_not_lie_on_each_other():
     """Points that nearly coincide share a label, and thresholds near to a label are left out."""
-    points = {"strict": Share(0.4, 0.3), "balanced": Share(0.25, 0.3), "lenient": Share(0.25, 0.3)}
-    marked = {0.5: Share(0.25, 0.3), 0.6: Share(0.8, 0.1), 0.65: Share(0.81, 0.1)}
+    points = {
+        "strict": RatePoint(0.4, 0.3),
+        "balanced": RatePoint(0.25, 0.3),
+        "lenient": RatePoint(0.25, 0.3),
+    }
+    marked = {0.5: RatePoint(0.25, 0.3), 0.6: RatePoint(0.8, 0.1), 0.65: RatePoint(0.81, 0.1)}
     drawn = {"verifier": curve([(0.1, True), (0.9, False)])}
     root = ET.fromstring(picture("t", drawn, points, marked))  # noqa: S314 - made here
     texts = [element for element in root.iter() if element.tag.endswith("text")]

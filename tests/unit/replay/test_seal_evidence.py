@@ -23,7 +23,7 @@ from groundwire.messages.base import sha256_hex
 from groundwire.messages.decisions import Decision
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.seals import Seal, SealedOutput, SealHead, root_of
-from groundwire.replay.seals import Fault, SealEvidence, read_heads
+from groundwire.replay.seals import SealEvidence, SealFault, read_heads
 from groundwire.replay.store import RecordPlace
 from tests.unit.console.rooms import make_decision
 
@@ -130,7 +130,7 @@ class Desk:
         evidence.leave_out_forks()
         return evidence
 
-    def faults(self, *arguments: object, **options: object) -> list[Fault]:
+    def faults(self, *arguments: object, **options: object) -> list[SealFault]:
         return list(self.evidence(*arguments, **options).faults())  # type: ignore[arg-type]
 
 
@@ -139,7 +139,7 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-def kinds(faults: Iterable[Fault]) -> set[str]:
+def kinds(faults: Iterable[SealFault]) -> set[str]:
     return {fault.kind for fault in faults}
 
 

@@ -24,7 +24,7 @@ from groundwire.text.clauses import (
     AUXILIARIES,
     BE,
     FUNCTION_WORDS,
-    Role,
+    WordRole,
     read_clause,
     role_of,
     stem_of,
@@ -214,7 +214,7 @@ def read_form(text: str) -> ClaimForm:
     Args:
         text: Any text.
     """
-    return _Reader(text).form()
+    return _FormReader(text).form()
 
 
 def _embedding_of(tokens: Sequence[str]) -> int:
@@ -226,7 +226,7 @@ def _embedding_of(tokens: Sequence[str]) -> int:
     return end + 1 if end and _EMBEDDING.issuperset(head[:end]) and head[end - 1] in _TRUE else 0
 
 
-class _Reader:
+class _FormReader:
     """Reads one claim."""
 
     __slots__ = (
@@ -313,7 +313,9 @@ class _Reader:
         for taken, place in enumerate(self._clause.owners):
             words.append(words.pop(place - taken))  # "Mira's date of birth" as "the date of birth of Mira"
         if not _SYMMETRIC.isdisjoint(self._tokens):
-            words = sorted((word._replace(role=Role.OBJECT) for word in words), key=lambda word: word.stem)
+            words = sorted(
+                (word._replace(role=WordRole.OBJECT) for word in words), key=lambda word: word.stem
+            )
         return ClaimForm(
             words=[*words, *(Word(token, "") for token in self._embedding)] if self._embedding else words,
             full=denied.count(FULL),

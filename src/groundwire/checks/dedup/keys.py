@@ -69,7 +69,7 @@ _TOKEN: Final = attrgetter("token")
 _STEM: Final = attrgetter("stem")
 
 
-class Keys(NamedTuple):
+class IndexKeys(NamedTuple):
     """Index keys of a claim, 8 bytes each: those that it is stored under, and those that a new claim looks up."""
 
     stored: list[bytes]
@@ -83,7 +83,7 @@ class KeyFunction(Protocol):
     def name(self) -> str:
         """Name and version: equal names give equal keys."""
 
-    def of(self, form: ClaimForm) -> Keys:
+    def of(self, form: ClaimForm) -> IndexKeys:
         """Return the keys of a claim; a claim without words has none."""
 
 
@@ -151,17 +151,17 @@ class MinHashKeys:
         """Bands, rows, scheme and seed, such as ``minhash-16x8-affine32-s1``."""
         return f"minhash-{self._bands}x{self._rows}-affine32-s{_SEED}"
 
-    def of(self, form: ClaimForm) -> Keys:
+    def of(self, form: ClaimForm) -> IndexKeys:
         """Return one key per band and that of the frame; MinHash is symmetric, so both lists are the same."""
         if not form.words:
-            return Keys([], [])
+            return IndexKeys([], [])
         values, about = self._sketch(form.keys or ("",)), _about(form)
         keys = _frame_keys(form)
         for head, rows in zip(self._heads, self._cut(values), strict=True):
             hasher = head.copy()
             hasher.update(rows + about)
             keys.append(hasher.digest())
-        return Keys(keys, keys)
+        return IndexKeys(keys, keys)
 
     def _sketch(self, tokens: Collection[str]) -> bytes:
         """Return the least of the tokens' hashes under each permutation: what datasketch's own MinHash holds.
@@ -200,16 +200,16 @@ class PartitionKeys:
         """``partition-2``; the thresholds, which keys depend on too, stand in the scheme."""
         return "partition-2"
 
-    def of(self, form: ClaimForm) -> Keys:
+    def of(self, form: ClaimForm) -> IndexKeys:
         """Return one key per part, empty parts included; probed are all numbers of parts that a match may have."""
         if not form.words:
-            return Keys([], [])
+            return IndexKeys([], [])
         digests = sorted(_DIGESTS.of(form.keys))
         numbers = unpack(f"<{len(digests)}Q", b"".join(digests))
         stored, probed = self._part_counts(form)
         about, frames = _about(form), _frame_keys(form)
         keys = {count: _part_keys(digests, numbers, count, about) for count in probed}
-        return Keys(
+        return IndexKeys(
             [*frames, *chain.from_iterable(keys[count] for count in stored)],
             [*frames, *chain.from_iterable(keys.values())],
         )

@@ -59,7 +59,7 @@ NOT_IN_SOURCES: Final = "not_in_sources"
 
 
 @dataclass(slots=True, eq=False)
-class Clause:
+class NegationScope:
     """A clause.
 
     Attributes:
@@ -93,14 +93,14 @@ def denies(statement: ValueStatement) -> bool:
     return statement.denies
 
 
-def clauses(statement: ValueStatement) -> Sequence[Clause]:
+def clauses(statement: ValueStatement) -> Sequence[NegationScope]:
     """Return the clauses of a statement that say anything."""
     if statement.clauses is None:
         statement.clauses = [*_clauses(statement)]
     return statement.clauses
 
 
-def _clauses(statement: ValueStatement) -> Iterator[Clause]:
+def _clauses(statement: ValueStatement) -> Iterator[NegationScope]:
     read = _clause if denies(statement) else _assertion
     before = ""
     start = 0
@@ -126,7 +126,7 @@ def _leaves_open(tokens: Sequence[ValueToken], place: int) -> bool:
     return [token.text for token in tokens[max(0, place - 2) : place]] in (["with", "or"], ["whether", "or"])
 
 
-def _assertion(tokens: Sequence[ValueToken], statement: ValueStatement) -> Clause | None:
+def _assertion(tokens: Sequence[ValueToken], statement: ValueStatement) -> NegationScope | None:
     """Read a clause of a statement without a negation, as `_clause` does."""
     words: dict[str, None] = {}
     for token in tokens:
@@ -138,10 +138,10 @@ def _assertion(tokens: Sequence[ValueToken], statement: ValueStatement) -> Claus
             words |= {stem: None for stem in token.stems if stem not in _SWITCHES}
     if not words:
         return None
-    return Clause("", "", next(iter(words)), frozenset(words), tokens[0], tokens[-1], statement)
+    return NegationScope("", "", next(iter(words)), frozenset(words), tokens[0], tokens[-1], statement)
 
 
-def _clause(tokens: Sequence[ValueToken], statement: ValueStatement) -> Clause | None:
+def _clause(tokens: Sequence[ValueToken], statement: ValueStatement) -> NegationScope | None:
     words: dict[str, None] = {}
     marks: list[ValueToken] = []
     weak = affixed = False
@@ -173,7 +173,9 @@ def _clause(tokens: Sequence[ValueToken], statement: ValueStatement) -> Clause |
     head = head or next(reversed(words))  # "retries are disabled"
     opening = next(iter(words))
     bare = bool(polarity) and not affixed
-    return Clause(polarity, head if polarity else "", opening, frozenset(words), first, last, statement, bare)
+    return NegationScope(
+        polarity, head if polarity else "", opening, frozenset(words), first, last, statement, bare
+    )
 
 
 def _negation(token: ValueToken) -> tuple[str, tuple[str, ...]]:
@@ -190,11 +192,11 @@ def _negation(token: ValueToken) -> tuple[str, tuple[str, ...]]:
 class ClauseIndex:
     """The clauses of passages that share a word with a clause of the answer; size and work of a look-up are bounded."""
 
-    def __init__(self, asked: Iterable[Clause]) -> None:
+    def __init__(self, asked: Iterable[NegationScope]) -> None:
         """Start empty; `asked` are the clauses of the answer."""
         self._wanted = frozenset(word for clause in asked for word in clause.words)
-        self._said: dict[str, list[Clause]] = {}
-        self._denied: dict[str, list[Clause]] = {}
+        self._said: dict[str, list[NegationScope]] = {}
+        self._denied: dict[str, list[NegationScope]] = {}
         self._about: dict[int, frozenset[str]] = {}  # what a pronoun with which a statement begins stands for
         self._before = _NOTHING
 
@@ -215,7 +217,7 @@ class ClauseIndex:
             if not clause.polarity:
                 _keep(self._said, words, clause)
 
-    def reverses(self, clause: Clause) -> bool:
+    def reverses(self, clause: NegationScope) -> bool:
         """Tell whether a passage says the opposite of a clause in nearly its words, and none says the same."""
         # a long assertion says more than what was denied
         if not (clause.denies or (clause.leads and not clause.polarity and len(clause.words) <= _SHORT)):
@@ -233,13 +235,13 @@ class ClauseIndex:
             same = max((_alike(clause, other) for other in said), default=0.0)
         return nearest >= _ALIKE and nearest > same
 
-    def contradicted(self, clause: Clause) -> str:
+    def contradicted(self, clause: NegationScope) -> str:
         """Return why no passage supports a clause's yes or no, or an empty text."""
         if clause.polarity:
             return "" if _is_about_sources(clause) else self._denial(clause)
         return self._assertion(clause)
 
-    def _denial(self, clause: Clause) -> str:
+    def _denial(self, clause: NegationScope) -> str:
         said = max((_closeness(clause, other) for other in _sharing(self._said, clause.words)), default=0)
         denials = [other for other in _sharing(self._denied, clause.words) if _denies_same(clause, other)]
         best = max((_closeness(clause, other) for other in denials), default=0)
@@ -248,7 +250,7 @@ class ClauseIndex:
         same = any(clause.head in other.words for other in _sharing(self._said, clause.words))
         return OPPOSITE if same else NOT_IN_SOURCES
 
-    def _assertion(self, clause: Clause) -> str:
+    def _assertion(self, clause: NegationScope) -> str:
         if clause.first is clause.last:
             return ""
         denials = [
@@ -267,16 +269,16 @@ class ClauseIndex:
         return "" if said >= best else OPPOSITE
 
 
-def _keep(index: dict[str, list[Clause]], words: Iterable[str], clause: Clause) -> None:
+def _keep(index: dict[str, list[NegationScope]], words: Iterable[str], clause: NegationScope) -> None:
     for word in words:
         entries = index.setdefault(word, [])
         if len(entries) < _CANDIDATES:
             entries.append(clause)
 
 
-def _sharing(index: dict[str, list[Clause]], words: Iterable[str]) -> list[Clause]:
+def _sharing(index: dict[str, list[NegationScope]], words: Iterable[str]) -> list[NegationScope]:
     """Return clauses that share a word, those of the rarest words first; a bounded number."""
-    found: dict[int, Clause] = {}
+    found: dict[int, NegationScope] = {}
     for entries in sorted((index.get(word, []) for word in sorted(words)), key=len):
         found.update(zip(map(id, entries), entries, strict=True))
         if len(found) >= 2 * _CANDIDATES:
@@ -285,33 +287,33 @@ def _sharing(index: dict[str, list[Clause]], words: Iterable[str]) -> list[Claus
     return list(found.values())
 
 
-def _closeness(one: Clause, other: Clause) -> int:
+def _closeness(one: NegationScope, other: NegationScope) -> int:
     own = one.words & other.words
     shared = one.words & other.statement.words
     return _WORD * len(own) + len(shared) - min(len(other.words - one.words), 3)
 
 
-def _alike(denial: Clause, other: Clause) -> float:
+def _alike(denial: NegationScope, other: NegationScope) -> float:
     """Return the share of a denial's words that another clause holds, 0..1; 0 where that says much more."""
     common = len(denial.words & other.words)
     enough = common > 1 and common >= _PART * len(other.words)
     return common / len(denial.words) if enough or denial.words == other.words else 0.0
 
 
-def _is_hypothesis(clause: Clause) -> bool:
+def _is_hypothesis(clause: NegationScope) -> bool:
     """Tell whether a clause only supposes: "if the door does not lock"."""
     return any(
         token.text in _SUPPOSING for token in clause.statement.tokens if token.start < clause.last.start
     )
 
 
-def _denies_same(one: Clause, other: Clause) -> bool:
+def _denies_same(one: NegationScope, other: NegationScope) -> bool:
     same = one.polarity == (other.polarity or one.polarity)
     common = one.words & other.words
     return same and (one.head in common or other.head in common or len(common) > 1)
 
 
-def _is_about_sources(clause: Clause) -> bool:
+def _is_about_sources(clause: NegationScope) -> bool:
     """Tell whether a clause says that something is not said (S2-21): "the sources do not mention ...".
 
     So also "is not specified", "I could not find", "no information"; "the API does not list users" says more.

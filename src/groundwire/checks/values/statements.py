@@ -32,7 +32,7 @@ from groundwire.text.work import spend
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from groundwire.checks.values.negation import Clause
+    from groundwire.checks.values.negation import NegationScope
 
 
 _BETWEEN: Final = frozenset(("between", "from", "of"))
@@ -148,7 +148,7 @@ class ValueStatement:
     reading: NormalisedText
     heads: tuple[tuple[str, ...], ...]
     _values: list[Bound] | None = None
-    clauses: list[Clause] | None = None  # cache of `negation.clauses`
+    clauses: list[NegationScope] | None = None  # cache of `negation.clauses`
     denies: bool | None = None  # cache of `negation.denies`
     shown: tuple[int, Sequence[int], Sequence[int]] | None = None
     """Where it starts in what a reader sees, and where in the text each character of that starts and ends."""
@@ -201,7 +201,7 @@ class Bound:
     place: int  # among the values of its statement
 
 
-class _Line(NamedTuple):
+class _ListLine(NamedTuple):
     start: int
     text: str
     context: frozenset[str]
@@ -242,7 +242,7 @@ def statements(text: str) -> Iterator[ValueStatement]:
             yield _statement(line, line.start + start, piece)
 
 
-def _statement(line: _Line, start: int, piece: str) -> ValueStatement:
+def _statement(line: _ListLine, start: int, piece: str) -> ValueStatement:
     reading = normalise(piece if piece.isascii() else _DASH.sub("-", piece))
     tokens, valued = _scan(reading.text)
     spend(_PIECE + _TOKEN * len(tokens) + _VALUE * len(valued) + len(line.context) + len(line.heads))
@@ -307,7 +307,7 @@ def _push(stack: list[tuple[int, tuple[str, ...]]], level: int, words: tuple[str
         stack.append((level, words))
 
 
-def _lines(text: str) -> Iterator[_Line]:
+def _lines(text: str) -> Iterator[_ListLine]:
     """Yield sentences, list items, table rows and lines of code, with what is above each."""
     above = _Above()
     breaks = [-1, *(match.start() for match in re.finditer("\n", text))]
@@ -320,7 +320,7 @@ def _lines(text: str) -> Iterator[_Line]:
         # a list item counts as deeper than the indent of its line
         indent = len(lead.expandtabs(4)) + bool(lead.strip())
         if heading := _HEADING.match(piece):
-            yield _Line(start, piece, above.words(0))
+            yield _ListLine(start, piece, above.words(0))
             above.heading(len(heading["marks"]), _line_words(piece))
             continue
         if piece.count("|", 0, _LONGEST) > 1 and "\n" not in piece:
@@ -330,10 +330,10 @@ def _lines(text: str) -> Iterator[_Line]:
             if row != last_row + 1 or not table:
                 table = [_line_words(cell) for cell in _COLUMN.split(piece[:_LONGEST])]
             last_row = row
-            yield _Line(start, piece, above.words(indent), tuple(table))
+            yield _ListLine(start, piece, above.words(indent), tuple(table))
             continue
         table = []
-        yield _Line(start, piece, above.words(indent))
+        yield _ListLine(start, piece, above.words(indent))
         if piece[-1] in ":{[" or (piece[0] == "[" and piece[-1] == "]"):
             above.key(indent - (piece[0] == "["), _line_words(piece))
 

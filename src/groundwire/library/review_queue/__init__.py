@@ -9,7 +9,7 @@ from __future__ import annotations
 from groundwire.library.review_queue.model import (
     ItemState,
     PendingMemory,
-    ReviewAction,
+    QueueAction,
     ReviewEvent,
     ReviewNotFound,
     ReviewOvertaken,
@@ -25,7 +25,7 @@ __all__ = [
     "ItemState",
     "MemoryReviewStore",
     "PendingMemory",
-    "ReviewAction",
+    "QueueAction",
     "ReviewEvent",
     "ReviewNotFound",
     "ReviewOvertaken",

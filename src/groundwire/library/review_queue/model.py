@@ -120,7 +120,7 @@ class ItemState(StrEnum):
     EXPIRED = "expired"
 
 
-class ReviewAction(StrEnum):
+class QueueAction(StrEnum):
     """What a row of the audit trail tells. The list is closed."""
 
     ENQUEUE = "enqueue"
@@ -184,12 +184,12 @@ class ReviewEvent:
         action: what was done or tried.
         actor: who did it; `groundwire` for `expired`.
         queue_id: the item, as the actor named it.
-        detail: see `ReviewAction`; else None.
+        detail: see `QueueAction`; else None.
         delegated: the actor is not the owner and acted as a delegated reviewer (C-28).
     """
 
     timestamp: datetime
-    action: ReviewAction
+    action: QueueAction
     actor: str
     queue_id: str
     detail: str | None
@@ -267,10 +267,10 @@ def read_row(row: str) -> ReviewEvent:
         note = json.loads(written)
         return ReviewEvent(
             timestamp=moment(int(at)),
-            action=ReviewAction(action),
+            action=QueueAction(action),
             actor=note["actor"],
             queue_id=note["queue_id"],
-            detail=code if action == ReviewAction.DENIED else note.get("detail"),
+            detail=code if action == QueueAction.DENIED else note.get("detail"),
             delegated=code == "delegated",
         )
     except (ValueError, KeyError, TypeError, AttributeError):

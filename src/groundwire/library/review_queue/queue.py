@@ -36,7 +36,15 @@ from groundwire.library.review_queue.model import (
     moment,
     read_row,
 )
-from groundwire.library.review_queue.rules import Attempt, Change, Entries, Item, ReviewStore, T, Terms
+from groundwire.library.review_queue.rules import (
+    Attempt,
+    Entries,
+    ReviewStore,
+    StoreChange,
+    StoredItem,
+    T,
+    Terms,
+)
 from groundwire.library.review_queue.stores import MemoryReviewStore
 from groundwire.library.validator import ValidationResult
 from groundwire.messages.decisions import EvidenceObject, IngestionTier
@@ -239,7 +247,7 @@ class ReviewQueue:
         """
         owner = _owner(tenant_id, user_id)
         rule = partial(rules.get, queue_id=_text("queue_id", queue_id), owner=owner)
-        item = await self._store.change(Change("get", (queue_id,), rule, self._now()))
+        item = await self._store.change(StoreChange("get", (queue_id,), rule, self._now()))
         return None if item is None else _shown(item)
 
     async def approve(self, queue_id: str, reviewer: str, *, tenant_id: str = "default") -> str:
@@ -311,7 +319,7 @@ class ReviewQueue:
         delegated = (await answer if inspect.isawaitable(answer) else answer) is True
         return replace(attempt, delegated=delegated)
 
-    async def _call(self, begun: Item) -> str:
+    async def _call(self, begun: StoredItem) -> str:
         """Call the callback; return the memory id as text.
 
         Raises:
@@ -339,7 +347,9 @@ class ReviewQueue:
             return settled.memory
         raise ReviewStoreFailed(attempt.queue_id, f"the callback raised {kind}") from error
 
-    async def _settle(self, rule: Rule[Item | None], attempt: Attempt, detail: str) -> Item | None:
+    async def _settle(
+        self, rule: Rule[StoredItem | None], attempt: Attempt, detail: str
+    ) -> StoredItem | None:
         """Note how an approval ended, even where who waits for it is cancelled."""
         return await asyncio.shield(self._change("settle", rule, replace(attempt, detail=detail)))
 
@@ -349,13 +359,13 @@ class ReviewQueue:
             if item.state == ItemState.PENDING:
                 return
 
-    async def _looked_at(self, name: str, owner: str, size: int, most: int = 0) -> AsyncIterator[Item]:
+    async def _looked_at(self, name: str, owner: str, size: int, most: int = 0) -> AsyncIterator[StoredItem]:
         """Yield open items of an owner, or of all, as they stand now, oldest first; at first so many at once."""
         queue_ids = await self._store.waiting(name, owner, most)
         while queue_ids:
             some, queue_ids = queue_ids[:size], queue_ids[size:]
             rule = partial(rules.look, queue_ids=some)
-            for item in await self._store.change(Change(name, some, rule, self._now())):
+            for item in await self._store.change(StoreChange(name, some, rule, self._now())):
                 yield item
             size = min(2 * size, _AT_ONCE)
 
@@ -363,14 +373,14 @@ class ReviewQueue:
         def ruled(entries: Entries) -> T:
             return rule(entries, attempt)
 
-        return await self._store.change(Change(name, (attempt.queue_id,), ruled, self._now(), owner))
+        return await self._store.change(StoreChange(name, (attempt.queue_id,), ruled, self._now(), owner))
 
     def _now(self) -> Terms:
         """Return the terms, with the time that it is."""
         return self._terms if self._clock is None else replace(self._terms, now=round(self._clock() * 1e6))
 
 
-def _shown(item: Item) -> PendingMemory:
+def _shown(item: StoredItem) -> PendingMemory:
     try:
         body = decode(item.body)
     except ValueError:

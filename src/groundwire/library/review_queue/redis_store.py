@@ -14,7 +14,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from groundwire.errors import StateUnavailable
 from groundwire.library.review_queue.model import ItemState
-from groundwire.library.review_queue.rules import DECIDED_SECONDS, Change, Entries, Item, T
+from groundwire.library.review_queue.rules import DECIDED_SECONDS, Entries, StoreChange, StoredItem, T
 from groundwire.state.cluster import server_of
 from groundwire.state.codec import Argument
 from groundwire.state.server import PATIENCE, Client, bounded, connect, tagged
@@ -25,7 +25,7 @@ _PAUSE: Final = 0.002
 _ANYBODY: Final = nullcontext()
 
 _FIELDS: Final = ("owner", "tenant", "at", "state", "token", "ends", "error", "attempts", "memory")
-"""What the hash of an item has beside its body; the attributes of `Item` have the same names."""
+"""What the hash of an item has beside its body; the attributes of `StoredItem` have the same names."""
 
 
 class RedisReviewStore:
@@ -70,7 +70,7 @@ class RedisReviewStore:
         self._checked = False
         self._adding = asyncio.Lock()  # whoever adds an item changes the same index
 
-    async def change(self, change: Change[T]) -> T:
+    async def change(self, change: StoreChange[T]) -> T:
         """See `ReviewStore`."""
         alone = self._adding if change.owner else nullcontext()
         return await self._try(change.name, lambda connection: self._transact(connection, change), alone)
@@ -114,7 +114,7 @@ class RedisReviewStore:
                         raise
                     broken = True
 
-    async def _transact(self, connection: AbstractConnection, change: Change[T]) -> T:
+    async def _transact(self, connection: AbstractConnection, change: StoreChange[T]) -> T:
         # Held here too: a cancellation by `bounded` is lost where it meets the end of asyncio.wait_for (CPython 86296)
         time = asyncio.get_running_loop().time
         deadline = time() + self._patience
@@ -138,7 +138,7 @@ class RedisReviewStore:
             tries += 1
             await asyncio.sleep(random.random() * _PAUSE * tries)  # noqa: S311 - so that they do not meet again
 
-    async def _read(self, connection: AbstractConnection, change: Change[Any]) -> Entries:
+    async def _read(self, connection: AbstractConnection, change: StoreChange[Any]) -> Entries:
         keys = [self._key(queue_id) for queue_id in change.queue_ids]
         index = [self._index(change.owner), self._index()] if change.owner else []
         _, time_, *found = await _ask(
@@ -173,7 +173,7 @@ class RedisReviewStore:
             written.append(("LTRIM", key, 0, entries.terms.audit_rows - 1))
         return written
 
-    def _writes_of(self, item: Item, number: int, *, new: bool) -> list[Sequence[Argument]]:
+    def _writes_of(self, item: StoredItem, number: int, *, new: bool) -> list[Sequence[Argument]]:
         key = self._key(item.queue_id)
         fields = [part for name in _FIELDS for part in (name, getattr(item, name))]
         indexes = (self._index(), self._index(item.owner))
@@ -200,13 +200,13 @@ async def _ask(connection: AbstractConnection, *commands: Sequence[Argument]) ->
     return [await connection.read_response() for _ in commands]
 
 
-def _item(queue_id: str, values: Sequence[bytes | None]) -> Item | None:
+def _item(queue_id: str, values: Sequence[bytes | None]) -> StoredItem | None:
     if values[0] is None:
         return None
     *texts, body = (value or b"" for value in values)
     fields: dict[str, Any] = {name: text.decode() for name, text in zip(_FIELDS, texts, strict=True)}
     try:
         fields |= {name: int(fields[name]) for name in ("at", "ends", "attempts")}
-        return Item(queue_id, body=body, **{**fields, "state": ItemState(fields["state"])})
+        return StoredItem(queue_id, body=body, **{**fields, "state": ItemState(fields["state"])})
     except ValueError:
         raise StateUnavailable(f"review queue: the item {queue_id} cannot be read") from None

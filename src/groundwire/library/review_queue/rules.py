@@ -14,7 +14,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from groundwire.library.review_queue.model import (
     ItemState,
-    ReviewAction,
+    QueueAction,
     ReviewNotFound,
     ReviewUnauthorized,
 )
@@ -75,7 +75,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class StoredItem:
     """An item as stores keep it; times are microseconds since 1970.
 
     Attributes:
@@ -125,18 +125,18 @@ class Entries:
 
     terms: Terms
     now: int
-    items: dict[str, Item]
+    items: dict[str, StoredItem]
     own: int = 0
     total: int = 0
-    changed: dict[str, Item] = field(default_factory=dict)
+    changed: dict[str, StoredItem] = field(default_factory=dict)
     rows: list[tuple[str, str]] = field(default_factory=list)
 
-    def find(self, queue_id: str) -> Item | None:
+    def find(self, queue_id: str) -> StoredItem | None:
         """Return an item as it was left; None where there is none, or what became of it is forgotten."""
         item = self.items.get(queue_id)
         return None if item is None or (not item.open and item.ends <= self.now) else item
 
-    def look(self, queue_id: str) -> Item | None:
+    def look(self, queue_id: str) -> StoredItem | None:
         """Return an item as it stands now: a lease may have run out, or its time."""
         item = self.find(queue_id)
         if item and item.state == ItemState.APPROVING and item.ends <= self.now:
@@ -144,24 +144,24 @@ class Entries:
         if item and item.state == ItemState.PENDING and 0 < self.terms.ttl <= self.now - item.at:
             item = self.finish(item, ItemState.EXPIRED)
             note = json.dumps({"actor": "groundwire", "queue_id": queue_id})
-            self.note(item.owner, ReviewAction.EXPIRED, "-", note)
+            self.note(item.owner, QueueAction.EXPIRED, "-", note)
         return item
 
-    def put(self, item: Item) -> Item:
+    def put(self, item: StoredItem) -> StoredItem:
         """Change an item, or add one."""
         self.items[item.queue_id] = self.changed[item.queue_id] = item
         return item
 
-    def finish(self, item: Item, state: ItemState) -> Item:
+    def finish(self, item: StoredItem, state: ItemState) -> StoredItem:
         """Note what became of an item, for a week; its content goes."""
         return self.put(replace(item, state=state, body=b"", ends=self.now + DECIDED_SECONDS * 1_000_000))
 
-    def note(self, owner: str, action: ReviewAction, code: str, note: str) -> None:
+    def note(self, owner: str, action: QueueAction, code: str, note: str) -> None:
         """Write a row into an owner's audit trail."""
-        kind = "d" if action == ReviewAction.DENIED else "a"
+        kind = "d" if action == QueueAction.DENIED else "a"
         self.rows.append((f"{kind}:{owner}", f"{self.now} {action} {code} {note}"))
 
-    def note_of(self, item: Item, action: ReviewAction, attempt: Attempt) -> None:
+    def note_of(self, item: StoredItem, action: QueueAction, attempt: Attempt) -> None:
         """Write what was done with an item into its owner's audit trail."""
         code = "-" if item.owner == attempt.owner else "delegated"
         self.note(item.owner, action, code, attempt.note)
@@ -175,19 +175,19 @@ def enqueue(entries: Entries, attempt: Attempt, body: bytes) -> str:
     if not full and entries.total >= entries.terms.max_total:
         full = "total"
     if full:
-        entries.note(attempt.owner, ReviewAction.DENIED, "queue_full", attempt.note)
+        entries.note(attempt.owner, QueueAction.DENIED, "queue_full", attempt.note)
         return full
-    item = entries.put(Item(attempt.queue_id, attempt.owner, attempt.tenant, entries.now, body))
-    entries.note_of(item, ReviewAction.ENQUEUE, attempt)
+    item = entries.put(StoredItem(attempt.queue_id, attempt.owner, attempt.tenant, entries.now, body))
+    entries.note_of(item, QueueAction.ENQUEUE, attempt)
     return "ok"
 
 
-def look(entries: Entries, queue_ids: Iterable[str]) -> list[Item]:
+def look(entries: Entries, queue_ids: Iterable[str]) -> list[StoredItem]:
     """Return items as they stand now."""
     return [item for queue_id in queue_ids if (item := entries.look(queue_id))]
 
 
-def get(entries: Entries, queue_id: str, owner: str) -> Item | None:
+def get(entries: Entries, queue_id: str, owner: str) -> StoredItem | None:
     """Return an open item to its owner."""
     item = entries.find(queue_id)
     if item is None or item.owner != owner:
@@ -196,7 +196,7 @@ def get(entries: Entries, queue_id: str, owner: str) -> Item | None:
     return item if item and item.open else None
 
 
-def begin(entries: Entries, attempt: Attempt) -> Item | ReviewNotFound:
+def begin(entries: Entries, attempt: Attempt) -> StoredItem | ReviewNotFound:
     """Turn a pending item into an approving one, held for the lease."""
     item = entries.look(attempt.queue_id)
     if item and item.state == ItemState.APPROVING and item.token == attempt.token:  # asked again, as above
@@ -205,11 +205,11 @@ def begin(entries: Entries, attempt: Attempt) -> Item | ReviewNotFound:
         return _deny(entries, attempt, item)
     item = replace(item, state=ItemState.APPROVING, token=attempt.token, attempts=item.attempts + 1)
     item = entries.put(replace(item, ends=entries.now + entries.terms.lease))
-    entries.note_of(item, ReviewAction.APPROVE, attempt)
+    entries.note_of(item, QueueAction.APPROVE, attempt)
     return item
 
 
-def stored(entries: Entries, attempt: Attempt) -> Item | None:
+def stored(entries: Entries, attempt: Attempt) -> StoredItem | None:
     """End an approval whose detail is the memory id; return what became of the item.
 
     A memory that was stored counts, however late: only an item that was decided otherwise stays as it is.
@@ -223,11 +223,11 @@ def stored(entries: Entries, attempt: Attempt) -> Item | None:
     if item.open:
         item = replace(item, memory=attempt.detail or "", token=attempt.token)
         item = entries.finish(item, ItemState.STORED)
-    entries.note_of(item, ReviewAction.STORED_LATE if late else ReviewAction.STORED, attempt)
+    entries.note_of(item, QueueAction.STORED_LATE if late else QueueAction.STORED, attempt)
     return item
 
 
-def store_failed(entries: Entries, attempt: Attempt) -> Item | None:
+def store_failed(entries: Entries, attempt: Attempt) -> StoredItem | None:
     """End an approval whose callback failed: the item comes back, unless somebody else approves it by now."""
     item = entries.find(attempt.queue_id)
     if item is None:
@@ -236,7 +236,7 @@ def store_failed(entries: Entries, attempt: Attempt) -> Item | None:
         if item.state == ItemState.PENDING and item.error == "store_failed":  # asked again, as above
             return item
         item = entries.put(replace(item, state=ItemState.PENDING, error="store_failed"))
-    entries.note_of(item, ReviewAction.STORE_FAILED, attempt)
+    entries.note_of(item, QueueAction.STORE_FAILED, attempt)
     return item
 
 
@@ -248,22 +248,22 @@ def reject(entries: Entries, attempt: Attempt) -> ReviewNotFound | None:
     if item is None or not item.decided_by(attempt) or item.state != ItemState.PENDING:
         return _deny(entries, attempt, item)
     entries.finish(replace(item, token=attempt.token), ItemState.REJECTED)
-    entries.note_of(item, ReviewAction.REJECT, attempt)
+    entries.note_of(item, QueueAction.REJECT, attempt)
     return None
 
 
-def _deny(entries: Entries, attempt: Attempt, item: Item | None) -> ReviewNotFound:
+def _deny(entries: Entries, attempt: Attempt, item: StoredItem | None) -> ReviewNotFound:
     """Note an attempt that was refused with who tried and, where there is an item, with its owner."""
     state = item.state if item and item.decided_by(attempt) else None
     for owner in dict.fromkeys((attempt.owner, item.owner if item else attempt.owner)):
-        entries.note(owner, ReviewAction.DENIED, state or "unauthorized", attempt.note)
+        entries.note(owner, QueueAction.DENIED, state or "unauthorized", attempt.note)
     if item is None or state is None:
         return ReviewUnauthorized(attempt.queue_id)
     return ReviewNotFound(attempt.queue_id, state, item.memory or None)
 
 
 @dataclass(frozen=True, slots=True)
-class Change(Generic[T]):
+class StoreChange(Generic[T]):
     """What a store is asked to do in one transaction.
 
     Attributes:
@@ -286,7 +286,7 @@ class ReviewStore(Protocol):
         StateUnavailable: of every method: it did not answer in time; what was asked may have been done.
     """
 
-    async def change(self, change: Change[T]) -> T:
+    async def change(self, change: StoreChange[T]) -> T:
         """Show a rule what it needs and write what it changes: as a whole, and as if nobody else were there."""
         ...
 

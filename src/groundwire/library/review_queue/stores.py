@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from itertools import islice
 from typing import Final
 
-from groundwire.library.review_queue.rules import Change, Entries, Item, T
+from groundwire.library.review_queue.rules import Entries, StoreChange, StoredItem, T
 
 _PAUSE: Final = 0.002
 """Seconds, at most, before the second try of a transaction; before the third twice that, and so on."""
@@ -17,7 +17,7 @@ _PAUSE: Final = 0.002
 _ANYBODY: Final = nullcontext()
 
 _FIELDS: Final = ("owner", "tenant", "at", "state", "token", "ends", "error", "attempts", "memory")
-"""What the hash of an item has beside its body; the attributes of `Item` have the same names."""
+"""What the hash of an item has beside its body; the attributes of `StoredItem` have the same names."""
 
 
 class MemoryReviewStore:
@@ -25,7 +25,7 @@ class MemoryReviewStore:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._items: dict[str, Item] = {}
+        self._items: dict[str, StoredItem] = {}
         self._waiting: defaultdict[str, dict[str, None]] = defaultdict(
             dict
         )  # by owner, "": all; oldest first
@@ -33,7 +33,7 @@ class MemoryReviewStore:
         self._trail: dict[str, deque[tuple[int, str]]] = {}
         self._number = 0
 
-    async def change(self, change: Change[T]) -> T:
+    async def change(self, change: StoreChange[T]) -> T:
         """See `ReviewStore`."""
         terms = change.terms
         with self._lock:
@@ -66,7 +66,7 @@ class MemoryReviewStore:
             rows = [row for kind in "ad" for row in islice(self._trail.get(f"{kind}:{owner}", ()), limit)]
         return [text for _, text in sorted(rows, reverse=True)[:limit]]
 
-    def _write(self, item: Item) -> None:
+    def _write(self, item: StoredItem) -> None:
         self._items[item.queue_id] = item
         for owner in ("", item.owner):
             if item.open:
