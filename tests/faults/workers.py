@@ -183,7 +183,7 @@ class Crew:
         self._empty.add(slot)
         worker = self._slots[slot]
         worker.process.terminate()
-        await worker.ended(60)
+        await worker.ended()
         await asyncio.sleep(seconds)
         await self._fill(slot)
 
@@ -201,7 +201,7 @@ class Crew:
         worker = self._start(f"{role}-extra")
         await asyncio.sleep(seconds)
         worker.process.terminate()
-        await worker.ended(60)
+        await worker.ended()
 
     async def skew(self, slot: str, seconds: float, clock: float) -> None:
         """Have a worker with a wrong clock in a slot for some seconds."""
@@ -214,13 +214,13 @@ class Crew:
         alive = [(worker, "ready" in worker.text) for worker in self._deployment.workers if worker.alive]
         for worker, _ in alive:
             worker.process.terminate()
-        return Counter([status for worker, up in alive for status in [await worker.ended(60)] if up])
+        return Counter([status for worker, up in alive for status in [await worker.ended()] if up])
 
     async def _swap(self, slot: str, clock: float) -> None:
         self._empty.add(slot)
         worker = self._slots[slot]
         worker.process.terminate()
-        await worker.ended(60)
+        await worker.ended()
         self._slots[slot] = self._start(slot, clock)
         self._empty.discard(slot)
 

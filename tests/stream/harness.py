@@ -44,8 +44,8 @@ FULL = os.environ.get("GROUNDWIRE_TEST_LENGTH") == "full"
 
 Nothing may then end them before: `-o faulthandler_timeout=0`.
 """
-PATIENCE = 4
-"""How much slower than a quiet machine a busy one may be before a test gives up."""
+PATIENCE = 120.0
+"""Seconds until a test gives up waiting for an event. A quiet machine needs a few; a busy one decides nothing."""
 SESSION = 10.0
 """Seconds until the group notices a silent worker; a busy machine must still send its heartbeats."""
 
@@ -94,16 +94,15 @@ class Worker:
     def text(self) -> str:
         return self.log.read_text(errors="replace")
 
-    async def ready(self, seconds: float = 40) -> Self:
+    async def ready(self) -> Self:
         """Wait until it says so."""
-        await self.says(r"\bready\b", seconds)
+        await self.says(r"\bready\b")
         return self
 
-    async def says(self, pattern: str, seconds: float = 30) -> None:
+    async def says(self, pattern: str) -> None:
         """Wait until its log holds a pattern."""
         await until(
             lambda: re.search(pattern, self.text) is not None,
-            seconds,
             lambda: f"{self.log.name} says {pattern!r} (exit {self.process.poll()})",
         )
 
@@ -115,13 +114,13 @@ class Worker:
         self.process.kill()
         await self.ended()
 
-    async def stop(self, seconds: float = 50) -> int:
+    async def stop(self) -> int:
         """Ask it to stop, and return its exit status."""
         self.process.terminate()
-        return await self.ended(seconds)
+        return await self.ended()
 
-    async def ended(self, seconds: float = 10) -> int:
-        await until(lambda: not self.alive, seconds, lambda: f"{self.log.name} ends")
+    async def ended(self) -> int:
+        await until(lambda: not self.alive, lambda: f"{self.log.name} ends")
         return self.process.wait()
 
     async def get(self, path: str) -> tuple[int, str]:
@@ -137,9 +136,9 @@ class Worker:
 
         return await asyncio.to_thread(ask)
 
-    async def answers(self, path: str, status: int, seconds: float = 20) -> str:
+    async def answers(self, path: str, status: int) -> str:
         """Wait until a page of its port has a status; return its text."""
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(PATIENCE):
             while True:
                 found, text = await self.get(path)
                 if found == status:
@@ -337,7 +336,7 @@ class Deployment:
         """All decisions of a claim id, in no order across topics."""
         return [seen for seen in self.decisions if seen.json["subject_id"] == claim_id]
 
-    async def decision(self, claim_id: str, seconds: float = 30, *, revision: int = 1) -> Seen:
+    async def decision(self, claim_id: str, *, revision: int = 1) -> Seen:
         """Wait for a claim's decision."""
         found: list[Seen] = []
 
@@ -345,17 +344,17 @@ class Deployment:
             found[:] = [d for d in self.decided(claim_id) if d.json["revision"] == revision]
             return bool(found)
 
-        await until(there, seconds, lambda: f"claim {claim_id} is decided (revision {revision})")
+        await until(there, lambda: f"claim {claim_id} is decided (revision {revision})")
         return found[0]
 
-    async def settled(self, subjects: int, dead: int = 0, seconds: float = 60) -> None:
+    async def settled(self, subjects: int, dead: int = 0, seconds: float = PATIENCE) -> None:
         """Wait until so many subjects have a revision 1, and so many places dead letters."""
         await until(
             lambda: len(self.first_decisions()) >= subjects and len(self.dead_places()) >= dead,
-            seconds,
             lambda: (
                 f"{len(self.first_decisions())} of {subjects} decided, {len(self.dead_places())} of {dead} dead"
             ),
+            seconds,
         )
 
     def dead_places(self) -> dict[tuple[str, str, str], Seen]:
@@ -385,7 +384,7 @@ class Deployment:
         finally:
             await consumer.stop()
 
-    async def caught_up(self, role: str, seconds: float = 120) -> None:
+    async def caught_up(self, role: str, seconds: float = PATIENCE) -> None:
         """Wait until a role has committed all of its topic: after an outage its group has to find together first."""
         deadline = time.monotonic() + seconds
         while await self.committed(role) != await self.ends(role):
@@ -428,9 +427,8 @@ def good(number: int, **fields: object) -> dict[str, object]:
     }
 
 
-async def until(true: Callable[[], bool], seconds: float, what: Callable[[], str]) -> None:
-    """Wait until something holds; `seconds` is ample on a quiet machine. Raises: TimeoutError saying what did not."""
-    seconds *= PATIENCE
+async def until(true: Callable[[], bool], what: Callable[[], str], seconds: float = PATIENCE) -> None:
+    """Wait until something holds. Raises: TimeoutError saying what did not."""
     end = time.monotonic() + seconds
     while not true():
         if time.monotonic() > end:

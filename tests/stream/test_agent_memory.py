@@ -118,14 +118,14 @@ async def test_pgvector_follows_what_a_worker_approves_and_what_is_erased(deploy
             ) as following,
         ):
             try:
-                await until(lambda: "caught up" in log.read_text(), 30, log.read_text)
+                await until(lambda: "caught up" in log.read_text(), log.read_text)
                 claim = {"user_id": "maria", "source": "user"}
                 database = {**claim, "claim_id": "db", "content": "The database is PostgreSQL"}
                 await deployment.produce([database, {**claim, "claim_id": "m", "content": "Maybe Redis"}])
                 await deployment.settled(2)
-                await until(lambda: search().endswith(" db The database is PostgreSQL\n"), 30, log.read_text)
+                await until(lambda: search().endswith(" db The database is PostgreSQL\n"), log.read_text)
                 await erase(deployment, MARIA)
-                await until(lambda: search() == "", 30, log.read_text)
+                await until(lambda: search() == "", log.read_text)
             finally:
                 following.terminate()
         assert following.returncode == 0, log.read_text()

@@ -66,7 +66,7 @@ class Member:
 
     async def start(self) -> None:
         await self.app.start()
-        await until(lambda: bool(self.held), 20, lambda: "partitions are assigned")
+        await until(lambda: bool(self.held), lambda: "partitions are assigned")
 
 
 @pytest.fixture(autouse=True)
@@ -89,7 +89,7 @@ async def arrive(member: Member, deployment: Deployment, count: int) -> list[Any
     for number in range(count):
         known = len(member.events)
         await (await deployment.send(b"%d" % number, key=b"", partition=0))
-        await until(lambda known=known: len(member.events) > known, 5, lambda: "the batch arrives")  # type: ignore[misc]
+        await until(lambda known=known: len(member.events) > known, lambda: "the batch arrives")  # type: ignore[misc]
     return member.events
 
 
@@ -136,11 +136,11 @@ async def test_no_more_than_two_batches_of_a_partition_are_on_their_way(
     await arrive(member, deployment, 2)
     await deployment.produce([b"more"] * 5, key=b"", partition=0)
     await deployment.produce([b"other"], key=b"", partition=1)
-    await until(lambda: len(member.events) == 3, 5, lambda: "the other partition goes on")
+    await until(lambda: len(member.events) == 3, lambda: "the other partition goes on")
     await asyncio.sleep(0.3)
     assert len(member.events) == 3
     member.mark_done(member.events[0])
-    await until(lambda: len(member.offsets) == 8, 5, lambda: "the partition goes on")
+    await until(lambda: len(member.offsets) == 8, lambda: "the partition goes on")
 
 
 async def test_a_commit_that_began_too_early_does_not_stand_for_the_last_one(
@@ -203,14 +203,14 @@ async def test_a_revocation_commits_what_is_settled_and_nothing_fetched_around_i
     working, feeding = asyncio.create_task(work()), asyncio.create_task(feed())
     await asyncio.sleep(0.3)
     await second.start()
-    await until(lambda: len(first.held) == 2, 10, lambda: "they share the partitions")
+    await until(lambda: len(first.held) == 2, lambda: "they share the partitions")
     await asyncio.sleep(0.3)
     await second.app.stop()
-    await until(lambda: len(first.held) == 4, 10, lambda: "the first has them all again")
+    await until(lambda: len(first.held) == 4, lambda: "the first has them all again")
     await feeding
     try:
-        await until(lambda: len(seen) == 400, 10, lambda: f"all are seen, not {len(seen)}")
-        await until(lambda: not any(first.consumer._under_way.values()), 5, lambda: "all are settled")
+        await until(lambda: len(seen) == 400, lambda: f"all are seen, not {len(seen)}")
+        await until(lambda: not any(first.consumer._under_way.values()), lambda: "all are settled")
         await first.consumer.commit()
         assert await deployment.committed("claims") == await deployment.ends("claims")
     finally:
@@ -227,7 +227,7 @@ async def test_what_is_settled_while_partitions_are_given_away_is_committed_firs
     first.app.before_revocation = lambda _: loop.call_later(0.3, first.mark_done, event)  # type: ignore[assignment, return-value]
     await second.start()
     try:
-        await until(lambda: len(first.held) == 2, 10, lambda: "they share the partitions")
+        await until(lambda: len(first.held) == 2, lambda: "they share the partitions")
         assert (await deployment.committed("claims"))[0] == 1
         await asyncio.sleep(0.5)
         assert first.offsets + second.offsets == [0], "it is not read again"
@@ -241,13 +241,12 @@ async def test_records_that_come_to_a_fetch_begun_before_a_rebalance_are_not_los
     await first.start()
     await asyncio.sleep(0.2)  # its fetch waits for records, a second at most
     await second.start()
-    await until(lambda: len(first.held) == 2, 10, lambda: "they share the partitions")
+    await until(lambda: len(first.held) == 2, lambda: "they share the partitions")
     for number in range(deployment.partitions):
         await deployment.send(b"early", key=b"", partition=number)
     try:
         await until(
             lambda: sum(map(len, (first.offsets, second.offsets))) == deployment.partitions,
-            5,
             lambda: f"all records arrive, not only {first.offsets} and {second.offsets}",
         )
     finally:
@@ -266,7 +265,7 @@ async def test_what_a_fetch_brings_before_partitions_are_resumed_is_handed_out_o
     await first.start()
     for number in range(deployment.partitions):
         await (await deployment.send(b"before", key=b"", partition=number))
-    await until(lambda: len(first.offsets) == deployment.partitions, 5, lambda: "the records arrive")
+    await until(lambda: len(first.offsets) == deployment.partitions, lambda: "the records arrive")
     first.mark_done(*first.events)
     await first.consumer.commit()  # there is something to go back to
     fetched = asyncio.Event()
@@ -277,7 +276,7 @@ async def test_what_a_fetch_brings_before_partitions_are_resumed_is_handed_out_o
 
     monkeypatch.setattr(first.consumer, "perform_seek", late)
     await second.start()
-    await until(lambda: len(first.held) == 2, 10, lambda: "they share the partitions")
+    await until(lambda: len(first.held) == 2, lambda: "they share the partitions")
     for number in range(deployment.partitions):
         await (await deployment.send(b"around", key=b"", partition=number))
     await asyncio.sleep(0.3)
@@ -285,7 +284,7 @@ async def test_what_a_fetch_brings_before_partitions_are_resumed_is_handed_out_o
     try:
         expected = sorted([0, 1] * deployment.partitions)
         await until(
-            lambda: len(first.offsets + second.offsets) >= len(expected), 5, lambda: "the records arrive"
+            lambda: len(first.offsets + second.offsets) >= len(expected), lambda: "the records arrive"
         )
         await asyncio.sleep(0.5)
         assert sorted(first.offsets + second.offsets) == expected
@@ -310,10 +309,10 @@ async def test_a_resumption_that_comes_late_does_not_open_partitions_that_are_gi
     monkeypatch.setattr(first.consumer, "wait_empty", resumed)
     await second.start()
     try:
-        await until(lambda: len(first.held) == 2, 10, lambda: "they share the partitions")
+        await until(lambda: len(first.held) == 2, lambda: "they share the partitions")
         assert flowed
         assert not any(flowed)
-        await until(lambda: first.consumer.flow_active, 5, lambda: "the new assignment is resumed")
+        await until(lambda: first.consumer.flow_active, lambda: "the new assignment is resumed")
     finally:
         for member in (first, second):
             await member.app.stop()

@@ -52,7 +52,7 @@ async def test_every_record_ends_as_one_decision_or_as_a_dead_letter_with_its_or
     total = 5000
     await deployment.start_workers("claims", "claims", "deferred")
     count, bad = await produce_mixed(deployment, total)
-    await deployment.settled(count, len(bad), 90)
+    await deployment.settled(count, len(bad))
     await deployment.quiet()
 
     decided = deployment.first_decisions()
@@ -111,7 +111,7 @@ async def test_a_worker_killed_in_the_middle_loses_nothing_and_repeats_only_byte
     await workers[victim].kill()
     deployment.start_worker(victim)
     await feeding
-    await deployment.settled(total, seconds=60)
+    await deployment.settled(total)
     await deployment.quiet()
     assert len(deployment.first_decisions()) == total
     assert not deployment.dead

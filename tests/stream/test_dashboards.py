@@ -168,4 +168,4 @@ async def test_every_panel_and_every_rule_has_data_under_load_and_health_checks_
         assert await asyncio.gather(workers[0].stop(), desk.stop()) == [0, 0]
         assert not await healthy(image_check(), workers[0].port)
         assert not await healthy(of_console, desk.port)
-        await until(lambda: not workers[0].alive, 5, lambda: "the worker is gone")
+        await until(lambda: not workers[0].alive, lambda: "the worker is gone")

@@ -46,16 +46,16 @@ async def test_a_host_that_fails_for_a_moment_sends_nobody_a_claim_and_holds_up_
         for n in range(3)
     ]
     await deployment.produce(ill)
-    await until(lambda: len(deployment.seen["deferred"]) > 3, 30, lambda: "they are deferred again")
+    await until(lambda: len(deployment.seen["deferred"]) > 3, lambda: "they are deferred again")
     await deployment.produce(
         [good(5 * n, claim_id=f"next{n}", user_id=f"u{n}", source="user") for n in range(3)]
     )
     for n in range(3):
-        await deployment.decision(f"next{n}", 15)
+        await deployment.decision(f"next{n}")
     assert not any(deployment.decided(f"ill{n}") for n in range(3))
     site.is_well = True
     for n in range(3):
-        assert (await deployment.decision(f"ill{n}", 70)).json["reason_code"] == "verified_citation"
+        assert (await deployment.decision(f"ill{n}")).json["reason_code"] == "verified_citation"
     assert_one_truth(deployment.decisions)
 
 
@@ -93,12 +93,12 @@ async def test_a_site_that_never_answers_holds_up_no_other_user(deployment: Depl
         return {seen.json["subject_id"] for seen in deployment.decisions}
 
     await until(
-        lambda: decided() >= {claim["claim_id"] for claim in others}, 30, lambda: "the others are decided"
+        lambda: decided() >= {claim["claim_id"] for claim in others}, lambda: "the others are decided"
     )
     assert not decided() & {claim["claim_id"] for claim in slow}, (
         "they did not wait for a budget to be used up"
     )
-    await deployment.settled(220, seconds=60)
+    await deployment.settled(220)
     for n in range(20):
         (citation,) = deployment.decided(f"slow{n}")[0].json["citations"]
         assert citation["state"] == "unknown"

@@ -108,7 +108,7 @@ async def test_what_is_decided_anew_under_an_erased_id_verifies_and_no_old_actio
     status, _, errors = await deployment.command("erase", "--tenant", "default", "--user", user, "--yes")
     assert status == 0, errors
 
-    await until(lambda: len(erasures(deployment)) == 1, 30, lambda: "the erasure is on audit")
+    await until(lambda: len(erasures(deployment)) == 1, lambda: "the erasure is on audit")
     (event,) = erasures(deployment)
     (tombstone,) = deployment.seen["retractions"]
     assert event.json["detail"]["tombstone"] == tombstone.header("ce_id")
@@ -118,11 +118,11 @@ async def test_what_is_decided_anew_under_an_erased_id_verifies_and_no_old_actio
     assert claim.encode() not in event.value
 
     await office.pending(1)
-    await until(lambda: len(first_lives(deployment)) == 2, 30, lambda: "it is decided anew")
+    await until(lambda: len(first_lives(deployment)) == 2, lambda: "it is decided anew")
     status, _, errors = await deployment.command("rebuild", "--yes")
     assert status == 0, errors
     await office.pending(1)
-    await until(lambda: len(first_lives(deployment)) == 3, 30, lambda: "it is the same decision again")
+    await until(lambda: len(first_lives(deployment)) == 3, lambda: "it is the same decision again")
     old, new, *again = first_lives(deployment)
     assert old.json["decision_id"] == new.json["decision_id"]
     assert {seen.value for seen in again} == {new.value}, "nobody has rejected what is said now"

@@ -276,13 +276,13 @@ async def test_a_weak_response_is_answered_again_until_it_holds(
     try:
         invented = "`maxRows`, `minRows` and `rowLimit` set it."
         await deployment.produce([weak(answer=invented)], topic="llm-responses")
-        first = await deployment.decision("r1", 60)
+        first = await deployment.decision("r1")
         assert first.json["reason_code"] == "low_confidence"
 
         def replies():
             return [d for d in deployment.decisions if d.json["facts"].get("reply_to")]
 
-        await until(lambda: bool(replies()), 60, lambda: "the answer is decided")
+        await until(lambda: bool(replies()), lambda: "the answer is decided")
         await deployment.quiet()
         (reply,) = replies()
         assert reply.json["facts"]["reply_to"]["response_id"] == "r1"

@@ -38,7 +38,7 @@ async def test_small_responses_wait_for_two_large_ones_of_their_partition_at_mos
     fact = "The gateway waits for 30 s."
     small = [response("acme", f"small-{n}", fact, fact) for n in range(SMALL)]
     await deployment.produce([*large, *small], topic="llm-responses", partition=0)
-    await deployment.settled(LARGE + SMALL, seconds=120)
+    await deployment.settled(LARGE + SMALL)
     found = deployment.first_decisions().values()
     done = {seen.json["subject_id"]: seen.timestamp for seen in found}
     last = max(done[record["response_id"]] for record in small)
@@ -81,9 +81,7 @@ async def test_a_tenant_that_floods_everything_takes_no_place_and_pauses_no_cita
             seen.json for seen in deployment.first_decisions().values() if seen.json["tenant_id"] == "acme"
         ]
 
-    await until(
-        lambda: len(good()) == 3 * GOOD, 120, lambda: f"{len(good())} of the good tenant's are decided"
-    )
+    await until(lambda: len(good()) == 3 * GOOD, lambda: f"{len(good())} of the good tenant's are decided")
     reasons = Counter(decision["reason_code"] for decision in good())
     assert reasons == {"ungrounded": GOOD, "verified_citation": GOOD, "grounded": GOOD}
     places = [d["facts"]["place"] for d in good() if d["reason_code"] == "ungrounded"]

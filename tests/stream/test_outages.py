@@ -31,7 +31,7 @@ async def test_a_broker_that_stops_and_comes_back_under_load_loses_nothing(deplo
     await asyncio.to_thread(deployment.broker.start)
     await feeding
     await asyncio.gather(*sent)
-    await deployment.settled(total, seconds=60)
+    await deployment.settled(total)
     await deployment.quiet()
     assert_one_truth(deployment.decisions)
     assert not deployment.dead
@@ -50,7 +50,7 @@ async def test_workers_whose_only_broker_is_away_write_a_line_a_minute_of_each_k
     written = worker.text.splitlines()[before:]
     await asyncio.to_thread(deployment.broker.start)
     await asyncio.gather(*sent)
-    await deployment.settled(500, seconds=60)
+    await deployment.settled(500)
     assert len(written) <= 60, "\n".join(written[:100])
 
 
@@ -72,7 +72,6 @@ async def test_claims_of_a_long_outage_of_redis_get_revision_0_and_later_revisio
         names = {claim["claim_id"] for claim in during}
         await until(
             lambda: {seen.json["subject_id"] for seen in deployment.decisions} >= names,
-            40,
             lambda: "every claim has its revision 0",
         )
         provisional = [seen for seen in deployment.decisions if seen.json["subject_id"] in names]

@@ -28,7 +28,7 @@ async def test_a_record_that_kills_its_worker_is_a_dead_letter_at_the_third_cras
     deaths = 0
     worker = deployment.start_worker("claims", faulty="die", GROUNDWIRE_INSTANCE_ID="fixed")
     while not deployment.dead:
-        await until(lambda w=worker: bool(deployment.dead) or not w.alive, 40, lambda: "it dies or gives up")  # type: ignore[misc]
+        await until(lambda w=worker: bool(deployment.dead) or not w.alive, lambda: "it dies or gives up")  # type: ignore[misc]
         if not worker.alive:
             deaths += 1
             assert deaths <= 3
@@ -128,7 +128,7 @@ async def test_metrics_count_decisions_checks_latency_and_dead_letters(deploymen
     await deployment.produce([b"{", b"{}"])
     await deployment.settled(50, 2)
     await deployment.produce([good(0)])
-    await until(lambda: len(deployment.decisions) == 51, 10, lambda: "the repeat")
+    await until(lambda: len(deployment.decisions) == 51, lambda: "the repeat")
     decided = [seen.json for seen in deployment.first_decisions().values()]
 
     async def value(name: str, **labels: str) -> float:

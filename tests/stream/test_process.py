@@ -57,7 +57,7 @@ async def test_sigterm_while_a_dependency_is_out_of_reach_ends_with_0_within_the
             await deployment.produce([good(number) for number in range(20, 40)])
         await asyncio.sleep(1)
         began = time.monotonic()
-        assert await asyncio.gather(*(worker.stop(15) for worker in workers)) == [0, 0]
+        assert await asyncio.gather(*(worker.stop() for worker in workers)) == [0, 0]
         assert time.monotonic() - began < 40, "the deadline is 6 s; without it they would wait for 45"
     finally:
         if missing == "redis":
@@ -80,10 +80,10 @@ async def test_a_worker_names_missing_topics_once_and_takes_up_work_when_they_ar
     assert (await worker.get("/live"))[0] == 200
     assert (await worker.get("/other"))[0] == 404
     assert (await deployment.command("topics", "declare", GROUNDWIRE_TOPIC_PREFIX=prefix))[0] == 0
-    await worker.ready(10)
+    await worker.ready()
     assert worker.text.count("topics.missing") == 1
     await worker.answers("/ready", 200)
-    assert await worker.stop(10) == 0
+    assert await worker.stop() == 0
 
 
 async def test_a_worker_declares_topics_where_it_is_told_to(deployment: Deployment):
@@ -200,7 +200,7 @@ async def test_a_worker_with_another_dedup_scheme_ends_with_2_and_names_the_way_
     await deployment.settled(1)
     assert await worker.stop() == 0
     other = deployment.start_worker("claims", GROUNDWIRE_DEDUP_SCOPE="user")
-    assert await other.ended(30) == 2
+    assert await other.ended() == 2
     assert "groundwire rebuild" in other.text
 
 
@@ -208,7 +208,7 @@ async def test_a_worker_with_another_dedup_scheme_ends_with_2_and_names_the_way_
 async def test_a_worker_whose_producer_is_broken_ends_so_that_another_goes_on(deployment: Deployment):
     worker = await deployment.start_worker("claims", faulty="producer").ready()
     await deployment.produce([good(1, content=f"Say {MAGIC}"), good(2)])
-    assert await worker.ended(20) not in {0, None}
+    assert await worker.ended() not in {0, None}
     await deployment.start_worker("claims").ready()
     await deployment.settled(2)
     assert_one_truth(deployment.decisions)
@@ -219,7 +219,7 @@ async def test_a_server_that_may_forget_is_refused_at_start(deployment: Deployme
         await redis.config_set("maxmemory-policy", "allkeys-lru")
         try:
             worker = deployment.start_worker("claims")
-            assert await worker.ended(30) == 2
+            assert await worker.ended() == 2
             assert "maxmemory-policy" in worker.text
         finally:
             await redis.config_set("maxmemory-policy", "noeviction")

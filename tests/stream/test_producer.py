@@ -123,7 +123,7 @@ async def test_the_table_follows_what_workers_publish(deployment: Deployment, pr
         for text in (CITED, GUESSED, "I prefer tabs over spaces"):
             await gate.decided(await gate.claim(text, user_id="maria", source="user"))
     table = ApprovedTable()
-    await until(lambda: len(deployment.decisions) == 3, 20, lambda: "all are seen")
+    await until(lambda: len(deployment.decisions) == 3, lambda: "all are seen")
     for seen in deployment.decisions:
         table.apply(seen)
     stored = {memory.content for memory in table.memories("default", "maria")}

@@ -70,7 +70,7 @@ async def test_a_dead_letter_is_decided_after_its_cause_is_mended_and_one_that_f
     await deployment.produce([crashing], headers=headers, partition=0)
     await deployment.produce([b'{"claim_id": "\x1b[2J'], key=b"acme:bob", partition=1)
     await deployment.start_worker("claims").ready()
-    await until(lambda: len(deployment.dead) == 2, 30, lambda: "two dead letters")
+    await until(lambda: len(deployment.dead) == 2, lambda: "two dead letters")
     before = await deployment.ends("claims")
 
     status, letters, _ = await groundwire(deployment, "list", "--tenant", "acme")
@@ -113,8 +113,8 @@ async def test_a_dead_letter_is_decided_after_its_cause_is_mended_and_one_that_f
             assert (status, again[-1]["outcome"], again[-1]["attempts"]) == (0, "redriven", attempts - 1)
             now = again[-1]["redriven"]
             stands = Stands(now["topic"], now["partition"], now["offset"])
-            await until(lambda s=stands: s in failing, 30, lambda: "a run sees that it fails again")  # type: ignore[misc]
-            await until(lambda n=attempts: len(deployment.dead) == n + 1, 30, lambda: "it is a dead letter")  # type: ignore[misc]
+            await until(lambda s=stands: s in failing, lambda: "a run sees that it fails again")  # type: ignore[misc]
+            await until(lambda n=attempts: len(deployment.dead) == n + 1, lambda: "it is a dead letter")  # type: ignore[misc]
             assert deployment.dead[-1].header("gw-attempts") == str(attempts)
             assert deployment.dead[-1].value == b'{"claim_id": "\x1b[2J'
     ends = await deployment.ends("claims")

@@ -86,7 +86,7 @@ async def interrupted(deployment: Deployment, folder: Path, output: Path) -> Non
     parts, job = folder / "parts.jsonl", folder / "job"
     arguments = ("replay", "--to", "60", "--output", str(parts), "--job", str(job))
     process = await deployment.start_command(*arguments, "--rate", "500")
-    await until(parts.exists, 60, lambda: "a replay decides")
+    await until(parts.exists, lambda: "a replay decides")
     process.kill()
     await process.communicate()
     status, _, err = await deployment.command(*arguments)

@@ -109,7 +109,7 @@ async def record(deployment: Deployment) -> dict[str, Seen]:
     todo = claims(RECORDS)
     while page := list(islice(todo, 2_000)):
         await deployment.produce(page)
-    await until(lambda: len(deployment.decisions) >= RECORDS, RECORDS / 50, lambda: "all are decided")
+    await until(lambda: len(deployment.decisions) >= RECORDS, lambda: "all are decided", RECORDS / 10)
     return {seen.json["decision_id"]: seen for seen in deployment.decisions}
 
 

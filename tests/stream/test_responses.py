@@ -63,7 +63,7 @@ async def test_every_response_has_one_decision_however_often_its_worker_is_kille
     await produce(
         deployment, *[response(n) for n in range(0, total, 7)]
     )  # sent again: the same decision again
-    await deployment.settled(total, seconds=90)
+    await deployment.settled(total)
     await deployment.quiet()
     assert_one_truth(deployment.decisions)
     assert not deployment.dead
@@ -83,7 +83,7 @@ async def test_the_largest_response_passes_and_the_next_byte_is_a_clear_dead_let
     decision = await deployment.decision("r1")
     assert len(decision.value or b"") < 256_000
     assert "transcript" not in decision.json
-    await until(lambda: bool(deployment.dead), 30, lambda: "the larger one is a dead letter")
+    await until(lambda: bool(deployment.dead), lambda: "the larger one is a dead letter")
     (letter,) = deployment.dead
     assert letter.header("gw-error") == "too_large"
     assert letter.value == value + b" "
@@ -138,7 +138,6 @@ async def test_a_weak_answer_is_asked_for_again_in_a_lower_mode_and_no_more_afte
             lambda replaced=replaced: any(
                 seen.json["response_id"] == replaced for seen in deployment.seen["regenerate"]
             ),
-            30,
             lambda replaced=replaced: f"{replaced} is asked for again",
         )
         (request,) = {
@@ -171,7 +170,7 @@ async def test_without_state_a_response_is_reviewed_provisionally_and_decided_wh
     provisional = await deployment.decision("r2", revision=0)
     assert (provisional.topic, provisional.json["reason_code"]) == ("review", "check_unavailable")
     await asyncio.to_thread(deployment.redis.start)
-    decision = await deployment.decision("r2", 60)
+    decision = await deployment.decision("r2")
     assert decision.json["approved"]
     assert_one_truth(deployment.decisions)
 

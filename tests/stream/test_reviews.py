@@ -87,9 +87,9 @@ class Office:
             if seen.json["detail"].get("action_id") == action_id
         ]
 
-    async def outcome(self, action_id: str, seconds: float = 30) -> dict[str, Any]:
+    async def outcome(self, action_id: str) -> dict[str, Any]:
         """Wait for what became of an action."""
-        await until(lambda: bool(self.audited(action_id)), seconds, lambda: f"action {action_id} is audited")
+        await until(lambda: bool(self.audited(action_id)), lambda: f"action {action_id} is audited")
         return self.audited(action_id)[0].json
 
 
@@ -122,7 +122,7 @@ async def test_each_action_brings_the_next_revision_its_audit_event_and_what_fol
         *("blocked", "blocked"),
     ]
     assert edited.json["evidence"]["claim"] == "Service 2 keeps two sessions"
-    await until(lambda: bool(deployment.seen["retractions"]), 20, lambda: "the retraction is published")
+    await until(lambda: bool(deployment.seen["retractions"]), lambda: "the retraction is published")
     (retraction,) = deployment.seen["retractions"]
     assert retraction.json["affected"] == ["c5"]
     assert retraction.key == retracted.key
@@ -163,7 +163,7 @@ async def test_a_worker_that_dies_between_two_steps_of_an_approval_leaves_exactl
     pending = await office.pending(1)
     dying = await deployment.start_worker("reviews", faulty=stage).ready()
     action = await office.act("approve", pending, action_id=f"{MAGIC}-{uuid.uuid4()}")
-    await dying.ended(40)
+    await dying.ended()
     other = await office.act("reject", pending)
     await deployment.start_workers("reviews")
     assert (await office.outcome(action, 60))["detail"]["outcome"] == "human_approved"
@@ -218,7 +218,7 @@ async def test_what_people_decide_waits_for_state_and_nothing_is_published_meanw
     deployment.redis.kill()
     try:
         action = await office.act("approve", pending)
-        await until(lambda: "state" in reviews.text, 30, lambda: "the worker says that it waits")
+        await until(lambda: "state" in reviews.text, lambda: "the worker says that it waits")
         await asyncio.sleep(2)
         assert not office.audited(action)
     finally:
@@ -276,5 +276,5 @@ async def test_a_worker_that_holds_the_public_half_alone_carries_out_what_its_re
 async def test_what_is_no_review_decision_is_a_dead_letter(office: Office, deployment: Deployment):
     await deployment.start_workers("reviews")
     await (await deployment.send(b'{"action": "approve"}', key=b"k", topic="review-decisions"))
-    await until(lambda: bool(deployment.dead), 20, lambda: "the dead letter is published")
+    await until(lambda: bool(deployment.dead), lambda: "the dead letter is published")
     assert deployment.dead[0].header("gw-error") == "invalid_record"

@@ -70,7 +70,7 @@ async def test_what_a_killed_worker_published_and_did_not_seal_verifies_though_a
     dying = deployment.start_worker("claims", faulty="before-sealing")
     await deployment.start_workers("reviews")
     pending, other = await office.pending(1), await office.pending(2)
-    assert await dying.ended(40) == -9
+    assert await dying.ended() == -9
     assert chains(deployment) == {}
     await office.act("approve", pending)
     approved = await deployment.decision("c1", revision=2)
