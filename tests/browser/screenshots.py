@@ -25,7 +25,7 @@ from tests.browser.reader import Complaints, Reader
 from tests.browser.site import Running, running
 from tests.browser.test_accessible import PAGES, worker_metrics
 
-FOLDER: Final = Path(__file__).parents[2] / "docs/console"
+FOLDER: Final = Path(__file__).parents[2] / "docs/use/console"
 SIZES: Final = {"light": (1180, 760), "dark": (1180, 760), "phone": (390, 760)}
 SHOTS: Final[dict[str, tuple[str, ...]]] = {
     "queue": ("light", "dark", "phone"),
