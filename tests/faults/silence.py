@@ -3,7 +3,7 @@
     python -m tests.faults.silence            # on the embedded broker
     GROUNDWIRE_TEST_BROKER=kafka python -m tests.faults.silence
 
-prints the table of docs/trust/faults.md, after some two minutes. Claims come at 60 a second all the time; the clock
+prints a table after some two minutes. Claims come at 60 a second all the time; the clock
 of a fault begins when it does.
 """
 

@@ -1,4 +1,4 @@
-"""A short run over every entry, with a seed that is always the same; the page on hostile input names what there is."""
+"""A short run over every entry, with a seed that is always the same."""
 
 from __future__ import annotations
 
@@ -62,19 +62,11 @@ def test_a_text_in_a_log_and_a_fault_inside_are_found():
 
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs/trust/hostile-input.md").read_text("utf-8")
 THREATS = (ROOT / "docs/trust/threat-model.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize("page", [PAGE, THREATS], ids=["hostile-input", "threat-model"])
-def test_each_test_that_a_page_names_is_there(page):
-    named = set(re.findall(r"`(test_\w+)`", page))
+def test_each_test_that_the_threat_model_names_is_there():
+    named = set(re.findall(r"`(test_\w+)`", THREATS))
     written = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
     assert named
     assert named - set(re.findall(r"def (test_\w+)\(", written)) == set()
-
-
-def test_the_page_tells_of_each_entry():
-    (table,) = re.findall(r"\| entry \| what is put in .*?\n\n", PAGE, re.DOTALL)
-    first = [line.split("|")[1] for line in table.splitlines()[2:] if line]
-    assert sorted(re.findall(r"`(\w+)`", " ".join(first))) == sorted(ENTRIES)
