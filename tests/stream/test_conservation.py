@@ -49,7 +49,7 @@ async def produce_mixed(deployment: Deployment, total: int) -> tuple[int, dict[t
 async def test_every_record_ends_as_one_decision_or_as_a_dead_letter_with_its_original_bytes(
     deployment: Deployment,
 ):
-    total = 5000
+    total = 1000
     await deployment.start_workers("claims", "claims", "deferred")
     count, bad = await produce_mixed(deployment, total)
     await deployment.settled(count, len(bad))
@@ -88,6 +88,7 @@ async def test_every_record_ends_as_one_decision_or_as_a_dead_letter_with_its_or
 
 
 @pytest.mark.smoke
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["claims", "deferred"])
 async def test_a_worker_killed_in_the_middle_loses_nothing_and_repeats_only_byte_for_byte(
     deployment: Deployment, site: Site, victim: str
@@ -120,6 +121,7 @@ async def test_a_worker_killed_in_the_middle_loses_nothing_and_repeats_only_byte
         assert deployment.seen["deferred"]
 
 
+@pytest.mark.slow
 async def test_a_worker_that_joins_and_leaves_under_load_loses_nothing_and_ends_with_0(
     deployment: Deployment,
 ):

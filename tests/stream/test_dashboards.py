@@ -29,7 +29,6 @@ from tests.stream.test_reviews import Office
 from tests.stream.watching import Programs, Prometheus, selectors, watching
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.stream,
     pytest.mark.slow,
     pytest.mark.embedded,
