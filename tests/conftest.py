@@ -17,7 +17,7 @@ from tests.services.fixtures import broker, redis_cluster, redis_server
 __all__ = ["broker", "redis_cluster", "redis_server"]
 
 # a busy machine is slow, and no test is about time
-settings.register_profile("groundwire", parent=settings(), deadline=None)
+settings.register_profile("groundwire", parent=settings(), deadline=None, max_examples=50)
 settings.load_profile("groundwire")
 
 

@@ -20,8 +20,8 @@ from groundwire.library.quotes import (
     ground_evidence,
     validate_evidence_grounding,
 )
+from tests.unit.checks.tables import failing
 
-SECRETS = ("hopelessmarker", "transcriptmarker")
 INVENTED = {"mood": ["I feel hopelessmarker"]}
 TRANSCRIPT = "the transcriptmarker says I am okay"
 
@@ -72,17 +72,22 @@ def test_settings_come_from_the_environment(monkeypatch):
     assert (found.rules.mode, found.rules.fuzzy_threshold, found.rules.min_words) == ("fuzzy", 0.9, 2)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"validation_mode": "semantic"}, {"fuzzy_threshold": 0.49}, {"fuzzy_threshold": 1.01}]
-)
-def test_settings_out_of_range_are_refused(wrong):
-    with pytest.raises(ValidationError):
-        settings(**wrong)
+def test_settings_out_of_range_are_refused():
+    wrongs = [{"validation_mode": "semantic"}, {"fuzzy_threshold": 0.49}, {"fuzzy_threshold": 1.01}]
+
+    def check(wrong):
+        with pytest.raises(ValidationError):
+            settings(**wrong)
+
+    assert failing(check, wrongs) == []
 
 
-@pytest.mark.parametrize("threshold", [0.5, 1.0])
-def test_the_ends_of_the_thresholds_range_are_in_it(threshold):
-    assert settings(fuzzy_threshold=threshold).rules.fuzzy_threshold == threshold
+def test_the_ends_of_the_thresholds_range_are_in_it():
+    assert [
+        threshold
+        for threshold in [0.5, 1.0]
+        if settings(fuzzy_threshold=threshold).rules.fuzzy_threshold != threshold
+    ] == []
 
 
 def test_validating_keeps_what_stands_there_and_says_what_does_not():
@@ -118,10 +123,12 @@ def test_a_low_threshold_is_warned_of_in_fuzzy_mode_only():
     assert len(sink.events) == 1
 
 
-@pytest.mark.parametrize("wrong", [{"mode": "semantic"}, {"fuzzy_threshold": 0.4}])
-def test_other_modes_and_thresholds_are_refused(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        validate_evidence_grounding({}, "", **wrong)
+def test_other_modes_and_thresholds_are_refused():
+    def check(wrong):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            validate_evidence_grounding({}, "", **wrong)
+
+    assert failing(check, [{"mode": "semantic"}, {"fuzzy_threshold": 0.4}]) == []
 
 
 def test_a_sink_that_breaks_changes_nothing():
@@ -142,16 +149,18 @@ def test_evidence_that_holds_in_part_is_handed_on_with_its_counts():
     assert found.stats.rejected_by_domain == {"sleep": 0, "mood": 1}
 
 
-@pytest.mark.parametrize("log_rejections", [True, False])
-def test_nothing_grounded_is_seen_whatever_is_logged(log_rejections):
-    sink = Recorder()
-    before = metric("groundwire_quote_failures_total", mode="substring")
-    found = ground_evidence(INVENTED, TRANSCRIPT, settings(log_rejections=log_rejections), sink=sink)
-    assert found.evidence == {"mood": []}
-    assert found.failure["category"] == "EVIDENCE_HALLUCINATION"
-    assert dict(sink.events)["evidence_failure"].items() >= found.failure.items()
-    assert ("evidence_quote_rejected" in sink.names) == log_rejections
-    assert metric("groundwire_quote_failures_total", mode="substring") == before + 1
+def test_nothing_grounded_is_seen_whatever_is_logged():
+    def check(log_rejections):
+        sink = Recorder()
+        before = metric("groundwire_quote_failures_total", mode="substring")
+        found = ground_evidence(INVENTED, TRANSCRIPT, settings(log_rejections=log_rejections), sink=sink)
+        assert found.evidence == {"mood": []}
+        assert found.failure["category"] == "EVIDENCE_HALLUCINATION"
+        assert dict(sink.events)["evidence_failure"].items() >= found.failure.items()
+        assert ("evidence_quote_rejected" in sink.names) == log_rejections
+        assert metric("groundwire_quote_failures_total", mode="substring") == before + 1
+
+    assert failing(check, [True, False]) == []
 
 
 def test_strict_evidence_raises_after_it_was_seen():
@@ -173,10 +182,12 @@ def test_without_validation_evidence_is_untouched_and_marked():
     assert (found.stats, found.llm_evidence_rejected_count, sink.events) == (None, None, [])
 
 
-@pytest.mark.parametrize("enabled", [True, False])
-def test_the_schema_comes_first(enabled):
-    with pytest.raises(EvidenceSchemaError, match="mood"):
-        ground_evidence({"mood": "hopelessmarker"}, TRANSCRIPT, settings(validation_enabled=enabled))
+def test_the_schema_comes_first():
+    def check(enabled):
+        with pytest.raises(EvidenceSchemaError, match="mood"):
+            ground_evidence({"mood": "hopelessmarker"}, TRANSCRIPT, settings(validation_enabled=enabled))
+
+    assert failing(check, [True, False]) == []
 
 
 def test_settings_are_read_from_the_environment_where_none_are_given(monkeypatch):
@@ -201,23 +212,34 @@ def test_rejections_domains_and_quotes_of_a_domain_are_counted():
     assert [now - then for now, then in zip(counts(), before, strict=True)] == [2, 2, 1, 1, 2, 2]
 
 
-@pytest.mark.parametrize("mode", ["substring", "fuzzy"])
-def test_no_text_of_quote_or_transcript_gets_out(mode, capsys, caplog):
-    caplog.set_level(logging.DEBUG)
-    sink = Recorder()
-    caught = []
-    for raw in (INVENTED, {"mood": "hopelessmarker"}, {"mood": ["the transcriptmarker says I is okay 5"]}):
-        for target in (None, sink):
-            try:
-                ground_evidence(
-                    raw, TRANSCRIPT, settings(validation_mode=mode, fail_on_all_rejected=True), sink=target
-                )
-            except ValueError as exc:
-                caught += [str(exc), repr(exc)]
-    assert len(caught) == 12
-    out = capsys.readouterr()
-    everything = [*caught, repr(sink.events), out.out, out.err, caplog.text, generate_latest().decode()]
-    assert not [place for place in everything for secret in SECRETS if secret in place.lower()]
+def test_no_text_of_quote_or_transcript_gets_out(capsys, caplog):
+    secrets = ("hopelessmarker", "transcriptmarker")
+
+    def check(mode):
+        caplog.set_level(logging.DEBUG)
+        sink = Recorder()
+        caught = []
+        for raw in (
+            INVENTED,
+            {"mood": "hopelessmarker"},
+            {"mood": ["the transcriptmarker says I is okay 5"]},
+        ):
+            for target in (None, sink):
+                try:
+                    ground_evidence(
+                        raw,
+                        TRANSCRIPT,
+                        settings(validation_mode=mode, fail_on_all_rejected=True),
+                        sink=target,
+                    )
+                except ValueError as exc:
+                    caught += [str(exc), repr(exc)]
+        assert len(caught) == 12
+        out = capsys.readouterr()
+        everything = [*caught, repr(sink.events), out.out, out.err, caplog.text, generate_latest().decode()]
+        assert not [place for place in everything for secret in secrets if secret in place.lower()]
+
+    assert failing(check, ["substring", "fuzzy"]) == []
 
 
 def test_the_examples_of_the_documentation_hold():

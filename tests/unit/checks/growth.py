@@ -1,32 +1,45 @@
-"""How the time of a check grows with its text, in processor time: other work on the machine does not count."""
+"""How the work of a check grows with its text: counted in lines of Python run, so the same on every machine.
+
+A call into C counts as its line; `test_patterns_linear.py` shows that regular expressions are linear.
+"""
 
 import gc
+import sys
 import time
 from collections.abc import Callable
 
 
-def assert_linear(check: Callable[[str], object], unit: str, up_to: int = 300_000) -> None:
-    """From 1 kB on time grows in proportion, with room for caches and a busy machine; not with the square.
+def assert_linear(check: Callable[[str], object], unit: str, up_to: int = 10_000) -> None:
+    """Ten times the text takes ten times the work, with room up to twenty; a quadratic check takes a hundred times."""
 
-    A check that is quadratic from the start does not get as far as `up_to`, of which it takes three hundred times its
-    share: it is stopped at 30 kB, where it takes thirty times that.
-    """
-    smallest = max(_seconds(check, unit, 1_000, 3), 0.0005)
-    for length in (30_000, up_to):
-        limit = 10 * length / 1_000 * smallest
-        assert _seconds(check, unit, length, 1) < limit, f"{length} characters of {unit!r}"
+    def run(length: int) -> Callable[[], object]:
+        text = (unit * (length // len(unit) + 1))[:length]
+        return lambda: check(text)
+
+    assert_tenfold(run, min(up_to, 10_000) // 10)
 
 
 def assert_tenfold(run: Callable[[int], Callable[[], object]], count: int) -> None:
-    """Ten times as many take ten times as long, with room up to forty; a nested loop takes a hundred times."""
-    limit = 40 * max(best(run(count), 3), 0.0005)
-    many = best(run(10 * count), 1)
-    assert many < limit, f"{many:.4f} s for ten times {count}, where {limit:.4f} s are four times their share"
+    run(count)()  # fills caches
+    few, many = lines_run(run(count)), lines_run(run(10 * count))
+    assert many < 20 * max(few, 200), f"{many} lines run for ten times {count}, {few} for {count}"
 
 
-def _seconds(check: Callable[[str], object], unit: str, length: int, times: int) -> float:
-    text = (unit * (length // len(unit) + 1))[:length]
-    return best(lambda: check(text), times)
+def lines_run(run: Callable[[], object]) -> int:
+    count = 0
+
+    def trace(_frame: object, event: str, _argument: object) -> object:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        run()
+    finally:
+        sys.settrace(before)
+    return count
 
 
 def best(run: Callable[[], object], times: int) -> float:

@@ -1,7 +1,5 @@
 """Which values make a claim one of another event, and what denies or affirms a whole claim."""
 
-import pytest
-
 from groundwire.checks.dedup.form import read_form
 from groundwire.checks.dedup.signature import Difference, Thresholds, compare, signature
 
@@ -13,9 +11,8 @@ def between(one, other):
     return found and found.difference
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
+def test_what_can_have_happened_again_is_another_event_with_another_date_or_ordinal():
+    cases = [
         ("Nils toured Iceland in 2015.", "Nils toured Iceland in 2021."),
         ("The boiler was cleaned on 4 March.", "The boiler was cleaned on 9 June."),
         ("The siren sounded at 7:10.", "The siren sounded at 21:45."),
@@ -23,28 +20,22 @@ def between(one, other):
         ("The tram was crowded on Monday.", "The tram was crowded on Friday."),
         ("In the first act the tenor sings twice.", "In the third act the tenor sings once."),
         ("Rainfall in the first quarter was 40 mm.", "Rainfall in the third quarter was 90 mm."),
-    ],
-)
-def test_what_can_have_happened_again_is_another_event_with_another_date_or_ordinal(one, other):
-    assert between(one, other) is None
+    ]  # fmt: skip
+    assert [(one, other) for one, other in cases if between(one, other) is not None] == []
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
+def test_what_happens_once_or_is_so_conflicts_with_another_date():
+    cases = [
         ("The brewery was founded in 1831.", "The brewery was founded in 1813."),
         ("The permit expires on 4 March.", "The permit expires on 9 June."),
         ("The hearing was on Monday.", "The hearing was on Friday."),
         ("Parcel 77 was weighed on Monday.", "Parcel 77 was weighed on Friday."),
-    ],
-)
-def test_what_happens_once_or_is_so_conflicts_with_another_date(one, other):
-    assert between(one, other) is Difference.DATE
+    ]  # fmt: skip
+    assert [(one, other) for one, other in cases if between(one, other) is not Difference.DATE] == []
 
 
-@pytest.mark.parametrize(
-    ("one", "other", "difference"),
-    [
+def test_what_denies_a_whole_claim_or_turns_it_round_is_a_difference():
+    cases = [
         ("Swifts breed in the barn.", "It is not the case that swifts breed in the barn.", "negation"),
         ("Swifts breed in the barn.", "It's false that swifts breed in the barn.", "negation"),
         ("Entries close at noon.", "Entries close at midnight.", "number"),
@@ -60,21 +51,20 @@ def test_what_happens_once_or_is_so_conflicts_with_another_date(one, other):
         ("The clerk stamps the forms.", "The clerk doesn't stamp the forms anymore.", "negation"),
         ("The choir sings in Latin.", "The choir gave up singing in Latin.", "negation"),
         ("The choir sings in Latin.", "The choir refrains from singing in Latin.", "negation"),
-    ],
-)
-def test_what_denies_a_whole_claim_or_turns_it_round_is_a_difference(one, other, difference):
-    assert between(one, other) == Difference(difference)
+    ]  # fmt: skip
+    assert [
+        (one, other, difference)
+        for one, other, difference in cases
+        if between(one, other) != Difference(difference)
+    ] == []
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
+def test_what_says_the_same_in_other_words_does_not_differ():
+    cases = [
         ("It is true that swifts breed in the barn.", "Swifts breed in the barn."),
         ("It is not false that swifts breed in the barn.", "Swifts breed in the barn."),
         ("Entries close at noon.", "Entries close at 12:00."),
         ("The counter is not open on Mondays.", "The counter is closed on Mondays."),
         ("The fence is forty metres long.", "The fence is 40 m long."),
-    ],
-)
-def test_what_says_the_same_in_other_words_does_not_differ(one, other):
-    assert between(one, other) in {None, Difference.NONE}
+    ]  # fmt: skip
+    assert [(one, other) for one, other in cases if between(one, other) not in {None, Difference.NONE}] == []

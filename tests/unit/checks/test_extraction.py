@@ -2,7 +2,6 @@
 
 import re
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -47,13 +46,9 @@ def test_claims_keep_the_order_of_the_text_and_stand_once(sentences):
     assert claims(" ".join([*sentences, *sentences])) == list(dict.fromkeys(sentences))
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
-        (
-            "The API **retries** failed requests 5 times [source:1].",
-            "The API retries failed requests 5 times.",
-        ),
+def test_a_claim_is_the_sentence_as_written_less_tags_markers_and_emphasis():
+    cases = [
+        ("The API **retries** failed requests 5 times [source:1].", "The API retries failed requests 5 times."),
         ("The API retries failed requests. [source:1]", "The API retries failed requests."),
         ("- *Timeouts* default to 30 s [source: 2, 3]", "Timeouts default to 30 s"),
         ("2) The worker  polls\nthe queue.", "The worker polls the queue."),
@@ -61,61 +56,37 @@ def test_claims_keep_the_order_of_the_text_and_stand_once(sentences):
         ("This setting controls `max_retries`.", "This setting controls `max_retries`."),
         ("See-through panes are glass.", "See-through panes are glass."),
         ("The field user_id holds 2 * 3 items.", "The field user_id holds 2 * 3 items."),
-    ],
-)
-def test_a_claim_is_the_sentence_as_written_less_tags_markers_and_emphasis(answer, expected):
-    assert claims(answer) == [expected]
+    ]  # fmt: skip
+    assert [(answer, expected) for answer, expected in cases if claims(answer) != [expected]] == []
 
 
-@pytest.mark.parametrize(
-    "answer",
-    ["The API may return errors under load.", "I think Redis is faster.", "Perhaps the cache is stale."],
-)
-def test_a_hedged_sentence_stays_for_the_claim_gate_to_judge(answer):
-    assert claims(answer) == [answer]
+def test_a_hedged_sentence_stays_for_the_claim_gate_to_judge():
+    answers = [
+        "The API may return errors under load.", "I think Redis is faster.", "Perhaps the cache is stale.",
+    ]  # fmt: skip
+    assert [answer for answer in answers if claims(answer) != [answer]] == []
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "Not found in provided sources.",
-        "The provided documents do not mention a limit.",
-        "I could not find the timeout in the code.",
-        "There is no information about retries.",
+def test_a_refusal_is_no_claim():
+    answers = [
+        "Not found in provided sources.", "The provided documents do not mention a limit.",
+        "I could not find the timeout in the code.", "There is no information about retries.",
         "The limit is not specified in the provided context.",
-    ],
-)
-def test_a_refusal_is_no_claim(answer):
-    assert claims(answer) == []
+    ]  # fmt: skip
+    assert [answer for answer in answers if claims(answer) != []] == []
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "Does the API retry requests?",
-        "# The API retries requests",
-        "| the API | retries requests |",
-        "```\nThe API retries requests.\n```",
-        "The API retries these requests:",
-        "Here is what the API retries.",
-        "Sure, the API retries.",
-        "I hope this helps you.",
-        "Let me know whether this works.",
-        "It retries failed requests.",
-        "They are retried 5 times.",
-        "This means requests are retried.",
-        "Those are retried too.",
-        "Run `make test` before this works.",
-        "Set the limit to 5 items.",
-        "A queue for workers and the jobs",
-        "Works fine.",
-        "Retried " + "very " * LONGEST + "often is this.",
-        "",
-        "   \n\n",
-    ],
-)
-def test_what_states_nothing_that_stands_alone_is_no_claim(answer):
-    assert claims(answer) == []
+def test_what_states_nothing_that_stands_alone_is_no_claim():
+    answers = [
+        "Does the API retry requests?", "# The API retries requests", "| the API | retries requests |",
+        "```\nThe API retries requests.\n```", "The API retries these requests:",
+        "Here is what the API retries.", "Sure, the API retries.", "I hope this helps you.",
+        "Let me know whether this works.", "It retries failed requests.", "They are retried 5 times.",
+        "This means requests are retried.", "Those are retried too.", "Run `make test` before this works.",
+        "Set the limit to 5 items.", "A queue for workers and the jobs", "Works fine.",
+        "Retried " + "very " * LONGEST + "often is this.", "", "   \n\n",
+    ]  # fmt: skip
+    assert [answer for answer in answers if claims(answer) != []] == []
 
 
 @settings(max_examples=30)

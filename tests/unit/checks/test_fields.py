@@ -1,6 +1,5 @@
 """Fields of an answer: what counts as a mention, and what is found where (S2-09..S2-14, S2-16, S2-18, C-50)."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,23 +12,21 @@ def chunk(content):
     return {"chunk_id": "c1", "file": "a.ts", "content": content, "start_line": 1, "end_line": 1}
 
 
-@pytest.mark.parametrize(
-    ("answer", "fields"),
-    [
-        ("Set `pageSize` first.", ["pageSize"]),
-        ("It takes cursor: string here", ["cursor"]),
-        ("limit:number, strict:   boolean", ["limit", "strict"]),
-        ("the parameter topN", ["topN"]),
+def test_each_of_the_four_ways_to_name_a_field_is_seen():
+    cases = [
+        ("Set `pageSize` first.", ["pageSize"]), ("It takes cursor: string here", ["cursor"]),
+        ("limit:number, strict:   boolean", ["limit", "strict"]), ("the parameter topN", ["topN"]),
         ("the Field  topN and an OPTION\nother_one", ["topN", "other_one"]),
-        ("call client.flushAll() now", ["flushAll"]),
-        ("a.b().c(1)", ["b", "c"]),
+        ("call client.flushAll() now", ["flushAll"]), ("a.b().c(1)", ["b", "c"]),
         ("`größe` und .schließe(", ["größe", "schließe"]),
         ("the parameter called fooBar, the option named baz", ["fooBar", "baz"]),
         ("the parameter field topK", ["topK"]),
-    ],
-)
-def test_each_of_the_four_ways_to_name_a_field_is_seen(answer, fields):
-    assert CHECKER.extract_mentioned_fields(answer) == fields
+    ]  # fmt: skip
+    assert [
+        (answer, got)
+        for answer, fields in cases
+        if (got := CHECKER.extract_mentioned_fields(answer)) != fields
+    ] == []
 
 
 def test_fields_come_in_the_order_of_their_first_mention_once_each_in_exact_case():
@@ -37,21 +34,17 @@ def test_fields_come_in_the_order_of_their_first_mention_once_each_in_exact_case
     assert CHECKER.extract_mentioned_fields(answer) == ["zeta", "alpha", "beta", "Alpha"]
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+def test_plain_words_are_no_fields():
+    answers = [
         "There is an option to retry.",
         "The field is required, and the parameter of the call has no effect.",
         "Each option controls one thing; the parameter specifies which, the field must be set.",
         "An Option To Skip. The parameter THAT matters. option 2, parameter 1.",
         "Note: string values are trimmed. Type: number. One of: string, number.",
-        "adoption rate, subfield x, metaparameter y",
-        "name: stringent rules, size: numbers",
+        "adoption rate, subfield x, metaparameter y", "name: stringent rules, size: numbers",
         "`a.b` `two words` `` (parameter) option, field.",
-    ],
-)
-def test_plain_words_are_no_fields(answer):
-    assert CHECKER.extract_mentioned_fields(answer) == []
+    ]  # fmt: skip
+    assert [answer for answer in answers if CHECKER.extract_mentioned_fields(answer) != []] == []
 
 
 def test_code_spans_and_calls_know_no_stop_list():
@@ -72,14 +65,22 @@ def test_no_field_is_full_confidence():
     assert CHECKER.verify_fields([], []) == ([], [], 1.0)
 
 
-@pytest.mark.parametrize("content", ["topKey", "my_topK", "TOPK", "topk", "topK2", "atopK"])
-def test_a_field_is_a_whole_name_in_exact_case(content):
-    assert CHECKER.verify_fields(["topK"], [chunk(content)]).unverified == ["topK"]
+def test_a_field_is_a_whole_name_in_exact_case():
+    contents = ["topKey", "my_topK", "TOPK", "topk", "topK2", "atopK"]
+    assert [
+        content
+        for content in contents
+        if CHECKER.verify_fields(["topK"], [chunk(content)]).unverified != ["topK"]
+    ] == []
 
 
-@pytest.mark.parametrize("content", ["topK", "x.topK(1)", "{topK:3}", "$topK", "# topK\n", "a topK-b"])
-def test_a_field_is_found_wherever_its_whole_name_stands(content):
-    assert CHECKER.verify_fields(["topK"], [chunk("other"), chunk(content)]).verified == ["topK"]
+def test_a_field_is_found_wherever_its_whole_name_stands():
+    contents = ["topK", "x.topK(1)", "{topK:3}", "$topK", "# topK\n", "a topK-b"]
+    assert [
+        content
+        for content in contents
+        if CHECKER.verify_fields(["topK"], [chunk("other"), chunk(content)]).verified != ["topK"]
+    ] == []
 
 
 @given(st.lists(st.from_regex(r"[a-z]{1,3}", fullmatch=True)), st.text("abc ._-", max_size=60))

@@ -4,7 +4,7 @@ Requirements S0-78..S0-94, S0-96..S0-103, C-01, C-21..C-25.
 """
 
 import re
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 from hypothesis import example, given, settings
@@ -25,6 +25,7 @@ from groundwire.gate.claim_case import read_claim
 from groundwire.policy import Policy
 from groundwire.text.normalise import normalise, tidy
 from tests.unit.checks.any_text import ANY_TEXT
+from tests.unit.checks.tables import failing
 
 DETECTOR = HedgeDetector()
 ADDED = HedgeDetector(
@@ -41,284 +42,231 @@ def test_actions_have_the_values_that_records_carry():
     assert [action.value for action in (BLOCK, REVIEW, CONTINUE)] == ["block", "review", "none"]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+def test_a_result_lists_each_hedge_as_written_once_in_text_order_and_the_strictest_action():
+    cases = [
         ("I think we should use Redis", (True, BLOCK, ["I think"])),
         ("The API may return errors under load", (True, REVIEW, ["may"])),
         ("Per ADR-003, we use PostgreSQL", (False, CONTINUE, [])),
         ("Maybe we could try GraphQL", (True, BLOCK, ["Maybe"])),
         ("I think it may fail", (True, BLOCK, ["I think", "may"])),
         ("Often MAYBE, often maybe, maybe Often", (True, BLOCK, ["Often", "MAYBE", "often", "maybe"])),
-        ("I  \n think", (True, BLOCK, ["I think"])),
-        ("I don’t know", (True, BLOCK, ["I don’t know"])),
+        ("I  \n think", (True, BLOCK, ["I think"])), ("I don’t know", (True, BLOCK, ["I don’t know"])),
         ("", (False, CONTINUE, [])),
-    ],
-)
-def test_a_result_lists_each_hedge_as_written_once_in_text_order_and_the_strictest_action(text, expected):
-    assert DETECTOR.analyze(text) == HedgeResult(*expected)
+    ]  # fmt: skip
+    assert [
+        (text, expected) for text, expected in cases if DETECTOR.analyze(text) != HedgeResult(*expected)
+    ] == []
 
 
-@pytest.mark.parametrize("speaker", ["I", "we"])
-@pytest.mark.parametrize(
-    "verb",
-    [
+def test_the_first_person_supposing_is_personal_speculation_whatever_stands_between():
+    verbs = [
         "think", "guess", "believe", "assume", "suppose", "suspect", "really think", "would guess",
-        "don't think",
-        "do not think", "personally believe", "'ve always believed", "can only assume", "doubt", "thought",
-        ", honestly, think", "never really believed", "would not assume", "*think*", "feel like",
-    ],
-)  # fmt: skip
-def test_the_first_person_supposing_is_personal_speculation_whatever_stands_between(speaker, verb):
-    [hedge] = DETECTOR.find(
-        f"{speaker} {verb} it is so".replace(f"{speaker} '", f"{speaker}'").replace(" ,", ",")
-    )
-    assert (hedge.category, hedge.action) == ("personal_speculation", BLOCK)
+        "don't think", "do not think", "personally believe", "'ve always believed", "can only assume",
+        "doubt", "thought", ", honestly, think", "never really believed", "would not assume", "*think*",
+        "feel like",
+    ]  # fmt: skip
+
+    def check(speaker, verb):
+        [hedge] = DETECTOR.find(
+            f"{speaker} {verb} it is so".replace(f"{speaker} '", f"{speaker}'").replace(" ,", ",")
+        )
+        assert (hedge.category, hedge.action) == ("personal_speculation", BLOCK)
+
+    assert failing(check, product(["I", "we"], verbs)) == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_other_ways_to_speak_for_oneself_block_too():
+    texts = [
         "I'm guessing it is 5", "I’d say so", "In my humble opinion, X", "IMHO X", "My best guess is X",
-        "It seems to me", "Pretty sure it is", "(fairly certain)", "Fast, but almost sure", "I, for one, think",
-        "We are fairly sure",
-        "I have a strong feeling that", "I'm pretty sure it is", "My impression is that",
-        "In our view, X", "in my honest opinion", "Redis, I think, is enough", "I bet it is",
-    ],
-)  # fmt: skip
-def test_other_ways_to_speak_for_oneself_block_too(text):
-    assert [hedge.category for hedge in DETECTOR.find(text)] == ["personal_speculation"]
+        "It seems to me", "Pretty sure it is", "(fairly certain)", "Fast, but almost sure",
+        "I, for one, think", "We are fairly sure", "I have a strong feeling that", "I'm pretty sure it is",
+        "My impression is that", "In our view, X", "in my honest opinion", "Redis, I think, is enough",
+        "I bet it is",
+    ]  # fmt: skip
+    assert [
+        text
+        for text in texts
+        if [hedge.category for hedge in DETECTOR.find(text)] != ["personal_speculation"]
+    ] == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_whoever_admits_not_to_know_is_blocked():
+    texts = [
         "I don't know why", "I do not actually know", "we dont know", "not sure", "Not entirely sure",
-        "I'm not 100% sure",
-        "unsure", "it is uncertain whether", "I could be wrong", "I might well be mistaken",
-        "we may have misread it",
-        "I have no idea", "I'm not certain", "I am not 100% confident", "no clue", "I can't be certain",
-        "it isn't certain whether", "if I'm not mistaken",
-        "IIRC it is 5",
-        "as far as I know", "to the best of it, to my knowledge", "I can't remember", "Don't know if it is",
-        "It is unclear how it works", "I haven't verified it", "To the best of my knowledge, X",
-        "I could, of course, be wrong", "From memory, it is 5", "It is 5, from my memory", "To our knowledge, it is 5",
-    ],
-)  # fmt: skip
-def test_whoever_admits_not_to_know_is_blocked(text):
-    assert [(hedge.category, hedge.action) for hedge in DETECTOR.find(text)] == [
-        ("admitted_uncertainty", BLOCK)
-    ]
+        "I'm not 100% sure", "unsure", "it is uncertain whether", "I could be wrong",
+        "I might well be mistaken", "we may have misread it", "I have no idea", "I'm not certain",
+        "I am not 100% confident", "no clue", "I can't be certain", "it isn't certain whether",
+        "if I'm not mistaken", "IIRC it is 5", "as far as I know", "to the best of it, to my knowledge",
+        "I can't remember", "Don't know if it is", "It is unclear how it works", "I haven't verified it",
+        "To the best of my knowledge, X", "I could, of course, be wrong", "From memory, it is 5",
+        "It is 5, from my memory", "To our knowledge, it is 5",
+    ]  # fmt: skip
+    assert [
+        text
+        for text in texts
+        if [(hedge.category, hedge.action) for hedge in DETECTOR.find(text)]
+        != [("admitted_uncertainty", BLOCK)]
+    ] == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "maybe",
-        "Maybe it should be 5",
-        "(maybe)",
-        "_maybe_ so",
-        "perhaps we could",
+def test_maybe_is_a_suggestion_and_so_is_perhaps_where_it_proposes_something():
+    texts = [
+        "maybe", "Maybe it should be 5", "(maybe)", "_maybe_ so", "perhaps we could",
         "Perhaps, they just might",
-    ],
-)
-def test_maybe_is_a_suggestion_and_so_is_perhaps_where_it_proposes_something(text):
-    assert DETECTOR.find(text)[0].category == "suggestion"
-    assert outcome(text) is BLOCK
+    ]  # fmt: skip
+
+    def check(text):
+        assert DETECTOR.find(text)[0].category == "suggestion"
+        assert outcome(text) is BLOCK
+
+    assert failing(check, texts) == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_technical_hedges_and_approximations_go_to_review_never_further():
+    texts = [
         "It may fail", "It might fail", "It typically ends", "It often ends", "It usually ends",
-        "Perhaps it ends",
-        "It may not end", "It might not end", "It probably ends", "It is likely", "It seems to end",
-        "It tends to end",
-        "It takes approximately 5 s", "It takes roughly 5 s", "may-fail", "MAY",
-    ],
-)  # fmt: skip
-def test_technical_hedges_and_approximations_go_to_review_never_further(text):
-    assert outcome(text) is REVIEW
+        "Perhaps it ends", "It may not end", "It might not end", "It probably ends", "It is likely",
+        "It seems to end", "It tends to end", "It takes approximately 5 s", "It takes roughly 5 s",
+        "may-fail", "MAY",
+    ]  # fmt: skip
+    assert [text for text in texts if outcome(text) is not REVIEW] == []
 
 
-@pytest.mark.parametrize("marker", ["definitely", "certainly", "confirmed", "verified", "ADR-003"])
-def test_no_assertion_takes_speculation_back(marker):
-    assert outcome(f"{marker}: I think we should use Redis, {marker}") is BLOCK
+def test_no_assertion_takes_speculation_back():
+    markers = ["definitely", "certainly", "confirmed", "verified", "ADR-003"]
+    assert [
+        marker
+        for marker in markers
+        if outcome(f"{marker}: I think we should use Redis, {marker}") is not BLOCK
+    ] == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_what_only_looks_like_a_hedge_is_none():
+    texts = [
         "It is done thoroughly", "The AI thinks so", "The shoulder", "The almighty queue", "The mayor",
-        "A workaround",
-        "Users believe it", "might_be and is_maybe and i_think", "The clients don't know the leader",
-        "I prefer tabs",
-        "I figured out how", "We are supposed to", "The GA release is generally available", "We are certain",
-        "It couldn't end", "It couldn’t end", "It could not end", "should be 5", "It should end",
+        "A workaround", "Users believe it", "might_be and is_maybe and i_think",
+        "The clients don't know the leader", "I prefer tabs", "I figured out how", "We are supposed to",
+        "The GA release is generally available", "We are certain", "It couldn't end", "It couldn’t end",
+        "It could not end", "should be 5", "It should end",
         "See https://x.io/data-maybe.html and https://x.io/may?often=1", "It appears in the list",
         "The order is not certain", "The client has no way to know", "our view layer",
         "our impression counter", "in our view layer", "Order 1 of our opinion poll",
-    ],
-)  # fmt: skip
-def test_what_only_looks_like_a_hedge_is_none(text):
-    assert DETECTOR.find(text) == []
+    ]  # fmt: skip
+    assert [text for text in texts if DETECTOR.find(text) != []] == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "The job is almost certain to fail",
-        "The model is fairly confident",
-        "It runs around noon",
+def test_who_is_said_to_be_sure_and_a_rough_time_go_to_review():
+    texts = [
+        "The job is almost certain to fail", "The model is fairly confident", "It runs around noon",
         "about one-third",
-    ],
-)
-def test_who_is_said_to_be_sure_and_a_rough_time_go_to_review(text):
-    assert outcome(text) is REVIEW
+    ]  # fmt: skip
+    assert [text for text in texts if outcome(text) is not REVIEW] == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_places_topics_and_knowledge_bases_are_no_hedges():
+    texts = [
         "The menu appears to the right", "Learn about two-factor logins",
         "They add it to my knowledge base",
-    ],
-)  # fmt: skip
-def test_places_topics_and_knowledge_bases_are_no_hedges(text):
-    assert outcome(text) is CONTINUE
+    ]  # fmt: skip
+    assert [text for text in texts if outcome(text) is not CONTINUE] == []
 
 
-@pytest.mark.parametrize(
-    "text", ["https://x.io--maybe we should", "https://x.io—maybe", "(https://x.io) maybe"]
-)
-def test_a_url_hides_no_word_that_follows_it(text):
-    assert outcome(text) is BLOCK
+def test_a_url_hides_no_word_that_follows_it():
+    texts = ["https://x.io--maybe we should", "https://x.io—maybe", "(https://x.io) maybe"]
+    assert [text for text in texts if outcome(text) is not BLOCK] == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "May 2024", "may 2024", "MAY 2024", "May 5", "on May 5th", "May 5, 2024", "5 May 2024",
-        "In May we", "since May",
-        "by May", "until May", "of May", "early May", "mid-May", "late May", "last May", "next May",
-        "May of 2024",
-        "April and May", "05-May-2024", "2024-May-05", "May to July",
-    ],
-)  # fmt: skip
-def test_the_month_of_may_is_no_hedge(text):
-    assert DETECTOR.find(text) == []
+def test_the_month_of_may_is_no_hedge():
+    texts = [
+        "May 2024", "may 2024", "MAY 2024", "May 5", "on May 5th", "May 5, 2024", "5 May 2024", "In May we",
+        "since May", "by May", "until May", "of May", "early May", "mid-May", "late May", "last May",
+        "next May", "May of 2024", "April and May", "05-May-2024", "2024-May-05", "May to July",
+    ]  # fmt: skip
+    assert [text for text in texts if DETECTOR.find(text) != []] == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_hedge_in_a_name_is_listed_and_decides_nothing():
+    texts = [
         "Justin May said so", "Clara May sings", "The May issue is out", "The lock on May Road is shut",
-        "The Maybe type is lazy", "The likely! macro is gone", "I Think Inc. signed", "It is named Perhaps Ltd",
-        "The cafe Perhaps opens at nine", "The package apparently-core was renamed",
-    ],
-)  # fmt: skip
-def test_a_hedge_in_a_name_is_listed_and_decides_nothing(text):
-    assert [hedge.action for hedge in DETECTOR.find(text)] in ([], [CONTINUE])
-    assert outcome(text) is CONTINUE
+        "The Maybe type is lazy", "The likely! macro is gone", "I Think Inc. signed",
+        "It is named Perhaps Ltd", "The cafe Perhaps opens at nine",
+        "The package apparently-core was renamed",
+    ]  # fmt: skip
+
+    def check(text):
+        assert [hedge.action for hedge in DETECTOR.find(text)] in ([], [CONTINUE])
+        assert outcome(text) is CONTINUE
+
+    assert failing(check, texts) == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "May return null on timeout",
-        "the state it is in may change",
-        "may 5",
-        "It may 20245",
-        "May 5x",
+def test_where_may_could_be_either_it_goes_to_review():
+    texts = [
+        "May return null on timeout", "the state it is in may change", "may 5", "It may 20245", "May 5x",
         "Clients May fail",
-    ],
-)
-def test_where_may_could_be_either_it_goes_to_review(text):
-    assert outcome(text) is REVIEW
+    ]  # fmt: skip
+    assert [text for text in texts if outcome(text) is not REVIEW] == []
 
 
-@pytest.mark.parametrize(
-    "quantity",
-    [
-        "5 workers",
-        "five",
-        "$5",
-        "€ 5",
-        "a dozen",
-        "**5** pods",
-        "-3",
-        ".5",
-        "≥ 5",
-        "half",
-        "twenty-five",
+def test_around_is_a_hedge_before_a_quantity():
+    quantities = [
+        "5 workers", "five", "$5", "€ 5", "a dozen", "**5** pods", "-3", ".5", "≥ 5", "half", "twenty-five",
         "٥",
-    ],
-)
-def test_around_is_a_hedge_before_a_quantity(quantity):
-    assert DETECTOR.analyze(f"It takes around {quantity}").hedge_words == ["around"]
+    ]  # fmt: skip
+    assert [
+        quantity
+        for quantity in quantities
+        if DETECTOR.analyze(f"It takes around {quantity}").hedge_words != ["around"]
+    ] == []
 
 
-@pytest.mark.parametrize(
-    "text", ["wrap around the buffer", "around(5)", "around one another", "turn around", "around v2"]
-)
-def test_around_is_no_hedge_elsewhere(text):
-    assert outcome(text) is CONTINUE
+def test_around_is_no_hedge_elsewhere():
+    texts = ["wrap around the buffer", "around(5)", "around one another", "turn around", "around v2"]
+    assert [text for text in texts if outcome(text) is not CONTINUE] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("I\u200bthink so", ["I think"]),
-        ("ma\u200dyb\u2060e so", ["maybe"]),
-        ("the server\u200bmay end", ["may"]),
-        ("may\u00adbe so", ["maybe"]),
-        ("ｉ\u3000ｔｈｉｎｋ so", ["ｉ ｔｈｉｎｋ"]),
-        ("𝐦𝐚𝐲𝐛𝐞", ["𝐦𝐚𝐲𝐛𝐞"]),
-        ("我们maybe用", ["maybe"]),
-        ("m\u0301aybe so", ["m\u0301aybe"]),
-        ("P.r.o.b.a.b.l.y so", ["P.r.o.b.a.b.l.y"]),
+def test_characters_without_width_and_compatible_letters_hide_nothing():
+    cases = [
+        ("I\u200bthink so", ["I think"]), ("ma\u200dyb\u2060e so", ["maybe"]),
+        ("the server\u200bmay end", ["may"]), ("may\u00adbe so", ["maybe"]),
+        ("ｉ\u3000ｔｈｉｎｋ so", ["ｉ ｔｈｉｎｋ"]), ("𝐦𝐚𝐲𝐛𝐞", ["𝐦𝐚𝐲𝐛𝐞"]), ("我们maybe用", ["maybe"]),
+        ("m\u0301aybe so", ["m\u0301aybe"]), ("P.r.o.b.a.b.l.y so", ["P.r.o.b.a.b.l.y"]),
         ("so, p-r-o-b-a-b-l-y", ["p-r-o-b-a-b-l-y"]),
-    ],
-)
-def test_characters_without_width_and_compatible_letters_hide_nothing(text, words):
-    assert DETECTOR.analyze(text).hedge_words == words
+    ]  # fmt: skip
+    assert [
+        (text, got) for text, words in cases if (got := DETECTOR.analyze(text).hedge_words) != words
+    ] == []
 
 
 def test_digits_for_letters_are_missed_as_documented():
     assert outcome("I th1nk so") is CONTINUE
 
 
-@pytest.mark.parametrize(
-    ("text", "action"),
-    [
+def test_letters_that_look_like_others_or_are_drawn_out_hide_nothing():
+    cases = [
         ("I th\u0456nk so", BLOCK), ("\u0406 think so", BLOCK), ("M\u0430yb\u0435 so", BLOCK),
-        ("I th\u00ednk so", BLOCK),
-        ("It pr\u00f6bably ends", REVIEW), ("I thiiink so", BLOCK), ("It ends on Monday \U0001f937", REVIEW),
-        ("M\u00e1y ch\u1ee7 ch\u1ea1y", CONTINUE), ("Henry III ruled", CONTINUE),
-    ],
-)  # fmt: skip
-def test_letters_that_look_like_others_or_are_drawn_out_hide_nothing(text, action):
-    assert outcome(text) is action
+        ("I th\u00ednk so", BLOCK), ("It pr\u00f6bably ends", REVIEW), ("I thiiink so", BLOCK),
+        ("It ends on Monday \U0001f937", REVIEW), ("M\u00e1y ch\u1ee7 ch\u1ea1y", CONTINUE),
+        ("Henry III ruled", CONTINUE),
+    ]  # fmt: skip
+    assert [(text, got) for text, action in cases if (got := outcome(text)) is not action] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "action", "words"),
-    [
-        ("Reportedly so", BLOCK, ["Reportedly"]),
-        ("so, in\u00a0Theory", REVIEW, ["in Theory"]),
-        ("go around the ring", REVIEW, ["around"]),
-        ("abc and a.c", REVIEW, ["a.c"]),
-        ("call f(x", REVIEW, ["(x"]),
-        ("我们也许用", REVIEW, ["也许"]),
-        ("unreportedly, is_reportedly", CONTINUE, []),
-        ("it could end", BLOCK, ["could"]),
+def test_an_operators_words_are_literal_whole_words_with_the_same_exemptions():
+    cases = [
+        ("Reportedly so", BLOCK, ["Reportedly"]), ("so, in\u00a0Theory", REVIEW, ["in Theory"]),
+        ("go around the ring", REVIEW, ["around"]), ("abc and a.c", REVIEW, ["a.c"]),
+        ("call f(x", REVIEW, ["(x"]), ("我们也许用", REVIEW, ["也许"]),
+        ("unreportedly, is_reportedly", CONTINUE, []), ("it could end", BLOCK, ["could"]),
         ("it could not, it couldn't", CONTINUE, []),
         ("it should be 5, it should always be at least five", CONTINUE, []),
         ("it should be fine", BLOCK, ["should"]),
-    ],
-)
-def test_an_operators_words_are_literal_whole_words_with_the_same_exemptions(text, action, words):
-    assert ADDED.analyze(text) == HedgeResult(bool(words), action, words)
+    ]  # fmt: skip
+    assert [
+        (text, action, words)
+        for text, action, words in cases
+        if ADDED.analyze(text) != HedgeResult(bool(words), action, words)
+    ] == []
 
 
 def test_an_operator_can_make_a_built_in_hedge_stricter_but_not_milder():
@@ -371,17 +319,23 @@ def test_a_look_at_the_words_alone_hides_no_hedge(text):
     assert may_begin(reading) or not list(built_in(reading))
 
 
-@pytest.mark.parametrize("apostrophe", "'\u2018\u2019\u201b\u2032\u02b9\u02bb\u02bc\u02bd\u00b4\ua78c")
-def test_whatever_apostrophe_stands_in_or_before_a_hedge_it_is_found(apostrophe):
-    detector = HedgeDetector()
-    for text in (f"They aren{apostrophe}t sure.", f"{apostrophe}maybe{apostrophe} it ends"):
-        assert detector.analyze(text).hedge_words, text
+def test_whatever_apostrophe_stands_in_or_before_a_hedge_it_is_found():
+    def check(apostrophe):
+        detector = HedgeDetector()
+        for text in (f"They aren{apostrophe}t sure.", f"{apostrophe}maybe{apostrophe} it ends"):
+            assert detector.analyze(text).hedge_words, text
+
+    assert failing(check, "'\u2018\u2019\u201b\u2032\u02b9\u02bb\u02bc\u02bd\u00b4\ua78c") == []
 
 
-@pytest.mark.parametrize("space", [chr(code) for code in range(0x3001) if chr(code).isspace()])
-def test_whatever_white_space_stands_in_or_beside_a_hedge_it_is_found(space):
-    for text in (f"It{space}may{space}fail.", f"maybe{space}it ends", f"I{space}think it ends"):
-        assert DETECTOR.find(text), ascii(text)
+def test_whatever_white_space_stands_in_or_beside_a_hedge_it_is_found():
+    spaces = [chr(code) for code in range(0x3001) if chr(code).isspace()]
+
+    def check(space):
+        for text in (f"It{space}may{space}fail.", f"maybe{space}it ends", f"I{space}think it ends"):
+            assert DETECTOR.find(text), ascii(text)
+
+    assert failing(check, spaces) == []
 
 
 BESIDE = ANY_TEXT.map(lambda text: re.sub("[-\"'`‘’‚‛“”„«»´]", " ", normalise(text).text))
@@ -393,41 +347,42 @@ def test_nothing_around_a_hedge_takes_it_back_but_quotation_marks(before, hedge,
 
 
 SCIENTIFIC = HedgeDetector(review=hedge_lexicon("scientific"))
-HEDGED = [
-    "We asked for the likelihood of relapse.",
-    "The authors propose another route.",
-    "Potential targets for repair were examined.",
-    "Its possibility was examined in mice.",
-]
 
 
-@pytest.mark.parametrize("sentence", HEDGED)
-def test_a_scientific_hedge_sends_a_claim_to_review_where_the_lexicon_is_asked_for(sentence):
-    assert SCIENTIFIC.analyze(sentence).action is REVIEW
-    assert HedgeDetector().analyze(sentence).action is CONTINUE
+def test_a_scientific_hedge_sends_a_claim_to_review_where_the_lexicon_is_asked_for():
+    hedged = [
+        "We asked for the likelihood of relapse.",
+        "The authors propose another route.",
+        "Potential targets for repair were examined.",
+        "Its possibility was examined in mice.",
+    ]
+
+    def check(sentence):
+        assert SCIENTIFIC.analyze(sentence).action is REVIEW
+        assert HedgeDetector().analyze(sentence).action is CONTINUE
+
+    assert failing(check, hedged) == []
 
 
-@pytest.mark.parametrize(
-    "sentence",
-    [
-        "The factor binds the promoter.",
-        "The antibody could not be detected.",
+def test_what_was_found_is_no_hedge_with_the_lexicon_either():
+    sentences = [
+        "The factor binds the promoter.", "The antibody could not be detected.",
         "Cells were grown in May 2019.",
-    ],
-)
-def test_what_was_found_is_no_hedge_with_the_lexicon_either(sentence):
-    assert SCIENTIFIC.analyze(sentence).action is CONTINUE
+    ]  # fmt: skip
+    assert [sentence for sentence in sentences if SCIENTIFIC.analyze(sentence).action is not CONTINUE] == []
 
 
 def test_the_lexicon_takes_no_strictness_from_what_is_built_in():
     assert SCIENTIFIC.analyze("I think it may bind.").action is BLOCK
 
 
-@pytest.mark.parametrize("name", LEXICONS)
-def test_a_lexicon_holds_each_phrase_once_in_lower_case(name):
-    phrases = hedge_lexicon(name)
-    assert len(phrases) == len(set(phrases)) > 0
-    assert all(phrase == phrase.lower() and not phrase.startswith("#") for phrase in phrases)
+def test_a_lexicon_holds_each_phrase_once_in_lower_case():
+    def check(name):
+        phrases = hedge_lexicon(name)
+        assert len(phrases) == len(set(phrases)) > 0
+        assert all(phrase == phrase.lower() and not phrase.startswith("#") for phrase in phrases)
+
+    assert failing(check, LEXICONS) == []
 
 
 def test_no_lexicon_is_empty_and_an_unknown_one_is_named():
@@ -444,152 +399,189 @@ def test_a_policy_adds_a_lexicon_to_its_own_words_and_only_where_it_names_one():
     assert read_claim("A gut feeling says so.", policy).hedges
 
 
-CLASSES = {
-    "technical_hedge": [
-        # impersonal
-        "It would seem the pump leaks.", "It is thought that the pump leaks.", "It cannot be ruled out that it leaks.",
-        "The pump is believed to leak.", "The pump appears to leak.", "There seems to be a leak.",
-        # nouns of any subject, chances and odds
-        "The suspicion is that the pump leaks.", "In all likelihood the pump leaks.", "Odds are the pump leaks.",
-        "There is a 60 % chance that the pump leaks.", "The chances of a leak are slim.",
-        "The likely cause is the pump.",
-        # modals that speculate, predictions
-        "The pump might leak.", "The pump could have leaked.", "The clerk may have forgotten it.",
-        "The patch should fix the leak.", "The parcel should be here by Monday.", "The pump ought to hold.",
-        "Somebody must have opened it.", "The bridge is expected to reopen.",
-        # what is foretold: nobody can know yet
-        "The mill is set to be sold.", "Tenants are expected to leave the house.", "I expect the lodger to move out.",
-        "Economists anticipate a poor harvest.", "The board expects the rent to rise.", "Should work again.",
-        "They are bound to complain again.", "The pump should not affect the boiler.",
-        "She should sign within days.", "The news could actually worsen the queue.",
-        "The dry spring could touch the mill too.", "The bakers expect higher prices.",
-        "Millers worry that the river will dry up.", "The miller predicts a wet autumn.",
-        "The fine could ultimately vary.",
-        "The union expects the rent to be halved.",
-        # what is told as possible
-        "Police think a cat opened the tap.", "They have reasons to believe that the pump is new.",
-        "There is speculation that the mill closes.", "The cellar is the home of a possible thief.",
-        "There is a potential leak in the cellar.", "The stain indicates a possible leak.",
-        "The tap was closed due to a suspected leak.", "After the flood, it appears there is a leak.",
-        "The plumber claims that the pump is new.", "Speculation has it that the pump leaks.",
-        "The old printer may not support colours.", "Name of the plumber: to be filled in.",
-        # hearsay
-        "Rumour has it the pump leaks.", "Someone said the pump leaks.", "I was told the pump leaks.",
-        "According to a colleague the pump leaks.", "A neighbour told me that the pump leaks.",
-        # looks
-        "It looks like the pump leaks.", "The pump looks broken.", "By the looks of it the pump leaks.",
-        # labels
-        "Cause: TBD", "Unconfirmed: the pump leaks.", "The pump leaks (needs verification).",
-        "The cause has not been confirmed yet.", "The owner is still to be determined.",
-        # what others believe, and what nothing but evidence says
-        "The plumbers believe the pump leaks.", "Ann thinks the valve is shut.", "Support suspects that it leaks.",
-        "The clerk is convinced that it leaks.", "Many tenants claim that it leaks.",
-        "It must be the pump, given the noise.", "The jury is still out on the pump.", "All signs are that it leaks.",
-        # conditions nobody looked at, tails
-        "Suppose the pump is old.", "Unless someone has moved it, it is here.", "It is a pump, or something.",
-        # hope
-        "I hope the pump holds.", "With any luck the pump holds.",
-    ],
-    "approximation": [
-        "It has 500-ish litres.", "It has ~500 litres.", "It has some 500 litres.", "It has 500 or so.",
-        "Ballpark, it has 500 litres.",
-        "It has on the order of 500 litres.", "It has just under 500 litres.", "It has close to 500 litres.",
-    ],
-    "question": ["Does the pump leak?", "The pump leaks, right?", "Owner: ???", "Is it the pump that leaks",
-                 "What if the pump leaks.", "Could Bob be the owner"],
-    "personal_speculation": [
-        "My understanding is that it leaks.", "As I see it, it leaks.", "I'm under the impression that it leaks.",
-        "I'd wager it leaks.", "I am 80 percent sure it leaks.", "If you ask me, it leaks.",
-        "Best guess: the pump leaks.", "It leaks, I take it.",
-    ],
-    "admitted_uncertainty": [
-        "I vaguely remember a leak.", "Off the top of my head it leaks.", "Don't quote me on this, it leaks.",
-        "Take it with a grain of salt.", "If memory serves, it leaks.", "I haven't double-checked it.",
-    ],
-}  # fmt: skip
+def test_each_class_of_hedges_is_found_and_only_first_persons_block():
+    classes = {
+        "technical_hedge": [
+            # impersonal
+            "It would seem the pump leaks.", "It is thought that the pump leaks.", "It cannot be ruled out that it is.",
+            "The pump is believed to leak.", "The pump appears to leak.", "There seems to be a leak.",
+            # nouns of any subject, chances and odds
+            "The suspicion is that the pump leaks.", "In all likelihood the pump leaks.", "Odds are the pump leaks.",
+            "There is a 60 % chance that the pump leaks.", "The chances of a leak are slim.",
+            "The likely cause is the pump.",
+            # modals that speculate, predictions
+            "The pump might leak.", "The pump could have leaked.", "The clerk may have forgotten it.",
+            "The patch should fix the leak.", "The parcel should be here by Monday.", "The pump ought to hold.",
+            "Somebody must have opened it.", "The bridge is expected to reopen.",
+            # what is foretold: nobody can know yet
+            "The mill is set to be sold.", "Tenants are expected to leave the house.", "I expect him to move out.",
+            "Economists anticipate a poor harvest.", "The board expects the rent to rise.", "Should work again.",
+            "They are bound to complain again.", "The pump should not affect the boiler.",
+            "She should sign within days.", "The news could actually worsen the queue.",
+            "The dry spring could touch the mill too.", "The bakers expect higher prices.",
+            "Millers worry that the river will dry up.", "The miller predicts a wet autumn.",
+            "The fine could ultimately vary.",
+            "The union expects the rent to be halved.",
+            # what is told as possible
+            "Police think a cat opened the tap.", "They have reasons to believe that the pump is new.",
+            "There is speculation that the mill closes.", "The cellar is the home of a possible thief.",
+            "There is a potential leak in the cellar.", "The stain indicates a possible leak.",
+            "The tap was closed due to a suspected leak.", "After the flood, it appears there is a leak.",
+            "The plumber claims that the pump is new.", "Speculation has it that the pump leaks.",
+            "The old printer may not support colours.", "Name of the plumber: to be filled in.",
+            # hearsay
+            "Rumour has it the pump leaks.", "Someone said the pump leaks.", "I was told the pump leaks.",
+            "According to a colleague the pump leaks.", "A neighbour told me that the pump leaks.",
+            # looks
+            "It looks like the pump leaks.", "The pump looks broken.", "By the looks of it the pump leaks.",
+            # labels
+            "Cause: TBD", "Unconfirmed: the pump leaks.", "The pump leaks (needs verification).",
+            "The cause has not been confirmed yet.", "The owner is still to be determined.",
+            # what others believe, and what nothing but evidence says
+            "The plumbers believe the pump leaks.", "Ann thinks the valve is shut.", "Support suspects that it leaks.",
+            "The clerk is convinced that it leaks.", "Many tenants claim that it leaks.",
+            "It must be the pump, given the noise.", "The jury is still out on it.", "All signs are that it leaks.",
+            # conditions nobody looked at, tails
+            "Suppose the pump is old.", "Unless someone has moved it, it is here.", "It is a pump, or something.",
+            # hope
+            "I hope the pump holds.", "With any luck the pump holds.",
+        ],
+        "approximation": [
+            "It has 500-ish litres.", "It has ~500 litres.", "It has some 500 litres.", "It has 500 or so.",
+            "Ballpark, it has 500 litres.",
+            "It has on the order of 500 litres.", "It has just under 500 litres.", "It has close to 500 litres.",
+        ],
+        "question": ["Does the pump leak?", "The pump leaks, right?", "Owner: ???", "Is it the pump that leaks",
+                     "What if the pump leaks.", "Could Bob be the owner"],
+        "personal_speculation": [
+            "My understanding is that it leaks.", "As I see it, it leaks.", "I'm under the impression that it leaks.",
+            "I'd wager it leaks.", "I am 80 percent sure it leaks.", "If you ask me, it leaks.",
+            "Best guess: the pump leaks.", "It leaks, I take it.",
+        ],
+        "admitted_uncertainty": [
+            "I vaguely remember a leak.", "Off the top of my head it leaks.", "Don't quote me on this, it leaks.",
+            "Take it with a grain of salt.", "If memory serves, it leaks.", "I haven't double-checked it.",
+        ],
+    }  # fmt: skip
+    cases = [(category, text) for category, texts in classes.items() for text in texts]
+
+    def check(category, text):
+        found = DETECTOR.find(text)
+        assert category in {hedge.category for hedge in found}
+        blocking = category in {"personal_speculation", "admitted_uncertainty"}
+        assert outcome(text) is (BLOCK if blocking else REVIEW)
+
+    assert failing(check, cases) == []
 
 
-@pytest.mark.parametrize(
-    ("category", "text"), [(category, text) for category, texts in CLASSES.items() for text in texts]
-)
-def test_each_class_of_hedges_is_found_and_only_first_persons_block(category, text):
-    found = DETECTOR.find(text)
-    assert category in {hedge.category for hedge in found}
-    blocking = category in {"personal_speculation", "admitted_uncertainty"}
-    assert outcome(text) is (BLOCK if blocking else REVIEW)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_permission_ability_rules_and_other_senses_are_no_hedges():
+    texts = [
         # permission, ability, past, rule
-        "Pupils may use a calculator.", "Each tenant may keep a bicycle.", "You may cancel the order until noon.",
-        "The tool may only be used outdoors.", "The client MAY send it twice.", "No member may vote twice.",
-        "She could lift 80 kg.", "Nobody could start the engine.", "The error could be reproduced.",
-        "Doors should be locked at night.", "Every commit should have a message.", "You should wear gloves.",
+        "Pupils may use a calculator.",
+        "Each tenant may keep a bicycle.",
+        "You may cancel the order until noon.",
+        "The tool may only be used outdoors.",
+        "The client MAY send it twice.",
+        "No member may vote twice.",
+        "She could lift 80 kg.",
+        "Nobody could start the engine.",
+        "The error could be reproduced.",
+        "Doors should be locked at night.",
+        "Every commit should have a message.",
+        "You should wear gloves.",
         # other senses
-        "The warning appears when the tank is empty.", "It is possible to pay by card.", "A possible answer is no.",
-        "We believe in free software.", "The new owner assumes all debts.", "The parser expects a comma.",
-        "Women were less likely than men to drop out.", "The talk is about ten bridges.",
+        "The warning appears when the tank is empty.",
+        "It is possible to pay by card.",
+        "A possible answer is no.",
+        "We believe in free software.",
+        "The new owner assumes all debts.",
+        "The parser expects a comma.",
+        "Women were less likely than men to drop out.",
+        "The talk is about ten bridges.",
         "He pulled with all his might.",
-        "The likely cause per RCA-118 is the fan.", "The guide about 2FA is new.", "TBC stands for to be confirmed.",
-        "Unconfirmed orders are deleted.", "The nurse looks after ten patients.", "The odds ratio was 1.8.",
-        "The child was treated roughly.", "A kind of bread is baked there.", "The 95 % confidence interval is small.",
-        "Does and bucks graze there.", "The monks believe in angels.", "She thinks in Dutch.", "I think in pictures.",
-        "Users report leaks by phone.", "The team believes in the pump.", "Only the baker may open the oven.",
-        "May has 31 days.", "He replaced Haskell's Maybe.", "The quiz asks: what is a pump?",
-        "The shop is in /srv/maybe/pump.", "The suspected leak was repaired.",
+        "The likely cause per RCA-118 is the fan.",
+        "The guide about 2FA is new.",
+        "TBC stands for to be confirmed.",
+        "Unconfirmed orders are deleted.",
+        "The nurse looks after ten patients.",
+        "The odds ratio was 1.8.",
+        "The child was treated roughly.",
+        "A kind of bread is baked there.",
+        "The 95 % confidence interval is small.",
+        "Does and bucks graze there.",
+        "The monks believe in angels.",
+        "She thinks in Dutch.",
+        "I think in pictures.",
+        "Users report leaks by phone.",
+        "The team believes in the pump.",
+        "Only the baker may open the oven.",
+        "May has 31 days.",
+        "He replaced Haskell's Maybe.",
+        "The quiz asks: what is a pump?",
+        "The shop is in /srv/maybe/pump.",
+        "The suspected leak was repaired.",
         # permission goes on behind "and", and stands in the passive beside how it is done
-        "Tenants can use the yard but may not park there.", "The fan may be switched off by turning the key.",
-        "The fan may be bought from any shop.", "Oil may be added using a funnel.", "Tea may be given with milk.",
-        "Lodgers are expected to follow the house rules.", "You may want to bring a lamp.",
+        "Tenants can use the yard but may not park there.",
+        "The fan may be switched off by turning the key.",
+        "The fan may be bought from any shop.",
+        "Oil may be added using a funnel.",
+        "Tea may be given with milk.",
+        "Lodgers are expected to follow the house rules.",
+        "You may want to bring a lamp.",
         # what a thing was able to, what a machine works out
         "The model predicts the age of a tree.",
-        "The old press could handle 40 sheets.", "The team won 12 of a possible 20 points.",
+        "The old press could handle 40 sheets.",
+        "The team won 12 of a possible 20 points.",
         # what somebody believed and does no longer, what was denied
-        "I used to believe that the pump leaks; it does not.", "We wrongly assumed that the well was dry.",
-        "The rumours about a sale were denied.", "The fair is held on Sunday, come what may.",
-        "Letters are read from memory, not from disk.", "A work-in-progress label is tied to the pump.",
-        "Look to the left before you cross.", "The field is a typically-sized one.",
-        "The quarrel is about 40 chairs.", "There is a potential buyer for the mill.",
-    ],
-)  # fmt: skip
-def test_permission_ability_rules_and_other_senses_are_no_hedges(text):
-    assert outcome(text) is CONTINUE
+        "I used to believe that the pump leaks; it does not.",
+        "We wrongly assumed that the well was dry.",
+        "The rumours about a sale were denied.",
+        "The fair is held on Sunday, come what may.",
+        "Letters are read from memory, not from disk.",
+        "A work-in-progress label is tied to the pump.",
+        "Look to the left before you cross.",
+        "The field is a typically-sized one.",
+        "The quarrel is about 40 chairs.",
+        "There is a potential buyer for the mill.",
+    ]
+    assert [text for text in texts if outcome(text) is not CONTINUE] == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        'The lamp shows "Service may be due".', 'The button "Maybe tomorrow" closes it.', "The `maybe` keyword is new.",
-        "The flag `--maybe` was removed.", 'The form asks "Have you eaten?" first.',
-        "The <code>maybe</code> type is lazy.",
-        "The subject line of the mail reads 'Could it be you?'.", "The letter ends with the sentence 'I may be late.'.",
-        "Might & Daughters repaired the pump.", "The branch fix/may-leak was merged.",
-        "The sign says \u201cDogs may bite\u201d.", "The screen prints 'It could be full' twice.",
-    ],
-)  # fmt: skip
-def test_a_hedge_that_the_sentence_reports_is_listed_and_decides_nothing(text):
-    assert [hedge.action for hedge in DETECTOR.find(text)] == [CONTINUE]
-    assert DETECTOR.analyze(text) == HedgeResult(is_speculative=False, action=CONTINUE, hedge_words=[])
+def test_a_hedge_that_the_sentence_reports_is_listed_and_decides_nothing():
+    texts = [
+        'The lamp shows "Service may be due".', 'The button "Maybe tomorrow" closes it.',
+        "The `maybe` keyword is new.", "The flag `--maybe` was removed.",
+        'The form asks "Have you eaten?" first.', "The <code>maybe</code> type is lazy.",
+        "The subject line of the mail reads 'Could it be you?'.",
+        "The letter ends with the sentence 'I may be late.'.", "Might & Daughters repaired the pump.",
+        "The branch fix/may-leak was merged.", "The sign says \u201cDogs may bite\u201d.",
+        "The screen prints 'It could be full' twice.",
+    ]  # fmt: skip
+
+    def check(text):
+        assert [hedge.action for hedge in DETECTOR.find(text)] == [CONTINUE]
+        assert DETECTOR.analyze(text) == HedgeResult(is_speculative=False, action=CONTINUE, hedge_words=[])
+
+    assert failing(check, texts) == []
 
 
-@pytest.mark.parametrize(
-    ("text", "action"),
-    [('We "probably" use it.', REVIEW), ("We `probably` use it.", REVIEW), ("I `think` we use it.", BLOCK),
-     ('"Maybe" we use it.', BLOCK), ('I "think" so', BLOCK)],
-)  # fmt: skip
-def test_quotation_marks_and_code_that_nothing_introduces_hide_no_hedge(text, action):
-    assert outcome(text) is action
+def test_quotation_marks_and_code_that_nothing_introduces_hide_no_hedge():
+    cases = [
+        ('We "probably" use it.', REVIEW), ("We `probably` use it.", REVIEW),
+        ("I `think` we use it.", BLOCK), ('"Maybe" we use it.', BLOCK), ('I "think" so', BLOCK),
+    ]  # fmt: skip
+    assert [(text, got) for text, action in cases if (got := outcome(text)) is not action] == []
 
 
-@pytest.mark.parametrize("word", sorted(RULES))
-def test_rules_are_filed_under_single_small_words_and_can_be_compiled(word):
-    assert word == word.lower()
-    assert " " not in word
-    for rule in RULES[word]:
-        assert rule.after is None or rule.after.pattern
-        assert rule.before is None or rule.before.pattern
+def test_rules_are_filed_under_single_small_words_and_can_be_compiled():
+    def check(word):
+        assert word == word.lower()
+        assert " " not in word
+        for rule in RULES[word]:
+            assert rule.after is None or rule.after.pattern
+            assert rule.before is None or rule.before.pattern
+
+    assert failing(check, sorted(RULES)) == []
 
 
 @given(
@@ -607,116 +599,108 @@ def test_a_cheap_look_at_the_neighbours_rejects_no_rule_that_matches(text):
             assert looked or rule.match(before, behind) is None
 
 
-@pytest.mark.parametrize(
-    ("pattern", "step", "tokens"),
-    [
+def test_the_edge_of_a_pattern_is_read_from_how_it_is_written():
+    cases = [
         ("i( (do|did)){0,2} ", -1, {"i", "do", "did"}), ("i( (do|did)){0,2} ", 1, {"i"}),
         ("(?= (that|it is) )", 1, {"that", "it"}), ("(^|but) ?", -1, {"^", "but"}),
         ("goes?|went", 1, {"goe", "goes", "went"}),
-    ],
-)  # fmt: skip
-def test_the_edge_of_a_pattern_is_read_from_how_it_is_written(pattern, step, tokens):
-    found = edge(pattern, step)
-    assert found is not None
-    assert {token for token in found if token.isalpha() or token == "^"} == tokens
+    ]  # fmt: skip
+
+    def check(pattern, step, tokens):
+        found = edge(pattern, step)
+        assert found is not None
+        assert {token for token in found if token.isalpha() or token == "^"} == tokens
+
+    assert failing(check, cases) == []
 
 
-@pytest.mark.parametrize("pattern", [r"\w+", "( very)? ", "", "a(b|c)", "[^a]"])
-def test_a_pattern_that_may_begin_with_anything_has_no_edge(pattern):
-    assert edge(pattern, 1) is None
+def test_a_pattern_that_may_begin_with_anything_has_no_edge():
+    assert [
+        pattern for pattern in [r"\w+", "( very)? ", "", "a(b|c)", "[^a]"] if edge(pattern, 1) is not None
+    ] == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_what_only_looks_like_permission_or_a_report_holds_a_claim_up():
+    texts = [
         "The burst may be associated with the frost of last night.",
-        "The sample may be contaminated by handling it.",
-        "The output of the furnace 'may' be wrong.",
+        "The sample may be contaminated by handling it.", "The output of the furnace 'may' be wrong.",
         "The member must sign the form or may wait in the hall for weeks.",
         "Taken from memory, the hall seats 400.",
-    ],
-)
-def test_what_only_looks_like_permission_or_a_report_holds_a_claim_up(text):
-    assert outcome(text) is not CONTINUE
+    ]  # fmt: skip
+    assert [text for text in texts if outcome(text) is CONTINUE] == []
 
 
-DOUBT_OF_NOBODY = [
-    # names of files, what a machine reads, a number in a name
-    "Copy the rules from MEMORY.md.", "The pump streams its log from memory, not from disk.",
-    "Run likely-leaks.sh at noon.", "Eve raves about 3Mills and its bread.",
-    # conditions and instructions
-    "If you are not sure, ring the bell.", "When unsure, wait.", "Whoever is unsure about a fuse asks the clerk.",
-    "Guests who are not sure where to sit ask the host.", "If I suspect a leak, I call the plumber.",
-    "Please confirm the table with the cook.", "If the lamp looks dead, change the fuse.",
-    "Mark the jars that the cook is unsure about.", "Ask me what I think before you paint.",
-    # what is over, and others' doubt in the past
-    "I was not sure about the pump until the plumber came.", "We had no idea why it rang before the bill came.",
-    "At first we thought the well was dry; it was the pump.", "The clerk was unsure about the date.",
-    "The tap was shut before the water could come.", "The rule fell because it assumed a full tank.",
-    # what is quoted
-    'Note of a guest: "I don\'t know what to do with the key".', '"I guess it leaks" is what the guest wrote.',
-    'One list for "what is due today?" is enough.', "Ask the guest: do you eat fish?",
-    "The type is {name, size?: int}.",
-    # labels, markers and attributes of data
-    "Working hours: 9 to 5.", "Every TODO has an owner.", "The TODO scanner runs at night.",
-    "The placeholder text of the form is grey.", "Low-confidence rows are dropped.",
-    "The permit is filed (not approved yet).", "Expected output: 5 loaves.",
-    # other senses
-    "The mill has been on my mind all week.", "Our view is split in two.", "Our contact information: desk 4.",
-    "We never follow the ring road.", "Season it with a pinch of salt.", "Handle the jars with care.",
-    "I think in metric units.", "A fixed limit would be a guess that varies with the jar.",
-    # rules of how something is done
-    "Tests should cover both pumps.", "No key should reach the log.", "Tools should not become pets.",
-    "The mill layer may import the bread layer.", "Scripts may read the book but must not write to it.",
-    "A guest must sign before they may take the key.", "We need to verify the bill before we pay it.",
-    "The crate should have been sealed in June.",
-    # rounded sizes and places that are told beside something
-    "The image is ~6 MB.", "The bake took ~30 min.", "See line ~120 of the script.", "The oven is hot (~2 h).",
-]  # fmt: skip
-DOUBT = {
-    BLOCK: [
-        "From memory, the gate shuts at six.", "The code is 4711, from memory.",
-        "Best guess for the noise: the pump.", "My read is that the mill closes.",
-    ],
-    REVIEW: [
-        # a program is permitted nothing
-        "The worker may drop late orders.", "Agents may loop.", "Hosts may refuse calls.",
-        # the doubt of others is not the speaker's
-        "The clerk is not sure whether it leaks.", "Ida said maybe to the picnic.",
-        "The page was unclear about the fee.",
-        # undecided
-        "Leaning towards oak for the door.", "Decision pending: who pays.", "We have not decided on a colour.",
-        "Waiting for Ida to confirm the date.", "Proposal: paint it red.", "Draft decision: paint it red.",
-        "Paint is an option.", "Ideally we would paint it.", "[Your name here] - summary.",
-        # foretold, estimated, guessed, without a subject
-        "Estimated cost: 40 euros.", "ETA: Friday.", "Expected to open on Friday.", "Should open on Friday.",
-        "Fits at the projected usage.", "The lamp is off (possible short).", "Suspected short in the cellar.",
-        "Suspect the pump is old.", "The ages are guessed.", "Untested on Sundays.", "Looks fine so far.",
-        "Cause unclear; the pump stopped.", "The bell rang, need to check who came.", "confidence=0.4 it leaks",
-        # not known, or made up
-        "Beats me why it leaks.", "Heaven knows why it leaks.", "I made this up: it leaks.", "Imagine it leaks.",
-        "The model hallucinated that it leaks.", "Not 100% on this: it leaks.",
-    ],
-}  # fmt: skip
+def test_a_hedge_needs_somebody_who_doubts_what_is_claimed():
+    doubt_of_nobody = [
+        # names of files, what a machine reads, a number in a name
+        "Copy the rules from MEMORY.md.", "The pump streams its log from memory, not from disk.",
+        "Run likely-leaks.sh at noon.", "Eve raves about 3Mills and its bread.",
+        # conditions and instructions
+        "If you are not sure, ring the bell.", "When unsure, wait.", "Whoever is unsure about a fuse asks the clerk.",
+        "Guests who are not sure where to sit ask the host.", "If I suspect a leak, I call the plumber.",
+        "Please confirm the table with the cook.", "If the lamp looks dead, change the fuse.",
+        "Mark the jars that the cook is unsure about.", "Ask me what I think before you paint.",
+        # what is over, and others' doubt in the past
+        "I was not sure about the pump until the plumber came.", "We had no idea why it rang before the bill came.",
+        "At first we thought the well was dry; it was the pump.", "The clerk was unsure about the date.",
+        "The tap was shut before the water could come.", "The rule fell because it assumed a full tank.",
+        # what is quoted
+        'Note of a guest: "I don\'t know what to do with the key".', '"I guess it leaks" is what the guest wrote.',
+        'One list for "what is due today?" is enough.', "Ask the guest: do you eat fish?",
+        "The type is {name, size?: int}.",
+        # labels, markers and attributes of data
+        "Working hours: 9 to 5.", "Every TODO has an owner.", "The TODO scanner runs at night.",
+        "The placeholder text of the form is grey.", "Low-confidence rows are dropped.",
+        "The permit is filed (not approved yet).", "Expected output: 5 loaves.",
+        # other senses
+        "The mill has been on my mind all week.", "Our view is split in two.", "Our contact information: desk 4.",
+        "We never follow the ring road.", "Season it with a pinch of salt.", "Handle the jars with care.",
+        "I think in metric units.", "A fixed limit would be a guess that varies with the jar.",
+        # rules of how something is done
+        "Tests should cover both pumps.", "No key should reach the log.", "Tools should not become pets.",
+        "The mill layer may import the bread layer.", "Scripts may read the book but must not write to it.",
+        "A guest must sign before they may take the key.", "We need to verify the bill before we pay it.",
+        "The crate should have been sealed in June.",
+        # rounded sizes and places that are told beside something
+        "The image is ~6 MB.", "The bake took ~30 min.", "See line ~120 of the script.", "The oven is hot (~2 h).",
+    ]  # fmt: skip
+    assert [text for text in doubt_of_nobody if outcome(text) is not CONTINUE] == []
 
 
-@pytest.mark.parametrize("text", DOUBT_OF_NOBODY)
-def test_a_hedge_needs_somebody_who_doubts_what_is_claimed(text):
-    assert outcome(text) is CONTINUE
+def test_only_the_speakers_own_doubt_blocks_and_what_is_open_waits_for_review():
+    doubt = {
+        BLOCK: [
+            "From memory, the gate shuts at six.", "The code is 4711, from memory.",
+            "Best guess for the noise: the pump.", "My read is that the mill closes.",
+        ],
+        REVIEW: [
+            # a program is permitted nothing
+            "The worker may drop late orders.", "Agents may loop.", "Hosts may refuse calls.",
+            # the doubt of others is not the speaker's
+            "The clerk is not sure whether it leaks.", "Ida said maybe to the picnic.",
+            "The page was unclear about the fee.",
+            # undecided
+            "Leaning towards oak for the door.", "Decision pending: who pays.", "We have not decided on a colour.",
+            "Waiting for Ida to confirm the date.", "Proposal: paint it red.", "Draft decision: paint it red.",
+            "Paint is an option.", "Ideally we would paint it.", "[Your name here] - summary.",
+            # foretold, estimated, guessed, without a subject
+            "Estimated cost: 40 euros.", "ETA: Friday.", "Expected to open on Friday.", "Should open on Friday.",
+            "Fits at the projected usage.", "The lamp is off (possible short).", "Suspected short in the cellar.",
+            "Suspect the pump is old.", "The ages are guessed.", "Untested on Sundays.", "Looks fine so far.",
+            "Cause unclear; the pump stopped.", "The bell rang, need to check who came.", "confidence=0.4 it leaks",
+            # not known, or made up
+            "Beats me why it leaks.", "Heaven knows why it leaks.", "I made this up: it leaks.", "Imagine it leaks.",
+            "The model hallucinated that it leaks.", "Not 100% on this: it leaks.",
+        ],
+    }  # fmt: skip
+    cases = [(action, text) for action, texts in doubt.items() for text in texts]
+    assert [(text, got) for action, text in cases if (got := outcome(text)) is not action] == []
 
 
-@pytest.mark.parametrize(
-    ("action", "text"), [(action, text) for action, texts in DOUBT.items() for text in texts]
-)
-def test_only_the_speakers_own_doubt_blocks_and_what_is_open_waits_for_review(action, text):
-    assert outcome(text) is action
-
-
-@pytest.mark.parametrize(
-    ("text", "action"),
-    [("Workers may leave at four.", CONTINUE), ("Agents may loop at four.", REVIEW),
-     ("Clients may bring a friend.", CONTINUE), ("Clients may fail.", REVIEW),
-     ("Drivers who have a badge may enter.", CONTINUE), ("Readers may copy up to ten pages.", CONTINUE)],
-)  # fmt: skip
-def test_a_word_for_people_and_programs_is_permitted_what_only_people_do(text, action):
-    assert outcome(text) is action
+def test_a_word_for_people_and_programs_is_permitted_what_only_people_do():
+    cases = [
+        ("Workers may leave at four.", CONTINUE), ("Agents may loop at four.", REVIEW),
+        ("Clients may bring a friend.", CONTINUE), ("Clients may fail.", REVIEW),
+        ("Drivers who have a badge may enter.", CONTINUE), ("Readers may copy up to ten pages.", CONTINUE),
+    ]  # fmt: skip
+    assert [(text, got) for text, action in cases if (got := outcome(text)) is not action] == []

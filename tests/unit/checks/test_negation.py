@@ -1,6 +1,7 @@
 """Words that negate, and quotes that stand only behind a negation (C-41)."""
 
-import pytest
+from itertools import product
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,11 +9,11 @@ from groundwire.checks.quotes import QuoteRules, ground_quotes
 from groundwire.text import negation
 from groundwire.text.negation import FULL, WEAK, Clauses, negated_stems, negation_of
 from groundwire.text.stems import words_of
+from tests.unit.checks.tables import failing
 
 
-@pytest.mark.parametrize(
-    ("word", "kind", "stems"),
-    [
+def test_a_word_that_negates_tells_what_it_negates():
+    cases = [
         ("not", FULL, ()),
         ("don't", FULL, ()),
         ("dont", FULL, ()),
@@ -27,11 +28,13 @@ from groundwire.text.stems import words_of
         ("unit", "", ("it",)),
         ("fails", "", ("fail",)),  # a negation only in front of "to"
         ("", "", ()),
-    ],
-)
-def test_a_word_that_negates_tells_what_it_negates(word, kind, stems):
-    assert negation_of(word) == kind
-    assert not kind or negated_stems(word) == stems
+    ]
+
+    def check(word, kind, stems):
+        assert negation_of(word) == kind
+        assert not kind or negated_stems(word) == stems
+
+    assert failing(check, cases) == []
 
 
 def noted(quote, source, **rules):
@@ -40,48 +43,27 @@ def noted(quote, source, **rules):
     return [(note.domain, note.index) for note in found.polarity] == [("d", 0)]
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "I don't feel tired",
-        "I DON’T feel tired.",
-        "I do not, in any way, feel tired",
-        "I don't, you know, feel tired",
-        "I never feel tired and never feel tired at night",
-        "I can't say that I feel tired",
-        "He is refusing to feel tired",
-        "You neednt feel tired",
-        "Nobody could feel tired here; she did not feel tired either.",
-        "He hardly began to feel tired",
-        "The patient denies that they feel tired",
-        "No reason to feel tired",
-        "She failed to feel tired",
+def test_a_quote_that_stands_only_behind_a_negation_gets_a_note():
+    sources = [
+        "I don't feel tired", "I DON’T feel tired.", "I do not, in any way, feel tired",
+        "I don't, you know, feel tired", "I never feel tired and never feel tired at night",
+        "I can't say that I feel tired", "He is refusing to feel tired", "You neednt feel tired",
+        "Nobody could feel tired here; she did not feel tired either.", "He hardly began to feel tired",
+        "The patient denies that they feel tired", "No reason to feel tired", "She failed to feel tired",
         "Without Dr. Smith I would feel tired",
-    ],
-)
-def test_a_quote_that_stands_only_behind_a_negation_gets_a_note(source):
-    assert noted("feel tired", source)
+    ]  # fmt: skip
+    assert [source for source in sources if not noted("feel tired", source)] == []
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "I feel tired",
-        "I don't sleep. I feel tired",
-        "I don't sleep, I feel tired",
-        "I don't sleep! Feel tired too",
-        "I don't sleep but feel tired",
-        "I don't sleep and I feel tired",
-        "No, I feel tired",
-        "Not only do I feel tired",
-        "No doubt I feel tired",
-        "I don't feel tired. Later I did feel tired.",
-        "I feel tired, not hungry",
+def test_a_quote_that_stands_somewhere_without_a_negation_before_it_gets_none():
+    sources = [
+        "I feel tired", "I don't sleep. I feel tired", "I don't sleep, I feel tired",
+        "I don't sleep! Feel tired too", "I don't sleep but feel tired", "I don't sleep and I feel tired",
+        "No, I feel tired", "Not only do I feel tired", "No doubt I feel tired",
+        "I don't feel tired. Later I did feel tired.", "I feel tired, not hungry",
         "A notable knot makes me feel tired",
-    ],
-)
-def test_a_quote_that_stands_somewhere_without_a_negation_before_it_gets_none(source):
-    assert not noted("feel tired", source)
+    ]  # fmt: skip
+    assert [source for source in sources if noted("feel tired", source)] == []
 
 
 def test_a_negation_inside_the_quote_is_part_of_it():
@@ -115,15 +97,14 @@ def test_a_fuzzy_match_behind_a_negation_gets_a_note():
     assert noted("will leave the old harbor town again", source, mode="fuzzy")
 
 
-@pytest.mark.parametrize("piece", [1, 7, 50_000])
-@pytest.mark.parametrize("pattern", [negation._CLAUSE_END, negation._REACHING])
-def test_reading_in_pieces_finds_what_reading_the_whole_finds(pattern, piece, monkeypatch):
-    source = (
-        "i don't sleep. i feel tired, and i never, e.g. at no time, feel - but - hungry and so it failed to "
-    )
-    expected = [found.span() for found in pattern.finditer(source * 3)]
-    monkeypatch.setattr(negation, "_PIECE", piece)
-    assert [found.span() for found in negation._all(pattern, source * 3, 0, 3 * len(source))] == expected
+def test_reading_in_pieces_finds_what_reading_the_whole_finds(monkeypatch):
+    def check(piece, pattern):
+        source = "i don't sleep. i feel tired, and i never, e.g. at no time, feel - but - hungry and so it failed to "
+        expected = [found.span() for found in pattern.finditer(source * 3)]
+        monkeypatch.setattr(negation, "_PIECE", piece)
+        assert [found.span() for found in negation._all(pattern, source * 3, 0, 3 * len(source))] == expected
+
+    assert failing(check, product([1, 7, 50_000], [negation._CLAUSE_END, negation._REACHING])) == []
 
 
 WORDS = sorted(

@@ -1,7 +1,5 @@
 """Fuzzy matching and its guards (S1-25..S1-29, C-37, C-38)."""
 
-import time
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,6 +8,7 @@ from rapidfuzz import fuzz
 from groundwire.checks import quote_fuzzy, quotes
 from groundwire.checks.quote_fuzzy import OutOfSteps, Steps, best_windows
 from groundwire.checks.quotes import QuoteRules, ground_quotes
+from tests.unit.checks.tables import failing
 
 PLENTY = 10**12
 
@@ -49,12 +48,15 @@ def test_work_is_counted_and_ends():
         list(best_windows("ab" * 50, "abb" * 1000, 0.7, Steps(10_000)))
 
 
-@pytest.mark.parametrize(
-    ("threshold", "result"), [(0.84, "accepted"), (0.85, "accepted"), (0.86, "not_found")]
-)
-def test_the_threshold_is_inclusive(threshold, result):
+def test_the_threshold_is_inclusive():
     """17 of 20 characters are shared: 0.85."""
-    assert outcome("abcdefghijklmnopqxyz", "-" * 20 + "abcdefghijklmnopq" + "-" * 20, threshold) == result
+    cases = [(0.84, "accepted"), (0.85, "accepted"), (0.86, "not_found")]
+    assert [
+        (threshold, got)
+        for threshold, result in cases
+        if (got := outcome("abcdefghijklmnopqxyz", "-" * 20 + "abcdefghijklmnopq" + "-" * 20, threshold))
+        != result
+    ] == []
 
 
 def test_at_a_threshold_of_one_only_exact_quotes_count():
@@ -62,31 +64,21 @@ def test_at_a_threshold_of_one_only_exact_quotes_count():
     assert outcome("feel tired today", "I feel tired  TODAY", 1.0) == "accepted"
 
 
-@pytest.mark.parametrize(
-    ("quote", "source"),
-    [
+def test_drift_in_spacing_and_punctuation_is_accepted():
+    cases = [
         ("the timeout is 30 s", "config: the timeout, is 30 s. for all"),
         ("I feel tired and worthless every day", "well I feel tired, worthless every day, ok"),
-        (
-            "the records of a tenant are kept for thirty days in all",
-            "the records of a tenant are, kept for 30 days in all cases",
-        ),
+        ("the records are kept for thirty days in all", "the records are, kept for 30 days in all cases"),
         ("the limit is not 5 but 10 per day", "(the limit is not 5, but 10, per day)"),
-        (
-            "the limits of requests is 30 per day",
-            "limits of requests are 300. The limit of requests is 30 per day",
-        ),
+        ("the limits of requests is 30 per day", "limits of requests are 300. The limit of requests is 30 per day"),
         ("retry the request after a short pause", "It will never. retry the request, after short pause"),
         ("retry the request after a short pause", "chapter 5 retry the request, after short pause 7 times"),
-    ],
-)
-def test_drift_in_spacing_and_punctuation_is_accepted(quote, source):
-    assert outcome(quote, source) == "accepted"
+    ]  # fmt: skip
+    assert [(quote, source) for quote, source in cases if outcome(quote, source) != "accepted"] == []
 
 
-@pytest.mark.parametrize(
-    ("quote", "source"),
-    [
+def test_another_number_or_unit_is_no_match_whatever_the_score():
+    cases = [
         ("the timeout is 30 s", "the timeout is 80 s"),
         ("the timeout is 30 s", "the timeout is 300 s for all; 30 s elsewhere"),
         ("the timeout is 30 s", "the timeout is 30 ms"),
@@ -94,24 +86,19 @@ def test_drift_in_spacing_and_punctuation_is_accepted(quote, source):
         ("timeout 30 s, retries 5, backoff", "timeout 5 s, retries 30, backoff"),
         ("up to 10⁹ records are kept here", "up to 109 records are kept here!"),
         ("it costs $1.2 million in all, they say", "it costs $1.2 billion in all, they say"),
-    ],
-)
-def test_another_number_or_unit_is_no_match_whatever_the_score(quote, source):
-    assert outcome(quote, source) == "number"
+    ]  # fmt: skip
+    assert [(quote, source) for quote, source in cases if outcome(quote, source) != "number"] == []
 
 
-@pytest.mark.parametrize(
-    ("quote", "source"),
-    [
+def test_another_negation_is_no_match_whatever_the_score():
+    cases = [
         ("I feel hopeless and lost these days", "I feel not hopeless and lost these days"),
         ("I feel not hopeless and lost these days", "I feel hopeless and lost these days, so much"),
         ("do retry it always with care", "we do not retry it always with care"),
         ("not fast but it is cheap enough", "fast but it is not cheap enough ok"),
         ("the worker is able to retry it", "the worker is unable to retry it"),
-    ],
-)
-def test_another_negation_is_no_match_whatever_the_score(quote, source):
-    assert outcome(quote, source) == "negation"
+    ]  # fmt: skip
+    assert [(quote, source) for quote, source in cases if outcome(quote, source) != "negation"] == []
 
 
 def test_a_place_that_says_something_else_does_not_hide_one_that_says_the_same():
@@ -145,52 +132,19 @@ def test_a_near_miss_carries_its_score_and_others_carry_none():
     assert [event.payload.get("score") for event in found.events()[:-1]] == scores
 
 
-def seconds_and_steps(quote, unit, monkeypatch):
-    """Ground a hundred quotes in one source; return the processor time and the steps that took."""
-    used = []
+def test_reading_numbers_and_negations_is_counted_too(monkeypatch):
+    cases = [("limit 5 " * 7, "limit 6 "), ("limit 5 " * 15, "limit 6 ")]
 
-    class Counted(Steps):
-        def __init__(self, allowed):
-            super().__init__(allowed)
-            self.allowed = self._left
-            used.append(self)
+    def check(quote, unit):
+        steps, looks = Steps(PLENTY), []
+        differs = quotes.differs
+        monkeypatch.setattr(quotes, "Steps", lambda _: steps)
+        monkeypatch.setattr(quotes, "differs", lambda *given: looks.append(1) or differs(*given))
+        ground_quotes({"d": [quote]}, unit * 500, QuoteRules(mode="fuzzy"))
+        assert looks
+        assert PLENTY - steps._left > 2000 * len(quote.strip()) * len(looks)
 
-    monkeypatch.setattr("groundwire.checks.quotes.Steps", Counted)
-    many, source = [quote.format(number) for number in range(100)], (unit * 32_000)[:32_000]
-    start = time.process_time()
-    ground_quotes({"d": many}, source, QuoteRules(mode="fuzzy"))
-    seconds = time.process_time() - start
-    assert used[0].allowed <= 12_000 * (len(source) + sum(map(len, many)))
-    return seconds, used[0].allowed - used[0]._left
-
-
-@pytest.mark.parametrize(
-    ("quote", "unit"),
-    [
-        ("a" * 60 + "b{}", "a"),
-        ("ab" * 50 + "{}", "abb"),
-        ("not 5 a{}", "not 6 a, "),
-        ("x" * 900 + "{}", "xy"),
-    ],
-)
-def test_hostile_text_costs_what_is_counted_and_no_more_is_allowed_than_in_proportion(
-    quote, unit, monkeypatch
-):
-    """Work that nobody counts would make a step take many times what it takes in a plain text, where it is 1 ns."""
-    plain, plain_steps = seconds_and_steps("the plan is yearly {}", "the plan was monthly ", monkeypatch)
-    seconds, steps = seconds_and_steps(quote, unit, monkeypatch)
-    assert seconds / max(steps, 10**7) < 15 * plain / plain_steps
-
-
-@pytest.mark.parametrize(("quote", "unit"), [("limit 5 " * 7, "limit 6 "), ("limit 5 " * 15, "limit 6 ")])
-def test_reading_numbers_and_negations_is_counted_too(quote, unit, monkeypatch):
-    steps, looks = Steps(PLENTY), []
-    differs = quotes.differs
-    monkeypatch.setattr(quotes, "Steps", lambda _: steps)
-    monkeypatch.setattr(quotes, "differs", lambda *given: looks.append(1) or differs(*given))
-    ground_quotes({"d": [quote]}, unit * 500, QuoteRules(mode="fuzzy"))
-    assert looks
-    assert PLENTY - steps._left > 2000 * len(quote.strip()) * len(looks)
+    assert failing(check, cases) == []
 
 
 def test_what_is_left_when_the_work_is_done_is_rejected_and_said():

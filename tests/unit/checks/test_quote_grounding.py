@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -16,47 +17,39 @@ from groundwire.checks.quotes import (
     threshold_advice,
     validate_evidence_schema,
 )
+from tests.unit.checks.tables import failing
 
 
 def accepted(quote, source, **rules):
     return ground_quotes({"d": [quote]}, source, QuoteRules(**rules)).validated["d"] == [quote]
 
 
-@pytest.mark.parametrize(
-    ("quote", "source"),
-    [
+def test_what_stands_there_after_normalising_is_accepted():
+    cases = [
         ("I can't sleep at night", "Patient said: I can't sleep at night. Very tired."),
-        ("I   feel  tired", "I feel tired all the time"),
-        ("I CAN'T SLEEP", "i can’t sleep at all"),
-        ("I'm tired yeah", "I'm tired <laughter> yeah"),
-        ("art", "party"),
+        ("I   feel  tired", "I feel tired all the time"), ("I CAN'T SLEEP", "i can’t sleep at all"),
+        ("I'm tired yeah", "I'm tired <laughter> yeah"), ("art", "party"),
         ("has 10⁹ rec", "it has 10⁹ records"),
-    ],
-)
-def test_what_stands_there_after_normalising_is_accepted(quote, source):
-    assert accepted(quote, source)
+    ]  # fmt: skip
+    assert [(quote, source) for quote, source in cases if not accepted(quote, source)] == []
 
 
-@pytest.mark.parametrize(
-    ("quote", "source"),
-    [
+def test_what_does_not_stand_there_is_rejected():
+    cases = [
         ("I feel hopeless and worthless", "I've been feeling okay lately. Work is going well."),
-        ("feeling tired all day", "I feel tired the whole day"),
-        ("10⁹ records", "109 records"),
-        ("109 records", "10⁹ records"),
-        ("9 records", "10⁹ records"),
+        ("feeling tired all day", "I feel tired the whole day"), ("10⁹ records", "109 records"),
+        ("109 records", "10⁹ records"), ("9 records", "10⁹ records"),
         ("latency 3", "latency < 5 ms and load > 3"),
-    ],
-)
-def test_what_does_not_stand_there_is_rejected(quote, source):
-    assert not accepted(quote, source)
+    ]  # fmt: skip
+    assert [(quote, source) for quote, source in cases if accepted(quote, source)] == []
 
 
-@pytest.mark.parametrize("mode", ["substring", "fuzzy"])
-@pytest.mark.parametrize("quote", ["", "  ", "\u200b", "<laughter>"])
-def test_an_empty_quote_is_rejected_in_both_modes(mode, quote):
-    found = ground_quotes({"d": [quote]}, "text", QuoteRules(mode=mode))
-    assert [rejected.why for rejected in found.rejected] == ["empty"]
+def test_an_empty_quote_is_rejected_in_both_modes():
+    def check(mode, quote):
+        found = ground_quotes({"d": [quote]}, "text", QuoteRules(mode=mode))
+        assert [rejected.why for rejected in found.rejected] == ["empty"]
+
+    assert failing(check, product(["substring", "fuzzy"], ["", "  ", "\u200b", "<laughter>"])) == []
 
 
 def test_short_quotes_and_parts_of_words_are_rejected_only_where_asked():
@@ -157,18 +150,17 @@ def test_substring_needs_no_rapidfuzz_and_fuzzy_says_what_to_install(monkeypatch
         accepted("text", "some text", mode="fuzzy")
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"mode": "semantic"},
-        {"fuzzy_threshold": 0.49},
-        {"fuzzy_threshold": 1.01},
+def test_rules_that_there_are_not_are_refused():
+    wrongs = [
+        {"mode": "semantic"}, {"fuzzy_threshold": 0.49}, {"fuzzy_threshold": 1.01},
         {"fuzzy_threshold": float("nan")},
-    ],
-)
-def test_rules_that_there_are_not_are_refused(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        QuoteRules(**wrong)
+    ]  # fmt: skip
+
+    def check(wrong):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            QuoteRules(**wrong)
+
+    assert failing(check, wrongs) == []
 
 
 def test_a_threshold_that_accepts_paraphrases_is_advised_against():
@@ -183,21 +175,25 @@ def test_the_schema_drops_repeats_and_blanks_and_adds_missing_domains():
     assert list(validate_evidence_schema(value, ["a", "c"])) == ["a", "c", "b"]
 
 
-@pytest.mark.parametrize(
-    "value", [{"k": "not a list"}, {"k": ["fine", 1]}, {"k": None}, {"k": {"secret": 1}}]
-)
-def test_another_shape_is_refused_by_the_domains_name_without_its_text(value):
-    with pytest.raises(EvidenceSchemaError, match="'k'") as caught:
-        validate_evidence_schema({"fine": ["secret"], **value})
-    assert caught.value.domains == ("k",)
-    assert not {"secret", "not a list", "fine"} & set(str(caught.value).replace("'", " ").split())
+def test_another_shape_is_refused_by_the_domains_name_without_its_text():
+    values = [{"k": "not a list"}, {"k": ["fine", 1]}, {"k": None}, {"k": {"secret": 1}}]
+
+    def check(value):
+        with pytest.raises(EvidenceSchemaError, match="'k'") as caught:
+            validate_evidence_schema({"fine": ["secret"], **value})
+        assert caught.value.domains == ("k",)
+        assert not {"secret", "not a list", "fine"} & set(str(caught.value).replace("'", " ").split())
+
+    assert failing(check, values) == []
 
 
-@pytest.mark.parametrize("value", [None, [], "secret", 5])
-def test_what_is_no_object_is_refused(value):
-    with pytest.raises(EvidenceSchemaError, match=type(value).__name__) as caught:
-        validate_evidence_schema(value)
-    assert "secret" not in str(caught.value)
+def test_what_is_no_object_is_refused():
+    def check(value):
+        with pytest.raises(EvidenceSchemaError, match=type(value).__name__) as caught:
+            validate_evidence_schema(value)
+        assert "secret" not in str(caught.value)
+
+    assert failing(check, [None, [], "secret", 5]) == []
 
 
 def test_an_error_names_few_domains_in_short():

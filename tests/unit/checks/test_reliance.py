@@ -1,6 +1,5 @@
 """A citation gives credit only where the claim rests on it."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,89 +12,53 @@ def doubts(text):
     return {citation.label: citation.doubt for citation in CitationDetector().detect(text)}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_citation_that_is_denied_or_set_against_gives_no_credit():
+    texts = [
         "Unlike ADR-7, invoices are sent on Fridays.",
         "Unlike the decision in **ADR-7**, invoices are sent on Fridays.",
         "Contrary to what is written in [ADR-7](docs/x), invoices are sent on Fridays.",
         "In contrast to `ADR-7`, invoices are sent on Fridays.",
         "In violation of ADR-7, invoices are sent on Fridays.",
         "Instead of following ADR-7 we send invoices on Fridays.",
-        "Despite ADR-7 invoices are sent on Fridays.",
-        "We decided against ADR-7.",
-        "There is no ADR-7.",
+        "Despite ADR-7 invoices are sent on Fridays.", "We decided against ADR-7.", "There is no ADR-7.",
         "Invoices are sent on Fridays; there isn't any decision ADR-7 about it.",
-        "Nothing in ADR-7 says when invoices are sent.",
-        "That is not described in ADR-7.",
-        "The billing team doesn't comply with ADR-7.",
-        "Invoices are sent on Fridays (not ADR-7).",
-        "Invoices went by post before ADR-7.",
-        "Unless ADR-7 is approved, invoices go by post.",
-        "ADR-9a supersedes ADR-7.",
-        "Neither ADR-8 nor ADR-7 mentions invoices.",
-        "ADR-7 doesn\u2019t mention invoices.",
-        "ADR-7 says nothing about invoices.",
-        "ADR-7 never covers invoices.",
-        "ADR-7 no longer applies.",
-        "ADR-7 says otherwise.",
-        "ADR-7 is silent on invoices.",
-        "ADR-7 has been superseded, so invoices go by post.",
+        "Nothing in ADR-7 says when invoices are sent.", "That is not described in ADR-7.",
+        "The billing team doesn't comply with ADR-7.", "Invoices are sent on Fridays (not ADR-7).",
+        "Invoices went by post before ADR-7.", "Unless ADR-7 is approved, invoices go by post.",
+        "ADR-9a supersedes ADR-7.", "Neither ADR-8 nor ADR-7 mentions invoices.",
+        "ADR-7 doesn\u2019t mention invoices.", "ADR-7 says nothing about invoices.",
+        "ADR-7 never covers invoices.", "ADR-7 no longer applies.", "ADR-7 says otherwise.",
+        "ADR-7 is silent on invoices.", "ADR-7 has been superseded, so invoices go by post.",
         "ADR-7 (withdrawn) says that invoices go by post.",
-        "By ADR-7, which was rejected, invoices go by post.",
-        "ADR-7 cannot be found.",
-        "ADR-7 does not exist.",
-        "This contradicts ADR-7.",
-        "ADR-7 notwithstanding, invoices go by post.",
-        "This rule breaks ADR-7.",
-        "There is no such thing as ADR-7.",
-        "ADR-7 has yet to be written.",
-        "ADR-7 has nothing to do with invoices.",
-        "ADR-7 is a hoax.",
-        "It is not true that ADR-7 covers invoices.",
-        "In place of ADR-7 we use the post.",
-        "Although ADR-7 asks for e-mail, invoices go by post.",
-        "A so-called ADR-7 covers invoices.",
+        "By ADR-7, which was rejected, invoices go by post.", "ADR-7 cannot be found.",
+        "ADR-7 does not exist.", "This contradicts ADR-7.", "ADR-7 notwithstanding, invoices go by post.",
+        "This rule breaks ADR-7.", "There is no such thing as ADR-7.", "ADR-7 has yet to be written.",
+        "ADR-7 has nothing to do with invoices.", "ADR-7 is a hoax.",
+        "It is not true that ADR-7 covers invoices.", "In place of ADR-7 we use the post.",
+        "Although ADR-7 asks for e-mail, invoices go by post.", "A so-called ADR-7 covers invoices.",
         "Had ADR-7 been accepted, invoices would go by post.",
-    ],
-)
-def test_a_citation_that_is_denied_or_set_against_gives_no_credit(text):
-    assert doubts(text)["adr:7"] == DENIED
+    ]  # fmt: skip
+    assert [text for text in texts if doubts(text)["adr:7"] != DENIED] == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Invoices are not sent by post, see ADR-7.",
-        "Invoices are not sent by post (ADR-7).",
-        "Per ADR-7, nothing is sent by post.",
-        "Per ADR-7, no invoice is sent by post.",
-        "Under ADR-7 invoices are not sent by post.",
-        "Invoices under ADR-7 are not sent by post.",
-        "E-mail replaced the post instead of fax, per ADR-7.",
-        "Fax was rejected in ADR-7.",
-        "The post was superseded by ADR-7.",
-        "ADR-7 rejected fax.",
-        "ADR-7 does not allow fax.",
-        "ADR-7: invoices are not sent by post.",
-        "Fax is disabled in ADR-7.",
-        "Not only ADR-7 but the law asks for it.",
-        "Unlike fax, e-mail is free (ADR-7).",
-        "Unlike the post, ADR-7 allows attachments.",
-        "Without a number an invoice is refused (ADR-7).",
+def test_a_claim_that_denies_something_else_still_rests_on_what_it_cites():
+    texts = [
+        "Invoices are not sent by post, see ADR-7.", "Invoices are not sent by post (ADR-7).",
+        "Per ADR-7, nothing is sent by post.", "Per ADR-7, no invoice is sent by post.",
+        "Under ADR-7 invoices are not sent by post.", "Invoices under ADR-7 are not sent by post.",
+        "E-mail replaced the post instead of fax, per ADR-7.", "Fax was rejected in ADR-7.",
+        "The post was superseded by ADR-7.", "ADR-7 rejected fax.", "ADR-7 does not allow fax.",
+        "ADR-7: invoices are not sent by post.", "Fax is disabled in ADR-7.",
+        "Not only ADR-7 but the law asks for it.", "Unlike fax, e-mail is free (ADR-7).",
+        "Unlike the post, ADR-7 allows attachments.", "Without a number an invoice is refused (ADR-7).",
         "If an invoice is late, a reminder is sent (ADR-7).",
         "As stated in ADR-7, invoices never leave by fax.",
-        "ADR-7's rule is that invoices are sent on Fridays.",
-        "ADR-7 is not superseded.",
-        "Since ADR-7 invoices are sent on Fridays.",
-        "We checked the invoices against ADR-7.",
-        "Since it was changed by ADR-7 this is no longer called.",
-        "To comply with ADR-7 there is no fax.",
+        "ADR-7's rule is that invoices are sent on Fridays.", "ADR-7 is not superseded.",
+        "Since ADR-7 invoices are sent on Fridays.", "We checked the invoices against ADR-7.",
+        "Since it was changed by ADR-7 this is no longer called.", "To comply with ADR-7 there is no fax.",
         "ADR-7, accepted in May, sends invoices on Fridays.",
-    ],
-)
-def test_a_claim_that_denies_something_else_still_rests_on_what_it_cites(text):
-    assert doubts(text)["adr:7"] == ""
+    ]  # fmt: skip
+    assert [text for text in texts if doubts(text)["adr:7"] != ""] == []
 
 
 def test_each_citation_of_a_text_is_judged_by_its_own_clause():
@@ -112,52 +75,41 @@ def test_a_page_is_denied_as_a_decision_is():
     assert doubts("Contrary to https://x.example/a, it ends.") == {"url:https://x.example/a": DENIED}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "FOO-ADR-003", "acme/ADR-003", "acme:ADR-003", "foo.ADR-003", "pre-ADR-003", "ADR-003.1", "ADR-003-draft",
-        "ADR-003@v2", "ADR-003 v2", "ADR-003 (v2)", "ADR-003 rev. 2", "ADR-003 draft", "ADR-003/2", "ADR-003#2",
-        "ADR-003:2", "FOO-GH-12", "GH-12-draft", "issue #12-draft",
-    ],
-)  # fmt: skip
-def test_part_of_a_longer_name_is_no_citation(text):
-    assert doubts(f"By {text} it ends.") == {}
+def test_part_of_a_longer_name_is_no_citation():
+    texts = [
+        "FOO-ADR-003", "acme/ADR-003", "acme:ADR-003", "foo.ADR-003", "pre-ADR-003", "ADR-003.1",
+        "ADR-003-draft", "ADR-003@v2", "ADR-003 v2", "ADR-003 (v2)", "ADR-003 rev. 2", "ADR-003 draft",
+        "ADR-003/2", "ADR-003#2", "ADR-003:2", "FOO-GH-12", "GH-12-draft", "issue #12-draft",
+    ]  # fmt: skip
+    assert [text for text in texts if doubts(f"By {text} it ends.") != {}] == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_file_names_lists_and_punctuation_make_no_longer_name():
+    texts = [
         "docs/adrs/ADR-003.md", "docs/adrs/ADR-003-how-it-ends.md", "Source:ADR-003", "ADR-003/ADR-004",
         "ADR-003.", "ADR-003: it ends", "ADR-003's", "(ADR-003)", "ADR-003-", "ADR-003.It ends",
-    ],
-)  # fmt: skip
-def test_file_names_lists_and_punctuation_make_no_longer_name(text):
-    assert doubts(text)["adr:003"] == ""
+    ]  # fmt: skip
+    assert [text for text in texts if doubts(text)["adr:003"] != ""] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "doubt"),
-    [
+def test_a_bare_number_is_an_issue_only_where_a_word_says_so():
+    cases = [
         ("Redis is the #1 store", UNNAMED), ("See #1", UNNAMED), ("room #1", UNNAMED), ("#1", UNNAMED),
-        ("issue #1", ""), ("Fixed in #1", ""), ("closes #1", ""), ("PR #1", ""), ("the #1 bug", ""), ("GH-1", ""),
-        ("reported as #1", ""), ("tissue #1", UNNAMED), ("issues #2 and #1", ""), ("see #2 and #1", UNNAMED),
-    ],
-)  # fmt: skip
-def test_a_bare_number_is_an_issue_only_where_a_word_says_so(text, doubt):
-    assert doubts(text)["issue:1"] == doubt
+        ("issue #1", ""), ("Fixed in #1", ""), ("closes #1", ""), ("PR #1", ""), ("the #1 bug", ""),
+        ("GH-1", ""), ("reported as #1", ""), ("tissue #1", UNNAMED), ("issues #2 and #1", ""),
+        ("see #2 and #1", UNNAMED),
+    ]  # fmt: skip
+    assert [(text, got) for text, doubt in cases if (got := doubts(text)["issue:1"]) != doubt] == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Un\u200blike ADR-7, it ends.", "Un<b>like</b> ADR-7, it ends.", "Unlike" + " \u200b" * 900 + "ADR-7, it ends.",
-        "ADR-7" + " " * 9_000 + "does not exist.",
+def test_what_a_reader_does_not_see_hides_no_denial():
+    texts = [
+        "Un\u200blike ADR-7, it ends.", "Un<b>like</b> ADR-7, it ends.",
+        "Unlike" + " \u200b" * 900 + "ADR-7, it ends.", "ADR-7" + " " * 9_000 + "does not exist.",
         "Unlike <!-- " + "as was said " * 30 + "--> ADR-7, it ends.", "It is not&nbsp;in ADR-7.",
         "Un**like** ADR-7, it ends.",
-    ],
-)  # fmt: skip
-def test_what_a_reader_does_not_see_hides_no_denial(text):
-    assert doubts(text)["adr:7"] == DENIED
+    ]  # fmt: skip
+    assert [text for text in texts if doubts(text)["adr:7"] != DENIED] == []
 
 
 def test_a_longer_name_is_one_whatever_invisible_characters_stand_in_it():
@@ -184,67 +136,46 @@ def test_any_words_around_a_citation_are_read_and_those_beyond_its_clause_do_not
     assert denied(framed, start + 14, start + 19) == found
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Invoices go by post ~~(ADR-7)~~.",
-        "Invoices go by post <DEL>as <b>ADR-7</b> says</DEL>.",
+def test_what_is_struck_out_or_not_shown_is_listed_and_gives_no_credit():
+    texts = [
+        "Invoices go by post ~~(ADR-7)~~.", "Invoices go by post <DEL>as <b>ADR-7</b> says</DEL>.",
         "Invoices go by post <s>per ADR-7</s>.",
         "Invoices go by post <span style='display: none'>per <span>the</span> ADR-7</span>.",
-        "Invoices go by post <p hidden>per ADR-7",
-        "Invoices go by <i title='per ADR-7'>post</i>.",
+        "Invoices go by post <p hidden>per ADR-7", "Invoices go by <i title='per ADR-7'>post</i>.",
         "Invoices go by post <!-- ADR-7 -->.",
-    ],
-)
-def test_what_is_struck_out_or_not_shown_is_listed_and_gives_no_credit(text):
-    assert doubts(text) == {"adr:7": UNSHOWN}
+    ]  # fmt: skip
+    assert [text for text in texts if doubts(text) != {"adr:7": UNSHOWN}] == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "~~Fax~~ Invoices go by post, per ADR-7.",
-        "Invoices <del>never</del> go by post, per ADR-7.",
+def test_what_stands_beside_struck_out_text_gives_credit():
+    texts = [
+        "~~Fax~~ Invoices go by post, per ADR-7.", "Invoices <del>never</del> go by post, per ADR-7.",
         "<p>Invoices go by post</p> <p class='hidden-print'>ADR-7</p>",
-    ],
-)
-def test_what_stands_beside_struck_out_text_gives_credit(text):
-    assert doubts(text) == {"adr:7": ""}
+    ]  # fmt: skip
+    assert [text for text in texts if doubts(text) != {"adr:7": ""}] == []
 
 
 def test_full_width_letters_and_digits_are_read_as_their_plain_ones():
     assert doubts("Invoices go by post, per \uff21\uff24\uff32\uff0d\uff17.") == {"adr:7": ""}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Invoices go by post (acme ADR-7).",
-        "Invoices go by post, see Globex ADR-7.",
-        "Per Initech's ADR-7 invoices go by post.",
-        "Invoices go by post, see ADR-7 of Globex.",
-    ],
-)
-def test_an_adr_beside_a_name_may_be_that_of_another_project(text):
-    assert doubts(text) == {"adr:7": FOREIGN}
+def test_an_adr_beside_a_name_may_be_that_of_another_project():
+    texts = [
+        "Invoices go by post (acme ADR-7).", "Invoices go by post, see Globex ADR-7.",
+        "Per Initech's ADR-7 invoices go by post.", "Invoices go by post, see ADR-7 of Globex.",
+    ]  # fmt: skip
+    assert [text for text in texts if doubts(text) != {"adr:7": FOREIGN}] == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Invoices go by post (decision ADR-7).",
-        "Invoices go by post (see ADR-7).",
-        "Following ADR-7 invoices go by post.",
-        "The team's ADR-7 asks for the post.",
-        "It is ADR-7 that asks for the post.",
-        "In ADR-7 of March the post was chosen.",
-        "Invoices go by post. Source: ADR-7.",
-        "Invoices go by post. Perhaps ADR-7 says more.",
+def test_a_word_that_leads_to_an_adr_is_no_name():
+    texts = [
+        "Invoices go by post (decision ADR-7).", "Invoices go by post (see ADR-7).",
+        "Following ADR-7 invoices go by post.", "The team's ADR-7 asks for the post.",
+        "It is ADR-7 that asks for the post.", "In ADR-7 of March the post was chosen.",
+        "Invoices go by post. Source: ADR-7.", "Invoices go by post. Perhaps ADR-7 says more.",
         "PER ADR-7 INVOICES GO BY POST.",
-    ],
-)
-def test_a_word_that_leads_to_an_adr_is_no_name(text):
-    assert doubts(text) == {"adr:7": ""}
+    ]  # fmt: skip
+    assert [text for text in texts if doubts(text) != {"adr:7": ""}] == []
 
 
 @given(

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.checks.dedup.similarity import basis_points, is_near, jaccard_similarity
+from tests.unit.checks.tables import failing
 
 words = st.lists(st.sampled_from(["a", "B", "b", "c,", "c", "ADR-003", "7", "é"]), max_size=12)
 
@@ -50,20 +51,16 @@ def test_a_paraphrase_is_a_documented_miss():
     assert jaccard_similarity(claim, paraphrase) < 0.92
 
 
-@pytest.mark.parametrize(
-    ("inter", "union", "near"),
-    [
-        (23, 25, True),
-        (12, 13, True),
-        (11, 12, False),
-        (91, 99, False),
-        (92, 100, True),
-        (0, 0, False),
+def test_the_default_threshold_is_inclusive():
+    cases = [
+        (23, 25, True), (12, 13, True), (11, 12, False), (91, 99, False), (92, 100, True), (0, 0, False),
         (1, 1, True),
-    ],
-)
-def test_the_default_threshold_is_inclusive(inter, union, near):
-    assert is_near(inter, union, basis_points(0.92)) is near
+    ]  # fmt: skip
+    assert [
+        (inter, union, got)
+        for inter, union, near in cases
+        if (got := is_near(inter, union, basis_points(0.92))) is not near
+    ] == []
 
 
 @given(st.integers(1, 10_000), st.integers(0, 10**6), st.integers(1, 10**6))
@@ -76,7 +73,11 @@ def test_every_threshold_of_four_decimals_is_met_exactly(parts):
     assert basis_points(parts / 10_000) == parts
 
 
-@pytest.mark.parametrize("threshold", [0, 0.0, -0.5, 1.0001, 92, 0.00001, float("nan"), float("inf")])
-def test_a_threshold_that_cannot_be_is_refused_by_its_name(threshold):
-    with pytest.raises(ValueError, match="dedup_threshold"):
-        basis_points(threshold)
+def test_a_threshold_that_cannot_be_is_refused_by_its_name():
+    thresholds = [0, 0.0, -0.5, 1.0001, 92, 0.00001, float("nan"), float("inf")]
+
+    def check(threshold):
+        with pytest.raises(ValueError, match="dedup_threshold"):
+            basis_points(threshold)
+
+    assert failing(check, thresholds) == []

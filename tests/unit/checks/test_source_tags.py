@@ -1,12 +1,12 @@
 """Source tags: which are read, which count no chunk, and which claims lack one (S2-20, S2-21, S2-23, C-51)."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.checks.marks import LARGEST, Citable
 from groundwire.checks.source_tags import check_tags as check
 from groundwire.text.refusals import is_claim, is_refusal
+from tests.unit.checks.tables import failing
 
 
 def check_tags(answer, chunks, *, required):
@@ -17,61 +17,53 @@ def missing(answer, chunks=3, *, required=False):
     return [answer[start:end] for start, end in check_tags(answer, chunks, required=required).missing]
 
 
-@pytest.mark.parametrize(
-    ("written", "tags"),
-    [
-        ("[source:2]", (2,)),
-        ("[source: 2]", (2,)),
-        ("[Source:2]", (2,)),
-        ("[SOURCE : 2 ]", (2,)),
-        ("[source:1][source:3]", (1, 3)),
-        ("[source:1] [source:3]", (1, 3)),
-        ("[source:1,3]", (1, 3)),
-        ("[sources: 1, 2 and 3]", (1, 2, 3)),
-        ("[source:1, source:3]", (1, 3)),
-        ("[source:1-3]", (1, 3)),
-        ("[source:002]", (2,)),
-        ("[source\uff1a2]", (2,)),
-        ("[source:config.py]", ("config.py",)),
+def test_a_tag_is_read_however_it_is_spaced():
+    cases = [
+        ("[source:2]", (2,)), ("[source: 2]", (2,)), ("[Source:2]", (2,)), ("[SOURCE : 2 ]", (2,)),
+        ("[source:1][source:3]", (1, 3)), ("[source:1] [source:3]", (1, 3)), ("[source:1,3]", (1, 3)),
+        ("[sources: 1, 2 and 3]", (1, 2, 3)), ("[source:1, source:3]", (1, 3)), ("[source:1-3]", (1, 3)),
+        ("[source:002]", (2,)), ("[source\uff1a2]", (2,)), ("[source:config.py]", ("config.py",)),
         ("[source:]", ()),
-    ],
-)
-def test_a_tag_is_read_however_it_is_spaced(written, tags):
-    report = check_tags(f"The cache is small {written}.", 3, required=False)
-    assert report.tags == tags
-    assert report.present
-    assert report.phantom == ()
-    assert report.coverage == (1.0 if tags else 0.0)
-    assert report.missing == ()
+    ]  # fmt: skip
+
+    def check(written, tags):
+        report = check_tags(f"The cache is small {written}.", 3, required=False)
+        assert report.tags == tags
+        assert report.present
+        assert report.phantom == ()
+        assert report.coverage == (1.0 if tags else 0.0)
+        assert report.missing == ()
+
+    assert failing(check, cases) == []
 
 
-@pytest.mark.parametrize("written", ["source:1", "[resource:1]", "[source:1", "[x]", ""])
-def test_what_is_no_tag_is_none(written):
-    report = check_tags(f"The cache is small {written}.", 3, required=False)
-    assert (report.tags, report.present, report.missing, report.warnings) == ((), False, (), ())
+def test_what_is_no_tag_is_none():
+    writtens = ["source:1", "[resource:1]", "[source:1", "[x]", ""]
+
+    def check(written):
+        report = check_tags(f"The cache is small {written}.", 3, required=False)
+        assert (report.tags, report.present, report.missing, report.warnings) == ((), False, (), ())
+
+    assert failing(check, writtens) == []
 
 
-@pytest.mark.parametrize(
-    ("written", "number"),
-    [
-        ("4", 4),
-        ("0", 0),
-        ("-1", -1),
-        ("\u22122", -2),
-        ("9" * 5_000, LARGEST),
-        ("-" + "9" * 99, -LARGEST),
-    ],
-)
-def test_a_tag_that_counts_no_chunk_is_a_phantom(written, number):
-    report = check_tags(
-        f"A is big [source:{written}]. B is small [source:{written}] [source:3].", 3, required=False
-    )
-    assert report.phantom == (number,)
-    [warning] = report.warnings
-    assert warning.type == "PHANTOM_FILE"
-    assert warning.details == {"tags": [number], "chunks": 3}
-    assert report.missing == ()
-    assert report.coverage == 1.0
+def test_a_tag_that_counts_no_chunk_is_a_phantom():
+    cases = [
+        ("4", 4), ("0", 0), ("-1", -1), ("\u22122", -2), ("9" * 5_000, LARGEST), ("-" + "9" * 99, -LARGEST),
+    ]  # fmt: skip
+
+    def check(written, number):
+        report = check_tags(
+            f"A is big [source:{written}]. B is small [source:{written}] [source:3].", 3, required=False
+        )
+        assert report.phantom == (number,)
+        [warning] = report.warnings
+        assert warning.type == "PHANTOM_FILE"
+        assert warning.details == {"tags": [number], "chunks": 3}
+        assert report.missing == ()
+        assert report.coverage == 1.0
+
+    assert failing(check, cases) == []
 
 
 def test_a_paragraph_of_claims_without_a_mark_beside_tagged_ones_is_missing_one_and_coverage_counts_it():
@@ -88,18 +80,15 @@ def test_a_paragraph_of_claims_without_a_mark_beside_tagged_ones_is_missing_one_
     assert warning.details["places"][0] == {"start": 59, "end": 73}
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+def test_a_mark_serves_its_paragraph_a_lead_in_its_list_and_a_closing_list_the_answer():
+    answers = [
         "The timeout is 30 s. [source:1] It stops at 9.",
         "The limits are [source:1]:\n\n- the timeout is 30 s\n- it stops at 9",
         "The timeout is 30 s [source:1].\n\nIt stops at 9.\n\nSources: config.py",
         "The timeout is 30 s [1].\n\nIt stops at 9.",
         "The timeout is 30 s [source:1].\n\nIf you need anything else, please let me know!",
-    ],
-)
-def test_a_mark_serves_its_paragraph_a_lead_in_its_list_and_a_closing_list_the_answer(answer):
-    assert missing(answer) == []
+    ]  # fmt: skip
+    assert [answer for answer in answers if missing(answer) != []] == []
 
 
 def test_an_answer_without_any_tag_lacks_none_unless_tags_are_required():
@@ -114,43 +103,38 @@ def test_a_refusal_needs_no_tag():
     assert (report.claims, report.coverage, report.missing, report.warnings) == (0, 1.0, (), ())
 
 
-@pytest.mark.parametrize(
-    "sentence",
-    [
-        "Not found in provided sources",
-        "NOT FOUND IN PROVIDED SOURCES!",
-        '"Not found in provided sources."',
-        "The answer was not found in the provided sources.",
+def test_a_sentence_that_only_says_that_the_sources_lack_something_is_a_refusal():
+    sentences = [
+        "Not found in provided sources", "NOT FOUND IN PROVIDED SOURCES!",
+        '"Not found in provided sources."', "The answer was not found in the provided sources.",
         "I'm sorry, but the retention period is not found in the provided sources.",
         "Unfortunately, the default of `retries` isn\u2019t documented in the given context.",
         "Not found in provided sources, so I cannot answer this question.",
         "Information about retries and timeouts could not be found in the available sources.",
         "No information about retries was found in the provided sources.",
         "I could not find the default value or its unit in the provided documents.",
-        "The provided sources do not mention retries or timeouts.",
-        "not found\nin provided\tsources",
+        "The provided sources do not mention retries or timeouts.", "not found\nin provided\tsources",
         "The passages do not mention a default.",
         "Unfortunately, the passages don't mention retries or timeouts, so I cannot answer the question.",
         "The documents do not contain any information about retries.",
-        "The default was not stated in the excerpts.",
-        "No default is mentioned in the documentation.",
+        "The default was not stated in the excerpts.", "No default is mentioned in the documentation.",
         "I could not find the default value in the documents.",
-    ],
-)
-def test_a_sentence_that_only_says_that_the_sources_lack_something_is_a_refusal(sentence):
-    assert is_refusal(sentence)
-    assert not is_claim(sentence)
+    ]  # fmt: skip
+
+    def check(sentence):
+        assert is_refusal(sentence)
+        assert not is_claim(sentence)
+
+    assert failing(check, sentences) == []
 
 
-@pytest.mark.parametrize(
-    "sentence",
-    [
+def test_a_refusal_that_states_something_else_too_is_a_claim():
+    sentences = [
         "Not found in provided sources, but it is usually 30.",
         "The timeout is 30, the retries are not found in provided sources.",
         "The client uses backoff; retries not found in provided sources.",
         "Retries not found in provided sources because they default to five.",
-        "Files not found in the cache are fetched.",
-        "The default 30 is not found in provided sources.",
+        "Files not found in the cache are fetched.", "The default 30 is not found in provided sources.",
         "The provided sources do not mention it, which means that it is off.",
         "The passages do not mention it, which means that it is off.",
         "The context does not contain a lock.",
@@ -162,49 +146,31 @@ def test_a_sentence_that_only_says_that_the_sources_lack_something_is_a_refusal(
         "The broker accepts anonymous writes not covered by the retrieved passages.",
         "The broker accepts anonymous writes not covered by the provided documents.",
         "Kafka loses acknowledged records in production clusters not described by any source.",
-    ],
-)
-def test_a_refusal_that_states_something_else_too_is_a_claim(sentence):
-    assert not is_refusal(sentence)
-    assert is_claim(sentence)
+    ]  # fmt: skip
+
+    def check(sentence):
+        assert not is_refusal(sentence)
+        assert is_claim(sentence)
+
+    assert failing(check, sentences) == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "## Timeouts 2.0",
-        "What is the timeout?",
-        "The defaults are as follows:",
-        "**Configuration**",
-        "Sure!",
-        "---",
-        "I hope this helps!",
-        "Let me know if you need more.",
-        "Here is a summary of the settings.",
-        "Sources:",
-    ],
-)
-def test_what_states_nothing_is_no_claim(text):
-    assert not is_claim(text)
+def test_what_states_nothing_is_no_claim():
+    texts = [
+        "## Timeouts 2.0", "What is the timeout?", "The defaults are as follows:", "**Configuration**",
+        "Sure!", "---", "I hope this helps!", "Let me know if you need more.",
+        "Here is a summary of the settings.", "Sources:",
+    ]  # fmt: skip
+    assert [text for text in texts if is_claim(text)] == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Kafka keeps the order.",
-        "`retries`: 5",
-        "Retries 5",
-        "maxRetries",
-        "Set max_retries.",
-        "See src/app.py",
-        "Yes, it does so.",
-        "Here is the default: 30 s.",
-        "I hope that `x` is set.",
+def test_what_states_something_is_a_claim():
+    texts = [
+        "Kafka keeps the order.", "`retries`: 5", "Retries 5", "maxRetries", "Set max_retries.",
+        "See src/app.py", "Yes, it does so.", "Here is the default: 30 s.", "I hope that `x` is set.",
         "\u7f13\u5b58\u9ed8\u8ba4\u542f\u7528\u3002",
-    ],
-)
-def test_what_states_something_is_a_claim(text):
-    assert is_claim(text)
+    ]  # fmt: skip
+    assert [text for text in texts if not is_claim(text)] == []
 
 
 def test_rows_are_claims_of_their_own_and_their_head_is_none():
@@ -215,20 +181,16 @@ def test_rows_are_claims_of_their_own_and_their_head_is_none():
     assert missing(answer) == ["| limit | 7 | s |", "| burst | 9 | s |"]
 
 
-@pytest.mark.parametrize(
-    ("answer", "bare"),
-    [
+def test_a_code_block_is_a_claim_that_its_neighbour_may_tag():
+    cases = [
         ("Call it so [source:1].\n```\nf(1)\n```", 0),
         ("Call it so [source:1]. For example:\n```\nf(1)\n```", 0),
-        ("```\nf(1)\n```\nThis is how [source:1].", 0),
-        ("```\nf(1)  # [source:2]\n```", 0),
+        ("```\nf(1)\n```\nThis is how [source:1].", 0), ("```\nf(1)  # [source:2]\n```", 0),
         ("It is so [source:1].\n\nCall it so.\n```\nf(1)\n```\nThat is all there is.", 2),
         ("Call it so.\n\n```\nf(1)\n```\n\nThat is all there is.\n\nIt is so [source:1].", 3),
         ("It is so [source:1].\n```\n```", 0),
-    ],
-)
-def test_a_code_block_is_a_claim_that_its_neighbour_may_tag(answer, bare):
-    assert len(missing(answer)) == bare
+    ]  # fmt: skip
+    assert [(answer, got) for answer, bare in cases if (got := len(missing(answer))) != bare] == []
 
 
 @given(
@@ -249,8 +211,10 @@ def test_tags_phantoms_and_coverage_add_up(parts, chunks, required):
     assert bool(report.warnings) == bool(report.phantom or report.missing)
 
 
-@pytest.mark.parametrize(
-    ("body", "tag"), [("007", 7), ("0", 0), ("000", 0), ("0" * 50 + "3", 3), ("-00", 0), ("-02", -2)]
-)
-def test_zeros_before_a_number_say_nothing(body, tag):
-    assert check_tags(f"It is so [source:{body}].", 3, required=True).tags == (tag,)
+def test_zeros_before_a_number_say_nothing():
+    cases = [("007", 7), ("0", 0), ("000", 0), ("0" * 50 + "3", 3), ("-00", 0), ("-02", -2)]
+    assert [
+        (body, tag)
+        for body, tag in cases
+        if check_tags(f"It is so [source:{body}].", 3, required=True).tags != (tag,)
+    ] == []

@@ -43,62 +43,43 @@ def test_ascii_needs_no_other_rules_than_the_rest_of_unicode(text):
     assert [*tokenize(plain), "é"] == tokenize(f"{plain} é")
 
 
-@pytest.mark.parametrize(
-    ("text", "tokens"),
-    [
+def test_symbols_that_carry_meaning_stay_at_an_edge():
+    cases = [
         ("C++ and C#, not C.", ["c++", "and", "c#", "not", "c"]),
         ("-5 -.5 .5 –5 −5 (-5)", ["-5", "-.5", ".5", "-5", "-5", "-5"]),
         ("<100ms >100ms; >=5, =x", ["<100ms", ">100ms", ">=5", "=x"]),
         ("30% $30 €30, 30€. -$5", ["30%", "$30", "€30", "30€", "-$5"]),
         ("x != y, !ready !", ["x", "!=", "y", "!ready"]),
-        ("issue #123 ## Title # C#", ["issue", "#123", "title", "c#"]),
-        ("20°C ≤ 5", ["20°c", "≤", "5"]),
-    ],
-)
-def test_symbols_that_carry_meaning_stay_at_an_edge(text, tokens):
-    assert tokenize(text) == tokens
+        ("issue #123 ## Title # C#", ["issue", "#123", "title", "c#"]), ("20°C ≤ 5", ["20°c", "≤", "5"]),
+    ]  # fmt: skip
+    assert [(text, got) for text, tokens in cases if (got := tokenize(text)) != tokens] == []
 
 
-@pytest.mark.parametrize(
-    ("text", "tokens"),
-    [
+def test_other_edge_punctuation_goes():
+    cases = [
         ("Per ADR-003, we use Pixeltable.", ["per", "adr-003", "we", "use", "pixeltable"]),
-        (
-            "**bold** `code` _it_ [a] {b} «c» „d“ ¿e? ~f|",
-            ["bold", "code", "it", "a", "b", "c", "d", "e", "f"],
-        ),
-        ("- item\n-- flag ... --", ["item", "flag"]),
-        ("", []),
-        (" .,;- \t", []),
-    ],
-)
-def test_other_edge_punctuation_goes(text, tokens):
-    assert tokenize(text) == tokens
+        ("**bold** `code` _it_ [a] {b} «c» „d“ ¿e? ~f|", ["bold", "code", "it", "a", "b", "c", "d", "e", "f"]),
+        ("- item\n-- flag ... --", ["item", "flag"]), ("", []), (" .,;- \t", []),
+    ]  # fmt: skip
+    assert [(text, got) for text, tokens in cases if (got := tokenize(text)) != tokens] == []
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
+def test_spellings_that_look_alike_give_the_same_tokens():
+    cases = [
         ("don’t don‘t donʼt don´t", "don't don't don't don't"),
-        ("I\u200b th\u00adink\u2060\ufeff", "I think"),
-        ("ﬁle ＡＤＲ－003 ①", "file adr-003 1"),
-        ("cafe\u0301 STRASSE", "café strasse"),
-        ("non‑blocking 5–10 −3", "non-blocking 5-10 -3"),
-        ("fast—and cheap", "fast and cheap"),
-        ("Kafka™ Redis®", "kafka redis"),
-    ],
-)
-def test_spellings_that_look_alike_give_the_same_tokens(one, other):
-    assert tokenize(one) == tokenize(other)
+        ("I\u200b th\u00adink\u2060\ufeff", "I think"), ("ﬁle ＡＤＲ－003 ①", "file adr-003 1"),
+        ("cafe\u0301 STRASSE", "café strasse"), ("non‑blocking 5–10 −3", "non-blocking 5-10 -3"),
+        ("fast—and cheap", "fast and cheap"), ("Kafka™ Redis®", "kafka redis"),
+    ]  # fmt: skip
+    assert [(one, other) for one, other in cases if tokenize(one) != tokenize(other)] == []
 
 
-@pytest.mark.parametrize(
-    ("one", "other"), [("10⁶ m²", "106 m2"), ("5½ h", "51/2 h"), (".5 s", "5 s"), ("-5", "5")]
-)
-def test_folding_never_makes_another_number(one, other):
-    assert tokenize(one) != tokenize(other)
+def test_folding_never_makes_another_number():
+    cases = [("10⁶ m²", "106 m2"), ("5½ h", "51/2 h"), (".5 s", "5 s"), ("-5", "5")]
+    assert [(one, other) for one, other in cases if tokenize(one) == tokenize(other)] == []
 
 
+@pytest.mark.slow
 def test_every_character_of_unicode_is_folded_once_and_for_all():
     changed = [
         char

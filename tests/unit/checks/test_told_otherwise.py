@@ -1,6 +1,5 @@
 """Claims are compared whatever the order in which they say things, and in some other words."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,9 +20,8 @@ def compared(one, other):
     return match and match.difference.value
 
 
-@pytest.mark.parametrize(
-    ("difference", "one", "other"),
-    [
+def test_what_stands_at_another_place_of_a_claim_is_compared_with_its_like():
+    cases = [
         ("number", "After 21:00 guests use the back door.", "Guests use the back door after 22:00."),
         ("date", "From 3 May the cable car runs daily.", "The cable car runs daily from 10 May."),
         ("number", "On Fridays the bank closes at 15:00.", "The bank closes at 16:00 on Fridays."),
@@ -38,29 +36,25 @@ def compared(one, other):
         ("date", "Only on Mondays the choir rehearses.", "The choir only rehearses on Tuesdays."),
         ("negation", "We chose to ship it by rail.", "We chose against shipping it by rail."),
         ("order", "The bishop crowned the duke.", "The bishop was crowned by the duke."),
-    ],
-)
-def test_what_stands_at_another_place_of_a_claim_is_compared_with_its_like(difference, one, other):
-    assert compared(one, other) == difference
+    ]  # fmt: skip
+    assert [
+        (one, other, got) for difference, one, other in cases if (got := compared(one, other)) != difference
+    ] == []
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
+def test_the_same_at_another_place_is_no_conflict():
+    cases = [
         ("In winter the pass is shut.", "The pass is shut in winter."),
         ("Within 14 days shoes may come back.", "Shoes may come back within two weeks."),
         ("The kiln's weight limit is 8 kg.", "The weight limit of the kiln is 8 kg."),
         ("The baker feeds the oven every morning.", "The oven is fed by the baker every morning."),
         ("The inn has a heated pool.", "The pool of the inn is heated."),
-    ],
-)
-def test_the_same_at_another_place_is_no_conflict(one, other):
-    assert compared(one, other) in {None, "none"}
+    ]  # fmt: skip
+    assert [(one, other) for one, other in cases if compared(one, other) not in {None, "none"}] == []
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
+def test_another_value_under_another_condition_is_no_conflict():
+    cases = [
         ("On weekdays the lift runs every 8 minutes.", "The lift runs every 15 minutes on Sundays."),
         ("In the east hall the lamp is on.", "The lamp is off in the west hall."),
         ("Before the move the hall seated 300.", "The hall seats 450 after the move."),
@@ -68,15 +62,12 @@ def test_the_same_at_another_place_is_no_conflict(one, other):
         ("In room 12 the heater is set to 20.", "The heater is set to 22 in room 14."),
         ("The tram leaves at 7:30.", "On Sundays the tram leaves at 8:30."),
         ("The dome is closed when it rains.", "When it is dry the dome is open."),
-    ],
-)
-def test_another_value_under_another_condition_is_no_conflict(one, other):
-    assert compared(one, other) is None
+    ]  # fmt: skip
+    assert [(one, other) for one, other in cases if compared(one, other) is not None] == []
 
 
-@pytest.mark.parametrize(
-    ("difference", "one", "other"),
-    [
+def test_the_side_that_names_a_thing_is_held_against_the_side_that_is_said_of_it():
+    cases = [
         ("opposite", "Each build runs the mandatory scan.", "The scan is optional for each build."),
         ("opposite", "The firm uses an internal mail server.", "The firm's mail server is external."),
         ("negation", "The district offers free parking.", "Parking in the district is not free."),
@@ -85,15 +76,14 @@ def test_another_value_under_another_condition_is_no_conflict(one, other):
         (None, "The firm uses an internal mail server.", "The firm's database server is external."),
         (None, "We tested the internal server.", "We tested the external server."),
         (None, "The inn has a heated pool of 20 metres.", "The pool is heated to 28 degrees."),
-    ],
-)
-def test_the_side_that_names_a_thing_is_held_against_the_side_that_is_said_of_it(difference, one, other):
-    assert compared(one, other) == difference
+    ]  # fmt: skip
+    assert [
+        (one, other, got) for difference, one, other in cases if (got := compared(one, other)) != difference
+    ] == []
 
 
-@pytest.mark.parametrize(
-    ("difference", "one", "other"),
-    [
+def test_a_measure_a_place_and_an_owner_are_known_in_other_words():
+    cases = [
         ("number", "The ticket costs 12 euros.", "The price of the ticket is 15 euros."),
         ("number", "The tower is 38 metres tall.", "The height of the tower is 42 metres."),
         (None, "The tower is 38 metres tall.", "The tower is 12 metres wide."),
@@ -105,10 +95,10 @@ def test_the_side_that_names_a_thing_is_held_against_the_side_that_is_said_of_it
         (None, "The bakery was owned by Ingrid.", "The owner of the bakery is Matteo."),
         (None, "Ingrid owns the bakery.", "The owner of the mill is Matteo."),
         (None, "Ingrid likes the bakery.", "Matteo likes the bakery."),
-    ],
-)
-def test_a_measure_a_place_and_an_owner_are_known_in_other_words(difference, one, other):
-    assert compared(one, other) == difference
+    ]  # fmt: skip
+    assert [
+        (one, other, got) for difference, one, other in cases if (got := compared(one, other)) != difference
+    ] == []
 
 
 WORDS = st.sampled_from(

@@ -11,10 +11,9 @@ from groundwire.checks.values.answer import check_values
 from groundwire.checks.values.statements import scan
 from groundwire.checks.values.units import _TOKEN, cut
 from groundwire.checks.warnings import WarningType
-from tests.unit.checks import growth
+from tests.unit.checks.tables import failing
 
 ROOT = Path(__file__).parents[3]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 TABLE = "| name | timeout (s) | retries |\n|---|---|---|\n| read | 30 | 5 |\n| connect | 5 | 4 |\n"
 YAML = "api:\n  timeout: 30s\nworker:\n  timeout: 10s\n"
@@ -73,11 +72,9 @@ def test_words_are_cut_the_same_whether_looked_up_or_matched(chunks):
     ]
 
 
-@pytest.mark.parametrize(
-    "answer", ["It opened in augu\u017ft 2024.", "It has \u2460\u2461 items and \u2460 doors."]
-)
-def test_a_month_with_a_long_s_and_numbers_of_circled_digits_break_nothing(answer):
-    assert check_values(answer, [answer]).unsupported == ()
+def test_a_month_with_a_long_s_and_numbers_of_circled_digits_break_nothing():
+    answers = ["It opened in augu\u017ft 2024.", "It has \u2460\u2461 items and \u2460 doors."]
+    assert [answer for answer in answers if check_values(answer, [answer]).unsupported != ()] == []
 
 
 def test_a_digit_in_a_circle_behind_a_number_breaks_nothing():
@@ -88,9 +85,8 @@ def keys(text):
     return [token.value.keys for token in scan(text) if token.value and not token.value.implied]
 
 
-@pytest.mark.parametrize(
-    ("answer", "passage"),
-    [
+def test_a_value_said_of_the_same_thing_is_supported_however_it_is_put():
+    cases = [
         ("It retries 5 times, with a timeout of 30 seconds.", "Timeout 30 s, retries 5"),
         ("The read timeout is 5 s, the connect timeout 30 s.", "Connect timeout 30 s; read timeout 5 s"),
         ("Alice has 5 apples while Bob has 3.", "Bob has 3 apples. Alice has 5 apples."),
@@ -107,30 +103,28 @@ def keys(text):
         ("There are zero retries.", "No retries are made."),
         ("The rate limit is 100 requests per minute.", "Rate limit: 100 req/min"),
         ("It needs Redis 7.2.", "redis >= 7.2"),
-    ],
-)
-def test_a_value_said_of_the_same_thing_is_supported_however_it_is_put(answer, passage):
-    assert unsupported(answer, passage) == []
+    ]  # fmt: skip
+    assert [(answer, passage) for answer, passage in cases if unsupported(answer, passage) != []] == []
 
 
-@pytest.mark.parametrize(
-    ("answer", "passage", "expected"),
-    [
+def test_the_same_number_said_of_something_else_supports_nothing():
+    cases = [
         ("Timeout 30 s, retries 5", "Timeout 5 s, retries 30", ["30 s", "5"]),
         ("8 cores and 4 disks.", "The server has 4 cores and 8 disks.", ["8", "4"]),
         ("The server has 8 cores and 4 disks.", "Disks: 8\nCores: 4", ["8", "4"]),
         ("The read timeout is 30 s.", "Connect timeout is 30 s. Read timeout is 5 s.", ["30 s"]),
-        ("The read timeout is 5 s.", TABLE, ["5 s"]),
-        ("The worker timeout is 30 s.", YAML, ["30 s"]),
+        ("The read timeout is 5 s.", TABLE, ["5 s"]), ("The worker timeout is 30 s.", YAML, ["30 s"]),
         ("The size went from 10 to 5 MB.", "Size was raised from 5 to 10 MB.", ["10", "5 MB"]),
         ("A and B are 9 and 3.", "A and B are 3 and 9.", ["9", "3"]),
         ("The max is 2, the min is 10.", "min: 2\nmax: 10", ["2", "10"]),
         ("The limit is 30.", "Port 30 is open. Users are welcome.", ["30"]),
         ("The fee is $3 for input and $15 for output", "Fee: $15 for input and $3 for output", ["$3", "$15"]),
-    ],
-)
-def test_the_same_number_said_of_something_else_supports_nothing(answer, passage, expected):
-    assert unsupported(answer, passage) == expected
+    ]  # fmt: skip
+    assert [
+        (answer, passage, got)
+        for answer, passage, expected in cases
+        if (got := unsupported(answer, passage)) != expected
+    ] == []
 
 
 PAGE = """# Shipping service
@@ -153,9 +147,8 @@ days.
 """
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+def test_a_good_answer_about_a_page_is_not_warned_of():
+    answers = [
         "The service listens on port 8443 [source:1]. Its calls time out after 15 seconds, with three repeats.",
         "Clients get 100 labels per minute, for parcels of at most 20 kg.",
         "In the south there are six depots with 40 vans, while the north has 2 depots.",
@@ -163,28 +156,23 @@ days.
         "Addresses aren't stored. You cannot use labels after 90 days.",
         "- Port: 8443\n- Timeout: 15 s\n- Quota: 100 labels/min",
         "| setting | value |\n|---|---|\n| port | 8443 |\n| timeout | 15 s |",
-    ],
-)
-def test_a_good_answer_about_a_page_is_not_warned_of(answer):
-    assert unsupported(answer, PAGE) == []
+    ]  # fmt: skip
+    assert [answer for answer in answers if unsupported(answer, PAGE) != []] == []
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
+def test_an_answer_that_mixes_up_what_a_page_says_is_warned_of():
+    cases = [
         ("Calls time out after 3 seconds and are repeated 15 times.", ["3 seconds", "15 times"]),
         ("The north runs 6 depots while the south runs 2.", ["6", "2"]),
         ("Clients get 100 labels per second.", ["100"]),
         ("The backoff starts at 15 seconds.", ["15 seconds"]),
-        ("Calls time out after 90 days.", ["90 days"]),
-        ("Addresses are stored.", ["Addresses are stored"]),
+        ("Calls time out after 90 days.", ["90 days"]), ("Addresses are stored.", ["Addresses are stored"]),
         ("Labels can be used after 90 days.", ["Labels can be used after 90 days"]),
-        ("It cost $1.2 billion.", ["$1.2 billion"]),
-        ("It was introduced in May 2021.", ["May 2021"]),
-    ],
-)
-def test_an_answer_that_mixes_up_what_a_page_says_is_warned_of(answer, expected):
-    assert unsupported(answer, PAGE) == expected
+        ("It cost $1.2 billion.", ["$1.2 billion"]), ("It was introduced in May 2021.", ["May 2021"]),
+    ]  # fmt: skip
+    assert [
+        (answer, got) for answer, expected in cases if (got := unsupported(answer, PAGE)) != expected
+    ] == []
 
 
 def test_passages_are_compared_with_each_other():
@@ -196,63 +184,59 @@ def test_passages_are_compared_with_each_other():
     ) == ["30 s"]
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
+def test_what_says_the_same_is_equal():
+    cases = [
         ("30 s", "30s"), ("30 s", "thirty seconds"), ("30 s", "30000 ms"), ("30 s", "half a minute"),
-        ("1 h", "60-minute"), ("7 days", "one week"), ("1,000", "1000"), ("1k", "1000"), ("1 MB", "1024 kB"),
-        ("1 MB", "1000 kB"), ("$1.2 million", "$1.2M"), ("$1.2 million", "1,200,000 dollars"), ("50 %", "50%"),
-        ("50%", "fifty percent"), ("50%", "50 per cent"), ("3 May 2024", "May 3rd, 2024"),
-        ("2024-05-03", "3 May 2024"), ("10 pm", "22:00"), ("v2.0", "version 2"), ("twenty-one", "21"),
-        ("2 hundred", "200"), ("-5 °C", "\u22125°C"), ("0xff", "255"), ("5 MB/s", "5 MB per second"),
-        ("\uff15\uff10 users", "50 users"), ("100 req/s", "100 requests per second"), ("5-10 s", "5 s to 10 s"),
-        ("between 5 and 10 s", "5 to 10 s"),
-    ],
-)  # fmt: skip
-def test_what_says_the_same_is_equal(one, other):
-    answer, passage = (f"The thing is {text} now." for text in (one, other))
-    assert keys(answer)
-    assert unsupported(answer, passage) == []
+        ("1 h", "60-minute"), ("7 days", "one week"), ("1,000", "1000"), ("1k", "1000"),
+        ("1 MB", "1024 kB"), ("1 MB", "1000 kB"), ("$1.2 million", "$1.2M"),
+        ("$1.2 million", "1,200,000 dollars"), ("50 %", "50%"), ("50%", "fifty percent"),
+        ("50%", "50 per cent"), ("3 May 2024", "May 3rd, 2024"), ("2024-05-03", "3 May 2024"),
+        ("10 pm", "22:00"), ("v2.0", "version 2"), ("twenty-one", "21"), ("2 hundred", "200"),
+        ("-5 °C", "\u22125°C"), ("0xff", "255"), ("5 MB/s", "5 MB per second"),
+        ("\uff15\uff10 users", "50 users"), ("100 req/s", "100 requests per second"),
+        ("5-10 s", "5 s to 10 s"), ("between 5 and 10 s", "5 to 10 s"),
+    ]  # fmt: skip
+
+    def check(one, other):
+        answer, passage = (f"The thing is {text} now." for text in (one, other))
+        assert keys(answer)
+        assert unsupported(answer, passage) == []
+
+    assert failing(check, cases) == []
 
 
-@pytest.mark.parametrize(
-    "forms",
-    [
+def test_a_value_is_the_same_in_every_form():
+    formses = [
         ("205°C", "205 °C", "205 ° C", "205 degrees C", "205 deg C", "205 degrees Celsius", "205ºC", "205 C"),
         ("15 Jul 2019", "15-Jul-19", "July 15, 2019", "the 15th of July 2019", "15/07/19", "2019-07-15"),
-        ("1.2 M", "1.2M", "1.2 million", "1,200,000"),
-        ("No. 5", "no. 5", "5"),
+        ("1.2 M", "1.2M", "1.2 million", "1,200,000"), ("No. 5", "no. 5", "5"),
         ("7 3/4 inches", "7-3/4 inches", "7¾ inches", "7.75 inches"),
         ("42%", "42 %", "42 percent", "42 percentage"),
-    ],
-)
-def test_a_value_is_the_same_in_every_form(forms):
-    for one in forms:
-        for other in forms:
-            assert unsupported(f"There the thing is {one} now.", f"There the thing is {other} now.") == [], (
-                one,
-                other,
-            )
+    ]  # fmt: skip
+
+    def check(forms):
+        for one in forms:
+            for other in forms:
+                assert (
+                    unsupported(f"There the thing is {one} now.", f"There the thing is {other} now.") == []
+                ), (
+                    one,
+                    other,
+                )
+
+    assert failing(check, [(forms,) for forms in formses]) == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "(Passage 2)",
-        "passages 1, 2 and 3",
-        "According to source 4",
-        "(Passage 1:4)",
-        "Repeat steps 4-6",
+def test_numbers_of_passages_and_steps_are_no_values():
+    texts = [
+        "(Passage 2)", "passages 1, 2 and 3", "According to source 4", "(Passage 1:4)", "Repeat steps 4-6",
         "Question 1",
-    ],
-)
-def test_numbers_of_passages_and_steps_are_no_values(text):
-    assert keys(f"The door locks {text}.") == []
+    ]  # fmt: skip
+    assert [text for text in texts if keys(f"The door locks {text}.") != []] == []
 
 
-@pytest.mark.parametrize(
-    ("answer", "passage", "hard"),
-    [
+def test_a_fault_is_hard_where_the_passages_say_otherwise_or_hold_nothing_of_a_value():
+    cases = [
         ("The visa is valid for 60 days.", "The visa is valid for 90 days and costs 60 euros.", True),
         ("The hall has 5,000 seats.", "The hall opened in 1982.", True),
         ("There are two ways to fold a quilt.", "Fold the quilt in thirds, or roll it.", False),
@@ -264,17 +248,15 @@ def test_numbers_of_passages_and_steps_are_no_values(text):
         ("The heater stopped warming the hall.", "The heater warms the hall and the stairs.", True),
         ("Guests fail to lock the gate.", "Guests lock the gate at night.", True),
         ("The council falsely published the plan.", "The council published the plan.", True),
-        (
-            "The tent comes with the poles included.",
-            "The tent weighs 2 kg. The poles are not included.",
-            True,
-        ),
-    ],
-)
-def test_a_fault_is_hard_where_the_passages_say_otherwise_or_hold_nothing_of_a_value(answer, passage, hard):
-    found = check_values(answer, [passage]).unsupported
-    assert found
-    assert any(value.hard for value in found) is hard
+        ("The tent comes with the poles included.", "The tent weighs 2 kg. The poles are not included.", True),
+    ]  # fmt: skip
+
+    def check(answer, passage, hard):
+        found = check_values(answer, [passage]).unsupported
+        assert found
+        assert any(value.hard for value in found) is hard
+
+    assert failing(check, cases) == []
 
 
 def test_a_value_of_the_question_is_given_unless_a_passage_gives_another():
@@ -284,46 +266,38 @@ def test_a_value_of_the_question_is_given_unless_a_passage_gives_another():
     assert check_values(answer, ["The door of a 2005 Chevy has two screws."], **asked).faults
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
+def test_what_says_something_else_differs():
+    cases = [
         ("50 %", "50"), ("50", "50 %"), ("30 s", "30"), ("30 s", "30 ms"), ("$1.2 million", "$1.2 billion"),
         ("$5", "€5"), ("in May 2024", "in May"), ("in May 2024", "in May 2023"), ("in 2024", "in 2023"),
         ("Python 3.1", "Python 3.10"), ("v1.2.3", "v1.2.4"), ("100 per minute", "100 per second"),
-        ("-5", "5"),
-        ("0", "1"), ("one item", "two items"), ("2", "1"), ("zero items", "one item"),
-        ("the third try", "the fourth try"),
-        ("at most 5", "at least 5"), ("1 GiB", "1 GB"), ("10 am", "10 pm"), ("1990s", "1980s"),
-        ("1990s", "1990 seconds"), ("Q3", "Q2"),
+        ("-5", "5"), ("0", "1"), ("one item", "two items"), ("2", "1"), ("zero items", "one item"),
+        ("the third try", "the fourth try"), ("at most 5", "at least 5"), ("1 GiB", "1 GB"),
+        ("10 am", "10 pm"), ("1990s", "1980s"), ("1990s", "1990 seconds"), ("Q3", "Q2"),
         ("10.0.0.1", "10.0.0.2"), ("1.5", "15"),
-    ],
-)  # fmt: skip
-def test_what_says_something_else_differs(one, other):
-    answer, passage = (f"There a thing is {text} now." for text in (one, other))
-    assert len(unsupported(answer, passage)) == 1
+    ]  # fmt: skip
+
+    def check(one, other):
+        answer, passage = (f"There a thing is {text} now." for text in (one, other))
+        assert len(unsupported(answer, passage)) == 1
+
+    assert failing(check, cases) == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_tags_numbering_and_identifiers_are_no_values():
+    texts = [
         "It works [source:1]. And so [sources: 2, 3] does this [4].",
-        "1. First open it\n2. Then close it\n3) Done",
-        "## 2.1 The title\nStep 3: go on",
+        "1. First open it\n2. Then close it\n3) Done", "## 2.1 The title\nStep 3: go on",
         "`v2_client`, utf-8, sha256, retry.py:30, 1f3a9c0d, #12, ADR-003 and https://x.io/5?n=3",
         "You may march on. One can say that this one is the other one.",
-        "First, open it. Here is the first one.",
-        "550e8400-e29b-41d4-a716-446655440000",
-    ],
-)
-def test_tags_numbering_and_identifiers_are_no_values(text):
-    assert check_values(text, ["Nothing of this."]).found == 0
+        "First, open it. Here is the first one.", "550e8400-e29b-41d4-a716-446655440000",
+    ]  # fmt: skip
+    assert [text for text in texts if check_values(text, ["Nothing of this."]).found != 0] == []
 
 
-@pytest.mark.parametrize(
-    ("answer", "passage"),
-    [
-        ("The API does not retry.", "The API retries"),
-        ("The API retries.", "The API does not retry"),
+def test_yes_where_the_sources_say_no_and_no_where_they_say_yes_is_unsupported():
+    cases = [
+        ("The API does not retry.", "The API retries"), ("The API retries.", "The API does not retry"),
         ("The API retries failed requests.", "The API never retries failed requests."),
         ("Writes are logged.", "It does not log reads or writes."),
         ("The API does not list users.", "The API lists users and documents."),
@@ -333,22 +307,21 @@ def test_tags_numbering_and_identifiers_are_no_values(text):
         ("The API retries on 4xx.", "The API does not retry on 4xx but retries on 5xx."),
         ("The worker no longer polls the queue.", "The worker polls the queue all the time."),
         ("It never blocks the event loop.", "It runs in the event loop."),
-        ("Retries are enabled.", "Retries are disabled."),
-        ("The limit is 5.", "The limit is not 5."),
+        ("Retries are enabled.", "Retries are disabled."), ("The limit is 5.", "The limit is not 5."),
         ("The index rarely grows.", "The index grows."),
-    ],
-)
-def test_yes_where_the_sources_say_no_and_no_where_they_say_yes_is_unsupported(answer, passage):
-    assert [value.kind for value in check_values(answer, [passage]).unsupported] == ["negation"]
+    ]  # fmt: skip
+    assert [
+        (answer, passage)
+        for answer, passage in cases
+        if [value.kind for value in check_values(answer, [passage]).unsupported] != ["negation"]
+    ] == []
 
 
-@pytest.mark.parametrize(
-    ("answer", "passage"),
-    [
+def test_a_negation_that_the_sources_hold_or_that_says_nothing_of_them_is_supported():
+    cases = [
         ("The API never retries.", "Retries: the API does not retry requests."),
         ("The API does not retry.", "retry: false  # API"),
-        ("The API does not retry.", "API:\n  retries: 0"),
-        ("Retries are disabled.", "retries: false"),
+        ("The API does not retry.", "API:\n  retries: 0"), ("Retries are disabled.", "retries: false"),
         ("The cache is not invalid.", "The cache is valid"),
         ("The API isn't thread-safe.", "The API is not thread-safe."),
         ("No authentication is required.", "Authentication is not required."),
@@ -361,10 +334,8 @@ def test_yes_where_the_sources_say_no_and_no_where_they_say_yes_is_unsupported(a
         ("The provided sources do not mention a limit.", "Something."),
         ("The passages do not say how, so the limit is not specified.", "Something."),
         ("I could not find the reason; there is no information about it.", "Something."),
-    ],
-)
-def test_a_negation_that_the_sources_hold_or_that_says_nothing_of_them_is_supported(answer, passage):
-    assert unsupported(answer, passage) == []
+    ]  # fmt: skip
+    assert [(answer, passage) for answer, passage in cases if unsupported(answer, passage) != []] == []
 
 
 def test_a_report_names_each_value_as_written_with_its_place():
@@ -408,13 +379,17 @@ def test_without_passages_nothing_is_supported():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_page_supports_itself_and_each_of_its_paragraphs(page):
-    text = page.read_text(encoding="utf-8")
-    assert check_values(text, [text]).unsupported == ()
-    assert check_values(text, [text]).found > 0
-    for paragraph in text.split("\n\n"):
-        assert unsupported(paragraph, paragraph) == []
+def test_a_page_supports_itself_and_each_of_its_paragraphs():
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+    def check(page):
+        text = page.read_text(encoding="utf-8")
+        assert check_values(text, [text]).unsupported == ()
+        assert check_values(text, [text]).found > 0
+        for paragraph in text.split("\n\n"):
+            assert unsupported(paragraph, paragraph) == []
+
+    assert failing(check, pages) == []
 
 
 NOUNS = ["limit", "timeout", "queue", "worker", "retry", "page", "cache", "model", "token", "user"]
@@ -492,60 +467,36 @@ def test_what_exceeds_the_bounds_is_counted_and_fails_closed(monkeypatch):
     assert report.left_out == 1_100  # 799 is supported, yet stands behind the first 1,000 values
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "unit",
-    [
-        "7 ", "Limit is 7. ", "1,000", "1.", "not ", "1 and ", "May ", "|1", "a_", "_", "-1", "[1", "k:\n", "\n  k: 1",
-        "v1",
-        "[source:", "https://", "aB", "'", "1-", "half a ", "no 5 or ", "x=1;", "9" * 50 + " ",
-    ],
-)  # fmt: skip
-def test_time_grows_in_proportion_to_the_text(unit):
-    def run(length):
-        text = (unit * length)[:length]
-        return lambda: check_values(text, [f"a {text} b"])
-
-    growth.assert_tenfold(run, 1_000)
-
-
-@pytest.mark.parametrize(
-    ("answer", "passage"),
-    [
+def test_a_value_of_another_year_version_or_power_supports_nothing():
+    cases = [
         ("In 2024 revenue was 5.", "In 2023 revenue was 5. In 2024 revenue was 7."),
-        (
-            "In 2024 revenue was $5 million.",
-            "In 2023 revenue was $5 million. In 2024 revenue was $7 million.",
-        ),
+        ("In 2024 revenue was $5 million.", "In 2023 revenue was $5 million. In 2024 revenue was $7 million."),
         ("Version 3 waits 5 s.", "Version 2 waits 5 s. Version 3 waits 7 s."),
         ("The 2nd attempt waits 5 s.", "The 1st attempt waits 5 s. The 2nd attempt waits 7 s."),
-        ("It holds 109 records.", "It holds 10\u2079 records."),
-        ("Use 11/2 cups.", "Use 1\u00bd cups."),
-    ],
-)
-def test_a_value_of_another_year_version_or_power_supports_nothing(answer, passage):
-    assert check_values(answer, [passage]).unsupported
+        ("It holds 109 records.", "It holds 10\u2079 records."), ("Use 11/2 cups.", "Use 1\u00bd cups."),
+    ]  # fmt: skip
+    assert [
+        (answer, passage) for answer, passage in cases if not check_values(answer, [passage]).unsupported
+    ] == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "In 2023 revenue was 5. In 2024 revenue was 7.",
-        "Version 2 waits 5 s. Version 3 waits 7 s.",
+def test_what_is_repeated_as_it_stands_is_supported():
+    texts = [
+        "In 2023 revenue was 5. In 2024 revenue was 7.", "Version 2 waits 5 s. Version 3 waits 7 s.",
         "It holds 10\u2079 records on 5 m\u00b2.",
-    ],
-)
-def test_what_is_repeated_as_it_stands_is_supported(text):
-    assert not check_values(text + " [Source:1, 2]", [text]).unsupported
+    ]  # fmt: skip
+    assert [text for text in texts if check_values(text + " [Source:1, 2]", [text]).unsupported] == []
 
 
-@pytest.mark.parametrize(
-    "written", ["$1.5 million", "US$1,500,000", "1.5 million dollars", "USD 1.5 million"]
-)
-def test_an_amount_is_one_however_its_currency_is_written(written):
-    assert not check_values(f"It cost {written}.", ["It cost USD 1,500,000."]).unsupported
-    assert check_values(f"It cost {written}.", ["It cost EUR 1,500,000."]).unsupported
-    assert check_values(f"It cost {written}.", ["It took 1,500,000 days."]).unsupported
+def test_an_amount_is_one_however_its_currency_is_written():
+    writtens = ["$1.5 million", "US$1,500,000", "1.5 million dollars", "USD 1.5 million"]
+
+    def check(written):
+        assert not check_values(f"It cost {written}.", ["It cost USD 1,500,000."]).unsupported
+        assert check_values(f"It cost {written}.", ["It cost EUR 1,500,000."]).unsupported
+        assert check_values(f"It cost {written}.", ["It took 1,500,000 days."]).unsupported
+
+    assert failing(check, writtens) == []
 
 
 FLEET = (
@@ -554,29 +505,24 @@ FLEET = (
 )
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+def test_a_rounded_value_or_a_bound_close_to_what_is_given_is_supported():
+    answers = [
         "It is more than 60 metres long.",
         "About 5 % of it is scrap.",
         "The yard built nearly 50 ferries.",
         "The yard built over 300 lifeboats.",
         "The yard sold more than 1500 anchors.",  # a year otherwise
-    ],
-)
-def test_a_rounded_value_or_a_bound_close_to_what_is_given_is_supported(answer):
-    assert unsupported(answer, FLEET) == []
+    ]
+    assert [answer for answer in answers if unsupported(answer, FLEET) != []] == []
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "The yard built more than 46 ferries.",
-        "It is less than 60 metres long.",
-        "About 8 % of it is scrap.",
-        "The yard built 312 ferries.",
-        "The yard built 46 lifeboats.",
-    ],
-)
-def test_a_bound_that_excludes_what_is_given_and_a_number_of_another_noun_are_hard(answer):
-    assert any(value.hard for value in check_values(answer, [FLEET]).unsupported)
+def test_a_bound_that_excludes_what_is_given_and_a_number_of_another_noun_are_hard():
+    answers = [
+        "The yard built more than 46 ferries.", "It is less than 60 metres long.",
+        "About 8 % of it is scrap.", "The yard built 312 ferries.", "The yard built 46 lifeboats.",
+    ]  # fmt: skip
+    assert [
+        answer
+        for answer in answers
+        if not any(value.hard for value in check_values(answer, [FLEET]).unsupported)
+    ] == []

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import pytest
-
 from groundwire.checks.values.answer import check_values
+from tests.unit.checks.tables import failing
 
 
-@pytest.mark.parametrize(
-    ("answer", "source"),
-    [
+def test_values_of_one_row_are_supported_in_any_order_and_each_by_itself():
+    cases = [
         ("It serves 5, 10 and 20 users.", "It serves 20, 10 and 5 users."),
         ("It serves 10 users.", "It serves 5, 10 and 20 users."),
         ("It retries 3 or 5 times.", "It retries 5 or 3 times."),
         ("Ports 80 and 443 are open.", "Ports 443 and 80 are open."),
-    ],
-)
-def test_values_of_one_row_are_supported_in_any_order_and_each_by_itself(answer: str, source: str) -> None:
-    found = check_values(answer, [source])
-    assert found.found
-    assert not found.unsupported
+    ]  # fmt: skip
+
+    def check(answer, source):
+        found = check_values(answer, [source])
+        assert found.found
+        assert not found.unsupported
+
+    assert failing(check, cases) == []
 
 
 def test_a_value_that_is_not_in_the_row_is_unsupported() -> None:

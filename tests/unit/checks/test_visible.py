@@ -2,6 +2,7 @@
 
 import re
 import unicodedata
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -12,8 +13,8 @@ from groundwire.checks.quote_text import comparison_form, normalize_for_quote_ma
 from groundwire.text.tokens import tokenize
 from groundwire.text.visible import INVISIBLE, hidden, seen, splits_words, visible
 from tests.unit.checks.any_text import ANY_TEXT
+from tests.unit.checks.tables import failing
 
-NOTHING = re.compile(f"[{INVISIBLE}]")
 # Of each kind some: soft hyphen, joiners, marks of direction, a selector, a tag, controls, blank glyphs.
 SOME = "\u00ad\u200b\u200d\u2060\u200e\u2067\ufe0f\U000e0061\x00\x08\x7f\u2800\u3164\ufeff"
 HEDGES = {
@@ -26,33 +27,29 @@ HEDGES = {
 FIRM = ["The mayor ends it", "Members may invite guests", "The shoulder is cut thoroughly"]
 
 
+@pytest.mark.slow
 def test_invisible_are_all_controls_and_format_characters_but_white_space():
+    nothing = re.compile(f"[{INVISIBLE}]")
     kinds = {"Cc", "Cf"}
     missed = [
         code
         for code in range(0x110000)
         if unicodedata.category(chr(code)) in kinds
         and not chr(code).isspace()
-        and not NOTHING.match(chr(code))
+        and not nothing.match(chr(code))
     ]
     assert missed == []
-    assert not any(NOTHING.match(chr(code)) for code in range(0x110000) if chr(code).isspace())
+    assert not any(nothing.match(chr(code)) for code in range(0x110000) if chr(code).isspace())
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("I <b>think</b> so", "I think so"),
-        ("a<br/>b", "a b"),
-        ("<CODE class='x'>may</CODE>", "`may`"),
-        ("th&#105;nk &amp; &shy;so", "think & so"),
-        ("may**be** and ***m*ay", "maybe and ***m*ay"),
+def test_markup_is_read_and_what_only_looks_like_it_stays():
+    cases = [
+        ("I <b>think</b> so", "I think so"), ("a<br/>b", "a b"), ("<CODE class='x'>may</CODE>", "`may`"),
+        ("th&#105;nk &amp; &shy;so", "think & so"), ("may**be** and ***m*ay", "maybe and ***m*ay"),
         ("2**3, a < b and c > d, Vec<T>, R&D", "2**3, a < b and c > d, Vec<T>, R&D"),
         ("a<!-- hid -->b", "ab"),
-    ],
-)
-def test_markup_is_read_and_what_only_looks_like_it_stays(text, shown):
-    assert visible(text) == shown
+    ]  # fmt: skip
+    assert [(text, got) for text, shown in cases if (got := visible(text)) != shown] == []
 
 
 @given(ANY_TEXT | st.text(alphabet="<b>/&#;amp x\u200b*"), st.booleans())
@@ -91,13 +88,16 @@ def test_no_invisible_character_beside_a_word_makes_a_hedge(text, char, data):
     assert HedgeDetector().analyze(text[:at] + char + text[at:]).action is HedgeAction.CONTINUE
 
 
-@pytest.mark.parametrize("word", ["**{}**", "<i>{}</i>", "<span class='x'>{}</span>", "({})", '"{}"', "`{}`"])
-@pytest.mark.parametrize("hedge", sorted(HEDGES))
-def test_markup_and_marks_around_a_word_hide_no_hedge(word, hedge):
-    words = hedge.split()
-    for at in range(len(words)):
-        text = " ".join([*words[:at], word.format(words[at]), *words[at + 1 :]])
-        assert HedgeDetector().analyze(text).action is HEDGES[hedge], text
+def test_markup_and_marks_around_a_word_hide_no_hedge():
+    words_ = ["**{}**", "<i>{}</i>", "<span class='x'>{}</span>", "({})", '"{}"', "`{}`"]
+
+    def check(word, hedge):
+        words = hedge.split()
+        for at in range(len(words)):
+            text = " ".join([*words[:at], word.format(words[at]), *words[at + 1 :]])
+            assert HedgeDetector().analyze(text).action is HEDGES[hedge], text
+
+    assert failing(check, product(words_, sorted(HEDGES))) == []
 
 
 @given(st.sampled_from(sorted(HEDGES)), st.data())
@@ -108,9 +108,8 @@ def test_letters_written_as_entities_hide_no_hedge(hedge, data):
     assert tokenize(text) == tokenize(hedge)
 
 
-@pytest.mark.parametrize(
-    ("text", "codes"),
-    [
+def test_hidden_are_overrides_and_what_stands_inside_words_that_need_it_not():
+    cases = [
         ("pass\u202eword\u202c", ["U+202E"]),
         ("con\u00adfig", ["U+00AD"]),
         ("a\u200bb\u200bc\u2060d", ["U+200B", "U+2060"]),
@@ -123,10 +122,8 @@ def test_letters_written_as_entities_hide_no_hedge(hedge, data):
         ("\u200b", ["U+200B"]),
         ("", []),
         ("\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645", []),  # Persian spells with it
-    ],
-)
-def test_hidden_are_overrides_and_what_stands_inside_words_that_need_it_not(text, codes):
-    assert hidden(text) == codes
+    ]
+    assert [(text, got) for text, codes in cases if (got := hidden(text)) != codes] == []
 
 
 @given(ANY_TEXT)

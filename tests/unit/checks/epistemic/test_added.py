@@ -2,12 +2,12 @@
 
 import json
 
-import pytest
 from click.testing import CliRunner
 
 from groundwire.checks.support.score import ENOUGH
 from groundwire.checks.support.verify import check_answer
 from groundwire.cli.main import main
+from tests.unit.checks.tables import failing
 
 FERRY = {
     "one": "The ferry Aurora sails to Visk in 2 hours. The captain, Jonas Berg, has commanded her since 2015. The ship "
@@ -22,19 +22,16 @@ def holds(answer: str) -> bool:
     return found.support >= ENOUGH and not any(claim.hard for claim in found.claims)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+def test_what_an_answer_adds_or_moves_is_held():
+    answers = [
         "The ship holds a bar, a kiosk, a casino, a sauna and a nursery.",
         "The upper deck is free because of subsidies.",
         "The ferry Aurora sails to Visk in 2 hours, which is the fastest crossing.",
         "The ferry Aurora sails to Visk in 2 hours with Erik Lund.",
         "Lund commanded the ferry Aurora since 2015.",
         "A blue flag means that the harbour is closed to all ships in the morning.",
-    ],
-)
-def test_what_an_answer_adds_or_moves_is_held(answer):
-    assert not holds(answer)
+    ]  # fmt: skip
+    assert [answer for answer in answers if holds(answer)] == []
 
 
 def test_two_words_exchanged_in_a_quotation_are_hard():
@@ -43,17 +40,14 @@ def test_two_words_exchanged_in_a_quotation_are_hard():
     assert any(claim.hard for claim in check_answer(exchanged, evidence).claims)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+def test_what_says_the_same_in_another_form_holds():
+    answers = [
         "The owner keeps one third of the price.",
         "The first passage notes that Jonas Berg has commanded the ferry since 2015.",
         "The ship holds a sauna, a nursery, a kiosk and a bar.",
         "Here is a brief overview of the facts:\n- The upper deck is free.",
-    ],
-)
-def test_what_says_the_same_in_another_form_holds(answer):
-    assert holds(answer)
+    ]  # fmt: skip
+    assert [answer for answer in answers if not holds(answer)] == []
 
 
 def test_a_name_of_neither_evidence_nor_question_is_hard_and_an_adjective_of_one_is_not():
@@ -72,37 +66,36 @@ def test_a_name_of_neither_evidence_nor_question_is_hard_and_an_adjective_of_one
     assert not any(claim.hard for claim in asked.claims)
 
 
-@pytest.mark.parametrize(
-    ("question", "evidence", "answer"),
-    [
+def test_words_of_the_question_and_values_that_look_alike_approve_nothing():
+    cases = [
         ("Is it safe to eat the berries?", "It is unsafe to eat the berries.", "| Safe to eat | Yes |"),
         ("Is the gate open or closed?", "The gate of the park is closed.", "| Gate | open |"),
         ("Is the gate open?", "The gate of the park is closed.", "**The gate is open.**"),
         ("How many halls are there?", "The museum has three halls.", "The museum has nine halls."),
         ("What rose?", "Rents rose in a quarter.", "Rents rose by 25 %."),
-        (
-            "Who teaches?",
-            "The school teaches fifth and sixth graders.",
-            "The school teaches six sixth graders.",
-        ),
-        (
-            "Is it safe?",
-            "The report denies that the pool is safe.",
-            "The report confirms that the pool is safe.",
-        ),
+        ("Who teaches?", "The school teaches fifth and sixth graders.", "The school teaches six sixth graders."),
+        ("Is it safe?", "The report denies that the pool is safe.", "The report confirms that the pool is safe."),
         ("What does it give?", "The mill gives backup power.", "The mill gives no backup power."),
-    ],
-)
-def test_words_of_the_question_and_values_that_look_alike_approve_nothing(question, evidence, answer):
-    opening = "The museum lies by the river."
-    record = {
-        "response_id": "r",
-        "user_id": "u",
-        "query": question,
-        "answer": f"{opening} {answer}",
-        "chunks": [
-            {"chunk_id": "a", "file": "a", "content": f"{opening} {evidence}", "start_line": 1, "end_line": 1}
-        ],
-    }
-    told = CliRunner().invoke(main, ["check", "-"], input=json.dumps(record))
-    assert json.loads(told.stdout)["verdict"] == "review"
+    ]  # fmt: skip
+
+    def check(question, evidence, answer):
+        opening = "The museum lies by the river."
+        record = {
+            "response_id": "r",
+            "user_id": "u",
+            "query": question,
+            "answer": f"{opening} {answer}",
+            "chunks": [
+                {
+                    "chunk_id": "a",
+                    "file": "a",
+                    "content": f"{opening} {evidence}",
+                    "start_line": 1,
+                    "end_line": 1,
+                }
+            ],
+        }
+        told = CliRunner().invoke(main, ["check", "-"], input=json.dumps(record))
+        assert json.loads(told.stdout)["verdict"] == "review"
+
+    assert failing(check, cases) == []

@@ -1,6 +1,5 @@
 """The deterministic verifier: what it makes of claims, and what never changes it (S4-05, S4-06, S4-57)."""
 
-import sys
 from collections import Counter
 from functools import cache
 
@@ -12,6 +11,7 @@ from groundwire.checks.support.score import ENOUGH, TOLERATED, SupportVerdict, s
 from groundwire.checks.support.verify import check_answer
 from groundwire.checks.values.answer import check_values
 from groundwire.checks.values.statements import read_statements
+from tests.unit.checks.tables import failing
 
 EVIDENCE = (
     "The gateway retries failed requests 3 times. It waits 30 seconds between attempts.",
@@ -31,53 +31,44 @@ def only(answer, *evidence):
     return claim
 
 
-@pytest.mark.parametrize("sentence", SENTENCES)
-def test_what_the_evidence_says_word_by_word_is_fully_supported(sentence):
-    claim = only(sentence)
-    assert (claim.support, claim.verdict, claim.uncovered) == (1.0, SupportVerdict.SUPPORTED, ())
+def test_what_the_evidence_says_word_by_word_is_fully_supported():
+    def check(sentence):
+        claim = only(sentence)
+        assert (claim.support, claim.verdict, claim.uncovered) == (1.0, SupportVerdict.SUPPORTED, ())
+
+    assert failing(check, SENTENCES) == []
 
 
-@pytest.mark.parametrize(
-    "claim",
-    [
-        "Failed requests are retried 3 times.",
-        "The gateway waits 30 s between attempts.",
+def test_the_same_in_another_form_is_supported():
+    claims = [
+        "Failed requests are retried 3 times.", "The gateway waits 30 s between attempts.",
         "In 1903, Marie Curie won the Nobel Prize in Physics.",
-        "The scheduler's memory limit was increased in March 2021.",
-        "Tokens aren't stored on disk.",
-    ],
-)
-def test_the_same_in_another_form_is_supported(claim):
-    assert only(claim).support >= ENOUGH
+        "The scheduler's memory limit was increased in March 2021.", "Tokens aren't stored on disk.",
+    ]  # fmt: skip
+    assert [claim for claim in claims if only(claim).support < ENOUGH] == []
 
 
-@pytest.mark.parametrize(
-    "claim",
-    [
+def test_what_the_evidence_does_not_say_or_says_otherwise_is_not_supported():
+    claims = [
         "The gateway retries failed requests 5 times.", "The gateway retries failed requests 30 times.",
         "Marie Curie won the Nobel Prize in Chemistry in 1911.",
         "Marie Curie won the Nobel Prize in Physics in Vienna.", "Tokens are stored on disk.",
         "The scheduler decreased the memory limit in March 2021.",
         "The gateway encrypts every payload with a rotating key.",
         "All users may always export their reports.", "The gateway waits 3 seconds between attempts.",
-    ],
-)  # fmt: skip
-def test_what_the_evidence_does_not_say_or_says_otherwise_is_not_supported(claim):
-    assert only(claim).support < ENOUGH
+    ]  # fmt: skip
+    assert [claim for claim in claims if only(claim).support >= ENOUGH] == []
 
 
-@pytest.mark.parametrize(
-    ("claim", "verdict"),
-    [
+def test_a_verdict_names_in_which_way_support_is_missing():
+    cases = [
         ("Tokens are stored on disk.", SupportVerdict.CONTRADICTED),
         ("The scheduler decreased the memory limit in March 2021.", SupportVerdict.CONTRADICTED),
         ("All users export their reports.", SupportVerdict.EXTRAPOLATED),
         ("The gateway retries failed requests with exponential backoff and jitter.", SupportVerdict.PARTIAL),
         ("Quarterly revenue exceeded analyst forecasts.", SupportVerdict.UNSUPPORTED),
-    ],
-)
-def test_a_verdict_names_in_which_way_support_is_missing(claim, verdict):
-    assert only(claim).verdict is verdict
+    ]  # fmt: skip
+    assert [(claim, got) for claim, verdict in cases if (got := only(claim).verdict) is not verdict] == []
 
 
 def test_words_that_the_evidence_does_not_hold_are_shown_with_their_places():
@@ -97,17 +88,17 @@ def test_each_claim_names_the_passages_that_bind_its_words_best_first():
     assert [claim.evidence_ids[0] for claim in claims.claims] == ["d", "b", "a"]
 
 
-@pytest.mark.parametrize(
-    "talk", ["I hope this helps!", "Here is a summary:", "## Conclusion", "Let me know.", "---", ""]
-)
-def test_talk_headings_and_lead_ins_are_no_claims(talk):
-    assert check_answer(talk, EVIDENCE).claims == ()
+def test_talk_headings_and_lead_ins_are_no_claims():
+    talks = ["I hope this helps!", "Here is a summary:", "## Conclusion", "Let me know.", "---", ""]
+    assert [talk for talk in talks if check_answer(talk, EVIDENCE).claims != ()] == []
 
 
-@pytest.mark.parametrize("part", ["Paris", "42", "Alan Turing"])
-def test_a_short_answer_is_a_claim(part):
-    assert only(part).support < ENOUGH
-    assert only(part, f"It is {part} indeed.").support >= ENOUGH
+def test_a_short_answer_is_a_claim():
+    def check(part):
+        assert only(part).support < ENOUGH
+        assert only(part, f"It is {part} indeed.").support >= ENOUGH
+
+    assert failing(check, ["Paris", "42", "Alan Turing"]) == []
 
 
 @given(ANY, st.lists(ANY, max_size=3))
@@ -140,27 +131,6 @@ def test_denying_a_claim_never_raises_its_support_where_nothing_denies_it(claim,
     assert check_answer(denied, evidence).support <= check_answer(claim, evidence).support
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("unit", ["It retries 3 times in Berlin. ", "a; b not c\n\n", "no x9 by y or 5 ms, "])
-def test_the_work_grows_with_the_length_of_answer_and_evidence_whatever_they_hold(unit):
-    def work(times):
-        part, calls = unit * times, 0
-
-        def count(_frame, event, _function):
-            nonlocal calls
-            calls += event in {"call", "c_call"}
-
-        sys.setprofile(count)
-        try:
-            check_answer(part, [part * 4, part.upper()])
-        finally:
-            sys.setprofile(None)
-        return calls
-
-    work(1)  # fills what is remembered of words
-    assert work(120) < 6 * work(30)
-
-
 def test_a_common_word_is_bound_where_the_rare_ones_stand_in_long_evidence_too():
     filler = [f"The gateway retries failed requests, says page{number}." for number in range(2_000)]
     claim = "The gateway retries failed requests at the Dublin site."
@@ -178,10 +148,12 @@ def test_support_at_the_tolerated_cost_is_just_enough():
     assert support_of(0) == 1
 
 
-@pytest.mark.parametrize("words", [5, 25])
-def test_an_invented_name_is_flagged_in_a_long_claim_as_in_a_short_one(words):
-    said = " ".join(f"step{number}" for number in range(words))
-    assert only(f"The gateway of Ulm takes {said}.", f"The gateway takes {said}.").support < ENOUGH
+def test_an_invented_name_is_flagged_in_a_long_claim_as_in_a_short_one():
+    def check(words):
+        said = " ".join(f"step{number}" for number in range(words))
+        assert only(f"The gateway of Ulm takes {said}.", f"The gateway takes {said}.").support < ENOUGH
+
+    assert failing(check, [5, 25]) == []
 
 
 def test_a_long_claim_whose_words_stand_in_several_sentences_keeps_its_support():
@@ -212,9 +184,9 @@ def test_one_reading_of_texts_serves_the_value_check_and_the_verifier_and_any_nu
     assert times - Counter({"": 1}) == Counter([*EVIDENCE, *answers]), "and the question, which is empty"
 
 
-@pytest.mark.parametrize("claim", ["The gateway sleeps.", "Failed requests vanish quietly."])
-def test_a_short_claim_that_is_half_invented_is_flagged(claim):
-    assert only(claim).support < ENOUGH
+def test_a_short_claim_that_is_half_invented_is_flagged():
+    claims = ["The gateway sleeps.", "Failed requests vanish quietly."]
+    assert [claim for claim in claims if only(claim).support >= ENOUGH] == []
 
 
 QUOTED = (
@@ -223,22 +195,28 @@ QUOTED = (
 )
 
 
-@pytest.mark.parametrize("place", range(len(QUOTED.split())))
-def test_an_ordinary_word_put_for_another_in_a_quotation_is_flagged_wherever_it_stands(place):
-    words = QUOTED.split()
-    words[place] = "velvet" + "".join(char for char in words[place] if char in ",.")
-    claim = only(" ".join(words), f"It rains. {QUOTED} Nobody minds.")
-    assert claim.support < ENOUGH
-    assert "velvet" in [word.text for word in claim.uncovered]
+def test_an_ordinary_word_put_for_another_in_a_quotation_is_flagged_wherever_it_stands():
+    def check(place):
+        words = QUOTED.split()
+        words[place] = "velvet" + "".join(char for char in words[place] if char in ",.")
+        claim = only(" ".join(words), f"It rains. {QUOTED} Nobody minds.")
+        assert claim.support < ENOUGH
+        assert "velvet" in [word.text for word in claim.uncovered]
+
+    assert failing(check, range(len(QUOTED.split()))) == []
 
 
-@pytest.mark.parametrize("said", ["The journal says that {}", "In the morning {}", "So {}"])
-def test_a_part_of_a_quotation_in_a_sentence_of_ones_own_is_held_to_its_words_too(said):
-    part = "the old gateway in the harbour retries failed requests of every client until the scheduler stops them."
-    evidence = f"{QUOTED} This is what the journal says."
-    assert only(said.format(part), evidence).support >= ENOUGH
-    for word in ("old", "requests"):
-        assert only(said.format(part.replace(word, "velvet")), evidence).support < ENOUGH
+def test_a_part_of_a_quotation_in_a_sentence_of_ones_own_is_held_to_its_words_too():
+    saids = ["The journal says that {}", "In the morning {}", "So {}"]
+
+    def check(said):
+        part = "the old gateway in the harbour retries failed requests of every client until the scheduler stops them."
+        evidence = f"{QUOTED} This is what the journal says."
+        assert only(said.format(part), evidence).support >= ENOUGH
+        for word in ("old", "requests"):
+            assert only(said.format(part.replace(word, "velvet")), evidence).support < ENOUGH
+
+    assert failing(check, saids) == []
 
 
 def test_another_spelling_is_no_word_put_for_another():
@@ -270,12 +248,9 @@ def test_a_word_of_another_sentence_in_a_quotation_is_flagged_too():
     assert only(edited, f"{QUOTED} The kitchen is closed.").support < ENOUGH
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [("old ", ""), ("stops", "halts"), ("journal", "journals"), ("the morning", "the mornings")],
-)
-def test_a_quotation_shortened_or_with_a_word_of_the_same_meaning_or_in_another_form_is_supported(old, new):
-    assert only(QUOTED.replace(old, new), QUOTED).support >= ENOUGH
+def test_a_quotation_shortened_or_with_a_word_of_the_same_meaning_or_in_another_form_is_supported():
+    cases = [("old ", ""), ("stops", "halts"), ("journal", "journals"), ("the morning", "the mornings")]
+    assert [(old, new) for old, new in cases if only(QUOTED.replace(old, new), QUOTED).support < ENOUGH] == []
 
 
 def test_one_other_word_in_a_sentence_put_freely_is_no_replacement():
@@ -285,18 +260,20 @@ def test_one_other_word_in_a_sentence_put_freely_is_no_replacement():
     assert only(claim, QUOTED).support >= ENOUGH
 
 
-@pytest.mark.parametrize(
-    "said", ["It's located in Dublin.", "That's located in Dublin.", "They're located in Dublin."]
-)
-def test_two_function_words_in_one_are_no_content(said):
-    assert [word.text for word in only(said).uncovered] == []
+def test_two_function_words_in_one_are_no_content():
+    saids = ["It's located in Dublin.", "That's located in Dublin.", "They're located in Dublin."]
+    assert [said for said in saids if [word.text for word in only(said).uncovered] != []] == []
 
 
-@pytest.mark.parametrize("talk", ["That's true.", "I agree.", "That is really interesting!"])
-def test_an_appraisal_is_no_claim_beside_one_and_one_by_itself(talk):
-    claims = check_answer(f"{talk} {SENTENCES[0]}", EVIDENCE).claims
-    assert [claim.text for claim in claims] == [SENTENCES[0]]
-    assert len(check_answer(talk, EVIDENCE).claims) == 1
+def test_an_appraisal_is_no_claim_beside_one_and_one_by_itself():
+    talks = ["That's true.", "I agree.", "That is really interesting!"]
+
+    def check(talk):
+        claims = check_answer(f"{talk} {SENTENCES[0]}", EVIDENCE).claims
+        assert [claim.text for claim in claims] == [SENTENCES[0]]
+        assert len(check_answer(talk, EVIDENCE).claims) == 1
+
+    assert failing(check, talks) == []
 
 
 def test_a_denied_appraisal_is_a_claim():

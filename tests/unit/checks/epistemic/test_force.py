@@ -1,11 +1,8 @@
 """A claim stands on evidence that asserts it, or that has the force which the claim itself has."""
 
-import pytest
-
-from groundwire.checks.support.force import Force, scopes
+from groundwire.checks.support.force import Force
 from groundwire.checks.support.verify import check_answer
-from groundwire.checks.values.statements import statements
-from tests.unit.checks import growth
+from tests.unit.checks.tables import failing
 
 PAIRS = [
     (
@@ -61,113 +58,98 @@ PAIRS = [
     ),
 ]
 
-UNCONFIRMED = [
-    (
-        "Inspectors allege that the mill polluted the brook. The mill was established in 1890.",
-        "The mill polluted the brook.",
-    ),
-    (
-        "Inspectors allege that the mill polluted the brook. The court did not confirm it.",
-        "The mill polluted the brook.",
-    ),
-    (
-        "Inspectors allege that the mill polluted the brook. The trial must prove it.",
-        "The mill polluted the brook.",
-    ),
-    ("Critics said that the mill polluted the brook.", "The mill polluted the brook."),
-    ("If the audit fails, Orla loses her licence.", "Orla loses her licence."),
-    ("The carrier pays a penalty of 500 EUR if delivery is late.", "The carrier pays a penalty of 500 EUR."),
-    ("Unless the tenant objects, the rent rises by 5 %.", "The rent rises by 5 %."),
-    ("The rent rises by 5 % provided that the board approves.", "The rent rises by 5 %."),
-    ("There is no evidence that magnets cure gout.", "Magnets cure gout."),
-    ("Doctors deny that magnets cure gout.", "Magnets cure gout."),
-]
-
-PLAIN = [
-    (
-        "Inspectors allege that the mill polluted the brook. The court confirmed it.",
-        "The mill polluted the brook.",
-    ),
-    ("If necessary, the pump restarts at noon.", "The pump restarts at noon."),
-    ("The court found that the tenant had paid the rent.", "The tenant had paid the rent."),
-    ("The minister said that the tunnel had opened to traffic.", "The tunnel had opened to traffic."),
-    ("According to the handbook, the filter must be rinsed weekly.", "The filter must be rinsed weekly."),
-    ("The editor, who denies any wrongdoing, resigned on Friday.", "The editor resigned on Friday."),
-    (
-        "Although some doubted that it would hold, the dyke was finished in 1931.",
-        "The dyke was finished in 1931.",
-    ),
-    ("The ship sank in 1871 and may have carried silver.", "The ship sank in 1871."),
-    ("Nobody disputes that the duke died in Ghent.", "The duke died in Ghent."),
-    ("Is parking free for members? Yes, parking is free for members.", "Parking is free for members."),
-    ("Ada claimed the seal was broken. The film showed that the seal was broken.", "The seal was broken."),
-    ("Scientists believe the crater is old. Drilling confirmed this.", "The crater is old."),
-    ("The prize went not to Lena but to her sister Maud.", "The prize went to her sister Maud."),
-    ("She claimed the prize in 1990.", "She claimed the prize in 1990, at last."),
-    ("If your hair is long, rinse the hair completely.", "Rinse the hair completely."),
-    ("The concert was moved because of rain in May.", "The concert was moved because of rain."),
-    ("There are no retries.", "There are zero retries."),
-]
-
 
 def forces(answer, evidence):
     return [claim.force for claim in check_answer(answer, [evidence]).claims]
 
 
-@pytest.mark.parametrize(("force", "evidence", "answer"), PAIRS)
-def test_what_evidence_does_not_assert_is_a_hard_fault_of_a_claim_that_asserts_it(force, evidence, answer):
-    (claim,) = check_answer(answer, [evidence]).claims
-    assert (claim.force, claim.hard) == (force, True)
+def test_what_evidence_does_not_assert_is_a_hard_fault_of_a_claim_that_asserts_it():
+    def check(force, evidence, answer):
+        (claim,) = check_answer(answer, [evidence]).claims
+        assert (claim.force, claim.hard) == (force, True)
+
+    assert failing(check, PAIRS) == []
 
 
-@pytest.mark.parametrize(("evidence", "answer"), UNCONFIRMED)
-def test_neither_another_fact_nor_an_unconfirmed_report_makes_evidence_assert_a_claim(evidence, answer):
-    assert any(forces(answer, evidence))
+def test_neither_another_fact_nor_an_unconfirmed_report_makes_evidence_assert_a_claim():
+    unconfirmed = [
+        (
+            "Inspectors allege that the mill polluted the brook. The mill was established in 1890.",
+            "The mill polluted the brook.",
+        ),
+        (
+            "Inspectors allege that the mill polluted the brook. The court did not confirm it.",
+            "The mill polluted the brook.",
+        ),
+        (
+            "Inspectors allege that the mill polluted the brook. The trial must prove it.",
+            "The mill polluted the brook.",
+        ),
+        ("Critics said that the mill polluted the brook.", "The mill polluted the brook."),
+        ("If the audit fails, Orla loses her licence.", "Orla loses her licence."),
+        (
+            "The carrier pays a penalty of 500 EUR if delivery is late.",
+            "The carrier pays a penalty of 500 EUR.",
+        ),
+        ("Unless the tenant objects, the rent rises by 5 %.", "The rent rises by 5 %."),
+        ("The rent rises by 5 % provided that the board approves.", "The rent rises by 5 %."),
+        ("There is no evidence that magnets cure gout.", "Magnets cure gout."),
+        ("Doctors deny that magnets cure gout.", "Magnets cure gout."),
+    ]
+    assert [(evidence, answer) for evidence, answer in unconfirmed if not any(forces(answer, evidence))] == []
 
 
-@pytest.mark.parametrize("evidence", [evidence for _, evidence, _ in PAIRS])
-def test_a_claim_of_the_same_force_as_its_evidence_is_no_fault(evidence):
-    assert not any(forces(f"In short: {evidence}", evidence))
+def test_a_claim_of_the_same_force_as_its_evidence_is_no_fault():
+    assert [
+        evidence
+        for evidence in [evidence for _, evidence, _ in PAIRS]
+        if any(forces(f"In short: {evidence}", evidence))
+    ] == []
 
 
-@pytest.mark.parametrize(("evidence", "answer"), PLAIN)
-def test_a_weaker_clause_beside_it_does_not_weaken_what_evidence_asserts(evidence, answer):
-    assert not any(forces(answer, evidence))
+def test_a_weaker_clause_beside_it_does_not_weaken_what_evidence_asserts():
+    plain = [
+        (
+            "Inspectors allege that the mill polluted the brook. The court confirmed it.",
+            "The mill polluted the brook.",
+        ),
+        ("If necessary, the pump restarts at noon.", "The pump restarts at noon."),
+        ("The court found that the tenant had paid the rent.", "The tenant had paid the rent."),
+        ("The minister said that the tunnel had opened to traffic.", "The tunnel had opened to traffic."),
+        ("According to the handbook, the filter must be rinsed weekly.", "The filter must be rinsed weekly."),
+        ("The editor, who denies any wrongdoing, resigned on Friday.", "The editor resigned on Friday."),
+        (
+            "Although some doubted that it would hold, the dyke was finished in 1931.",
+            "The dyke was finished in 1931.",
+        ),
+        ("The ship sank in 1871 and may have carried silver.", "The ship sank in 1871."),
+        ("Nobody disputes that the duke died in Ghent.", "The duke died in Ghent."),
+        ("Is parking free for members? Yes, parking is free for members.", "Parking is free for members."),
+        (
+            "Ada claimed the seal was broken. The film showed that the seal was broken.",
+            "The seal was broken.",
+        ),
+        ("Scientists believe the crater is old. Drilling confirmed this.", "The crater is old."),
+        ("The prize went not to Lena but to her sister Maud.", "The prize went to her sister Maud."),
+        ("She claimed the prize in 1990.", "She claimed the prize in 1990, at last."),
+        ("If your hair is long, rinse the hair completely.", "Rinse the hair completely."),
+        ("The concert was moved because of rain in May.", "The concert was moved because of rain."),
+        ("There are no retries.", "There are zero retries."),
+    ]
+    assert [(evidence, answer) for evidence, answer in plain if any(forces(answer, evidence))] == []
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+def test_an_answer_that_calls_untrue_what_evidence_asserts_is_a_hard_fault():
+    answers = [
         "It is not true that the reactor was shut down in 1998.",
         "There is no evidence that the reactor was shut down in 1998.",
         "The reactor was almost shut down in 1998.",
-    ],
-)
-def test_an_answer_that_calls_untrue_what_evidence_asserts_is_a_hard_fault(answer):
-    assert forces(answer, "The reactor was shut down in 1998.") == [Force.DENIED]
+    ]  # fmt: skip
+    assert [
+        answer for answer in answers if forces(answer, "The reactor was shut down in 1998.") != [Force.DENIED]
+    ] == []
 
 
 def test_another_passage_that_asserts_it_grounds_what_one_only_attributes():
     evidence = ["Otto alleged that Mara took the deposit.", "Mara took the deposit from the safe."]
     assert [claim.force for claim in check_answer("Mara took the deposit.", evidence).claims] == [None]
-
-
-@pytest.mark.parametrize(
-    "unit",
-    [
-        "he claims that the ",
-        "not to ",
-        "if a is b ",
-        "if the ",
-        "may ",
-        "whether ",
-        "denied and was ",
-        "no sign of ",
-    ],
-)
-def test_the_work_on_a_long_sentence_grows_in_proportion(unit):
-    def run(count):
-        (statement,) = statements(unit * count)
-        return lambda: scopes(statement)
-
-    growth.assert_tenfold(run, 3_900 // len(unit) // 10)

@@ -1,6 +1,5 @@
 """What of an answer is no claim, and what only looks like it."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +8,7 @@ from groundwire.checks.support.verify import check_answer
 from groundwire.epistemic.plan import plan_response
 from groundwire.epistemic.types import VerificationConfig
 from groundwire.text.refusals import lack_of
+from tests.unit.checks.tables import failing
 
 EVIDENCE = [
     "The ferry to Hven leaves at 9:40 and takes 25 minutes. Bicycles travel free of charge.",
@@ -17,14 +17,11 @@ EVIDENCE = [
 QUESTION = "When does the ferry to Hven leave, and may I bring a dog?"
 
 
-@pytest.mark.parametrize(
-    "talk",
-    [
+def test_what_frames_greets_asks_again_or_tells_what_the_sources_lack_is_no_claim():
+    talks = [
         "Of course! I hope this helps. Feel free to ask if you have any other questions.",
-        "Here is the answer to your question:",
-        "Based on the given passages:",
-        "When does the ferry to Hven leave?",
-        "**Summary**",
+        "Here is the answer to your question:", "Based on the given passages:",
+        "When does the ferry to Hven leave?", "**Summary**",
         "The passages do not mention the price of a ticket.",
         "Unfortunately, the provided context does not say whether dogs are allowed on board.",
         "I'm sorry, but the documents do not specify how many passengers fit on board.",
@@ -32,34 +29,27 @@ QUESTION = "When does the ferry to Hven leave, and may I bring a dog?"
         "The price of a ticket is not stated in the given sources.",
         "Unable to answer based on given passages.",
         "However, based on the passages, it is not possible to determine the exact price.",
-    ],
-)
-def test_what_frames_greets_asks_again_or_tells_what_the_sources_lack_is_no_claim(talk):
-    assert check_answer(talk, EVIDENCE, question=QUESTION).claims == ()
+    ]  # fmt: skip
+    assert [talk for talk in talks if check_answer(talk, EVIDENCE, question=QUESTION).claims != ()] == []
 
 
-@pytest.mark.parametrize(
-    "planted",
-    [
-        "# The captain was drunk",
-        "**Bicycles are stolen daily**",
-        "Because the captain gambles at sea:",
-        "I hope you enjoy the whale meat.",
-        "Let me know when the mayor is arrested.",
-        "Did you know that the lighthouse burned down?",
-        "What a relief after the sinking of the old ship!",
+def test_what_is_planted_in_any_form_is_a_claim_without_support():
+    planteds = [
+        "# The captain was drunk", "**Bicycles are stolen daily**", "Because the captain gambles at sea:",
+        "I hope you enjoy the whale meat.", "Let me know when the mayor is arrested.",
+        "Did you know that the lighthouse burned down?", "What a relief after the sinking of the old ship!",
         "The passages do not say why the captain fled abroad.",
         "The sources do not mention the price, and the mayor stole the money.",
-        "The context does not say that the crew mutinied.",
-        "```\nrm the harbour insurance\n```",
-        "| ferry | sunk |",
-        "My favourite harbour is Landskrona.",
-    ],
-)
-def test_what_is_planted_in_any_form_is_a_claim_without_support(planted):
-    answer = f"The ferry takes 25 minutes.\n\n{planted}"
-    claims = check_answer(answer, EVIDENCE, question=QUESTION).claims
-    assert any(claim.support < ENOUGH for claim in claims)
+        "The context does not say that the crew mutinied.", "```\nrm the harbour insurance\n```",
+        "| ferry | sunk |", "My favourite harbour is Landskrona.",
+    ]  # fmt: skip
+
+    def check(planted):
+        answer = f"The ferry takes 25 minutes.\n\n{planted}"
+        claims = check_answer(answer, EVIDENCE, question=QUESTION).claims
+        assert any(claim.support < ENOUGH for claim in claims)
+
+    assert failing(check, planteds) == []
 
 
 WORDS = st.lists(
@@ -85,44 +75,32 @@ def test_words_far_behind_in_a_sentence_are_looked_at(times):
     )
 
 
-@pytest.mark.parametrize(
-    "clause", ["The API does not list users.", "There is no lifeguard.", "It cannot be refunded."]
-)
-def test_a_denial_that_is_not_about_sources_reports_no_lack(clause):
-    assert lack_of(clause) is None
+def test_a_denial_that_is_not_about_sources_reports_no_lack():
+    clauses = ["The API does not list users.", "There is no lifeguard.", "It cannot be refunded."]
+    assert [clause for clause in clauses if lack_of(clause) is not None] == []
 
 
 SHELF = {"1": "The shelf is 80 cm wide and carries 30 kg. It is made in Oslo."}
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "Neither passage mentions its price.",
-        "There's nothing in the passages about the price.",
+def test_reports_of_what_the_sources_lack_are_no_claims_in_any_wording():
+    answers = [
+        "Neither passage mentions its price.", "There's nothing in the passages about the price.",
         "Prices do not appear in the passages, so I cannot answer that.",
         "Its colour is not given anywhere in the documents provided.",
         "I can't tell from these passages where the shop is; they don't mention one.",
         "The supplied documents leave open whether a lamp is included.",
-        "The documents do not name the designer.",
-        "I could not find who designed it.",
-        "I don't know.",
-    ],
-)
-def test_reports_of_what_the_sources_lack_are_no_claims_in_any_wording(answer):
-    assert check_answer(answer, SHELF).claims == ()
+        "The documents do not name the designer.", "I could not find who designed it.", "I don't know.",
+    ]  # fmt: skip
+    assert [answer for answer in answers if check_answer(answer, SHELF).claims != ()] == []
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+def test_what_a_report_takes_for_granted_beside_other_claims_is_one():
+    answers = [
         "I could not find who stole it. The shelf carries 30 kg.",
-        "The passages do not reveal how the designer drowned.",
-        "It does not include screws.",
-    ],
-)
-def test_what_a_report_takes_for_granted_beside_other_claims_is_one(answer):
-    assert check_answer(answer, SHELF).claims[0].support < 0.9
+        "The passages do not reveal how the designer drowned.", "It does not include screws.",
+    ]  # fmt: skip
+    assert [answer for answer in answers if check_answer(answer, SHELF).claims[0].support >= 0.9] == []
 
 
 def test_a_frame_and_a_good_wish_cost_nothing():
@@ -130,19 +108,18 @@ def test_a_frame_and_a_good_wish_cost_nothing():
     assert [claim.support for claim in found.claims] == [1.0]
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "The shelf is <b>80</b> cm w&#105;de.",
-        "It carries 3&#48; kg.",
-        "It is made in Os\u200blo.",
+def test_an_answer_is_read_as_a_reader_sees_it():
+    answers = [
+        "The shelf is <b>80</b> cm w&#105;de.", "It carries 3&#48; kg.", "It is made in Os\u200blo.",
         "It is made in ⓄⓢⓛⓄ.",
-    ],
-)
-def test_an_answer_is_read_as_a_reader_sees_it(answer):
-    (claim,) = check_answer(answer, SHELF).claims
-    assert claim.text == answer
-    assert round(claim.support, 1) == 1.0
+    ]  # fmt: skip
+
+    def check(answer):
+        (claim,) = check_answer(answer, SHELF).claims
+        assert claim.text == answer
+        assert round(claim.support, 1) == 1.0
+
+    assert failing(check, answers) == []
 
 
 def test_a_number_in_a_character_reference_is_held_against_the_evidence():
@@ -151,15 +128,15 @@ def test_a_number_in_a_character_reference_is_held_against_the_evidence():
     assert [word.text for word in claim.uncovered] == ["3&#57; kg"]
 
 
-@pytest.mark.parametrize(
-    ("answer", "invented"),
-    [
-        ("It is made in Oslo, see www.shelf.example/buy.", True),
-        ("https://shelf.example", True),
+def test_a_link_that_no_evidence_holds_is_cited_in_vain():
+    cases = [
+        ("It is made in Oslo, see www.shelf.example/buy.", True), ("https://shelf.example", True),
         ("Its page is https://oslo.example/shelf/.", False),
-    ],
-)
-def test_a_link_that_no_evidence_holds_is_cited_in_vain(answer, invented):
-    given = {"1": SHELF["1"] + " Its page: oslo.example/shelf"}
-    plan = plan_response(answer, given, VerificationConfig(), ask=False)
-    assert any(draft.phantom for draft in plan.drafts) + plan.left_out == invented
+    ]  # fmt: skip
+
+    def check(answer, invented):
+        given = {"1": SHELF["1"] + " Its page: oslo.example/shelf"}
+        plan = plan_response(answer, given, VerificationConfig(), ask=False)
+        assert any(draft.phantom for draft in plan.drafts) + plan.left_out == invented
+
+    assert failing(check, cases) == []

@@ -1,6 +1,5 @@
 """Who does what to whom: the same words, with the two sides of a verb exchanged."""
 
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -21,16 +20,17 @@ def test_an_exchange_of_the_sides_of_a_verb_is_hard_and_the_statement_itself_is_
     assert any(claim.hard for claim in swapped.claims)
 
 
-@pytest.mark.parametrize(
-    ("answer", "evidence"),
-    [
+def test_what_is_put_in_the_passive_or_listed_exchanges_nothing():
+    cases = [
         ("Two photographs are submitted by applicants.", "Applicants submit two photographs."),
         ("The dish holds salt, pepper and garlic.", "The dish holds garlic, pepper and salt."),
         ("Claims above 500 euros are approved by Ada Lind.", "Ada Lind approves claims above 500 euros."),
-    ],
-)
-def test_what_is_put_in_the_passive_or_listed_exchanges_nothing(answer, evidence):
-    assert not any(claim.hard for claim in check_answer(answer, [evidence]).claims)
+    ]  # fmt: skip
+    assert [
+        (answer, evidence)
+        for answer, evidence in cases
+        if any(claim.hard for claim in check_answer(answer, [evidence]).claims)
+    ] == []
 
 
 SCHOOL = [
@@ -41,35 +41,28 @@ SCHOOL = [
 ]
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "Tom de Vries teaches Greek on Mondays.",
-        "Rosa Lind teaches Greek on Fridays.",
-        "Norden Steel was bought by Ahlen Tools in 2014.",
-        "Norden Steel sued Nils Ahlen.",
-        "Pia Ahlen sued Norden Steel.",
-        "The seal is replaced after 300 hours.",
+def test_what_the_evidence_says_of_another_name_day_or_measure_is_hard():
+    answers = [
+        "Tom de Vries teaches Greek on Mondays.", "Rosa Lind teaches Greek on Fridays.",
+        "Norden Steel was bought by Ahlen Tools in 2014.", "Norden Steel sued Nils Ahlen.",
+        "Pia Ahlen sued Norden Steel.", "The seal is replaced after 300 hours.",
         "The script moves files from the vault to the disk.",
-    ],
-)
-def test_what_the_evidence_says_of_another_name_day_or_measure_is_hard(answer):
-    assert any(claim.hard for claim in check_answer(answer, SCHOOL).claims)
+    ]  # fmt: skip
+    assert [
+        answer for answer in answers if not any(claim.hard for claim in check_answer(answer, SCHOOL).claims)
+    ] == []
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "On Mondays, Rosa Lind teaches Greek.",
-        "Greek is taught by Rosa Lind, carpentry by Tom de Vries.",
+def test_other_orders_of_the_same_statement_are_not_hard():
+    answers = [
+        "On Mondays, Rosa Lind teaches Greek.", "Greek is taught by Rosa Lind, carpentry by Tom de Vries.",
         "Ahlen Tools was bought by Norden Steel in 2014.",
         "Norden Steel was sued by Nils Ahlen, the brother of Pia Ahlen.",
-        "After 900 hours the seal is replaced.",
-        "The script moves files to the vault from the disk.",
-    ],
-)
-def test_other_orders_of_the_same_statement_are_not_hard(answer):
-    assert not any(claim.hard for claim in check_answer(answer, SCHOOL).claims)
+        "After 900 hours the seal is replaced.", "The script moves files to the vault from the disk.",
+    ]  # fmt: skip
+    assert [
+        answer for answer in answers if any(claim.hard for claim in check_answer(answer, SCHOOL).claims)
+    ] == []
 
 
 def test_initials_are_no_other_name():
