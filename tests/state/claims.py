@@ -1,4 +1,4 @@
-"""Asks as a gate makes them, for tests."""
+"""Builders for requests to state, as the gate makes them."""
 
 import hashlib
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from groundwire.checks.dedup.form import read_form
 from groundwire.checks.dedup.keys import key_function, scheme
 from groundwire.checks.dedup.signature import Thresholds, signature
-from groundwire.messages.decisions import Kind
+from groundwire.messages.decisions import Kind, MatchClass
 from groundwire.messages.identity import Subject, digest
 from groundwire.state.model import (
     DedupQuery,
@@ -22,6 +22,17 @@ from groundwire.state.model import (
     StepAnswer,
     StepRequest,
     StoredOutcome,
+    SubjectState,
+)
+
+A, P, J, R, B, V, W = (
+    SubjectState.APPROVED,
+    SubjectState.PENDING,
+    SubjectState.JOINED,
+    SubjectState.REFUSED,
+    SubjectState.BLOCKED,
+    SubjectState.REVIEW,
+    SubjectState.WAITING,
 )
 
 THRESHOLDS = Thresholds(9200, 8500, 8000)
@@ -29,10 +40,12 @@ SCHEME = scheme("partition", THRESHOLDS)
 KEYS = key_function("partition", THRESHOLDS)
 LIMITS = QueueLimits()
 FULL = QueueLimits(per_user=0)
-"""No place in the queue for anybody."""
 ANSWERS = {"answer approved": 1, "answer in review": 2, "answer pending": 2, "answer blocked": 3}
 
 TEXT = "the ingest service retries every failed upload five times before it gives up and raises an alarm"
+OTHER = "backups of the billing database are written to a second region every night at two o'clock"
+LONG = f"{TEXT} or worse {OTHER}"
+NEVER = LONG.replace("retries", "never retries")
 
 
 def subject(name: str = "c1", *, user: str = "ada", tenant: str = "acme", kind: Kind = Kind.CLAIM) -> Subject:
@@ -57,7 +70,7 @@ def dedup(text: str, who: Subject, *, material: bool = True) -> DedupQuery:
 
 @dataclass(slots=True)
 class Claims:
-    """Makes one claim after the other: each gets the next offset."""
+    """Builds requests at increasing offsets."""
 
     offset: int = field(default=0)
 
@@ -98,7 +111,7 @@ class Claims:
     def respond(
         self, name: str = "r1", tier: int = 1, *, user: str = "ada", queued: bool = False, **changes
     ) -> StepRequest:
-        """Return a response: not compared, never waiting, and in the queue only under `on_failure = "ask"`."""
+        """Build a response: not compared, never waiting, queued only under `on_failure = "ask"`."""
         ask = self.ask(name, None, tier, user=user, fingerprint=f"response {tier}")
         return replace(
             ask,
@@ -109,7 +122,7 @@ class Claims:
         )
 
     def again(self, ask: StepRequest, **changes) -> StepRequest:
-        """Return the same claim or response in another, later record."""
+        """Build a later record of the same subject."""
         self.offset += 1
         return replace(ask, origin=origin(self.offset), **changes)
 
@@ -117,7 +130,7 @@ class Claims:
 async def decide(
     state: State, *asks: StepRequest, limits: QueueLimits = LIMITS, deferred: bool = False
 ) -> list[Outcome]:
-    """Take a step that is to decide every ask."""
+    """Take a step that must decide every request."""
     answers = await state.step(asks, limits, deferred=deferred)
     assert all(isinstance(answer, Outcome) for answer in answers), answers
     return [answer for answer in answers if isinstance(answer, Outcome)]
@@ -131,13 +144,13 @@ async def step_one(
 
 
 def stored(ask: StepRequest, outcome: Outcome, **changes) -> StoredOutcome:
-    """Return an outcome as the output topics would give it back."""
+    """Return an outcome as a rebuild reads it from the output topics."""
     return StoredOutcome(ask.subject, outcome, ask.dedup, ask.horizon, **changes)
 
 
 @dataclass(slots=True)
 class People:
-    """Makes one action after the other: each comes as a record of its own, later than all claims so far."""
+    """Builds review actions, each in a record later than all claims so far."""
 
     claims: Claims
 
@@ -151,7 +164,7 @@ class People:
         action_id: str | None = None,
         **changes,
     ) -> ReviewRequest:
-        """Return an action on the subject of an ask; `text`: that of an edit, by default the claim's."""
+        """Build an action on the subject of a request; `text`: of an edit, by default the claim's own."""
         self.claims.offset += 1
         action = ReviewAction(action)
         keyed = action in {ReviewAction.APPROVE, ReviewAction.EDIT, ReviewAction.REJECT}
@@ -181,7 +194,7 @@ async def review_one(state: State, ask: ReviewRequest) -> ReviewAnswer:
 
 
 async def in_state(state: State, claims: Claims, people: People, name: str) -> StepRequest:
-    """Bring a claim, or an answer, to the state of a name; return its request."""
+    """Bring a claim or response into a named state; return its request."""
     if name in ANSWERS:
         ask = claims.respond(name, ANSWERS[name], queued=name == "answer pending")
         await decide(state, ask)
@@ -194,3 +207,9 @@ async def in_state(state: State, claims: Claims, people: People, name: str) -> S
     if name == "rejected":
         await review_one(state, people.act("reject", ask))
     return ask
+
+
+async def found(state: State, claims: Claims, text: str = TEXT) -> list[tuple[str, MatchClass]]:
+    """Return what another claim of this text matches: id and class of each."""
+    (outcome,) = await decide(state, claims.ask(f"probe {claims.offset}", text, 3), deferred=True)
+    return [(match.subject_id, match.match_class) for match in outcome.matches]

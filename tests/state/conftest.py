@@ -1,41 +1,31 @@
-"""A Redis server for the session, and state over it or in memory for each test."""
+"""State in memory, in one Redis, and in a Redis Cluster: the same contract for each."""
 
 import uuid
-from collections.abc import AsyncIterator
-from pathlib import Path
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+from redis.asyncio import Redis
 
 from deploy.embedded import RedisServer
 from groundwire.state.memory import MemoryState
 from groundwire.state.redis import RedisState
 from groundwire.state.server import connect
-from tests.services.redis_cluster import LocalCluster
+from tests.services.redis_servers import start_redis
 from tests.state.claims import SCHEME, Claims, People
 
-SERVERS = {"redis": "server", "cluster": "cluster"}
-"""The fixtures that serve a kind of state."""
-
 PATIENCE = 60.0
-"""Seconds for an answer of Redis: a machine that is busy elsewhere is no outage."""
+"""Seconds to wait for Redis: a busy machine is not an outage."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave the cases on a Redis Cluster, six servers on the same processors, to `make test-kafka`."""
-    for item in items:
-        cases = item.callspec.params.values() if hasattr(item, "callspec") else ()
-        if item.path.is_relative_to(Path(__file__).parent) and "cluster" in cases:
-            item.add_marker(pytest.mark.slow)
-
-
-def state_at(url: str, prefix: str, *, scheme: str = SCHEME, **options: Any) -> RedisState:
-    """Return state in the server at an address, which may take a minute to answer."""
-    return RedisState(connect(url, patience=PATIENCE), prefix, scheme=scheme, patience=PATIENCE, **options)
+def state_at(
+    url: str, prefix: str, *, scheme: str = SCHEME, patience: float = PATIENCE, **options
+) -> RedisState:
+    return RedisState(connect(url, patience=patience), prefix, scheme=scheme, patience=patience, **options)
 
 
 async def start(state: RedisState) -> RedisState:
-    """Give an empty state its first epoch, as the rebuild from empty topics does."""
+    """Give an empty state its first epoch, as a rebuild from empty topics does."""
     async with state.rebuilding() as rebuild:
         assert rebuild
         await rebuild.clear()
@@ -59,6 +49,34 @@ def prefix() -> str:
     return f"test-{uuid.uuid4().hex}."
 
 
+@pytest.fixture(params=["memory", "redis", pytest.param("cluster", marks=pytest.mark.slow)])
+def url(request) -> str | None:
+    """The server under test; None: in memory."""
+    fixtures = {"redis": "redis_server", "cluster": "redis_cluster"}
+    return None if request.param == "memory" else request.getfixturevalue(fixtures[request.param]).url
+
+
+@pytest.fixture
+async def new_state(url: str | None, prefix: str) -> AsyncIterator[Any]:
+    """Create empty states of the kind under test."""
+    created: list[RedisState] = []
+
+    async def new(**options) -> MemoryState | RedisState:
+        if url is None:
+            return MemoryState(**options)
+        created.append(await start(state_at(url, f"{prefix}{len(created)}.", **options)))
+        return created[-1]
+
+    yield new
+    for state in created:
+        await state.close()
+
+
+@pytest.fixture
+async def state(new_state) -> MemoryState | RedisState:
+    return await new_state()
+
+
 @pytest.fixture
 async def redis_state(redis_server: RedisServer, prefix: str) -> AsyncIterator[RedisState]:
     state = await start(state_at(redis_server.url, prefix))
@@ -66,12 +84,15 @@ async def redis_state(redis_server: RedisServer, prefix: str) -> AsyncIterator[R
     await state.close()
 
 
-@pytest.fixture(params=["memory", "redis", "cluster"])
-async def state(request, prefix: str) -> AsyncIterator[MemoryState | RedisState]:
-    if request.param == "memory":
-        yield MemoryState()
-        return
-    server: RedisServer | LocalCluster = request.getfixturevalue(f"redis_{SERVERS[request.param]}")
-    redis = await start(state_at(server.url, prefix))
-    yield redis
-    await redis.close()
+@pytest.fixture
+async def redis(redis_server: RedisServer) -> AsyncIterator[Redis]:
+    client = connect(redis_server.url)
+    yield client
+    await client.aclose()
+
+
+@pytest.fixture
+def own_server() -> Iterator[RedisServer]:
+    """A server that the test may stop or reconfigure."""
+    with start_redis() as server:
+        yield server

@@ -1,9 +1,12 @@
-"""What only Redis can do wrong: keys and lifetimes, epochs, servers that are out of order, rebuilds."""
+"""What only Redis can do wrong: keys and lifetimes, epochs, races, failing servers, rebuilds, in-order writes."""
 
 import asyncio
+import os
 import re
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 
 import pytest
@@ -11,47 +14,64 @@ from redis.asyncio import Redis
 
 from deploy.embedded import RedisServer
 from groundwire.errors import SchemeMismatch, StateLost, StateUnavailable, UsageError
+from groundwire.messages.decisions import MatchClass
 from groundwire.messages.identity import digest
 from groundwire.state.codec import short
 from groundwire.state.memory import MemoryState
-from groundwire.state.model import GivenUp, InFlightMark, Outcome, QueueLimits, SubjectState, Waiting
+from groundwire.state.model import (
+    GivenUp,
+    InFlightMark,
+    Outcome,
+    QueueLimits,
+    RefusedAction,
+    Reviewed,
+    SubjectState,
+    SubjectStatus,
+    Waiting,
+)
 from groundwire.state.redis import RedisState
-from groundwire.state.server import connect
-from tests.services.redis_servers import start_redis
-from tests.state.claims import LIMITS, SCHEME, TEXT, People, decide, dedup, stored, subject
+from groundwire.state.server import SharedConnection, connect
+from tests.state.claims import (
+    LIMITS,
+    OTHER,
+    SCHEME,
+    TEXT,
+    A,
+    B,
+    P,
+    People,
+    R,
+    V,
+    decide,
+    dedup,
+    review_one,
+    stored,
+    subject,
+)
 from tests.state.conftest import start, state_at
 
-OTHER = "backups of the billing database are written to a second region every night at two o'clock"
 DAY = 86_400
+MANY = QueueLimits(per_user=10_000)
+BLOCKED = {"state": B, "tier": 3, "revision": 2, "record": b""}
 
 
-def name(number: int) -> str:
-    """Return a word that stands for a number."""
+def word(number: int) -> str:
     return f"word{chr(97 + number // 26)}{chr(97 + number % 26)}"
 
 
-def postings(ask, number: int) -> bytes:
-    """Return what stands in the page of a scope for a claim."""
-    return b"".join(key[:4] + number.to_bytes(4, "little") for key in ask.dedup.stored)
+def circles(count: int) -> list[str]:
+    """Return texts of the same words in other orders: all are candidates, none is a duplicate."""
+    words = ["amber", "birch", "cedar", "dogwood", "elder", "fir"]
+    return [" ".join(words[n:] + words[:n]) for n in range(count)]
 
 
-@pytest.fixture
-def own_server() -> Iterator[RedisServer]:
-    """A server that a test may put out of order."""
-    with start_redis() as server:
-        yield server
-
-
-@pytest.fixture
-async def redis(redis_server: RedisServer) -> AsyncIterator[Redis]:
-    client = connect(redis_server.url)
-    yield client
-    await client.aclose()
+def entry_key(prefix: str, ask) -> str:
+    return f"{prefix}s:{short(ask.subject.digest)}"
 
 
 @asynccontextmanager
 async def opened(server: RedisServer, prefix: str = "gw.", **options) -> AsyncIterator[RedisState]:
-    """State over a server, without an epoch of its own."""
+    """State on a server, without an epoch of its own."""
     state = RedisState(connect(server.url, patience=1.0), prefix, scheme=SCHEME, **options)
     try:
         yield state
@@ -59,26 +79,39 @@ async def opened(server: RedisServer, prefix: str = "gw.", **options) -> AsyncIt
         await state.close()
 
 
-# Keys
+async def rebuild(state: RedisState, *known) -> None:
+    async with state.rebuilding() as rebuilding:
+        await rebuilding.clear()
+        await rebuilding.load(known)
+        await rebuilding.start_epoch("rebuilt")
+    await state.adopt_epoch()
 
 
-KEYS = (
-    r"s:[\w-]{22}",
-    r"[bkm]:[\w-]{22}",
-    r"d:[\w-]{22}",
-    r"x:[\w-]{22}",
-    r"a:[\w-]{22}",
-    r"w:[\w-]{22}",
-    "q",
-    r"f:[\w.-]+:\d+",
-    "policy:[0-9a-f]{64}",
-    "epoch",
-    "scheme",
-)
+@pytest.fixture
+def calls(monkeypatch):
+    """Record the commands that a state sends from now on."""
+
+    def record(state: RedisState) -> list[tuple]:
+        sent, call = [], state.server.call
+        monkeypatch.setattr(state.server, "call", lambda *command: sent.append(command) or call(*command))
+        return sent
+
+    return record
+
+
+# Keys and lifetimes
 
 
 async def test_every_key_has_the_prefix_and_a_documented_form(redis_state, redis, prefix, claims):
     """X-04."""
+    forms = (
+        *(rf"{kind}:[\w-]{{22}}" for kind in ("s", "[bkm]", "d", "x", "a", "w")),
+        "q",
+        r"f:[\w.-]+:\d+",
+        "policy:[0-9a-f]{64}",
+        "epoch",
+        "scheme",
+    )
     asks = [claims.ask("c1"), claims.ask("c2", OTHER, 2), claims.ask("c3", wait=True)]
     response = claims.respond("r1")
     asks[:0] = [response, claims.ask("c0", None, parents=[response.subject])]
@@ -88,8 +121,8 @@ async def test_every_key_has_the_prefix_and_a_documented_form(redis_state, redis
     await (await redis_state.mark("groundwire.claims", 3, InFlightMark(1, 2, 0)))
     await redis_state.put_policy("0" * 64, b"{}")
     names = [key.decode().removeprefix(prefix) for key in await redis.keys(f"{prefix}*")]
-    assert {form for form in KEYS for name in names if re.fullmatch(form, name)} == set(KEYS)
-    assert [name for name in names if not any(re.fullmatch(form, name) for form in KEYS)] == []
+    assert {form for form in forms for name in names if re.fullmatch(form, name)} == set(forms)
+    assert [name for name in names if not any(re.fullmatch(form, name) for form in forms)] == []
 
 
 async def test_only_outcomes_without_a_place_in_index_or_queue_expire(redis_state, redis, prefix, claims):
@@ -103,71 +136,79 @@ async def test_only_outcomes_without_a_place_in_index_or_queue_expire(redis_stat
         "response pending": claims.respond("r3", 2, queued=True),
     }
     await decide(redis_state, *asks.values())
-    asks["refused"] = claims.ask("r", "something else entirely", 2)
-    await decide(redis_state, asks["refused"], limits=QueueLimits(per_user=0))
+    await decide(redis_state, claims.again(asks["joined"]))
+    for name in ("refused", "refused before"):
+        asks[name] = claims.ask(name, f"something else entirely {name}", 2)
+        await decide(redis_state, asks[name], limits=QueueLimits(per_user=0))
+    await decide(redis_state, claims.again(asks["refused before"]))
     asks["waiting"] = claims.ask("w", wait=True)
     await redis_state.step([asks["waiting"]], LIMITS)
-    seconds = {name: await redis.ttl(f"{prefix}s:{short(ask.subject.digest)}") for name, ask in asks.items()}
+    seconds = {name: await redis.ttl(entry_key(prefix, ask)) for name, ask in asks.items()}
     kept = {name for name, ttl in seconds.items() if ttl == -1}
-    assert kept == {"approved", "pending", "waiting", "response approved", "response pending"}
+    pending = {"pending", "refused before", "waiting", "response pending"}
+    assert kept == {"approved", "response approved"} | pending
     assert all(31 * DAY - 60 < seconds[name] <= 31 * DAY for name in seconds if name not in kept)
     for key in await redis.keys(f"{prefix}*"):
-        if not key.startswith(f"{prefix}s:".encode()):
+        if not key.startswith((f"{prefix}s:".encode(), f"{prefix}r:".encode())):
             assert await redis.ttl(key) == -1, key
 
 
-async def test_a_refused_claim_that_becomes_pending_no_longer_expires(redis_state, redis, prefix, claims):
-    ask = claims.ask(tier=2)
-    await decide(redis_state, ask, limits=QueueLimits(per_user=0))
-    await decide(redis_state, claims.again(ask))
-    assert await redis.ttl(f"{prefix}s:{short(ask.subject.digest)}") == -1
-
-
-async def test_a_joined_claim_whose_record_came_again_still_expires_and_keeps_the_time_of_that(
-    redis_state, redis, prefix, claims
+async def test_actions_and_what_people_blocked_live_91_days_or_as_set(
+    redis_server, redis, prefix, claims, people
 ):
-    joined = claims.ask("j", OTHER, 2)
-    await decide(redis_state, claims.ask("p", OTHER, 2), joined)
-    later = claims.again(joined)
-    await decide(redis_state, later)
-    key = f"{prefix}s:{short(joined.subject.digest)}"
-    header = (await redis.get(key)).split(b"\n")[0].split(b" ")
-    assert (len(header), header[8]) == (9, b"%d" % later.origin.timestamp)
-    assert 31 * DAY - 60 < await redis.ttl(key) <= 31 * DAY
+    for name, days, options in (("a.", 91, {}), ("b.", 200, {"action_ttl": 200 * DAY})):
+        state = await start(state_at(redis_server.url, prefix + name, **options))
+        asks = {
+            action: claims.ask(action, f"{action} {TEXT}", 2)
+            for action in ("approve", "edit", "reject", "expire")
+        }
+        outcomes = await decide(state, *asks.values())
+        acts = [people.act(action, ask) for action, ask in asks.items()]
+        answers = await state.review([*acts, people.act("reject", claims.ask("nobody"))])
+        ttls = [await redis.ttl(key) for key in await redis.keys(f"{prefix}{name}a:*")]
+        assert len(ttls) == 5
+        ttls += [await redis.ttl(entry_key(prefix + name, asks[action])) for action in ("reject", "expire")]
+        lost = replace(outcomes[3], **BLOCKED, fresh=False)
+        by_gate = claims.ask("by gate", tier=3)
+        (gates,) = await decide(state, by_gate)
+        await rebuild(state, stored(asks["reject"], answers[2].outcome, rejected=True), stored(asks["expire"], lost),
+                      stored(by_gate, replace(gates, fresh=False)))  # fmt: skip
+        ttls += [await redis.ttl(entry_key(prefix + name, asks[action])) for action in ("reject", "expire")]
+        assert all(days * DAY - 60 < ttl <= days * DAY for ttl in ttls), ttls
+        assert 0 < await redis.ttl(entry_key(prefix + name, by_gate)) <= 31 * DAY
+        await state.close()
 
 
-async def test_what_a_record_was_answered_outlives_that_another_is_given_up(redis_state, claims):
-    ask = claims.ask(tier=2, wait=True)
-    later = claims.again(ask)
-    await redis_state.step([ask, later], LIMITS)
-    assert await redis_state.give_up(ask.subject)
-    assert await redis_state.step([later], LIMITS) == [GivenUp()]
-    assert await redis_state.payloads([ask.subject]) == [None]
-    (afresh,) = await decide(redis_state, claims.again(ask, wait=False))
-    assert afresh.state is SubjectState.PENDING
+async def test_a_rejection_is_found_after_its_entry_has_expired_and_beside_a_new_one(
+    redis_state, redis, prefix, claims, people
+):
+    for revision, action in enumerate(("reject", "expire", "reject")):
+        ask = claims.ask("c1", tier=2)
+        (outcome,) = await decide(redis_state, ask)
+        assert (outcome.state, outcome.revision) == (P, 1)
+        rejected = [m.subject_id for m in outcome.matches if m.match_class is MatchClass.REJECTED]
+        assert rejected == ["c1"] * bool(revision)
+        await review_one(redis_state, people.act(action, ask))
+        await redis.delete(entry_key(prefix, ask))
 
 
-async def test_counters_that_are_back_at_zero_leave_nothing_behind(redis_state, redis, prefix, claims):
+async def test_counters_that_are_back_at_zero_leave_no_key(redis_state, redis, prefix, claims):
     waiting, ask = claims.ask("w", wait=True), claims.ask("c1", OTHER, 2)
     await redis_state.step([waiting], LIMITS)
     _, pending = await decide(redis_state, waiting, ask, deferred=True)
-    await redis_state.reassert(
-        [stored(ask, replace(pending, state=SubjectState.APPROVED, revision=2, record=b""))]
-    )
+    await redis_state.reassert([stored(ask, replace(pending, state=A, revision=2, record=b""))])
     assert not await redis.exists(f"{prefix}q")
     assert not await redis.exists(f"{prefix}w:{short(digest('acme', 'ada'))}")
 
 
-async def test_what_is_decided_before_an_error_ends_a_script_is_counted_and_nothing_else(
-    redis_state, redis, prefix, claims
-):
+async def test_a_script_that_fails_in_the_middle_counts_what_it_wrote(redis_state, redis, prefix, claims):
     ask, waiting, torn = (
         claims.ask("c1", OTHER, 2),
         claims.ask("w", wait=True),
         claims.ask("c2", user="bob", tier=2),
     )
     members = f"{prefix}m:{short(torn.dedup.scope)}"
-    await redis.set(members, "what no hash is")
+    await redis.set(members, "not a hash")
     with pytest.raises(StateUnavailable, match="WRONGTYPE"):
         await redis_state.step([ask, waiting, torn], LIMITS)
     assert (await redis_state.queue_depth(), await redis_state.waiting_count()) == (1, 1)
@@ -176,124 +217,118 @@ async def test_what_is_decided_before_an_error_ends_a_script_is_counted_and_noth
     assert await redis_state.queue_depth() == 2
 
 
-async def test_the_counters_are_looked_up_by_name_and_not_searched(redis_state, redis, prefix, claims):
-    await decide(redis_state, claims.ask("c1", tier=2))
-    assert await redis.object("ENCODING", f"{prefix}q") == b"hashtable"
-    assert await redis_state.queue_depth() == 1
-
-
-async def test_ids_of_claims_that_left_the_index_are_dropped_when_they_are_looked_up(
-    redis_state, redis, prefix, claims
-):
-    ask, other = claims.ask("c1", OTHER, 2), claims.ask("c2", TEXT)
-    pending, _ = await decide(redis_state, ask, other)
-    blocked = replace(pending, state=SubjectState.BLOCKED, tier=3, revision=2, record=b"")
-    await redis_state.reassert([stored(ask, blocked)])
-    scope = short(ask.dedup.scope)
-    assert await redis.hlen(f"{prefix}m:{scope}") == 2  # the counter, and the one that is left
-    key = f"{prefix}k:{scope}"
-    assert await redis.get(key) == postings(ask, 1) + postings(other, 2)
-    (outcome,) = await decide(redis_state, claims.ask("c3", OTHER, 3))
-    assert not outcome.matches
-    assert await redis.get(key) == postings(other, 2)
-
-
-async def test_a_key_keeps_the_ids_of_claims_that_are_still_there(redis_state, redis, prefix, claims):
-    text = "keys, caches, stores"  # few words: one part
-    first, second = claims.ask("c1", text, 2), claims.ask("c2", "stores, caches, keys", 2)
-    pending, _ = await decide(redis_state, first, second)
-    blocked = replace(pending, state=SubjectState.BLOCKED, tier=3, revision=2, record=b"")
-    await redis_state.reassert([stored(first, blocked)])
-    (outcome,) = await decide(redis_state, claims.ask("c3", text, 3))
-    assert [match.subject_id for match in outcome.matches] == ["c2"]
-    assert await redis.get(f"{prefix}k:{short(first.dedup.scope)}") == postings(second, 2)
-
-
 @pytest.mark.slow
-async def test_among_many_claims_each_key_has_a_bucket_and_all_are_found_and_forgotten_as_among_few(
-    redis_state, redis, prefix, claims
-):
-    """The texts have some key in common with one another, so that buckets hold several ids."""
+async def test_many_claims_of_a_scope_are_found_and_forgotten_as_in_memory(redis_state, claims):
+    """Enough claims for the index to change its layout."""
     memory, roomy = MemoryState(), QueueLimits(per_user=1000)
-    texts = [f"{TEXT} {name(n)}" for n in range(450)]
+    texts = [f"{TEXT} {word(n)}" for n in range(450)]
     asks = [claims.ask(f"c{n}", text, 2) for n, text in enumerate(texts)]
     again = [claims.ask(f"again {n}", text, 3) for n, text in enumerate(texts)]
-    scope, key = short(asks[0].dedup.scope), asks[0].dedup.stored[0][:4]
     for batch in (asks[:100], asks[100:], again):
         ours, theirs = [await decide(state, *batch, limits=roomy) for state in (redis_state, memory)]
         assert ours == theirs
     assert all(outcome.matches for outcome in ours)
-    assert await redis.get(f"{prefix}k:{scope}") == b"*"
-    assert (await redis.hget(f"{prefix}b:{scope}", key)).startswith(b"\1\0\0\0")
     for ask in asks[::2]:
         (outcome,) = await decide(memory, ask)
-        blocked = replace(outcome, state=SubjectState.BLOCKED, tier=3, revision=2, record=b"")
         for state in (redis_state, memory):
-            await state.reassert([stored(ask, blocked)])
+            await state.reassert([stored(ask, replace(outcome, **BLOCKED))])
     later = [claims.ask(f"later {n}", text, 3) for n, text in enumerate(texts)]
     ours, theirs = [await decide(state, *later) for state in (redis_state, memory)]
     assert ours == theirs
     assert [bool(outcome.matches) for outcome in ours] == [False, True] * 225
-    assert not (await redis.hget(f"{prefix}b:{scope}", key) or b"").startswith(b"\1\0\0\0")
 
 
-async def test_two_prefixes_share_nothing(redis_server, redis_state, claims):
-    await decide(redis_state, claims.ask("c1"))
-    async with opened(redis_server, "other.") as other:
-        await start(other)
-        (outcome,) = await decide(other, claims.ask("c1", OTHER))
-        assert outcome.fresh
-        (copy,) = await decide(other, claims.ask("c2"))
-        assert copy.state is SubjectState.APPROVED
+async def test_two_prefixes_share_nothing_and_clearing_leaves_what_is_not_rebuilt(
+    redis_server, redis, claims
+):
+    async with opened(redis_server, "g[a]*.") as state, opened(redis_server, "ga.") as neighbour:
+        for each in (state, neighbour):
+            await start(each)
+            outcomes = await decide(each, claims.ask("c1"), claims.ask("c2", OTHER, 2))
+            assert [(outcome.state, outcome.fresh) for outcome in outcomes] == [(A, True), (P, True)]
+            child = claims.ask("c4", "a text that rests on another", parents=[subject("c1")])
+            await each.step([child, claims.ask("c3", wait=True)], LIMITS)
+        await redis.set("g[a]*.citation:x", "kept")
+        await state.put_policy("0" * 64, b"kept")
+        await (await state.mark("t", 0, InFlightMark(1, 2, 0)))
+        left = {key for key in await redis.keys("*") if key.startswith(b"ga.")}
+        async with state.rebuilding() as rebuilding:
+            await rebuilding.clear()
+        names = await redis.keys("*")
+        assert {key for key in names if key.startswith(b"ga.")} == left
+        kept = {b"g[a]*.citation:x", b"g[a]*.policy:" + b"0" * 64, b"g[a]*.f:t:0"}
+        assert {key for key in names if key.startswith(b"g[a]*.")} == kept
+        with pytest.raises(StateLost):
+            await state.step([claims.ask("c4")], LIMITS)
 
 
-# Work
+# Work in one call
 
 
-async def test_too_many_candidates_fail_the_deduplication(redis_server, prefix, claims):
+async def test_too_much_to_compare_fails_deduplication_but_no_approval(redis_server, prefix, claims, people):
     async with opened(redis_server, prefix, max_candidates=3) as state:
         await start(state)
-        words = ["amber", "birch", "cedar", "dogwood", "elder", "fir"]
-        texts = [" ".join(words[n:] + words[:n]) for n in range(6)]
-        asks = [claims.ask(f"c{n}", text, 2) for n, text in enumerate(texts)]
-        outcomes = await decide(state, *asks)
+        asks = [claims.ask(f"c{n}", text, 2) for n, text in enumerate(circles(6))]
         # the fourth is not compared with more than three; the fifth finds three, as the fourth is not indexed
-        assert [outcome.dedup_status for outcome in outcomes] == ["ok"] * 4 + ["failed"] * 2
-        (outcome,) = await decide(state, claims.ask("c9", texts[0]))
-        assert (outcome.state, outcome.tier, outcome.dedup_status) == (SubjectState.PENDING, 2, "failed")
-
-
-async def test_too_many_bytes_to_compare_fail_the_deduplication(redis_server, prefix, claims):
-    async with opened(redis_server, prefix, max_candidates=1) as state:
+        statuses = [outcome.dedup_status for outcome in await decide(state, *asks)]
+        assert statuses == ["ok"] * 4 + ["failed"] * 2
+        (outcome,) = await decide(state, claims.ask("c9", circles(1)[0]))
+        assert (outcome.state, outcome.tier, outcome.dedup_status) == (P, 2, "failed")
+        answer = await review_one(state, people.act("approve", asks[0]))
+        assert (answer.outcome.state, answer.outcome.dedup_status, list(answer.outcome.matches)) == (
+            A,
+            "failed",
+            [],
+        )
+        answer = await review_one(state, people.act("edit", asks[5], text=OTHER))
+        assert (answer.outcome.state, answer.outcome.dedup_status) == (A, "ok")
+    async with opened(redis_server, f"{prefix}bytes.", max_candidates=1) as state:
         await start(state)
-        words = [name(n) for n in range(43)]  # 18 + 9 · 43 bytes: one over 400
-        await decide(
-            state, claims.ask("c1", " ".join(words[:42])), claims.ask("d1", " ".join(words), user="bob")
-        )
-        under, over = await decide(
-            state, claims.ask("c2", " ".join(words[:42])), claims.ask("d2", " ".join(words), user="bob")
-        )
-        assert (under.dedup_status, over.dedup_status) == ("ok", "failed")
+        words = [word(n) for n in range(43)]  # 18 + 9 · 43 bytes: one over 400
+        under, over = " ".join(words[:42]), " ".join(words)
+        for name in ("c1", "c2"):
+            outcomes = await decide(state, claims.ask(name, under), claims.ask(name, over, user="bob"))
+        assert [outcome.dedup_status for outcome in outcomes] == ["ok", "failed"]
 
 
-async def test_a_batch_that_compares_much_is_decided_in_several_calls(
-    redis_server, prefix, claims, monkeypatch
+async def test_batches_that_compare_much_take_several_calls_and_the_answers_are_the_same(
+    redis_server, prefix, claims, people, calls
 ):
     async with opened(redis_server, prefix, max_candidates=3) as state:
         await start(state)
-        words = ["amber", "birch", "cedar", "dogwood", "elder", "fir"]
-        await decide(state, *[claims.ask(f"c{n}", " ".join(words[n:] + words[:n]), 2) for n in range(3)])
-        calls = []
-        call = state.server.call
-        monkeypatch.setattr(state.server, "call", lambda *command: calls.append(command) or call(*command))
-        asks = [claims.ask(f"d{n}", " ".join(words), 3) for n in range(4)]
-        asks[1:1] = [claims.ask(f"e{n}", f"something {name(n)}, else {name(n + 50)}") for n in range(50)]
+        pending = [claims.ask(f"c{n}", text, 2) for n, text in enumerate(circles(3))]
+        parent = claims.respond("r")
+        kids = [claims.ask(f"k{n}", None, parents=[parent.subject]) for n in range(4)]
+        await decide(state, *pending, parent, *kids)
+        await review_one(state, people.act("reject", claims.ask("nobody")))
+        sent = calls(state)
+        asks = [claims.ask(f"d{n}", circles(1)[0], 3) for n in range(4)]
+        asks[1:1] = [claims.ask(f"e{n}", f"something {word(n)}, else {word(n + 50)}") for n in range(50)]
         outcomes = await decide(state, *asks)
         assert [outcome.origin for outcome in outcomes] == [ask.origin for ask in asks]
-        # the first, then the fifty others with the next, then the last two
-        assert len(calls) == 4
+        assert len(sent) == 4, "the first; the fifty others with the next; the last two"
         assert await decide(state, *asks) == [replace(outcome, fresh=False) for outcome in outcomes]
-        assert len(calls) == 5
+        assert len(sent) == 5
+        acts = [people.act("retract", parent), *[people.act("approve", ask) for ask in pending]]
+        acts[2:2] = [people.act("expire", claims.ask(f"nobody {n}")) for n in range(50)]
+        answers = await state.review(acts)
+        assert len(sent) == 9, "the retraction, then each approval with what comes before it"
+        assert await state.review(acts) == answers
+        assert len(sent) == 10
+
+
+async def test_looking_back_at_thousands_takes_one_call_each(redis_state, claims, calls):
+    asks = [claims.respond(f"r{n}", 2, queued=True) for n in range(1_000)]
+    outcomes = await decide(redis_state, *asks, limits=MANY)
+    subjects = [*[ask.subject for ask in asks], *[subject(f"nobody {n}") for n in range(9_000)]]
+    for each in (redis_state.statuses, redis_state.held, redis_state.payloads):
+        await each(subjects[:1])  # the server has the script
+    sent = calls(redis_state)
+    assert await redis_state.statuses(subjects * 2) == ([SubjectStatus(P, 1)] * 1_000 + [None] * 9_000) * 2
+    held = await redis_state.held(subjects * 2)
+    assert [entry.record for entry in held[:1_000]] == [outcome.record for outcome in outcomes]
+    assert (await redis_state.payloads(subjects * 2))[:1_000] == [ask.payload for ask in asks]
+    assert [len(command) < 10_010 for command in sent] == [True] * 3, "each subject is sent once"
 
 
 # Races
@@ -301,38 +336,82 @@ async def test_a_batch_that_compares_much_is_decided_in_several_calls(
 
 async def test_of_identical_claims_at_once_exactly_one_is_approved(redis_server, redis_state, prefix, claims):
     async with opened(redis_server, prefix) as left, opened(redis_server, prefix) as right:
-        for round_ in range(20):
-            text = f"{TEXT} in the round of {name(round_)} and {name(round_ + 20)}"
-            asks = [claims.ask(f"{round_}-{n}", text) for n in range(10)]
+        for turn in range(20):
+            text = f"{TEXT} in the round of {word(turn)} and {word(turn + 20)}"
+            asks = [claims.ask(f"{turn}-{n}", text) for n in range(10)]
             answers = await asyncio.gather(
                 *(state.step([ask], LIMITS) for state, ask in zip((left, right) * 5, asks, strict=True))
             )
-            states = sorted(outcome.state for (outcome,) in answers)
-            assert states == [SubjectState.APPROVED] + [SubjectState.BLOCKED] * 9
+            assert sorted(outcome.state for (outcome,) in answers) == [A] + [B] * 9
+
+
+async def test_of_two_reviewers_at_once_one_decides_each_item(
+    redis_server, redis_state, prefix, claims, people
+):
+    asks = [claims.respond(f"r{n}", 2, queued=True) for n in range(200)]
+    await decide(redis_state, *asks, limits=MANY)
+    states = [state_at(redis_server.url, prefix) for _ in range(2)]
+
+    async def race(number: int) -> None:
+        acts = [people.act(action, asks[number]) for action in ("approve", "reject")][
+            :: 1 if number % 2 else -1
+        ]
+        answers = await asyncio.gather(
+            *[state.review([act]) for state, act in zip(states, acts, strict=True)]
+        )
+        (won,) = [answer for (answer,) in answers if isinstance(answer, Reviewed)]
+        (lost,) = [answer for (answer,) in answers if isinstance(answer, RefusedAction)]
+        assert won.revision == won.outcome.revision == 2
+        assert lost.code in {"stale", "not_pending"}
+        assert lost.current == SubjectStatus(won.outcome.state, 2)
+        assert await redis_state.statuses([asks[number].subject]) == [lost.current]
+
+    for first in range(0, len(asks), 20):
+        await asyncio.gather(*map(race, range(first, first + 20)))
+    assert await redis_state.queue_depth() == 0
+    for n in range(20):
+        ask = claims.ask(f"c{n}", f"{TEXT} in round {n}", 2)
+        await decide(redis_state, ask)
+        act = people.act("approve", ask)
+        answers = await asyncio.gather(*[state.review([act]) for state in states * 3])
+        assert [answer for (answer,) in answers] == [answers[0][0]] * 6, "one action, carried out once"
+        assert answers[0][0].outcome.revision == 2
+    for state in states:
+        await state.close()
 
 
 # Epoch and scheme
 
 
-async def test_state_without_an_epoch_is_lost(redis_server, prefix, claims):
-    async with opened(redis_server, prefix) as state:
-        assert await state.open() is None
-        with pytest.raises(StateLost, match="no epoch"):
-            await state.step([claims.ask()], LIMITS)
-
-
-async def test_a_flushed_state_is_lost_and_a_step_changes_nothing(redis_state, redis, prefix, claims):
+async def test_state_that_lost_its_epoch_is_lost_to_every_call_and_nothing_is_changed(
+    redis_server, redis_state, redis, prefix, claims, people
+):
+    ask = claims.ask(tier=2)
+    await decide(redis_state, ask)
     await redis.delete(f"{prefix}epoch")
-    with pytest.raises(StateLost):
-        await redis_state.step([claims.ask()], LIMITS)
-    assert await redis.keys(f"{prefix}s:*") == []
+    attempts = [redis_state.step([claims.ask()], LIMITS), redis_state.review([people.act("approve", ask)])]
+    attempts += [
+        each([ask.subject]) for each in (redis_state.held, redis_state.statuses, redis_state.payloads)
+    ]
+    for attempt in attempts:
+        with pytest.raises(StateLost):
+            await attempt
+    assert len(await redis.keys(f"{prefix}s:*")) == 1
+    assert await redis.keys(f"{prefix}a:*") == []
     assert await redis_state.read_epoch() is None
+    async with opened(redis_server, f"empty-{prefix}") as empty:
+        assert await empty.open() is None
+        for attempt in (empty.step([claims.ask()], LIMITS), empty.payloads([subject()])):
+            with pytest.raises(StateLost, match="no epoch"):
+                await attempt
 
 
-async def test_state_that_another_worker_rebuilt_is_lost_until_its_epoch_is_taken(
+async def test_state_that_another_worker_rebuilt_is_lost_until_its_epoch_is_adopted(
     redis_server, redis_state, prefix, claims
 ):
     async with opened(redis_server, prefix) as other:
+        await decide(other, claims.ask())  # a step opens state
+        assert other.epoch == redis_state.epoch
         await start(other)
         with pytest.raises(StateLost):
             await redis_state.step([claims.ask()], LIMITS)
@@ -341,85 +420,57 @@ async def test_state_that_another_worker_rebuilt_is_lost_until_its_epoch_is_take
         await decide(redis_state, claims.ask())
 
 
-async def test_a_step_before_open_opens_state(redis_server, redis_state, prefix, claims):
-    async with opened(redis_server, prefix) as other:
-        await decide(other, claims.ask())
-        assert other.epoch == redis_state.epoch
-
-
-async def test_keys_of_another_scheme_are_refused_and_the_way_out_is_named(redis_server, redis_state, prefix):
+async def test_keys_of_another_scheme_are_refused_and_a_rebuild_is_advised(redis_server, redis_state, prefix):
     other = state_at(redis_server.url, prefix, scheme="partition-9/words-9/signature-9/9000")
     with pytest.raises(SchemeMismatch, match="groundwire rebuild"):
         await other.open()
-    async with other.rebuilding() as rebuild:
-        await rebuild.clear()
-        await rebuild.start_epoch("new")
+    async with other.rebuilding() as rebuilding:
+        await rebuilding.clear()
+        await rebuilding.start_epoch("new")
     assert await other.open() == "new"
     with pytest.raises(SchemeMismatch):
         await redis_state.adopt_epoch()
     await other.close()
 
 
-async def test_looking_back_asks_once_and_finds_a_lost_state_as_a_step_does(
-    redis_server, redis_state, redis, prefix, claims, monkeypatch
-):
-    asks = [claims.respond(f"r{n}", 2, queued=n % 2 == 0) for n in range(1500)]
-    await decide(redis_state, *asks, limits=QueueLimits(per_user=9999))
-    calls = []
-    call = redis_state.server.call
-    await redis_state.payloads([asks[0].subject])  # the server has the script
-    monkeypatch.setattr(redis_state.server, "call", lambda *command: calls.append(command) or call(*command))
-    found = await redis_state.payloads([ask.subject for ask in asks] * 2)
-    assert found == [ask.payload for ask in asks] * 2
-    assert len(calls) == 1
-    await redis.set(f"{prefix}epoch", "of another rebuild")
-    with pytest.raises(StateLost):
-        await redis_state.payloads([asks[0].subject])
-    async with opened(redis_server, f"empty-{prefix}") as empty:
-        with pytest.raises(StateLost, match="no epoch"):
-            await empty.payloads([asks[0].subject])
+# Servers that fail
 
 
-async def test_looking_back_at_a_server_that_is_gone_is_unavailable(own_server, claims):
-    async with opened(own_server) as state:
-        await start(state)
-        own_server.kill()
-        with pytest.raises(StateUnavailable):
-            await state.payloads([subject()])
-
-
-# Servers out of order
-
-
-async def test_a_server_that_lost_its_scripts_is_given_them_again(redis_state, redis, claims):
-    ask = claims.ask()
+async def test_a_server_that_lost_its_scripts_gets_them_again(redis_state, redis, claims, people):
+    ask = claims.ask(tier=2)
+    act = people.act("approve", ask)
     (first,) = await decide(redis_state, ask)
     await redis.script_flush()
     assert await decide(redis_state, ask) == [replace(first, fresh=False)]
+    for attempt in (
+        redis_state.review([act]),
+        redis_state.statuses([ask.subject]),
+        redis_state.held([ask.subject]),
+    ):
+        await redis.script_flush()
+        assert (await attempt)[0].revision == 2
 
 
-async def test_a_killed_server_is_unavailable_and_has_its_outcomes_when_it_is_back(own_server, claims):
+async def test_a_killed_server_is_unavailable_and_keeps_its_outcomes_unless_it_starts_empty(
+    own_server, claims
+):
     ask = claims.ask()
     async with opened(own_server) as state:
         await start(state)
         (first,) = await decide(state, ask)
         own_server.kill()
-        with pytest.raises(StateUnavailable):
-            await state.step([ask], LIMITS)
+        for attempt in (state.step([ask], LIMITS), state.payloads([ask.subject])):
+            with pytest.raises(StateUnavailable):
+                await attempt
         own_server.start()
         assert await decide(state, ask) == [replace(first, fresh=False)]
-
-
-async def test_a_server_that_started_empty_is_lost(own_server, claims):
-    async with opened(own_server) as state:
-        await start(state)
         own_server.kill()
         own_server.start(keep_data=False)
         with pytest.raises(StateLost):
             await state.step([claims.ask()], LIMITS)
 
 
-async def test_a_frozen_server_is_unavailable_in_bounded_time(own_server, claims):
+async def test_a_frozen_server_is_unavailable_and_its_late_answer_goes_to_nobody(own_server, claims):
     client = Redis.from_url(own_server.url, socket_timeout=None)
     state = await start(RedisState(client, "gw.", scheme=SCHEME, patience=0.5))
     own_server.pause()
@@ -430,21 +481,11 @@ async def test_a_frozen_server_is_unavailable_in_bounded_time(own_server, claims
     finally:
         own_server.resume()
     (outcome,) = await decide(state, claims.ask("c2", OTHER))
-    assert outcome.origin.offset == 2  # the answer is not that of the step before
+    assert outcome.origin.offset == 2
     await state.close()
 
 
-async def test_a_replica_is_unavailable(own_server, claims):
-    async with opened(own_server) as state:
-        await start(state)
-        client = connect(own_server.url)
-        await client.replicaof("127.0.0.1", 1)
-        with pytest.raises(StateUnavailable, match="ReadOnly"):
-            await state.step([claims.ask()], LIMITS)
-        await client.aclose()
-
-
-async def test_a_server_out_of_memory_is_unavailable_and_holds_no_half_step(own_server, claims):
+async def test_a_server_that_refuses_writes_is_unavailable_and_holds_no_half_step(own_server, claims):
     async with opened(own_server) as state:
         await start(state)
         client = connect(own_server.url)
@@ -456,59 +497,40 @@ async def test_a_server_out_of_memory_is_unavailable_and_holds_no_half_step(own_
         assert sorted(await client.keys("*")) == [b"gw.epoch", b"gw.scheme"]
         answers = await state.step(asks, LIMITS)
         assert [isinstance(answer, Outcome | Waiting) for answer in answers] == [True] * 3
+        await client.replicaof("127.0.0.1", 1)
+        with pytest.raises(StateUnavailable, match="ReadOnly"):
+            await state.step([claims.ask("c4", None)], LIMITS)
         await client.aclose()
 
 
-async def test_an_answer_that_cannot_be_read_is_unavailable(redis_state, redis, prefix, claims):
+async def test_an_entry_that_cannot_be_read_is_unavailable(redis_state, redis, prefix, claims):
     ask = claims.ask()
     await decide(redis_state, ask)
-    key = f"{prefix}s:{short(ask.subject.digest)}"
+    key = entry_key(prefix, ask)
     await redis.set(key, (await redis.get(key)).replace(b"\non\n", b"\n??\n"))
     with pytest.raises(StateUnavailable):
         await redis_state.step([ask], LIMITS)
+    await redis.set(key, "Q 2 1 not an entry")
+    for attempt in (redis_state.held([ask.subject]), redis_state.statuses([ask.subject])):
+        with pytest.raises(StateUnavailable):
+            await attempt
 
 
-@pytest.mark.parametrize(
-    ("setting", "value", "named"),
-    [("maxmemory-policy", "allkeys-lru", "noeviction"), ("appendonly", "no", "appendonly")],
-)
-async def test_a_server_that_would_forget_is_refused(own_server, setting, value, named):
-    client = connect(own_server.url)
-    await client.config_set(setting, value)
-    async with opened(own_server) as state:
-        with pytest.raises(UsageError, match=named):
-            await state.open()
-    await client.aclose()
-
-
-async def test_a_server_without_aof_is_taken_where_it_is_allowed(own_server):
+async def test_a_server_that_may_forget_is_refused_unless_that_is_allowed_or_hidden(own_server):
     client = connect(own_server.url)
     await client.config_set("appendonly", "no")
-    async with opened(own_server, require_aof=False) as state:
-        assert await state.open() is None
-    await client.aclose()
-
-
-async def test_a_server_that_does_not_show_its_settings_is_taken(own_server):
-    client = connect(own_server.url)
-    await client.config_set("maxmemory-policy", "allkeys-lru")
-    await client.execute_command("ACL", "SETUSER", "gate", "on", ">pw", "~*", "+@all", "-config", "-info")
-    async with opened(own_server) as state:
-        state.server._redis.connection_pool.connection_kwargs |= {"username": "gate", "password": "pw"}
-        assert await state.open() is None
-    await client.aclose()
-
-
-async def test_redis_cluster_is_refused(redis_server, prefix, monkeypatch):
-    async with opened(redis_server, prefix) as state:
-        call = state.server.call
-
-        async def clustered(*command):
-            return {"cluster_enabled": 1} if command[0] == "INFO" else await call(*command)
-
-        monkeypatch.setattr(state.server, "call", clustered)
-        with pytest.raises(UsageError, match="Cluster"):
+    async with opened(own_server) as state, opened(own_server, require_aof=False) as lenient:
+        with pytest.raises(UsageError, match="appendonly"):
             await state.open()
+        assert await lenient.open() is None
+        await client.config_set("maxmemory-policy", "allkeys-lru")
+        with pytest.raises(UsageError, match="noeviction"):
+            await lenient.open()
+    await client.execute_command("ACL", "SETUSER", "gate", "on", ">pw", "~*", "+@all", "-config", "-info")
+    hidden = RedisState(connect(own_server.url.replace("//", "//gate:pw@")), "gw.", scheme=SCHEME)
+    assert await hidden.open() is None, "a managed server often does not show its settings"
+    await hidden.close()
+    await client.aclose()
 
 
 async def test_a_client_that_decodes_is_refused(redis_server):
@@ -518,46 +540,38 @@ async def test_a_client_that_decodes_is_refused(redis_server):
     await client.aclose()
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
+async def test_a_request_that_would_break_the_layout_is_an_error(redis_state, claims, people):
+    for changes in (
         {"payload": b"two\nlines"},
         {"fingerprint": "abc"},
         {"dedup": replace(dedup(TEXT, subject()), signature=b"short")},
         {"dedup": replace(dedup(TEXT, subject()), probed=[b"seven b"])},
-    ],
-)
-async def test_an_ask_that_would_break_the_layout_is_an_error(redis_state, claims, changes):
-    with pytest.raises(ValueError):  # noqa: PT011 - whichever of them
-        await redis_state.step([replace(claims.ask(), **changes)], LIMITS)
+    ):
+        with pytest.raises(ValueError):  # noqa: PT011 - whichever of them
+            await redis_state.step([replace(claims.ask(), **changes)], LIMITS)
+    for changes in ({"payload": b"two\nlines"}, {"refused": "not a code"}, {"refused": "Stale\n"}):
+        with pytest.raises(ValueError):  # noqa: PT011 - whichever of them
+            await redis_state.review([people.act("approve", claims.ask(), **changes)])
 
 
-# Rebuilding
+def test_an_address_that_is_no_redis_is_refused_and_no_password_is_shown():
+    for url in ("redis://:12/secret@host:6379/0", "redis+cluster://:pa#ss@host:1", "redis://:s?s@host"):
+        with pytest.raises(UsageError, match="%2F") as refused:
+            connect(url)
+        assert not re.search(r"ss|12", str(refused.value).replace("password", ""))
+    for url in (
+        *("redis+cluster://host:x", "redis+cluster://host/3", "redis+cluster://h:1,h:y/0"),
+        *("redis+cluster://h:1,redis://h:2", "redis+cluster://", "redis-cluster://h:1", "h:1"),
+    ):
+        with pytest.raises(UsageError, match="GROUNDWIRE_REDIS_URL"):
+            connect(url)
 
 
-async def test_clearing_leaves_what_is_not_this_state(redis_server, redis, claims):
-    left = {}
-    async with opened(redis_server, "g[a]*.") as state, opened(redis_server, "ga.") as neighbour:
-        for each in (state, neighbour):
-            await start(each)
-            await decide(each, claims.ask("c1"), claims.ask("c2", OTHER, 2))
-            child = claims.ask("c4", "a text that rests on another", parents=[subject("c1")])
-            await each.step([child, claims.ask("c3", wait=True)], LIMITS)
-        await redis.set("g[a]*.citation:x", "kept")
-        await state.put_policy("0" * 64, b"kept")
-        await (await state.mark("t", 0, InFlightMark(1, 2, 0)))
-        left = {key for key in await redis.keys("*") if key.startswith(b"ga.")}
-        async with state.rebuilding() as rebuild:
-            await rebuild.clear()
-        assert {key for key in await redis.keys("*") if key.startswith(b"ga.")} == left
-        names = {key for key in await redis.keys("*") if key.startswith(b"g[a]*.")}
-        assert names == {b"g[a]*.citation:x", b"g[a]*.policy:" + b"0" * 64, b"g[a]*.f:t:0"}
-        with pytest.raises(StateLost):
-            await state.step([claims.ask("c4")], LIMITS)
+# Rebuilds
 
 
 async def test_a_rebuilt_state_answers_as_the_one_before(redis_state, claims):
-    """Outcomes loaded in any order, several revisions of one subject among them."""
+    """Outcomes are loaded in any order, several revisions of one subject among them."""
     limits = QueueLimits(per_user=2)
     refused = claims.ask("refused", "a text of its own that nobody else has", 2)
     asks = [
@@ -567,90 +581,120 @@ async def test_a_rebuilt_state_answers_as_the_one_before(redis_state, claims):
         claims.ask("joined", tier=2),
         claims.ask("pending", "something else waits for a person here", 2),
         refused,
-        claims.respond("r1"),
-        claims.respond("r2", 2),
-        claims.respond("r3", 2, queued=True),
-        claims.respond("r4", 2, queued=True, user="bob"),
-        claims.respond("r5", 3),
+        *[claims.respond(f"r{tier}", tier) for tier in (1, 2, 3)],
+        claims.respond("r4", 2, queued=True),
+        claims.respond("r5", 2, queued=True, user="bob"),
     ]
     outcomes = await decide(redis_state, *asks, limits=limits)
-    assert [outcome.state.value for outcome in outcomes] == list("PABJPRAVRPB")
-    human = replace(
-        outcomes[0], state=SubjectState.APPROVED, tier=1, revision=2, record=b"", first_origin=asks[0].origin
-    )
-    joined_to = {"joined": asks[0].subject}
+    assert [outcome.state for outcome in outcomes] == [P, A, B, SubjectState.JOINED, P, R, A, V, B, R, P]
+    human = replace(outcomes[0], state=A, tier=1, revision=2, record=b"", first_origin=asks[0].origin)
     known = [
-        stored(a, o, joined_to=joined_to.get(a.subject.subject_id))
-        for a, o in zip(asks, outcomes, strict=True)
+        stored(ask, outcome, joined_to=asks[0].subject if ask is asks[3] else None)
+        for ask, outcome in zip(asks, outcomes, strict=True)
     ]
-    async with redis_state.rebuilding() as rebuild:
-        await rebuild.clear()
-        assert await rebuild.load([stored(asks[0], human), *reversed(known)]) == 11
-        assert await rebuild.load(known) == 0
-        await rebuild.start_epoch("rebuilt")
+    async with redis_state.rebuilding() as rebuilding:
+        await rebuilding.clear()
+        assert await rebuilding.load([stored(asks[0], human), *reversed(known)]) == 11
+        assert await rebuilding.load(known) == 0
+        await rebuilding.start_epoch("rebuilt")
     await redis_state.adopt_epoch()
     again = await decide(redis_state, *asks, limits=limits)
-    assert again == [replace(o, fresh=False) for o in (human, *outcomes[1:])]
+    assert again == [replace(outcome, fresh=False) for outcome in (human, *outcomes[1:])]
     assert await redis_state.queue_depth() == 2
-    (afresh,) = await decide(redis_state, claims.again(asks[3]))
-    assert (afresh.state, afresh.revision) == (SubjectState.BLOCKED, 2)
-    (now_pending,) = await decide(redis_state, claims.again(refused), limits=limits)
-    assert (now_pending.state, now_pending.revision) == (SubjectState.PENDING, 2)
+    afresh, pending = await decide(redis_state, claims.again(asks[3]), claims.again(refused), limits=limits)
+    assert [(afresh.state, afresh.revision), (pending.state, pending.revision)] == [(B, 2), (P, 2)]
 
 
-async def test_only_one_worker_rebuilds(redis_server, redis_state, prefix):
+async def test_after_a_rebuild_a_published_action_is_answered_and_a_lost_one_carried_out_again(
+    redis_state, claims, people
+):
+    """A revision that was not published is lost: the subject is as pending as before."""
+    published, lost = claims.ask("c1", tier=2), claims.ask("c2", OTHER, 2)
+    outcomes = await decide(redis_state, published, lost)
+    acts = [people.act("approve", ask) for ask in (published, lost)]
+    refused = people.act("reject", lost, revision=9)
+    first, second, third = await redis_state.review([*acts, refused])
+    pending = stored(lost, replace(outcomes[1], fresh=False))
+    await rebuild(redis_state, stored(published, first.outcome), pending)
+    assert await redis_state.queue_depth() == 1
+    again = people.act("approve", lost, action_id=acts[1].action_id)
+    answers = await redis_state.review([acts[0], again, refused])
+    assert answers == [first, Reviewed(2, replace(second.outcome, origin=again.origin)), third]
+    await rebuild(redis_state, pending)
+    await review_one(redis_state, people.act("approve", lost))
+    stale = RefusedAction("stale", SubjectStatus(A, 2))
+    assert await review_one(redis_state, again) == stale, "the revision is another action's by now"
+    await review_one(redis_state, people.act("retract", lost, revision=2))
+    assert await review_one(redis_state, again) == stale
+
+
+async def test_of_two_actions_with_the_same_revision_the_superseded_one_keeps_its_answer(
+    redis_state, claims, people
+):
+    ask = claims.ask(tier=2)
+    (outcome,) = await decide(redis_state, ask)
+    lost, act = people.act("approve", ask), people.act("approve", ask)
+    await review_one(redis_state, lost)
+    await rebuild(redis_state, stored(ask, replace(outcome, fresh=False)))
+    first, _ = await redis_state.review([act, people.act("retract", ask, revision=2)])
+    assert await review_one(redis_state, lost) == RefusedAction("stale", SubjectStatus(B, 3))
+    assert await review_one(redis_state, act) == first
+
+
+async def test_an_action_on_a_subject_that_a_rebuild_did_not_find_is_unknown(redis_state, claims, people):
+    ask = claims.ask(tier=2)
+    (outcome,) = await decide(redis_state, ask)
+    act = people.act("reject", ask)
+    first = await review_one(redis_state, act)
+    await rebuild(redis_state)
+    assert await review_one(redis_state, act) == RefusedAction("unknown", None)
+    await redis_state.step([replace(ask, wait=True)], LIMITS)
+    assert await review_one(redis_state, act) == RefusedAction(
+        "waiting", SubjectStatus(SubjectState.WAITING, 0)
+    )
+    await redis_state.reassert([stored(ask, first.outcome, rejected=True)])
+    assert await review_one(redis_state, act) == first, "no refusal took the place of the answer"
+    assert outcome.state is P
+
+
+async def test_only_one_worker_rebuilds_and_keeps_its_lock(redis_server, redis_state, redis, prefix):
     async with opened(redis_server, prefix) as other:
-        async with redis_state.rebuilding() as first, other.rebuilding() as second:
-            assert first is not None
-            assert second is None
-        async with other.rebuilding() as third:
-            assert third is not None
+        async with redis_state.rebuilding(ttl=0.3) as first:
+            await asyncio.sleep(0.8)  # longer than the lock lasts unless it is renewed
+            async with other.rebuilding() as second:
+                assert second is None
+            await first.start_epoch("still ours")
+        with suppress(RuntimeError):
+            async with other.rebuilding() as third:
+                assert third is not None
+                raise RuntimeError
+        assert not await redis.exists(f"{prefix}rebuild")
 
 
-async def test_the_lock_is_renewed_for_as_long_as_it_is_held(redis_server, redis_state, prefix):
-    async with opened(redis_server, prefix) as other, redis_state.rebuilding(ttl=0.3) as rebuild:
-        await asyncio.sleep(0.8)
-        async with other.rebuilding() as second:
-            assert second is None
-        await rebuild.start_epoch("still ours")
-
-
-async def test_who_lost_the_lock_changes_nothing(redis_server, redis_state, redis, prefix, claims):
+async def test_who_lost_the_lock_changes_and_releases_nothing(
+    redis_server, redis_state, redis, prefix, claims
+):
     ask = claims.ask()
     (outcome,) = await decide(redis_state, ask)
     async with redis_state.rebuilding() as stalled, opened(redis_server, prefix) as other:
         await redis.delete(f"{prefix}rebuild")
         async with other.rebuilding() as holder:
             await holder.start_epoch("by another")
-            for attempt in (
-                stalled.clear(),
-                stalled.load([stored(ask, outcome)]),
-                stalled.start_epoch("mine"),
-            ):
+            attempts = [stalled.clear(), stalled.load([stored(ask, outcome)]), stalled.start_epoch("mine")]
+            for attempt in attempts:
                 with pytest.raises(StateUnavailable, match="lock"):
                     await attempt
+        await redis.set(f"{prefix}rebuild", "another")
+    assert await redis.get(f"{prefix}rebuild") == b"another"
     async with opened(redis_server, prefix) as other:
         assert await other.open() == "by another"
         assert await decide(other, ask) == [replace(outcome, fresh=False)]
 
 
-async def test_who_lost_the_lock_does_not_release_that_of_another(redis_server, redis_state, redis, prefix):
-    async with redis_state.rebuilding():
-        await redis.set(f"{prefix}rebuild", "another")
-    assert await redis.get(f"{prefix}rebuild") == b"another"
+# Marks, policies, records that are given up
 
 
-async def test_after_a_rebuild_that_failed_the_lock_is_free(redis_state, redis, prefix):
-    with pytest.raises(RuntimeError):
-        async with redis_state.rebuilding():
-            raise RuntimeError
-    assert not await redis.exists(f"{prefix}rebuild")
-
-
-# Marks and policies
-
-
-async def test_a_mark_stays_a_day_or_until_it_is_settled(redis_state, redis, prefix):
+async def test_marks_and_policies_are_kept(redis_state, redis, prefix):
     assert await redis_state.marks("groundwire.claims", 0) is None
     await redis_state.mark("groundwire.claims", 0, InFlightMark(10, 19, 0))
     await (await redis_state.mark("groundwire.claims", 0, InFlightMark(10, 10, 2)))
@@ -659,41 +703,131 @@ async def test_a_mark_stays_a_day_or_until_it_is_settled(redis_state, redis, pre
     assert DAY - 60 < await redis.ttl(f"{prefix}f:groundwire.claims:0") <= DAY
     await (await redis_state.mark("groundwire.claims", 0, None))
     assert await redis_state.marks("groundwire.claims", 0) is None
-
-
-async def test_a_policy_is_kept_under_its_hash(redis_state):
     assert await redis_state.get_policy("0" * 64) is None
     await redis_state.put_policy("0" * 64, b'{"version":"default"}')
     assert await redis_state.get_policy("0" * 64) == b'{"version":"default"}'
 
 
-# Records that are given up
-
-
-@pytest.mark.parametrize("tier", [1, 2, 3])
-async def test_a_decided_subject_is_never_given_up(redis_state, claims, tier):
-    ask = replace(claims.ask("c1", tier=tier), record=b'{\n"text":\n\n"a record with an empty line"}')
-    (before,) = await decide(redis_state, ask)
-    assert not await redis_state.give_up(ask.subject)
-    (after,) = await decide(redis_state, ask)
-    assert after.state == before.state
-
-
-async def test_an_unknown_subject_may_be_given_up_and_leaves_no_trace(redis_state, redis, prefix):
+async def test_a_decided_subject_is_never_given_up_and_an_unknown_one_is(redis_state, redis, prefix, claims):
     assert await redis_state.give_up(subject("nobody"))
     assert not await redis.keys(f"{prefix}s:*")
+    for tier in (1, 2, 3):
+        ask = replace(
+            claims.ask(f"c{tier}", tier=tier), record=b'{\n"text":\n\n"a record with an empty line"}'
+        )
+        (before,) = await decide(redis_state, ask)
+        assert not await redis_state.give_up(ask.subject)
+        assert await decide(redis_state, ask) == [replace(before, fresh=False)]
 
 
-async def test_a_waiting_claim_that_is_given_up_holds_up_nobody_and_a_later_record_is_decided(
-    redis_state, claims
+async def test_a_waiting_claim_that_is_given_up_holds_up_nobody_and_is_unknown_to_people(
+    redis_state, claims, people
 ):
-    waiting = claims.ask("c1", wait=True)
-    other = claims.ask("c2", "quite another text that nobody has sent before")
-    assert await redis_state.step([waiting], LIMITS) == [Waiting(publish=True)]
-    assert await redis_state.give_up(waiting.subject)
+    ask, other = claims.ask(tier=2, wait=True), claims.ask("c2", "quite another text that nobody sent before")
+    later = claims.again(ask)
+    assert await redis_state.step([ask, later], LIMITS) == [Waiting(publish=True), Waiting(publish=False)]
+    assert await redis_state.give_up(ask.subject)
+    assert await redis_state.give_up(ask.subject), "a second time as well"
     assert await redis_state.waiting_count() == 0
     assert isinstance((await redis_state.step([other], LIMITS))[0], Outcome)
-    assert await redis_state.step([waiting], LIMITS) == [GivenUp()]
-    assert await redis_state.give_up(waiting.subject), "a second time as well"
-    later = claims.ask("c1")
-    assert (await decide(redis_state, later))[0].revision == 1
+    assert await redis_state.step([ask, later], LIMITS) == [GivenUp()] * 2
+    for each in (redis_state.held, redis_state.statuses, redis_state.payloads):
+        assert await each([ask.subject]) == [None]
+    assert await review_one(redis_state, people.act("approve", ask, revision=0)) == RefusedAction(
+        "unknown", None
+    )
+    (afresh,) = await decide(redis_state, claims.again(ask, wait=False))
+    assert (afresh.state, afresh.revision) == (P, 1)
+    assert (await review_one(redis_state, people.act("approve", ask))).revision == 2
+
+
+async def test_giving_up_a_record_leaves_the_outcome_before_it(redis_state, claims, people):
+    ask = claims.ask("refused", OTHER, 2)
+    await decide(redis_state, ask, limits=QueueLimits(per_user=0))
+    later = claims.again(ask, wait=True)
+    await redis_state.step([later], LIMITS)
+    await redis_state.give_up(ask.subject)
+    assert await redis_state.held([ask.subject]) == [None]
+    assert await redis_state.statuses([ask.subject]) == [SubjectStatus(R, 1)]
+    refused = await review_one(redis_state, people.act("approve", ask))
+    assert refused == RefusedAction("not_pending", SubjectStatus(R, 1))
+    assert await redis_state.step([later], LIMITS) == [GivenUp()]
+    leader, joined = claims.ask("c1", tier=2), claims.ask("c2", tier=2)
+    await decide(redis_state, leader, joined)
+    await review_one(redis_state, people.act("expire", leader))
+    first, second = claims.again(joined, wait=True), claims.again(joined)
+    await redis_state.step([first, second], LIMITS)
+    await redis_state.give_up(joined.subject)
+    assert await redis_state.step([first, second], LIMITS) == [GivenUp()] * 2
+    (afresh,) = await decide(redis_state, claims.again(joined))
+    assert (afresh.state, afresh.revision, afresh.first_origin) == (P, 2, joined.origin)
+    answer = await review_one(redis_state, people.act("approve", joined, revision=2))
+    assert (answer.revision, answer.outcome.state, answer.outcome.first_origin) == (3, A, joined.origin)
+    assert await decide(redis_state, first, second, claims.again(joined)) == [answer.outcome] * 3
+
+
+# Writes in the order of the calls
+
+
+async def call(line: SharedConnection, *command: str) -> object:
+    return await (await line.send(*command))
+
+
+async def test_commands_take_effect_in_order_and_each_gets_its_own_answer(redis, prefix):
+    line = SharedConnection(redis, 20.0)
+    tasks = [asyncio.create_task(call(line, "APPEND", prefix, "x")) for _ in range(100)]
+    assert await asyncio.gather(*tasks) == list(range(1, 101))
+    with pytest.raises(StateUnavailable, match="INCR: ResponseError"):
+        await call(line, "INCR", prefix)
+    for turns in range(12):
+        first = asyncio.create_task(call(line, "ECHO", "mine"))
+        second = asyncio.create_task(call(line, "GET", prefix))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        first.cancel()
+        answer = (await asyncio.gather(first, second, return_exceptions=True))[1]
+        assert answer == b"x" * 100 or isinstance(answer, StateUnavailable)
+        assert await call(line, "GET", prefix) == b"x" * 100
+    await line.close()
+
+
+async def test_a_broken_connection_is_replaced_and_closed(redis_server, prefix):
+    redis = connect(redis_server.url.removesuffix("/0") + "/7", patience=20.0)
+    line = SharedConnection(redis, 20.0)
+    await call(line, "SET", prefix, "text")
+    await redis.client_kill_filter(_id=await call(line, "CLIENT", "ID"))
+    with suppress(StateUnavailable):  # what is under way when it breaks
+        await call(line, "GET", prefix)
+    assert await call(line, "GET", prefix) == b"text"
+    await line.close()
+    assert [client["db"] for client in await redis.client_list()].count("7") == 1, "the client's own is left"
+    await redis.aclose()
+
+
+@pytest.mark.slow
+async def test_what_is_written_arrives_though_the_process_is_killed_at_once(redis_server, redis, prefix):
+    sender = """
+import asyncio, os, sys
+from groundwire.state.server import SharedConnection, connect
+
+async def main():
+    line = SharedConnection(connect(sys.argv[1]))
+    await (await line.send("GET", "x"))  # connects: the next command is not held up
+    die = lambda: os.kill(os.getpid(), 9)
+    await line.send("SET", sys.argv[2], "note")
+    die()
+
+if sys.argv[3] == "uvloop":
+    import uvloop
+    uvloop.run(main())
+else:
+    asyncio.run(main())
+"""
+    for loop in ("asyncio", "uvloop"):
+        command = [sys.executable, "-c", sender, redis_server.url, prefix + loop, loop]
+        environment = os.environ | {"PYTHONPATH": "src"}
+        killed = await asyncio.to_thread(subprocess.run, command, env=environment, check=False)
+        assert killed.returncode == -9
+        async with asyncio.timeout(60):
+            while await redis.get(prefix + loop) != b"note":  # noqa: ASYNC110 - Redis sends no event
+                await asyncio.sleep(0.01)
