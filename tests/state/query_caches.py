@@ -1,4 +1,4 @@
-"""Both validated-response caches behind one face, with a time that tests may let pass."""
+"""Both validated-response caches behind one interface, with a clock that tests advance."""
 
 from redis.asyncio import Redis
 
@@ -15,8 +15,6 @@ def response(**fields) -> dict:
 
 
 class InMemory:
-    """The cache of a process."""
-
     def __init__(self, max_entries: int = 1000) -> None:
         self.now = START
         self.cache = QueryCache(max_entries, clock=lambda: self.now)
@@ -35,7 +33,7 @@ class InMemory:
 
 
 class InRedis(RedisQueryCache):
-    """The cache of a deployment; time passes by bringing the ends of all lifetimes nearer."""
+    """Time passes by shortening all lifetimes in Redis."""
 
     def __init__(self, redis: Redis, prefix: str, max_entries: int = 1000) -> None:
         self.now = START

@@ -1,4 +1,4 @@
-"""What review queues are given in tests: claims, callbacks, and a time that may pass."""
+"""Review queues in tests: items, store callbacks, and a clock."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -12,12 +12,10 @@ CLAIM = "The API uses OAuth2"
 
 
 def evidence(claim=CLAIM, **fields) -> EvidenceObject:
-    """Evidence as the gate makes it."""
     return EvidenceObject(claim, datetime(2026, 1, 31, 12, 0, 4, 123456, UTC), "medium", **fields)
 
 
 def result(of: EvidenceObject | None = None, **fields) -> ValidationResult:
-    """The result that sends a claim to a person."""
     given = {
         "tier": IngestionTier.FLAG_REVIEW,
         "approved": False,
@@ -33,7 +31,6 @@ def result(of: EvidenceObject | None = None, **fields) -> ValidationResult:
 
 
 async def put(queue: ReviewQueue, user_id="ada", claim=CLAIM, **fields) -> str:
-    """Enqueue a claim of a user."""
     given = {
         "user_id": user_id,
         "content": claim,
@@ -46,7 +43,7 @@ async def put(queue: ReviewQueue, user_id="ada", claim=CLAIM, **fields) -> str:
 
 
 class Stored:
-    """A store callback that remembers its calls, and fails when it is told to."""
+    """A store callback that records its calls, and fails while `error` is set."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []
@@ -61,8 +58,6 @@ class Stored:
 
 
 class Clock:
-    """Seconds since 1970, as the test wants them."""
-
     def __init__(self) -> None:
         self.now = START
 
@@ -71,7 +66,7 @@ class Clock:
 
 
 class Hanging:
-    """A store callback whose calls end, well or not, when they are told to."""
+    """A store callback whose calls end when the test resolves their futures."""
 
     def __init__(self) -> None:
         self.begun = asyncio.Event()
@@ -85,7 +80,7 @@ class Hanging:
     async def approve(
         self, queue, queue_id, reviewer="ada", **fields
     ) -> tuple[asyncio.Task, asyncio.Future | None]:
-        """Begin an approval; return it and, where the callback was called, what ends it."""
+        """Begin an approval; return its task and the future of the callback, if that was called."""
         self.begun.clear()
         task = asyncio.create_task(queue.approve(queue_id, reviewer, **fields))
         called = asyncio.create_task(self.begun.wait())
