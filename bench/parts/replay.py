@@ -17,11 +17,10 @@ from groundwire.messages.decode import decode_claim
 from groundwire.messages.headers import InboundRecord, decision_headers
 from groundwire.messages.topics import record_key
 from groundwire.policy import Policy
-from groundwire.replay.job import Job, ReplayOrder
 from groundwire.replay.reading import Rate
 from groundwire.replay.report import FileWriter
 from groundwire.replay.run import Replayer, Task
-from groundwire.replay.store import FileRecords, OffsetRange, decision_lines
+from groundwire.replay.store import FileRecords, Job, OffsetRange, ReplayOrder, decision_lines
 from groundwire.replay.verify import Verifier, VerifyStatus
 from groundwire.state.policies import KnownPolicies, PolicyStore
 
@@ -75,14 +74,13 @@ async def _replay(decided: Found, known: KnownPolicies) -> float:
 def _store(job: Job, decided: Found) -> None:
     """Put into a job what its reader would have read."""
     inside = {(TOPIC, 0): OffsetRange(TOPIC, 0, 0, len(decided))}
-    job.begin()
-    for record, decision in decided:
-        job.store.add_record(record, inside=True)
-        place = f"groundwire.{decision.verdict}", 0, record.offset, record.timestamp
-        key = record_key(decision.tenant_id, decision.user_id)
-        published = InboundRecord(*place, key, decision.to_bytes(), decision_headers(decision, ()))
-        job.store.add_decision(published, inside=inside, everything=False)
-    job.commit()
+    with job.transaction():
+        for record, decision in decided:
+            job.add_record(record, inside=True)
+            place = f"groundwire.{decision.verdict}", 0, record.offset, record.timestamp
+            key = record_key(decision.tenant_id, decision.user_id)
+            published = InboundRecord(*place, key, decision.to_bytes(), decision_headers(decision, ()))
+            job.add_decision(published, inside=inside, everything=False)
 
 
 def _files(folder: Path, decided: Found) -> tuple[Path, Path]:

@@ -21,7 +21,7 @@ from groundwire.messages.identity import event_id
 from groundwire.messages.seals import SEALED, Seal, SealedOutput, SealHead, root_of, seal_of
 from groundwire.messages.topics import TopicName
 from groundwire.replay.seals import SealEvidence, read_heads
-from groundwire.replay.store import RecordPlace
+from groundwire.replay.store import RecordPlace, Store
 from tests.fuzz.inputs import CANARY, any_value, mutated, scratched, text, written
 from tests.fuzz.runner import entry, hold, quiet
 from tests.unit.console.rooms import make_decision
@@ -49,7 +49,7 @@ class Sealed:
             seal = seal_of(record.value or b"")
             hold(seal is None or isinstance(seal.fits, bool), "neither a seal nor none")
         with TemporaryDirectory() as folder:
-            evidence = SealEvidence(Path(folder), "t.", self._keys, now=NOW)
+            evidence = SealEvidence(Store(Path(folder, "seals")), "t.", self._keys, now=NOW)
             for record in records:
                 evidence.note_published(record, late=rng.random() < 0.1)
             evidence.audit_is_cut = rng.random() < 0.3

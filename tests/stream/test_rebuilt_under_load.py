@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from groundwire.replay.job import Job, ReplayOrder
 from groundwire.replay.reading import INPUTS, OUTPUTS, Rate, ReplayReader
 from groundwire.replay.report import Nowhere, Summary
 from groundwire.replay.run import Replayer, Simulation, Task
+from groundwire.replay.store import Job, ReplayOrder
 from tests.stream.harness import FULL, Deployment, assert_one_truth, good
 from tests.stream.test_outages import flush
 from tests.stream.test_reviews import Office

@@ -48,7 +48,7 @@ def dying(*given, **named):
 """
 READING = DIES.format(module="store", owner="RecordStore", method="set_next", times=4)
 """Ends the process while it reads topics: a page is kept, and not noted."""
-DECIDING = DIES.format(module="job", owner="Job", method="note", times=RECORDS // 1_000)
+DECIDING = DIES.format(module="store", owner="Job", method="note", times=RECORDS // 1_000)
 """Ends it while it decides: what it wrote is in the file, and not noted."""
 
 

@@ -128,7 +128,6 @@ def places(response: LlmResponse) -> dict[str, str]:
 
 
 def _model_use(calls: Sequence[ModelCall], model: HttpModel | None) -> str:
-    """Say what a model was asked, what that cost, and why some questions have no answer that counts."""
     cost = sum(call.cost_usd for call in calls)
     faults = Counter(call.fault for call in calls if call.fault is not None)
     why = "".join(f"; {number} {fault}" for fault, number in sorted(faults.items()))
@@ -137,7 +136,6 @@ def _model_use(calls: Sequence[ModelCall], model: HttpModel | None) -> str:
 
 
 def _counts(claims: int, flagged: int, unseen: int) -> str:
-    """Say how many claims there are, are flagged, and were not looked at."""
     counts = f"{claims} claim{'s' * (claims != 1)}, {flagged} flagged"
     return f"{counts}, {unseen} not looked at" if unseen else counts
 
@@ -162,7 +160,6 @@ def _evidence(claim: ClaimVerification, at: dict[str, str]) -> str:
 
 
 def _marked(claim: ClaimVerification, style: str) -> Text:
-    """Return a claim or step on one line, the words that no evidence holds marked."""
     text = Text(f"    {claim.claim_id.rpartition('/')[2].replace('#', ' ')}: ")
     for part, uncovered in _parts(claim):
         text.append(
@@ -301,7 +298,6 @@ def _is_labelled(parsed: object) -> bool:
 
 
 def _source_warnings(response: LlmResponse, policy: Policy) -> list[ReportWarning]:
-    """Return what the gate finds wrong with the sources of a response, and with the source tags of its answer."""
     if response.chunks is None:
         return []
     warnings = list(verify_sources(response.sources or (), response.chunks).warnings)

@@ -31,8 +31,6 @@ from groundwire.gate.claim_case import dedup_scheme
 from groundwire.kafka.connection import producer
 from groundwire.logs import configure_logs
 from groundwire.policy import Policy, load_policy
-from groundwire.replay.job import Job, ReplayOrder
-from groundwire.replay.page import policy_changes, write_page
 from groundwire.replay.reading import INPUTS, OUTPUTS, Rate, ReplayReader
 from groundwire.replay.report import (
     FileWriter,
@@ -43,11 +41,13 @@ from groundwire.replay.report import (
     as_json,
     as_table,
     create_topic,
+    policy_changes,
     replay_name,
     replay_topic,
+    write_page,
 )
 from groundwire.replay.run import Replayer, Simulation, Task, Writer
-from groundwire.replay.store import OffsetRange
+from groundwire.replay.store import Job, OffsetRange, ReplayOrder
 from groundwire.state.policies import KnownPolicies, PolicyStore
 from groundwire.text.normalise import escape_controls
 
@@ -199,7 +199,7 @@ async def _replay(settings: Settings, options: Options) -> int:
         simulation = None
         if order.simulate:
             simulation = Simulation(job, policies, options.policy)
-            await simulation.load(job.store.decisions_before(inside), options.policy or in_force)
+            await simulation.load(job.decisions_before(inside), options.policy or in_force)
         task = Task(order.name, policies, options.policy, simulation)
         async with _writer(settings, options) as writer:
             summary = await Replayer(job, task, writer, rate, progress.show).run()

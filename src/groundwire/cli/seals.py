@@ -16,6 +16,7 @@ from groundwire.config import Settings, load_settings
 from groundwire.keys.seal_keys import required_seal_keys
 from groundwire.messages.base import format_time
 from groundwire.replay.seals import ChainHead, read_seals
+from groundwire.replay.store import Store
 
 
 @click.group(name="seals")
@@ -52,6 +53,6 @@ def head(*, seal_keys: Path | None, layout: str) -> None:
 
 
 async def _heads(settings: Settings) -> list[ChainHead]:
-    with TemporaryDirectory(prefix="groundwire-seals-") as scratch:
-        evidence = await read_seals(settings, required_seal_keys(settings), Path(scratch))
+    with TemporaryDirectory(prefix="groundwire-seals-") as scratch, Store(Path(scratch, "seals")) as store:
+        evidence = await read_seals(settings, required_seal_keys(settings), store)
         return list(evidence.heads())

@@ -35,7 +35,7 @@ from groundwire.logs import configure_logs
 from groundwire.policy import load_policy
 from groundwire.replay.reading import Rate, ReplayReader
 from groundwire.replay.seals import Unsealed, proof_of, read_heads, read_seals
-from groundwire.replay.store import FileRecords
+from groundwire.replay.store import FileRecords, Store
 from groundwire.replay.verify import (
     Placed,
     Signatures,
@@ -148,8 +148,8 @@ def _signatures(settings: Settings, heads: Path | None, keys: Path | None) -> Si
 
 async def _prove(settings: Settings, keys: SealKeys, decision_id: str) -> int:
     """Print the proof of a decision; return the exit status."""
-    with TemporaryDirectory(prefix="groundwire-verify-") as scratch:
-        evidence = await read_seals(settings, keys, Path(scratch))
+    with TemporaryDirectory(prefix="groundwire-verify-") as scratch, Store(Path(scratch, "seals")) as store:
+        evidence = await read_seals(settings, keys, store)
         try:
             proof = await proof_of(settings, evidence, decision_id)
         except Unsealed as exc:

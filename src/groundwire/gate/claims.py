@@ -252,11 +252,14 @@ class ClaimGate:
         if not entry.unanswered:
             return False
         verified = CheckFinding(CitationState.VERIFIED, "", self._now())
-        hopeful = {**entry.inputs.findings, **dict.fromkeys(entry.unanswered, verified)}
+        findings_if_verified = {**entry.inputs.findings, **dict.fromkeys(entry.unanswered, verified)}
         relevant = [{"start": c.start, "score": 1.0, "relevant": True} for c in entry.reading.verifiable]
         now, then = (
             self.request_of(entry._replace(inputs=inputs)).request
-            for inputs in (entry.inputs, entry.inputs._replace(findings=hopeful, relevance=relevant))
+            for inputs in (
+                entry.inputs,
+                entry.inputs._replace(findings=findings_if_verified, relevance=relevant),
+            )
         )
         return (now.base_tier, now.capped) != (then.base_tier, then.capped) == (1, False)
 

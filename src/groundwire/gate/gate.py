@@ -191,8 +191,8 @@ class Gate:
         if (
             not ask_network
         ):  # that a host failed a moment ago is no answer: the claim waits with those that met it
-            hopeful = self._patience > 0 and self._claims.would_help(entry)
-            return entry._replace(wait=entry.wait or hopeful)
+            would_help = self._patience > 0 and self._claims.would_help(entry)
+            return entry._replace(wait=entry.wait or would_help)
         again = self._claims.postponed(entry, self._patience)
         return entry if again is None else Deferred(again)
 

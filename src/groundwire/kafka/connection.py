@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient
 from aiokafka.cluster import ClusterMetadata
 from aiokafka.conn import collect_hosts
@@ -31,11 +32,7 @@ def client_cancellation(what: str) -> Iterator[None]:
     would end the reading task silently: neither `except Exception` nor a task group reports it. aiokafka also swallows
     a cancellation by the task's owner in that place; it is raised here, at the next call.
 
-    Args:
-        what: what failed, for the message.
-
-    Raises:
-        BrokerUnavailable: in place of a cancellation that the task's owner did not request.
+    Raises: BrokerUnavailable.
     """
     if is_cancelled():
         raise asyncio.CancelledError
@@ -48,7 +45,6 @@ def client_cancellation(what: str) -> Iterator[None]:
 
 
 def is_cancelled() -> bool:
-    """Say whether the running task was cancelled by its owner."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
@@ -106,14 +102,12 @@ def producer(brokers: str, seconds: float) -> AbstractAsyncContextManager[AIOKaf
     )
 
 
-def consumer(
-    brokers: str, seconds: float, *, group: str | None = None
-) -> AbstractAsyncContextManager[AIOKafkaConsumer]:
-    """Open a consumer that commits nothing; of a group it only reads the offsets. Raises: as `producer`."""
+def consumer(brokers: str, seconds: float) -> AbstractAsyncContextManager[AIOKafkaConsumer]:
+    """Open a consumer without a group. Raises: as `producer`."""
     return _open(
         lambda: AIOKafkaConsumer(
             **_common(brokers, seconds),
-            group_id=group,
+            group_id=None,
             enable_auto_commit=False,
             auto_offset_reset="earliest",  # only when retention overtakes the reader
             isolation_level=ISOLATION,
@@ -122,6 +116,18 @@ def consumer(
         brokers,
         seconds,
     )
+
+
+@contextlib.asynccontextmanager
+async def admin(brokers: str, seconds: float) -> AsyncIterator[AIOKafkaAdminClient]:
+    """Open an admin client, which does not retry. Raises: UsageError, KafkaError."""
+    _check_brokers(brokers)
+    client = AIOKafkaAdminClient(**_common(brokers, seconds))
+    try:
+        await client.start()
+        yield client
+    finally:
+        await client.close()
 
 
 def _common(brokers: str, seconds: float) -> dict[str, Any]:

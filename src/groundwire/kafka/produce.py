@@ -140,11 +140,7 @@ class SendOptions:
 
 
 def address(value: bytes, topic: TopicName | None) -> LineAddress:
-    """Validate a line as the gate would and return where it goes.
-
-    Raises:
-        RecordError: the gate could not read it.
-    """
+    """Validate a line as the gate would and return where it goes. Raises: RecordError."""
     parsed = parse_json(value)
     topic = topic or _topic_of(parsed)
     record: Any = validate(INPUT_TOPICS[topic], parsed)
@@ -178,20 +174,7 @@ async def produce(
     on_refused: Callable[[int, RecordError], None],
     on_window: Callable[[], None],
 ) -> None:
-    """Send every line of a stream in order; blank lines are left out.
-
-    Args:
-        stream: JSON lines.
-        brokers: `host:port,...`.
-        options: how lines are sent.
-        produced: counts, kept current so that they hold after an interruption too.
-        on_refused: called for each line that is not sent, with its number.
-        on_window: called whenever everything read so far is acknowledged.
-
-    Raises:
-        UsageError: a topic does not exist.
-        BrokerUnavailable: the broker does not answer, or refuses a record.
-    """
+    """Send every line of a stream in order; blank lines are left out. Raises: UsageError, BrokerUnavailable."""
 
     def count(future: asyncio.Future[Any]) -> None:
         produced.sent += not future.cancelled() and future.exception() is None
@@ -232,10 +215,7 @@ async def _send(
 def naming_refusal(what: str, topic: str) -> Iterator[None]:
     """Say of what is sent to a topic why the client or the broker did not take it.
 
-    Raises:
-        RecordError: it is too large.
-        UsageError: there is no such topic.
-        BrokerUnavailable: the broker does not answer, or refuses it.
+    Raises: RecordError, UsageError, BrokerUnavailable.
     """
     try:
         yield

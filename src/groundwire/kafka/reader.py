@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from aiokafka.errors import KafkaError, UnsupportedCodecError
+from aiokafka.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    KafkaError,
+    NotCoordinatorError,
+    UnsupportedCodecError,
+)
 from aiokafka.structs import OffsetAndMetadata
 
 from groundwire.errors import BrokerUnavailable, UsageError
 from groundwire.kafka.connection import (
+    admin,
     client_cancellation,
     codec_missing,
     consumer,
@@ -33,15 +40,11 @@ Positions = dict[TopicPartition, int]
 
 BATCH: Final = 500
 _POLL_MS: Final = 500
+_RETRY_SECONDS: Final = 0.3
 
 
 class TopicReader:
     """Reads partitions of topics in batches, from where `seek` puts it; made by `open_reader`.
-
-    Args:
-        client: a consumer without a group.
-        brokers: for messages.
-        seconds: how long the broker may take to answer.
 
     Attributes:
         positions: the next offset to read of each partition.
@@ -58,9 +61,7 @@ class TopicReader:
     async def ends(self, *topics: str, partition: int | None = None) -> Positions:
         """Return where the partitions of topics, or the one named, end now.
 
-        Raises:
-            UsageError: a topic or the partition does not exist.
-            BrokerUnavailable: the broker does not answer.
+        Raises: UsageError, BrokerUnavailable.
         """
         async with self._answer():
             existing = await partitions_of(self._client, *topics)
@@ -110,14 +111,7 @@ class TopicReader:
     ) -> None:
         """Read topics, each from its start on; partitions that are added later are not seen.
 
-        Args:
-            starts: where to begin with each topic.
-            partition: the one to read; None: all.
-            continued: `positions` of a reader before, which this one continues as far as they still exist.
-
-        Raises:
-            UsageError: a topic or the partition does not exist.
-            BrokerUnavailable: the broker does not answer.
+        Raises: UsageError, BrokerUnavailable.
         """
         ends = await self.ends(*starts, partition=partition)
         begin: Positions = {}
@@ -145,8 +139,7 @@ class TopicReader:
     async def rest(self, most: int = BATCH) -> AsyncGenerator[list[InboundRecord], None]:
         """Yield batches until every partition is read to its end; `batch` goes on behind the ends.
 
-        Raises:
-            BrokerUnavailable: nothing comes for as long as the broker may take to answer.
+        Raises: BrokerUnavailable.
         """
         loop = asyncio.get_running_loop()
         last, reached = loop.time(), 0
@@ -169,7 +162,6 @@ class TopicReader:
         return caught_up
 
     def _turn_back(self, before: Positions) -> None:
-        """Leave for `batch` what a fetch has brought from behind the ends."""
         for partition, end in self._ends.items():
             if before[partition] <= end < self.positions[partition]:
                 self._client.seek(partition, end)
@@ -184,8 +176,7 @@ class TopicReader:
     async def one(self, partition: TopicPartition, offset: int) -> InboundRecord | None:
         """Read a single record; None where the partition, which exists, turns out to have none there.
 
-        Raises:
-            BrokerUnavailable: the broker does not bring it in time.
+        Raises: BrokerUnavailable.
         """
         self.seek({partition: offset}, {partition: offset + 1})
         async with aclosing(self.rest(most=1)) as pages:
@@ -212,8 +203,7 @@ class TopicReader:
     async def check(self) -> None:
         """Ask the broker for anything at all: the client waits out an outage in silence.
 
-        Raises:
-            BrokerUnavailable: it does not answer.
+        Raises: BrokerUnavailable.
         """
         with _outages("the broker does not answer"):
             async with asyncio.timeout(self._seconds):
@@ -231,16 +221,7 @@ class TopicReader:
 
 @asynccontextmanager
 async def open_reader(brokers: str, seconds: float) -> AsyncIterator[TopicReader]:
-    """Connect a reader, which reads nothing before `begin` or `seek`.
-
-    Args:
-        brokers: `host:port,...`.
-        seconds: how long the broker may take to answer.
-
-    Raises:
-        UsageError: the brokers' names, or the settings of the connection, are wrong.
-        BrokerUnavailable: the broker does not answer.
-    """
+    """Connect a reader, which reads nothing before `begin` or `seek`. Raises: UsageError, BrokerUnavailable."""
     finished = False
     try:
         with client_cancellation("topics cannot be read"):
@@ -274,10 +255,7 @@ async def follow(
 ) -> AsyncGenerator[InboundRecord, None]:
     """Yield the records of a topic: in order within a partition, across partitions as they arrive.
 
-    Raises:
-        UsageError: the topic or the partition does not exist.
-        BrokerUnavailable: the broker does not answer within `seconds` at the start, or, with `until_end`,
-            nothing comes for so long.
+    Raises: UsageError, BrokerUnavailable.
     """
     async with open_reader(brokers, seconds) as reader:
         await reader.begin({topic: span.start}, partition=span.partition)
@@ -296,9 +274,7 @@ async def read_one(
 ) -> InboundRecord | None:
     """Read the record at a place; None where there is none, or none any more.
 
-    Raises:
-        UsageError: the topic or the partition does not exist.
-        BrokerUnavailable: the broker does not answer in time.
+    Raises: UsageError, BrokerUnavailable.
     """
     async with open_reader(brokers, seconds) as reader:
         ends = await reader.ends(topic, partition=partition)
@@ -314,20 +290,20 @@ async def committed_of(
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return what a group has committed of partitions, with its metadata; nothing is joined.
 
-    Raises:
-        BrokerUnavailable: the broker does not answer in time.
+    Raises: BrokerUnavailable.
     """
-    async with consumer(brokers, seconds, group=group) as client:
-        client.assign(list(partitions))
-        try:
-            with client_cancellation("offsets of groups cannot be read"):
-                async with asyncio.timeout(seconds):
-                    coordinator: Any = client._coordinator  # noqa: SLF001 - the public committed() leaves metadata out
-                    found: dict[TopicPartition, OffsetAndMetadata]
-                    found = await coordinator.fetch_committed_offsets(partitions)
-                    return found
-        except (KafkaError, OSError, TimeoutError) as exc:
-            raise BrokerUnavailable(f"offsets of groups cannot be read: {type(exc).__name__}") from exc
+    try:
+        async with asyncio.timeout(seconds), admin(brokers, seconds) as client:
+            while True:
+                with suppress(
+                    CoordinatorLoadInProgressError, CoordinatorNotAvailableError, NotCoordinatorError
+                ):
+                    found = await client.list_consumer_group_offsets(group, partitions=list(partitions))
+                    if found.keys() >= set(partitions):  # else aiokafka has not read the error in the answer
+                        return {each: stands for each, stands in found.items() if stands.offset >= 0}
+                await asyncio.sleep(_RETRY_SECONDS)
+    except (KafkaError, OSError, TimeoutError) as exc:
+        raise BrokerUnavailable(f"offsets of groups cannot be read: {type(exc).__name__}") from exc
 
 
 async def _for_ever(reader: TopicReader) -> AsyncGenerator[list[InboundRecord], None]:

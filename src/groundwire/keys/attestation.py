@@ -93,11 +93,9 @@ class Attestation:
 
     @property
     def valid(self) -> bool:
-        """Say whether the record is vouched for."""
         return self.state is AttestationState.VALID
 
     def fact(self) -> dict[str, Any]:
-        """Return the entry for `facts.attestation`."""
         return {"key_id": self.key_id, "state": str(self.state)}
 
 
@@ -168,7 +166,6 @@ class Key(_Strict):
 
     @property
     def kind(self) -> Literal["hmac", "ed25519", "public", "command"]:
-        """What the key holds."""
         if self.secret is not None:
             return "hmac"
         if self.private_key is not None:
@@ -183,8 +180,7 @@ class Key(_Strict):
     def sign(self, value: bytes) -> bytes:
         """Return the signature of a record's value: 32 bytes of HMAC-SHA256, or 64 of Ed25519.
 
-        Raises:
-            UsageError: the key holds no half that signs.
+        Raises: UsageError.
         """
         if self.secret is not None:
             return hmac.digest(self.secret.encode(), value, hashlib.sha256)
@@ -206,7 +202,6 @@ class Key(_Strict):
         )
 
     def entitles(self, tenant: str | None, source: str | None, role: Role | None) -> bool:
-        """Say whether a tenant's record with this source, or of this role, may be signed with the key."""
         return (
             (tenant is None or tenant in self.tenants)
             and (source is None or source in self.sources)
@@ -235,10 +230,7 @@ class Keys:
     def load(cls, path: Path) -> Self:
         """Read a keys file; one that holds what signs, and that others may read, is warned of in the log.
 
-        Raises:
-            UsageError: the file cannot be read, is no TOML, or holds an unknown field or a wrong value;
-                the message names file, key and field, and never a secret. Or it holds a private key that makes
-                seals, and its group or others may read it.
+        Raises: UsageError.
         """
         try:
             with path.open("rb") as file:
@@ -262,27 +254,19 @@ class Keys:
             raise UsageError(f"keys file {path}: {not_toml(exc)}") from exc
 
     def __iter__(self) -> Iterator[tuple[str, Key]]:
-        """Yield (key id, key) in the order of the file."""
         return iter(self._keys.items())
 
     def __contains__(self, key_id: object) -> bool:
-        """Say whether there is a key of this id."""
         return key_id in self._keys
 
     def delegated(self, tenant: str, reviewer: str) -> bool:
-        """Say whether `reviewer` may decide the claims of other people of `tenant`."""
         return reviewer in self.reviewers(tenant)
 
     def reviewers(self, tenant: str) -> frozenset[str]:
-        """Return who may decide the claims of other people of `tenant`."""
         return self._reviewers.get(tenant, frozenset())
 
     def sign(self, key_id: str, value: bytes) -> bytes:
-        """Return the value of the header `gw-attestation` for a record's value.
-
-        Raises:
-            UsageError: there is no such key, or it cannot sign here.
-        """
+        """Return the value of the header `gw-attestation` for a record's value. Raises: UsageError."""
         key = self._keys.get(key_id)
         if key is None:
             raise UsageError(
@@ -302,15 +286,6 @@ class Keys:
         role: Role | None = None,
     ) -> Attestation | None:
         """Check the header `gw-attestation` of a record, which anybody may have written.
-
-        Args:
-            header: its text, or None where there is none.
-            value: the record's value, byte for byte.
-            tenant: the tenant that the record names; None: the key may be of any.
-            at: the later of the record's timestamp and the wall clock: `not_after` cannot be got round by an old
-                timestamp; `not_before` can by one in the future, but only by who holds the key already.
-            source: the source that a claim names, None for other records.
-            role: the role that the record needs, None for claims.
 
         Returns:
             None without a header, else what it is worth.

@@ -33,25 +33,12 @@ def new_key(
     not_after: datetime | None = None,
     asymmetric: bool = False,
 ) -> str | None:
-    """Append a random key to a keys file, which is created where there is none.
+    """Append a random key to a keys file, which is created where there is none. Raises: UsageError.
 
     The file is replaced in one step and gets the mode 0600; its other content stays byte for byte.
 
-    Args:
-        path: of the keys file.
-        key_id: of the new key.
-        tenants: for whom it may speak.
-        sources: as what.
-        roles: what else it may sign.
-        not_before: the first moment at which it is valid.
-        not_after: the last one.
-        asymmetric: an Ed25519 key rather than a secret of 32 bytes for HMAC.
-
     Returns:
         The public half of an Ed25519 key; None of a secret.
-
-    Raises:
-        UsageError: the id exists, a value is not one that `Keys.load` reads, or the file cannot be written.
     """
     private_key = ed25519.new_private_key() if asymmetric else None
     fields: dict[str, TomlValue] = {
@@ -76,7 +63,6 @@ def new_key(
 
 
 def public_keys(keys: Keys) -> tuple[bytes, list[str]]:
-    """Return a keys file of the public halves alone, and the ids of the keys that have none to show."""
     content, left_out = b"", []
     for key_id, key in keys:
         if key.verifying_key is None:
@@ -90,13 +76,7 @@ def public_keys(keys: Keys) -> tuple[bytes, list[str]]:
 def edit(path: Path, change: Callable[[bytes], bytes], *, what: str) -> None:
     """Replace a file's content in one step by what `change` makes of it; the file gets the mode 0600.
 
-    Args:
-        path: a symbolic link stays one; a file that is not there is created, from b"".
-        change: given the content, returns the new one; what it raises leaves the file as it is.
-        what: the file in a word or two, for messages.
-
-    Raises:
-        UsageError: somebody else is editing the file, or it cannot be written.
+    Raises: UsageError.
     """
     path = path.resolve()
     try:
@@ -108,8 +88,7 @@ def edit(path: Path, change: Callable[[bytes], bytes], *, what: str) -> None:
 def with_table(before: bytes, section: str, name: str, fields: Mapping[str, TomlValue]) -> bytes:
     """Return TOML content with the table `[section.name]` appended; fields that are None are left out.
 
-    Raises:
-        UsageError: a value is no Unicode text.
+    Raises: UsageError.
     """
     given = {field: _item(value) for field, value in fields.items() if value is not None}
     gap = b"" if not before else b"\n" if before.endswith(b"\n") else b"\n\n"

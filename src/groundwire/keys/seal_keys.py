@@ -29,10 +29,6 @@ _FIRST: Final = datetime.min.replace(tzinfo=UTC)
 class SealSigner:
     """Signs with the key of a keys file that holds now and began last, so that a key and its successor may overlap.
 
-    Args:
-        path: of the keys file.
-        now: the wall clock.
-
     Raises:
         UsageError: the file cannot be read, or no key of it may seal now.
     """
@@ -84,7 +80,6 @@ class SealKeys:
             raise UsageError(f"keys file {path}: it holds no key with the role seal")
 
     def check(self, seal: Seal) -> AttestationState:
-        """Say what the signature of a seal is worth."""
         key = self._keys.get(seal.head.key)
         if key is None:
             return AttestationState.UNKNOWN_KEY

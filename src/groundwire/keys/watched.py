@@ -37,15 +37,6 @@ class WatchedFile(Generic[Content]):
     A change is seen by time, size and inode, so also where the file is replaced or a link to it moved. It is taken once
     the file has not been written for `every` seconds: whoever writes in place may be in the middle.
 
-    Args:
-        path: of the file.
-        load: reads it; raises UsageError.
-        broken: the rule for a changed file that cannot be read: given the error and the content so far, returns the
-            content that holds.
-        taken: called with each new content.
-        every: seconds between two looks; 0: a look at each access.
-        clock: seconds, of which only differences count.
-
     Raises:
         UsageError: as `load`, at the start.
     """
@@ -71,7 +62,6 @@ class WatchedFile(Generic[Content]):
         self._content = load(path)
 
     def current(self) -> Content:
-        """Return the content that holds now."""
         now = self._clock()
         if now - self._looked >= self._every:
             self._looked = now
@@ -100,10 +90,6 @@ class WatchedKeys(Keys):
 
     A file that cannot be read changes nothing: that is logged and counted once, and the last good one holds.
 
-    Args:
-        path: of the file.
-        clock: seconds, of which only differences count.
-
     Raises:
         UsageError: as `Keys.load`; there is no good file yet.
     """
@@ -121,11 +107,9 @@ class WatchedKeys(Keys):
         return iter(self._file.current())
 
     def __contains__(self, key_id: object) -> bool:
-        """Say whether there is a key of this id now."""
         return key_id in self._file.current()
 
     def reviewers(self, tenant: str) -> frozenset[str]:
-        """Return who may now decide the claims of other people of `tenant`."""
         return self._file.current().reviewers(tenant)
 
     def sign(self, key_id: str, value: bytes) -> bytes:

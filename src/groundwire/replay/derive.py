@@ -75,27 +75,19 @@ from groundwire.state.model import MAX_MATCHES, Outcome, SubjectState
 
 _DIFFERENCES: Final = frozenset(Difference)
 _PARENT_STATES: Final = {"unknown", *(state.name.lower() for state in SubjectState)}
-_MAY_BREAK: Final = {INTERNAL, STATE, *(check.name for check in fields(ResponseReading))}
-"""What `facts.error` may name as broken."""
-
-_UNAVAILABLE: Final = "StateUnavailable"
 
 
 def rederive(recorded: Decision, inputs: Inputs, policy: Policy) -> Decision:
-    """Derive a decision again.
-
-    Args:
-        recorded: where the facts stand.
-        inputs: the records that it names.
-        policy: what decides; the recorded one gives the recorded decision.
-
-    Raises:
-        Mismatch: records and facts do not fit together.
-        RecordError: the record has no canonical form.
-    """
+    """Derive a decision again. Raises: Mismatch, RecordError."""
     record = inputs.record
     if isinstance(record, ReviewDecision):
-        return _reviewed(recorded, inputs, record, policy)
+        first = inputs.first
+        if first is None:
+            raise Mismatch("$.subject_origin", "a person decided, so the first record is named")
+        if named(first) != Subject(record.tenant_id, record.user_id, Kind(record.kind), record.subject_id):
+            raise Mismatch("$.subject_origin.sha256", "the first record is not what the person decided about")
+        review = review_response if isinstance(first, LlmResponse) else review_claim
+        return review(recorded, inputs, record, policy)
     if recorded.facts.review is not None:
         raise Mismatch("$.facts.review", "the record is not what a person decided")
     if isinstance(record, Claim):
@@ -103,19 +95,7 @@ def rederive(recorded: Decision, inputs: Inputs, policy: Policy) -> Decision:
     return decide_response(recorded, inputs.value, record, policy)
 
 
-def _reviewed(recorded: Decision, inputs: Inputs, review: ReviewDecision, policy: Policy) -> Decision:
-    first = inputs.first
-    if first is None:
-        raise Mismatch("$.subject_origin", "a person decided, so the first record is named")
-    if named(first) != Subject(review.tenant_id, review.user_id, Kind(review.kind), review.subject_id):
-        raise Mismatch("$.subject_origin.sha256", "the first record is not what the person decided about")
-    if isinstance(first, LlmResponse):
-        return review_response(recorded, inputs, review, policy)
-    return review_claim(recorded, inputs, review, policy)
-
-
 def decide_claim(recorded: Decision, value: bytes, claim: Claim, policy: Policy) -> Decision:
-    """Derive what the gate decided of a claim by itself."""
     record = inbound_of(recorded, value)
     facts = recorded.facts
     reading = UNREAD if facts.error else read_claim(claim.content, policy)
@@ -153,22 +133,32 @@ def decide_claim(recorded: Decision, value: bytes, claim: Claim, policy: Policy)
 
 
 def review_claim(recorded: Decision, inputs: Inputs, action: ReviewDecision, policy: Policy) -> Decision:
-    """Derive what a person's action, or an expiry, made of a claim."""
     first = inputs.first
     if not isinstance(first, Claim) or recorded.subject_origin is None:
         raise Mismatch("$.subject_origin", "no claim stands there")
-    claim = _as_decided(first, inputs, action)
-    edited = claim is not first
+    content = action.content if action.content is not None else inputs.edit
+    edited = content is not None
+    claim = first.model_copy(update={"content": content}) if edited else first
+    expired = claim.validity_horizon is not None and claim.validity_horizon <= recorded.facts.clock
     facts = recorded.facts
     reading = UNREAD if facts.error else read_claim(claim.content, policy)
     findings = findings_of(recorded, reading)
+    # what is relevant, an earlier policy may have said
+    known = {entry["start"]: entry for entry in facts.relevance or ()}
+    kept = [
+        _relevance(start, known[start]["score"], relevant=known[start]["relevant"] is True)
+        for start in _verified(reading, findings)
+        if start in known
+    ] or None
     given = Facts(
         clock=facts.clock,
-        dedup=_compared_by_people(facts.dedup, policy, anew=_is_compared(claim, action, facts)),
+        dedup=_compared_by_people(
+            facts.dedup, policy, anew=action.action in {"approve", "edit"} and not expired
+        ),
         parents=_parents(claim, facts),
         place=Place.NOT_NEEDED,
         attestation=attestation_of(facts),
-        relevance=None if edited else _kept_relevance(facts, reading, findings),
+        relevance=None if edited else kept,
         review=review_fact(recorded, inputs.value, action, edited=edited),
         error=facts.error,
     )
@@ -198,7 +188,6 @@ def findings_of(recorded: Decision, reading: ClaimReading) -> dict[str, CheckFin
 
 
 def attestation_of(facts: Facts) -> dict[str, Any] | None:
-    """Return the fact of the signature."""
     recorded = facts.attestation
     if recorded is None:
         return None
@@ -214,22 +203,11 @@ def relevance_of(
     if not policy.verify_claim_relevance or facts.error or not reading.citations:
         return None
     scores = {entry["start"]: entry["score"] for entry in facts.relevance or ()}
-    verified = _verified(reading, findings)
-    return [_relevance(start, scores.get(start), policy) for start in verified] or None
-
-
-def _kept_relevance(facts: Facts, reading: ClaimReading, findings: Findings) -> list[dict[str, Any]] | None:
-    """Return what a person's decision keeps of `facts.relevance`: what is relevant, an earlier policy may have said."""
-    known = {entry["start"]: entry for entry in facts.relevance or ()}
+    found = [(start, scores.get(start)) for start in _verified(reading, findings)]
+    least = policy.relevance_minimum
     return [
-        {"start": start, "score": known[start]["score"], "relevant": _was_relevant(known[start])}
-        for start in _verified(reading, findings)
-        if start in known
+        _relevance(at, score, relevant=score is not None and score >= least) for at, score in found
     ] or None
-
-
-def _was_relevant(entry: dict[str, Any]) -> bool:
-    return entry["relevant"] is True and entry["score"] is not None
 
 
 def _verified(reading: ClaimReading, findings: Findings) -> list[int]:
@@ -244,9 +222,8 @@ def _verified(reading: ClaimReading, findings: Findings) -> list[int]:
     ]
 
 
-def _relevance(start: int, score: float | None, policy: Policy) -> dict[str, Any]:
-    relevant = score is not None and score >= policy.relevance_minimum
-    return {"start": start, "score": score, "relevant": relevant}
+def _relevance(start: int, score: float | None, *, relevant: bool) -> dict[str, Any]:
+    return {"start": start, "score": score, "relevant": relevant and score is not None}
 
 
 def _compared(dedup: DedupFacts | None, policy: Policy, *, broken: bool) -> DedupFacts:
@@ -282,12 +259,6 @@ def _well_formed(matches: Sequence[DedupMatch]) -> list[DedupMatch]:
     return sorted(possible, key=lambda match: -match.inter / match.union)
 
 
-def _is_compared(claim: Claim, action: ReviewDecision, facts: Facts) -> bool:
-    """Say whether an action had the text compared: an approval, unless the claim no longer holds."""
-    expired = claim.validity_horizon is not None and claim.validity_horizon <= facts.clock
-    return action.action in {"approve", "edit"} and not expired
-
-
 def _compared_by_people(dedup: DedupFacts | None, policy: Policy, *, anew: bool) -> DedupFacts:
     """Return the comparison that a person's decision names: made `anew`, or that of the revision before."""
     recorded = dedup or DedupFacts(status="disabled", scheme="", matches=[])
@@ -300,7 +271,6 @@ def _compared_by_people(dedup: DedupFacts | None, policy: Policy, *, anew: bool)
 
 
 def _parents(claim: Claim, facts: Facts) -> list[ParentFact]:
-    """Return the parents that the claim names, in their recorded states."""
     states = [parent.state for parent in facts.parents or ()]
     if len(states) != len(claim.derived_from):
         raise Mismatch("$.facts.parents", f"{len(states)} parents are recorded of {len(claim.derived_from)}")
@@ -309,19 +279,11 @@ def _parents(claim: Claim, facts: Facts) -> list[ParentFact]:
     return [ParentFact(id=name, state=state) for name, state in zip(claim.derived_from, states, strict=True)]
 
 
-def _as_decided(first: Claim, inputs: Inputs, action: ReviewDecision) -> Claim:
-    """Return the claim with the text that was decided: by this action, or by an edit before it."""
-    if action.content is not None:
-        return first.model_copy(update={"content": action.content})
-    return first if inputs.edit is None else first.model_copy(update={"content": inputs.edit})
-
-
 def decide_response(recorded: Decision, value: bytes, response: LlmResponse, policy: Policy) -> Decision:
-    """Derive what the gate decided of a response by itself."""
     entry = prepare_response(inbound_of(recorded, value), response)
     revision = revision_of(recorded, entry.subject)
     if revision is None:
-        broken = _broken(recorded.facts) | {STATE: _UNAVAILABLE}
+        broken = _broken(recorded.facts) | {STATE: "StateUnavailable"}
         known = {check: error for check, error in broken.items() if check != STATE}
         reading = read_response(entry.response, policy, CheckInputs(error=list_broken(known)))
         attested = entry.inputs._replace(attestation=attestation_of(recorded.facts))
@@ -353,16 +315,27 @@ def review_response(recorded: Decision, inputs: Inputs, action: ReviewDecision, 
         attempt=ReplyAttempt(None, None),
         review=fact,
     )
-    return next_decision(before, _outcome(recorded, inputs.value, revision + 1, before), payload)
+    approved = recorded.verdict == Verdict.APPROVED
+    outcome = Outcome(  # what state recorded of the action, as far as its decision names it
+        state=SubjectState.APPROVED if approved else SubjectState.BLOCKED,
+        tier=1 if approved else 3,
+        revision=revision + 1,
+        fresh=False,
+        origin=stored_origin(origin_of(recorded, inputs.value)),
+        first_origin=stored_origin(place),
+        fingerprint=before.fingerprint,
+        dedup_status="disabled",
+        matches=[],
+        parents=[],
+        place=Place.NOT_NEEDED,
+        payload=b"",
+        record=b"",
+    )
+    return next_decision(before, outcome, payload)
 
 
 def _own(
-    recorded: Decision,
-    entry: PreparedResponse,
-    origin: Origin,
-    policy: Policy,
-    revision: int,
-    place: Place,
+    recorded: Decision, entry: PreparedResponse, origin: Origin, policy: Policy, revision: int, place: Place
 ) -> Decision:
     facts, response = recorded.facts, entry.response
     entities = facts.entities if response.entities is not None else None
@@ -372,7 +345,16 @@ def _own(
     inputs = CheckInputs(entities, relations, verifier, list_broken(broken), attestation_of(facts))
     reading = read_response(response, policy, inputs)
     given = Facts(clock=origin.timestamp, place=place, reply_to=_reply_to(entry, facts), **inputs._asdict())
-    case = _case(entry, reading, policy, given, recorded)
+    # what follows from its tier: whether it asked for a place, and fanned claims out
+    tier = ResponseCase(response, reading, policy, given).before_queue().tier
+    extraction = None
+    if response.fan_out and facts.extraction is not None:
+        given_up = INTERNAL in broken_checks(given.error)
+        claims = [] if given_up else extract(response, policy.limits.max_claims_per_response)
+        extraction = publishable(claims, tier)
+    asks = tier == IngestionTier.FLAG_REVIEW and policy.verification.on_failure == "ask"
+    update = {"extraction": extraction, "place": place if asks else Place.NOT_NEEDED}
+    case = ResponseCase(response, reading, policy, given.model_copy(update=update))
     frame = envelope(
         recorded,
         origin,
@@ -385,27 +367,10 @@ def _own(
     return build_response_decision(case, frame, case.outcome())
 
 
-def _case(
-    entry: PreparedResponse, reading: ResponseReading, policy: Policy, given: Facts, recorded: Decision
-) -> ResponseCase:
-    """Return the case with what follows from its tier: whether it asked for a place, and fanned claims out."""
-    tier = ResponseCase(entry.response, reading, policy, given).before_queue().tier
-    extraction = None
-    if entry.response.fan_out and recorded.facts.extraction is not None:
-        limit = policy.limits.max_claims_per_response
-        given_up = INTERNAL in broken_checks(given.error)
-        extraction = publishable([] if given_up else extract(entry.response, limit), tier)
-    asks = tier == IngestionTier.FLAG_REVIEW and policy.verification.on_failure == "ask"
-    update: dict[str, Any] = {"extraction": extraction}
-    if not asks:
-        update["place"] = Place.NOT_NEEDED
-    return ResponseCase(entry.response, reading, policy, given.model_copy(update=update))
-
-
 def _broken(facts: Facts) -> dict[str, str]:
     """Return what is recorded as broken: checks that there are, the whole gate, or state."""
-    broken = broken_checks(facts.error)
-    return {check: error for check, error in broken.items() if check in _MAY_BREAK}
+    known = {INTERNAL, STATE, *(check.name for check in fields(ResponseReading))}
+    return {check: error for check, error in broken_checks(facts.error).items() if check in known}
 
 
 def _reply_to(entry: PreparedResponse, facts: Facts) -> dict[str, Any] | None:
@@ -416,23 +381,3 @@ def _reply_to(entry: PreparedResponse, facts: Facts) -> dict[str, Any] | None:
     if mode not in {None, *get_args(Mode)} or type(attempt) not in {int, NoneType}:
         raise Mismatch("$.facts.reply_to", "there is no such mode or attempt")
     return reply_to(entry.parent, None) | {"mode": mode, "attempt": attempt}
-
-
-def _outcome(recorded: Decision, value: bytes, revision: int, before: Decision) -> Outcome:
-    """Return what state recorded of the action, as far as its decision names it."""
-    origin, first = origin_of(recorded, value), recorded.subject_origin
-    return Outcome(
-        state=SubjectState.APPROVED if recorded.verdict == Verdict.APPROVED else SubjectState.BLOCKED,
-        tier=1 if recorded.verdict == Verdict.APPROVED else 3,
-        revision=revision,
-        fresh=False,
-        origin=stored_origin(origin),
-        first_origin=stored_origin(first) if first else None,
-        fingerprint=before.fingerprint,
-        dedup_status="disabled",
-        matches=[],
-        parents=[],
-        place=Place.NOT_NEEDED,
-        payload=b"",
-        record=b"",
-    )

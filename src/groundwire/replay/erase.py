@@ -47,7 +47,6 @@ class UserRecords:
     decisions: dict[Subject, Decision] = field(default_factory=dict)
 
     def note(self, topic: TopicName, record: InboundRecord) -> None:
-        """Take in a record of the user."""
         count, latest = self.found.get(topic, (0, from_milliseconds(0)))
         self.found[topic] = count + 1, max(latest, from_milliseconds(record.timestamp))
         decision = parse_decision(record.value) if topic in _DECISIONS else None
@@ -67,9 +66,7 @@ class UserRecords:
 async def records_of(settings: Settings, tenant_id: str, user_id: str) -> UserRecords:
     """Read all topics for the records under a user's key; those under other keys are not found.
 
-    Raises:
-        UsageError: a topic does not exist.
-        BrokerUnavailable: the broker does not answer.
+    Raises: UsageError, BrokerUnavailable.
     """
     key = record_key(tenant_id, user_id)
     held = UserRecords()
@@ -87,12 +84,10 @@ async def records_of(settings: Settings, tenant_id: str, user_id: str) -> UserRe
 async def withdraw(settings: Settings, held: UserRecords, erasure: Erasure, actor: str) -> int:
     """Publish an erasure's tombstone, a Retraction of each approved decision that it covers, and an audit event.
 
+    Raises: UsageError, BrokerUnavailable.
+
     Returns:
         How many approvals were withdrawn.
-
-    Raises:
-        UsageError: the time of the erasure lies ahead of all that was found.
-        BrokerUnavailable: the broker did not take all of it; the same again does no harm.
     """
     if erasure.until > max([datetime.now(UTC), *(one.decided_at for one in held.decisions.values())]):
         raise UsageError("what is decided later cannot be erased now")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from pydantic import ValidationError
 
@@ -18,9 +18,6 @@ from groundwire.messages.identity import Subject, decision_id, fingerprint, subj
 from groundwire.messages.records import Claim, LlmResponse, ReviewDecision
 from groundwire.policy import Policy
 from groundwire.state.model import RecordOrigin
-
-_REVISIONS: Final = 20
-"""Revisions among which that of an id is looked for: a subject that is refused again and again may have more."""
 
 
 def origin_of(recorded: Decision, value: bytes) -> Origin:
@@ -52,7 +49,6 @@ def envelope(
     capture_time: datetime,
     metadata: dict[str, Any],
 ) -> Envelope:
-    """Frame a decision of revision 1 or higher."""
     return Envelope(
         revision=revision,
         fingerprint=fingerprint,
@@ -66,8 +62,9 @@ def envelope(
 
 def revision_of(recorded: Decision, subject: Subject) -> int | None:
     """Return the revision that the decision's id was made of; None where it was made of no such revision."""
-    candidates = (recorded.revision, *range(1, _REVISIONS)) if recorded.revision > 0 else range(1, _REVISIONS)
-    return next((n for n in candidates if decision_id(subject, n) == recorded.decision_id), None)
+    candidates = range(1, 20)  # a subject that is refused again and again may have more
+    named = (recorded.revision,) if recorded.revision > 0 else ()
+    return next((n for n in (*named, *candidates) if decision_id(subject, n) == recorded.decision_id), None)
 
 
 def review_fact(recorded: Decision, value: bytes, review: ReviewDecision, *, edited: bool) -> dict[str, Any]:
@@ -75,8 +72,6 @@ def review_fact(recorded: Decision, value: bytes, review: ReviewDecision, *, edi
     key_id = (recorded.facts.review or {}).get("key_id")
     return PreparedReview(inbound_of(recorded, value), review, "", key_id).fact(edited=edited)
 
-
-_END: Final = 2**53
 
 Record = Claim | LlmResponse | ReviewDecision
 
@@ -108,13 +103,9 @@ class InputRevision(NamedTuple):
 class Records(Protocol):
     """Records at hand."""
 
-    def value(self, sha256: str) -> bytes | None:
-        """Return the value with this hash, or None."""
-        ...
+    def value(self, sha256: str) -> bytes | None: ...
 
-    def revision(self, decision: Decision, number: int) -> InputRevision | None:
-        """Return what a decision at hand says of a revision from 2 on of the same subject, or None."""
-        ...
+    def revision(self, decision: Decision, number: int) -> InputRevision | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +147,10 @@ def beyond_numbers(decision: Decision) -> list[str]:
     for name, origin in ("$.origin", decision.origin), ("$.subject_origin", decision.subject_origin):
         if origin is not None:
             numbers |= {f"{name}.partition": origin.partition, f"{name}.offset": origin.offset}
-    return [path for path, number in numbers.items() if abs(number) >= _END]
+    return [path for path, number in numbers.items() if abs(number) >= 2**53]
 
 
 def named(record: Claim | LlmResponse) -> Subject:
-    """Return the identity of what a record brings to be decided."""
     if isinstance(record, LlmResponse):
         return Subject(record.tenant_id, record.user_id, Kind.RESPONSE, record.response_id)
     return Subject(record.tenant_id, record.user_id, Kind.CLAIM, record.claim_id)
@@ -169,17 +159,15 @@ def named(record: Claim | LlmResponse) -> Subject:
 def read_record(value: bytes) -> Record:
     """Read an input record, whichever of the three it is. Raises: RecordError."""
     parsed = parse_json(value)
-    return validate(_model(parsed), parsed)
+    fields = parsed if isinstance(parsed, dict) else {}
+    model: type[Record] = LlmResponse if "response_id" in fields else Claim
+    if "action_id" in fields:  # only one kind of record has it
+        model = ReviewDecision
+    return validate(model, parsed)
 
 
 def gather(decision: Decision, records: Records) -> Inputs:
-    """Find what a decision is derived from.
-
-    Raises:
-        Missing: a record was not found.
-        Mismatch: a record is not what the decision makes of it.
-        RecordError: a record cannot be read.
-    """
+    """Find what a decision is derived from. Raises: Missing, Mismatch, RecordError."""
     value = records.value(decision.origin.sha256)
     if value is None:
         raise Missing(f"record {decision.origin.sha256} (origin)")
@@ -189,7 +177,11 @@ def gather(decision: Decision, records: Records) -> Inputs:
             decision.revision > 1
             and revision_of(decision, subject_of_decision(decision)) == decision.revision
         ):
-            _check_first(decision, record, records)
+            if decision.subject_origin is None:
+                raise Mismatch("$.subject_origin", "the gate decided again, so the first record is named")
+            first = _first(decision.subject_origin.sha256, records)
+            if named(first) != named(record) or fingerprint(first) != fingerprint(record):
+                raise Mismatch("$.subject_origin.sha256", "the first record is not of what was decided")
         return Inputs(value, record)
     if decision.subject_origin is None:
         raise Mismatch("$.subject_origin", "a person decided, so the first record is named")
@@ -198,15 +190,6 @@ def gather(decision: Decision, records: Records) -> Inputs:
         return Inputs(value, record, first)
     again, edit = _between(decision, record.expected_revision, records)
     return Inputs(value, record, first, again, edit)
-
-
-def _check_first(decision: Decision, record: Claim | LlmResponse, records: Records) -> None:
-    """Check that a subject which the gate decided again began with the record that the decision names."""
-    if decision.subject_origin is None:
-        raise Mismatch("$.subject_origin", "the gate decided again, so the first record is named")
-    first = _first(decision.subject_origin.sha256, records)
-    if named(first) != named(record) or fingerprint(first) != fingerprint(record):
-        raise Mismatch("$.subject_origin.sha256", "the first record is not of what was decided")
 
 
 def _first(sha256: str, records: Records) -> Claim | LlmResponse:
@@ -241,10 +224,3 @@ def _between(
             edit = record.content
         number -= 1
     return None, edit
-
-
-def _model(parsed: Any) -> type[Record]:  # noqa: ANN401 - any JSON value
-    """Tell the model of a value by a required field that only one kind of record has."""
-    if isinstance(parsed, dict) and "action_id" in parsed:
-        return ReviewDecision
-    return LlmResponse if isinstance(parsed, dict) and "response_id" in parsed else Claim

@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
-from pathlib import Path
 from typing import Final
 
 import structlog
@@ -27,7 +26,7 @@ from groundwire.messages.decisions import Decision
 from groundwire.messages.headers import InboundRecord
 from groundwire.replay.inputs import parse_decision
 from groundwire.replay.reading import INPUTS
-from groundwire.replay.store import OffsetRange, RecordPlace, RecordStore, open_database
+from groundwire.replay.store import OffsetRange, RecordPlace, RecordStore
 from groundwire.replay.verify import Verifier, VerifyFinding, VerifyStatus, on_topics
 
 log = structlog.get_logger()
@@ -47,11 +46,6 @@ _PATIENCE: Final = 30.0
 class Prover:
     """Derives decisions again; memory holds a page of their records, and what people did.
 
-    Args:
-        reader: of the input topics.
-        inside: what these hold now.
-        policies: by which was decided.
-
     Attributes:
         counts: decisions by what came of them.
     """
@@ -59,7 +53,7 @@ class Prover:
     def __init__(self, reader: TopicReader, inside: Iterable[OffsetRange], policies: Policies) -> None:
         self._reader = reader
         self._inside = list(inside)
-        self._store = RecordStore(open_database(Path(":memory:"), ""))
+        self._store = RecordStore(None)
         self._verifier = Verifier(self._store, policies)
         self.counts: Counter[VerifyStatus] = Counter()
 
@@ -78,8 +72,7 @@ class Prover:
     async def keep(self, values: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
         """Yield the decisions of state that follow from what they rest on, or of which that cannot be said.
 
-        Raises:
-            BrokerUnavailable: the input topics cannot be read.
+        Raises: BrokerUnavailable.
         """
         page: dict[bytes, Decision] = {}
         async with aclosing(values):
@@ -96,52 +89,40 @@ class Prover:
 
     async def _keep(self, page: Mapping[bytes, Decision]) -> AsyncIterator[bytes]:
         self._store.forget_records()
-        places = {place for decision in page.values() for place in self._places(decision)}
+        places: set[RecordPlace] = set()
+        for decision in page.values():
+            places.add(RecordPlace.of(decision.origin))
+            if decision.subject_origin is not None:
+                places |= {RecordPlace.of(decision.subject_origin), *self._store.places(decision)}
         async for record in read_places(self._reader, self._inside, places):
             self._store.add_record(record, inside=False)
         for value in page:
             # The lock of the rebuild and the worker's place in its group are held on by the same loop, in several turns
             await asyncio.sleep(_TURNS if len(value) >= LARGE else 0)
-            finding = await self._finding(value)
+            finding = await self._verifier.verify(value)
+            try:
+                # what follows from its record is no forgery where the topic was copied and places have shifted
+                finding = on_topics(self._store, self._inside, value, finding, moved=True)
+            except Exception as exc:  # noqa: BLE001 - one record must not keep all others from coming back
+                report_fault("rebuild.unreadable", exc)
+                detail = type(exc).__name__
+                finding = VerifyFinding(VerifyStatus.DIFFERS, finding.decision_id, detail=detail)
             self.counts[finding.status] += 1
-            if finding.status in LEFT_OUT:
-                self._name(finding)
-            else:
+            if finding.status not in LEFT_OUT:
                 yield value
-
-    async def _finding(self, value: bytes) -> VerifyFinding:
-        derived = await self._verifier.verify(value)
-        try:
-            # what follows from its record is no forgery where the topic was copied and places have shifted
-            return on_topics(self._store, self._inside, value, derived, moved=True)
-        except Exception as exc:  # noqa: BLE001 - one record must not keep all others from coming back
-            report_fault("rebuild.unreadable", exc)
-            return VerifyFinding(VerifyStatus.DIFFERS, derived.decision_id, detail=type(exc).__name__)
-
-    def _places(self, decision: Decision) -> Iterator[RecordPlace]:
-        yield RecordPlace.of(decision.origin)
-        if decision.subject_origin is not None:
-            yield RecordPlace.of(decision.subject_origin)
-            yield from self._store.places(decision)
-
-    def _name(self, finding: VerifyFinding) -> None:
-        if sum(self.counts[status] for status in LEFT_OUT) <= _NAMED:
-            log.warning(
-                "rebuild.left_out",
-                decision_id=finding.decision_id,
-                status=finding.status.value,
-                fields=list(finding.paths),
-                detail=finding.detail,
-            )
+            elif sum(self.counts[status] for status in LEFT_OUT) <= _NAMED:
+                log.warning(
+                    "rebuild.left_out",
+                    decision_id=finding.decision_id,
+                    status=finding.status.value,
+                    fields=list(finding.paths),
+                    detail=finding.detail,
+                )
 
 
 @asynccontextmanager
 async def open_prover(settings: Settings, policies: Policies) -> AsyncIterator[Prover]:
-    """Connect a prover to the input topics of a deployment.
-
-    Raises:
-        BrokerUnavailable: the broker does not answer.
-    """
+    """Connect a prover to the input topics of a deployment. Raises: BrokerUnavailable."""
     async with open_reader(settings.brokers, _PATIENCE) as reader:
         ends: Positions = {}
         for name in INPUTS:
@@ -156,10 +137,17 @@ async def read_places(
 ) -> AsyncIterator[InboundRecord]:
     """Yield the records at places, as far as they lie inside. Raises: BrokerUnavailable."""
     wanted = set(places)
-    runs = [
-        _runs(sorted(p.offset for p in wanted if p[:2] == each[:2] and each.start <= p.offset < each.end))
-        for each in inside
-    ]
+    runs: list[list[tuple[int, int]]] = []  # of each partition, the first and last of offsets read in one go
+    for each in inside:
+        own: list[tuple[int, int]] = []
+        for offset in sorted(
+            p.offset for p in wanted if p[:2] == each[:2] and each.start <= p.offset < each.end
+        ):
+            if own and offset - own[-1][1] <= _GAP:
+                own[-1] = own[-1][0], offset
+            else:
+                own.append((offset, offset))
+        runs.append(own)
     partitions = [TopicPartition(*each[:2]) for each in inside]
     for number in range(max(map(len, runs), default=0)):
         now = {
@@ -174,14 +162,3 @@ async def read_places(
                 for record in batch:
                     if RecordPlace.of(record) in wanted:
                         yield record
-
-
-def _runs(offsets: list[int]) -> list[tuple[int, int]]:
-    """Return the first and last of offsets that are read in one go."""
-    runs: list[tuple[int, int]] = []
-    for offset in offsets:
-        if runs and offset - runs[-1][1] <= _GAP:
-            runs[-1] = runs[-1][0], offset
-        else:
-            runs.append((offset, offset))
-    return runs

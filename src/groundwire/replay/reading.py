@@ -20,9 +20,8 @@ from groundwire.messages.erasure import read_tombstone
 from groundwire.messages.headers import InboundRecord, header
 from groundwire.messages.topics import TopicName
 from groundwire.replay.inputs import parse_decision
-from groundwire.replay.job import Job
 from groundwire.replay.seals import event_of
-from groundwire.replay.store import OffsetRange, RecordPlace
+from groundwire.replay.store import Job, OffsetRange, RecordPlace
 
 INPUTS: Final = (TopicName.CLAIMS, TopicName.LLM_RESPONSES, TopicName.REVIEW_DECISIONS)
 """Topics whose records are decided."""
@@ -47,13 +46,7 @@ Report = Callable[[str, int, int], None]
 
 
 class Rate:
-    """Limits a replay, which shares brokers with workers, to so many records a second, in the mean since its start.
-
-    Args:
-        a_second: records; None: no limit.
-        clock: seconds.
-        sleep: waits so many seconds.
-    """
+    """Limits a replay, which shares brokers with workers, to so many records a second, in the mean since its start."""
 
     def __init__(
         self,
@@ -76,14 +69,7 @@ class Rate:
 
 
 class ReplayReader:
-    """Reads topics of a deployment into a job.
-
-    Args:
-        brokers: Kafka bootstrap servers.
-        prefix: of the topics' names.
-        rate: how fast.
-        report: called after each page.
-    """
+    """Reads topics of a deployment into a job."""
 
     def __init__(self, brokers: str, prefix: str, rate: Rate, report: Report) -> None:
         self._brokers = brokers
@@ -94,12 +80,15 @@ class ReplayReader:
     async def plan(self, topics: Sequence[str], start: Start, end: Start) -> list[OffsetRange]:
         """Say which offsets of each partition lie between two places; `end` is left out.
 
-        Raises:
-            UsageError: a topic does not exist.
-            BrokerUnavailable: the broker does not answer.
+        Raises: UsageError, BrokerUnavailable.
         """
         async with open_reader(self._brokers, _PATIENCE) as reader:
-            return [each for topic in topics for each in await _ranges(reader, topic, start, end)]
+            ranges = []
+            for topic in topics:
+                ends = await reader.ends(topic)
+                first, last = await reader.offsets(start, ends), await reader.offsets(end, ends)
+                ranges += [OffsetRange(*each, first[each], max(first[each], last[each])) for each in ends]
+            return ranges
 
     async def read(
         self, job: Job, inside: Sequence[OffsetRange], outputs: Sequence[OffsetRange], *, everything: bool
@@ -108,20 +97,19 @@ class ReplayReader:
 
         Goes on where the job stopped; memory holds no more than a page.
 
-        Raises:
-            BrokerUnavailable: the broker does not answer, or stopped answering.
+        Raises: BrokerUnavailable.
         """
         chosen = {(each.topic, each.partition): each for each in inside}
 
         def keep_record(record: InboundRecord) -> None:
-            job.store.add_record(record, inside=True)
+            job.add_record(record, inside=True)
 
         def keep_outcome(record: InboundRecord) -> None:
             self._keep_outcome(job, record, chosen, everything=everything)
 
         # what decisions under one id have between them is known before they are read
         outputs = sorted(outputs, key=lambda each: not each.topic.endswith(TopicName.RETRACTIONS))
-        total = sum(each.end - job.store.next_of(each) for each in (*inside, *outputs))
+        total = sum(each.end - job.next_of(each) for each in (*inside, *outputs))
         done = 0
         async with open_reader(self._brokers, _PATIENCE) as reader:
             for ranges, keep in ((inside, keep_record), (outputs, keep_outcome)):
@@ -129,13 +117,13 @@ class ReplayReader:
                     async for count in self._read(reader, job, each, keep):
                         done += count
                         self._report("read", done, total)
-            await self._fetch(reader, job, job.store.missing_places())
+            await self._fetch(reader, job, job.missing_places())
 
     async def _read(
         self, reader: TopicReader, job: Job, offsets: OffsetRange, keep: Callable[[InboundRecord], None]
     ) -> AsyncIterator[int]:
         """Read a part of a partition page by page; yields how many offsets each page took."""
-        at = job.store.next_of(offsets)
+        at = job.next_of(offsets)
         if at >= offsets.end:
             return
         partition = TopicPartition(offsets.topic, offsets.partition)
@@ -143,16 +131,15 @@ class ReplayReader:
         async with aclosing(reader.rest(_PAGE)) as pages:
             async for page in pages:
                 reached = min(await reader.position(partition), offsets.end)
-                job.begin()
-                for record in page:
-                    keep(record)
-                job.store.set_next(offsets, reached)
-                job.commit()
+                with job.transaction():
+                    for record in page:
+                        keep(record)
+                    job.set_next(offsets, reached)
                 yield reached - at
                 at = reached
                 await self._rate.after(len(page))
         if at < offsets.end:  # what was compacted there brings no page
-            job.store.set_next(offsets, offsets.end)
+            job.set_next(offsets, offsets.end)
             yield offsets.end - at
 
     def _keep_outcome(
@@ -166,33 +153,20 @@ class ReplayReader:
         topic = (record.topic or "").removeprefix(self._prefix)
         if topic == TopicName.DEAD_LETTER:
             place = {name: header(record.headers, _FAILURE + name) or "" for name in RecordPlace._fields}
-            job.store.add_end("{topic}/{partition}@{offset}".format_map(place))
+            job.add_end("{topic}/{partition}@{offset}".format_map(place))
         elif topic == TopicName.RETRACTIONS:
             if erasure := read_tombstone(record):
-                job.store.note_erasure(erasure)
+                job.note_erasure(erasure)
         elif topic == TopicName.AUDIT:
             value = record.value or b""
             event = event_of(value) if b'"refused_action"' in value or b'"review_action"' in value else None
             if event is not None and event.type in {"refused_action", "review_action"}:
-                job.store.add_end(event.event_id)
+                job.add_end(event.event_id)
         else:
-            job.store.add_decision(record, inside=chosen, everything=everything)
+            job.add_decision(record, inside=chosen, everything=everything)
 
     async def _fetch(self, reader: TopicReader, job: Job, places: Sequence[RecordPlace]) -> None:
         """Read single records that decisions rest on; those that retention has taken are left out."""
-        existing = await self._existing(reader, places)
-        for first in range(0, len(existing), _PAGE):
-            page = existing[first : first + _PAGE]
-            found = [await self._one(reader, place) for place in page]
-            job.begin()
-            for record in found:
-                if record is not None:
-                    job.store.add_record(record, inside=False)
-            job.commit()
-            self._report("fetched", first + len(page), len(existing))
-
-    async def _existing(self, reader: TopicReader, places: Sequence[RecordPlace]) -> list[RecordPlace]:
-        """Return the places that topics have: from where retention has left them to their ends."""
         beginnings: Positions = {}
         ends: Positions = {}
         for topic in sorted({place.topic for place in places}):
@@ -200,23 +174,22 @@ class ReplayReader:
                 of_topic = await reader.ends(topic)
                 beginnings |= await reader.offsets("earliest", of_topic)
                 ends |= of_topic
-        partitions = {place: TopicPartition(place.topic, place.partition) for place in places}
-        return [
-            place
+        partitions = {place: TopicPartition(*place[:2]) for place in places}
+        existing = [
+            (partition, place.offset)
             for place, partition in partitions.items()
             if beginnings.get(partition, 0) <= place.offset < ends.get(partition, 0)
         ]
-
-    async def _one(self, reader: TopicReader, place: RecordPlace) -> InboundRecord | None:
-        """Read a single record; None where the topic turns out to have none there."""
-        await self._rate.after(1)
-        return await reader.one(TopicPartition(place.topic, place.partition), place.offset)
-
-
-async def _ranges(reader: TopicReader, topic: str, start: Start, end: Start) -> list[OffsetRange]:
-    ends = await reader.ends(topic)
-    first, last = await reader.offsets(start, ends), await reader.offsets(end, ends)
-    return [OffsetRange(*each, first[each], max(first[each], last[each])) for each in ends]
+        for first in range(0, len(existing), _PAGE):
+            found = []
+            for partition, offset in existing[first : first + _PAGE]:
+                await self._rate.after(1)
+                found.append(await reader.one(partition, offset))
+            with job.transaction():
+                for record in found:
+                    if record is not None:
+                        job.add_record(record, inside=False)
+            self._report("fetched", first + len(found), len(existing))
 
 
 class PublishedDecisions:
@@ -228,8 +201,7 @@ class PublishedDecisions:
     async def __call__(self, wanted: Sequence[DecisionQuery]) -> dict[str, Decision]:
         """Return the published decisions by id: one scan a topic, and a second from its beginning where need be.
 
-        Raises:
-            StateUnavailable: a topic cannot be read now.
+        Raises: StateUnavailable.
         """
         decisions: dict[str, Decision] = {}
         for verdict in {query.verdict for query in wanted}:

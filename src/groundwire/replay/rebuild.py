@@ -49,7 +49,6 @@ from groundwire.messages.decisions import (
 )
 from groundwire.messages.erasure import Erasures
 from groundwire.messages.identity import Subject, subject_of_decision
-from groundwire.messages.records import Claim
 from groundwire.messages.seals import seal_of
 from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
@@ -58,7 +57,7 @@ from groundwire.replay.proof import LEFT_OUT, Prover, open_prover
 from groundwire.replay.review_closures import ReviewClosures, is_erased_action
 from groundwire.replay.seals import read_sealed_hashes
 from groundwire.replay.verify import VerifyStatus
-from groundwire.state.model import DedupQuery, Outcome, StoredOutcome, SubjectState
+from groundwire.state.model import Outcome, StoredOutcome, SubjectState
 from groundwire.state.policies import KnownPolicies, PolicyStore
 from groundwire.state.redis import RedisState
 
@@ -66,8 +65,6 @@ log = structlog.get_logger()
 
 CHUNK: Final = 500
 _PATIENCE: Final = 30.0
-
-_REJECTED: Final = {ReasonCode.HUMAN_REJECTED, ReasonCode.RETRACTED}
 
 DECISIONS: Final = (TopicName.BLOCKED, TopicName.APPROVED, TopicName.REVIEW)
 """The topics with decisions; those that a person may have brought about come before what they supersede."""
@@ -86,14 +83,6 @@ class OutputReader(Protocol):
 
 class Rebuilder:
     """Rebuilds state, as the one worker that holds the lock.
-
-    Args:
-        state: what is rebuilt.
-        policy: how claims are indexed.
-        read: reads the output topics.
-        quiet: seconds to wait first, so that nothing is in flight any more; not at all on empty topics.
-        proving: opens what derives decisions before they are taken in; None: they are taken in as they stand.
-        read_sealed: reads the hashes of what gates sealed: nothing else is taken in; None: seals are not looked at.
 
     Attributes:
         counts: of the last rebuild, decisions by what came of deriving them.
@@ -137,24 +126,18 @@ class Rebuilder:
         )
 
     async def rebuild(self, *, only_lost: bool = False) -> bool:
-        """Rebuild state and give it a new epoch.
-
-        Args:
-            only_lost: do nothing where state has an epoch once the lock is held: another worker has rebuilt it
-                meanwhile, and decides on it.
+        """Rebuild state and give it a new epoch. Raises: StateUnavailable, BrokerUnavailable.
 
         Returns:
             False where another worker rebuilds state, or has rebuilt it.
-
-        Raises:
-            StateUnavailable: state went away meanwhile; start over.
-            BrokerUnavailable: the topics cannot be read.
         """
         async with self._state.rebuilding() as rebuild:
             if rebuild is None or (only_lost and await self._state.read_epoch() is not None):
                 return False
             await rebuild.clear()  # first, so that workers pause
-            if await self._any():
+            async with aclosing(self._read()) as values:
+                in_flight = await anext(values, None) is not None
+            if in_flight:
                 log.warning("state.rebuild_waits", seconds=self._quiet, why="nothing may be in flight")
                 await asyncio.sleep(self._quiet)
             loaded = 0
@@ -176,16 +159,19 @@ class Rebuilder:
             )
             return True
 
-    async def _any(self) -> bool:
-        async with aclosing(self._read()) as values:
-            async for _ in values:
-                return True
-        return False
-
     async def _stored(self) -> AsyncGenerator[StoredOutcome, None]:
         self._sealed = await self._read_sealed() if self._read_sealed else None
         async with self._proving() if self._proving else nullcontext() as prover:
-            closures = await self._closures(prover)
+            closures = ReviewClosures()
+            async with aclosing(self._taken_in(PEOPLES_TOPICS)) as people:
+                async for value in people:
+                    closures.note(value)
+                    if prover:
+                        prover.note_event(value)
+            if prover:
+                async with aclosing(self._taken_in()) as decisions:
+                    async for value in decisions:
+                        prover.note_decision(value)
             self.unsealed = 0  # of the decisions alone, once each
             values = prover.keep(self._taken_in()) if prover else self._taken_in()
             async with aclosing(values):
@@ -202,31 +188,20 @@ class Rebuilder:
                 elif seal_of(value) is None:
                     self.unsealed += 1
 
-    async def _closures(self, prover: Prover | None) -> ReviewClosures:
-        """Read what people did, and for the prover which decisions rest on it."""
-        closures = ReviewClosures()
-        async with aclosing(self._taken_in(PEOPLES_TOPICS)) as values:
-            async for value in values:
-                closures.note(value)
-                if prover:
-                    prover.note_event(value)
-        if prover:
-            async with aclosing(self._taken_in()) as values:
-                async for value in values:
-                    prover.note_decision(value)
-        return closures
-
 
 async def published(
     settings: Settings, start: Start = "earliest", *, topics: Sequence[TopicName] = DECISIONS
 ) -> AsyncGenerator[bytes, None]:
     """Yield the values of output topics, from their beginnings or a time to where they end now; not what is erased.
 
-    Raises:
-        BrokerUnavailable: the broker does not answer, or stopped answering.
-        UsageError: a topic does not exist.
+    Raises: BrokerUnavailable, UsageError.
     """
-    erasures = await _erasures(settings)
+    erasures = Erasures()
+    name = settings.topic_prefix + TopicName.RETRACTIONS
+    read = follow(settings.brokers, name, TopicSpan("earliest", until_end=True), _PATIENCE)
+    async with aclosing(read) as records:
+        async for record in records:
+            erasures.note(record)
     for topic in topics:
         name = settings.topic_prefix + topic
         read = follow(settings.brokers, name, TopicSpan(start, until_end=True), _PATIENCE)
@@ -236,17 +211,6 @@ async def published(
                     continue
                 if topic is not TopicName.AUDIT or not is_erased_action(record.value, erasures):
                     yield record.value
-
-
-async def _erasures(settings: Settings) -> Erasures:
-    """Read which users' decisions are erased. Raises: as `published`."""
-    erasures = Erasures()
-    name = settings.topic_prefix + TopicName.RETRACTIONS
-    read = follow(settings.brokers, name, TopicSpan("earliest", until_end=True), _PATIENCE)
-    async with aclosing(read) as records:
-        async for record in records:
-            erasures.note(record)
-    return erasures
 
 
 async def stored_outcomes(
@@ -304,33 +268,47 @@ def _stored(decision: Decision, policy: Policy, affected: bytes) -> StoredOutcom
 
 
 def _stored_claim(decision: Decision, policy: Policy) -> StoredOutcome | None:
-    if decision.evidence is None:
+    evidence, facts = decision.evidence, decision.facts
+    if evidence is None:
         return None
     claim = claim_of(decision)
     state = _state(decision)
     subject = subject_of_decision(decision)
-    joined = decision.conflicting_memory_id if state == SubjectState.JOINED else None
-    horizon = claim.validity_horizon
-    rejected = decision.reason_code in _REJECTED
+    rejected = decision.reason_code in {ReasonCode.HUMAN_REJECTED, ReasonCode.RETRACTED}
+    dedup = None
+    # what could not be read or compared is not to be found, until a person decides it
+    compared = facts.error is None and (facts.dedup is None or facts.dedup.status != "failed")
     indexed = rejected or state in {SubjectState.APPROVED, SubjectState.PENDING}
+    if indexed and (compared or state is not SubjectState.PENDING):
+        try:
+            dedup = dedup_query(claim, policy)
+        except Exception as exc:  # noqa: BLE001 - one text must not keep all others from coming back
+            report_fault("rebuild.unreadable", exc)
+    human = None
+    if facts.review:
+        edited = claim.content if facts.review.get("edited") else None
+        human = HumanDecision(facts.review, edited, record_of(claim).decode())
+    payload = ClaimPayload(
+        stamp=_stamp(decision),
+        scheme=facts.dedup.scheme if facts.dedup else "",
+        base=ReasonCode(decision.reason_code),
+        cap=None,
+        capture_time=evidence.capture_time,
+        metadata=evidence.metadata,
+        inputs=ClaimInputs(_findings(decision), facts.attestation, facts.relevance, facts.error),
+        human=human,
+    )
+    record = record_of(claim) if state == SubjectState.PENDING else b""
+    joined = decision.conflicting_memory_id if state == SubjectState.JOINED else None
     return StoredOutcome(
         subject=subject,
-        outcome=_outcome(decision, state, claim),
-        dedup=_query(claim, policy) if indexed and _was_compared(decision, state) else None,
-        horizon=to_milliseconds(horizon) if horizon else 0,
+        outcome=_recorded(decision, state, payload.to_bytes(), record),
+        dedup=dedup,
+        horizon=to_milliseconds(claim.validity_horizon) if claim.validity_horizon else 0,
         rejected=rejected,
         joined_to=subject._replace(subject_id=joined) if joined else None,
         parents=[parent for _, parent in parents_of(claim)],
     )
-
-
-def _query(claim: Claim, policy: Policy) -> DedupQuery | None:
-    """Return how a claim is found; None where its text cannot be read, as when a person decided it."""
-    try:
-        return dedup_query(claim, policy)
-    except Exception as exc:  # noqa: BLE001 - one text must not keep all others from coming back
-        report_fault("rebuild.unreadable", exc)
-    return None
 
 
 def _stored_response(decision: Decision) -> StoredOutcome | None:
@@ -359,21 +337,11 @@ def _stored_response(decision: Decision) -> StoredOutcome | None:
     )
 
 
-def _was_compared(decision: Decision, state: SubjectState) -> bool:
-    """Say whether the claim is to be found: what could not be read or compared is not, until a person decides it."""
-    if state is not SubjectState.PENDING:
-        return True
-    dedup = decision.facts.dedup
-    return decision.facts.error is None and (dedup is None or dedup.status != "failed")
-
-
-def _outcome(decision: Decision, state: SubjectState, claim: Claim) -> Outcome:
-    record = record_of(claim) if state == SubjectState.PENDING else b""
-    return _recorded(decision, state, _payload(decision, claim).to_bytes(), record)
-
-
 def _recorded(decision: Decision, state: SubjectState, payload: bytes, record: bytes) -> Outcome:
     dedup = decision.facts.dedup
+    parents, ids = decision.facts.parents or [], decision.derived_from or []
+    if len(parents) == len(ids):  # under their whole ids, which a large decision cuts
+        parents = [ParentFact(id=name, state=one.state) for name, one in zip(ids, parents, strict=True)]
     return Outcome(
         state=state,
         tier=2 if state == SubjectState.REFUSED else list(IngestionTier).index(decision.tier) + 1,
@@ -384,7 +352,7 @@ def _recorded(decision: Decision, state: SubjectState, payload: bytes, record: b
         fingerprint=decision.fingerprint,
         dedup_status=dedup.status if dedup else "disabled",
         matches=dedup.matches if dedup else [],
-        parents=_parents(decision),
+        parents=parents,
         place=decision.facts.place,
         payload=payload,
         record=record,
@@ -400,36 +368,9 @@ def _state(decision: Decision) -> SubjectState:
     return SubjectState.REFUSED if decision.retryable else SubjectState.BLOCKED
 
 
-def _payload(decision: Decision, claim: Claim) -> ClaimPayload:
-    evidence = decision.evidence
-    facts = decision.facts
-    human = None
-    if facts.review:
-        edited = claim.content if facts.review.get("edited") else None
-        human = HumanDecision(facts.review, edited, record_of(claim).decode())
-    return ClaimPayload(
-        stamp=_stamp(decision),
-        scheme=facts.dedup.scheme if facts.dedup else "",
-        base=ReasonCode(decision.reason_code),
-        cap=None,
-        capture_time=evidence.capture_time if evidence else decision.decided_at,
-        metadata=evidence.metadata if evidence else {},
-        inputs=ClaimInputs(_findings(decision), facts.attestation, facts.relevance, facts.error),
-        human=human,
-    )
-
-
 def _stamp(decision: Decision) -> Stamp:
     policy = decision.policy
     return Stamp(decision.decided_at, decision.engine, policy.sha256, policy.version)
-
-
-def _parents(decision: Decision) -> list[ParentFact]:
-    """Return the parents' states under their whole ids, which a large decision cuts."""
-    parents, ids = decision.facts.parents or [], decision.derived_from or []
-    if len(parents) != len(ids):
-        return parents
-    return [ParentFact(id=name, state=parent.state) for name, parent in zip(ids, parents, strict=True)]
 
 
 def _findings(decision: Decision) -> dict[str, CheckFinding]:

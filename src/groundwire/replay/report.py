@@ -15,19 +15,19 @@ from pathlib import Path
 from typing import Any, Final
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import NewTopic
 from aiokafka.errors import IncompatibleBrokerVersion, KafkaError
 
 from groundwire import __version__
-from groundwire.config import Settings, kafka_security
+from groundwire.config import Settings
 from groundwire.errors import BrokerUnavailable, UsageError
-from groundwire.kafka.connection import unavailable
-from groundwire.kafka.names import client_name
+from groundwire.gate.claims import Policies
+from groundwire.kafka.connection import admin, unavailable
 from groundwire.messages.decisions import Decision
 from groundwire.messages.headers import InboundRecord, decision_headers
 from groundwire.messages.topics import TopicName, record_key
-from groundwire.replay.job import Job
-from groundwire.replay.untold import RELEVANCE
+from groundwire.policy import Policy
+from groundwire.replay.store import Job
 
 
 class ReplayStatus(StrEnum):
@@ -76,7 +76,7 @@ class Summary:
         statuses: of decisions, and of records without one.
         reasons: (verdict and reason as recorded, as derived) -> decisions.
         policies: hash of a policy -> decisions that it decided, as recorded.
-        untold: key of the policy -> decisions of which the facts do not tell what it comes to.
+        unreplayable: key of the policy -> decisions of which the facts do not tell what it comes to.
         other_engine: decisions that another engine made.
         changes: decisions that are listed because they differ, or because something is missing.
     """
@@ -86,16 +86,15 @@ class Summary:
         self.statuses: Counter[str] = Counter()
         self.reasons: Counter[tuple[str, str]] = Counter()
         self.policies: Counter[str] = Counter()
-        self.untold: Counter[str] = Counter()
+        self.unreplayable: Counter[str] = Counter()
         self.other_engine = 0
         self.changes = 0
 
     def add(self, replayed: Replayed) -> None:
-        """Count a result."""
         self.statuses[replayed.status.value] += 1
         before = replayed.before
         if replayed.status is ReplayStatus.CANNOT_TELL:
-            self.untold.update(replayed.fields)
+            self.unreplayable.update(replayed.fields)
         if before is not None:
             self.reasons[_verdict(before), _outcome(replayed)] += 1
             self.policies[before.policy.sha256] += 1
@@ -113,7 +112,7 @@ class Summary:
                 for (old, new), n in sorted(self.reasons.items(), key=_changed_first)
             ],
             "policies": dict(self.policies),
-            "untold": dict(self.untold),
+            "unreplayable": dict(self.unreplayable),
             "other_engine": self.other_engine,
             "changes": self.changes,
         }
@@ -126,7 +125,7 @@ class Summary:
         summary.statuses.update(plain.get("statuses", {}))
         summary.reasons.update({(row["from"], row["to"]): row["count"] for row in plain.get("reasons", [])})
         summary.policies.update(plain.get("policies", {}))
-        summary.untold.update(plain.get("untold", {}))
+        summary.unreplayable.update(plain.get("unreplayable", {}))
         summary.other_engine = plain.get("other_engine", 0)
         summary.changes = plain.get("changes", 0)
         return summary
@@ -152,8 +151,6 @@ Change = dict[str, Any]
 
 MAX_ROWS: Final = 200
 """Decisions that the table names."""
-_SHOWN: Final = 5
-"""Fields that a line of the table names."""
 
 
 def as_table(job: Job, summary: Summary) -> Iterator[str]:
@@ -164,7 +161,7 @@ def as_table(job: Job, summary: Summary) -> Iterator[str]:
     )
     for status, count in sorted(summary.statuses.items()):
         yield f"{count:>9}  {status}"
-    yield from untold_lines(summary)
+    yield from unreplayable_lines(summary)
     if summary.other_engine:
         yield f"{summary.other_engine:>9}  of another engine"
     rows = sorted(summary.reasons.items(), key=_changed_first)
@@ -182,15 +179,18 @@ def as_table(job: Job, summary: Summary) -> Iterator[str]:
         yield f"and {summary.changes - MAX_ROWS} more: --format json lists them all"
 
 
-def untold_lines(summary: Summary) -> Iterator[str]:
+RELEVANCE: Final = "verify_claim_relevance"
+
+
+def unreplayable_lines(summary: Summary) -> Iterator[str]:
     """Yield what the facts do not tell, by key of the policy, and what does."""
-    for key, count in sorted(summary.untold.items()):
+    for key, count in sorted(summary.unreplayable.items()):
         instead = (
             "it was not recorded whether sources support claims: send a sample to groundwire check"
             if key == RELEVANCE
             else "more is compared than was recorded: --simulate compares anew"
         )
-        yield f"{count:>9}  not to be told from the facts, for {key}: {instead}"
+        yield f"{count:>9}  unreplayable from the facts, for {key}: {instead}"
 
 
 def as_json(job: Job, name: str, summary: Summary) -> Iterator[str]:
@@ -209,7 +209,7 @@ def changes_of(job: Job) -> Iterator[Change]:
 
 
 def _line(fields: list[str], before: dict[str, Any] | None, after: dict[str, Any] | None) -> str:
-    shown = " ".join(fields[:_SHOWN]) + (" ..." if len(fields) > _SHOWN else "")
+    shown = " ".join(fields[:5]) + (" ..." if len(fields) > 5 else "")
     known = after or before or {}
     who = f"{known['tenant_id']}:{known['user_id']} {known['kind']} {known['subject_id']}"
     verdicts = [f"{one['verdict']} {one['reason_code']}" if one else "nothing" for one in (before, after)]
@@ -228,15 +228,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 
 def replay_topic(given: str, prefix: str) -> str:
-    """Return the whole name of an output topic.
-
-    Args:
-        given: `replay.<name>`, with or without the prefix.
-        prefix: of the deployment's topics.
-
-    Raises:
-        UsageError: it might be a live topic.
-    """
+    """Return the whole name of an output topic. Raises: UsageError."""
     name = given.removeprefix(prefix) if given.startswith(prefix + REPLAY) else given
     own = name.removeprefix(REPLAY)
     if not name.startswith(REPLAY) or not _NAME.fullmatch(own):
@@ -254,27 +246,18 @@ def replay_name(given: str) -> str:
 
 
 async def create_topic(settings: Settings, topic: str) -> None:
-    """Create an output topic, unless it is there.
+    """Create an output topic, unless it is there. Raises: BrokerUnavailable.
 
     A broker that creates no topics on request may do so on first use, or refuses what is then sent.
-
-    Raises:
-        BrokerUnavailable: no broker answers.
     """
-    admin = AIOKafkaAdminClient(
-        bootstrap_servers=settings.bootstrap, client_id=client_name(), **kafka_security().options()
-    )
     try:
-        async with asyncio.timeout(_PATIENCE):
-            await admin.start()
-            if topic not in await admin.list_topics():
-                await admin.create_topics([NewTopic(topic, settings.partitions, settings.replication)])
+        async with asyncio.timeout(_PATIENCE), admin(settings.brokers, _PATIENCE) as client:
+            if topic not in await client.list_topics():
+                await client.create_topics([NewTopic(topic, settings.partitions, settings.replication)])
     except IncompatibleBrokerVersion:
         return
     except (KafkaError, TimeoutError) as exc:
         raise unavailable(settings.brokers, _PATIENCE, f"create {topic}") from exc
-    finally:
-        await admin.close()
 
 
 class Nowhere:
@@ -287,16 +270,11 @@ class Nowhere:
         """Leave a decision out."""
 
     async def flush(self) -> int:
-        """Nothing is written."""
         return 0
 
 
 class FileWriter:
-    """Writes one decision a line.
-
-    Args:
-        path: the file; what stands in it is replaced.
-    """
+    """Writes one decision a line."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -314,7 +292,6 @@ class FileWriter:
         self._file.seek(written)
 
     async def write(self, record: InboundRecord, decision: Decision, value: bytes) -> None:  # noqa: ARG002 - as Writer
-        """Write a line."""
         self._file.write(value + b"\n")
 
     async def flush(self) -> int:
@@ -324,7 +301,6 @@ class FileWriter:
         return self._file.tell()
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
@@ -333,10 +309,6 @@ class TopicWriter:
 
     What an interrupted replay published after its last page is published again when it continues, with the same bytes
     under the same `ce_id`.
-
-    Args:
-        producer: acknowledged by all replicas.
-        topic: see `replay_topic`.
     """
 
     def __init__(self, producer: AIOKafkaProducer, topic: str) -> None:
@@ -346,11 +318,9 @@ class TopicWriter:
         self._written = 0
 
     async def resume(self, written: int) -> None:
-        """Go on counting."""
         self._written = written
 
     async def write(self, record: InboundRecord, decision: Decision, value: bytes) -> None:
-        """Pass a decision to the producer."""
         key = record_key(decision.tenant_id, decision.user_id)
         headers = decision_headers(decision, record.headers)
         self._sent.append(await self._producer.send(self._topic, value, key=key, headers=headers))
@@ -364,3 +334,105 @@ class TopicWriter:
             raise BrokerUnavailable(f"{self._topic} does not take decisions: {type(exc).__name__}") from exc
         self._sent = []
         return self._written
+
+
+MAX_BYTES: Final = 2_000_000
+"""Of a page; what does not fit goes to a file beside it."""
+
+_ROOM: Final = 2_000
+"""Of these, for what follows the details."""
+_POLICIES: Final = 5
+"""Recorded policies that are compared with the one that decides instead: those of most decisions."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChange:
+    """How a recorded policy differs from the one that decides instead.
+
+    Attributes:
+        name: its version and the first digits of its hash.
+        decisions: how many it decided.
+        rows: key, recorded value, value now; None where the recorded policy is not at hand.
+    """
+
+    name: str
+    decisions: int
+    rows: list[tuple[str, Any, Any]] | None
+
+
+async def policy_changes(summary: Summary, policies: Policies, policy: Policy | None) -> list[PolicyChange]:
+    """Compare the policies of most recorded decisions with the one that decides instead; nothing without one."""
+    if policy is None:
+        return []
+    changes = []
+    for sha256, count in summary.policies.most_common(_POLICIES):
+        known = await policies.get(sha256)
+        old, new = (each.model_dump(mode="json") if each else {} for each in (known, policy))
+        rows = [(key, old[key], new[key]) for key in new if key in old and old[key] != new[key]]
+        name = f"{known.version if known else 'not at hand'} ({sha256[:12]})"
+        changes.append(PolicyChange(name, count, rows if known else None))
+    return changes
+
+
+def write_page(path: Path, job: Job, summary: Summary, policies: list[PolicyChange]) -> None:
+    """Write the page; details that do not fit go to `<name>.rest.jsonl` beside it, one JSON object a line.
+
+    Raises: UsageError, ImportError.
+    """
+    rest = path.with_suffix(".rest.jsonl")
+    parts, left = _page(job, summary, policies, rest.name)
+    try:
+        with path.open("w", encoding="utf-8") as page:
+            page.writelines(parts)
+        if left_out := next(left, None):
+            with rest.open("w", encoding="utf-8") as file:
+                for change in (left_out, *left):
+                    file.write(json.dumps(change, ensure_ascii=False) + "\n")
+    except OSError as exc:
+        raise UsageError(f"--html: {exc.filename}: {exc.strerror}") from None
+
+
+def _page(
+    job: Job, summary: Summary, policies: list[PolicyChange], rest: str
+) -> tuple[Iterator[str], Iterator[Change]]:
+    """Return the parts of the page, and the changes that are left once they are all taken; everything is escaped."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415 - an extra of its own
+
+    environment = Environment(
+        loader=PackageLoader("groundwire.replay"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    head, detail, foot = (environment.get_template(f"{name}.html") for name in ("report", "change", "foot"))
+    moves: Counter[tuple[str, str]] = Counter()  # decisions from verdict to verdict
+    for (old, new), count in summary.reasons.items():
+        moves[old.split()[0], new.split()[0]] += count
+    rows = [(*pair, count) for pair, count in moves.items()]
+    totals = sorted(
+        rows, key=lambda row: (row[0] == row[1], -row[2], row)
+    )  # what changed first, of that the most
+    counts = summary.as_json()
+    changes = changes_of(job)
+    left: list[Change] = []
+
+    def parts() -> Iterator[str]:
+        top = head.render(order=job.order, summary=counts, totals=totals, policies=policies)
+        size, shown = len(top.encode()) + _ROOM, 0
+        yield top
+        for change in changes:
+            part = detail.render(change=change)
+            size += len(part.encode())
+            if size > MAX_BYTES:
+                left.append(change)
+                break
+            shown += 1
+            yield part
+        yield foot.render(shown=shown, left=summary.changes - shown, rest=rest)
+
+    def others() -> Iterator[Change]:
+        yield from left
+        yield from changes
+
+    return parts(), others()

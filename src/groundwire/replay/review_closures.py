@@ -216,7 +216,6 @@ def _closure(event: AuditEvent) -> Closure | None:
 
 
 def _close(before: Decision, closure: Closure, reason: str | None) -> Decision:
-    """Return what state has to know of the Decision that closed a subject, made from an earlier one."""
     closed = closure.closed or _guess(before, closure)
     review = {
         "action": closure.action,

@@ -29,7 +29,7 @@ from groundwire.gate.types import (
 )
 from groundwire.keys.attestation import Keys
 from groundwire.logs import report_fault
-from groundwire.messages.decisions import Decision, Kind
+from groundwire.messages.decisions import CitationState, Decision, Kind, ReasonCode
 from groundwire.messages.decode import decode_review_decision
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import event_id, subject_of_decision
@@ -38,12 +38,10 @@ from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
 from groundwire.replay.derive import attestation_of, findings_of, rederive, relevance_of
 from groundwire.replay.inputs import Mismatch, Missing, gather, read_record
-from groundwire.replay.job import Job
 from groundwire.replay.reading import Rate, Report
 from groundwire.replay.rebuild import stored_outcome
-from groundwire.replay.report import Replayed, ReplayStatus, Summary
-from groundwire.replay.store import RecordPlace
-from groundwire.replay.untold import untold
+from groundwire.replay.report import RELEVANCE, Replayed, ReplayStatus, Summary
+from groundwire.replay.store import Job, RecordPlace
 from groundwire.replay.verify import differences
 from groundwire.state.memory import MemoryState
 from groundwire.verify.citations import CitationVerifier
@@ -93,15 +91,7 @@ class Task:
 
 
 class Replayer:
-    """Replays a job.
-
-    Args:
-        job: what was read; keeps what is found.
-        task: how to decide.
-        writer: where decisions go.
-        rate: how fast.
-        report: called after each page.
-    """
+    """Replays a job."""
 
     def __init__(self, job: Job, task: Task, writer: Writer, rate: Rate, report: Report) -> None:
         self._job = job
@@ -112,45 +102,37 @@ class Replayer:
         self._summary = Summary()
 
     async def run(self) -> Summary:
-        """Replay what is left of the job."""
         known = self._job.known("progress")
         if known is None or self._task.simulate:  # what a simulation knows is in memory alone
             self._job.forget_results()
         progress = json.loads(known) if known and not self._task.simulate else {}
         self._summary = Summary.from_json(progress.get("summary", {}))
         await self._writer.resume(progress.get("written", 0))
-        after, total = progress.get("after"), self._job.store.count()
-        while page := self._job.store.page(after, PAGE, by_turn=self._task.simulate is not None):
-            self._job.begin()
-            for record, mark in page:
-                for replayed in await self._replay(record):
-                    await self._take(record, replayed)
-                self._summary.records += 1
-                after = mark
-            written = await self._writer.flush()
-            plain = {
-                "after": after,
-                "written": written,
-                "summary": self._summary.as_json(),
-            }
-            self._job.note(progress=json.dumps(plain))
-            self._job.commit()
+        after, total = progress.get("after"), self._job.count()
+        while page := self._job.page(after, PAGE, by_turn=self._task.simulate is not None):
+            with self._job.transaction():
+                for record, mark in page:
+                    for replayed in await self._replay(record):
+                        self._summary.add(replayed)
+                        before, derived, value = replayed.before, replayed.after, replayed.value
+                        if replayed.status in {ReplayStatus.DIFFERS, ReplayStatus.MISSING}:
+                            old = before.to_bytes() if before else None
+                            other = before is None or derived is None or before.verdict != derived.verdict
+                            number = self._summary.changes
+                            self._job.add_change(number, old, value, replayed.fields, verdict=other)
+                        if derived is not None and value is not None:
+                            await self._writer.write(record, derived, value)
+                    self._summary.records += 1
+                    after = mark
+                written = await self._writer.flush()
+                plain = {"after": after, "written": written, "summary": self._summary.as_json()}
+                self._job.note(progress=json.dumps(plain))
             self._report("replayed", self._summary.records, total)
             await self._rate.after(len(page))
         return self._summary
 
-    async def _take(self, record: InboundRecord, replayed: Replayed) -> None:
-        self._summary.add(replayed)
-        before, after, value = replayed.before, replayed.after, replayed.value
-        if replayed.status in {ReplayStatus.DIFFERS, ReplayStatus.MISSING}:
-            old = before.to_bytes() if before else None
-            other = before is None or after is None or before.verdict != after.verdict
-            self._job.add_change(self._summary.changes, old, value, replayed.fields, verdict=other)
-        if after is not None and value is not None:
-            await self._writer.write(record, after, value)
-
     async def _replay(self, record: InboundRecord) -> list[Replayed]:
-        values = self._job.store.decisions_of(record)
+        values = self._job.decisions_of(record)
         if not values:
             return [Replayed(self._without_decision(record))]
         decisions = [(value, Decision.model_validate_json(value)) for value in values]
@@ -173,8 +155,12 @@ class Replayer:
         derived = after.to_bytes()
         fields = self._fields(value, derived, decision, after)
         status = ReplayStatus.DIFFERS if fields else ReplayStatus.EQUAL
-        if keys := await self._untold(decision, after):
-            status, fields = ReplayStatus.CANNOT_TELL, keys
+        policy = self._task.policy
+        if policy is not None and policy.sha256 != decision.policy.sha256:
+            known = await self._task.policies.get(decision.policy.sha256)
+            compared = self._task.simulate is not None
+            if keys := unreplayable(decision, after, policy, known, compared=compared):
+                status, fields = ReplayStatus.CANNOT_TELL, keys
         return Replayed(status, decision, after, fields, marked(derived, self._task.name))
 
     async def _derive(self, record: InboundRecord, decision: Decision) -> Decision | None:
@@ -186,15 +172,7 @@ class Replayer:
         policy = self._task.policy or await self._task.policies.get(name)
         if policy is None:
             raise Missing(f"policy {name[:64]}")
-        return rederive(decision, gather(decision, self._job.store), policy)
-
-    async def _untold(self, decision: Decision, after: Decision) -> tuple[str, ...]:
-        """Return the keys of another policy for which the facts do not tell what the decision comes to."""
-        policy = self._task.policy
-        if policy is None or policy.sha256 == decision.policy.sha256:
-            return ()
-        before = await self._task.policies.get(decision.policy.sha256)
-        return untold(decision, after, policy, before, compared=self._task.simulate is not None)
+        return rederive(decision, gather(decision, self._job), policy)
 
     def _fields(self, value: bytes, derived: bytes, decision: Decision, after: Decision) -> tuple[str, ...]:
         """Return what differs: of tier and reason, or of all that the gate published."""
@@ -203,7 +181,7 @@ class Replayer:
                 (name, getattr(decision, name), getattr(after, name)) for name in ("tier", "reason_code")
             )
             return tuple(f"$.{name}" for name, old, new in pairs if old != new)
-        if self._job.store.is_contradicted(decision.decision_id):
+        if self._job.is_contradicted(decision.decision_id):
             return ("$",)  # published twice, with other bytes
         if derived == value:
             return ()
@@ -212,21 +190,17 @@ class Replayer:
         return tuple(path for path in paths if path not in allowed)
 
     def _without_decision(self, record: InboundRecord) -> ReplayStatus:
-        """Say what became of a record without a decision."""
-        if self._job.store.has_ended(str(RecordPlace.of(record))):
+        has_ended = self._job.has_ended
+        if has_ended(str(RecordPlace.of(record))):
             return ReplayStatus.DEAD_LETTER
         try:
-            if (record.topic or "").endswith(TopicName.REVIEW_DECISIONS):
-                return self._without_revision(record, decode_review_decision(record.value).action_id)
-            decode_record(record)
+            if not (record.topic or "").endswith(TopicName.REVIEW_DECISIONS):
+                decided = self._job.is_decided(decode_record(record).subject)
+                return ReplayStatus.REPEAT if decided else ReplayStatus.FACTS_MISSING
+            action_id = decode_review_decision(record.value).action_id
         except RecordError:
             return ReplayStatus.DEAD_LETTER
-        decided = self._job.store.is_decided(decode_record(record).subject)
-        return ReplayStatus.REPEAT if decided else ReplayStatus.FACTS_MISSING
-
-    def _without_revision(self, record: InboundRecord, action_id: str) -> ReplayStatus:
-        """Say what became of an action: the audit names a final refusal by the action's id, any other by its record."""
-        has_ended = self._job.store.has_ended
+        # the audit names a final refusal by the action's id, any other by its record
         if has_ended(event_id("refused_action", record.origin.model_dump(mode="json"))):
             return ReplayStatus.REFUSED
         if has_ended(event_id("review_action", action_id)):
@@ -235,12 +209,38 @@ class Replayer:
         return ReplayStatus.REFUSED if refused else ReplayStatus.FACTS_MISSING
 
 
-def marked(value: bytes, name: str) -> bytes:
-    """Return a decision with the name of its replay, which is the last of its fields.
+_WHATEVER_IS_NEAR: Final = {ReasonCode.EXPIRED, ReasonCode.PERSONAL_SPECULATION, ReasonCode.DUPLICATE}
+"""Reasons that no near-duplicate more would change."""
 
-    Raises:
-        ValueError: it is none that was just derived.
+
+def unreplayable(
+    recorded: Decision, derived: Decision, policy: Policy, before: Policy | None, *, compared: bool = False
+) -> tuple[str, ...]:
+    """Return the keys of another policy that the facts of a claim cannot decide: it compares, or looks up, more.
+
+    `before` is the policy that decided; where it is not known (None), near-duplicates count as recorded. `compared`:
+    near-duplicates were found anew.
     """
+    if recorded.kind != Kind.CLAIM or recorded.facts.review:
+        return ()
+    keys: list[str] = []
+    if policy.enable_dedup and before is not None and not compared:
+        if derived.reason_code in _WHATEVER_IS_NEAR:
+            pass
+        elif before.enable_dedup:
+            thresholds = "dedup_threshold", "conflict_threshold", "rejected_threshold"
+            keys += [name for name in thresholds if getattr(policy, name) < getattr(before, name)]
+            keys += ["dedup_scope"] * (policy.dedup_scope != before.dedup_scope)
+        else:
+            keys.append("enable_dedup")
+    verified = any(citation.state == CitationState.VERIFIED for citation in recorded.citations)
+    if policy.verify_claim_relevance and verified and recorded.facts.relevance is None:
+        keys += [RELEVANCE] * (derived.reason_code == ReasonCode.CITATION_IRRELEVANT)
+    return tuple(keys)
+
+
+def marked(value: bytes, name: str) -> bytes:
+    """Return a decision with the name of its replay, which is the last of its fields. Raises: ValueError."""
     before, none, rest = value.rpartition(b"null}")
     if not before.endswith(b'"replay":') or not none or rest:
         raise ValueError("replay is not the last field")
@@ -248,13 +248,7 @@ def marked(value: bytes, name: str) -> bytes:
 
 
 class Simulation:
-    """Decides records as they come; memory grows with the subjects that it has seen.
-
-    Args:
-        job: what was read; keeps what was decided, for actions that rest on it.
-        policies: find the policies that decided.
-        policy: decides instead; None: each decision's own.
-    """
+    """Decides records as they come; memory grows with the subjects that it has seen."""
 
     def __init__(self, job: Job, policies: Policies, policy: Policy | None) -> None:
         self._job = job
@@ -274,11 +268,7 @@ class Simulation:
                 self._keep(Decision.model_validate_json(value))
 
     async def __call__(self, record: InboundRecord, recorded: Decision) -> Decision | None:
-        """Decide a record again; None where it has no decision in this course of events.
-
-        Raises:
-            Missing: the policy that decided is not at hand.
-        """
+        """Decide a record again; None where it has no decision in this course of events. Raises: Missing."""
         name = recorded.policy.sha256
         policy = self._policy or await self._policies.get(name)
         if policy is None:
@@ -304,10 +294,20 @@ class Simulation:
             fan_out=recorded.facts.extraction is not None,
         )
         (entry,) = await gate.prepare([record])
-        if isinstance(entry, PreparedClaim):
-            entry = _as_recorded(entry, recorded, policy)
+        facts = recorded.facts
+        if isinstance(entry, PreparedClaim) and facts.error is not None:
+            inputs = ClaimInputs({}, attestation_of(facts), None, facts.error)
+            entry = entry._replace(dedup=None, inputs=inputs, wait=False)
+        elif isinstance(entry, PreparedClaim):
+            findings = findings_of(recorded, entry.reading)
+            relevance = relevance_of(facts, entry.reading, findings, policy)
+            inputs = ClaimInputs(findings, attestation_of(facts), relevance, entry.inputs.error)
+            entry = entry._replace(inputs=inputs, wait=False)
         elif isinstance(entry, PreparedResponse):
-            entry = _as_answered(entry, recorded, policy)
+            given = facts.entities, facts.relations, facts.verifier, facts.error, attestation_of(facts)
+            answers = CheckInputs(*given)
+            reading = read_response(entry.response, policy, answers)
+            entry = entry._replace(inputs=answers, reading=reading)
         (result,) = await gate.apply_step([entry], deferred=True)
         return result.decision if isinstance(result, Decided) else None
 
@@ -339,22 +339,3 @@ class Simulation:
         """Keep what an action may rest on: approvals, and responses that wait."""
         if decision.approved or decision.kind == Kind.RESPONSE:
             self._job.add_simulated(decision.decision_id, decision.to_bytes())
-
-
-def _as_recorded(entry: PreparedClaim, recorded: Decision, policy: Policy) -> PreparedClaim:
-    """Return a claim with what the outside answered then."""
-    facts = recorded.facts
-    attestation = attestation_of(facts)
-    if facts.error is not None:
-        return entry._replace(dedup=None, inputs=ClaimInputs({}, attestation, None, facts.error), wait=False)
-    findings = findings_of(recorded, entry.reading)
-    relevance = relevance_of(facts, entry.reading, findings, policy)
-    inputs = ClaimInputs(findings, attestation, relevance, entry.inputs.error)
-    return entry._replace(inputs=inputs, wait=False)
-
-
-def _as_answered(entry: PreparedResponse, recorded: Decision, policy: Policy) -> PreparedResponse:
-    """Return a response with what its resolvers answered then."""
-    facts = recorded.facts
-    inputs = CheckInputs(facts.entities, facts.relations, facts.verifier, facts.error, attestation_of(facts))
-    return entry._replace(inputs=inputs, reading=read_response(entry.response, policy, inputs))

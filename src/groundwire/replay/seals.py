@@ -27,14 +27,14 @@ from groundwire.kafka.reader import Positions, TopicReader, committed_of, open_r
 from groundwire.keys.attestation import AttestationState
 from groundwire.keys.seal_keys import SealKeys
 from groundwire.messages.base import from_microseconds, from_milliseconds, to_microseconds, to_milliseconds
-from groundwire.messages.decisions import AuditEvent, Decision, Origin
+from groundwire.messages.decisions import AuditEvent, Decision
 from groundwire.messages.erasure import Erasures
 from groundwire.messages.headers import InboundRecord, deferred_record, header
 from groundwire.messages.identity import decision_id, event_id, retraction_id, subject_of_decision
 from groundwire.messages.records import Retraction
 from groundwire.messages.seals import MAX_AT_ONCE, SEALED, Seal, path_of
 from groundwire.messages.topics import TopicName, record_key
-from groundwire.replay.store import RecordPlace, open_database
+from groundwire.replay.store import RecordPlace, Store
 
 _PATIENCE: Final = 30.0
 _SKEW: Final = timedelta(minutes=5)
@@ -61,23 +61,6 @@ _EVENTS: Final = {
     "dead_letter": list(_INPUTS),
 }
 """Audit events that come of a record of these topics, whatever comes of it later: unsealed, nobody wrote them."""
-
-_SCHEMA: Final = """
-CREATE TABLE published (
-  id TEXT, sha BLOB, topic TEXT, part INTEGER, at INTEGER, time INTEGER, causes TEXT, PRIMARY KEY (id, sha, topic)
-) WITHOUT ROWID;
-CREATE INDEX by_place ON published (topic, part, at);
-CREATE TABLE sealed (id TEXT, sha BLOB, topic TEXT, seal INTEGER, PRIMARY KEY (id, sha, topic, seal)) WITHOUT ROWID;
-CREATE TABLE seals (
-  number INTEGER PRIMARY KEY, hash TEXT UNIQUE, before TEXT, topic TEXT, part INTEGER, first INTEGER, end INTEGER,
-  time INTEGER, key TEXT, audit_at INTEGER, depth INTEGER
-);
-CREATE INDEX by_end ON seals (topic, part, end);
-CREATE INDEX by_number ON seals (topic, part);
-CREATE INDEX by_before ON seals (before);
-CREATE TABLE forks (number INTEGER PRIMARY KEY);
-CREATE TABLE waiting (topic TEXT, part INTEGER, at INTEGER, PRIMARY KEY (topic, part, at)) WITHOUT ROWID;
-"""
 
 _FORKS: Final = """
 INSERT INTO forks
@@ -131,13 +114,6 @@ class ChainHead:
 class SealEvidence:
     """What the topics of a deployment and their seals say; made by `read_seals`.
 
-    Args:
-        folder: for what is read.
-        prefix: of the topics' names.
-        keys: public keys of gates.
-        now: against which retention is held.
-        home: as below.
-
     Attributes:
         home: the partition of `audit` on which all seals stand.
         audit_is_cut: whether retention has taken the beginning of `audit`, and first seals with it.
@@ -146,11 +122,9 @@ class SealEvidence:
             hash: no worker had sealed until then.
     """
 
-    def __init__(self, folder: Path, prefix: str, keys: SealKeys, *, now: datetime, home: int = 0) -> None:
-        # it is not read after a crash
-        schema = f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; {_SCHEMA}"
-        self._database = open_database(folder / "seals", schema)
-        self._database.execute("BEGIN")
+    def __init__(self, store: Store, prefix: str, keys: SealKeys, *, now: datetime, home: int = 0) -> None:
+        self._store = store
+        store.rows("BEGIN")  # and no end: it is not read after a crash
         self._prefix = prefix
         self._now = now
         self._keys = keys
@@ -165,12 +139,7 @@ class SealEvidence:
         self.committed: dict[TopicPartition, OffsetAndMetadata] = {}
 
     def note_published(self, record: InboundRecord, *, late: bool = False) -> None:
-        """Take in a record of an output topic; of one that stands on it again, the first place counts.
-
-        Args:
-            record: the record.
-            late: it was read after `audit`, so that its seal may not have been.
-        """
+        """Take in a record of an output topic; of one that stands on it again, the first place counts."""
         topic = self._name(record)
         if topic is TopicName.RETRACTIONS:
             erasure = self._erasures.note(record)
@@ -181,20 +150,16 @@ class SealEvidence:
             return
         name = header(record.headers, "ce_id") or ""
         place = topic.value, record.partition, record.offset, record.timestamp
-        row = name, bytes.fromhex(record.sha256), *place
-        insert = "INSERT OR IGNORE INTO published VALUES (?, ?, ?, ?, ?, ?, ?)"
         is_misplaced = topic is TopicName.RETRACTIONS and not _is_under_its_user(record)
         causes = () if late or is_misplaced else self._causes(topic, record)
-        self._database.execute(insert, (*row, " ".join(causes)))
+        self._store.put("published", name, bytes.fromhex(record.sha256), *place, " ".join(causes))
         if is_misplaced:
             detail = "it does not stand under its user's key and its own id"
             self._faults.append(SealFault("unsealed", str(RecordPlace.of(record)), name[:100], detail))
 
     def note_waiting(self, record: InboundRecord) -> None:
         """Take in a record of `deferred` that no seal has reached: its decision may just have been published."""
-        origin = deferred_record(record)
-        row = RecordPlace.of(origin)
-        self._database.execute("INSERT OR IGNORE INTO waiting VALUES (?, ?, ?)", row)
+        self._store.put("waiting", *RecordPlace.of(deferred_record(record)))
 
     def reached(self, topic: str, partition: int) -> int:
         """Return the offset behind what was sealed of an input partition, as seals or their group tell; 0: nothing."""
@@ -208,19 +173,18 @@ class SealEvidence:
         return from_microseconds(time) if time else None
 
     def note_under_way(self, topic: str, begun: datetime) -> None:
-        """Take in that records may have come of an input topic since a time, and that no seal has reached them."""
         name = TopicName(topic.removeprefix(self._prefix))
         # a sender may date its record into the future
         self.under_way[name] = min(begun, self._now, self.under_way.get(name, begun))
 
     def leave_out_forks(self) -> None:
         """Count only seals that lead to what groups committed: after a crash, all others are sealed again."""
-        keys = self._database.execute("SELECT DISTINCT key FROM seals").fetchall()
+        keys = self._store.rows("SELECT DISTINCT key FROM seals").fetchall()
         ended = json.dumps([key for (key,) in keys if self._is_beyond(key, self._now)])
         for (topic, part), (_, head) in self.committed.items():
-            self._database.execute(_FORKS, {"topic": topic, "part": part, "head": head, "ended": ended})
-        self._database.execute("DELETE FROM sealed WHERE seal IN (SELECT number FROM forks)")
-        self._database.execute("DELETE FROM seals WHERE number IN (SELECT number FROM forks)")
+            self._store.rows(_FORKS, topic=topic, part=part, head=head, ended=ended)
+        self._store.rows("DELETE FROM sealed WHERE seal IN (SELECT number FROM forks)")
+        self._store.rows("DELETE FROM seals WHERE number IN (SELECT number FROM forks)")
 
     def has_lost_seals(self, start: int) -> bool:
         """Say of where the partition of seals begins whether retention has taken its beginning.
@@ -232,7 +196,7 @@ class SealEvidence:
 
     def sealed_hashes(self) -> frozenset[bytes]:
         """Return the hashes of all records that a seal covers; memory holds about 100 bytes of each."""
-        return frozenset(sha for (sha,) in self._database.execute("SELECT DISTINCT sha FROM sealed"))
+        return frozenset(sha for (sha,) in self._store.rows("SELECT DISTINCT sha FROM sealed"))
 
     def faults(self) -> Iterator[SealFault]:
         """Yield what is wrong, but for decisions without a seal: those `explain` tells."""
@@ -253,9 +217,14 @@ class SealEvidence:
             return None
         if self._row("SELECT 1 FROM sealed WHERE id = ?", name):
             return "unsealed", "its bytes differ from those that were sealed"
-        if self._is_before_seals(place) and not self._is_within_seals(decision.origin):
+        origin = decision.origin
+        query = "SELECT min(first) FROM seals WHERE topic = ? AND part = ?"
+        (first,) = self._row(query, origin.topic or "", origin.partition)
+        if self._is_before_seals(place) and (first is None or origin.offset < first):
             return "expired", "its seal: retention has taken it"
-        if self._is_under_way(decision):
+        query = "SELECT 1 FROM waiting WHERE topic = ? AND part = ? AND at = ?"
+        waits = self._row(query, *RecordPlace.of(origin)) is not None
+        if waits or origin.offset >= self.reached(origin.topic or "", origin.partition):
             return "not_sealed_yet", ""
         return "unsealed", "no seal covers it"
 
@@ -275,7 +244,6 @@ class SealEvidence:
         return any(self._row(query, decision_id(subject, number), since) for number in later)
 
     def heads(self) -> Iterator[ChainHead]:
-        """Yield the last seal of each input partition."""
         query = (
             "SELECT topic, part, end, hash, time, key FROM seals WHERE topic = ? AND part = ?"
             " ORDER BY end DESC, number DESC LIMIT 1"
@@ -286,7 +254,7 @@ class SealEvidence:
 
     def _partitions(self) -> list[tuple[str, int]]:
         query = "SELECT DISTINCT topic, part FROM seals ORDER BY topic, part"
-        return [(topic, part) for topic, part in self._database.execute(query)]
+        return self._store.rows(query).fetchall()
 
     def missing_heads(self, anchored: Iterable[Mapping[str, Any]]) -> Iterator[SealFault]:
         """Yield what was anchored elsewhere as a head, and stands on `audit` no more."""
@@ -309,10 +277,7 @@ class SealEvidence:
         row = self._row(query, name)
         if row is None:
             return None
-        return (
-            RecordPlace(self._prefix + row[0], *row[1:3]),
-            self._place_of_seal(row[3]),
-        )
+        return RecordPlace(self._prefix + row[0], *row[1:3]), self._place_of_seal(row[3])
 
     def note_seal(self, record: InboundRecord) -> bool:
         """Take in a record of `audit` that is a seal; return False for any other. Seals come in their order."""
@@ -330,40 +295,17 @@ class SealEvidence:
             self._faults.append(SealFault("bad_seal", where, event.event_id[:100], why))
             return True
         head = seal.head
-        row = (
-            *(head.sha256, head.before, head.topic, head.partition, head.first, head.end),
-            *(to_microseconds(head.at), head.key, record.offset, head.before),
-        )
-        depth = "coalesce((SELECT depth FROM seals WHERE hash = ?), 0) + 1"
-        insert = f"INSERT OR IGNORE INTO seals VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, {depth})"  # noqa: S608 - a constant
-        done = self._database.execute(insert, row)
-        if done.rowcount:
-            rows = [
-                (each.id, bytes.fromhex(each.sha256), each.topic, done.lastrowid) for each in seal.outputs
-            ]
-            self._database.executemany("INSERT OR IGNORE INTO sealed VALUES (?, ?, ?, ?)", rows)
+        depth = self._row("SELECT depth FROM seals WHERE hash = ?", head.before)
+        stands = head.sha256, head.before, head.topic, head.partition, head.first, head.end
+        row = *stands, to_microseconds(head.at), head.key, record.offset, (depth[0] if depth else 0) + 1
+        if self._store.put("seals", None, *row):
+            (number,) = self._row("SELECT number FROM seals WHERE hash = ?", head.sha256)
+            for each in seal.outputs:
+                self._store.put("sealed", each.id, bytes.fromhex(each.sha256), each.topic, number)
         return True
 
     def _why_bad(self, seal: Seal, event: AuditEvent, partition: int) -> str | None:
         """Say why a seal counts for nothing; None where it is good."""
-        why = self._why_unsigned(seal, event)
-        if why:
-            return why
-        head = seal.head
-        if partition != self.home:
-            return f"it stands elsewhere: seals stand on partition {self.home}"
-        if self._row("SELECT 1 FROM seals WHERE hash = ?", head.sha256):
-            return None  # a copy
-        deeper = "SELECT 1 FROM seals WHERE topic = ? AND part = ? AND depth > ? LIMIT 1"
-        if self._latest is not None and self._is_beyond(head.key, self._latest):
-            return "it is back-dated: seals before it are later than its key holds"
-        if head.before is None and self._row(deeper, head.topic, head.partition, MAX_AT_ONCE):
-            return f"it is a second start of the chain of {head.topic}/{head.partition}"
-        self._latest = max(head.at, self._latest or head.at)
-        return None
-
-    def _why_unsigned(self, seal: Seal, event: AuditEvent) -> str | None:
-        """Say why a seal is none that a gate of this deployment signed, wherever it stands; None where it is one."""
         head = seal.head
         topic = head.topic.removeprefix(self._prefix)
         if head.topic != self._prefix + topic or topic not in _INPUTS:
@@ -375,6 +317,16 @@ class SealEvidence:
             return "its outputs are not those that were signed"
         if event.event_id != event_id("seal", head.sha256):
             return "it stands under another id"
+        if partition != self.home:
+            return f"it stands elsewhere: seals stand on partition {self.home}"
+        if self._row("SELECT 1 FROM seals WHERE hash = ?", head.sha256):
+            return None  # a copy
+        deeper = "SELECT 1 FROM seals WHERE topic = ? AND part = ? AND depth > ? LIMIT 1"
+        if self._latest is not None and self._is_beyond(head.key, self._latest):
+            return "it is back-dated: seals before it are later than its key holds"
+        if head.before is None and self._row(deeper, head.topic, head.partition, MAX_AT_ONCE):
+            return f"it is a second start of the chain of {head.topic}/{head.partition}"
+        self._latest = max(head.at, self._latest or head.at)
         return None
 
     def _is_beyond(self, key: str, time: datetime) -> bool:
@@ -407,7 +359,7 @@ class SealEvidence:
             " ON last.hash = seals.before AND last.topic = seals.topic AND last.part = seals.part"
             " WHERE seals.topic = ? AND seals.part = ? ORDER BY seals.number"
         )
-        for before, first, end, at, last_end, behind in self._database.execute(query, (topic, part)):
+        for before, first, end, at, last_end, behind in self._store.rows(query, topic, part):
             detail = None
             begun = first if begun is None else begun
             if behind:
@@ -424,26 +376,24 @@ class SealEvidence:
             reached = max(end, reached or 0)
 
     def _removed(self) -> Iterator[SealFault]:
-        """Yield what seals name and no topic holds, though its retention has not passed."""
         query = (
             "SELECT sealed.id, sealed.sha, sealed.topic, seals.time, min(number) AS number"
             " FROM sealed JOIN seals ON number = seal LEFT JOIN published USING (id, sha, topic)"
             " WHERE published.id IS NULL GROUP BY sealed.id, sealed.sha, sealed.topic ORDER BY 5, 1"
         )
-        for name, digest, topic, time, _ in self._database.execute(query):
+        for name, digest, topic, time, _ in self._store.rows(query):
             days = TopicName(topic).retention_days if topic in set(TopicName) else None
             if days is None or from_microseconds(time) + timedelta(days=days) > self._now:
                 detail = f"a seal names a record of hash {digest.hex()}, and {topic} does not hold it"
                 yield SealFault("removed", self._prefix + topic, name, detail)
 
     def _unsealed(self) -> Iterator[SealFault]:
-        """Yield records beside decisions that no seal covers."""
         query = (
             "SELECT id, topic, part, at, time, causes FROM published LEFT JOIN sealed USING (id, sha, topic)"
             " WHERE causes <> '' AND sealed.id IS NULL ORDER BY topic, part, at"
         )
         latest = to_milliseconds(self._now + _SKEW)
-        for name, topic, part, at, time, causes in self._database.execute(query).fetchall():
+        for name, topic, part, at, time, causes in self._store.rows(query).fetchall():
             place = RecordPlace(self._prefix + topic, part, at)
             begun = [self.under_way[TopicName(each)] for each in causes.split() if each in self.under_way]
             is_under_way = begun and to_milliseconds(min(begun) - _SKEW) <= time <= latest
@@ -459,20 +409,16 @@ class SealEvidence:
             event = event_of(record.value or b"")
             if event is None:
                 return _INPUTS
-            return (
-                () if self._is_of_erasure(event) or _is_of_redriving(event) else _EVENTS.get(event.type, ())
-            )
+            tombstone = event.detail.get("tombstone")
+            erases = tombstone in self._tombstones and event.event_id == event_id("retraction", tombstone)
+            # `groundwire dead-letters redrive` has no seal key, and no decision rests on what it notes
+            redrives = event.type == "dead_letter" and {"letter", "action"} <= event.detail.keys()
+            return () if erases or redrives else _EVENTS.get(event.type, ())
         if topic is TopicName.RETRACTIONS:
             return () if self._erasures.cover_value(record.value or b"") else (TopicName.REVIEW_DECISIONS,)
         return (TopicName.LLM_RESPONSES, TopicName.DEFERRED) if topic is TopicName.REGENERATE else ()
 
-    def _is_of_erasure(self, event: AuditEvent) -> bool:
-        """Say whether a tombstone that stands on `retractions` explains an event."""
-        tombstone = event.detail.get("tombstone")
-        return tombstone in self._tombstones and event.event_id == event_id("retraction", tombstone)
-
     def _is_before_seals(self, place: RecordPlace) -> bool:
-        """Say whether a record stands before all sealed ones of its partition, and `audit` has lost its beginning."""
         if not self.audit_is_cut:
             return False
         key = place.topic.removeprefix(self._prefix), place.partition
@@ -485,26 +431,11 @@ class SealEvidence:
         first = self._first_sealed[key]
         return first is not None and place.offset < first
 
-    def _is_within_seals(self, origin: Origin) -> bool:
-        """Say whether seals that are kept cover a place of an input partition: they would name what came of it."""
-        query = "SELECT min(first) FROM seals WHERE topic = ? AND part = ?"
-        (first,) = self._row(query, origin.topic or "", origin.partition)
-        return first is not None and origin.offset >= first
-
-    def _is_under_way(self, decision: Decision) -> bool:
-        """Say whether seals have not reached what a decision comes of: it is sealed once its offset is committed."""
-        origin = decision.origin
-        topic = origin.topic or ""
-        if origin.offset >= self.reached(topic, origin.partition):
-            return True
-        query = "SELECT 1 FROM waiting WHERE topic = ? AND part = ? AND at = ?"
-        return self._row(query, topic, origin.partition, origin.offset) is not None
-
     def _name(self, record: InboundRecord) -> TopicName:
         return TopicName((record.topic or "").removeprefix(self._prefix))
 
     def _row(self, query: str, *values: object) -> Any:  # noqa: ANN401 - a row, or None
-        return self._database.execute(query, values).fetchone()
+        return self._store.row(query, *values)
 
 
 _WHY: Final = {
@@ -523,13 +454,7 @@ def event_of(value: bytes) -> AuditEvent | None:
         return None
 
 
-def _is_of_redriving(event: AuditEvent) -> bool:
-    """Say whether a command notes that it sends a dead letter back: it has no seal key, and no decision rests on it."""
-    return event.type == "dead_letter" and {"letter", "action"} <= event.detail.keys()
-
-
 def _is_under_its_user(record: InboundRecord) -> bool:
-    """Say whether a Retraction stands under the key of its user and the id of its decision."""
     try:
         retraction = Retraction.model_validate_json(record.value or b"")
     except ValidationError:
@@ -538,21 +463,14 @@ def _is_under_its_user(record: InboundRecord) -> bool:
     return named and record.key == record_key(retraction.tenant_id, retraction.user_id)
 
 
-async def read_seals(settings: Settings, keys: SealKeys, folder: Path) -> SealEvidence:
+async def read_seals(settings: Settings, keys: SealKeys, store: Store) -> SealEvidence:
     """Read what stands on the output topics, and then the seals of it: what was published before is sealed by then.
 
-    Args:
-        settings: brokers and prefixes.
-        keys: public keys of gates.
-        folder: for what is read.
-
-    Raises:
-        UsageError: a topic does not exist.
-        BrokerUnavailable: the broker does not answer.
+    Raises: UsageError, BrokerUnavailable.
     """
     names = {topic: settings.topic_prefix + topic for topic in (*SEALED, *_INPUTS)}
     async with open_reader(settings.brokers, _PATIENCE) as reader:
-        evidence = await _evidence(settings, keys, folder, reader)
+        evidence = await _evidence(settings, keys, store, reader)
         await reader.begin({names[topic]: "earliest" for topic in SEALED if topic is not TopicName.AUDIT})
         async for record in _rest(reader):
             evidence.note_published(record)
@@ -578,19 +496,19 @@ async def read_seals(settings: Settings, keys: SealKeys, folder: Path) -> SealEv
 
 async def read_sealed_hashes(settings: Settings, keys: SealKeys) -> frozenset[bytes]:
     """Return the hashes of all records that seals cover. Raises: as of `read_seals`."""
-    with TemporaryDirectory(prefix="groundwire-seals-") as folder:
+    with TemporaryDirectory(prefix="groundwire-seals-") as folder, Store(Path(folder, "seals")) as store:
         async with open_reader(settings.brokers, _PATIENCE) as reader:
-            evidence = await _evidence(settings, keys, Path(folder), reader)
+            evidence = await _evidence(settings, keys, store, reader)
             async for record in _audit(settings, evidence, reader):
                 evidence.note_seal(record)
         return evidence.sealed_hashes()
 
 
-async def _evidence(settings: Settings, keys: SealKeys, folder: Path, reader: TopicReader) -> SealEvidence:
+async def _evidence(settings: Settings, keys: SealKeys, store: Store, reader: TopicReader) -> SealEvidence:
     """Return evidence that holds nothing yet; the key of seals, which is empty, tells where they stand."""
     partitions = await reader.ends(settings.topic_prefix + TopicName.AUDIT)
     home = partition_of(b"", sorted(each.partition for each in partitions))
-    return SealEvidence(folder, settings.topic_prefix, keys, now=datetime.now(UTC), home=home)
+    return SealEvidence(store, settings.topic_prefix, keys, now=datetime.now(UTC), home=home)
 
 
 async def _audit(
@@ -651,18 +569,11 @@ class Unsealed(Exception):
 async def proof_of(settings: Settings, evidence: SealEvidence, name: str) -> dict[str, Any]:
     """Return what proves one decision to somebody who has the gates' public keys alone.
 
-    Args:
-        settings: brokers and prefix.
-        evidence: what seals say.
-        name: the decision's id.
+    Raises: Unsealed, BrokerUnavailable.
 
     Returns:
         `decision` (its bytes as text), `output` (the leaf of the tree), `path` (from it to the root), `seal` (what is
         signed) and `signature`.
-
-    Raises:
-        Unsealed: no seal covers a decision of this id.
-        BrokerUnavailable: the broker does not answer.
     """
     places = evidence.place_of_decision(name)
     if places is None:

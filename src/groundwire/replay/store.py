@@ -1,4 +1,8 @@
-"""What a replay or a verification has read, kept on disk: records, the decisions on them, and what those rest on."""
+"""The one store of records by place, id and hash, on disk, and its views: of input records, decisions and job files.
+
+Everything that a replay needs is read from the topics first; after that it asks no service. So it can continue where
+it was interrupted, holds no more than a page of records in memory, and gives the same result each time.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ import json
 import re
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -28,7 +34,148 @@ from groundwire.messages.identity import Subject, subject_of_decision
 from groundwire.messages.topics import TopicName, record_key
 from groundwire.replay.inputs import InputRevision, beyond_numbers, parse_decision
 
-_SHA256: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS facts_of_job (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS simulated (id TEXT PRIMARY KEY, value BLOB) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS changes (number INTEGER PRIMARY KEY, before BLOB, after BLOB, fields TEXT, verdict INTEGER);
+CREATE TABLE IF NOT EXISTS erased (owner TEXT, until INTEGER, PRIMARY KEY (owner, until)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS revisions (
+  subject BLOB, revision INTEGER, sha TEXT, clock TEXT, people INTEGER, topic TEXT, part INTEGER, at INTEGER,
+  PRIMARY KEY (subject, revision)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS read_to (topic TEXT, part INTEGER, next INTEGER, PRIMARY KEY (topic, part)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS records (
+  topic TEXT, part INTEGER, at INTEGER, time INTEGER, sha BLOB, key BLOB, value BLOB, trace BLOB, turn INTEGER,
+  UNIQUE (topic, part, at)
+);
+CREATE INDEX IF NOT EXISTS by_hash ON records (sha);
+CREATE INDEX IF NOT EXISTS by_turn ON records (turn, topic, part, at) WHERE turn IS NOT NULL;
+CREATE INDEX IF NOT EXISTS by_place ON records (topic, part, at) WHERE turn IS NOT NULL;
+CREATE TABLE IF NOT EXISTS lines (sha BLOB PRIMARY KEY, at INTEGER, size INTEGER) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS signed (topic TEXT, part INTEGER, at INTEGER, header TEXT, PRIMARY KEY (topic, part, at))
+  WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS decisions (
+  topic TEXT, part INTEGER, at INTEGER, revision INTEGER, id TEXT, value BLOB, inside INTEGER, published TEXT,
+  UNIQUE (topic, part, at, revision, id)
+);
+CREATE INDEX IF NOT EXISTS by_id ON decisions (id);
+CREATE TABLE IF NOT EXISTS variants (value BLOB PRIMARY KEY, published TEXT);
+CREATE TABLE IF NOT EXISTS decided (id TEXT PRIMARY KEY, sha BLOB) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS subjects (subject BLOB PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS contradicted (id TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS misfits (place TEXT, id TEXT, fields TEXT, other INTEGER, UNIQUE (place, fields));
+CREATE TABLE IF NOT EXISTS ended (name TEXT PRIMARY KEY) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS published (
+  id TEXT, sha BLOB, topic TEXT, part INTEGER, at INTEGER, time INTEGER, causes TEXT, PRIMARY KEY (id, sha, topic)
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS published_by_place ON published (topic, part, at);
+CREATE TABLE IF NOT EXISTS sealed (
+  id TEXT, sha BLOB, topic TEXT, seal INTEGER, PRIMARY KEY (id, sha, topic, seal)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS seals (
+  number INTEGER PRIMARY KEY, hash TEXT UNIQUE, before TEXT, topic TEXT, part INTEGER, first INTEGER, end INTEGER,
+  time INTEGER, key TEXT, audit_at INTEGER, depth INTEGER
+);
+CREATE INDEX IF NOT EXISTS seals_by_end ON seals (topic, part, end);
+CREATE INDEX IF NOT EXISTS seals_by_number ON seals (topic, part);
+CREATE INDEX IF NOT EXISTS seals_by_before ON seals (before);
+CREATE TABLE IF NOT EXISTS forks (number INTEGER PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS waiting (topic TEXT, part INTEGER, at INTEGER, PRIMARY KEY (topic, part, at)) WITHOUT ROWID;
+"""
+_CACHE_KIB: Final = 65_536
+
+
+class RecordPlace(NamedTuple):
+    """Topic, partition and offset of a record."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    @classmethod
+    def of(cls, record: InboundRecord | Origin) -> RecordPlace:
+        return cls(record.topic or "", record.partition, record.offset)
+
+    @classmethod
+    def parse(cls, text: str) -> RecordPlace:
+        topic, _, rest = text.rpartition("/")
+        partition, _, offset = rest.partition("@")
+        return cls(topic, int(partition), int(offset))
+
+    def __str__(self) -> str:
+        """Format it as reports name it, `groundwire.claims/0@17`."""
+        return f"{self.topic}/{self.partition}@{self.offset}"
+
+
+class OffsetRange(NamedTuple):
+    """The offsets of a partition from `start` up to `end`, excluded."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+class Misfit(NamedTuple):
+    """A published record that does not match its decision: its place, id, and the fields at fault.
+
+    `other`: another decision was published under its id before, and these fields differ.
+    """
+
+    where: str
+    name: str | None
+    fields: tuple[str, ...]
+    other: bool
+
+
+class Store:
+    """A database, in autocommit mode and with a cache of 64 MiB.
+
+    Args:
+        path: None: in memory.
+        kept: whether it is read again after a crash.
+    """
+
+    def __init__(self, path: Path | None, *, kept: bool = False) -> None:
+        self._database = sqlite3.connect(path or ":memory:", isolation_level=None)
+        journal, synchronous = ("WAL", "NORMAL") if kept else ("OFF", "OFF")
+        self._database.executescript(
+            f"PRAGMA cache_size = -{_CACHE_KIB}; PRAGMA journal_mode = {journal};"
+            f" PRAGMA synchronous = {synchronous}; {_SCHEMA}"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; an open transaction is rolled back."""
+        self._database.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Keep all that the block does, or nothing: closing rolls back what an error has left open."""
+        self._database.execute("BEGIN")
+        yield
+        self._database.execute("COMMIT")
+
+    def rows(self, query: str, *values: object, **named: object) -> sqlite3.Cursor:
+        return self._database.execute(query, named or values)
+
+    def row(self, query: str, *values: object) -> Any:  # noqa: ANN401 - a row, or None
+        return self._database.execute(query, values).fetchone()
+
+    def put(self, table: str, *values: object) -> int:
+        """Insert a row unless its key is taken; return how many rows were inserted."""
+        marks = ", ".join("?" * len(values))
+        return self.rows(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", *values).rowcount  # noqa: S608 - our tables
+
+    def replace(self, table: str, *values: object) -> None:
+        self.rows(f"REPLACE INTO {table} VALUES ({', '.join('?' * len(values))})", *values)  # noqa: S608 - our tables
+
+
 _FIRST_REVISION: Final = re.compile(rb'\{"decision_id":"[0-9a-f-]{36}","revision":[01],')
 """Begins every decision, as the gate writes it, that rests on its first record alone."""
 
@@ -38,206 +185,87 @@ _STABLE_FIELDS: Final = (
 )
 """Fields of a decision that every engine writes alike."""
 
-_REVISIONS: Final = """
-CREATE TABLE IF NOT EXISTS erased (owner TEXT, until INTEGER, PRIMARY KEY (owner, until)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS revisions (
-  subject BLOB, revision INTEGER, sha TEXT, clock TEXT, people INTEGER, topic TEXT, part INTEGER, at INTEGER,
-  PRIMARY KEY (subject, revision)
-) WITHOUT ROWID;
-"""
-_RECORDS: Final = """
-CREATE TABLE IF NOT EXISTS read_to (topic TEXT, part INTEGER, next INTEGER, PRIMARY KEY (topic, part)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS records (
-  topic TEXT, part INTEGER, at INTEGER, time INTEGER, sha BLOB, key BLOB, value BLOB, trace BLOB, turn INTEGER,
-  UNIQUE (topic, part, at)
-);
-CREATE INDEX IF NOT EXISTS by_hash ON records (sha);
-CREATE INDEX IF NOT EXISTS by_turn ON records (turn, topic, part, at) WHERE turn IS NOT NULL;
-CREATE INDEX IF NOT EXISTS by_place ON records (topic, part, at) WHERE turn IS NOT NULL;
-CREATE TABLE IF NOT EXISTS decisions (
-  topic TEXT, part INTEGER, at INTEGER, revision INTEGER, id TEXT, value BLOB, inside INTEGER, published TEXT,
-  UNIQUE (topic, part, at, revision, id)
-);
-CREATE INDEX IF NOT EXISTS by_id ON decisions (id);
-CREATE TABLE IF NOT EXISTS variants (value BLOB PRIMARY KEY, published TEXT);
-CREATE TABLE IF NOT EXISTS subjects (subject BLOB PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS contradicted (id TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS misfits (place TEXT, id TEXT, fields TEXT, other INTEGER, UNIQUE (place, fields));
-CREATE TABLE IF NOT EXISTS ended (name TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS signed (topic TEXT, part INTEGER, at INTEGER, header TEXT, PRIMARY KEY (topic, part, at))
-  WITHOUT ROWID;
-"""
-_FILE: Final = """
-CREATE TABLE records (sha BLOB PRIMARY KEY, at INTEGER, size INTEGER) WITHOUT ROWID;
-CREATE TABLE decided (id TEXT PRIMARY KEY, sha BLOB) WITHOUT ROWID;
-"""
-_CACHE_KIB: Final = 65_536
-_BATCH: Final = 5_000
 _LONGEST_SIGNATURE: Final = 300
 """Characters of a header that may hold a signature: a key's id, a colon and 128 digits."""
 
 
-class RecordPlace(NamedTuple):
-    """Where a record stands."""
-
-    topic: str
-    partition: int
-    offset: int
-
-    @classmethod
-    def of(cls, record: InboundRecord | Origin) -> RecordPlace:
-        """Return the place of a record, or the one that a decision names."""
-        return cls(record.topic or "", record.partition, record.offset)
-
-    @classmethod
-    def parse(cls, text: str) -> RecordPlace:
-        """Read a place that was written as text."""
-        topic, _, rest = text.rpartition("/")
-        partition, _, offset = rest.partition("@")
-        return cls(topic, int(partition), int(offset))
-
-    def __str__(self) -> str:
-        """Write it as reports name it, `groundwire.claims/0@17`."""
-        return f"{self.topic}/{self.partition}@{self.offset}"
-
-
-class OffsetRange(NamedTuple):
-    """A part of a partition: the offsets from `start` up to `end`, without it."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
-
-
-class Misfit(NamedTuple):
-    """A published record that is wrong in itself: where it stands, its id, and what is wrong.
-
-    `other`: another decision was published under its id before, and these fields are not the same.
-    """
-
-    where: str
-    name: str | None
-    fields: tuple[str, ...]
-    other: bool
-
-
-def open_database(path: Path, schema: str) -> sqlite3.Connection:
-    """Open a database in autocommit mode, with a cache of 64 MiB. Raises: sqlite3.Error."""
-    database = sqlite3.connect(path, isolation_level=None)
-    database.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-    database.executescript(schema)
-    return database
-
-
-class RevisionStore:
-    """What brought each revision from 2 on about: people's decisions rest on it beside their first record.
+class RecordStore(Store):
+    """Input records, the decisions on them, and what these rest on.
 
     Where a user was erased, revisions and ids begin anew: what was decided before and after is held apart by its time.
-
-    Args:
-        database: where it is kept; the caller's transactions are used.
     """
 
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self._database = database
-        database.executescript(_REVISIONS)
+    def __init__(self, path: Path | None, *, kept: bool = False) -> None:
+        super().__init__(path, kept=kept)
+        self._turns: dict[tuple[str, int], int] = {}
 
     def note_erasure(self, erasure: Erasure) -> None:
-        """Keep what a tombstone tells, before the decisions that it stands between."""
-        row = _owner(erasure.tenant_id, erasure.user_id), to_microseconds(erasure.until)
-        self._database.execute("INSERT OR IGNORE INTO erased VALUES (?, ?)", row)
+        """Keep a tombstone. It has to come before the decisions between which it stands."""
+        owner = record_key(erasure.tenant_id, erasure.user_id).decode()
+        self.put("erased", owner, to_microseconds(erasure.until))
 
     def note_decision(self, value: bytes) -> None:
-        """Keep what a decision tells; one that rests on its first record alone is skipped, and what is no decision."""
+        """Keep what brought a revision from 2 on about; other values are skipped."""
         if _FIRST_REVISION.match(value):
             return
         decision = parse_decision(value)
         if decision and decision.revision > 1 and not beyond_numbers(decision):
-            row = (
+            self.put(
+                "revisions",
                 *(self._life(decision), decision.revision, decision.origin.sha256),
                 *(format_time(decision.facts.clock), decision.facts.review is not None),
                 *RecordPlace.of(decision.origin),
             )
-            self._database.execute("INSERT OR IGNORE INTO revisions VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
     def revision(self, decision: Decision, number: int) -> InputRevision | None:
         """Return what brought a revision of a decision's subject about, from 2 on; None where no decision tells it."""
         query = "SELECT sha, clock, people FROM revisions WHERE subject = ? AND revision = ?"
-        row = self._row(query, self._life(decision), number)
+        row = self.row(query, self._life(decision), number)
         return InputRevision(row[0], parse_time(row[1]), bool(row[2])) if row else None
 
     def places(self, decision: Decision) -> list[RecordPlace]:
-        """Return where the records stand that brought the revisions before a decision about, from 2 on."""
+        """Return the places of the records that brought the revisions before a decision about, from 2 on."""
         query = "SELECT topic, part, at FROM revisions WHERE subject = ? AND revision < ?"
-        values = self._life(decision), decision.revision
-        return [RecordPlace(*row) for row in self._database.execute(query, values)]
+        return [RecordPlace(*row) for row in self.rows(query, self._life(decision), decision.revision)]
 
     def _life(self, decision: Decision) -> bytes:
         """Return what the decisions of a subject between two erasures of its user have in common, and no others."""
         query = "SELECT max(until) FROM erased WHERE owner = ? AND until < ?"
-        owner = _owner(decision.tenant_id, decision.user_id)
-        (until,) = self._row(query, owner, to_microseconds(decision.decided_at))
+        owner = record_key(decision.tenant_id, decision.user_id).decode()
+        (until,) = self.row(query, owner, to_microseconds(decision.decided_at))
         return subject_of_decision(decision).digest + (b"" if until is None else str(until).encode())
 
-    def _row(self, query: str, *values: object) -> Any:  # noqa: ANN401 - a row, or None
-        return self._database.execute(query, values).fetchone()
-
-
-class RecordStore(RevisionStore):
-    """Records and decisions that were read from topics.
-
-    Args:
-        database: where they are kept; the caller's transactions are used.
-    """
-
-    def __init__(self, database: sqlite3.Connection) -> None:
-        super().__init__(database)
-        database.executescript(_RECORDS)
-        self._turns: dict[tuple[str, int], int] = {}
-
     def next_of(self, offsets: OffsetRange) -> int:
-        """Return the offset at which reading continues."""
-        row = self._row("SELECT next FROM read_to WHERE topic = ? AND part = ?", *offsets[:2])
+        row = self.row("SELECT next FROM read_to WHERE topic = ? AND part = ?", *offsets[:2])
         return max(offsets.start, row[0]) if row else offsets.start
 
     def set_next(self, offsets: OffsetRange, offset: int) -> None:
-        """Note the offset at which reading continues."""
-        self._database.execute("REPLACE INTO read_to VALUES (?, ?, ?)", (*offsets[:2], offset))
+        self.replace("read_to", *offsets[:2], offset)
 
     def add_record(self, record: InboundRecord, *, inside: bool) -> None:
         """Keep an input record; `inside` where it is one of those that are replayed."""
+        turn = None
+        if inside:  # replayed at its time, but never before those that stand before it
+            key = record.topic or "", record.partition
+            if key not in self._turns:
+                query = "SELECT max(turn) FROM records WHERE topic = ? AND part = ? AND turn IS NOT NULL"
+                (last,) = self.row(query, *key)
+                self._turns[key] = record.timestamp if last is None else last
+            turn = self._turns[key] = max(self._turns[key], record.timestamp)
         trace = next((value for key, value in record.headers if key == TRACEPARENT), None)
-        row = (
-            *(record.topic, record.partition, record.offset, record.timestamp),
-            *(_hash_key(record.sha256), record.key, record.value, trace),
-            self._turn(record) if inside else None,
-        )
-        self._database.execute("INSERT OR IGNORE INTO records VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-        signature = header(record.headers, ATTESTATION)
-        if signature:
-            signed = *RecordPlace.of(record), signature[:_LONGEST_SIGNATURE]
-            self._database.execute("INSERT OR IGNORE INTO signed VALUES (?, ?, ?, ?)", signed)
+        place = record.topic, record.partition, record.offset
+        sha = _hash_key(record.sha256)
+        self.put("records", *place, record.timestamp, sha, record.key, record.value, trace, turn)
+        if signature := header(record.headers, ATTESTATION):
+            self.put("signed", *RecordPlace.of(record), signature[:_LONGEST_SIGNATURE])
 
     def signature(self, place: RecordPlace) -> str | None:
-        """Return the header `gw-attestation` of the record at a place, or None."""
-        query = "SELECT header FROM signed WHERE topic = ? AND part = ? AND at = ?"
-        row = self._row(query, *place)
+        row = self.row("SELECT header FROM signed WHERE topic = ? AND part = ? AND at = ?", *place)
         return row[0] if row else None
-
-    def _turn(self, record: InboundRecord) -> int:
-        """Return when a record is replayed: at its time, but never before those that stand before it."""
-        query = "SELECT max(turn) FROM records WHERE topic = ? AND part = ? AND turn IS NOT NULL"
-        key = record.topic or "", record.partition
-        if key not in self._turns:
-            (last,) = self._row(query, *key)
-            self._turns[key] = record.timestamp if last is None else last
-        self._turns[key] = max(self._turns[key], record.timestamp)
-        return self._turns[key]
 
     def forget_records(self) -> None:
         """Forget the records, where they are read a page at a time."""
-        self._database.execute("DELETE FROM records")
+        self.rows("DELETE FROM records")
 
     def add_decision(
         self, published: InboundRecord, *, inside: Mapping[tuple[str, int], OffsetRange], everything: bool
@@ -256,9 +284,7 @@ class RecordStore(RevisionStore):
         origin = decision.origin
         offsets = inside.get((origin.topic or "", origin.partition))
         within = offsets is not None and offsets.start <= origin.offset < offsets.end
-        self._database.execute(
-            "INSERT OR IGNORE INTO subjects VALUES (?)", (subject_of_decision(decision).digest,)
-        )
+        self.put("subjects", subject_of_decision(decision).digest)
         if within or everything or decision.subject_origin:
             self.note_decision(value)
             self._keep(published, decision, within=within)
@@ -266,72 +292,68 @@ class RecordStore(RevisionStore):
     def _keep(self, published: InboundRecord, decision: Decision, *, within: bool) -> None:
         name, at = decision.decision_id, str(RecordPlace.of(published))
         again = "UPDATE decisions SET published = ? WHERE id = ? AND value = ?"
-        if self._database.execute(again, (at, name, published.value)).rowcount:
+        if self.rows(again, at, name, published.value).rowcount:
             return
-        first = next((one for one in self._named(name) if self._life(one) == self._life(decision)), None)
-        fields = _contradictions(first, decision) if first else []
+        values = self.rows("SELECT value FROM decisions WHERE id = ? ORDER BY rowid", name)
+        named = (Decision.model_validate_json(value) for (value,) in values)
+        first = next((one for one in named if self._life(one) == self._life(decision)), None)
+        fields: list[str] = []
+        if (
+            first and first.engine == decision.engine == __version__
+        ):  # one engine writes a decision in one way
+            fields = ["$"]
+        elif first:
+            fields = [
+                f"$.{each}" for each in _STABLE_FIELDS if getattr(first, each) != getattr(decision, each)
+            ]
         if fields:
             self._note_misfit(published, name, fields, other=True)
-            self._database.execute("INSERT OR IGNORE INTO contradicted VALUES (?)", (name,))
+            self.put("contradicted", name)
         row = *RecordPlace.of(decision.origin), decision.revision, name, published.value, within, at
-        insert = "INSERT OR IGNORE INTO decisions VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-        if not self._database.execute(insert, row).rowcount and not fields:
-            variant = "INSERT OR REPLACE INTO variants VALUES (?, ?)"
-            self._database.execute(variant, (published.value, at))
-
-    def _named(self, name: str) -> Iterator[Decision]:
-        query = "SELECT value FROM decisions WHERE id = ? ORDER BY rowid"
-        return (Decision.model_validate_json(value) for (value,) in self._database.execute(query, (name,)))
+        if not self.put("decisions", *row) and not fields:
+            self.replace("variants", published.value, at)
 
     def _note_misfit(
         self, published: InboundRecord, name: str | None, fields: Sequence[str], *, other: bool = False
     ) -> None:
-        row = str(RecordPlace.of(published)), name, json.dumps(list(fields)), other
-        self._database.execute("INSERT OR IGNORE INTO misfits VALUES (?, ?, ?, ?)", row)
+        self.put("misfits", str(RecordPlace.of(published)), name, json.dumps(list(fields)), other)
 
     def add_end(self, name: str) -> None:
         """Note that a record ended without a decision: its place as text, or the id of its audit event."""
-        self._database.execute("INSERT OR IGNORE INTO ended VALUES (?)", (name,))
+        self.put("ended", name)
 
     def missing_places(self) -> list[RecordPlace]:
-        """Return where records stand that decisions inside rest on, and that were not read with the ranges."""
+        """Return the places of records that decisions inside rest on, and that were not read with the ranges."""
         places: set[RecordPlace] = set()
-        query = "SELECT value FROM decisions WHERE inside AND revision > 1"
-        for (value,) in self._database.execute(query):
+        for (value,) in self.rows("SELECT value FROM decisions WHERE inside AND revision > 1"):
             decision = Decision.model_validate_json(value)
             if decision.subject_origin is not None:
                 places.add(RecordPlace.of(decision.subject_origin))
-            places.update(self._between(decision))
+            later, name = decision.revision, decision.supersedes
+            while name is not None:
+                row = self.row("SELECT value FROM decisions WHERE id = ?", name)
+                before = Decision.model_validate_json(row[0]) if row else None
+                if before is None or before.revision >= later:  # a forged one may name itself
+                    break
+                places.add(RecordPlace.of(before.origin))
+                later, name = before.revision, before.supersedes
         return sorted(place for place in places if not self.has_record(place))
-
-    def _between(self, decision: Decision) -> Iterator[RecordPlace]:
-        """Return the origins of the revisions between a decision and its subject's first record."""
-        later, name = decision.revision, decision.supersedes
-        while name is not None:
-            row = self._row("SELECT value FROM decisions WHERE id = ?", name)
-            before = Decision.model_validate_json(row[0]) if row else None
-            if before is None or before.revision >= later:  # a forged one may name itself
-                return
-            yield RecordPlace.of(before.origin)
-            later, name = before.revision, before.supersedes
 
     def has_record(self, place: RecordPlace, until: datetime | None = None) -> bool:
         """Say whether the record at a place was read, and is no later than a time."""
-        query = "SELECT time FROM records WHERE topic = ? AND part = ? AND at = ?"
-        row = self._row(query, *place)
+        row = self.row("SELECT time FROM records WHERE topic = ? AND part = ? AND at = ?", *place)
         return row is not None and (until is None or row[0] <= to_milliseconds(until))
 
     def has_origin(self, origin: Origin) -> bool:
         """Say whether a record stands where a decision says, with that time and those bytes."""
         query = "SELECT time, sha FROM records WHERE topic = ? AND part = ? AND at = ?"
-        row = self._row(query, *RecordPlace.of(origin))
+        row = self.row(query, *RecordPlace.of(origin))
         named = origin.timestamp, _hash_key(origin.sha256)
         return row is not None and (from_milliseconds(row[0]), row[1]) == named
 
     def count(self) -> int:
-        """Return how many records are replayed."""
-        (count,) = self._row("SELECT count(*) FROM records WHERE turn IS NOT NULL")
-        return int(count)
+        """Count the records that are replayed."""
+        return int(self.row("SELECT count(*) FROM records WHERE turn IS NOT NULL")[0])
 
     def page(
         self, after: Sequence[Any] | None, size: int, *, by_turn: bool
@@ -348,8 +370,7 @@ class RecordStore(RevisionStore):
             f" WHERE turn IS NOT NULL {where} ORDER BY {order} LIMIT ?"
         )
         page = []
-        for row in self._database.execute(query, (*(after or ()), size)):
-            topic, part, at, time, key, value, trace, turn = row
+        for topic, part, at, time, key, value, trace, turn in self.rows(query, *(after or ()), size):
             headers = ((TRACEPARENT, trace),) if trace is not None else ()
             mark = [turn, topic, part, at] if by_turn else [topic, part, at]
             page.append((InboundRecord(topic, part, at, time, key, value, headers), mark))
@@ -358,56 +379,143 @@ class RecordStore(RevisionStore):
     def decisions_of(self, record: InboundRecord) -> list[bytes]:
         """Return the decisions that a record brought about, lowest revision first."""
         query = "SELECT value FROM decisions WHERE topic = ? AND part = ? AND at = ? ORDER BY revision, id"
-        return [value for (value,) in self._database.execute(query, RecordPlace.of(record))]
+        return [value for (value,) in self.rows(query, *RecordPlace.of(record))]
 
     def decisions(self) -> Iterator[tuple[str, bytes]]:
-        """Yield every decision that was kept, in each way that it was written, after the place where it stands last."""
-        yield from self._database.execute("SELECT published, value FROM decisions ORDER BY rowid")
-        yield from self._database.execute("SELECT published, value FROM variants ORDER BY rowid")
+        """Yield every decision that was kept, in each way that it was written, with the last place it stands at."""
+        yield from self.rows("SELECT published, value FROM decisions ORDER BY rowid")
+        yield from self.rows("SELECT published, value FROM variants ORDER BY rowid")
 
     def decisions_before(self, ranges: Iterable[OffsetRange]) -> Iterator[bytes]:
         """Yield decisions of records that stand before the ranges, lowest revision first."""
         starts = {each[:2]: each.start for each in ranges}
         query = "SELECT topic, part, at, value FROM decisions WHERE NOT inside ORDER BY revision"
-        for topic, part, at, value in self._database.execute(query):
+        for topic, part, at, value in self.rows(query):
             if at < starts.get((topic, part), 0):
                 yield value
 
     def count_decisions(self) -> int:
-        """Return how many `decisions` yields."""
-        (count,) = self._row("SELECT (SELECT count(*) FROM decisions) + (SELECT count(*) FROM variants)")
-        return int(count)
+        query = "SELECT (SELECT count(*) FROM decisions) + (SELECT count(*) FROM variants)"
+        return int(self.row(query)[0])
 
     def misfits(self) -> Iterator[Misfit]:
         """Yield published records that do not fit their decisions, or another one under the same id."""
         query = "SELECT place, id, fields, other FROM misfits ORDER BY place, fields"
-        for place, name, fields, other in self._database.execute(query):
+        for place, name, fields, other in self.rows(query):
             yield Misfit(place, name, tuple(json.loads(fields)), bool(other))
 
     def is_contradicted(self, name: str) -> bool:
         """Say whether another decision was published under the same id."""
-        return self._row("SELECT 1 FROM contradicted WHERE id = ?", name) is not None
+        return self.row("SELECT 1 FROM contradicted WHERE id = ?", name) is not None
 
     def is_decided(self, subject: Subject) -> bool:
-        """Say whether there is any decision of a subject."""
-        return self._row("SELECT 1 FROM subjects WHERE subject = ?", subject.digest) is not None
+        return self.row("SELECT 1 FROM subjects WHERE subject = ?", subject.digest) is not None
 
     def has_ended(self, name: str) -> bool:
         """Say whether a record ended without a decision; see `add_end`."""
-        return self._row("SELECT 1 FROM ended WHERE name = ?", name) is not None
+        return self.row("SELECT 1 FROM ended WHERE name = ?", name) is not None
 
     def value(self, sha256: str) -> bytes | None:
-        """Return the value with this hash, or None."""
-        row = self._row("SELECT value FROM records WHERE sha = ?", _hash_key(sha256))
+        row = self.row("SELECT value FROM records WHERE sha = ?", _hash_key(sha256))
         return row[0] if row else None
 
 
-class FileRecords(RevisionStore):
-    """Records of a file, one value a line; memory holds none of them, however large the file is.
+@dataclass(frozen=True, slots=True)
+class ReplayOrder:
+    """What a replay is to do; a replay that continues a job file has the same order.
 
-    Args:
-        records: one input value a line, unchanged bytes.
-        decisions: one Decision a line; what brought revisions from 2 on about is noted.
+    Attributes:
+        name: stands in `replay` of every decision that it gives.
+        topics: input topics with their prefix.
+        start: as `--from` says it.
+        end: as `--to` says it.
+        policy: canonical JSON of the policy that decides; None: each decision's own.
+        simulate: whether duplicates, parents and places are found anew.
+        output: file or topic that decisions go to; None: nowhere.
+        facts_from: as `--facts-from` says it.
+        engine: which derives; another one may decide otherwise, and continues no job of this one.
+        layout: of the job file's tables; a job file of another layout is not continued.
+    """
+
+    name: str
+    topics: Sequence[str]
+    start: str
+    end: str
+    policy: str | None
+    simulate: bool
+    output: str | None
+    facts_from: str = "earliest"
+    engine: str = __version__
+    layout: int = 5
+
+
+class Job(RecordStore):
+    """A job file: what was read, how far a replay has come, and what it found; one that exists is continued.
+
+    Raises:
+        UsageError: the file is no job file, or that of another replay.
+    """
+
+    def __init__(self, path: Path, order: ReplayOrder) -> None:
+        self.order = order
+        try:
+            path.touch(mode=0o600)  # it holds what people said
+            super().__init__(path, kept=True)
+        except (sqlite3.Error, OSError) as exc:
+            raise UsageError(f"--job: {path} is no job file: {exc}") from None
+        plain = json.dumps(asdict(order))
+        known = self.known("order")
+        if known is None:
+            self.note(order=plain)
+        elif json.loads(known) != json.loads(plain):
+            self.close()
+            raise UsageError(f"--job: {path} is the file of another replay; take another name, or remove it")
+
+    def known(self, name: str) -> str | None:
+        row = self.row("SELECT value FROM facts_of_job WHERE name = ?", name)
+        return row[0] if row else None
+
+    def note(self, **values: str) -> None:
+        for name, value in values.items():
+            self.replace("facts_of_job", name, value)
+
+    def add_change(
+        self,
+        number: int,
+        before: bytes | None,
+        after: bytes | None,
+        fields: Sequence[str],
+        *,
+        verdict: bool = False,
+    ) -> None:
+        """Keep a decision that came out otherwise; `verdict`: with another verdict."""
+        self.replace("changes", number, before, after, json.dumps(list(fields)), verdict)
+
+    def changes(self) -> Iterator[tuple[bytes | None, bytes | None, list[str]]]:
+        """Yield what came out otherwise, other verdicts first: recorded decision, derived one, and fields."""
+        query = "SELECT before, after, fields FROM changes ORDER BY verdict DESC, number"
+        for before, after, fields in self.rows(query):
+            yield before, after, json.loads(fields)
+
+    def forget_results(self) -> None:
+        self.rows("DELETE FROM changes")
+
+    def forget_simulated(self) -> None:
+        self.rows("DELETE FROM simulated")
+
+    def add_simulated(self, name: str, value: bytes) -> None:
+        """Keep a decision of a simulation: people's actions rest on what was published."""
+        self.replace("simulated", name, value)
+
+    def simulated(self, name: str) -> bytes | None:
+        row = self.row("SELECT value FROM simulated WHERE id = ?", name)
+        return row[0] if row else None
+
+
+class FileRecords(RecordStore):
+    """Records of a file, one value a line, unchanged bytes; memory holds none of them, however large the file is.
+
+    Revisions from 2 on are noted from a file of decisions, one a line.
 
     Raises:
         UsageError: a file cannot be read.
@@ -415,12 +523,15 @@ class FileRecords(RevisionStore):
 
     def __init__(self, records: Path, decisions: Path) -> None:
         self._folder = TemporaryDirectory(prefix="groundwire-verify-")
-        # the index is not read after a crash
-        schema = f"PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; {_FILE}"
-        super().__init__(open_database(Path(self._folder.name) / "index", schema))
+        super().__init__(Path(self._folder.name) / "index")
         try:
             self._records = _open(records)
-            self._note_records()
+            with self.transaction():
+                at = 0
+                for line in self._records:
+                    for value in {line.removesuffix(b"\n"), line.rstrip(b"\r\n")} - {b""}:
+                        self.put("lines", _hash_key(sha256_hex(value)), at, len(value))
+                    at += len(line)
             with _open(decisions) as file:
                 for line in file:
                     self.note_decision(line)
@@ -428,24 +539,14 @@ class FileRecords(RevisionStore):
             self.close()
             raise
 
-    def __enter__(self) -> Self:
-        """Use it until the block ends."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close it."""
-        self.close()
-
     def close(self) -> None:
-        """Release the file and remove the index."""
-        self._database.close()
+        super().close()
         self._folder.cleanup()
         if hasattr(self, "_records"):
             self._records.close()
 
     def value(self, sha256: str) -> bytes | None:
-        """Return the value with this hash, or None."""
-        row = self._row("SELECT at, size FROM records WHERE sha = ?", _hash_key(sha256))
+        row = self.row("SELECT at, size FROM lines WHERE sha = ?", _hash_key(sha256))
         if row is None:
             return None
         self._records.seek(row[0])
@@ -455,25 +556,8 @@ class FileRecords(RevisionStore):
         """Say whether a decision is the first that was passed under its id, or the same; as values, not bytes."""
         decision = Decision.model_validate_json(value)
         row = decision.decision_id, _hash_key(sha256_hex(decision.to_bytes()))
-        self._database.execute("INSERT OR IGNORE INTO decided VALUES (?, ?)", row)
-        return self._row("SELECT 1 FROM decided WHERE id = ? AND sha = ?", *row) is not None
-
-    def _note_records(self) -> None:
-        rows: list[tuple[bytes, int, int]] = []
-        self._database.execute("BEGIN")
-        at = 0
-        for line in self._records:
-            ended, value = line.removesuffix(b"\n"), line.rstrip(b"\r\n")
-            rows += [(_hash_key(sha256_hex(each)), at, len(each)) for each in {ended, value} if each]
-            at += len(line)
-            if len(rows) >= _BATCH:
-                self._insert(rows)
-                rows = []
-        self._insert(rows)
-        self._database.execute("COMMIT")
-
-    def _insert(self, rows: list[tuple[bytes, int, int]]) -> None:
-        self._database.executemany("INSERT OR IGNORE INTO records VALUES (?, ?, ?)", rows)
+        self.put("decided", *row)
+        return self.row("SELECT 1 FROM decided WHERE id = ? AND sha = ?", *row) is not None
 
 
 def decision_lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -492,13 +576,9 @@ def _open(path: Path) -> BinaryIO:
         raise UsageError(f"{path}: {exc.strerror}") from None
 
 
-def _owner(tenant_id: str, user_id: str) -> str:
-    return record_key(tenant_id, user_id).decode()
-
-
 def _hash_key(sha256: str) -> bytes:
     """Return the key of a hash; one that is not written as hashes are finds nothing."""
-    return bytes.fromhex(sha256) if _SHA256.fullmatch(sha256) else b""
+    return bytes.fromhex(sha256) if re.fullmatch(r"[0-9a-f]{64}", sha256, re.ASCII) else b""
 
 
 def _misfits(published: InboundRecord, decision: Decision) -> list[str]:
@@ -514,13 +594,3 @@ def _misfits(published: InboundRecord, decision: Decision) -> list[str]:
     if not (published.topic or "").endswith(TopicName.of(decision.verdict)):
         wrong.append("topic")
     return wrong
-
-
-def _contradictions(kept: Decision, again: Decision) -> list[str]:
-    """Return the fields in which a decision that was published again, with other bytes, is another one.
-
-    One engine writes a decision in one way. What one engine decided another may write otherwise; that says the same.
-    """
-    if kept.engine == again.engine == __version__:
-        return ["$"]
-    return [f"$.{name}" for name in _STABLE_FIELDS if getattr(kept, name) != getattr(again, name)]

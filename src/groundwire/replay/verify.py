@@ -27,13 +27,20 @@ from groundwire.messages.decisions import Decision, Kind, Origin
 from groundwire.messages.identity import event_id
 from groundwire.messages.seals import SEALED
 from groundwire.messages.topics import TopicName
-from groundwire.policy import Policy
 from groundwire.replay.derive import rederive
 from groundwire.replay.inputs import Mismatch, Missing, Records, beyond_numbers, gather
-from groundwire.replay.job import Job, ReplayOrder
 from groundwire.replay.reading import INPUTS, OUTPUTS, ReplayReader, Report
 from groundwire.replay.seals import SealEvidence
-from groundwire.replay.store import FileRecords, Misfit, OffsetRange, RecordPlace, RecordStore, decision_lines
+from groundwire.replay.store import (
+    FileRecords,
+    Job,
+    OffsetRange,
+    RecordPlace,
+    RecordStore,
+    ReplayOrder,
+    Store,
+    decision_lines,
+)
 
 MAX_PATHS: Final = 100
 """Fields that are named of one decision."""
@@ -138,15 +145,7 @@ class Placed(NamedTuple):
 
 
 class Verifier:
-    """Derives decisions again and compares.
-
-    Args:
-        records: what was decided.
-        policies: by which it was decided.
-        replay: name that decisions carry in `replay`; None for those that were published live.
-        exactly: whether equal values written otherwise (order of keys, spaces) differ: a topic holds what the gate
-            wrote, a file may have gone through other tools.
-    """
+    """Derives decisions again and compares."""
 
     def __init__(
         self, records: Records, policies: Policies, *, replay: str | None = None, exactly: bool = False
@@ -174,10 +173,6 @@ class Verifier:
         policy = await self._policies.get(recorded.policy.sha256)
         if policy is None:
             return VerifyFinding(VerifyStatus.MISSING, name, detail=f"policy {recorded.policy.sha256[:64]}")
-        return self._compare(value, recorded, policy)
-
-    def _compare(self, value: bytes, recorded: Decision, policy: Policy) -> VerifyFinding:
-        name = recorded.decision_id[:100]
         try:
             derived = rederive(recorded, gather(recorded, self._records), policy)
         except Missing as exc:
@@ -192,18 +187,17 @@ class Verifier:
             report_fault("verify.underivable", exc)
             detail = f"nothing can be derived: {type(exc).__name__}"
             return VerifyFinding(VerifyStatus.DIFFERS, name, ("$.facts",), detail)
-        return self._finding(value, name, derived.model_copy(update={"replay": self._replay}).to_bytes())
-
-    def _finding(self, value: bytes, name: str, derived: bytes) -> VerifyFinding:
-        if value == derived:
+        written = derived.model_copy(update={"replay": self._replay}).to_bytes()
+        if value == written:
             return VerifyFinding(VerifyStatus.EQUAL, name)
+
         try:
             plain = json.loads(value, object_pairs_hook=_once)
         except ValueError as exc:
             return VerifyFinding(VerifyStatus.DIFFERS, name, ("$",), str(exc))
-        paths = tuple(islice(differences(plain, json.loads(derived)), MAX_PATHS))
-        if paths:
-            return VerifyFinding(VerifyStatus.DIFFERS, name, paths)
+        differing = tuple(islice(differences(plain, json.loads(written)), MAX_PATHS))
+        if differing:
+            return VerifyFinding(VerifyStatus.DIFFERS, name, differing)
         return VerifyFinding(
             VerifyStatus.DIFFERS if self._exactly else VerifyStatus.EQUAL, name, detail="written otherwise"
         )
@@ -217,16 +211,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 async def verify_files(records: FileRecords, verifier: Verifier, path: Path) -> AsyncGenerator[Placed, None]:
-    """Verify the decisions of a file; yields one finding for each.
-
-    Args:
-        records: what the decisions rest on.
-        verifier: derives them again from that.
-        path: of the decisions.
-
-    Raises:
-        UsageError: the file cannot be read.
-    """
+    """Verify the decisions of a file; yields one finding for each. Raises: UsageError."""
     for number, value in decision_lines(path):
         finding = await verifier.verify(value)
         if finding.status is VerifyStatus.EQUAL and not records.is_first(value):
@@ -244,7 +229,7 @@ class Signatures:
         keys: by which producers and reviewers signed; None: their signatures are taken as the decisions tell.
     """
 
-    seals: Callable[[Path], Awaitable[SealEvidence]] | None = None
+    seals: Callable[[Store], Awaitable[SealEvidence]] | None = None
     heads: Sequence[Mapping[str, Any]] = ()
     keys: Keys | None = None
 
@@ -261,18 +246,7 @@ async def verify_topics(
 ) -> AsyncGenerator[Placed, None]:
     """Verify the decisions that stand on their topics from a place on; yields one finding for each.
 
-    Args:
-        reader: reads the topics from their beginnings, as what a decision rests on may be old.
-        prefix: of the topics' names.
-        since: where to begin to verify, on the topics with decisions.
-        policies: by which was decided.
-        folder: for what is read meanwhile.
-        report: called after each decision that was derived.
-        signatures: what else is checked.
-
-    Raises:
-        UsageError: a topic does not exist, or a head is none.
-        BrokerUnavailable: the broker does not answer.
+    Raises: UsageError, BrokerUnavailable.
     """
     topics = [prefix + name for name in INPUTS]
     order = ReplayOrder("verify", topics, "earliest", "latest", policy=None, simulate=False, output=None)
@@ -282,21 +256,23 @@ async def verify_topics(
         starts = {each[:2]: each.start for each in await reader.plan(published, since, "latest")}
         inside = await reader.plan(order.topics, "earliest", "latest")
         await reader.read(job, inside, outputs, everything=True)
-        seals = await signatures.seals(folder) if signatures.seals else None
+        seals = await signatures.seals(job) if signatures.seals else None
         for fault in [*seals.faults(), *seals.missing_heads(signatures.heads)] if seals else ():
             if fault.kind in _OF_RECORDS and not _is_verified(fault.where, starts):
                 continue
             yield Placed(fault.where, VerifyFinding(VerifyStatus(fault.kind), fault.id, detail=fault.detail))
-        for misfit in job.store.misfits():
+        for misfit in job.misfits():
             if _is_verified(misfit.where, starts):
-                yield Placed(misfit.where, _misfit(misfit))
-        verifier = Verifier(job.store, policies, exactly=True)
-        total = job.store.count_decisions()
-        for done, (where, value) in enumerate(job.store.decisions(), 1):
+                wrong = VerifyStatus.CONTRADICTED if misfit.other else VerifyStatus.DIFFERS
+                detail = _OTHER if misfit.other else "the record does not fit"
+                yield Placed(misfit.where, VerifyFinding(wrong, misfit.name, misfit.fields, detail))
+        verifier = Verifier(job, policies, exactly=True)
+        total = job.count_decisions()
+        for done, (where, value) in enumerate(job.decisions(), 1):
             if _is_verified(where, starts):
-                finding = on_topics(job.store, inside, value, await verifier.verify(value))
+                finding = on_topics(job, inside, value, await verifier.verify(value))
                 if signatures.keys:
-                    finding = _attested(job.store, signatures.keys, value, finding)
+                    finding = _attested(job, signatures.keys, value, finding)
                 yield Placed(where, _sealed(seals, where, value, finding) if seals else finding)
             report("derived", done, total)
 
@@ -366,13 +342,6 @@ def _signature_state(
     return (best.key_id, best.state) if best else ("no key", "")
 
 
-def _misfit(misfit: Misfit) -> VerifyFinding:
-    status = VerifyStatus.CONTRADICTED if misfit.other else VerifyStatus.DIFFERS
-    return VerifyFinding(
-        status, misfit.name, misfit.fields, _OTHER if misfit.other else "the record does not fit"
-    )
-
-
 def _is_verified(where: str, starts: Mapping[tuple[str, int], int]) -> bool:
     """Say whether a published record stands where decisions are verified."""
     place = RecordPlace.parse(where)
@@ -392,13 +361,6 @@ def on_topics(
     Audit may contradict one that follows from its facts, and so may a second one under the same id where nothing can
     be derived. The bytes of a record that retention has taken may stand elsewhere, sent again: where they first
     stood is not known.
-
-    Args:
-        store: what topics hold.
-        inside: how far back they reach.
-        value: the decision.
-        finding: what came of deriving it.
-        moved: its record may stand at another place: the topic was copied or mirrored, and offsets have shifted.
     """
     if finding.status is VerifyStatus.DIFFERS:
         return finding
@@ -406,12 +368,26 @@ def on_topics(
     equal = finding.status is VerifyStatus.EQUAL
     origins = {"$.origin": decision.origin, "$.subject_origin": decision.subject_origin}
     wrong = {path: origin for path, origin in origins.items() if origin and not store.has_origin(origin)}
-    gone = [path for path, origin in wrong.items() if _is_gone(origin, inside)]
-    lost = [path for path in wrong if path not in gone]
-    forged = [path for path in lost if (not moved if equal else _is_other(store, decision, wrong[path]))]
+    starts = {each[:2]: each.start for each in inside}
+    gone = [
+        path
+        for path, origin in wrong.items()
+        if 0 <= origin.offset < starts.get((origin.topic or "", origin.partition), 0)  # retention's beginning
+    ]
+    forged = []
+    for path, origin in wrong.items():
+        # another record there; a later one tells that the topic was made anew
+        until = max(decision.decided_at, origin.timestamp)
+        other = not moved if equal else store.has_record(RecordPlace.of(origin), until=until)
+        forged += [path] * (other and path not in gone)
+    action_id = (decision.facts.review or {}).get("action_id")
+    refused = False  # known to audit as refused, and nowhere as carried out
+    if isinstance(action_id, str) and not store.has_ended(event_id("review_action", action_id)):
+        causes = action_id, decision.origin.model_dump(mode="json")
+        refused = any(store.has_ended(event_id("refused_action", cause)) for cause in causes)
     if forged:
         found = VerifyStatus.DIFFERS, tuple(forged), "no such record stands there"
-    elif _is_refused(store, decision):
+    elif refused:
         found = VerifyStatus.CONTRADICTED, ("$.facts.review",), "audit says that this action was refused"
     elif not (equal and not gone) and store.is_contradicted(decision.decision_id):
         found = VerifyStatus.CONTRADICTED, ("$",), _OTHER
@@ -420,23 +396,3 @@ def on_topics(
     else:
         return finding
     return VerifyFinding(found[0], finding.decision_id, *found[1:])
-
-
-def _is_other(store: RecordStore, decision: Decision, origin: Origin) -> bool:
-    """Say whether another record stands where a decision says; a later one tells that the topic was made anew."""
-    return store.has_record(RecordPlace.of(origin), until=max(decision.decided_at, origin.timestamp))
-
-
-def _is_refused(store: RecordStore, decision: Decision) -> bool:
-    """Say whether audit knows the action behind a decision as refused, and nowhere as carried out."""
-    action_id = (decision.facts.review or {}).get("action_id")
-    if not isinstance(action_id, str) or store.has_ended(event_id("review_action", action_id)):
-        return False
-    causes = action_id, decision.origin.model_dump(mode="json")
-    return any(store.has_ended(event_id("refused_action", cause)) for cause in causes)
-
-
-def _is_gone(origin: Origin, inside: Sequence[OffsetRange]) -> bool:
-    """Say whether a place lies before where retention has left its partition."""
-    starts = {each[:2]: each.start for each in inside}
-    return 0 <= origin.offset < starts.get((origin.topic or "", origin.partition), 0)

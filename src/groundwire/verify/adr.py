@@ -35,19 +35,10 @@ class AdrFolder:
     The first is the seed's form (S0-67), the second that of adr-tools and MADR; `_` may stand for each `-`, and
     `.markdown`, `.adoc` or `.rst` for `.md`. A name that begins with a date is no record's, and folders within the
     folder are not looked at.
-
-    Args:
-        path: The folder.
-        clock: Gives `checked_at`.
-        monotonic: Seconds, for the age of the listing.
     """
 
     def __init__(
-        self,
-        path: Path,
-        *,
-        clock: Clock = utc_now,
-        monotonic: Callable[[], float] = time.monotonic,
+        self, path: Path, *, clock: Clock = utc_now, monotonic: Callable[[], float] = time.monotonic
     ) -> None:
         self._path = path
         self._clock = clock
@@ -112,7 +103,6 @@ def _list(folder: Path) -> _Listing:
 
 
 def _is_own_file(path: Path, root: Path) -> bool:
-    """Return whether `path` is a regular file that lies in the folder even after links are followed."""
     try:
         real = path.resolve(strict=True)
         return real.is_relative_to(root) and stat.S_ISREG(real.stat().st_mode)

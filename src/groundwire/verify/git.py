@@ -56,14 +56,7 @@ class _Found:
 
 
 class GitRepository:
-    """One repository that commits are looked up in.
-
-    Args:
-        path: Its working tree, or itself if it is bare; a folder inside another repository does not count.
-        clock: Gives `checked_at`.
-        timeout: Seconds for one batch; past them git is killed.
-        git: The program.
-    """
+    """One repository that commits are looked up in."""
 
     def __init__(self, path: Path, *, clock: Clock = utc_now, timeout: float = 5.0, git: str = "git") -> None:
         self._path = path
@@ -162,7 +155,6 @@ def _environment(root: Path) -> dict[str, str]:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill what still runs, children too, and reap it."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             if hasattr(os, "killpg"):
@@ -191,6 +183,5 @@ def _split(output: bytes) -> dict[str, str]:
 
 
 def find_repository(start: Path) -> Path | None:
-    """Return the nearest folder at or above `start` that holds a `.git`, or None."""
     here = start.resolve()
     return next((d for d in (here, *here.parents) if (d / ".git").exists()), None)

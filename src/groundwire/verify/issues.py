@@ -41,15 +41,7 @@ class IssueTracker(Protocol):
 
 
 class _RestTracker:
-    """One GET for one issue, with the token in a header.
-
-    Args:
-        base_url: Of the API or server, e.g. `https://api.github.com` or `https://gitlab.com`.
-        project: `owner/name` at GitHub; path (`group/name`) or number at GitLab.
-        token: Sent to that origin only; never logged.
-        clock: Gives `checked_at`.
-        transport: How requests are sent; replaced in tests.
-    """
+    """One GET for one issue, with the token in a header."""
 
     _name = ""
     _body_field = ""
@@ -85,12 +77,10 @@ class _RestTracker:
 
     @property
     def identity(self) -> str:
-        """Tracker, project and a digest of the token."""
         return json.dumps([self._name, str(self._base), self._project, self._rights])
 
     @property
     def host(self) -> str:
-        """Host of the API."""
         return self._base.host
 
     async def exists(self, number: str, *, budget: float = BUDGET, want_text: bool = False) -> CitationCheck:
@@ -109,7 +99,6 @@ class _RestTracker:
         return CitationCheck(state, detail, self._clock(), text)
 
     async def close(self) -> None:
-        """Close every connection."""
         await self._client.aclose()
 
     def _headers(self, token: str | None) -> dict[str, str]:

@@ -81,12 +81,6 @@ _Key = tuple[str, str]  # tenant, host
 class Pacer:
     """Lets requests through, for each tenant host by host. Belongs to one event loop.
 
-    Args:
-        limits: Concurrency, spacing and the breaker's thresholds.
-        clock: Monotonic seconds.
-        sleep: Waits that many seconds.
-        on_refusal: Told of each visit that did not come about, and by which limit.
-
     Attributes:
         in_flight: Requests of each tenant that has any.
     """
@@ -104,7 +98,6 @@ class Pacer:
     _total: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
-        """Size the shared semaphore and the memory of idle hosts."""
         self._idle = LRUCache(self.limits.hosts)
         self._total = asyncio.Semaphore(self.limits.total)
 
@@ -112,17 +105,7 @@ class Pacer:
     async def visit(
         self, name: str, deadline: float | None = None, *, tenant: str = ""
     ) -> AsyncIterator[Visit]:
-        """Wait for a place at host `name` and hold it.
-
-        Args:
-            name: The host.
-            deadline: On the pacer's clock, when waiting (not the request) ends.
-            tenant: Who asks.
-
-        Raises:
-            HostPausedError: At once, if the host has failed this tenant too often.
-            NotReachedError: If no place was free before the deadline.
-        """
+        """Wait for a place at host `name` and hold it. Raises: HostPausedError, NotReachedError."""
         key = (tenant, name)
         host = (
             self._busy.get(key) or self._idle.pop(key, None) or _Host(asyncio.Semaphore(self.limits.per_host))
@@ -150,7 +133,6 @@ class Pacer:
 
     @property
     def paused(self) -> int:
-        """Hosts that are left alone now, each counted for each tenant."""
         hosts = chain(self._busy.values(), self._idle.values())
         return sum(host.failures >= self.limits.failures and self.clock() < host.open_until for host in hosts)
 

@@ -20,10 +20,6 @@ _WORD = re.compile(r"[^\W_]+")
 def relevance(claim_text: str, sources: Sequence[str]) -> list[float]:
     """Return how well the cited sources support a claim, for each of them.
 
-    Args:
-        claim_text: The claim, with its citations, which are no part of what it says.
-        sources: Text of each cited source.
-
     Returns:
         For each source the support of the claim by all of them, 0..1, rounded to 4 decimals; 0 for a source that has
         no content word of the claim, or stands behind `MAX_SOURCES` characters of others.

@@ -50,12 +50,7 @@ class _Stream(httpcore.AsyncNetworkStream):
 
 
 class PinnedBackend(httpcore.AsyncNetworkBackend):
-    """Opens connections to the guard's addresses instead of to names.
-
-    Args:
-        guard: Resolves and checks.
-        inner: What opens the connection; replaced in tests.
-    """
+    """Opens connections to the guard's addresses instead of to names."""
 
     def __init__(self, guard: AddressGuard, inner: httpcore.AsyncNetworkBackend | None = None) -> None:
         self._guard = guard
@@ -116,14 +111,7 @@ class _Body(httpx.AsyncByteStream):
 
 
 class GuardedTransport(httpx.AsyncBaseTransport):
-    """HTTP/1.1 over pinned connections, with no proxy, whatever the environment says.
-
-    Args:
-        guard: Decides where connections may go.
-        inner: What opens connections; replaced in tests.
-        ssl_context: Trusted certificates; certifi's by default.
-        max_connections: Open connections at most.
-    """
+    """HTTP/1.1 over pinned connections, with no proxy, whatever the environment says."""
 
     def __init__(
         self,
@@ -161,5 +149,4 @@ class GuardedTransport(httpx.AsyncBaseTransport):
         )
 
     async def aclose(self) -> None:
-        """Close every connection."""
         await self._pool.aclose()

@@ -143,17 +143,7 @@ class _NetworkBudget:
 
 
 class UrlChecker:
-    """Requests cited URLs. Belongs to one event loop.
-
-    Args:
-        guard: What may be connected to; the public internet on ports 80 and 443 by default.
-        redirect_hosts: Hosts at which any cited URL may end, such as a publisher's behind doi.org; `.example.org`
-            stands for all below it. Else a redirect has to end at the cited host, with or without `www.`.
-        transport: How requests are sent; by default connections are pinned to addresses that `guard` checked.
-        pacer: Limits requests per host.
-        clock: Gives `checked_at`.
-        monotonic: Seconds, for the budget.
-    """
+    """Requests cited URLs. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -174,7 +164,6 @@ class UrlChecker:
 
     @classmethod
     def of(cls, settings: Settings, *, pacer: Pacer | None = None, clock: Clock = utc_now) -> Self:
-        """Return the checker that the settings describe."""
         guard = AddressGuard(settings.networks, ports=settings.ports)
         return cls(guard, redirect_hosts=settings.redirecting, pacer=pacer, clock=clock)
 
@@ -187,18 +176,7 @@ class UrlChecker:
         want_text: bool = False,
         tenant: str = "",
     ) -> CitationCheck:
-        """Request one URL; every failure is a state, never verified.
-
-        Args:
-            url: As cited.
-            budget: Seconds on the network for all hops together.
-            deadline: On the pacer's clock: when waiting for a place at the host ends.
-            want_text: Read the page as well, for relevance.
-            tenant: Who cites it; each has its own places and breakers.
-
-        Raises:
-            NotAskedError: If pacing refused the request.
-        """
+        """Request one URL; every failure is a state, never verified. Raises: NotAskedError."""
         left = _NetworkBudget(budget, self._monotonic)
         asking = partial(self._ask, left=left, deadline=deadline, tenant=tenant)
         text: str | None = None
@@ -211,7 +189,6 @@ class UrlChecker:
         return CitationCheck(state, detail, self._clock(), text)
 
     async def close(self) -> None:
-        """Close every connection."""
         await self._transport.aclose()
 
     async def _follow(
@@ -246,7 +223,6 @@ class UrlChecker:
         return None if allowed else _OTHER_HOST
 
     def _admit(self, url: str, base: httpx.URL | None = None) -> httpx.URL:
-        """Parse one hop and refuse what must not even be resolved."""
         if len(url) > MAX_URL:
             raise _RefusedError("URL too long")
         try:

@@ -10,7 +10,7 @@ from agents.outputs import outputs
 from groundwire.messages.decisions import Decision
 from groundwire.messages.erasure import Erasure, Erasures
 from groundwire.replay.review_closures import is_erased_action
-from groundwire.replay.store import RevisionStore, open_database
+from groundwire.replay.store import RecordStore
 from groundwire.replay.verify import VerifyStatus, verify_topics
 from tests.unit.gate.test_review_gate import TEXT, Office
 from tests.unit.replay.test_tampered import Shelf, twice
@@ -34,7 +34,7 @@ class Erased(Shelf):
         self.erasure = erasure
 
     async def read(self, job, *_, **__):
-        job.store.note_erasure(self.erasure)
+        job.note_erasure(self.erasure)
         await super().read(job)
 
 
@@ -61,7 +61,7 @@ async def test_the_erasure_of_another_user_tells_nothing_apart(tmp_path):
 async def test_a_revision_is_looked_for_on_its_own_side_of_an_erasure(tmp_path):
     """What people decide rests on the revisions before, whose numbers come again."""
     _, first = await decided(tmp_path)
-    store = RevisionStore(open_database(tmp_path / "revisions", ""))
+    store = RecordStore(tmp_path / "revisions")
     store.note_erasure(Erasure(first.tenant_id, first.user_id, first.decided_at))
     shas = {}
     for side, at in (("before", first.decided_at), ("after", first.decided_at + AN_HOUR)):

@@ -8,9 +8,8 @@ from aiokafka import TopicPartition
 from groundwire.errors import BrokerUnavailable
 from groundwire.kafka import reader
 from groundwire.replay import reading
-from groundwire.replay.job import Job, ReplayOrder
 from groundwire.replay.reading import Rate, ReplayReader
-from groundwire.replay.store import RecordPlace
+from groundwire.replay.store import Job, RecordPlace, ReplayOrder
 from tests.unit.gate.world import TOPIC
 from tests.unit.kafka.fake_consumer import FakeConsumer, serving
 
@@ -20,9 +19,7 @@ ORDER = ReplayOrder("n", [], "earliest", "latest", None, simulate=False, output=
 
 async def fetch(job, broker, places, monkeypatch, reports):
     monkeypatch.setattr(reader, "consumer", serving(broker))
-    monkeypatch.setattr(
-        job.store, "missing_places", lambda: [p for p in places if not job.store.has_record(p)]
-    )
+    monkeypatch.setattr(job, "missing_places", lambda: [p for p in places if not job.has_record(p)])
     replay = ReplayReader("b:1", "groundwire.", Rate(None), lambda *how: reports.append(how))
     await replay.read(job, [], [], everything=True)
 
@@ -32,7 +29,7 @@ async def test_what_retention_has_taken_is_left_out_and_what_no_topic_has(tmp_pa
     places += [RecordPlace(TOPIC, 1, 5), RecordPlace("elsewhere", 0, 5)]
     with Job(tmp_path / "job", ORDER) as job:
         await fetch(job, FakeConsumer(4, 10, partition=PARTITION, gaps=(5, 9)), places, monkeypatch, [])
-        assert [place.offset for place in places if job.store.has_record(place)] == [4, 6]
+        assert [place.offset for place in places if job.has_record(place)] == [4, 6]
 
 
 async def test_a_broker_that_stops_answering_is_not_taken_for_retention_and_what_was_read_stays(
@@ -47,6 +44,6 @@ async def test_a_broker_that_stops_answering_is_not_taken_for_retention_and_what
             )
         assert reports == [("fetched", 2, 5)]
     with Job(tmp_path / "job", ORDER) as job:
-        assert [job.store.has_record(place) for place in places] == [True, True, False, False, False]
+        assert [job.has_record(place) for place in places] == [True, True, False, False, False]
         await fetch(job, FakeConsumer(0, 5, partition=PARTITION), places, monkeypatch, reports)
-        assert all(map(job.store.has_record, places))
+        assert all(map(job.has_record, places))

@@ -16,11 +16,10 @@ from groundwire.messages.topics import record_key
 from groundwire.policy import Limits, Policy
 from groundwire.replay.derive import rederive
 from groundwire.replay.inputs import gather
-from groundwire.replay.job import Job, ReplayOrder
 from groundwire.replay.reading import Rate
 from groundwire.replay.report import Nowhere
 from groundwire.replay.run import Replayer, Task
-from groundwire.replay.store import FileRecords, OffsetRange
+from groundwire.replay.store import FileRecords, Job, OffsetRange, ReplayOrder
 from groundwire.replay.verify import (
     Signatures,
     Verifier,
@@ -55,9 +54,9 @@ class Shelf:
 
     async def read(self, job, _inside, outputs, *, everything):
         for record in self.place.log:
-            job.store.add_record(record, inside=True)
+            job.add_record(record, inside=True)
         for name in self.place.ends:
-            job.store.add_end(name)
+            job.add_end(name)
         starts = {stretch.topic: stretch.start for stretch in outputs}
         for offset, (topic, value) in enumerate(self.values):
             if offset < starts[topic]:
@@ -65,7 +64,7 @@ class Shelf:
             decision = Decision.model_validate_json(value)
             key, headers = record_key(decision.tenant_id, decision.user_id), decision_headers(decision, ())
             published = InboundRecord(topic, 0, offset, 0, key, value, headers)
-            job.store.add_decision(published, inside={}, everything=everything)
+            job.add_decision(published, inside={}, everything=everything)
 
 
 async def on_topics(
@@ -232,8 +231,8 @@ async def test_a_decision_that_says_that_it_superseded_itself_holds_nobody_up(tm
         headers, key = decision_headers(again, ()), record_key(again.tenant_id, again.user_id)
         published = InboundRecord(REVIEW, 0, 0, 0, key, forged, headers)
         inside = {(again.origin.topic, 0): OffsetRange(str(again.origin.topic), 0, 0, 1_000)}
-        job.store.add_decision(published, inside=inside, everything=True)
-        assert len(job.store.missing_places()) == 1  # the record that the subject began with
+        job.add_decision(published, inside=inside, everything=True)
+        assert len(job.missing_places()) == 1  # the record that the subject began with
 
 
 @pytest.mark.parametrize("number", [2**53, 2**63, -(10**30)])

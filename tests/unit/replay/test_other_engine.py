@@ -8,11 +8,10 @@ import pytest
 
 from groundwire import __version__
 from groundwire.policy import Policy
-from groundwire.replay.job import Job, ReplayOrder
 from groundwire.replay.reading import Rate
 from groundwire.replay.report import FileWriter, as_json, as_table
 from groundwire.replay.run import Replayer, Task
-from groundwire.replay.store import FileRecords, decision_lines
+from groundwire.replay.store import FileRecords, Job, ReplayOrder, decision_lines
 from groundwire.replay.verify import Verifier, VerifyStatus
 from groundwire.state.policies import KnownPolicies, PolicyStore
 from tests.unit.gate.world import TOPIC, adr_folder, verifier

@@ -15,9 +15,7 @@ from groundwire.cli.main import main
 from groundwire.errors import UsageError
 from groundwire.messages.decisions import Decision, Verdict
 from groundwire.policy import Policy
-from groundwire.replay import page as pages
-from groundwire.replay.job import Job, ReplayOrder
-from groundwire.replay.page import policy_changes, write_page
+from groundwire.replay import report as pages
 from groundwire.replay.reading import Rate
 from groundwire.replay.report import (
     FileWriter,
@@ -25,8 +23,11 @@ from groundwire.replay.report import (
     ReplayStatus,
     Summary,
     as_table,
+    policy_changes,
     replay_topic,
+    write_page,
 )
+from groundwire.replay.store import Job, ReplayOrder
 from tests.unit.replay.town import Town, town
 
 ORDER = ReplayOrder("n", [], "earliest", "latest", None, simulate=False, output=None)

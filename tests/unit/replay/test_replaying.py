@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 from groundwire.messages.decisions import Decision
 from groundwire.messages.headers import InboundRecord
 from groundwire.policy import Policy
-from groundwire.replay.job import Job, ReplayOrder
-from groundwire.replay.page import write_page
 from groundwire.replay.reading import Rate
 from groundwire.replay.rebuild import stored_outcome
-from groundwire.replay.report import FileWriter, Summary, as_json, as_table
+from groundwire.replay.report import FileWriter, Summary, as_json, as_table, write_page
 from groundwire.replay.run import Replayer, Simulation, Task
+from groundwire.replay.store import Job, ReplayOrder
 from groundwire.state.memory import MemoryState
 from groundwire.state.policies import KnownPolicies, PolicyStore
 from tests.unit.gate.world import TOPIC, claim_bytes
@@ -182,7 +181,7 @@ async def test_a_raised_threshold_gives_the_verdicts_that_the_gate_itself_gives_
 
 
 @pytest.mark.parametrize(
-    ("change", "untold"),
+    ("change", "unreplayable"),
     [
         ({"dedup_threshold": 0.5}, {"dedup_threshold": 2}),
         ({"conflict_threshold": 0.5}, {"conflict_threshold": 2}),
@@ -194,7 +193,7 @@ async def test_a_raised_threshold_gives_the_verdicts_that_the_gate_itself_gives_
     ],
 )
 async def test_what_the_facts_do_not_tell_of_another_policy_is_counted_apart_with_its_key(
-    tmp_path, change, untold
+    tmp_path, change, unreplayable
 ):
     """Speculation is blocked whatever is near to it, and so can be told."""
     place = town(tmp_path)
@@ -207,9 +206,9 @@ async def test_what_the_facts_do_not_tell_of_another_policy_is_counted_apart_wit
         place.store_in(job)
         summary = await run(job, tmp_path / "out", Task("again", policies, other))
         told = "\n".join(as_table(job, summary))
-    assert dict(summary.untold) == untold
-    assert summary.statuses["cannot_tell"] == sum(untold.values())
-    assert ("not to be told from the facts" in told) == bool(untold)
+    assert dict(summary.unreplayable) == unreplayable
+    assert summary.statuses["cannot_tell"] == sum(unreplayable.values())
+    assert ("unreplayable from the facts" in told) == bool(unreplayable)
 
 
 @settings(max_examples=8)
@@ -242,7 +241,7 @@ async def test_a_simulation_decides_as_a_gate_that_had_the_policy_from_that_poin
     with Job(folder / "job", replace(ORDER, simulate=True)) as job:
         stretches = place.store_in(job, start + 1)
         simulation = Simulation(job, policies, chosen)
-        await simulation.load(job.store.decisions_before(stretches), chosen)
+        await simulation.load(job.decisions_before(stretches), chosen)
         await run(job, folder / "out", Task("again", policies, chosen, simulation))
     simulated = [Decision.model_validate_json(line) for line in lines(folder / "out")]
     names = {record.origin.offset for record in after}
@@ -262,7 +261,7 @@ async def test_a_simulation_knows_the_decisions_before_it_that_people_went_back_
     with Job(tmp_path / "job", replace(ORDER, simulate=True)) as job:
         stretches = place.store_in(job, start + 1)
         simulation = Simulation(job, task(place).policies, None)
-        await simulation.load(job.store.decisions_before(stretches), place.policy)
+        await simulation.load(job.decisions_before(stretches), place.policy)
         summary = await run(job, tmp_path / "out", replace(task(place), simulate=simulation))
     assert summary.reasons == {("blocked retracted", "blocked retracted"): 1}
 

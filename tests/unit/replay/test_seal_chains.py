@@ -22,6 +22,7 @@ from groundwire.messages.identity import event_id, retraction_id
 from groundwire.messages.records import Retraction
 from groundwire.messages.seals import MAX_AT_ONCE, Seal, SealHead, root_of
 from groundwire.replay.seals import SealEvidence
+from groundwire.replay.store import Store
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 
@@ -33,7 +34,7 @@ class Chain:
         self.path = folder / "keys.toml"
         for name, until in (("gate", None), ("old", NOW - timedelta(hours=1))):
             new_key(self.path, name, tenants=[], roles=["seal"], asymmetric=True, not_after=until)
-        self.evidence = SealEvidence(folder, "t.", SealKeys(self.path), now=NOW)
+        self.evidence = SealEvidence(Store(folder / "seals"), "t.", SealKeys(self.path), now=NOW)
         self._keys = dict(Keys.load(self.path))
         self._last: SealHead | None = None
         self._offsets = [0, 0]

@@ -24,7 +24,7 @@ from groundwire.messages.decisions import Decision
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.seals import Seal, SealedOutput, SealHead, root_of
 from groundwire.replay.seals import SealEvidence, SealFault, read_heads
-from groundwire.replay.store import RecordPlace
+from groundwire.replay.store import RecordPlace, Store
 from tests.unit.console.rooms import make_decision
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -120,7 +120,7 @@ class Desk:
         self._read += 1
         folder = self._folder / str(self._read)
         folder.mkdir()
-        evidence = SealEvidence(folder, "t.", self.keys, now=now)
+        evidence = SealEvidence(Store(folder / "seals"), "t.", self.keys, now=now)
         for record in history.approved if approved is None else approved:
             evidence.note_published(record)
         for record in history.audit if audit is None else audit:

@@ -24,6 +24,7 @@ from groundwire.messages.identity import Subject, decision_id
 from groundwire.messages.topics import TopicName
 from groundwire.replay import seals
 from groundwire.replay.seals import read_seals
+from groundwire.replay.store import Store
 from tests.unit.console.rooms import make_decision
 from tests.unit.replay.test_seal_chains import NOW, Chain, retraction
 from tests.unit.replay.test_seal_evidence import Desk, sealed
@@ -219,5 +220,5 @@ async def test_where_nothing_was_sealed_yet_a_retraction_is_excused_by_what_its_
     monkeypatch.setattr(seals, "open_reader", reader)
     monkeypatch.setattr(seals, "committed_of", told)
     new_key(tmp_path / "keys.toml", "gate", tenants=[], roles=["seal"], asymmetric=True)
-    evidence = await read_seals(Settings(topic_prefix="t."), SealKeys(tmp_path / "keys.toml"), tmp_path)
+    evidence = await read_seals(Settings(topic_prefix="t."), SealKeys(tmp_path / "keys.toml"), Store(None))
     assert [fault.kind for fault in evidence.faults()] == ["unsealed"] * named

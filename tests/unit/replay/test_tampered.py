@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from groundwire.replay.job import Job, ReplayOrder
-from groundwire.replay.store import FileRecords, RecordStore, decision_lines
+from groundwire.replay.store import FileRecords, Job, RecordStore, ReplayOrder, decision_lines
 from groundwire.replay.verify import Verifier, VerifyFinding, VerifyStatus, verify_topics
 from groundwire.state.policies import PolicyStore
 from tests.unit.gate.world import TOPIC
@@ -198,8 +197,8 @@ class Shelf:
         return []
 
     async def read(self, job: Job, *_: Any, **__: Any) -> None:
-        keep = job.store.add_decision
-        job.store.add_decision = lambda published, **more: [  # type: ignore[method-assign]
+        keep = job.add_decision
+        job.add_decision = lambda published, **more: [  # type: ignore[method-assign]
             keep(each, **more) for each in self.spoil(published)
         ]
         self.place.store_in(job)
@@ -265,6 +264,6 @@ def test_a_store_knows_no_place_that_it_has_not_read(tmp_path):
     with Job(
         tmp_path / "job", ReplayOrder("n", [], "earliest", "latest", None, simulate=False, output=None)
     ) as job:
-        assert isinstance(job.store, RecordStore)
-        assert job.store.value("no hash") is None
-        assert job.store.missing_places() == []
+        assert isinstance(job, RecordStore)
+        assert job.value("no hash") is None
+        assert job.missing_places() == []

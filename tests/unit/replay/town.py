@@ -21,8 +21,7 @@ from groundwire.messages.headers import InboundRecord, decision_headers
 from groundwire.messages.identity import expire_id
 from groundwire.messages.topics import TopicName, record_key
 from groundwire.policy import Hedges, Limits, Policy
-from groundwire.replay.job import Job
-from groundwire.replay.store import OffsetRange, RecordPlace
+from groundwire.replay.store import Job, OffsetRange, RecordPlace
 from groundwire.state.memory import MemoryState
 from groundwire.state.policies import PolicyStore
 from tests.unit.gate.world import (
@@ -290,17 +289,15 @@ class Town(World):
         """Put into a job what its reader would have found of the offsets from `start` up to `end`."""
         stretches = [OffsetRange(topic, 0, start, end) for topic in (TOPIC, RESPONSES, REVIEWS)]
         inside = {(stretch.topic, 0): stretch for stretch in stretches}
-        job.begin()
         for record in self.log:
-            job.store.add_record(record, inside=start <= record.offset < end)
+            job.add_record(record, inside=start <= record.offset < end)
         for number, decision in enumerate(self.published.values()):
             headers, key = decision_headers(decision, ()), record_key(decision.tenant_id, decision.user_id)
             topic = f"groundwire.{decision.verdict}"
             published = InboundRecord(topic, 0, number, 0, key, decision.to_bytes(), headers)
-            job.store.add_decision(published, inside=inside, everything=True)
+            job.add_decision(published, inside=inside, everything=True)
         for name in self.ends:
-            job.store.add_end(name)
-        job.commit()
+            job.add_end(name)
         return stretches
 
     def write(self, folder: Path) -> tuple[Path, Path, Path]:
