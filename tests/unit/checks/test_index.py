@@ -31,15 +31,7 @@ def test_two_versions_of_a_document_are_a_conflict():
 
 
 def test_one_version_each_or_none_is_no_conflict():
-    chunks = [
-        chunk("a", "1"),
-        chunk("a", "1"),
-        chunk("b", "2"),
-        chunk("a", None),
-        chunk(None, "3"),
-        chunk(None, "4"),
-        {},
-    ]
+    chunks = [chunk("a", "1"), chunk("b", "2"), chunk("a", None), chunk(None, "3"), chunk(None, "4")]
     found = version_conflicts(chunks)
     assert (found.conflicts, found.warnings, found.events("acme")) == ((), (), [])
 

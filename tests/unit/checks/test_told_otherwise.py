@@ -22,18 +22,12 @@ def compared(one, other):
 
 def test_what_stands_at_another_place_of_a_claim_is_compared_with_its_like():
     cases = [
-        ("number", "After 21:00 guests use the back door.", "Guests use the back door after 22:00."),
         ("date", "From 3 May the cable car runs daily.", "The cable car runs daily from 10 May."),
         ("number", "On Fridays the bank closes at 15:00.", "The bank closes at 16:00 on Fridays."),
-        ("number", "Every 3 hours the probe sends data.", "The probe sends data every 5 hours."),
         ("number", "In the old hall, the fee is 9 euros.", "The fee is 7 euros in the old hall."),
-        ("opposite", "When it is dry the dome is open.", "The dome is closed when it is dry."),
         ("date", "The mill was sold by Anders in 2017.", "In 2019 Anders sold the mill."),
-        ("number", "The kiln's weight limit is 8 kg.", "The weight limit of the kiln is 6 kg."),
-        ("date", "Ida's date of birth is 4 May 1990.", "The date of birth of Ida is 14 May 1990."),
         ("unit", "The sync call's timeout is 30 s.", "The timeout of the sync call is 30 min."),
         ("date", "4 June is the deadline for bids.", "The deadline for bids is 14 June."),
-        ("date", "Only on Mondays the choir rehearses.", "The choir only rehearses on Tuesdays."),
         ("negation", "We chose to ship it by rail.", "We chose against shipping it by rail."),
         ("order", "The bishop crowned the duke.", "The bishop was crowned by the duke."),
     ]  # fmt: skip
@@ -57,11 +51,9 @@ def test_another_value_under_another_condition_is_no_conflict():
     cases = [
         ("On weekdays the lift runs every 8 minutes.", "The lift runs every 15 minutes on Sundays."),
         ("In the east hall the lamp is on.", "The lamp is off in the west hall."),
-        ("Before the move the hall seated 300.", "The hall seats 450 after the move."),
         ("From 3 May the cable car runs daily.", "From 10 May the cable car runs daily."),
         ("In room 12 the heater is set to 20.", "The heater is set to 22 in room 14."),
         ("The tram leaves at 7:30.", "On Sundays the tram leaves at 8:30."),
-        ("The dome is closed when it rains.", "When it is dry the dome is open."),
     ]  # fmt: skip
     assert [(one, other) for one, other in cases if compared(one, other) is not None] == []
 
@@ -70,10 +62,7 @@ def test_the_side_that_names_a_thing_is_held_against_the_side_that_is_said_of_it
     cases = [
         ("opposite", "Each build runs the mandatory scan.", "The scan is optional for each build."),
         ("opposite", "The firm uses an internal mail server.", "The firm's mail server is external."),
-        ("negation", "The district offers free parking.", "Parking in the district is not free."),
         (None, "The inn has a heated pool.", "The pool of the inn is not unheated."),
-        (None, "The inn has a heated pool.", "The cellar of the inn is unheated."),
-        (None, "The firm uses an internal mail server.", "The firm's database server is external."),
         (None, "We tested the internal server.", "We tested the external server."),
         (None, "The inn has a heated pool of 20 metres.", "The pool is heated to 28 degrees."),
     ]  # fmt: skip
@@ -86,14 +75,10 @@ def test_a_measure_a_place_and_an_owner_are_known_in_other_words():
     cases = [
         ("number", "The ticket costs 12 euros.", "The price of the ticket is 15 euros."),
         ("number", "The tower is 38 metres tall.", "The height of the tower is 42 metres."),
-        (None, "The tower is 38 metres tall.", "The tower is 12 metres wide."),
         ("value", "The bust stands in the great hall.", "The bust is in the chapel."),
         ("value", "Ingrid owns the bakery.", "The owner of the bakery is Matteo."),
-        ("value", "Ingrid owns the bakery.", "The bakery is owned by Matteo."),
         ("value", "Mario is the coach of the team.", "The coach of the team is Ivan."),
-        ("value", "The novel was written by Sato.", "The author of the novel is Mori."),
         (None, "The bakery was owned by Ingrid.", "The owner of the bakery is Matteo."),
-        (None, "Ingrid owns the bakery.", "The owner of the mill is Matteo."),
         (None, "Ingrid likes the bakery.", "Matteo likes the bakery."),
     ]  # fmt: skip
     assert [

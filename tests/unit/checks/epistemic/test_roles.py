@@ -44,8 +44,7 @@ SCHOOL = [
 def test_what_the_evidence_says_of_another_name_day_or_measure_is_hard():
     answers = [
         "Tom de Vries teaches Greek on Mondays.", "Rosa Lind teaches Greek on Fridays.",
-        "Norden Steel was bought by Ahlen Tools in 2014.", "Norden Steel sued Nils Ahlen.",
-        "Pia Ahlen sued Norden Steel.", "The seal is replaced after 300 hours.",
+        "Norden Steel was bought by Ahlen Tools in 2014.", "The seal is replaced after 300 hours.",
         "The script moves files from the vault to the disk.",
     ]  # fmt: skip
     assert [
