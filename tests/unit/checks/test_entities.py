@@ -2,7 +2,6 @@
 
 import json
 import math
-from decimal import Decimal
 
 from hypothesis import given
 from hypothesis import strategies as st

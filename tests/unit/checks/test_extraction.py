@@ -5,7 +5,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from groundwire.checks.extraction import LONGEST, extract_claims
+from groundwire.checks.extraction import extract_claims
 from groundwire.checks.marks import without_marks
 
 PIECES = [

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.checks.fields import FieldChecker
+from tests.unit.checks.tables import differing
 
 CHECKER = FieldChecker()
 
@@ -19,11 +20,7 @@ def test_each_of_the_four_ways_to_name_a_field_is_seen():
         ("call client.flushAll() now", ["flushAll"]), ("a.b().c(1)", ["b", "c"]),
         ("the parameter field topK", ["topK"]),
     ]  # fmt: skip
-    assert [
-        (answer, got)
-        for answer, fields in cases
-        if (got := CHECKER.extract_mentioned_fields(answer)) != fields
-    ] == []
+    assert differing(CHECKER.extract_mentioned_fields, cases) == []
 
 
 def test_fields_come_in_the_order_of_their_first_mention_once_each_in_exact_case():

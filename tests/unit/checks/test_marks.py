@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.checks.marks import Citable, blanked, marks, without_marks
-from tests.unit.checks.tables import failing
+from tests.unit.checks.tables import differing, failing
 
 SHELF = Citable(
     ["docs/Travel_Policy.pdf", "leave.pdf#page=4", "handbook.pdf", "smith_2020.pdf", "doc-9", "notes:12"],
@@ -51,11 +51,7 @@ def test_a_mark_that_names_nothing_that_was_retrieved_misses_it():
         ("\u30109\u2020source\u3011", (9,)), ("<cite>rates.pdf</cite>", ("rates.pdf",)),
         ("[Rates](rates.pdf)", ("rates.pdf",)),
     ]  # fmt: skip
-    assert [
-        (mark, got)
-        for mark, missing in cases
-        if (got := SHELF.missing(f"Trains are booked early {mark}.")) != missing
-    ] == []
+    assert differing(lambda mark: SHELF.missing(f"Trains are booked early {mark}."), cases) == []
 
 
 def test_what_may_be_a_value_or_says_something_is_no_mark():

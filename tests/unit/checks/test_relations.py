@@ -1,7 +1,6 @@
 """What an answer says of two things has to be what the sources say (S3-17..S3-21, S3-24..S3-29, C-52..C-54)."""
 
 import json
-import math
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from groundwire.checks.dedup.similarity import basis_points, is_near, jaccard_similarity
-from tests.unit.checks.tables import failing
+from tests.unit.checks.tables import differing, failing
 
 words = st.lists(st.sampled_from(["a", "B", "b", "c,", "c", "ADR-003", "7", "é"]), max_size=12)
 
@@ -53,11 +53,7 @@ def test_a_paraphrase_is_a_documented_miss():
 
 def test_the_default_threshold_is_inclusive():
     cases = [(23, 25, True), (11, 12, False), (91, 99, False), (92, 100, True), (0, 0, False)]
-    assert [
-        (inter, union, got)
-        for inter, union, near in cases
-        if (got := is_near(inter, union, basis_points(0.92))) is not near
-    ] == []
+    assert differing(lambda inter, union: is_near(inter, union, basis_points(0.92)), cases) == []
 
 
 @given(st.integers(1, 10_000), st.integers(0, 10**6), st.integers(1, 10**6))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from groundwire.checks import sources as sources_module
 from groundwire.checks.sources import SourceVerifier, verify_sources
-from tests.unit.checks.tables import failing
+from tests.unit.checks.tables import differing, failing
 
 APP = """def connect(host, timeout=30):
     if host == "local":
@@ -82,11 +82,7 @@ def test_only_another_spelling_of_a_path_is_the_same_file():
         ("./src/app.py", True), ("/src/app.py", False), ("../src/app.py", False),
         ("src/../src/app.py", False), ("SRC/app.py", False),
     ]  # fmt: skip
-    assert [
-        (file, got)
-        for file, known in cases
-        if (got := VERIFIER.verify_source({"file": file}).exists) is not known
-    ] == []
+    assert differing(lambda file: VERIFIER.verify_source({"file": file}).exists, cases) == []
 
 
 def test_lines_match_where_all_of_them_were_retrieved():
@@ -217,7 +213,7 @@ def test_any_cut_into_overlapping_chunks_gives_the_same_file(lines, data):
 
 
 def test_past_the_budget_a_snippet_is_not_found_and_its_warning_says_why(monkeypatch):
-    monkeypatch.setattr(sources_module._Budget.__init__, "__defaults__", (3_000,))
+    monkeypatch.setattr(sources_module._SearchBudget.__init__, "__defaults__", (3_000,))
     report = verify_sources([{"file": "src/app.py", "snippet": "timeout"}] * 9, [chunk("src/app.py", APP)])
     held = [result.snippet_valid for _, result in report.results]
     assert held == sorted(held, reverse=True)
@@ -230,9 +226,9 @@ def test_many_sources_over_a_long_file_cost_a_bounded_search():
     content = "a b " * 50_000
     cited = [{"file": "f", "snippet": f"a b a b {number}"} for number in range(5_000)]
     spent = []
-    real = sources_module._Budget.spend
+    real = sources_module._SearchBudget.spend
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sources_module._Budget, "spend", lambda self, n: real(self, n) and not spent.append(n))
+        patch.setattr(sources_module._SearchBudget, "spend", lambda self, n: real(self, n) and not spent.append(n))
         report = verify_sources(cited, [chunk("f", content)])
     assert sum(spent) <= sources_module.SEARCH_BUDGET
     assert len(report.warnings) == 5_000
