@@ -7,7 +7,6 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from demo.examples import WAVES, Example
 from demo.ledger import Ledger
 from demo.report import JsonReport, TableReport
 from demo.services import environment
-from demo.sources import Sources, made_in
+from demo.sources import made_in
 from groundwire.cli.review import review
 from groundwire.cli.token import token
 from groundwire.errors import ErrorCode, RecordError
@@ -35,37 +34,27 @@ from groundwire.verify.url import UrlChecker
 EXAMPLES = [example for wave in WAVES for example in wave.examples]
 
 
-@pytest.fixture
-def sources(tmp_path: Path) -> Iterator[Sources]:
-    with made_in(tmp_path) as made:
-        yield made
-
-
-async def test_groundwire_check_decides_every_example_as_the_stream_must(sources: Sources) -> None:
+@pytest.mark.slow
+async def test_groundwire_check_decides_every_example_as_the_stream_must(tmp_path: Path) -> None:
     waves = WAVES[: WAVES.index(next(wave for wave in WAVES if wave.title.startswith("People")))]
     examples = [e for wave in waves for e in wave.examples if e.record is not None]
-    urls = UrlChecker(AddressGuard(["127.0.0.1/32"], ports=[80, sources.port]))
-    verifier = CitationVerifier({"*": Lookup(adr_dir=sources.adr_dir, repo=sources.repo)}, urls=urls)
-    lines = [example.value(sources.places) or b"" for example in examples]
-    results = [r async for r in Checker(Policy(), verifier, now=datetime.now(UTC)).check(lines)]
-    await verifier.close()
+    with made_in(tmp_path) as sources:
+        urls = UrlChecker(AddressGuard(["127.0.0.1/32"], ports=[80, sources.port]))
+        verifier = CitationVerifier({"*": Lookup(adr_dir=sources.adr_dir, repo=sources.repo)}, urls=urls)
+        lines = [example.value(sources.places) or b"" for example in examples]
+        results = [r async for r in Checker(Policy(), verifier, now=datetime.now(UTC)).check(lines)]
+        await verifier.close()
+        for example in EXAMPLES:
+            record = json.loads(example.value(sources.places) or b"") if example.subject else {}
+            text = record.get("content") or record.get("answer") or ""
+            assert not re.search(r"\{\w+\}", text), "a placeholder is left"
     came = [str(r.error.code) if isinstance(r, LineError) else r.reason_code for r in results]
     assert came == [str(example.outcomes[0]) for example in examples]
 
 
-def test_every_outcome_of_an_example_is_a_code_that_exists() -> None:
+def test_outcomes_of_examples_are_codes_that_exist_and_bytes_are_sent_unchanged() -> None:
     known = {str(code) for code in (*ReasonCode, *ErrorCode)}
     assert {str(outcome) for example in EXAMPLES for outcome in example.outcomes} <= known
-
-
-def test_no_placeholder_is_left_in_what_is_sent(sources: Sources) -> None:
-    for example in EXAMPLES:
-        if example.subject:
-            record = json.loads(example.value(sources.places) or b"")
-            assert not re.search(r"\{\w+\}", record.get("content") or record.get("answer") or "")
-
-
-def test_bytes_are_sent_as_they_stand() -> None:
     assert Example(b"{broken", ("invalid_json",)).value({"broken": "x"}) == b"{broken"
     assert Example(None, ("invalid_json",)).value({}) is None
 
@@ -110,35 +99,26 @@ def test_whoever_has_the_console_of_the_demo_gets_what_commands_and_the_api_need
     assert text.count("secret") == 1
 
 
-def test_an_expected_outcome_is_no_difference() -> None:
+def test_the_ledger_names_what_differs_or_is_missing_and_counts_the_last_revision_of_a_subject_once() -> None:
     ledger = Ledger()
     ledger.expect("a", "first", ("ungrounded",))
+    ledger.expect("b", "second", ("ungrounded",))
     assert not ledger.complete
-    ledger.came("a", "ungrounded", "review")
-    assert ledger.complete
-    assert ledger.differences == []
-
-
-def test_another_outcome_is_a_difference_that_names_the_example() -> None:
-    ledger = Ledger()
-    ledger.expect("a", "first", ("ungrounded",))
-    ledger.came("a", "verified_citation", "approved")
-    assert ledger.differences == ["first: expected ungrounded, got verified_citation"]
-
-
-def test_a_decision_delivered_again_is_no_difference() -> None:
-    ledger = Ledger()
-    ledger.expect("a", "first", ("ungrounded",))
-    for _ in range(3):
+    for _ in range(3):  # delivered again
         ledger.came("a", "ungrounded", "review")
-    assert ledger.differences == []
-    assert ledger.totals == {"review": 1}
-
-
-def test_something_that_nobody_sent_is_a_difference() -> None:
-    ledger = Ledger()
+    ledger.came("b", "verified_citation", "approved")
     ledger.came("x", "ungrounded", "review")
-    assert ledger.differences == ["x: expected nothing, got ungrounded"]
+    assert ledger.complete
+    assert ledger.differences == [
+        "second: expected ungrounded, got verified_citation",
+        "x: expected nothing, got ungrounded",
+    ]
+    assert ledger.totals == {"review": 2, "approved": 1}
+    for order in ((0, 1), (1, 0)):
+        ledger = Ledger()
+        for revision in order:
+            ledger.came("a", "any", ("review", "approved")[revision], revision)
+        assert ledger.totals == {"approved": 1}
 
 
 def test_a_provisional_decision_answers_but_does_not_complete() -> None:
@@ -148,14 +128,6 @@ def test_a_provisional_decision_answers_but_does_not_complete() -> None:
     ledger.came("a", "dedup_unavailable", "review", 0)
     assert ledger.answered
     assert ledger.missing == ["first: expected trusted_source, got nothing"]
-
-
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_the_highest_revision_of_a_subject_counts_whichever_comes_first(order: tuple[int, int]) -> None:
-    ledger = Ledger()
-    for revision in order:
-        ledger.came("a", "any", ("review", "approved")[revision], revision)
-    assert ledger.totals == {"approved": 1}
 
 
 def test_a_record_sent_again_is_a_repeat_and_no_second_subject() -> None:
@@ -168,35 +140,23 @@ def test_a_record_sent_again_is_a_repeat_and_no_second_subject() -> None:
     assert (ledger.complete, ledger.repeats, ledger.totals.total()) == (True, 1, 1)
 
 
-def _dead_letter() -> InboundRecord:
+def test_reports_show_a_dead_letter_and_totals_as_json_lines_or_as_a_table_without_control_characters(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     error = RecordError(ErrorCode.INVALID_JSON, "not JSON")
-    headers = dead_letter_headers(error, "groundwire.claims", 0, 7, ())
-    return InboundRecord("groundwire.dead-letter", 0, 0, 0, None, b"\x1b[2J{", tuple(headers))
-
-
-def test_json_reports_print_nothing_but_json_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    out = io.StringIO()
-    report = JsonReport(out)
-    report.wave("A title")
-    report.record(_dead_letter(), TopicName.DEAD_LETTER)
-    report.summary(Ledger(), 1.0)
-    first, last = (json.loads(line) for line in out.getvalue().splitlines())
-    assert first["error"] == "invalid_json"
-    assert last["summary"]["in"] == 0
-    assert capsys.readouterr().out == ""
-
-
-def test_tables_show_a_dead_letter_without_its_control_characters() -> None:
-    out = io.StringIO()
-    TableReport(out, {}).record(_dead_letter(), TopicName.DEAD_LETTER)
-    assert "invalid_json" in out.getvalue()
-    assert "\x1b" not in out.getvalue()
-
-
-def test_the_summary_adds_up() -> None:
-    ledger, out = Ledger(), io.StringIO()
+    headers = tuple(dead_letter_headers(error, "groundwire.claims", 0, 7, ()))
+    letter = InboundRecord("groundwire.dead-letter", 0, 0, 0, None, b"\x1b[2J{", headers)
+    ledger, lines, table = Ledger(), io.StringIO(), io.StringIO()
     for key, verdict in (("a", "approved"), ("b", "blocked"), ("c", "dead letter")):
         ledger.expect(key, key, ("any",))
         ledger.came(key, "any", verdict)
-    TableReport(out, {}).summary(ledger, 3.2)
-    assert "3 = 1 approved + 0 review + 1 blocked + 1 dead letter." in out.getvalue()
+    for report in (JsonReport(lines), TableReport(table, {})):
+        report.wave("A title")
+        report.record(letter, TopicName.DEAD_LETTER)
+        report.summary(ledger, 3.2)
+    first, last = (json.loads(line) for line in lines.getvalue().splitlines())
+    assert (first["error"], last["summary"]["in"]) == ("invalid_json", 3)
+    assert capsys.readouterr().out == ""
+    assert "3 = 1 approved + 0 review + 1 blocked + 1 dead letter." in table.getvalue()
+    assert "invalid_json" in table.getvalue()
+    assert "\x1b" not in table.getvalue()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,16 +44,9 @@ def fails_closed(text: str) -> bool:
 '''
 
 
-@pytest.fixture
-def mutated() -> Iterator[Mutants]:
-    yield mutate(SOURCE.lstrip(), "src/groundwire/room.py", "g", frozenset(numbers(SOURCE)), inside=True)
-    mutation_switch.active = None
-
-
 def behaviour(mutated: Mutants, name: str | None) -> list[Any]:
     module: dict[str, Any] = {}
     exec(compile(mutated.tree, "room", "exec"), module)  # noqa: S102 - the source stands above
-    mutation_switch.active = name
 
     def seen(function: str, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -63,29 +55,21 @@ def behaviour(mutated: Mutants, name: str | None) -> list[Any]:
         except ValueError:
             return ValueError
 
-    flags = [{"trusted": trusted, "known": known} for trusted in (True, False) for known in (True, False)]
-    judged = [seen("judge", n, **flag) for n in (1, 2, 3, 4, 5_000) for flag in flags]
-    rest = [
-        seen("several", ["a", ""]),
-        seen("rules", [2]),
-        *(seen("fails_closed", t) for t in ("1", "0", "x")),
-    ]
-    return judged + rest
+    mutation_switch.active = name
+    try:
+        flags = [{"trusted": trusted, "known": known} for trusted in (True, False) for known in (True, False)]
+        return [
+            *(seen("judge", n, **flag) for n in (1, 2, 3, 4, 5_000) for flag in flags),
+            seen("several", ["a", ""]),
+            seen("rules", [2]),
+            *(seen("fails_closed", t) for t in ("1", "0", "x")),
+        ]
+    finally:
+        mutation_switch.active = None
 
 
-def test_each_mutant_changes_what_its_place_does_and_none_of_them_is_on_by_itself(mutated: Mutants) -> None:
-    module: dict[str, Any] = {}
-    exec(SOURCE, module)  # noqa: S102 - see above
-    whole = behaviour(mutated, None)
-    assert whole[0] == module["judge"](1, trusted=True, known=True)
-    assert ValueError in whole
-    unchanged = [m.name for m in mutated.mutants if behaviour(mutated, m.name) == whole]
-    assert unchanged == []
-
-
-def test_conditions_operands_bounds_limits_refusals_cases_filters_yields_and_catches_are_all_found(
-    mutated: Mutants,
-) -> None:
+def test_every_place_is_found_and_its_mutant_changes_what_it_does() -> None:
+    mutated = mutate(SOURCE.lstrip(), "src/groundwire/room.py", "g", frozenset(numbers(SOURCE)), inside=True)
     names = {mutant.name.removeprefix("room.") for mutant in mutated.mutants}
     assert names == {
         "judge: gives None [gives]",
@@ -110,48 +94,53 @@ def test_conditions_operands_bounds_limits_refusals_cases_filters_yields_and_cat
         "fails_closed: int(text) > 0 [bound shifted]",
         "fails_closed: except ValueError [not caught]",
     }
+    module: dict[str, Any] = {}
+    exec(SOURCE, module)  # noqa: S102 - see above
+    whole = behaviour(mutated, None)
+    assert whole[0] == module["judge"](1, trusted=True, known=True)
+    assert [m.name for m in mutated.mutants if behaviour(mutated, m.name) == whole] == []
 
 
+@pytest.mark.slow
 def test_every_check_every_branch_of_what_decides_and_every_guard_is_broken_without_a_list() -> None:
     mutants = [mutant for module in mutants_of(SETTINGS["groups"]).values() for mutant in module.mutants]
     paths = {mutant.path for mutant in mutants}
     assert {f"src/groundwire/gate/{name}.py" for name in ("tree", "claim_case", "build", "report")} <= paths
     names = [mutant.name for mutant in mutants]
     assert len(names) == len(set(names))
-    assert (
-        sum(name.startswith("gate.tree.evaluate_tree: ") and name.endswith("[never]") for name in names) == 8
-    )
+    branches = [n for n in names if n.startswith("gate.tree.evaluate_tree: ") and n.endswith("[never]")]
+    assert len(branches) == 8
     assert "gate.response_checks._sources: gives NOT_PROVIDED [gives]" in names
 
 
-def test_files_and_tests_of_a_group_are_there_and_what_changes_nothing_says_why() -> None:
+def test_files_and_tests_of_a_group_exist_and_every_equivalent_mutant_has_a_reason() -> None:
     for group in SETTINGS["groups"].values():
-        assert all((ROOT / test).exists() for test in group["tests"])
+        assert [test for test in group["tests"] if not (ROOT / test).exists()] == []
         for pattern in [*group.get("inside", ()), *group.get("whole", ())]:
             assert list((ROOT / "src/groundwire").glob(pattern)), f"{pattern} is the name of nothing"
     assert all(len(why.split()) >= 4 for why in SETTINGS["equivalent"].values())
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "known", "status"),
-    [
-        ("noticed", "stopped", (), 0),
-        ("noticed", "survived", (), 1),
-        ("noticed", "unreached", (), 1),
-        ("noticed", "survived", ("b",), 0),
-        ("noticed", "noticed", ("b",), 1),  # it is noticed after all
-        ("noticed", "noticed", ("c",), 1),  # it is not there
-        ("noticed", None, (), 1),  # it was not run
-    ],
-)
-def test_a_run_succeeds_only_where_each_mutant_is_noticed_or_listed_as_changing_nothing(
-    a: Any, b: Any, known: tuple[str, ...], status: int
-) -> None:
+def test_a_run_succeeds_only_where_each_mutant_is_noticed_or_listed_as_changing_nothing() -> None:
     mutants = [Mutant(name, "src/groundwire/room.py", 1, "checks") for name in "ab"]
-    fates = {name: Fate(name, outcome, 1) for name, outcome in (("a", a), ("b", b)) if outcome}
-    assert report(fates, mutants, {"a", "b"}, dict.fromkeys(known, "why")) == status
+    cases: tuple[tuple[Any, Any, str, int], ...] = (
+        ("noticed", "stopped", "", 0),
+        ("noticed", "survived", "", 1),
+        ("noticed", "unreached", "", 1),
+        ("noticed", "survived", "b", 0),
+        ("noticed", "noticed", "b", 1),  # it is noticed after all
+        ("noticed", "noticed", "c", 1),  # it is not there
+        ("noticed", None, "", 1),  # it was not run
+    )
+    wrong = []
+    for *outcomes, known, status in cases:
+        fates = {name: Fate(name, one, 1) for name, one in zip("ab", outcomes, strict=True) if one}
+        if report(fates, mutants, {"a", "b"}, dict.fromkeys(known, "why")) != status:
+            wrong.append((outcomes, known))
+    assert wrong == []
 
 
+@pytest.mark.slow
 def test_a_fork_that_waits_for_ever_is_stopped(tmp_path: Path) -> None:
     jobs = {
         "ends": Job(lambda: "seen"),

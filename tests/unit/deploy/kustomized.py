@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +17,8 @@ import yaml
 
 Manifest = dict[str, Any]
 
-_KEYS = {
-    "apiVersion",
-    "kind",
-    "resources",
-    "components",
-    "nameSuffix",
-    "labels",
-    "patches",
-    "images",
-    "namespace",
-}
+_RESOURCES = {"resources", "components", "patches", "images", "labels"}
+_KEYS = {"apiVersion", "kind", "nameSuffix", "namespace", *_RESOURCES}
 _SELECTORS = {
     "Deployment": (("spec", "selector", "matchLabels"), ("spec", "template", "metadata", "labels")),
     "PodDisruptionBudget": (("spec", "selector", "matchLabels"),),
@@ -47,7 +38,8 @@ def _build(folder: Path, given: list[Manifest]) -> list[Manifest]:
     found = [*given]
     for name in config.get("resources", []):
         path = folder / name
-        found += _build(path, []) if path.is_dir() else _documents(path)
+        documents = [] if path.is_dir() else yaml.safe_load_all(path.read_text())
+        found += _build(path, []) if path.is_dir() else [one for one in documents if one]
     for name in config.get("components", []):
         found = _build(folder / name, found)
     for patch in config.get("patches", []):
@@ -55,10 +47,6 @@ def _build(folder: Path, given: list[Manifest]) -> list[Manifest]:
     for manifest in found:
         _transform(manifest, config)
     return found
-
-
-def _documents(path: Path) -> list[Manifest]:
-    return [document for document in yaml.safe_load_all(path.read_text()) if document]
 
 
 def _transform(manifest: Manifest, config: Mapping[str, Any]) -> None:
@@ -75,13 +63,9 @@ def _transform(manifest: Manifest, config: Mapping[str, Any]) -> None:
                 at = at[key]
             at.update(labels["pairs"])
     for image in config.get("images", []):
-        for container in _containers(manifest):
+        for container in manifest.get("spec", {}).get("template", {}).get("spec", {}).get("containers", []):
             if container["image"] == image["name"]:
                 container["image"] = f"{image['newName']}:{image['newTag']}"
-
-
-def _containers(manifest: Manifest) -> Iterator[Manifest]:
-    yield from manifest.get("spec", {}).get("template", {}).get("spec", {}).get("containers", [])
 
 
 def _patch(found: list[Manifest], patch: Mapping[str, Any]) -> None:

@@ -19,36 +19,22 @@ from groundwire.messages.topics import TopicName
 from groundwire.verify.models import load_model
 from tests.unit.deploy.kustomized import Manifest, resolve
 
-ROOT = Path(__file__).resolve().parents[3]
-FOLDER = ROOT / "deploy" / "kubernetes"
-BUILT = ("base", "overlays/development", "overlays/production")
-OTHERS = {"ScaledObject", "PodMonitor"}
-"""Kinds that operators bring: their schemas are in no package."""
-
-INPUTS = {
-    "claims": TopicName.CLAIMS,
-    "responses": TopicName.LLM_RESPONSES,
-    "deferred": TopicName.DEFERRED,
-    "reviews": TopicName.REVIEW_DECISIONS,
+FOLDER = Path(__file__).resolve().parents[3] / "deploy" / "kubernetes"
+BUILT = {name: resolve(FOLDER / name) for name in ("base", "overlays/development", "overlays/production")}
+NAMED = {
+    name: {(m["kind"], m["metadata"]["name"]): m for m in resolve(FOLDER / name)}
+    for name in ("base", "overlays/production", "overlays/cluster")
 }
 
 
-@pytest.fixture(scope="module", params=BUILT)
-def manifests(request: pytest.FixtureRequest) -> list[Manifest]:
-    return resolve(FOLDER / request.param)
+def of_kind(manifests: list[Manifest], kind: str) -> dict[str, Manifest]:
+    return {m["metadata"]["name"]: m.get("spec", m.get("data")) for m in manifests if m["kind"] == kind}
 
 
-@pytest.fixture(scope="module")
-def production() -> dict[tuple[str, str], Manifest]:
-    return {(m["kind"], m["metadata"]["name"]): m for m in resolve(FOLDER / "overlays/production")}
-
-
-def pods(manifests: list[Manifest]) -> list[tuple[str, Manifest]]:
-    return [
-        (m["metadata"]["name"], m["spec"]["template"])
-        for m in manifests
-        if m["kind"] in {"Deployment", "Job"}
-    ]
+def pods(manifests: list[Manifest]) -> dict[str, Manifest]:
+    return {
+        m["metadata"]["name"]: m["spec"]["template"] for m in manifests if m["kind"] in {"Deployment", "Job"}
+    }
 
 
 def container(pod: Manifest) -> Manifest:
@@ -57,154 +43,146 @@ def container(pod: Manifest) -> Manifest:
     return found
 
 
-@pytest.mark.parametrize("version", ["1.31", "1.34"])
-def test_every_manifest_follows_the_schema_of_its_kind_and_names_no_field_that_is_none(
-    manifests: list[Manifest], version: str
-):
+@pytest.mark.slow
+def test_every_manifest_follows_the_schema_of_its_kind_and_has_no_unknown_field():
     if os.environ.get("CI") != "true":
         pytest.importorskip("kubernetes_validate", reason="not installed here: make setup")
-    kubernetes_validate = importlib.import_module("kubernetes_validate")
-    for manifest in manifests:
-        if manifest["kind"] not in OTHERS:
-            kubernetes_validate.validate(manifest, version, strict=True)
+    validate = importlib.import_module("kubernetes_validate").validate
+    for manifests in (*BUILT.values(), list(NAMED["overlays/cluster"].values())):
+        for manifest in manifests:
+            if manifest["kind"] not in {
+                "ScaledObject",
+                "PodMonitor",
+            }:  # schemas of operators are in no package
+                for version in ("1.31", "1.34"):
+                    validate(manifest, version, strict=True)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("kustomize") is None, reason="kustomize is not installed: no package has it")
-@pytest.mark.parametrize("name", BUILT)
-def test_the_real_kustomize_builds_the_same(name: str):
-    built = subprocess.run(
-        ["kustomize", "build", str(FOLDER / name)], capture_output=True, text=True, check=True
-    )
-    real = {(m["kind"], m["metadata"]["name"]): m for m in yaml.safe_load_all(built.stdout)}
-    assert real == {(m["kind"], m["metadata"]["name"]): m for m in resolve(FOLDER / name)}
+def test_the_real_kustomize_builds_the_same():
+    for name, manifests in BUILT.items():
+        command = ["kustomize", "build", str(FOLDER / name)]
+        built = subprocess.run(command, capture_output=True, text=True, check=True)
+        real = {(m["kind"], m["metadata"]["name"]): m for m in yaml.safe_load_all(built.stdout)}
+        assert real == {(m["kind"], m["metadata"]["name"]): m for m in manifests}, name
 
 
-def test_no_name_is_given_twice(manifests: list[Manifest]):
-    names = [(m["kind"], m["metadata"]["name"]) for m in manifests]
-    assert len(set(names)) == len(names)
+def test_every_role_runs_as_the_image_starts_it_and_its_selectors_find_its_own_pods_only():
+    for manifests in BUILT.values():
+        names = [(m["kind"], m["metadata"]["name"]) for m in manifests]
+        assert len(set(names)) == len(names)
+        commands = {name: container(pod) for name, pod in pods(manifests).items()}
+        for role in ROLES:
+            found = commands[f"groundwire-{role}"]
+            assert [*found["command"], *found["args"]] == ["groundwire", "worker", role]
+        assert commands["groundwire-topics"]["command"] == ["groundwire", "topics", "declare"]
+        assert commands["groundwire-console"]["command"] == ["groundwire", "console"]
+        labels = {name: pod["metadata"]["labels"] for name, pod in pods(manifests).items()}
+        for kind in ("Deployment", "PodDisruptionBudget", "Service"):
+            for name, spec in of_kind(manifests, kind).items():
+                wanted = spec["selector"].get("matchLabels", spec["selector"])
+                assert [pod for pod, has in labels.items() if wanted.items() <= has.items()] == [name]
 
 
-def test_every_role_runs_as_the_image_starts_it(manifests: list[Manifest]):
-    commands = {name: container(pod) for name, pod in pods(manifests)}
-    for role in ROLES:
-        found = commands[f"groundwire-{role}"]
-        assert [*found["command"], *found["args"]] == ["groundwire", "worker", role]
-    assert commands["groundwire-topics"]["command"] == ["groundwire", "topics", "declare"]
-    assert commands["groundwire-console"]["command"] == ["groundwire", "console"]
+def test_the_console_finds_every_worker_also_one_that_is_not_ready_and_may_connect_to_it():
+    for manifests in BUILT.values():
+        console = container(pods(manifests)["groundwire-console"])
+        value = next(v["value"] for v in console["env"] if v["name"] == "GROUNDWIRE_CONSOLE_WORKERS")
+        services, policies = of_kind(manifests, "Service"), of_kind(manifests, "NetworkPolicy")
+        targets = ConsoleSettings(workers=value).targets
+        assert {target.host for target in targets} == {f"groundwire-{role}" for role in ROLES}
+        for target in targets:
+            spec = services[target.host]
+            assert (spec["clusterIP"], spec["publishNotReadyAddresses"]) == ("None", True)
+            assert [(one["port"], one["targetPort"]) for one in spec["ports"]] == [(target.port, "metrics")]
+        own = policies["groundwire-console"]["podSelector"]
+        assert {"podSelector": own} in policies["groundwire"]["ingress"][0]["from"]
+        workers = {"podSelector": policies["groundwire"]["podSelector"]}
+        assert {"to": [workers], "ports": [{"port": "metrics"}]} in policies["groundwire-console"]["egress"]
 
 
-def test_a_selector_finds_the_pods_of_its_own_role_and_no_others(manifests: list[Manifest]):
-    labels = {name: pod["metadata"]["labels"] for name, pod in pods(manifests)}
-    for manifest in manifests:
-        name, spec = manifest["metadata"]["name"], manifest.get("spec", {})
-        if manifest["kind"] in {"Deployment", "PodDisruptionBudget", "Service"}:
-            wanted = spec["selector"].get("matchLabels", spec["selector"])
-            assert [pod for pod, has in labels.items() if wanted.items() <= has.items()] == [name]
+def test_probes_ask_for_progress_and_readiness_and_pods_get_longer_to_end_than_the_worker_s_deadline():
+    for manifests in BUILT.values():
+        (settings,) = of_kind(manifests, "ConfigMap").values()
+        deadline = float(settings.get("GROUNDWIRE_SHUTDOWN_DEADLINE", Settings().shutdown_deadline))
+        for name, pod in pods(manifests).items():
+            found = container(pod)
+            probes = {key: value["httpGet"] for key, value in found.items() if key.endswith("Probe")}
+            if name.removeprefix("groundwire-") in ROLES:
+                paths = {key: probe["path"] for key, probe in probes.items()}
+                assert paths == {
+                    "startupProbe": "/live",
+                    "livenessProbe": "/live",
+                    "readinessProbe": "/ready",
+                }
+                assert pod["spec"]["terminationGracePeriodSeconds"] > deadline
+            ports = {port["name"] for port in found.get("ports", ())}
+            assert {probe["port"] for probe in probes.values()} <= ports
 
 
-def test_the_console_finds_every_worker_also_one_that_is_not_ready_and_is_let_through_to_it(
-    manifests: list[Manifest],
-):
-    console = next(container(pod) for name, pod in pods(manifests) if name == "groundwire-console")
-    value = next(v["value"] for v in console["env"] if v["name"] == "GROUNDWIRE_CONSOLE_WORKERS")
-    services = {m["metadata"]["name"]: m["spec"] for m in manifests if m["kind"] == "Service"}
-    targets = ConsoleSettings(workers=value).targets
-    assert {target.host for target in targets} == {f"groundwire-{role}" for role in ROLES}
-    for target in targets:
-        spec = services[target.host]
-        assert (spec["clusterIP"], spec["publishNotReadyAddresses"]) == ("None", True)
-        assert [(one["port"], one["targetPort"]) for one in spec["ports"]] == [(target.port, "metrics")]
-    policies = {m["metadata"]["name"]: m["spec"] for m in manifests if m["kind"] == "NetworkPolicy"}
-    own = policies["groundwire-console"]["podSelector"]
-    assert {"podSelector": own} in policies["groundwire"]["ingress"][0]["from"]
-    workers = {"podSelector": policies["groundwire"]["podSelector"]}
-    assert {"to": [workers], "ports": [{"port": "metrics"}]} in policies["groundwire-console"]["egress"]
-
-
-def test_probes_look_at_progress_and_readiness_at_assignment(manifests: list[Manifest]):
-    for name, pod in pods(manifests):
-        found = container(pod)
-        if name.removeprefix("groundwire-") in ROLES:
-            paths = {probe: found[probe]["httpGet"]["path"] for probe in found if probe.endswith("Probe")}
-            assert paths == {"startupProbe": "/live", "livenessProbe": "/live", "readinessProbe": "/ready"}
-        for probe in (value for key, value in found.items() if key.endswith("Probe")):
-            assert probe["httpGet"]["port"] in {port["name"] for port in found["ports"]}
-
-
-def test_pods_get_longer_to_end_than_the_worker_s_own_deadline(manifests: list[Manifest]):
-    settings = next(m["data"] for m in manifests if m["kind"] == "ConfigMap")
-    deadline = float(settings.get("GROUNDWIRE_SHUTDOWN_DEADLINE", Settings().shutdown_deadline))
-    for name, pod in pods(manifests):
-        if name.removeprefix("groundwire-") in ROLES:
-            assert pod["spec"]["terminationGracePeriodSeconds"] > deadline
-
-
-def test_pods_are_nobody_special_and_write_nothing_but_their_tmp(manifests: list[Manifest]):
-    for _, pod in pods(manifests):
-        spec, found = pod["spec"], container(pod)
-        assert spec["securityContext"]["runAsNonRoot"]
-        assert spec["securityContext"]["runAsUser"] == 10001
-        assert spec["automountServiceAccountToken"] is False
-        security = found["securityContext"]
-        assert security["readOnlyRootFilesystem"]
-        assert not security["allowPrivilegeEscalation"]
-        assert security["capabilities"] == {"drop": ["ALL"]}
-        written = {mount["mountPath"] for mount in found["volumeMounts"] if not mount.get("readOnly")}
-        assert written == {"/tmp"}  # noqa: S108 - of the container
-        assert found["resources"]["requests"].keys() == {"cpu", "memory"}
-        assert "memory" in found["resources"]["limits"]
-
-
-def test_what_is_secret_comes_by_reference_and_nothing_here_is_one(manifests: list[Manifest]):
-    assert not any(m["kind"] == "Secret" for m in manifests)
+def test_pods_have_no_privileges_write_nothing_but_their_tmp_and_get_secrets_by_reference():
     secret = re.compile(r"SECRET|HASH_KEY|REDIS_URL")
-    for manifest in manifests:
-        if manifest["kind"] == "ConfigMap":
-            assert not any(secret.search(name) for name in manifest["data"])
-    for _, pod in pods(manifests):
-        for variable in container(pod).get("env", []):
-            if secret.search(variable["name"]):
-                assert variable["valueFrom"]["secretKeyRef"]["name"] == "groundwire"
-                assert "value" not in variable
+    for manifests in BUILT.values():
+        assert not of_kind(manifests, "Secret")
+        assert not any(
+            secret.search(name) for data in of_kind(manifests, "ConfigMap").values() for name in data
+        )
+        for pod in pods(manifests).values():
+            spec, found = pod["spec"], container(pod)
+            assert spec["securityContext"]["runAsNonRoot"]
+            assert spec["securityContext"]["runAsUser"] == 10001
+            assert spec["automountServiceAccountToken"] is False
+            security = found["securityContext"]
+            assert security["readOnlyRootFilesystem"]
+            assert not security["allowPrivilegeEscalation"]
+            assert security["capabilities"] == {"drop": ["ALL"]}
+            written = {mount["mountPath"] for mount in found["volumeMounts"] if not mount.get("readOnly")}
+            assert written == {"/tmp"}  # noqa: S108 - of the container
+            assert found["resources"]["requests"].keys() == {"cpu", "memory"}
+            assert "memory" in found["resources"]["limits"]
+            for variable in found.get("env", []):
+                if secret.search(variable["name"]):
+                    assert variable["valueFrom"]["secretKeyRef"]["name"] == "groundwire"
+                    assert "value" not in variable
 
 
-def test_every_variable_is_a_setting_and_has_a_value_that_is_taken(
-    manifests: list[Manifest], monkeypatch: pytest.MonkeyPatch
-):
+def test_every_variable_is_a_setting_and_has_a_value_that_is_taken(monkeypatch: pytest.MonkeyPatch):
     known = {f"GROUNDWIRE_{name.upper()}" for name in Settings.model_fields}
     known |= {f"GROUNDWIRE_CONSOLE_{name.upper()}" for name in ConsoleSettings.model_fields}
-    data = next(m["data"] for m in manifests if m["kind"] == "ConfigMap")
-    for name, pod in pods(manifests):
-        own = {v["name"]: v.get("value", "redis://redis:6379/0" * 2) for v in container(pod).get("env", [])}
-        assert {*data, *own} <= known
-        with monkeypatch.context() as patched:
-            for variable, value in {**data, **own}.items():
-                patched.setenv(variable, value)
-            Settings()
-            if name == "groundwire-console" and "GROUNDWIRE_CONSOLE_PUBLIC_URL" in data:
-                ConsoleSettings()
+    for manifests in BUILT.values():
+        (data,) = of_kind(manifests, "ConfigMap").values()
+        for name, pod in pods(manifests).items():
+            own = {
+                v["name"]: v.get("value", "redis://redis:6379/0" * 2) for v in container(pod).get("env", [])
+            }
+            assert {*data, *own} <= known
+            with monkeypatch.context() as patched:
+                for variable, value in {**data, **own}.items():
+                    patched.setenv(variable, value)
+                Settings()
+                if name == "groundwire-console" and "GROUNDWIRE_CONSOLE_PUBLIC_URL" in data:
+                    ConsoleSettings()
 
 
-def test_all_that_may_be_evicted_is_one_worker_of_each_role_at_a_time(manifests: list[Manifest]):
-    budgets = {m["metadata"]["name"]: m["spec"] for m in manifests if m["kind"] == "PodDisruptionBudget"}
-    assert budgets.keys() == {f"groundwire-{role}" for role in ROLES}
-    assert all(spec["maxUnavailable"] == 1 for spec in budgets.values())
+def test_one_worker_of_a_role_may_be_evicted_at_a_time_and_only_lookups_reach_the_web():
+    private = {"10.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"}
+    for manifests in BUILT.values():
+        budgets = of_kind(manifests, "PodDisruptionBudget")
+        assert {name: spec["maxUnavailable"] for name, spec in budgets.items()} == {
+            f"groundwire-{role}": 1 for role in ROLES
+        }
+        policies = of_kind(manifests, "NetworkPolicy")
+        everybody = policies["groundwire"]
+        assert everybody["podSelector"] == {"matchLabels": {"app.kubernetes.io/name": "groundwire"}}
+        assert set(everybody["policyTypes"]) == {"Ingress", "Egress"}
+        (web,) = policies["groundwire-web"]["podSelector"]["matchExpressions"]
+        assert set(web["values"]) == {"deferred", "console"}
+        (rule,) = policies["groundwire-web"]["egress"]
+        assert private <= set(rule["to"][0]["ipBlock"]["except"])
 
 
-def test_only_who_looks_things_up_gets_out_to_the_web_and_nowhere_inside(manifests: list[Manifest]):
-    policies = {m["metadata"]["name"]: m["spec"] for m in manifests if m["kind"] == "NetworkPolicy"}
-    everybody = policies["groundwire"]
-    assert everybody["podSelector"] == {"matchLabels": {"app.kubernetes.io/name": "groundwire"}}
-    assert set(everybody["policyTypes"]) == {"Ingress", "Egress"}
-    (web,) = policies["groundwire-web"]["podSelector"]["matchExpressions"]
-    assert set(web["values"]) == {"deferred", "console"}
-    (rule,) = policies["groundwire-web"]["egress"]
-    assert {"10.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"} <= set(
-        rule["to"][0]["ipBlock"]["except"]
-    )
-
-
-def test_responses_get_out_to_a_language_model_only_where_one_is_configured(
+def test_responses_reach_a_language_model_only_where_one_is_configured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     base, component = (
@@ -212,7 +190,7 @@ def test_responses_get_out_to_a_language_model_only_where_one_is_configured(
     )
     (tmp_path / "kustomization.yaml").write_text(f"resources: [{base}]\ncomponents: [{component}]\n")
     found = {(m["kind"], m["metadata"]["name"]): m for m in resolve(tmp_path)}
-    without = {(m["kind"], m["metadata"]["name"]): m for m in resolve(FOLDER / "base")}
+    without = NAMED["base"]
     assert found.keys() - without.keys() == {("NetworkPolicy", "groundwire-model")}
     policy = found["NetworkPolicy", "groundwire-model"]["spec"]
     assert policy["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "responses"
@@ -230,58 +208,41 @@ def test_responses_get_out_to_a_language_model_only_where_one_is_configured(
     assert load_model() is not None
 
 
-def test_scaling_goes_by_the_lag_of_the_role_s_own_group_and_never_beyond_its_partitions(
-    production: dict[tuple[str, str], Manifest],
-):
+def test_scaling_follows_the_lag_of_the_role_s_group_and_stays_within_its_partitions():
+    production, settings = NAMED["overlays/production"], Settings()
     data = production["ConfigMap", "groundwire-settings"]["data"]
-    settings = Settings()
-    scaled = {name: m["spec"] for (kind, name), m in production.items() if kind == "ScaledObject"}
-    assert scaled.keys() == {f"groundwire-{role}" for role in ("claims", "responses", "deferred")}
+    topics = {
+        "claims": TopicName.CLAIMS,
+        "responses": TopicName.LLM_RESPONSES,
+        "deferred": TopicName.DEFERRED,
+    }
+    scaled = of_kind(list(production.values()), "ScaledObject")
+    assert scaled.keys() == {f"groundwire-{role}" for role in topics}
     for name, spec in scaled.items():
         role = name.removeprefix("groundwire-")
         assert spec["scaleTargetRef"] == {"name": name}
-        assert "replicas" not in production["Deployment", name]["spec"], "who scales says how many"
+        assert "replicas" not in production["Deployment", name]["spec"]
         assert 1 <= spec["minReplicaCount"] <= spec["maxReplicaCount"] <= int(data["GROUNDWIRE_PARTITIONS"])
         (trigger,) = spec["triggers"]
         metadata = trigger["metadata"]
         assert (trigger["type"], metadata["consumerGroup"], metadata["topic"]) == (
             "kafka",
             settings.group_prefix + role,
-            settings.topic_prefix + INPUTS[role],
+            settings.topic_prefix + topics[role],
         )
         assert metadata["bootstrapServersFromEnv"] in data
         assert all(isinstance(value, str) for value in metadata.values()), "KEDA takes strings only"
     assert "replicas" in production["Deployment", "groundwire-reviews"]["spec"]
-
-
-def test_pods_are_scraped_under_the_names_that_rules_and_dashboard_ask_for(
-    production: dict[tuple[str, str], Manifest],
-):
-    spec = production["PodMonitor", "groundwire"]["spec"]
-    assert spec["jobLabel"] == "app.kubernetes.io/name"
-    (expression,) = spec["selector"]["matchExpressions"]
+    monitor = production["PodMonitor", "groundwire"]["spec"]
+    assert monitor["jobLabel"] == "app.kubernetes.io/name"
+    (expression,) = monitor["selector"]["matchExpressions"]
     assert set(expression["values"]) == {*ROLES, "console"}
-    (endpoint,) = spec["podMetricsEndpoints"]
+    (endpoint,) = monitor["podMetricsEndpoints"]
     assert [rule["targetLabel"] for rule in endpoint["relabelings"]] == ["role"]
 
 
-@pytest.fixture(scope="module")
-def cluster() -> dict[tuple[str, str], Manifest]:
-    return {(m["kind"], m["metadata"]["name"]): m for m in resolve(FOLDER / "overlays/cluster")}
-
-
-@pytest.mark.parametrize("version", ["1.31", "1.34"])
-def test_what_brings_a_redis_cluster_follows_the_schema_of_its_kind(
-    cluster: dict[tuple[str, str], Manifest], version: str
-):
-    kubernetes_validate = pytest.importorskip("kubernetes_validate", reason="not installed here: make setup")
-    for manifest in cluster.values():
-        kubernetes_validate.validate(manifest, version, strict=True)
-
-
-def test_nodes_of_the_redis_cluster_keep_what_they_are_given_and_are_named_as_the_settings_address_says(
-    cluster: dict[tuple[str, str], Manifest],
-):
+def test_nodes_of_the_redis_cluster_persist_and_have_the_names_that_the_settings_use():
+    cluster = NAMED["overlays/cluster"]
     spec = cluster["StatefulSet", "groundwire-redis"]["spec"]
     arguments = container(spec["template"])["args"]
     options = dict(zip(arguments[::2], arguments[1::2], strict=True))
@@ -299,9 +260,8 @@ def test_nodes_of_the_redis_cluster_keep_what_they_are_given_and_are_named_as_th
     assert hosts == [f"groundwire-redis-{number}.{spec['serviceName']}" for number in range(3)]
 
 
-def test_the_workers_and_the_nodes_themselves_reach_the_redis_cluster_and_nobody_else_does(
-    cluster: dict[tuple[str, str], Manifest],
-):
+def test_only_workers_and_the_nodes_themselves_reach_the_redis_cluster():
+    cluster = NAMED["overlays/cluster"]
     policy = cluster["NetworkPolicy", "groundwire-redis"]["spec"]
     clients, nodes = policy["ingress"]
     (names,) = clients["from"][0]["podSelector"]["matchExpressions"]

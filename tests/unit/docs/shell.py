@@ -9,6 +9,8 @@ import re
 import runpy
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from unittest import mock
 
 import click
@@ -19,7 +21,6 @@ from tests.unit.docs.pages import ROOT
 _HERE_DOCUMENT = re.compile(r"<<-?\s*'?(\w+)'?(.*?)\n.*?^\1$", re.DOTALL | re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\.\.\.|…|[A-Z][A-Z_]+|<.*>|\$.*")
 _SEPARATORS = {";", "&", "|", "&&", "||", "(", ")"}
-_MODULES = {"agents": "agents.__main__", "topics": "topics.__main__"}
 
 
 def commands(text: str) -> Iterator[list[str]]:
@@ -56,7 +57,7 @@ def _command(words: Sequence[str]) -> Iterator[list[str]]:
 
 
 def problem(words: Sequence[str]) -> str | None:
-    """Say what is wrong with a command as Groundwire's own programs would, or None; others are not looked at."""
+    """Return what Groundwire's own program refuses about a command, or None; other programs are not checked."""
     program, arguments = words[0].rpartition("/")[2], list(words[1:])
     if program == "groundwire":
         return _click(groundwire, arguments)
@@ -65,17 +66,14 @@ def problem(words: Sequence[str]) -> str | None:
         named = [word for word in arguments if "=" not in word]
         return next((f"make has no target {word}" for word in named if word not in targets), None)
     if program.startswith("python") and arguments[:1] == ["-m"]:
-        return _module(arguments[1], arguments[2:])
+        module = arguments[1]
+        if module in {"agents", "topics"}:
+            return _click(importlib.import_module(f"{module}.__main__").main, arguments[2:])
+        known = (ROOT / module / "__main__.py").exists() or importlib.util.find_spec(module) is not None
+        return None if known else f"there is no module {module}"
     if program.startswith("python") and re.match(r"[\w/]+(\.py)?$", "".join(arguments[:1])):
         return _script(arguments[0], arguments[1:])
     return None
-
-
-def _module(module: str, arguments: list[str]) -> str | None:
-    if module in _MODULES:
-        return _click(importlib.import_module(_MODULES[module]).main, arguments)
-    known = (ROOT / module / "__main__.py").exists() or importlib.util.find_spec(module) is not None
-    return None if known else f"there is no module {module}"
 
 
 def _script(path: str, arguments: Sequence[str]) -> str | None:
@@ -96,35 +94,30 @@ def _script(path: str, arguments: Sequence[str]) -> str | None:
     return None
 
 
-def _click(command: click.Command, arguments: list[str], path: str = "") -> str | None:
-    """Parse as click would, without asking whether files exist and without running anything."""
-    context = click.Context(command, info_name=path)
-    if {"--help", "--version"} & set(arguments[:1]):
-        return None
-    if isinstance(command, click.Group):
-        if not arguments or _PLACEHOLDER.fullmatch(arguments[0]):
+def _click(command: click.Command, arguments: list[str]) -> str | None:
+    """Parse arguments as click does, without asking whether files exist; placeholders pass for any value."""
+
+    def converted(self: click.ParamType, value: object, param: object = None, ctx: object = None) -> object:
+        text = isinstance(value, str)
+        if text and (isinstance(self, click.Path | click.File) or _PLACEHOLDER.fullmatch(value)):
+            return value
+        return None if value is None else self.convert(value, param, ctx)
+
+    with mock.patch.object(click.ParamType, "__call__", converted), redirect_stdout(StringIO()):
+        try:
+            while isinstance(command, click.Group):
+                if not arguments or _PLACEHOLDER.fullmatch(arguments[0]):
+                    return None
+                context = click.Context(command)
+                if arguments[0] in {"--help", "--version"}:
+                    return None
+                _, found, arguments = command.resolve_command(context, arguments)
+                command = found or command
+            command.make_context("", list(arguments))
+        except click.MissingParameter as error:
+            return None if getattr(error.param, "envvar", None) else error.format_message()
+        except click.UsageError as error:
+            return error.format_message()
+        except click.exceptions.Exit:
             return None
-        inner = command.get_command(context, arguments[0])
-        path = f"{path} {arguments[0]}".strip()
-        return _click(inner, arguments[1:], path) if inner else f"there is no command {path}"
-    try:
-        _parse(command, context, arguments)
-    except click.UsageError as error:
-        return f"{path}: {error.format_message()}"
     return None
-
-
-def _parse(command: click.Command, context: click.Context, arguments: list[str]) -> None:
-    values, rest, _ = command.make_parser(context).parse_args(list(arguments))
-    if rest and not command.allow_extra_args:
-        raise click.UsageError(f"unexpected {shlex.join(rest)}", context)
-    for parameter in command.params:
-        given = values.get(parameter.name)
-        if given is None or given == () or type(given).__name__ == "Sentinel":
-            optional = not parameter.required or getattr(parameter, "envvar", None)
-            if not optional and "--help" not in arguments:
-                raise click.MissingParameter(ctx=context, param=parameter)
-        elif not isinstance(parameter.type, click.Path | click.File):
-            for value in given if isinstance(given, list | tuple) else [given]:
-                if isinstance(value, str) and not _PLACEHOLDER.fullmatch(value):
-                    parameter.type.convert(value, parameter, context)

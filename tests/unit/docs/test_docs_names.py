@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from pathlib import Path
-
-import pytest
 
 import groundwire
 from groundwire.cli.environment import unknown_variables
@@ -41,18 +39,27 @@ def codes(cell: str) -> list[str]:
     return re.findall(r"`([^`]+)`", cell)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_every_variable_that_a_page_names_is_read_by_something(page: Path) -> None:
-    named = re.findall(r"\bGROUNDWIRE_[A-Z]+(?:_[A-Z]+)*\b", TEXTS[page])
-    assert unknown_variables(dict.fromkeys(named, "")) == []
+def unknown(names_of: Callable[[str], Iterable[str]], known: Callable[[str], bool]) -> dict[str, list[str]]:
+    """Return, for each page, the names on it that are not known."""
+    found = {name(page): [one for one in names_of(text) if not known(one)] for page, text in TEXTS.items()}
+    return {page: wrong for page, wrong in found.items() if wrong}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_every_file_of_the_repository_that_a_page_names_exists(page: Path) -> None:
-    named = re.findall(
-        r"`((?:agents|deploy|demo|docs|examples|schemas|src|topics)/[\w./-]*[\w]|[A-Z]{4,}\.md)`", TEXTS[page]
-    )
-    assert [path for path in named if not (ROOT / path).exists() and not path.startswith("docs/adrs")] == []
+def test_every_variable_that_a_page_names_is_read_by_something() -> None:
+    variable = re.compile(r"\bGROUNDWIRE_[A-Z]+(?:_[A-Z]+)*\b")
+    assert unknown(variable.findall, lambda one: not unknown_variables({one: ""})) == {}
+
+
+def test_every_file_of_the_repository_that_a_page_names_exists() -> None:
+    folders = "agents|deploy|demo|docs|examples|schemas|src|topics"
+    path = re.compile(rf"`((?:{folders})/[\w./-]*[\w]|[A-Z]{{4,}}\.md)`")
+    assert unknown(path.findall, lambda one: (ROOT / one).exists() or one.startswith("docs/adrs")) == {}
+
+
+def test_every_test_that_a_page_names_exists() -> None:
+    written = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    tests = set(re.findall(r"def (test_\w+)\(", written))
+    assert unknown(re.compile(r"`(test_\w+)`").findall, tests.__contains__) == {}
 
 
 def test_the_headers_of_the_wire_contract_are_those_of_the_published_description() -> None:

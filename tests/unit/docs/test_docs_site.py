@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,9 +16,13 @@ from tests.unit.docs.pages import ROOT
 
 _DEVELOPMENT = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["dev"]
 _DECLARED = any("properdocs" in str(one) for one in _DEVELOPMENT)
-pytestmark = pytest.mark.skipif(
-    not _DECLARED and find_spec("properdocs") is None, reason="the generator is not among the requirements"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not _DECLARED and find_spec("properdocs") is None,
+        reason="the generator is not among the requirements",
+    ),
+]
 
 
 class Page(HTMLParser):
@@ -61,8 +64,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     return Site(folder, pages)
 
 
-def _targets(site: Site) -> Iterator[tuple[Path, str, Path, str]]:
-    """Yield each link within the site: where it stands, the link, and the file and anchor it leads to."""
+def test_every_link_within_the_site_leads_to_a_page_and_a_place_in_it(site: Site) -> None:
+    assert len(site.pages) > 10
+    wrong = []
     for path, page in site.pages.items():
         for link in [*page.links, *page.loads]:
             if urlsplit(link).scheme or link.startswith("//") or not link:
@@ -71,27 +75,23 @@ def _targets(site: Site) -> Iterator[tuple[Path, str, Path, str]]:
             place = unquote(place.partition("?")[0])
             start = site.folder if path.name == "404.html" else path.parent  # 404 is served from anywhere
             target = (start / place.lstrip("/")).resolve() if place else path
-            yield path, link, target / "index.html" if target.is_dir() else target, anchor
+            target = target / "index.html" if target.is_dir() else target
+            missing = not target.is_file()
+            if missing or (
+                anchor and target.suffix == ".html" and unquote(anchor) not in site.pages[target].anchors
+            ):
+                wrong.append(f"{path.relative_to(site.folder)}: {link}")
+    assert wrong == []
 
 
-def test_every_link_within_the_site_leads_to_a_page_and_a_place_in_it(site: Site) -> None:
-    assert len(site.pages) > 10
-    checked = 0
-    for path, link, target, anchor in _targets(site):
-        where = f"{path.relative_to(site.folder)}: {link}"
-        assert target.is_file(), where
-        if anchor and target.suffix == ".html":
-            assert unquote(anchor) in site.pages[target].anchors, where
-            checked += 1
-    assert checked > 50
-
-
-def test_a_page_loads_nothing_from_another_host(site: Site) -> None:
-    for path, page in site.pages.items():
-        assert [one for one in page.loads if re.match(r"(\w+:)?//", one)] == [], path
-    for style in site.folder.rglob("*.css"):
-        assert re.findall(r"(?:url\(|@import)\s*['\"]?(?:https?:)?//", style.read_text("utf-8")) == [], style
-
-
-def test_every_picture_says_what_it_shows(site: Site) -> None:
+def test_a_page_loads_nothing_from_another_host_and_every_picture_says_what_it_shows(site: Site) -> None:
+    foreign = {
+        path: one for path, page in site.pages.items() for one in page.loads if re.match(r"(\w+:)?//", one)
+    }
+    styles = {
+        style: found
+        for style in site.folder.rglob("*.css")
+        if (found := re.findall(r"(?:url\(|@import)\s*['\"]?(?:https?:)?//", style.read_text("utf-8")))
+    }
+    assert (foreign, styles) == ({}, {})
     assert [path for path, page in site.pages.items() if page.unnamed_pictures] == []

@@ -6,8 +6,6 @@ import re
 import tomllib
 from collections.abc import Iterator
 
-import pytest
-
 from tests.unit.docs.pages import ROOT
 
 ID = re.compile(r"\b(S[0-4]|X|C)-(\d{2,3})(?:(?: to |\.\.)\1-(\d{2,3}))?\b")
@@ -22,19 +20,21 @@ def ids(text: str) -> Iterator[str]:
         yield from (f"{kind}-{one:02d}" for one in range(int(first), int(last or first) + 1))
 
 
-@pytest.mark.parametrize(
-    ("folders", "listed", "open_"),
-    [(("src", "agents", "topics", "deploy"), "carried", ()), (("tests", "bench"), "shown", TEXTS["open"])],
-)
-def test_each_id_is_named_by_code_and_by_a_test_and_each_named_id_has_a_text(folders, listed, open_) -> None:
-    files = [
-        path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".lua"}
-    ]
-    named = {
-        one for path in files if path.name != "test_requirements.py" for one in ids(path.read_text("utf-8"))
-    }
-    for place, placed in TEXTS[listed].items():
-        assert (ROOT / place).exists(), place
-        named |= set(placed)
-    assert named - KNOWN == set(), "docs/develop/requirements.toml has no text of these"
-    assert KNOWN - named - set(open_) == set(), f"no file of {', '.join(folders)} names these"
+def test_each_id_is_named_by_code_and_by_a_test_and_each_named_id_has_a_text() -> None:
+    cases = (
+        (("src", "agents", "topics", "deploy"), "carried", ()),
+        (("tests", "bench"), "shown", TEXTS["open"]),
+    )
+    for folders, listed, open_ in cases:
+        files = [
+            path
+            for folder in folders
+            for path in (ROOT / folder).rglob("*")
+            if path.suffix in {".py", ".lua"} and path.name != "test_requirements.py"
+        ]
+        named = {one for path in files for one in ids(path.read_text("utf-8"))}
+        for place, placed in TEXTS[listed].items():
+            assert (ROOT / place).exists(), place
+            named |= set(placed)
+        assert named - KNOWN == set(), "docs/develop/requirements.toml has no text of these"
+        assert KNOWN - named - set(open_) == set(), f"no file of {', '.join(folders)} names these"
