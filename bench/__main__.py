@@ -22,13 +22,12 @@ from bench import guard
 from bench.machine import machine, processor_times, sentence, stolen_since
 from bench.measure import Options, Part, Size
 from bench.parts import PARTS
-from bench.plot import svg
+from bench.plot import targets_svg
 from bench.report import as_result, merge, section, table, targets, write_pages
 from groundwire.logs import configure_logs
 
 
 def main() -> None:
-    """Measure what is asked for."""
     parser = argparse.ArgumentParser(
         prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -51,7 +50,7 @@ def main() -> None:
             print(f"{part.name:10} {part.title} ({part.needs or 'no servers'})")
         return
     if args.guard:
-        sys.exit(guard.main())
+        sys.exit(1 if list(guard.failures()) else 0)
     if unknown := [name for name in args.part if name not in PARTS]:
         parser.error(f"no such part: {', '.join(unknown)}; there are {', '.join(PARTS)}")
     if args.rounds < 1:
@@ -59,15 +58,14 @@ def main() -> None:
     size: Size = "quick" if args.quick else "full" if args.full else "normal"
     rounds = min(2, args.rounds) if args.quick else args.rounds
     options = Options(rounds=rounds, size=size, broker=args.broker, redis=args.redis)
-    chosen = [PARTS[name] for name in args.part] or list(PARTS.values())
-    chosen = [] if args.no_run else chosen
+    chosen = [] if args.no_run else [PARTS[name] for name in args.part or PARTS]
     results: dict[str, Any] = merge(args.json, {})
     configure_logs("console", "error")
     for name in (
         "aiokafka",
         "faust",
         "mode",
-    ):  # they log that a broker which has just started leads no partition yet
+    ):  # they log that a broker which has just started leads no partition
         logging.getLogger(name).setLevel(logging.CRITICAL)
     tune_gc()  # as in a worker; it is the same for all contenders of this process
     for part in chosen:  # what is measured is kept, however the next one ends
@@ -77,7 +75,6 @@ def main() -> None:
 
 
 async def _measure(part: Part, options: Options) -> dict[str, Any]:
-    """Run a part, show it, and return its results."""
     here = machine()
     print(f"\n{part.name}: {part.title}\n{sentence(here)}", flush=True)
     figures, before = [], processor_times()
@@ -89,12 +86,11 @@ async def _measure(part: Part, options: Options) -> dict[str, Any]:
 
 
 def _write(page: Path, results: dict[str, Any]) -> None:
-    """Write the tables into a page, and the picture beside it."""
     tables = {name: list(section(PARTS[name], result)) for name, result in results.items()}
     tables["targets"] = list(targets(results))
     for name in write_pages(page, tables):
         print(f"{page}: has no place for the table {name}", file=sys.stderr)
-    page.with_suffix(".svg").write_text(svg(results), "utf-8")
+    page.with_suffix(".svg").write_text(targets_svg(results), "utf-8")
 
 
 if __name__ == "__main__":

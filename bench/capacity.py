@@ -2,7 +2,9 @@
 
     python -m bench.capacity bench/results.json --page docs/run/capacity.md
 
-Reads the results of the parts `gate` and `redis`, and writes the tables of the page.
+Reads the results of the parts `gate` and `redis`, and writes the tables of the page. Single costs are measured; a
+deployment is not. For the table of what is full first, users are drawn: a user's claims are on one partition and in one
+bucket of state, so the busiest worker and the fullest shard decide, not the mean.
 """
 
 from __future__ import annotations
@@ -11,23 +13,84 @@ import argparse
 import json
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from bench import saturation
-from bench.constants import COPIES, HALF, MEMORY, Constants, brokers_for
+import numpy as np
+
 from bench.machine import sentence
-from bench.report import number, write_page
+from bench.report import figures_of, number, write_page
+from groundwire.state.buckets import BUCKETS
 
 LOADS: Final = (1_000, 3_000, 10_000, 20_000, 50_000, 100_000, 1_000_000)
 DAY: Final = 86_400
-KEPT: Final = 31
-"""Days for which every outcome is kept; what was approved stays for good."""
-_METHODS: Final = ("partition", "minhash")
+KEPT: Final = 31  # days for which every outcome is kept; what was approved stays for good
+HALF: Final = 0.5  # planned utilisation: the rest is for peaks, catching up and failed servers
+MEMORY: Final = 256e9  # bytes of one Redis server
+BROKER: Final = 50e6  # bytes a second that one broker takes from producers: assumed, not measured
+COPIES: Final = 3
+
+RATE: Final = 100_000
+REMEMBERED: Final = 1_000_000_000
+USERS: Final = 1_000_000
+SKEW: Final = 0.8
+"""The user of rank n is as busy as n to the power of minus this: the busiest of a million then sends 1.3 per cent."""
+SHARDS: Final = (1, 3, 6, 12, 24, 48)
+PARTITIONS: Final = 256
+BATCH: Final = 100  # a worker that is half busy fetches before five hundred claims have come
+
+
+@dataclass(frozen=True, slots=True)
+class Constants:
+    """What a claim costs each part of a deployment.
+
+    Attributes:
+        processor: seconds of processor time of a worker a claim.
+        server: seconds of Redis's one thread a claim, in full batches.
+        call: the same for a call of its script, whatever it holds.
+        approved: bytes of Redis that an approved claim keeps for good.
+        decided: bytes of Redis a decided claim, of all kinds as in the benchmark.
+        published: bytes that are published for a claim.
+    """
+
+    processor: float
+    server: float
+    call: float
+    approved: float
+    decided: float
+    published: float
+
+    @classmethod
+    def of(cls, results: Mapping[str, Any], method: str) -> Constants:
+        """Read the constants of a key function. Raises: SystemExit where a part was not measured."""
+        figures = (figure for result in results.values() for figure in figures_of(result))
+        found = {figure.key: figure.median for figure in figures if figure.key}
+        try:
+            return cls(
+                found[f"gate.processor.{method}1"] / 1e6,
+                found[f"redis.cpu.{method}"] / 1e6,
+                max(0.0, found["redis.cpu.alone"] - found["redis.cpu.partition"]) / 1e6,
+                found[f"redis.kept.{method}.many"],
+                found[f"redis.bytes.{method}"],
+                found["gate.bytes"],
+            )
+        except KeyError as missing:
+            raise SystemExit(f"{missing} was not measured: run the parts gate and redis first") from None
+
+    @property
+    def worker(self) -> float:
+        """Claims a second of one worker on a core of its own, half busy."""
+        return HALF / self.processor
+
+    @property
+    def redis(self) -> float:
+        """Claims a second of one Redis, half busy."""
+        return HALF / self.server
 
 
 def constants_table(found: Mapping[str, Constants]) -> Iterator[str]:
-    """Yield the lines of the table of constants."""
     yield f"| constant | {' | '.join(found)} |"
     yield f"|---|{'---:|' * len(found)}"
     rows = {
@@ -44,13 +107,12 @@ def constants_table(found: Mapping[str, Constants]) -> Iterator[str]:
 
 
 def plan_table(one: Constants) -> Iterator[str]:
-    """Yield the lines of the table of what each load needs."""
     yield (
         "| claims a second | workers (cores) | partitions | Redis servers, by time | GB a day in Redis | "
         f"Redis servers of {MEMORY / 1e9:.0f} GB, by memory for {KEPT} days |"
     )
     yield "|---:|---:|---:|---:|---:|---:|"
-    rows = list(map(one_row, LOADS, [one] * len(LOADS)))
+    rows = [one_row(load, one) for load in LOADS]
     for row in rows:
         yield f"| {' | '.join(row[:6])} |"
     yield ""
@@ -82,8 +144,91 @@ def one_row(load: int, one: Constants) -> list[str]:
 
 
 def partitions(workers: int) -> int:
-    """Return how many partitions so many workers need: two for each, so that one more worker has something to take."""
+    """Return the partitions for so many workers: two for each, so that one more worker gets some."""
     return max(8, 1 << (2 * workers - 1).bit_length())
+
+
+def brokers_for(published: float) -> int:
+    """Return how many brokers take so many bytes a second half busy, with all copies."""
+    return max(COPIES, math.ceil(published * COPIES / (BROKER * HALF)))
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """The utilisation of each part of a deployment; above 1 is too much.
+
+    Attributes:
+        worker: the busiest worker.
+        time: the one thread of the busiest shard.
+        memory: the fullest shard, of half its bytes.
+        brokers: what they take from producers.
+    """
+
+    worker: float
+    time: float
+    memory: float
+    brokers: float
+
+    @property
+    def first(self) -> str:
+        """The part that is full first where the load grows: rate and what is remembered alike."""
+        names = ("a worker", "Redis, time", "Redis, memory", "brokers")
+        found = dict(zip(names, (self.worker, self.time, self.memory, self.brokers), strict=True))
+        return max(found, key=lambda name: found[name])
+
+
+def busiest(parts: int, of: np.ndarray) -> float:
+    """Return the share of the busiest of so many parts that take buckets (or partitions) one after the other."""
+    return max(float(one.sum()) for one in np.array_split(of, parts))
+
+
+@cache
+def shares_of_buckets(seed: int = 1) -> np.ndarray:
+    """Draw users, and return the share of the load that each bucket has, from 0 to 1."""
+    rng = np.random.default_rng(seed)
+    busy = np.arange(1, USERS + 1, dtype=float) ** -SKEW
+    found = np.bincount(rng.integers(0, BUCKETS, USERS), weights=busy / busy.sum(), minlength=BUCKETS)
+    return np.asarray(found)
+
+
+def fleet(one: Constants, shares: np.ndarray, *, shards: int, workers: int, brokers: int) -> Fleet:
+    """Return the utilisation of a fleet at `RATE` claims a second, with `REMEMBERED` approved claims.
+
+    Args:
+        one: what a claim costs.
+        shares: of each bucket; memory is divided alike.
+        shards: primaries of Redis.
+        workers: each with a core of its own.
+        brokers: of Kafka.
+    """
+    hottest = busiest(shards, shares)
+    calls = RATE / BATCH * BUCKETS / PARTITIONS  # a batch of a partition concerns so many buckets
+    return Fleet(
+        worker=RATE * one.processor * busiest(workers, shares),
+        time=RATE * one.server * hottest + calls * one.call / shards,
+        memory=REMEMBERED * one.approved * hottest / (MEMORY * HALF),
+        brokers=RATE * one.published * COPIES / (BROKER * brokers),
+    )
+
+
+def saturation_table(one: Constants) -> Iterator[str]:
+    """Yield the lines of the table: fleets whose workers and brokers are half busy, with more and more shards."""
+    shares = shares_of_buckets()
+    busy = (n for n in range(1, BUCKETS) if RATE * one.processor * busiest(n, shares) <= HALF)
+    workers = next(busy, BUCKETS)
+    brokers = brokers_for(RATE * one.published)
+    yield "| shards | busiest worker | busiest shard, time | fullest shard, memory | brokers | first full |"
+    yield "|---:|---:|---:|---:|---:|---|"
+    for shards in SHARDS:
+        found = fleet(one, shares, shards=shards, workers=workers, brokers=brokers)
+        cells = (found.worker, found.time, found.memory, found.brokers)
+        yield f"| {shards} | {' | '.join(f'{cell:.0%}' for cell in cells)} | {found.first} |"
+    yield ""
+    top = 1 / (np.arange(1, USERS + 1, dtype=float) ** -SKEW).sum()
+    yield (
+        f"{RATE:,} claims a second, {REMEMBERED:,} approved claims remembered, {workers} workers, {brokers} brokers, "
+        f"{PARTITIONS} partitions, batches of {BATCH}; {USERS:,} users, the busiest with {number(100 * top)} % of all."
+    )
 
 
 def main() -> None:
@@ -95,12 +240,12 @@ def main() -> None:
     parser.add_argument("--page", type=Path)
     args = parser.parse_args()
     results = json.loads(args.results.read_text("utf-8"))
-    found = {method: Constants.of(results, method) for method in _METHODS}
+    found = {method: Constants.of(results, method) for method in ("partition", "minhash")}
     measured = f"Measured with `python -m bench gate redis`; {sentence(results['redis']['machine'])}."
     tables = {
         "constants": [*constants_table(found), "", measured],
         "plan": list(plan_table(found["partition"])),
-        "saturation": list(saturation.table(found["partition"])),
+        "saturation": list(saturation_table(found["partition"])),
     }
     if args.page:
         for name in write_page(args.page, tables):

@@ -68,5 +68,4 @@ async def decide(gate: Gate, batch: Sequence[InboundRecord]) -> list[Output]:
 
 
 async def decide_all(gate: Gate, given: Iterable[Sequence[InboundRecord]]) -> list[Output]:
-    """Take batches through a gate, one after the other."""
     return [output for batch in given for output in await decide(gate, batch)]

@@ -1,4 +1,6 @@
-"""What a team would have without a gate, each in a process of its own: `python -m bench.loops bare|faust`.
+"""What a team would have without a gate, each in a process of its own.
+
+    python -m bench.loops bare|faust BOOTSTRAP SOURCE TARGET SIZE
 
 `bare` is aiokafka on uvloop: fetch, send everything, wait for all acknowledgements, commit once a second, as a worker
 does. `faust` is an agent as Faust's own documentation writes it, with the same library that workers use. Both send for
@@ -8,10 +10,8 @@ each record as many bytes as the gate publishes for it, and neither looks at wha
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import time
-from dataclasses import dataclass
 from typing import Any
 
 import faust
@@ -23,81 +23,47 @@ _FETCH = 500
 _BATCH_BYTES = 131_072  # as workers have it
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What to copy.
-
-    Attributes:
-        bootstrap: of the broker.
-        source: topic to read.
-        target: topic to write.
-        size: bytes of each record written.
-    """
-
-    bootstrap: str
-    source: str
-    target: str
-    size: int
-
-    @classmethod
-    def from_environment(cls) -> Order:
-        """Read what `as_environment` wrote."""
-        found = os.environ
-        return cls(
-            found["BENCH_BOOTSTRAP"], found["BENCH_SOURCE"], found["BENCH_TARGET"], int(found["BENCH_SIZE"])
-        )
-
-    def as_environment(self) -> dict[str, str]:
-        """Write it for a process of its own."""
-        return {
-            "BENCH_BOOTSTRAP": self.bootstrap,
-            "BENCH_SOURCE": self.source,
-            "BENCH_TARGET": self.target,
-            "BENCH_SIZE": str(self.size),
-        }
-
-
-async def bare(order: Order) -> None:
+async def bare(bootstrap: str, source: str, target: str, size: int) -> None:
     """Copy until the process is ended."""
     consumer = AIOKafkaConsumer(
-        order.source,
-        bootstrap_servers=order.bootstrap,
-        group_id=order.target,
+        source,
+        bootstrap_servers=bootstrap,
+        group_id=target,
         enable_auto_commit=False,
         auto_offset_reset="earliest",
         max_poll_records=_FETCH,
     )
     producer = AIOKafkaProducer(
-        bootstrap_servers=order.bootstrap,
+        bootstrap_servers=bootstrap,
         enable_idempotence=True,
         acks="all",
         max_batch_size=_BATCH_BYTES,
     )
-    value, committed = bytes(order.size), time.monotonic()
+    value, committed = bytes(size), time.monotonic()
     async with consumer, producer:
         while True:
             futures: list[Any] = []
             for records in (await consumer.getmany(timeout_ms=200)).values():
                 for record in records:
-                    futures.append(await producer.send(order.target, key=record.key, value=value))  # noqa: PERF401 - in order
+                    futures.append(await producer.send(target, key=record.key, value=value))  # noqa: PERF401 - in order
             await asyncio.gather(*futures)
             if time.monotonic() - committed > _COMMIT:
                 await consumer.commit()
                 committed = time.monotonic()
 
 
-def stock_faust(order: Order) -> None:
+def stock_faust(bootstrap: str, source_name: str, target_name: str, size: int) -> None:
     """Copy with a plain agent until the process is ended."""
     app = faust.App(
-        order.target,
-        broker=f"kafka://{order.bootstrap}",
+        target_name,
+        broker=f"kafka://{bootstrap}",
         store="memory://",
         web_enabled=False,
         topic_disable_leader=True,
     )
-    source = app.topic(order.source, value_serializer="raw", key_serializer="raw")
-    target = app.topic(order.target, value_serializer="raw", key_serializer="raw")
-    value = bytes(order.size)
+    source = app.topic(source_name, value_serializer="raw", key_serializer="raw")
+    target = app.topic(target_name, value_serializer="raw", key_serializer="raw")
+    value = bytes(size)
 
     @app.agent(source)
     async def copy(stream: Any) -> None:  # noqa: ANN401 - a Faust stream
@@ -108,8 +74,10 @@ def stock_faust(order: Order) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "bare":
-        uvloop.run(bare(Order.from_environment()))
+    kind, *names, size = sys.argv[1:]
+    if kind == "bare":
+        uvloop.run(bare(*names, int(size)))
     else:
         uvloop.install()
-        stock_faust(Order.from_environment())
+        sys.argv[1:] = []  # Faust reads them
+        stock_faust(*names, int(size))

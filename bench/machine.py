@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import platform
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from groundwire import __version__
 
-PACKAGES = (
-    *("aiokafka", "datasketch", "faust-streaming", "numpy", "pydantic", "rapidfuzz", "redis", "uvloop"),
-    *("factgate", "groundgate"),
-)
+PACKAGES = ("aiokafka", "datasketch", "faust-streaming", "numpy", "pydantic", "rapidfuzz", "redis", "uvloop")
 
 
 def machine() -> dict[str, Any]:
@@ -27,7 +24,7 @@ def machine() -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count() or 1,
         "load": round(os.getloadavg()[0], 1),
-        "packages": {name: found for name in PACKAGES if (found := _version(name))},
+        "packages": {name: version(name) for name in PACKAGES},
     }
 
 
@@ -59,13 +56,6 @@ def sentence(found: dict[str, Any], *, briefly: bool = False) -> str:
         f"{found['processor']}, {found['cores']} cores, load {found['load']} at the start{stolen}; "
         f"{found['system']}, Python {found['python']}, Groundwire {found['groundwire']}, {found['at']} UTC"
     )
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
 
 
 def _processor() -> str:

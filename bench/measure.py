@@ -36,7 +36,6 @@ class Options:
     redis: str = "auto"
 
     def of(self, quick: _T, normal: _T, full: _T | None = None) -> _T:
-        """Return what belongs to the size."""
         return {"quick": quick, "normal": normal, "full": normal if full is None else full}[self.size]
 
 
@@ -57,7 +56,6 @@ class Target:
     cores: int = 1
 
     def met(self, median: float) -> bool:
-        """Say whether a median keeps the promise."""
         return median >= self.limit if self.sense == ">=" else median <= self.limit
 
 
@@ -83,28 +81,23 @@ class Figure:
 
     @property
     def median(self) -> float:
-        """The median of the values."""
         return statistics.median(self.values)
 
     @property
     def ratio(self) -> float | None:
-        """The median of the ratios."""
         return statistics.median(self.ratios) if self.ratios else None
 
     def met(self, cores: int) -> bool | None:
-        """Say whether the target is met; None where there is none, or the machine is too small for it."""
         if self.target is None or cores < self.target.cores:
             return None
         measured = self.ratio if self.target.of == "ratio" else self.median
         return measured is not None and self.target.met(measured)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what `from_json` reads."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Figure:
-        """Read a figure of a file of results."""
         target = Target(**data["target"]) if data["target"] else None
         return cls(**{**data, "target": target})
 

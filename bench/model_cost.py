@@ -57,7 +57,6 @@ class Run(NamedTuple):
 
 
 def tokens(text: str) -> int:
-    """Return about how many tokens a text has."""
     return -(-len(text.encode()) // _BYTES)
 
 
@@ -109,7 +108,6 @@ def _answer(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 async def verified(response: Response, mode: str, model: HttpModel) -> Run:
-    """Verify a response once."""
     config = VerificationConfig(model_scope="all", mode="full" if mode == "full" else "sample")
     began = time.perf_counter()
     found = await verify_response(
@@ -192,7 +190,6 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 async def run(options: argparse.Namespace) -> None:
-    """Measure with the server here, or with the real model."""
     made = responses(options.responses, options.claims)
     if options.real:
         model = load_model()
@@ -209,7 +206,6 @@ async def run(options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Read the options, measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--responses", type=int, default=120)
     parser.add_argument("--claims", type=int, default=5, help="of a response, at most 10")

@@ -53,7 +53,6 @@ def naive_minhash(words: Iterable[str]) -> MinHash:
 
 
 def phrases() -> list[re.Pattern[str]]:
-    """Return a regex for each phrase."""
     return _phrases(_BLOCK) + _phrases(_REVIEW)
 
 
@@ -63,8 +62,6 @@ def _phrases(text: str) -> list[re.Pattern[str]]:
 
 
 class NaiveClaim(BaseModel):
-    """A claim as it is sent."""
-
     model_config = ConfigDict(extra="forbid")
 
     claim_id: str = Field(min_length=1, max_length=200)
@@ -126,7 +123,6 @@ class NaiveGate:
         return verdict, decision
 
     def close(self) -> None:
-        """Let go of the connection."""
         self._redis.close()
 
     @staticmethod

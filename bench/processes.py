@@ -59,7 +59,6 @@ def environment(bootstrap: str, redis_url: str, prefix: str, more: Mapping[str, 
 
 
 async def declare(given: Mapping[str, str], more: Iterable[str]) -> None:
-    """Create Groundwire's topics of a prefix, and further ones."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "topics", "declare"), env=given, cwd=ROOT, stdout=asyncio.subprocess.DEVNULL
     )
@@ -74,7 +73,6 @@ async def declare(given: Mapping[str, str], more: Iterable[str]) -> None:
 
 
 async def fill(bootstrap: str, topic: str, records: Iterable[tuple[bytes, bytes]]) -> None:
-    """Put records on a topic."""
     async with AIOKafkaProducer(bootstrap_servers=bootstrap, linger_ms=5) as producer:
         for key, value in records:
             await producer.send(topic, key=key, value=value)
@@ -135,7 +133,6 @@ class Watch:
         return time.perf_counter(), found
 
     async def count(self) -> int:
-        """Return how many records the topics hold."""
         return sum((await self.consumer.end_offsets(list(self.partitions))).values())
 
     async def speed(self, records: int, pids: Sequence[int]) -> Speed:

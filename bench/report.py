@@ -40,7 +40,6 @@ def merge(path: Path | None, found: Mapping[str, Any]) -> dict[str, Any]:
 def as_result(
     machine: Mapping[str, Any], rounds: int, size: str, figures: Sequence[Figure]
 ) -> dict[str, Any]:
-    """Return the results of a part."""
     return {
         "machine": dict(machine),
         "rounds": rounds,
@@ -50,12 +49,10 @@ def as_result(
 
 
 def figures_of(result: Mapping[str, Any]) -> list[Figure]:
-    """Return the figures of a part's results."""
     return [Figure.from_json(figure) for figure in result["figures"]]
 
 
 def table(figures: Sequence[Figure], cores: int) -> Iterator[str]:
-    """Yield the lines of a table."""
     yield f"| {' | '.join(_HEADINGS)} |"
     yield f"|---|{'---:|' * 3}---|---|"
     for figure in figures:
@@ -78,7 +75,6 @@ def _cells(figure: Figure, cores: int) -> Iterator[str]:
 
 
 def aim(figure: Figure) -> str:
-    """Say what is promised."""
     target = figure.target
     if target is None:
         return ""

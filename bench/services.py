@@ -56,7 +56,6 @@ def open_redis(kind: str) -> Iterator[RedisServer]:
 
 
 def redis_kind(server: RedisServer) -> str:
-    """Say what a server is."""
     with Redis.from_url(server.url) as client:
         found = client.info("server")
     if "valkey_version" in found:

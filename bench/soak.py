@@ -1,6 +1,6 @@
 """Steady load for an hour: how fast records are decided, and whether memory, files or keys grow.
 
-    .venv/bin/python bench/soak.py --minutes 60 --rate 10 --late 1 --responses 1
+    .venv/bin/python bench/soak.py --minutes 60 --rate 10 --late 1 --responses 1 --svg docs/trust/soak.svg
 
 Every second `--rate` claims cite nothing, `--late` claims cite pages that take `--delay` seconds to answer, within the
 budget of a citation, and `--responses` responses are checked against their context. A user writes forty claims and is
@@ -29,6 +29,7 @@ from redis.asyncio import Redis
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT)]
 
+from bench.plot import curves_svg  # noqa: E402 - needs the path above
 from groundwire.messages.base import parse_time  # noqa: E402 - needs the path above
 from tests.services.brokers import start_broker  # noqa: E402
 from tests.services.redis_servers import start_redis  # noqa: E402
@@ -39,6 +40,12 @@ from tests.stream.site import Site  # noqa: E402
 ROLES = ("claims", "deferred", "responses")
 CLAIMS_OF_A_USER = 40
 GROWTH = 1.1
+CURVES = {
+    "held": "MB that workers hold",
+    "files": "open files of workers",
+    "redis": "MB that Redis uses",
+    "p99": "s to a decision, p99",
+}
 FILES = 8
 """More open files than before that are no leak: connections come and go."""
 
@@ -75,13 +82,11 @@ class LateSite(Site):
         self.delay = delay
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer a request, after a while."""
         await asyncio.sleep(self.delay)
         await super().serve(reader, writer)
 
 
 def main() -> int:
-    """Run and print."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -92,6 +97,7 @@ def main() -> int:
     parser.add_argument("--delay", type=float, default=4)
     parser.add_argument("--interval", type=float, default=10, help="seconds of an interval")
     parser.add_argument("--json", type=Path, help="write what was seen here, a JSON line an interval")
+    parser.add_argument("--svg", type=Path, help="draw memory, files, Redis and latency over time")
     options = parser.parse_args()
     broker, redis = start_broker(), start_redis()
     try:
@@ -147,6 +153,10 @@ async def _feed(
         )
         if options.json:
             options.json.write_text("".join(json.dumps(asdict(one)) + "\n" for one in seen))
+    if options.svg:
+        minutes = [one.minutes for one in seen]
+        curves = {title: [getattr(one, name) for one in seen] for name, title in CURVES.items()}
+        options.svg.write_text(curves_svg(minutes, curves), "utf-8")
     return sent, seen
 
 
@@ -169,7 +179,6 @@ def _judge(seen: Sequence[Interval]) -> int:
 
 
 def _claims(numbers: Iterator[int], options: argparse.Namespace, url: str) -> Iterator[dict[str, Any]]:
-    """Yield the claims of a second."""
     for number in (next(numbers) for _ in range(options.rate)):
         yield good(number, user_id=f"u{number // CLAIMS_OF_A_USER}")
     for number in (next(numbers) for _ in range(options.late)):
@@ -178,7 +187,6 @@ def _claims(numbers: Iterator[int], options: argparse.Namespace, url: str) -> It
 
 
 def _response(number: int) -> dict[str, Any]:
-    """Return a response of one claim about what it was given."""
     told = f"Shard {number} keeps the records of tenant {number} on the second disk."
     return {"response_id": f"r{number}", "user_id": f"u{number}", "answer": told, "context": {"a": told}}
 
@@ -194,19 +202,16 @@ def _delays(decided: Sequence[Seen]) -> tuple[float, float]:
 
 
 async def _used(redis: Redis) -> int:
-    """Return how many bytes Redis uses."""
     return int((await redis.info("memory"))["used_memory"])
 
 
 def _megabytes(worker: Worker) -> float:
-    """Return what a worker holds in memory, in MB (Linux)."""
     status = Path(f"/proc/{worker.process.pid}/status").read_text(encoding="ascii")
     (line,) = (line for line in status.splitlines() if line.startswith("VmRSS:"))
     return int(line.split()[1]) / 1024
 
 
 def _files(worker: Worker) -> int:
-    """Return how many files and connections a worker has open (Linux)."""
     return sum(1 for _ in Path(f"/proc/{worker.process.pid}/fd").iterdir())
 
 

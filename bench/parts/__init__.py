@@ -11,33 +11,17 @@ from bench.parts import (
     gate,
     growth,
     latency,
-    peers,
     process,
     quotes,
     redis,
     replay,
     responses,
     scale,
-    sealing,
     stages,
 )
 
-_MODULES: Final = (
-    *(
-        gate,
-        sealing,
-        scale,
-        latency,
-        process,
-        stages,
-        redis,
-        growth,
-        dedup,
-        quotes,
-        responses,
-        checks,
-        replay,
-        peers,
-    ),
+_PARTS: Final = (
+    *(gate.PART, gate.SEALING, scale.PART, latency.PART, process.PART, stages.PART, redis.PART, growth.PART),
+    *(dedup.PART, quotes.PART, responses.PART, checks.PART, replay.PART),
 )
-PARTS: Final[dict[str, Part]] = {module.PART.name: module.PART for module in _MODULES}
+PARTS: Final[dict[str, Part]] = {part.name: part for part in _PARTS}

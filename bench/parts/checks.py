@@ -27,7 +27,6 @@ _CHARACTERS = 2_000
 
 
 async def run(options: Options) -> AsyncIterator[Figure]:
-    """Time each check on each of many texts, then claims one by one."""
     values = list(claims(options.of(500, 2_000)))
     texts = [decode_claim(value).content for _, value in values]
     long = [(text * 20)[:_CHARACTERS] for text in texts]

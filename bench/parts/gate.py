@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
 from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from bench.claims import claims
 from bench.inside import batches, decide_all, new_gate
-from bench.loops import Order
 from bench.measure import MICROSECONDS, Figure, Options, Part, Race, Target
 from bench.processes import DECISIONS, Speed, declare, environment, fill, running, watching
 from bench.services import open_broker, open_redis, redis_kind
+from groundwire.keys.file import new_key
 from groundwire.policy import Policy
 
 _SAMPLE = 1_000
@@ -32,9 +35,10 @@ class Field:
     async def loop(self, kind: str) -> float:
         """Copy all records with a loop of `bench.loops`; return records a second."""
         prefix = f"bench{next(self._numbers)}."
-        order = Order(self._bootstrap, f"{prefix}claims", f"{prefix}copy", self._size)
-        given = environment(self._bootstrap, self._redis_url, prefix, order.as_environment())
-        speed = await self._run(prefix, given, [["bench.loops", kind]], [order.target])
+        given = environment(self._bootstrap, self._redis_url, prefix, {})
+        topics = f"{prefix}claims", f"{prefix}copy"
+        command = ["bench.loops", kind, self._bootstrap, *topics, str(self._size)]
+        speed = await self._run(prefix, given, [command], [topics[1]])
         return self._note(kind, speed)
 
     async def gate(self, method: str, workers: int = 1) -> float:
@@ -66,21 +70,11 @@ class Field:
         return speed.rate
 
 
-async def bytes_out() -> int:
-    """Return how many bytes the gate publishes for a claim, keys and headers included."""
-    made = await decide_all(new_gate(Policy()), batches(claims(_SAMPLE)))
-    total = sum(
-        len(output.key or b"")
-        + len(output.value or b"")
-        + sum(len(name) + len(value) for name, value in output.headers)
-        for output in made
-    )
-    return total // _SAMPLE
-
-
 async def run(options: Options) -> AsyncIterator[Figure]:
-    """Race the gate against both loops, then two workers against one."""
-    records, size = options.of(6_000, 20_000, 60_000), await bytes_out()
+    made = await decide_all(new_gate(Policy()), batches(claims(_SAMPLE)))
+    headers = sum(len(name) + len(value) for output in made for name, value in output.headers)
+    size = (headers + sum(len(output.key or b"") + len(output.value or b"") for output in made)) // _SAMPLE
+    records = options.of(6_000, 20_000, 60_000)
     yield Figure("bytes that the gate publishes for a claim", "bytes", [size], (), None, "gate.bytes")
     with open_broker(options.broker) as broker, open_redis(options.redis) as server:
         field = Field(broker.bootstrap, server.url, records, size)
@@ -128,4 +122,32 @@ def _processor(field: Field, rounds: int) -> list[Figure]:
     ]
 
 
+async def _sealing(options: Options) -> AsyncIterator[Figure]:
+    """Race a worker that seals against one that does not."""
+    records = options.of(6_000, 20_000, 60_000)
+    with (
+        open_broker(options.broker) as broker,
+        open_redis(options.redis) as server,
+        TemporaryDirectory(prefix="groundwire-bench-") as folder,
+    ):
+        keys = Path(folder) / "gate.toml"
+        new_key(keys, "gate", tenants=[], roles=["seal"], asymmetric=True)
+        field = Field(broker.bootstrap, server.url, records, 0)
+        race = Race("µs", higher=False)
+        for name, more, target, key in (
+            ("processor time a claim, nothing sealed", {}, None, ""),
+            (
+                "the same, sealed",
+                {"GROUNDWIRE_SEAL_KEY": str(keys)},
+                Target(">=", 1 / 1.05, "ratio"),
+                "processor",
+            ),
+        ):
+            run_one = partial(field.processor_time, "partition", more)
+            race.add(name, run_one, target, key and f"sealing.{key}")
+        for figure in await race.figures(options.rounds):
+            yield figure
+
+
+SEALING = Part("sealing", "what sealing costs a worker", _sealing, "broker, Redis")
 PART = Part("gate", "the whole gate, beside the bare loop and stock Faust", run, "broker, Redis")

@@ -46,7 +46,6 @@ _MOST: Final = 10_000_000
 
 
 async def run(options: Options) -> AsyncIterator[Figure]:
-    """Measure each key function over many scopes, then within one."""
     many: Sequence[int] = options.of((10_000, 50_000), (10_000, 100_000, 1_000_000))
     one: Sequence[int] = options.of((1_000, 5_000), (1_000, 10_000, 100_000))
     for method in _METHODS:
@@ -147,7 +146,6 @@ def _query(content: str, policy: Policy) -> DedupQuery:
 
 
 def _example(policy: Policy) -> Iterator[StepRequest]:
-    """Yield what the gate asks of an approved claim."""
     gate = new_gate(policy)
     for entry in gate._prepare(next(batches(claims(1)))):  # noqa: SLF001 - as prepare does
         assert isinstance(entry, PreparedClaim)  # noqa: S101 - it is one

@@ -131,7 +131,6 @@ async def _taken(
 
 
 async def _send(bootstrap: str, topic: str, records: Iterable[tuple[bytes, bytes]], rate: float) -> None:
-    """Send claims evenly."""
     async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
         began = time.perf_counter()
         for number, (key, value) in enumerate(records):

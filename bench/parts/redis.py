@@ -28,7 +28,6 @@ _CITED: Final = " See https://example.com/a and #12."
 
 
 async def run(options: Options) -> AsyncIterator[Figure]:
-    """Measure all three with both key functions."""
     number = options.of(5_000, 30_000)
     with open_redis(options.redis) as server, Redis.from_url(server.url) as client:
         for cited, most in (("", 1), (_CITED, 2)):
@@ -192,7 +191,6 @@ def _worker(url: str, prefix: str) -> Worker:
 
 class _Nowhere:
     async def publish(self, _outputs: Sequence[Any]) -> list[Any]:
-        """Count it as acknowledged."""
         return []
 
 

@@ -29,7 +29,6 @@ Found = Sequence[tuple[InboundRecord, Decision]]
 
 
 async def run(options: Options) -> AsyncIterator[Figure]:
-    """Race replay and verification against decoding."""
     decided = await decide(options.of(2_000, 10_000))
     known = KnownPolicies([Policy()], PolicyStore(None, None))
     race = Race("decisions/s")
@@ -41,7 +40,6 @@ async def run(options: Options) -> AsyncIterator[Figure]:
 
 
 async def decide(count: int) -> Found:
-    """Decide claims as a worker does."""
     gate, found = new_gate(Policy()), []
     for batch in batches(claims(count)):
         results = await gate.apply_step(await gate.prepare(batch))
@@ -84,7 +82,6 @@ def _store(job: Job, decided: Found) -> None:
 
 
 def _files(folder: Path, decided: Found) -> tuple[Path, Path]:
-    """Write records and decisions as lines."""
     records, decisions = folder / "records.jsonl", folder / "decisions.jsonl"
     records.write_bytes(b"".join((record.value or b"") + b"\n" for record, _ in decided))
     decisions.write_bytes(b"".join(decision.to_bytes() + b"\n" for _, decision in decided))

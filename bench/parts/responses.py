@@ -76,7 +76,6 @@ def short(rng: random.Random, number: int, answer: int, lines: int) -> dict[str,
 
 
 def full(rng: random.Random, number: int, paragraphs: int = 5) -> dict[str, Any]:
-    """Return a response for every check there is."""
     chunks = _chunks(rng, paragraphs, 28)
     said = [rng.choice(chunk["content"].split("\n")) for chunk in chunks for _ in range(3)][:15]
     answer = " ".join(f"{text[:-1]} [source:{index % paragraphs + 1}]." for index, text in enumerate(said))
@@ -106,7 +105,6 @@ def full(rng: random.Random, number: int, paragraphs: int = 5) -> dict[str, Any]
 
 
 def as_records(responses: Sequence[dict[str, Any]]) -> list[InboundRecord]:
-    """Return records as they come from `llm-responses`."""
     values = [json.dumps(response).encode() for response in responses]
     return [
         InboundRecord("llm-responses", 0, offset, 1_700_000_000_000, None, value)

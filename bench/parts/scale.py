@@ -131,7 +131,6 @@ def _of_servers(shards: Sequence[str]) -> tuple[float, float, float]:
 
 
 def _figures(found: Mapping[str, Sequence[Work]]) -> Iterator[Figure]:
-    """Yield what a claim took with each number of processes, and how much more with most than with fewest."""
     for name, (title, unit) in UNITS.items():
         values = {who: [getattr(one, name) for one in works] for who, works in found.items()}
         for who, each in values.items():

@@ -38,14 +38,12 @@ class Clock:
     times: dict[str, list[float]] = field(default_factory=dict)
 
     async def wait(self, name: str, work: Awaitable[Any]) -> Any:  # noqa: ANN401 - whatever the stage gives
-        """Time something that is awaited."""
         began = time.process_time()
         result = await work
         self._note(name, began)
         return result
 
     def each(self, name: str, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-        """Time something that is done for each item."""
         began = time.process_time()
         result = [work(item) for item in items]
         self._note(name, began)
@@ -75,7 +73,6 @@ async def run(options: Options) -> AsyncIterator[Figure]:
 
 
 def _checks(clock: Clock, values: Sequence[bytes], policy: Policy, partition: Policy) -> None:
-    """Time what `prepare` consists of."""
     hedges, citations = HedgeDetector(), CitationDetector()
     found = clock.each("&nbsp; decode", decode_claim, values)
     clock.each("&nbsp; fingerprint", lambda claim: sha256_hex(canonical_form(claim)), found)

@@ -24,7 +24,6 @@ from groundwire.library.rows import BadRow
 
 
 def main() -> None:
-    """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, help="folder of the public sets")
     parser.add_argument("--file", type=Path, help="own labelled rows, as `groundwire evaluate` reads them")
@@ -73,7 +72,6 @@ def main() -> None:
 
 
 def _print_or_write(lines: Sequence[str], page: Path | None) -> None:
-    """Print the table of labelled claims, or put it into a page."""
     if page is None:
         print("\n".join(lines), flush=True)
     else:

@@ -27,8 +27,6 @@ _DENIED: Final = re.compile(r"\b(is|are|was|were|did|does|do|can|will) not\b")
 
 
 class Edit(NamedTuple):
-    """A sentence of a passage, and what became of it."""
-
     kind: str
     passage: str
     quote: str

@@ -26,7 +26,6 @@ _HEAD = (
 
 
 def main() -> None:
-    """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     rows = [json.loads(line) for line in parser.parse_args().file.read_text("utf-8").splitlines()]

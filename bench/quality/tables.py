@@ -15,7 +15,6 @@ from groundwire.library.evaluate import HEADINGS, Scored, best_threshold, estima
 def method_table(
     sets: Mapping[str, Sequence[Row]], methods: Sequence[str], split: str, draws: int
 ) -> Iterator[str]:
-    """Yield the lines of the table."""
     headings = ("set", "answers", "method", *HEADINGS.values(), "pairs ranked right")
     yield f"| {' | '.join(headings)} |"
     yield f"|{'---|' * len(headings)}"
