@@ -50,7 +50,7 @@ What `groundwire console` reads beside them.
 _MODEL: Final = """
 ## The language model
 
-Which one is asked about the claims of a response, beside the rules; see [Asking a language model too](models.md).
+Which model is asked about the claims of a response; see [Asking a language model too](../use/models.md).
 
 """
 _POLICY: Final = """

@@ -41,7 +41,9 @@ def test_every_subcommand_and_file_of_the_readme_and_every_reason_of_the_rules_e
     assert all(main.get_command(click.Context(main), name) for name in commands)
     page = (ROOT / "docs/start/concepts.md").read_text()
     table = page.partition("## How a claim is decided")[2].partition("## ")[0]
-    reasons = set(re.findall(r"`([a-z]+(?:_[a-z]+)+|duplicate|expired|ungrounded)`", table)) - {"derived_from"}
+    reasons = set(re.findall(r"`([a-z]+(?:_[a-z]+)+|duplicate|expired|ungrounded)`", table)) - {
+        "derived_from"
+    }
     assert len(reasons) > 10
     assert reasons - {str(code) for code in ReasonCode} == set()
     folders = "docs|deploy|demo|examples|schemas"
