@@ -38,7 +38,6 @@ SHOTS: Final[dict[str, tuple[str, ...]]] = {
     "approved list": ("light",),
     "blocked list": ("light",),
     "dead letters": ("light",),
-    "blind sample": ("light",),
     "status": ("light", "dark"),
     "help": ("light",),
 }
@@ -78,18 +77,13 @@ def small_png(page: Page, png: bytes) -> bytes:
 
 
 def decide_some(reader: Reader, board: Board) -> None:
-    """Let people decide and claim some items, so that figures are not empty."""
+    """Decide some items, so that figures are not empty."""
     for key in ("a", "a", "r", "a", "r", "a", "a", "r"):
         reader.open("/?kind=claim&sort=oldest")
         reader.go("Enter")
         reader.go(*(("r", "2", "Enter") if key == "r" else ("a",)))
         reader.console.release()
         reader.page.wait_for_timeout(700)
-    reader.open("/?kind=claim&sort=oldest")
-    reader.page.locator("#view-name").fill("Oldest claims")
-    reader.go("Enter")
-    reader.open("/")
-    reader.go("c")
     reader.console.clock.forward(minutes=1)  # nothing is told of what was done any more
 
 
@@ -139,7 +133,6 @@ if __name__ == "__main__":
         browser() as chromium,
         running(
             full_board(),
-            audit_share=1.0,
             workers=address,
             grafana_url="https://grafana.acme.example/d/groundwire",
             rate_identity=100_000,

@@ -129,15 +129,15 @@ class RecordingReviews:
 
 @dataclass
 class Clock:
-    """The time of day, put forward by tests where people wait."""
+    """The time of day, which stands still until a test moves it: nobody races the seconds for undoing."""
 
-    ahead: timedelta = timedelta()
+    now: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def __call__(self) -> datetime:
-        return datetime.now(UTC) + self.ahead
+        return self.now
 
     def forward(self, **spans: float) -> None:
-        self.ahead += timedelta(**spans)
+        self.now += timedelta(**spans)
 
 
 @dataclass(frozen=True)

@@ -157,7 +157,6 @@ PAGES: Final[dict[str, Go]] = {
     "blocked list": _at("/blocked"),
     "dead letters": _at("/dead-letters"),
     "status": _at("/status"),
-    "blind sample": _at("/sample"),
     "bulk confirmation": _bulk,
     "help": _help,
     "no such item": _at("/items/00000000-0000-4000-8000-000000000000"),
@@ -169,7 +168,7 @@ PAGES: Final[dict[str, Go]] = {
 def test_axe_finds_no_violation_of_wcag_2_2_aa_on_any_page_in_light_and_in_dark(consoles, people) -> None:
     with worker_metrics() as address:
         workers = f"{address},127.0.0.1:1"  # nobody answers at the second
-        console = consoles.start_full(audit_share=1.0, undo_seconds=60, workers=workers)
+        console = consoles.start_full(undo_seconds=60, workers=workers)
         reader = people(console, None)
         reader.open("/signin")
         found = {"sign-in": violations(reader)}

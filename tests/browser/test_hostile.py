@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 from playwright.sync_api import expect
 
-from groundwire.review.reviewers import Turn
-from tests.browser.items import HOSTILE, LEAD, OWNER, TENANT, hostile_board
+from tests.browser.items import HOSTILE, LEAD, hostile_board
 from tests.browser.reader import eventually
 
 NARROW = {"width": 320, "height": 700}
@@ -89,43 +85,19 @@ def test_what_cannot_be_seen_in_a_text_is_named_and_what_turns_it_ends_with_it(c
 
 
 def test_no_page_scrolls_sideways_on_a_telephone(consoles, people) -> None:
-    reader = people(consoles.start_full(audit_share=1.0), viewport=NARROW)
+    reader = people(consoles.start_full(), viewport=NARROW)
     for path in (
         "/",
         "/responses",
         "/approved",
         "/blocked",
         "/dead-letters",
-        "/sample",
         "/status",
     ):
         reader.open(path)
         assert fits(reader.page), path
     reader.press("?")
     assert fits(reader.page)
-    reader.complaints.none()
-
-
-def test_views_claims_and_reviewers_with_names_that_mean_harm_are_text_and_fit_320_pixels(
-    consoles, people
-) -> None:
-    name = "<img src=x onerror=alert(1)>" + "W" * 30
-    console = consoles.start_full(audit_share=1.0)
-    reader = people(console, viewport=NARROW)
-    console.board.record_turns([Turn("turn", TENANT, OWNER.name, name, 5)])
-    console.board.mark_undone(["turn"])  # so that it counts without an answer of the gate
-    reader.open("/?kind=claim")
-    reader.page.locator("#view-name").fill(name)
-    reader.go("Enter")
-    expect(reader.page.locator(".views")).to_contain_text(name)
-    assert fits(reader.page)
-    subjects = [subject for subject, _ in console.board.candidates()]
-    with ThreadPoolExecutor(1) as pool:  # a thread of its own: the test's has an event loop already
-        assert pool.submit(asyncio.run, console.site.assignments.give(subjects, name)).result()
-    for path in ("/", f"/items/{reader.ids()[0]}", "/status"):
-        reader.open(path)
-        expect(reader.page.locator("main")).to_contain_text(name)
-        assert fits(reader.page), path
     reader.complaints.none()
 
 
@@ -163,7 +135,7 @@ SMALL = """() => [...document.querySelectorAll("button, summary, select, label.c
 def test_on_a_telephone_no_target_is_lower_than_44_pixels_and_undo_is_within_the_window(
     consoles, people
 ) -> None:
-    reader = people(consoles.start_full(audit_share=1.0, undo_seconds=60), viewport=NARROW)
+    reader = people(consoles.start_full(undo_seconds=60), viewport=NARROW)
     reader.open("/?kind=claim&sort=oldest")
     reader.go("Enter")
     reader.press("e", "Control+End")
@@ -172,7 +144,7 @@ def test_on_a_telephone_no_target_is_lower_than_44_pixels_and_undo_is_within_the
     undo = reader.page.locator(".outcome.held button").bounding_box()
     assert undo["x"] + undo["width"] <= NARROW["width"]
     small = {"/item": reader.page.evaluate(SMALL)}
-    for path in ("/?kind=response", "/approved", "/sample", "/status"):
+    for path in ("/?kind=response", "/approved", "/status"):
         reader.open(path)
         small[path] = reader.page.evaluate(SMALL)
     assert {path: found for path, found in small.items() if found} == {}

@@ -96,8 +96,7 @@ class Console:
             "note": CANARY,
             "content": inputs.content(rng),
             "items": [{"decision_id": rng.choice(self._items), "revision": 1}],
-            "search": text(rng),
-            "opinion": "agree",
+            "query": text(rng),
         }
         kept = rng.sample(sorted(plain), rng.choice((1, 2, 3, 4, len(plain))))
         if rng.random() < 0.1:

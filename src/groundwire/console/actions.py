@@ -202,7 +202,6 @@ async def undo(call: Call) -> PageAnswer:
     undone = call.site.outbox.undo(call.identity.person, entry.order.action_id)
     if not undone:
         raise HTTPException(409, "It is published already and cannot be undone.")
-    call.site.board.mark_undone([each.order.action_id for each in undone])
     one = len(undone) == 1 or entry.order.after or any(each.order.after for each in undone)
     first = next((each.order for each in undone if not each.order.after), entry.order)
     location = with_query(f"/items/{first.decision_id}" if one else "/", first.query)
@@ -234,20 +233,14 @@ def _own_entry(call: Call) -> OutboxEntry:
     return entry
 
 
-def put(call: Call, orders: list[ReviewOrder], at_page: str | None = None) -> None:
-    """Put orders into the outbox; `at_page`: the decision id of the item that was decided at its page.
-
-    Raises:
-        HTTPException: 409, 503.
-    """
+def put(call: Call, orders: list[ReviewOrder]) -> None:
+    """Put orders into the outbox. Raises: HTTPException 409, 503."""
     try:
         call.site.outbox.put(orders)
     except ItemBusy:
         raise HTTPException(409, "An action on it is on its way.") from None
     except OutboxFull:
         raise HTTPException(503, "Too many actions are on their way; try again in a moment.") from None
-    turns = [call.site.turn(one, at_page=one.decision_id == at_page) for one in orders]
-    call.site.board.record_turns(turns)
 
 
 async def _take(call: Call, item: Item, fields: ActionFields) -> PageAnswer:
@@ -272,8 +265,7 @@ async def _replace(call: Call, item: Item, fields: ActionFields) -> PageAnswer:
 
 async def _put_all(call: Call, item: Item, fields: ActionFields, orders: list[ReviewOrder]) -> PageAnswer:
     """Put what one action on an item comes to into the outbox, and go on."""
-    at_page = call.page and fields.back != QUEUE
-    put(call, orders, item.current.decision_id if at_page else None)
+    put(call, orders)
     person = call.identity.person
     await call.site.locks.release(subject_of(item.current), person.name)
     entries = [entry for one in orders if (entry := call.site.outbox.find(person, one.action_id))]

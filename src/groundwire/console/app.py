@@ -31,7 +31,7 @@ from groundwire.review.permissions import Person
 TICK: Final = 0.2
 """Seconds between two rounds of sending what is due and announcing what changed."""
 _SHARED: Final = 2.0
-"""Seconds after which other consoles know that somebody signed out, and what was decided is nobody's any more."""
+"""Seconds between two exchanges of sign-outs with other consoles."""
 _TITLES: Final = {
     400: ("That cannot be read", "The request is not one that this page sends."),
     401: ("Not signed in", "Sign in and try again."),
@@ -61,7 +61,7 @@ def create_app(
     """
     require_sign_in(settings, other=parts.tokens is not None or one_time is not None)
     secret = settings.secret.get_secret_value() if settings.secret else secrets.token_urlsafe(32)
-    site = Site(settings, parts, secret)
+    site = Site(settings, parts)
     app = Starlette(
         routes=[
             *routes(site),
@@ -135,7 +135,6 @@ def _lifespan(site: Site) -> Callable[[Starlette], Any]:
     async def share() -> None:
         while True:
             await site.sessions.share()
-            await site.free_decided()
             await asyncio.sleep(_SHARED)
 
     @asynccontextmanager

@@ -38,8 +38,6 @@ _TENANTS: TypeAdapter[list[str]] = TypeAdapter(Annotated[list[TenantId], Field(m
 SignedSession = MutableMapping[str, Any]
 _MAX_REMEMBERED: Final = 20_000
 """Ended sessions that are remembered until they would have expired."""
-MAX_SEARCH: Final = 200
-"""Characters of a search that a session holds."""
 _MAX_PLACE: Final = 500
 """Characters of the remembered address: the whole session has to fit into a cookie."""
 _ENDED: Final = "ended"
@@ -216,7 +214,7 @@ class Sessions:
         self._shared = shared
         self._started = clock().timestamp()
         self._known_since = self._started
-        self._untold: dict[str, str | None] = {}
+        self._unshared: dict[str, str] = {}
         self.ended = 0
         self._ended: TLRUCache[str, float, float] = TLRUCache(
             _MAX_REMEMBERED, lambda _, until, _now: until, lambda: clock().timestamp()
@@ -252,14 +250,14 @@ class Sessions:
 
     async def share(self) -> None:
         """Tell other consoles what was ended here, and hear what was ended there; later, where none can be told."""
-        untold = dict(self._untold)  # others sign out while this is written
-        if untold and await self._shared.put(_ENDED, untold, self.lasts):
-            self._untold = {sid: until for sid, until in self._untold.items() if sid not in untold}
+        unshared = dict(self._unshared)  # others sign out while this is written
+        if unshared and await self._shared.put(_ENDED, unshared, self.lasts):
+            self._unshared = {sid: until for sid, until in self._unshared.items() if sid not in unshared}
         found = await self._shared.read(_ENDED)
         since = await self._remembered_since()  # asked last: a store that was emptied before is noticed
         if found is not None and since is not None:
             self._known_since = since
-            self._untold |= {sid: str(until) for sid, until in self._ended.items() if sid not in found}
+            self._unshared |= {sid: str(until) for sid, until in self._ended.items() if sid not in found}
             self.ended += any(sid not in self._ended for sid in found)
             for sid, until in found.items():
                 self._ended[sid] = float(until)
@@ -276,7 +274,7 @@ class Sessions:
         if "sid" in session:
             until = session.get("until", 0.0)
             self._ended[session["sid"]] = until
-            self._untold[session["sid"]] = str(until)
+            self._unshared[session["sid"]] = str(until)
             self.ended += 1
 
 

@@ -39,7 +39,7 @@ async def export(call: Call, listed: str, form: str) -> StreamingResponse:
     Raises:
         HTTPException: 400, naming a filter at fault.
     """
-    query = await board_query(call, view_of(call).model_copy(update={"cursor": None}), MAX_PAGE)
+    query = board_query(view_of(call).model_copy(update={"cursor": None}), MAX_PAGE)
     rows = (_fields(call, row) for row in _rows(call, listed, query))
     lines = _csv(rows) if form == "csv" else (json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     headers = {"content-disposition": f'attachment; filename="{listed}.{form}"'}

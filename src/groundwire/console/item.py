@@ -71,8 +71,6 @@ async def show(call: Call) -> PageAnswer:
     seen = call.request.query_params.get("seen", "")
     if seen.isascii() and seen.isdigit() and seen != str(item.current.revision) and len(seen) < 10:
         problem = changed(item, int(seen))
-    if call.page:
-        call.site.open_page(call.identity.person.name, item.current.decision_id)
     return PageAnswer(await describe(call, item, problem, draft), "item.html")
 
 
@@ -83,11 +81,9 @@ async def standing(call: Call) -> PageAnswer:
 
 
 async def lock(call: Call) -> PageAnswer:
-    """Say that one still looks at an item."""
+    """Refresh the viewer's lock on an item."""
     item = find_standing(call, call.request.path_params["decision_id"])
-    me = call.identity.person.name
-    call.site.still_looks(me, item.current.decision_id)
-    holder = await call.site.locks.claim(subject_of(item.current), me)
+    holder = await call.site.locks.claim(subject_of(item.current), call.identity.person.name)
     return PageAnswer({"reviewing": holder}, location=f"/items/{item.current.decision_id}")
 
 
@@ -174,7 +170,6 @@ async def _around(call: Call, item: Item) -> dict[str, Any]:
         back = with_query("/", query)
     return {
         "reviewing": await _reviewing(call, item),
-        **await _taken(call, item),
         "unshared_since": unshared_since(call),
         "previous": near.before,
         "next": near.after,
@@ -186,17 +181,6 @@ async def _around(call: Call, item: Item) -> dict[str, Any]:
         "query": with_query("", query),
         "query_text": query,
     }
-
-
-async def _taken(call: Call, item: Item) -> dict[str, Any]:
-    """Return who has taken a pending item, and to whom it can be given."""
-    if not item.pending:
-        return {"assigned": None, "deciders": []}
-    row, person = item.current, call.identity.person
-    deciders = (
-        [] if person.read_only else call.site.permissions.deciders(call.scope, row.tenant_id, row.user_id)
-    )
-    return {"assigned": (await call.site.assignments.of([subject_of(row)]))[0], "deciders": deciders}
 
 
 async def _reviewing(call: Call, item: Item) -> str | None:
@@ -344,7 +328,7 @@ def changed(item: Item, revision: int) -> Problem:
     if latest is not None:
         at = moment(format_time(latest.decided_at))
         changes.append({"what": "decided", "was": "", "now": f"by {latest.reviewer or 'the gate'}, {at}"})
-    return problem("It changed meanwhile.", "This is how it stands now.", changes)
+    return problem("It has changed.", "These are the changes.", changes)
 
 
 def speculation(content: str, policy: Policy) -> Problem | None:

@@ -1,22 +1,20 @@
-"""What is not pending: approved, blocked, responses in review, dead letters; and the blind sample."""
+"""What is not pending: approved, blocked, responses in review, dead letters."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final, Literal, TypeVar
-from urllib.parse import parse_qsl, urlencode
+from typing import Annotated, Any, Final, TypeVar
+from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 
-from groundwire.console.item import NO_ITEM
 from groundwire.console.queue import (
     MAX_CURSOR,
     Blank,
-    EncryptedSearch,
     ListOrigin,
-    SearchFields,
+    Search,
     fetch_excerpts,
     list_row,
     with_query,
@@ -25,7 +23,7 @@ from groundwire.console.site import Call, PageAnswer, problems
 from groundwire.console.words import NONE
 from groundwire.messages.base import format_time
 from groundwire.messages.topics import TopicName
-from groundwire.review.model import MAX_PAGE, DeadLetterRow, ListedTopic, Page
+from groundwire.review.model import DeadLetterRow, ListedTopic, Page
 
 P = TypeVar("P", bound="ListPage")
 
@@ -41,7 +39,7 @@ class ListPage(BaseModel):
 class SearchedPage(ListPage):
     """Which page of what a search finds in a list."""
 
-    search: EncryptedSearch = None
+    search: Search = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,29 +86,14 @@ async def responses(call: Call) -> PageAnswer:
     return await _show_list(call, _RESPONSES)
 
 
-async def search_responses(call: Call) -> PageAnswer:
-    """Search them by id and by what they are in review for."""
-    return await _search_list(call, _RESPONSES)
-
-
 async def approved(call: Call) -> PageAnswer:
     """What the gate or a person approved: here a retraction finds its item."""
     return await _show_list(call, _APPROVED)
 
 
-async def search_approved(call: Call) -> PageAnswer:
-    """Search the texts of what was approved, as one searches the queue."""
-    return await _search_list(call, _APPROVED)
-
-
 async def blocked(call: Call) -> PageAnswer:
     """What the gate or a person blocked."""
     return await _show_list(call, _BLOCKED)
-
-
-async def search_blocked(call: Call) -> PageAnswer:
-    """Search the texts of what was blocked, as one searches the queue."""
-    return await _search_list(call, _BLOCKED)
 
 
 async def dead_letters(call: Call) -> PageAnswer:
@@ -130,20 +113,12 @@ async def _show_list(call: Call, shown: FinalList) -> PageAnswer:
     return PageAnswer(await _rows(call, shown, asked), "rows.html")
 
 
-async def _search_list(call: Call, shown: FinalList) -> PageAnswer:
-    """Search a list: a browser is led to the address of what is found; a token gets the answer at once."""
-    fields = call.fields(SearchFields)
-    cursor = None if call.identity.ambient else _read(SearchedPage, dict(parse_qsl(fields.back))).cursor
-    asked = SearchedPage(cursor=cursor, search=call.site.search_cipher.encrypt(fields.search.strip()))
-    return PageAnswer(await _rows(call, shown, asked), location=_place(shown, asked).address)
-
-
-def _place(shown: FinalList, asked: SearchedPage) -> ListOrigin:
-    return ListOrigin(shown.name, asked.cursor or "", asked.search or "")
-
-
 async def _rows(call: Call, shown: FinalList, asked: SearchedPage) -> dict[str, Any]:
-    board, text, place = call.site.board, call.site.search_cipher.decrypt(asked.search), _place(shown, asked)
+    board, text, place = (
+        call.site.board,
+        asked.search or "",
+        ListOrigin(shown.name, asked.cursor or "", asked.search or ""),
+    )
     try:
         page = board.not_pending(call.scope, shown.topic, cursor=asked.cursor, text=text)
     except ValueError as exc:
@@ -194,51 +169,3 @@ def _paging(place: ListOrigin, page: Page[Any]) -> dict[str, Any]:
         "older": replace(place, cursor=page.next).address if page.next else None,
         "newer": replace(place, cursor="").address if place.cursor else None,
     }
-
-
-class OpinionFields(BaseModel):
-    """What a person thinks of a sampled item before they see the verdict."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    opinion: Literal["approve", "reject"]
-
-
-async def sample(call: Call) -> PageAnswer:
-    """Claims that the gate decided by itself, verdict hidden; none where the share is 0."""
-    share = call.site.settings.audit_share
-    found = call.site.board.sample(call.scope, share, 20) if share else []
-    rows = [
-        {
-            "id": row.decision_id,
-            "subject_id": row.subject_id,
-            "tenant_id": row.tenant_id,
-            "user_id": row.user_id,
-            "source": row.source,
-            "memory_type": row.memory_type,
-            "text": row.text,
-        }
-        for row in found
-    ]
-    return PageAnswer({"rows": rows, "share": share}, "sample.html")
-
-
-async def judge(call: Call) -> PageAnswer:
-    """Keep an opinion on a sampled item, and tell what the gate had decided."""
-    fields = call.fields(OpinionFields)
-    decision_id = call.request.path_params["decision_id"]
-    share = call.site.settings.audit_share
-    drawn = call.site.board.sample(call.scope, share, MAX_PAGE) if share else []
-    if decision_id not in {row.decision_id for row in drawn}:
-        raise HTTPException(404, NO_ITEM)
-    found = call.site.board.record_opinion(call.scope, decision_id, fields.opinion)
-    if found is None:
-        raise HTTPException(404, NO_ITEM)
-    data = {
-        "id": found.decision_id,
-        "opinion": found.opinion,
-        "verdict": str(found.verdict),
-        "reason_code": found.reason_code,
-        "agrees": found.agrees,
-    }
-    return PageAnswer(data, "revealed.html")

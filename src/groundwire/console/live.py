@@ -8,6 +8,7 @@ lock, only because of its revision.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
@@ -18,8 +19,8 @@ from cachetools import TTLCache
 from redis.asyncio import Redis, RedisCluster
 from redis.exceptions import RedisClusterException, RedisError
 
-from groundwire.console.assignments import name_of, subject_named
 from groundwire.console.shared import as_text
+from groundwire.messages.decisions import Kind
 from groundwire.messages.identity import Subject
 
 logger = structlog.get_logger(__name__)
@@ -160,17 +161,18 @@ class RedisLocks:
 
     async def claim(self, subject: Subject, person: str) -> str | None:
         """Take or renew; see Locks."""
-        held = await self._run(_CLAIM, name_of(subject), person, str(self._ms))
+        held = await self._run(_CLAIM, json.dumps(subject.names), person, str(self._ms))
         return None if held is None else as_text(held)
 
     async def release(self, subject: Subject, person: str) -> None:
         """Give back; see Locks."""
-        await self._run(_RELEASE, name_of(subject), person)
+        await self._run(_RELEASE, json.dumps(subject.names), person)
 
     async def held(self) -> dict[Subject, str]:
         """Return who looks; see Locks."""
         found = [as_text(value) for value in await self._run(_HELD) or ()]
-        return {subject_named(name): person for name, person in zip(found[::2], found[1::2], strict=True)}
+        held = zip(found[::2], found[1::2], strict=True)
+        return {_subject(*json.loads(name)): person for name, person in held}
 
     async def _run(self, script: str, *values: str) -> Any:  # noqa: ANN401
         try:
@@ -178,6 +180,10 @@ class RedisLocks:
         except (RedisError, RedisClusterException) as exc:
             logger.warning("locks_unavailable", error=type(exc).__name__)
             return None
+
+
+def _subject(tenant_id: str, user_id: str, kind: str, subject_id: str) -> Subject:
+    return Subject(tenant_id, user_id, Kind(kind), subject_id)
 
 
 class MemoryLocks:

@@ -18,18 +18,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from groundwire.console import actions, bulk, item, lists, queue, status, views
+from groundwire.console import actions, bulk, item, lists, queue, status
 from groundwire.console.auth import Identity, csrf_holds, place_asked_for, remember_place
 from groundwire.console.export import EXPORTED, FORMS, export
 from groundwire.console.guard import check_rate, peer
 from groundwire.console.item import typed_fields
 from groundwire.console.outbox import OrderState
-from groundwire.console.queue import (
-    SearchFields,
-    origin_in,
-    view_from,
-    with_query,
-)
+from groundwire.console.queue import origin_in, view_from, with_query
 from groundwire.console.render import page, page_in_thread
 from groundwire.console.site import MAX_REPORTED, Call, PageAnswer, PageHandler, Site, read_form, read_json
 from groundwire.review.permissions import Person
@@ -157,8 +152,6 @@ class PageRoute:
 
 ROUTES: Final = (
     PageRoute("GET", "/", queue.show, asks=True),
-    PageRoute("POST", "/queue/search", queue.search, takes=SearchFields),
-    PageRoute("POST", "/views", views.save, takes=views.ViewFields),
     PageRoute("GET", "/items/{decision_id:uuid}", item.show, asks=True),
     PageRoute("GET", "/items/{decision_id:uuid}/standing", item.standing, page=False),
     PageRoute("POST", "/items/{decision_id:uuid}/lock", item.lock, page=False, decides=True),
@@ -170,16 +163,10 @@ ROUTES: Final = (
     PageRoute("POST", "/actions/{action_id:uuid}/undo", actions.undo, decides=True),
     PageRoute("POST", "/actions/{action_id:uuid}/dismiss", actions.dismiss, decides=True),
     PageRoute("POST", "/bulk", bulk.act_on_many, decides=True, takes=bulk.BulkFields),
-    PageRoute("POST", "/assignments", bulk.assign, decides=True, takes=bulk.AssignFields),
     PageRoute("GET", "/responses", lists.responses, asks=True),
-    PageRoute("POST", "/responses/search", lists.search_responses, takes=SearchFields),
     PageRoute("GET", "/approved", lists.approved, asks=True),
-    PageRoute("POST", "/approved/search", lists.search_approved, takes=SearchFields),
     PageRoute("GET", "/blocked", lists.blocked, asks=True),
-    PageRoute("POST", "/blocked/search", lists.search_blocked, takes=SearchFields),
     PageRoute("GET", "/dead-letters", lists.dead_letters, asks=True),
-    PageRoute("GET", "/sample", lists.sample),
-    PageRoute("POST", "/sample/{decision_id:uuid}", lists.judge, decides=True, takes=lists.OpinionFields),
     PageRoute("GET", "/status", status.show),
 )
 """Routes for authenticated people. Handlers look up ids within what their person sees."""

@@ -1,12 +1,8 @@
-"""The queue: filters, order and search in a URL, rows, neighbours, and gauges against the limits.
-
-A search stands in a URL encrypted: it may hold what a claim says.
-"""
+"""The queue: filters, order and search in a URL, rows, neighbours, and gauges against the limits."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +10,10 @@ from datetime import timedelta
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import parse_qsl, urlencode
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from starlette.exceptions import HTTPException
 
-from groundwire.console.assignments import name_of
-from groundwire.console.auth import MAX_SEARCH
 from groundwire.console.outbox import doing, undo_left
-from groundwire.console.search_cipher import MAX_ENCRYPTED
 from groundwire.console.site import Call, PageAnswer, problems
 from groundwire.messages.base import ShortId, format_time
 from groundwire.messages.decisions import Kind, ReasonCode
@@ -55,15 +48,16 @@ def _blank_is_none(value: object) -> object:
 Blank = BeforeValidator(_blank_is_none)
 
 
-EncryptedSearch = Annotated[Annotated[str, Field(max_length=MAX_ENCRYPTED)] | None, Blank]
-"""A search as it stands in a URL: see `SearchCipher`."""
+_MAX_SEARCH: Final = 200
+Search = Annotated[Annotated[str, Field(max_length=_MAX_SEARCH), AfterValidator(str.strip)] | None, Blank]
 
 
 class View(BaseModel):
-    """Filters, order and search of the queue, as they stand in a URL: codes, ids, and an encrypted text."""
+    """Filters, order and search of the queue, as a URL has them."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    search: Search = None
     reason: Annotated[ReasonCode | None, Blank] = None
     tenant: Annotated[ShortId | None, Blank] = None
     user: Annotated[ShortId | None, Blank] = None
@@ -71,9 +65,7 @@ class View(BaseModel):
     memory_type: Annotated[Literal["fact", "preference", "decision"] | None, Blank] = None
     kind: Annotated[Kind | None, Blank] = None
     age: Annotated[Literal["under_1h", "over_1h", "over_1d", "over_7d"] | None, Blank] = None
-    assigned: Annotated[Literal["mine", "nobody"] | None, Blank] = None
     sort: Annotated[Literal["risk", "oldest", "newest"], BeforeValidator(lambda v: v or "risk")] = "risk"
-    search: EncryptedSearch = None
     cursor: Annotated[Annotated[str, Field(max_length=MAX_CURSOR)] | None, Blank] = None
 
     def encoded(self, **changes: str | None) -> str:
@@ -88,25 +80,11 @@ class View(BaseModel):
         return {name: str(value) if value is not None else "" for name, value in kept.items()}
 
 
-async def board_query(call: Call, view: View, limit: int, *, selects: bool = False) -> Query:
-    """Return the query of the board for a view.
-
-    Raises:
-        HTTPException: 400, the search cannot be read; 503, it `selects` items by who has taken them, and that is not
-            known.
-    """
+def board_query(view: View, limit: int) -> Query:
+    """Return the query of the board for a view."""
     least, most = AGES[view.age] if view.age else (None, None)
-    given = view.model_dump(exclude={"age", "assigned", "search"})
-    if view.assigned is not None:
-        taken, me = await call.site.assignments.read_all(), call.identity.person.name
-        if taken is None and selects:
-            raise HTTPException(503, "Redis does not answer, so nobody knows who has taken what.")
-        taken = taken or {}
-        mine = [subject for subject, person in taken.items() if person == me]
-        given |= {"only": mine} if view.assigned == "mine" else {"without": list(taken)}
-    return Query(
-        **given, min_age=least, max_age=most, text=call.site.search_cipher.decrypt(view.search), limit=limit
-    )
+    given = view.model_dump(exclude={"age", "search"})
+    return Query(**given, min_age=least, max_age=most, text=view.search or "", limit=limit)
 
 
 def view_of(call: Call) -> View:
@@ -191,7 +169,6 @@ def choices(call: Call) -> dict[str, list[str]]:
         "memory_type": list(_TYPES),
         "kind": [str(kind) for kind in Kind],
         "age": list(AGES),
-        "assigned": ["mine", "nobody"],
     }
 
 
@@ -205,7 +182,7 @@ def _origin(found: Mapping[str, str]) -> ListOrigin | None:
     if name not in LISTS:
         return None
     return ListOrigin(
-        name, cursor if len(cursor) <= MAX_CURSOR else "", search if len(search) <= MAX_ENCRYPTED else ""
+        name, cursor if len(cursor) <= MAX_CURSOR else "", search if len(search) <= _MAX_SEARCH else ""
     )
 
 
@@ -267,10 +244,10 @@ def list_row(call: Call, row: Row) -> dict[str, Any]:
 
 
 async def queue_rows(call: Call, rows: Sequence[Row]) -> list[dict[str, Any]]:
-    """Return rows of the queue, each with who looks at it, who has taken it, and the action on its way."""
+    """Return rows of the queue, each with who looks at it and the action on its way."""
     await fetch_excerpts(call, rows)
     subjects = [subject_of(row) for row in rows]
-    held, takers = await call.site.locks.held(), await call.site.assignments.of(subjects)
+    held = await call.site.locks.held()
     compared = await memories_of(call, [row.decision_id for row in rows])
     me = call.identity.person.name
     holders = (held.get(subject) for subject in subjects)
@@ -279,9 +256,8 @@ async def queue_rows(call: Call, rows: Sequence[Row]) -> list[dict[str, Any]]:
             **_queue_row(call, row),
             "own_page": own_page(row, compared.get(row.decision_id, ())),
             "reviewing": holder if holder != me else None,
-            "assigned": taker,
         }
-        for row, holder, taker in zip(rows, holders, takers, strict=True)
+        for row, holder in zip(rows, holders, strict=True)
     ]
 
 
@@ -299,28 +275,8 @@ def _queue_row(call: Call, row: Row) -> dict[str, Any]:
     }
 
 
-class SearchFields(BaseModel):
-    """A search as it is posted; `back` is the query of the list's address."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    search: Annotated[str, Field(max_length=MAX_SEARCH)] = ""
-    back: Annotated[str, Field(max_length=MAX_QUERY)] = ""
-
-
-def views_shelf(call: Call) -> str:
-    """Return the name of the shelf with a person's saved views."""
-    return f"views:{hashlib.sha256(call.identity.person.name.encode()).hexdigest()[:32]}"
-
-
-async def saved_views(call: Call) -> list[dict[str, str]]:
-    """Return a person's views by name, each with the query of its address."""
-    found = await call.site.shared.read(views_shelf(call)) or {}
-    return [{"name": name, "query": query} for name, query in sorted(found.items())]
-
-
 def unshared_since(call: Call) -> str | None:
-    """Return since when nobody knows who has claimed or opened what; None while that is known."""
+    """Return since when Redis has not answered, so that nobody knows who opened what; None while it does."""
     since = call.site.shared.away_since
     return format_time(since) if since else None
 
@@ -330,35 +286,23 @@ async def show(call: Call) -> PageAnswer:
     return PageAnswer(await _queue(call, view_of(call)), "queue.html")
 
 
-async def search(call: Call) -> PageAnswer:
-    """Search the texts: a browser is led to the address of what is found; a token gets the answer at once."""
-    fields = call.fields(SearchFields)
-    view = view_from(fields.back).model_copy(
-        update={"search": call.site.search_cipher.encrypt(fields.search.strip())}
-    )
-    if call.identity.ambient:  # a browser begins at the top
-        view = view.model_copy(update={"cursor": None})
-    return PageAnswer(await _queue(call, view), location=with_query("/", view.encoded()))
-
-
 async def neighbours(call: Call, view: View, decision_id: str) -> Neighbours:
     """Return the items beside one that wait for this person, however many others stand between.
 
-    Those with an action on their way, open before somebody else, or taken by somebody else are skipped.
+    Items with an action on their way, or that somebody else has open, are skipped.
     """
     me, busy = call.identity.person.name, call.site.outbox.open_ids
-    query = await board_query(call, view.model_copy(update={"cursor": None}), PAGE)
-    theirs = await call.site.assignments.of_others(me)
-    theirs |= {name_of(subject) for subject, person in (await call.site.locks.held()).items() if person != me}
+    query = board_query(view.model_copy(update={"cursor": None}), PAGE)
+    theirs = {subject for subject, person in (await call.site.locks.held()).items() if person != me}
 
     def is_free(row: Row) -> bool:
-        return row.decision_id not in busy and name_of(subject_of(row)) not in theirs
+        return row.decision_id not in busy and subject_of(row) not in theirs
 
     return await asyncio.to_thread(call.site.board.neighbours, call.scope, query, decision_id, is_free)
 
 
 async def _queue(call: Call, view: View) -> dict[str, Any]:
-    query = await board_query(call, view, PAGE)
+    query = board_query(view, PAGE)
     try:
         page = call.site.board.pending(call.scope, query)
     except ValueError as exc:
@@ -372,17 +316,13 @@ async def _queue(call: Call, view: View) -> dict[str, Any]:
         "older": later,
         "newer": with_query("/", view.encoded(cursor=None)) if view.cursor else None,
         "search": query.text,
-        "encrypted_search": view.search or "",
         "filters": view.filters,
         "filtered": filtered,
         "choices": choices(call),
         "sort": view.sort,
         "gauges": _gauges(call),
         "most": MOST_AT_ONCE,
-        "views": await saved_views(call),
         "unshared_since": unshared_since(call),
-        "view": view.encoded(cursor=None, search=None),
-        "takes": not call.identity.person.read_only,
         "query": with_query("", view.encoded()),
         "query_text": view.encoded(),
         "sorts": [{"value": value, "title": title} for value, title in SORTS],

@@ -30,8 +30,6 @@ PAGES: Final = (
     ("/blocked", "Blocked"),
     ("/dead-letters", "Dead letters"),
 )
-_SAMPLE: Final = ("/sample", "Blind sample")
-"""Only where there is one."""
 _STATUS: Final = ("/status", "Status")
 """Only for people who see everything of a tenant."""
 _TOKEN: Final = Markup('<input type="hidden" name="csrf" value="{}">')
@@ -54,7 +52,7 @@ def _version() -> str:
 VERSION: Final = _version()
 """Part of the address of static files: a script finds the modules that it imports under the same version."""
 _FUNCTIONS: Final = (
-    *(words.label, words.number, words.age, words.duration, words.share, words.measured, words.waits_for),
+    *(words.label, words.number, words.age, words.duration, words.measured, words.waits_for),
     words.moment,
 )
 _environment.globals.update(
@@ -108,7 +106,7 @@ def _frame(site: Site, request: Request, identity: Identity | None) -> dict[str,
         "way": identity.way if identity else None,
         "csrf": csrf,
         "token": lambda: _TOKEN.format(csrf),
-        "pages": (*PAGES, *[_SAMPLE] * bool(site.settings.audit_share), *[_STATUS] * operates),
+        "pages": (*PAGES, *[_STATUS] * operates),
         "here": getattr(request.scope.get("route"), "path", ""),
         "stale_since": format_time(stale) if stale else None,
         "unshared_since": format_time(away) if away else None,

@@ -64,10 +64,7 @@ class ConsoleSettings(BaseSettings):
     )
     secret: SecretStr | None = Field(
         None,
-        description=(
-            "Signs session cookies and encrypts searches in addresses; 32 characters or more; none: one for each"
-            " start."
-        ),
+        description="Signs session cookies; 32 characters or more; none: one for each start.",
     )
     board: Path | None = Field(
         None, description="SQLite file that mirrors the topics; none: a temporary one, filled at each start."
@@ -102,9 +99,6 @@ class ConsoleSettings(BaseSettings):
     )
     lock_seconds: Annotated[float, Field(ge=5, le=3600)] = Field(
         45, description="How long an item counts as being reviewed after its page was last heard of."
-    )
-    audit_share: Annotated[float, Field(ge=0, le=1)] = Field(
-        0, description="Share of approved and blocked items that are shown blind for a second judgement."
     )
     workers: str = Field(
         "",

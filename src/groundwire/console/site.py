@@ -6,27 +6,23 @@ both show the same, to the same people.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
-from cachetools import LRUCache
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-from groundwire.console.assignments import Assignments
 from groundwire.console.auth import Authenticator, Identity, OneTimeLinks, OpenId, Sessions, TokenReader
 from groundwire.console.excerpts import Excerpts
 from groundwire.console.guard import Rates
 from groundwire.console.live import ChangeStream, Locks, MemoryLocks
 from groundwire.console.outbox import Outbox, ReviewOrder, ReviewSender
-from groundwire.console.search_cipher import SearchCipher
 from groundwire.console.settings import ConsoleSettings
 from groundwire.console.shared import MemoryShared, Shared
 from groundwire.console.workers import Workers
@@ -36,7 +32,6 @@ from groundwire.policy import Policy
 from groundwire.review.board import Board
 from groundwire.review.originals import RecordReader
 from groundwire.review.permissions import Permissions, ViewScope
-from groundwire.review.reviewers import Turn
 
 Fields = TypeVar("Fields", bound=BaseModel)
 _NAMED: Final = {"missing": "missing", "extra_forbidden": "unknown"}
@@ -45,10 +40,6 @@ MAX_REPORTED: Final = 20
 """Errors of one request that are listed."""
 _FORM: Final = "application/x-www-form-urlencoded"
 _JSON: Final = "application/json"
-_MAX_VISITS: Final = 20_000
-"""Pages that somebody opened, whose time is remembered."""
-_ABSENCE: Final = timedelta(minutes=10)
-"""Without a sign of somebody at a page, after which they begin anew."""
 _PRESENCE: Final = 2
 """Seconds in which lists are told once that somebody opened an item."""
 
@@ -68,7 +59,7 @@ class Parts:
         tokens: the API tokens, or None: none are accepted.
         read: reads the records of responses back from their topics; None: answers are not shown.
         locks: who looks at which item; None: kept in this process.
-        shared: who takes which item, saved views, ended sessions; None: kept in this process.
+        shared: ended sessions; None: kept in this process.
         stale_since: since when the board may be out of date; None while it is not.
         caught_up: whether the board shows all that there was when the console started.
         review_ttl: after which an item expires, where the reviews agent has a key to say so.
@@ -91,13 +82,6 @@ class Parts:
     monotonic: Callable[[], float] = time.monotonic
 
 
-class _Visit(NamedTuple):
-    """Somebody at an item's page: since when, and when they were last heard of."""
-
-    since: datetime
-    last: datetime
-
-
 class Site:
     """What one console holds: made once by `create_app`, handed to every handler.
 
@@ -106,9 +90,8 @@ class Site:
         attempts: rate limit of one address on attempts to sign in.
     """
 
-    def __init__(self, settings: ConsoleSettings, parts: Parts, secret: str) -> None:
+    def __init__(self, settings: ConsoleSettings, parts: Parts) -> None:
         clock = parts.clock
-        self.search_cipher = SearchCipher(secret)
         self.settings = settings
         self.board, self.permissions, self.policy = parts.board, parts.permissions, parts.policy
         self.stale_since, self.caught_up, self.clock = parts.stale_since, parts.caught_up, clock
@@ -117,10 +100,7 @@ class Site:
         self.outbox = Outbox(parts.reviews, self._unchanged, timedelta(seconds=settings.undo_seconds), clock)
         self.locks = parts.locks or MemoryLocks(timedelta(seconds=settings.lock_seconds), clock)
         self.shared = parts.shared or MemoryShared(clock)
-        self.assignments = Assignments(self.shared)
-        self._looked = self._told = 0
-        self._swept: int | None = None
-        self._visits: LRUCache[tuple[str, str], _Visit] = LRUCache(_MAX_VISITS)
+        self._looked = 0
         self.sessions = Sessions(timedelta(hours=settings.session_hours), clock, self.shared)
         self.live = ChangeStream(
             lambda: (
@@ -131,7 +111,6 @@ class Site:
                 self.shared.away_since,
                 self.sessions.ended,
                 self._looked,
-                self._told,
             )
         )
         self.authenticator = Authenticator(settings, self.sessions, parts.tokens, clock)
@@ -145,46 +124,6 @@ class Site:
     def look(self) -> None:
         """Say that somebody opened an item: lists show who looks at what, and are told every other second at most."""
         self._looked = round(self.clock().timestamp()) // _PRESENCE
-
-    def open_page(self, person: str, decision_id: str) -> None:
-        """Note that an item's page is shown to somebody: the time until they decide runs from the first time on."""
-        now, visit = self.clock(), self._visit(person, decision_id)
-        self._visits[person, decision_id] = _Visit(visit.since if visit else now, now)
-
-    def still_looks(self, person: str, decision_id: str) -> None:
-        """Note that somebody is still at an item's page, if they opened it."""
-        if (person, decision_id) in self._visits:
-            self.open_page(person, decision_id)
-
-    def _visit(self, person: str, decision_id: str) -> _Visit | None:
-        visit = self._visits.get((person, decision_id))
-        return visit if visit and self.clock() - visit.last <= _ABSENCE else None
-
-    def turn(self, order: ReviewOrder, *, at_page: bool) -> Turn:
-        """Return an order as the action of a person; `at_page`: they decided at the item's page."""
-        record, name = order.record, order.person.name
-        visit = self._visit(name, order.decision_id) if at_page else None
-        took = None if visit is None else round((self.clock() - visit.since).total_seconds() * 1000)
-        return Turn(record.action_id, record.tenant_id, record.user_id, name, took)
-
-    async def free_decided(self) -> None:
-        """Give back what was decided, by whomever and by whatever way; while an action can be undone nothing is."""
-        version = self.board.version
-        if version == self._swept:
-            return
-        taken = await self.assignments.read_all()
-        if taken is None:
-            return
-        decided = await asyncio.to_thread(self.board.decided, list(taken))
-        if decided:
-            if not await self.assignments.give(decided, ""):
-                return
-            self.tell()
-        self._swept = version
-
-    def tell(self) -> None:
-        """Have open lists ask again at once."""
-        self._told += 1
 
     def _unchanged(self, orders: Sequence[ReviewOrder]) -> set[str]:
         """Return the ids of orders whose item still has their revision, and is still their person's to decide."""

@@ -1,22 +1,19 @@
-"""The status page: what workers answer at this moment, how full the queue is, and how people judged the gate.
+"""The status page: what workers answer at this moment, and how full the queue is.
 
-Counts and codes over all tenants, no id and no text. Series over time are Grafana's: nothing is kept here.
+Counts and codes over all tenants, no id and no text. Grafana shows series over time, and how people decided.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from datetime import timedelta
 from typing import Any, Final
 
 from starlette.exceptions import HTTPException
 
-from groundwire.console.gauges import DAYS
 from groundwire.console.item import NO_ITEM
 from groundwire.console.site import Call, PageAnswer
-from groundwire.console.words import lever
 from groundwire.console.workers import ROLES, TENANT_LIMITS, WorkerStatus
 
 _SHOWN: Final = ("name", "address", "role", "state", "paused")
@@ -46,7 +43,6 @@ async def show(call: Call) -> PageAnswer:
         "ttl_days": site.review_ttl / timedelta(days=1),
         "tenants": [_tenants(limit, workers) for limit in TENANT_LIMITS],
         "dead_letters": [{"code": code, "count": count} for code, count in letters],
-        "judged": _judged(call),
     }
     return PageAnswer(data, "status.html")
 
@@ -70,22 +66,3 @@ def _over(put: Callable[..., float], of: Sequence[WorkerStatus], name: str, labe
     """Return the gauge of all workers together; None, never 0, where no worker tells it."""
     values = [one.gauges[name, label] for one in of if (name, label) in one.gauges]
     return put(values) if values else None
-
-
-def _judged(call: Call) -> dict[str, Any]:
-    """Return how people decided what the gate held, as far as the person sees it."""
-    board, since = call.site.board, call.site.clock() - timedelta(days=DAYS)
-    found = board.agreement(call.scope, since)
-    return {
-        "days": DAYS,
-        "total": _plain(found.total, decided=found.total.decided),
-        "reasons": [_plain(row, decided=row.decided, lever=lever(row.name)) for row in found.by_reason],
-        "reviewers": [_plain(row) for row in board.by_reviewer(call.scope, since)],
-        "blind": _plain(found.blind),
-    }
-
-
-def _plain(row: Any, **more: int | str | None) -> dict[str, Any]:  # noqa: ANN401 - counts of several kinds
-    """Return the fields of a row, times in seconds."""
-    fields = {**asdict(row), **more}.items()
-    return {key: value.total_seconds() if isinstance(value, timedelta) else value for key, value in fields}

@@ -26,7 +26,6 @@ _TEXTS: Final[dict[str, dict[str, str]]] = tomllib.loads(
 )
 _LABELS: Final = {**_TEXTS["faults"], **_TEXTS["checks"], **_TEXTS["reasons"], **_TEXTS["others"]}
 _WAITS: Final = _TEXTS["waits"]
-LEVERS: Final = _TEXTS["levers"]
 
 
 def label(code: object) -> str:
@@ -40,11 +39,6 @@ def label(code: object) -> str:
 def waits_for(dependency: str) -> str:
     """Return a sentence or two on what a paused worker waits for."""
     return _WAITS.get(dependency, "It waits for something that this console does not know.")
-
-
-def lever(code: str) -> str | None:
-    """Return the command or the keys of the policy that change how much is held for a reason, where there is one."""
-    return LEVERS.get(code)
 
 
 def measured(value: float | None) -> str:
@@ -76,11 +70,6 @@ def duration(seconds: float | None) -> str:
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.0f} s"
-
-
-def share(part: int, whole: int) -> str:
-    """Return a part as per cent."""
-    return f"{part / whole:.0%}" if whole else NONE
 
 
 def moment(time: str | None) -> str:

@@ -19,11 +19,10 @@ from groundwire.messages.base import to_milliseconds
 from groundwire.messages.decisions import Kind
 from groundwire.messages.identity import Subject
 from groundwire.messages.topics import TopicName
-from groundwire.review import projection, queries, reads, reviewers
+from groundwire.review import projection, queries, reads
 from groundwire.review.model import (
     Agreement,
     Backlog,
-    BlindOpinion,
     Counts,
     DeadLetterRow,
     Item,
@@ -33,9 +32,7 @@ from groundwire.review.model import (
     Page,
     Query,
     Related,
-    Revealed,
     Row,
-    Sampled,
     Standing,
     check_limit,
 )
@@ -53,7 +50,6 @@ from groundwire.review.queries import (
     statement,
 )
 from groundwire.review.records import TopicRecord
-from groundwire.review.reviewers import ReviewerCounts, Turn
 from groundwire.state.model import SubjectState, SubjectStatus
 
 IN_MEMORY: Final = ":memory:"
@@ -70,8 +66,7 @@ class Board:
     Methods take milliseconds and may be called from several threads; one runs at a time.
 
     Args:
-        path: of the SQLite file, which is made readable for its owner alone. In memory, opinions on the blind sample
-            are lost with the process.
+        path: of the SQLite file, which is made readable for its owner alone.
         clock: the wall clock.
         fts: whether texts are searched by an index; None: if this SQLite has FTS5.
 
@@ -209,11 +204,6 @@ class Board:
         with self._reading() as connection:
             return reads.standings(connection, scope, decision_ids)
 
-    def decided(self, subjects: Sequence[Subject]) -> list[Subject]:
-        """Return those of some items that are decided: approved or blocked, by whomever."""
-        with self._reading() as connection:
-            return reads.decided(connection, subjects)
-
     def memories(self, scope: ViewScope, decision_ids: Sequence[str]) -> dict[str, list[Nearest]]:
         """Return, by the id of each of many Decisions, the claims that the gate compared its claim with."""
         found: dict[str, list[Nearest]] = {}
@@ -254,45 +244,6 @@ class Board:
         """Return how people's decisions since a time compare with the gate's."""
         with self._reading() as connection:
             return reads.agreement(connection, scope, to_milliseconds(since))
-
-    def by_reviewer(self, scope: ViewScope, since: datetime) -> list[ReviewerCounts]:
-        """Return what each reviewer did since a time."""
-        with self._reading() as connection:
-            return reviewers.by_reviewer(connection, scope, to_milliseconds(since))
-
-    def record_turns(self, turns: Sequence[Turn]) -> None:
-        """Store actions as people take them at a console."""
-        with self._writing() as connection:
-            reviewers.record_turns(connection, turns, to_milliseconds(self._clock()))
-
-    def mark_undone(self, action_ids: Sequence[str]) -> None:
-        """Store that actions were taken back."""
-        with self._writing() as connection:
-            reviewers.mark_undone(connection, action_ids)
-
-    def sample(self, scope: ViewScope, share: float = 0.0, limit: int = 20) -> list[Sampled]:
-        """Return claims of the blind sample that the person has no opinion on yet, verdicts hidden.
-
-        Args:
-            scope: what the person sees.
-            share: of all claims that the gate approved or blocked by itself, 0 (off) to 1; a smaller sample is
-                part of every larger one.
-            limit: at most so many.
-        """
-        check_limit(limit)
-        with self._reading() as connection:
-            return reads.sample(connection, scope, share, limit)
-
-    def record_opinion(self, scope: ViewScope, decision_id: str, opinion: BlindOpinion) -> Revealed | None:
-        """Store a person's first opinion of a sampled claim, and return it with what the gate decided.
-
-        Returns:
-            None where there is no such claim that the person sees.
-        """
-        with self._writing() as connection:
-            return reads.record_opinion(
-                connection, scope, decision_id, opinion, to_milliseconds(self._clock())
-            )
 
     def _page(self, where: Where, query: Query) -> Page[Row]:
         total_sql = statement("SELECT count(*) FROM items", where.sql)

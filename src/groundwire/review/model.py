@@ -14,7 +14,6 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Generic, Literal, TypeVar
 
 from groundwire.messages.decisions import Kind, ReasonCode, Verdict
-from groundwire.messages.identity import Subject
 from groundwire.messages.topics import TopicName
 
 Level = Literal["high", "medium", "low"]
@@ -63,7 +62,6 @@ _CHECKS: Final = {
 _UNINFORMATIVE: Final = "source_not_trusted"
 """Fails for every claim without a trusted source, so it says nothing about the risk."""
 Sort = Literal["risk", "oldest", "newest"]
-BlindOpinion = Literal["approve", "reject"]
 ListedTopic = Literal[TopicName.APPROVED, TopicName.BLOCKED, TopicName.REVIEW]
 T = TypeVar("T")
 MAX_PAGE: Final = 200
@@ -122,8 +120,6 @@ class Query:
 
     Attributes:
         source: that the producer named.
-        only: these items and no others.
-        without: none of these items.
         min_age: waiting at least so long.
         text: words that all stand in the text or id, each from its beginning; whatever a person typed.
         sort: `risk`, then oldest first.
@@ -140,8 +136,6 @@ class Query:
     source: str | None = None
     memory_type: str | None = None
     kind: Kind | None = None
-    only: Sequence[Subject] | None = None
-    without: Sequence[Subject] = ()
     min_age: timedelta | None = None
     max_age: timedelta | None = None
     text: str = ""
@@ -437,48 +431,9 @@ class DecisionCounts:
 
 
 @dataclass(frozen=True, slots=True)
-class Blind:
-    """Opinions of people who did not see the verdict: how many agree with the gate, of how many."""
-
-    approved_agreed: int
-    approved: int
-    blocked_agreed: int
-    blocked: int
-
-
-@dataclass(frozen=True, slots=True)
 class Agreement:
     """How people's decisions compare with the gate's; most frequent first."""
 
     total: DecisionCounts
     by_reason: Sequence[DecisionCounts]
     by_source: Sequence[DecisionCounts]
-    blind: Blind
-
-
-@dataclass(frozen=True, slots=True)
-class Sampled:
-    """An item of the blind sample: without verdict, reason and topic."""
-
-    decision_id: str
-    tenant_id: str
-    user_id: str
-    subject_id: str
-    source: str | None
-    memory_type: str | None
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Revealed:
-    """What the gate decided, shown once an opinion is stored; `opinion` is the first that the person gave."""
-
-    decision_id: str
-    opinion: BlindOpinion
-    verdict: Verdict
-    reason_code: str
-
-    @property
-    def agrees(self) -> bool:
-        """Whether person and gate are of one mind."""
-        return (self.opinion == "approve") == (self.verdict == Verdict.APPROVED)

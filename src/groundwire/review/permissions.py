@@ -51,8 +51,3 @@ class Permissions:
         """Return what a person sees now; the reviews agent checks the right to decide again by its own keys file."""
         whole = frozenset(tenant for tenant in person.tenants if self._keys.delegated(tenant, person.name))
         return ViewScope(person.name, whole, person.tenants - whole)
-
-    def deciders(self, scope: ViewScope, tenant_id: str, user_id: str) -> list[str]:
-        """Return who may decide an owner's items, of those whom somebody with this view may know of."""
-        others = self._keys.reviewers(tenant_id) | {user_id} if tenant_id in scope.whole else frozenset()
-        return sorted({scope.person, *others})

@@ -29,7 +29,6 @@ from groundwire.review.records import (
     read_decision,
     read_retraction,
     review_fact,
-    sample_hash,
     text_of,
 )
 
@@ -172,14 +171,14 @@ _ITEM_ID: Final = "SELECT id FROM items WHERE tenant_id = ? AND user_id = ? AND 
 # a decision published twice stands where it stood first
 _DECISION: Final = """
 INSERT INTO decisions (item, revision, decision_id, topic, partition, "offset", timestamp_ms, reason_code, source,
-    memory_type, decided_ms, excerpt, placed, action, reviewer, review_reason, lot, value)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    memory_type, decided_ms, excerpt, placed, action, reviewer, review_reason, value)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (item, revision, decision_id) DO UPDATE SET
     topic = excluded.topic, partition = excluded.partition, "offset" = excluded."offset",
     timestamp_ms = excluded.timestamp_ms, reason_code = excluded.reason_code, source = excluded.source,
     memory_type = excluded.memory_type, decided_ms = excluded.decided_ms, excerpt = excluded.excerpt,
     placed = excluded.placed, action = excluded.action, reviewer = excluded.reviewer,
-    review_reason = excluded.review_reason, lot = excluded.lot, value = excluded.value
+    review_reason = excluded.review_reason, value = excluded.value
 WHERE (excluded.timestamp_ms, excluded.partition, excluded."offset", excluded.topic)
     < (decisions.timestamp_ms, decisions.partition, decisions."offset", decisions.topic)
 """
@@ -266,7 +265,6 @@ def forget_items(connection: sqlite3.Connection, before_ms: int) -> None:
     connection.execute(statement("DELETE", old), (before_ms,))
     connection.execute("DELETE FROM actions WHERE at_ms < ?", (before_ms,))
     connection.execute("DELETE FROM dead_letters WHERE at_ms < ?", (before_ms,))
-    connection.execute("DELETE FROM turns WHERE at_ms < ?", (before_ms,))
 
 
 def decision_json(value: bytes) -> bytes:
@@ -300,7 +298,6 @@ def _write_decision(
         text,
         placed,
         *people,
-        sample_hash(decision),
     )
     connection.execute(_DECISION, (*row, zlib.compress(value, _FAST)))
     if connection.total_changes != before:

@@ -192,25 +192,12 @@ def seen(scope: ViewScope, where: Where | None = None, table: str = "items") -> 
     return where.add(term, json.dumps(whole), scope.person, json.dumps(own))
 
 
-NAMED: Final = (
-    "FROM json_each(?) AS one CROSS JOIN items AS named"
-    " ON named.tenant_id = json_extract(one.value, '$[0]') AND named.user_id = json_extract(one.value, '$[1]')"
-    " AND named.kind = json_extract(one.value, '$[2]') AND named.subject_id = json_extract(one.value, '$[3]')"
-)
-"""Items by the four parts of their names, each found by its index."""
-_AMONG: Final = f"items.id {{}} (SELECT named.id {NAMED})"
-
-
 def filtered(where: Where, query: Query, now: datetime, *, fts: bool) -> Where:
     """Add what a query asks for."""
     where.equals("items.reason_code", query.reason).equals("items.tenant_id", query.tenant)
     where.equals("items.user_id", query.user).equals("items.source", query.source)
     where.equals("items.memory_type", query.memory_type)
     where.equals("items.kind", None if query.kind is None else str(query.kind))
-    if query.only is not None:
-        where.add(_AMONG.format("IN"), json.dumps(query.only))
-    if query.without:
-        where.add(_AMONG.format("NOT IN"), json.dumps(query.without))
     milliseconds = to_milliseconds(now)
     if query.min_age is not None:
         where.add("items.since_ms <= ?", _clamped(milliseconds - query.min_age.total_seconds() * 1000))

@@ -1,4 +1,4 @@
-"""Reads of the board's tables: one item with its context, counts, dead letters, agreement and the blind sample."""
+"""Reads of the board's tables: one item with its context, counts, dead letters, and how people decided."""
 
 from __future__ import annotations
 
@@ -15,13 +15,10 @@ from typing import Any, Final
 from groundwire.errors import ErrorCode
 from groundwire.messages.base import from_milliseconds
 from groundwire.messages.decisions import Kind, Verdict
-from groundwire.messages.identity import Subject
 from groundwire.review.model import (
     ActionAttempt,
     Agreement,
     Backlog,
-    Blind,
-    BlindOpinion,
     Counts,
     DeadLetterRow,
     DecisionCounts,
@@ -29,10 +26,8 @@ from groundwire.review.model import (
     Nearest,
     Neighbours,
     Page,
-    Revealed,
     Revision,
     Row,
-    Sampled,
     Sort,
     SourceRecord,
     Standing,
@@ -41,7 +36,6 @@ from groundwire.review.permissions import ViewScope
 from groundwire.review.projection import decision_json, parents
 from groundwire.review.queries import (
     COLUMNS,
-    NAMED,
     OTHERS,
     WIDTH,
     SqlValue,
@@ -66,7 +60,6 @@ _ASKED: Final = (
     " JOIN items ON items.id = decisions.item"
 )
 """Several Decisions by their ids, each found by its index."""
-_HASHES: Final = 2**32
 _NO_SOURCE: Final = "-"  # of responses
 DecidedRow = tuple[str, str, str, int]
 """Reason of the review, source, action, milliseconds from review to decision."""
@@ -118,15 +111,6 @@ def standings(
     sql = statement("SELECT", COLUMNS, ", asked.value,", _WAITS, _ASKED, where.sql)
     found = connection.execute(sql, (json.dumps(decision_ids), *where.values)).fetchall()
     return {row[WIDTH]: Standing(row[WIDTH], as_row(row), bool(row[WIDTH + 1])) for row in found}
-
-
-def decided(connection: sqlite3.Connection, subjects: Sequence[Subject]) -> list[Subject]:
-    """Return those of some items that are approved or blocked."""
-    sql = statement(
-        "SELECT named.tenant_id, named.user_id, named.kind, named.subject_id", NAMED, "WHERE named.topic <> ?"
-    )
-    found = connection.execute(sql, (json.dumps([one.names for one in subjects]), str(Verdict.REVIEW)))
-    return [Subject(tenant, user, Kind(kind), name) for tenant, user, kind, name in found.fetchall()]
 
 
 def memories(
@@ -366,7 +350,7 @@ def _source_record(
 
 
 def agreement(connection: sqlite3.Connection, scope: ViewScope, since_ms: int) -> Agreement:
-    """Count what people decided since a time, and the opinions on the blind sample."""
+    """Count what people decided since a time."""
     where = (
         seen(scope).add("done.action IN ('approve', 'edit', 'reject')").add("done.decided_ms >= ?", since_ms)
     )
@@ -382,78 +366,6 @@ def agreement(connection: sqlite3.Connection, scope: ViewScope, since_ms: int) -
         total=_tally("", found),
         by_reason=_tallies((row[0], row) for row in found),
         by_source=_tallies((row[1], row) for row in found),
-        blind=_blind(connection, scope, since_ms),
-    )
-
-
-def sample(connection: sqlite3.Connection, scope: ViewScope, share: float, limit: int) -> list[Sampled]:
-    """Return sampled claims that the person has no opinion on, in the order of their sample hashes."""
-    where = seen(scope).add("decisions.lot < ?", round(max(0.0, min(1.0, share)) * _HASHES))
-    where.add(
-        "NOT EXISTS (SELECT 1 FROM opinions WHERE opinions.decision_id = decisions.decision_id"
-        " AND opinions.person = ?)",
-        scope.person,
-    )
-    sql = (
-        "SELECT items.decision_id, items.tenant_id, items.user_id, items.subject_id, items.source,",
-        "items.memory_type, decisions.value",
-        "FROM decisions JOIN items ON items.current = decisions.id",
-        where.sql,
-        "ORDER BY decisions.lot, decisions.decision_id LIMIT ?",
-    )
-    found = connection.execute(statement(*sql), (*where.values, limit)).fetchall()
-    return [_sampled(row) for row in found]
-
-
-def record_opinion(
-    connection: sqlite3.Connection, scope: ViewScope, decision_id: str, opinion: BlindOpinion, at_ms: int
-) -> Revealed | None:
-    """Store a person's first opinion and return it with the gate's verdict."""
-    where = seen(scope).add("decisions.decision_id = ?", decision_id).add("decisions.lot IS NOT NULL")
-    sql = (
-        "SELECT decisions.decision_id, decisions.topic, decisions.reason_code FROM decisions",
-        "JOIN items ON items.id = decisions.item",
-        where.sql,
-    )
-    found = connection.execute(statement(*sql), where.values).fetchone()
-    if found is None:
-        return None
-    connection.execute(
-        "INSERT INTO opinions (decision_id, person, opinion, at_ms) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        (found[0], scope.person, opinion, at_ms),
-    )
-    (stands,) = connection.execute(
-        "SELECT opinion FROM opinions WHERE decision_id = ? AND person = ?", (found[0], scope.person)
-    ).fetchone()
-    return Revealed(found[0], stands, Verdict(found[1]), found[2])
-
-
-def _sampled(row: Sequence[Any]) -> Sampled:
-    decision_id, tenant, user, subject, source, memory_type, value = row
-    claim = (json.loads(decision_json(value)).get("evidence") or {}).get("claim")
-    return Sampled(decision_id, tenant, user, subject, source, memory_type, str(claim or ""))
-
-
-def _blind(connection: sqlite3.Connection, scope: ViewScope, since_ms: int) -> Blind:
-    where = seen(scope).add("opinions.at_ms >= ?", since_ms)
-    sql = (
-        "SELECT decisions.topic, opinions.opinion, count(*) FROM opinions",
-        "JOIN decisions ON decisions.decision_id = opinions.decision_id AND decisions.lot IS NOT NULL",
-        "JOIN items ON items.id = decisions.item",
-        where.sql,
-        "GROUP BY decisions.topic, opinions.opinion",
-    )
-    rows = connection.execute(statement(*sql), where.values).fetchall()
-    found = {(topic, opinion): count for topic, opinion, count in rows}
-    approved_agreed, blocked_agreed = (
-        found.get(("approved", "approve"), 0),
-        found.get(("blocked", "reject"), 0),
-    )
-    return Blind(
-        approved_agreed=approved_agreed,
-        approved=approved_agreed + found.get(("approved", "reject"), 0),
-        blocked_agreed=blocked_agreed,
-        blocked=blocked_agreed + found.get(("blocked", "approve"), 0),
     )
 
 

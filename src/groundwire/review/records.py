@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from pydantic import ValidationError
 
 from groundwire.kafka.produce import address_anyhow
 from groundwire.kafka.reader import Positions, Start, TopicReader, open_reader
-from groundwire.messages.decisions import LAST_REVISION, AuditEvent, Decision, Kind
+from groundwire.messages.decisions import LAST_REVISION, AuditEvent, Decision
 from groundwire.messages.headers import InboundRecord, header
 from groundwire.messages.records import Retraction
 from groundwire.messages.topics import TopicName
@@ -119,16 +118,6 @@ def review_fact(decision: Decision, name: str) -> str | None:
     """Return what `facts.review` says, None where no person (nor expiry) brought the revision."""
     value: Any = (decision.facts.review or {}).get(name)
     return value if isinstance(value, str) else None
-
-
-def sample_hash(decision: Decision) -> int | None:
-    """Return the number that draws a decision into the blind sample, 0 to 2^32 - 1: by its id, so no one can choose it.
-
-    Only what the gate itself approved or blocked takes part; None for the rest.
-    """
-    if decision.kind != Kind.CLAIM or decision.revision != 1 or decision.verdict == "review":
-        return None
-    return int.from_bytes(hashlib.sha256(decision.decision_id.encode()).digest()[:4], "big")
 
 
 def _owner(record: TopicRecord) -> tuple[str | None, str | None]:

@@ -47,13 +47,11 @@ CREATE TABLE IF NOT EXISTS decisions (
     action TEXT,
     reviewer TEXT,
     review_reason TEXT,
-    lot INTEGER,
     value BLOB NOT NULL,
     UNIQUE (item, revision, decision_id)
 );
 CREATE INDEX IF NOT EXISTS decisions_by_id ON decisions (decision_id);
 CREATE INDEX IF NOT EXISTS decisions_of_people ON decisions (decided_ms) WHERE action IS NOT NULL;
-CREATE INDEX IF NOT EXISTS decisions_by_lot ON decisions (lot) WHERE lot IS NOT NULL;
 
 -- What each approved claim rests on: a row for each name in its `derived_from`.
 CREATE TABLE IF NOT EXISTS rests (
@@ -110,24 +108,3 @@ CREATE TABLE IF NOT EXISTS dead_letters (
     UNIQUE (at_partition, at_offset)
 );
 CREATE INDEX IF NOT EXISTS dead_letters_by_time ON dead_letters (at_ms, at_partition, at_offset);
-
--- What people thought before they saw the verdict; the first opinion stands.
-CREATE TABLE IF NOT EXISTS opinions (
-    decision_id TEXT NOT NULL,
-    person TEXT NOT NULL,
-    opinion TEXT NOT NULL,
-    at_ms INTEGER NOT NULL,
-    PRIMARY KEY (decision_id, person)
-) WITHOUT ROWID;
-
--- What people did at this console: an action, how long after its item's page was shown, whether it was taken back.
-CREATE TABLE IF NOT EXISTS turns (
-    action_id TEXT PRIMARY KEY,
-    tenant_id TEXT NOT NULL,
-    user_id TEXT NOT NULL,
-    person TEXT NOT NULL,
-    at_ms INTEGER NOT NULL,
-    took_ms INTEGER,                     -- NULL: not decided at that page
-    undone INTEGER NOT NULL DEFAULT 0
-) WITHOUT ROWID;
-CREATE INDEX IF NOT EXISTS turns_by_time ON turns (at_ms);

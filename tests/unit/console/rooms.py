@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 from starlette.applications import Starlette
@@ -22,7 +22,7 @@ from groundwire.console.site import Parts, Site
 from groundwire.keys.attestation import Keys
 from groundwire.messages.base import format_time, to_milliseconds
 from groundwire.messages.decisions import AuditEvent, Kind
-from groundwire.messages.identity import Subject, event_id
+from groundwire.messages.identity import Subject
 from groundwire.messages.records import ReviewDecision
 from groundwire.messages.topics import TopicName
 from groundwire.review.actions import ActionOutcome
@@ -167,20 +167,6 @@ class Room:
         value = event.model_dump_json().encode()
         self.board.add([TopicRecord(TopicName.AUDIT, 0, 0, to_milliseconds(self.clock.now), b"", value)])
 
-    def carry_out(self, action_id: str, *, applied: bool = True) -> None:
-        """Let the audit say what the gate made of an action."""
-        kind = "review_action" if applied else "refused_action"
-        detail = {
-            "action": "approve",
-            "action_id": action_id,
-            "kind": "claim",
-            "user_id": "ana",
-            "outcome": "-",
-        }
-        given = {"event_id": event_id(kind, action_id), "type": kind, "at": self.clock.now.isoformat()}
-        event = {**given, "tenant_id": "acme", "actor": "lead", "decision_id": None, "detail": detail}
-        self.audit(AuditEvent(**event, subject_id="c"))
-
     def settle(self, subject_id: str, user: str = "ana") -> None:
         """Take an item out of the queue, as when state does not hold it as pending."""
         self.board.apply_statuses({Subject("acme", user, Kind.CLAIM, subject_id): None})
@@ -210,15 +196,95 @@ def make_room(shared: Shared | None = None, clock: Clock | None = None, **settin
     return Room(app, board, recorder, clock, secret)
 
 
-async def search(client: httpx.AsyncClient, text: str, listed: str = "queue", back: str = "") -> str:
-    """Search a list as a browser does; return the address to which it is led."""
-    form = {"csrf": await csrf(client), "search": text, "back": back}
-    return (await client.post(f"/{listed}/search", data=form)).headers["location"]
+@dataclass
+class Element:
+    """An element of a page; `text` is all that stands in it."""
+
+    tag: str
+    attributes: dict[str, str]
+    text: str = ""
+
+    def __getitem__(self, name: str) -> str:
+        return self.attributes[name]
+
+
+class Html(HTMLParser):
+    """A page as a browser reads it; `words` is its text with single spaces."""
+
+    _VOID: ClassVar = {"br", "hr", "img", "input", "link", "meta"}
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[Element] = []
+        self._open: list[Element] = []
+        self._said: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._said.append(" ")
+        self.elements.append(Element(tag, {name: value or "" for name, value in attrs}))
+        if tag not in self._VOID:
+            self._open.append(self.elements[-1])
+
+    def handle_endtag(self, tag: str) -> None:
+        self._said.append(" ")
+        while self._open and self._open.pop().tag != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        self._said.append(data)
+        for element in self._open:
+            element.text += data
+
+    @property
+    def words(self) -> str:
+        return " ".join("".join(self._said).split())
+
+    def all(self, tag: str = "", **attributes: str) -> list[Element]:
+        """Return the elements with a tag and attributes; `data_x` stands for `data-x`, `class_` for `class`."""
+        wanted = {name.rstrip("_").replace("_", "-"): value for name, value in attributes.items()}
+        return [
+            one
+            for one in self.elements
+            if tag in ("", one.tag)
+            and all(one.attributes.get(name) == value for name, value in wanted.items())
+        ]
+
+    def one(self, tag: str = "", **attributes: str) -> Element:
+        (found,) = self.all(tag, **attributes)
+        return found
+
+
+async def html(client: httpx.AsyncClient, path: str) -> Html:
+    return Html((await client.get(path)).text)
 
 
 async def csrf(client: httpx.AsyncClient, path: str = "/") -> str:
     """Return the token that the forms of a page carry."""
-    page = (await client.get(path)).text
-    found = re.search(r'data-csrf="([^"]+)"', page)
-    assert found is not None
-    return found[1]
+    return (await html(client, path)).one("body")["data-csrf"]
+
+
+ITEM = {"action": "approve", "revision": 1}
+
+
+async def act(room: Room, decision_id: str, who: str = "lead-token", **action: Any) -> httpx.Response:
+    """Act on an item as a program does."""
+    async with room.client(who) as client:
+        return await client.post(f"/api/items/{decision_id}/actions", json=ITEM | action)
+
+
+def chosen(ids: Iterable[str]) -> list[dict[str, Any]]:
+    """Return items at their first revision as the API takes them."""
+    return [{"id": one, "revision": 1} for one in ids]
+
+
+def compared(*names: str, state: str = "approved", difference: str = "number") -> dict[str, Any]:
+    """Return the facts of a claim that the gate compared with these memories."""
+    match = {"class": state, "inter": 9, "union": 12, "difference": difference}
+    matches = [{"subject_id": name, **match} for name in names]
+    return {
+        "clock": format_time(NOW),
+        "place": "free",
+        "dedup": {"status": "ok", "scheme": "s", "matches": matches},
+    }

@@ -1,11 +1,10 @@
-"""What a reviewer sees of a response: nothing of it is lost, and each fault stands beside what the sources say."""
+"""A reviewer sees all of a response, and each fault beside what the sources say."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
@@ -18,8 +17,7 @@ from groundwire.messages.base import sha256_hex
 from groundwire.messages.records import LlmResponse
 from groundwire.policy import Policy
 from groundwire.review.originals import Original, OriginalState
-from tests.unit.console.rooms import make_decision, make_room
-from tests.unit.console.test_pages import read
+from tests.unit.console.rooms import Html, make_decision
 
 SOURCES = {
     "kiln": "The kiln in Delft reaches 1,200 degrees. It is fired every 14 days by one potter.",
@@ -58,36 +56,23 @@ def fault_of(view, text):
     return next(fault for fault in view["faults"] if text in fault["text"])
 
 
-def test_the_answer_stands_there_letter_for_letter_with_its_question() -> None:
+def test_a_wrong_value_a_lost_denial_and_what_no_source_says_are_marked_beside_the_nearest_place() -> None:
     view = shown()
-    assert view["question"] == "How hot is it?"
-    assert text_of(view) == ANSWER
-
-
-def test_a_wrong_value_is_marked_and_stands_beside_what_the_source_says_instead() -> None:
-    view = shown()
-    fault = fault_of(view, "1,500")
-    assert fault["hard"]
-    assert fault["instead"][0].startswith("1,200")
-    assert fault["says"] == "The kiln in Delft reaches 1,200 degrees."
-    marked = [part for run in view["answer"] for part in run["segments"] if "value" in part["kinds"]]
-    assert marked[0]["text"].startswith("1,500")
-
-
-def test_a_denial_that_is_left_out_stands_beside_the_denial() -> None:
-    fault = fault_of(shown(), "Children are admitted")
-    assert fault["hard"]
-    assert fault["says"] == "Children are not admitted to the workshop."
-
-
-def test_what_no_source_says_is_a_doubt_and_its_words_are_marked() -> None:
-    view = shown()
-    fault = fault_of(view, "sailor")
-    assert (fault["hard"], fault["says"]) == (False, None)
-    uncovered = {
-        part["text"] for run in view["answer"] for part in run["segments"] if "uncovered" in part["kinds"]
-    }
-    assert {"famous", "sailor"} <= {word for text in uncovered for word in text.split()}
+    assert (view["question"], text_of(view)) == ("How hot is it?", ANSWER)
+    value, denial, doubt = (fault_of(view, text) for text in ("1,500", "Children are admitted", "sailor"))
+    assert [one["hard"] for one in (value, denial, doubt)] == [True, True, False]
+    assert value["instead"][0].startswith("1,200")
+    assert [one["says"] for one in (value, denial, doubt)] == [
+        "The kiln in Delft reaches 1,200 degrees.",
+        "Children are not admitted to the workshop.",
+        None,
+    ]
+    marked = {kind: [] for kind in ("value", "uncovered")}
+    for part in (part for run in view["answer"] for part in run["segments"]):
+        for kind in marked.keys() & set(part["kinds"]):
+            marked[kind].append(part["text"])
+    assert marked["value"][0].startswith("1,500")
+    assert {"famous", "sailor"} <= {word for text in marked["uncovered"] for word in text.split()}
 
 
 def test_each_claim_points_at_the_passage_that_it_rests_on_and_each_place_is_there_once() -> None:
@@ -144,25 +129,15 @@ def test_a_field_that_no_source_has_is_marked_wherever_it_stands_as_a_word_and_l
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("answer", "places"), [("See lost.py, not my/lost.py.", [4]), ("Nothing.", [])])
-def test_a_file_that_was_not_retrieved_is_marked_where_the_answer_names_it_and_listed_anyway(
-    answer, places
-) -> None:
+def test_a_file_that_was_not_retrieved_is_marked_where_the_answer_names_it_and_listed_anyway() -> None:
     chunk = {"chunk_id": "k", "file": "kiln.py", "content": "Nothing.", "start_line": 1, "end_line": 1}
-    view = shown(answer=answer, chunks=[chunk], sources=[{"file": "lost.py"}])
-    fault = fault_of(view, "lost.py")
-    assert (fault["hard"], fault["why"], fault["start"]) == (
-        True,
-        "phantom_source",
-        places[0] if places else None,
-    )
-    hard = [
-        part["text"]
-        for run in view["answer"]
-        for part in run["segments"]
-        if "names a source" in part["title"]
-    ]
-    assert hard == ["lost.py"] * len(places)
+    for answer, start in (("See lost.py, not my/lost.py.", 4), ("Nothing.", None)):
+        view = shown(answer=answer, chunks=[chunk], sources=[{"file": "lost.py"}])
+        fault = fault_of(view, "lost.py")
+        assert (fault["hard"], fault["why"], fault["start"]) == (True, "phantom_source", start)
+        parts = [part for run in view["answer"] for part in run["segments"]]
+        marked = [part["text"] for part in parts if "names a source" in part["title"]]
+        assert marked == ["lost.py"] * (start is not None)
 
 
 def test_a_step_of_reasoning_that_does_not_hold_is_listed() -> None:
@@ -170,16 +145,13 @@ def test_a_step_of_reasoning_that_does_not_hold_is_listed() -> None:
     assert fault_of(view, "circus")["start"] is None
 
 
-def test_another_policy_than_that_of_the_decision_is_said() -> None:
+def test_another_policy_is_said_and_of_a_record_that_cannot_be_read_back_only_that() -> None:
     decision = make_decision("r1", kind="response")
-    note = answer_view(Original(OriginalState.READ, response()), decision, Policy())["note"]
-    assert "another policy" in note
-
-
-@pytest.mark.parametrize("state", [OriginalState.GONE, OriginalState.DIFFERS, OriginalState.AWAY])
-def test_what_cannot_be_read_back_is_said_and_nothing_of_it_shown(state) -> None:
-    view = answer_view(Original(state), make_decision("r1", kind="response"), Policy())
-    assert set(view) == {"state", "note"}
+    assert (
+        "another policy" in answer_view(Original(OriginalState.READ, response()), decision, Policy())["note"]
+    )
+    for state in (OriginalState.GONE, OriginalState.DIFFERS, OriginalState.AWAY):
+        assert set(answer_view(Original(state), decision, Policy())) == {"state", "note"}
 
 
 odd = st.sampled_from("<>&\"'. \n\u202e\u200b\U0001f600e\u0301-*#|`[1]")
@@ -187,7 +159,7 @@ texts = st.text(alphabet=st.one_of(odd, st.characters(codec="utf-8", exclude_cha
 
 
 @given(texts, st.lists(texts, max_size=3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_of_any_answer_and_any_sources_nothing_is_lost_or_changed(answer, sources) -> None:
     view = shown(answer=answer, context={str(n): text for n, text in enumerate(sources)})
     assert text_of(view) == answer
@@ -197,7 +169,7 @@ def test_of_any_answer_and_any_sources_nothing_is_lost_or_changed(answer, source
 
 
 @given(st.lists(texts, min_size=1, max_size=4), texts)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_nearest_place_always_lies_within_its_text(sources, phrase) -> None:
     place = Places(sources).nearest(phrase)
     assert place is None or 0 <= place.start < place.end <= len(sources[place.text])
@@ -210,8 +182,7 @@ def test_the_nearest_place_is_as_long_as_the_phrase() -> None:
     assert text[place.start : place.end] == "It carries tea. It returns on Sunday."
 
 
-async def test_page_and_api_show_a_response_as_it_stands_on_its_topic() -> None:
-    room = make_room()
+async def test_page_and_api_show_a_response_as_its_topic_has_it(room, lead) -> None:
     hostile = "<script>alert(1)</script> The kiln reaches 9 degrees."
     value = response(answer=hostile).model_dump_json(exclude_none=True).encode()
     origin = {"topic": "groundwire.llm-responses", "partition": 0, "offset": 7, "sha256": sha256_hex(value)}
@@ -222,15 +193,14 @@ async def test_page_and_api_show_a_response_as_it_stands_on_its_topic() -> None:
 
     room.site.read = read_back
     (decision_id,) = room.add(make_decision("r1", kind="response", origin=origin))
-    async with room.client("lead-token") as client:
-        page = (await client.get(f"/items/{decision_id}")).text
-        twin = (await client.get(f"/api/items/{decision_id}")).json()["original"]
+    page = (await lead.get(f"/items/{decision_id}")).text
+    twin = (await lead.get(f"/api/items/{decision_id}")).json()["original"]
     assert "<script>" not in page
-    assert read(page, "answer").found == hostile
+    assert Html(page).one(id="answer").text == hostile
     assert (twin["state"], text_of(twin)) == ("read", hostile)
 
 
-async def test_lists_show_the_beginning_of_an_answer_and_ask_for_it_once() -> None:
+async def test_lists_show_the_beginning_of_an_answer_and_read_it_once(room, lead) -> None:
     value = (
         response(answer="Long ago " + "a kiln was built. " * 40).model_dump_json(exclude_none=True).encode()
     )
@@ -240,41 +210,34 @@ async def test_lists_show_the_beginning_of_an_answer_and_ask_for_it_once() -> No
         asked.append(place)
         return value
 
-    room = make_room()
     room.site.excerpts = Excerpts(read_back)
     origin = {"topic": "t", "partition": 0, "offset": 7, "timestamp": "2026-01-31T10:00:00.000Z"}
     origin["sha256"] = sha256_hex(value)
     room.add(make_decision("r1", kind="response", origin=origin))
     room.add(make_decision("r2", kind="response", origin=origin | {"sha256": "0" * 64}))
-    async with room.client("lead-token") as client:
-        for _ in range(2):
-            items = (await client.get("/api/queue")).json()["items"]
-            found = {one["subject_id"]: one["excerpt"] for one in items}
+    for _ in range(2):
+        items = (await lead.get("/api/queue")).json()["items"]
+        found = {one["subject_id"]: one["excerpt"] for one in items}
     assert found["r1"].startswith("Long ago a kiln was built.")
     assert (found["r1"][-1], len(found["r1"])) == ("…", 200)
     assert found["r2"] == "A sentence about it"
     assert len(asked) == 2
 
 
-async def test_a_list_does_not_wait_for_a_broker_that_is_slow(monkeypatch) -> None:
+async def test_a_list_does_not_wait_for_a_slow_broker(room, lead, monkeypatch) -> None:
     async def read_back(*_):
-        await asyncio.sleep(60)
+        await asyncio.Event().wait()
 
     monkeypatch.setattr("groundwire.console.excerpts._PATIENCE", 0.01)
-    room = make_room()
     room.site.excerpts = Excerpts(read_back)
     room.add(make_decision("r1", kind="response"))
-    async with room.client("lead-token") as client:
-        (shown,) = (await client.get("/api/queue")).json()["items"]
+    (shown,) = (await lead.get("/api/queue")).json()["items"]
     assert shown["excerpt"] == "A sentence about it"
 
 
-async def test_a_console_that_reads_nothing_says_so_on_the_page_of_a_response() -> None:
-    room = make_room()
+async def test_a_console_that_reads_no_topic_says_so_on_the_page_of_a_response(room, lead) -> None:
     (decision_id,) = room.add(make_decision("r1", kind="response"))
-    async with room.client("lead-token") as client:
-        page = (await client.get(f"/items/{decision_id}")).text
-    assert 'data-state="away"' in page
+    assert Html((await lead.get(f"/items/{decision_id}")).text).one(id="text")["data-state"] == "away"
 
 
 def test_a_terminal_shows_answer_faults_and_quotes_and_no_control_character(capsys) -> None:

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from groundwire.console.gauges import ReviewGauges
 from groundwire.policy import Limits
-from groundwire.review.model import Agreement, Backlog, Blind, DecisionCounts
+from groundwire.review.model import Agreement, Backlog, DecisionCounts
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 
@@ -30,7 +30,7 @@ class FakeBoard:
             DecisionCounts("user", 1, 0, 0, None, None),
             DecisionCounts("agent of maria", 9, 9, 9, None, None),
         ]
-        return Agreement(rows[0], rows, sources, Blind(0, 0, 0, 0))
+        return Agreement(rows[0], rows, sources)
 
 
 def page(board: FakeBoard, stale: datetime | None = None) -> str:

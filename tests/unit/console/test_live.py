@@ -1,13 +1,21 @@
-"""Live updates: events say that something changed, never what; streams end with the right to read."""
+"""Live updates say that something changed, never what, and end with the right to read; locks show who looks at what."""
 
 from __future__ import annotations
 
 import asyncio
+import uuid
+from datetime import timedelta
 from typing import Any
 
-from groundwire.console.live import MOST_STREAMS, ChangeStream
+from redis.asyncio import Redis
+
+from groundwire.console.live import MOST_STREAMS, ChangeStream, MemoryLocks, RedisLocks
 from groundwire.console.shared import MemoryShared
-from tests.unit.console.rooms import HOST, Clock, Room, csrf, make_decision, make_room
+from groundwire.messages.decisions import Kind
+from groundwire.messages.identity import Subject
+from tests.unit.console.rooms import HOST, Clock, Room, act, csrf, make_decision, make_room
+
+ONE, OTHER = Subject("acme", "ana", Kind.CLAIM, "c-1"), Subject("acme", "ana", Kind.CLAIM, "c-2")
 
 
 class Streaming:
@@ -37,7 +45,7 @@ class Streaming:
 
     async def until(self, count: int) -> None:
         """Wait for so many events."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while self.text.count("event: change") < count:
                 self.news.clear()
                 await self.news.wait()
@@ -60,25 +68,15 @@ async def test_a_page_hears_that_something_changed_and_nothing_of_what(room) -> 
     assert headers[b"content-type"].startswith(b"text/event-stream")
     assert headers[b"cache-control"] == b"no-store"
     assert "secret" not in stream.text
-    assert {line.split(":")[0] for line in stream.text.splitlines() if line} == {
-        "retry",
-        "event",
-        "id",
-        "data",
-    }
+    fields = {line.split(":")[0] for line in stream.text.splitlines() if line}
+    assert fields == {"retry", "event", "id", "data"}
 
 
-async def test_nothing_is_told_where_nothing_changed(room) -> None:
+async def test_a_change_of_the_board_or_an_action_is_announced_once(room) -> None:
     assert not await room.site.live.poll()
-    room.add(make_decision("c-1"))
-    assert await room.site.live.poll()
-    assert not await room.site.live.poll()
-
-
-async def test_what_a_person_does_is_news_to_their_other_pages(room, lead) -> None:
     (decision_id,) = room.add(make_decision("c-1"))
-    await room.site.live.poll()
-    await lead.post(f"/api/items/{decision_id}/actions", json={"action": "approve", "revision": 1})
+    assert [await room.site.live.poll() for _ in range(2)] == [True, False]
+    await act(room, decision_id)
     assert await room.site.live.poll()
     await room.released()
     assert await room.site.live.poll()
@@ -93,24 +91,21 @@ async def test_a_stream_ends_when_its_reader_is_signed_out() -> None:
     assert [event.splitlines()[0] for event in events] == ["retry: 3000", "event: change", ": still here"]
 
 
-async def test_a_session_that_ends_ends_its_streams(room, browser) -> None:
-    stream = Streaming(room, "/api/live", {"cookie": f"groundwire={browser.cookies['groundwire']}"})
-    await stream.until(1)
+async def test_streams_end_with_their_session_and_with_the_console(room, browser) -> None:
+    mine = Streaming(room, "/api/live", {"cookie": f"groundwire={browser.cookies['groundwire']}"})
+    others = Streaming(room, "/api/live", {"authorization": "Bearer lead-token"})
+    for stream in (mine, others):
+        await stream.until(1)
     room.clock.forward(hours=9)
     room.add(make_decision("c-1"))
     await room.site.live.poll()
-    async with asyncio.timeout(20):
-        await stream.task
-
-    assert stream.text.count("event: change") == 1
-
-
-async def test_all_streams_end_when_the_console_stops(room) -> None:
-    stream = Streaming(room, "/api/live", {"authorization": "Bearer lead-token"})
-    await stream.until(1)
+    async with asyncio.timeout(60):
+        await mine.task
+    assert mine.text.count("event: change") == 1
+    await others.until(2)
     await room.site.live.close()
-    async with asyncio.timeout(20):
-        await stream.task
+    async with asyncio.timeout(60):
+        await others.task
 
 
 async def test_one_person_has_a_bounded_number_of_streams(room) -> None:
@@ -143,3 +138,43 @@ async def test_who_signs_out_here_or_at_another_console_is_told_at_once_in_every
     for room in (one, other):
         await room.site.sessions.share()
         assert not await room.site.live.poll()
+
+
+async def test_the_first_holds_a_lock_the_others_learn_who_and_only_its_holder_releases_it(
+    redis_server,
+) -> None:
+    async with Redis.from_url(redis_server.url) as redis:
+        lasts = timedelta(seconds=45)
+        for locks in (MemoryLocks(lasts, Clock()), RedisLocks(redis, f"test-{uuid.uuid4().hex}.", lasts)):
+            claims = [await locks.claim(ONE, person) for person in ("ana", "ben", "ana")]
+            assert claims == [None, "ana", None]
+            await locks.claim(OTHER, "ben")
+            assert await locks.held() == {ONE: "ana", OTHER: "ben"}
+            await locks.release(ONE, "ben")
+            assert await locks.claim(ONE, "ben") == "ana"
+            await locks.release(ONE, "ana")
+            assert await locks.claim(ONE, "ben") is None
+
+
+async def test_a_lock_in_redis_expires_unless_its_holder_renews_it(redis_server) -> None:
+    prefix = f"test-{uuid.uuid4().hex}."
+    key = f"{prefix}console:looking"
+    async with Redis.from_url(redis_server.url) as redis:
+        over, lasting = (RedisLocks(redis, prefix, timedelta(seconds=seconds)) for seconds in (-1, 45))
+        await over.claim(ONE, "ana")
+        assert await lasting.claim(ONE, "ben") is None, "the lock of ana has expired"
+        await lasting.claim(OTHER, "eve")
+        await over.claim(OTHER, "eve")
+        assert await lasting.held() in ({ONE: "ben"}, {})
+        await lasting.claim(ONE, "ana")
+        assert await over.claim(ONE, "ben") == "ana"
+        assert 0 < await redis.pttl(key) <= 45_000
+        assert set(await redis.hkeys(key)) == {b'["acme", "ana", "claim", "c-1"]'}, "expired ones are removed"
+
+
+async def test_without_redis_nothing_is_locked_and_nothing_breaks() -> None:
+    async with Redis.from_url("redis://127.0.0.1:1/0") as redis:
+        locks = RedisLocks(redis, "x.", timedelta(seconds=45))
+        assert await locks.claim(ONE, "ana") is None
+        assert await locks.held() == {}
+        await locks.release(ONE, "ana")

@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from groundwire.cli.console import console
 from groundwire.console.settings import ConsoleSettings, load_console_settings
@@ -32,9 +32,14 @@ def keys_file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("environment", "said"),
-    [
+def start(keys_file: Path, arguments: list[str] = LINK, **environment: str) -> Result:
+    given = {"GROUNDWIRE_KEYS_FILE": str(keys_file), "GROUNDWIRE_CONSOLE_PORT": "0"} | environment
+    return CliRunner().invoke(console, arguments, env=given)
+
+
+def test_a_console_that_lacks_a_setting_does_not_start_and_names_it_and_no_secret(keys_file) -> None:
+    wrong = []
+    for environment, said in (
         ({}, "GROUNDWIRE_CONSOLE_KEY is not set"),
         ({"GROUNDWIRE_CONSOLE_KEY": "other"}, "GROUNDWIRE_CONSOLE_KEY: no key 'other'"),
         ({"GROUNDWIRE_CONSOLE_KEY": "docs"}, "role reviewer"),
@@ -50,35 +55,24 @@ def keys_file(tmp_path: Path) -> Path:
         ({"GROUNDWIRE_CONSOLE_OIDC_ISSUER": "https://id.example"}, "GROUNDWIRE_CONSOLE_OIDC_CLIENT_ID"),
         ({"GROUNDWIRE_CONSOLE_PROXY_HEADER": "x-user"}, "GROUNDWIRE_CONSOLE_PROXY_ADDRESSES"),
         ({"GROUNDWIRE_CONSOLE_PUBLIC_URL": "review.example"}, "GROUNDWIRE_CONSOLE_PUBLIC_URL"),
-    ],
-)
-def test_a_console_that_lacks_something_does_not_start_and_says_what(keys_file, environment, said) -> None:
-    given = {"GROUNDWIRE_KEYS_FILE": str(keys_file), "GROUNDWIRE_CONSOLE_PORT": "0"} | environment
-    result = CliRunner().invoke(console, LINK, env=given)
-
-    assert result.exit_code == 2
-    assert said in result.output
-    assert "tooshort" not in result.output
+    ):
+        result = start(keys_file, **environment)
+        if result.exit_code != 2 or said not in result.output or "tooshort" in result.output:
+            wrong.append((environment, result.output))
+    assert wrong == []
+    nobody = start(keys_file, [], GROUNDWIRE_CONSOLE_KEY="console")
+    assert (nobody.exit_code, "no way to sign in" in nobody.output) == (2, True)
 
 
-def test_a_console_that_nobody_could_sign_in_to_does_not_start(keys_file) -> None:
-    given = {"GROUNDWIRE_KEYS_FILE": str(keys_file), "GROUNDWIRE_CONSOLE_KEY": "console"}
-    result = CliRunner().invoke(console, [], env=given)
+def test_a_port_in_use_is_named_with_its_setting(keys_file) -> None:
+    for name in ("GROUNDWIRE_CONSOLE_PORT", "GROUNDWIRE_METRICS_PORT"):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            result = start(keys_file, **{"GROUNDWIRE_CONSOLE_KEY": "console", name: str(port)})
 
-    assert result.exit_code == 2
-    assert "no way to sign in" in result.output
-
-
-@pytest.mark.parametrize("name", ["GROUNDWIRE_CONSOLE_PORT", "GROUNDWIRE_METRICS_PORT"])
-def test_a_port_that_is_taken_is_told_with_its_setting(keys_file, name) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = str(taken.getsockname()[1])
-        given = {"GROUNDWIRE_KEYS_FILE": str(keys_file), "GROUNDWIRE_CONSOLE_KEY": "console"}
-        result = CliRunner().invoke(console, LINK, env={**given, "GROUNDWIRE_CONSOLE_PORT": "0", name: port})
-
-    assert result.exit_code == 2
-    assert name in result.stderr
-    assert f"127.0.0.1:{port} cannot be bound" in result.stderr
+        assert result.exit_code == 2
+        assert name in result.stderr
+        assert f"127.0.0.1:{port} cannot be bound" in result.stderr
 
 
 def test_a_link_needs_to_know_whom_it_signs_in() -> None:

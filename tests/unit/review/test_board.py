@@ -62,7 +62,6 @@ def everything(board: Board, scope: ViewScope) -> object:
         [board.item(scope, each) for each in every],
         board.counts(scope),
         board.agreement(scope, NOW - timedelta(days=365)),
-        board.sample(scope, 1.0, 200),
         board.dead_letters(scope, 200),
     )
 

@@ -97,7 +97,7 @@ function onKey(key) {
   if (page === "item") return onItem(key, submit);
   if (page === "queue" && (key === "J" || key === "K")) return extend(key === "J" ? 1 : -1), true;
   if (key === "j" || key === "k") return move(key === "j" ? 1 : -1), true;
-  return "oarexc".includes(key) && key.length === 1 && onList(key);
+  return "oarex".includes(key) && key.length === 1 && onList(key);
 }
 
 function onKeydown(event) {

@@ -35,7 +35,6 @@ export function onItem(key, submit) {
   if (key === "r") return open("reject") || open("retract");
   if (key === "e") return open("edit");
   if (key === "p") return open("replace");
-  if (key === "c" && $("#claim")) return submit($("#claim").form, $("#claim"));
   const link = { j: "#next", k: "#previous" }[key];
   if (link && $(link)) return $(link).click(), true;
   if (link) return (location.href = $("#to-queue").href), true;

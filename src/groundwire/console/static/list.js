@@ -73,16 +73,6 @@ function approve(row) {
   form.requestSubmit();
 }
 
-/* What is selected, else the item: a plain form of its own boxes. */
-function claim(row) {
-  if (!chosen() && row) $("input", row).checked = true;
-  if (!chosen()) return false;
-  remember();
-  const mine = all("#list .item:has(input:checked)").every((one) => $(".assigned", one)?.dataset.by === $("#claim").value);
-  if (mine) $("#claim").value = "";
-  return $("#claim").click(), true;
-}
-
 /* All that match, on other pages too: the box beside what is selected says so, and holds while all that is shown is. */
 const allMatch = $("#all-match");
 const markAll = () => mark(rows()[0], rows().at(-1), true);
@@ -99,7 +89,6 @@ export function onList(key) {
   const together = { a: "approve", r: "reject" }[key];
   if (together && chosen()) return $(`#bulk button[value=${together}]`).click(), true;
   const row = current();
-  if (key === "c" && $("#claim")) return claim(row);
   if (!row || row.classList.contains("doing") || row.classList.contains("gone")) return false;
   remember();
   const target = opener(row).href;
@@ -114,6 +103,11 @@ export function onList(key) {
 
 document.addEventListener("click", (event) => {
   if (event.target.closest("#list .open")) remember();
+});
+
+/* A filter that is not set does not stand in the address. */
+$("#filter-form")?.addEventListener("formdata", ({ formData }) => {
+  for (const [name, value] of [...formData]) if (!value) formData.delete(name);
 });
 
 /* There is room for the filters beside a wide list. */

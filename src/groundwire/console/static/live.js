@@ -16,7 +16,7 @@ function count() {
   for (const shown of all(".left")) {
     if (!shown.dataset.until) countFrom(shown);
     const seconds = Math.ceil((Number(shown.dataset.until) - performance.now()) / 1000);
-    const text = seconds > 0 ? `can be undone for ${seconds} s` : "its seconds are over";
+    const text = seconds > 0 ? `can be undone for ${seconds} s` : "can't be undone any more";
     if (shown.textContent !== text) shown.textContent = text;
   }
 }
@@ -92,19 +92,15 @@ function drawDoing(row, item) {
   if (held) made.append(left(item.undo_left));
   $(".meta", row).append(made);
 }
-function drawPerson(row, name, said, person) {
-  const shown = $(`.${name}`, row);
+function drawReviewer(row, person) {
+  const shown = $(".reviewing", row);
   if ((shown?.dataset.by || null) === person) return;
   shown?.remove();
   if (!person) return;
-  const made = element("span", name, `${said} by `);
+  const made = element("span", "reviewing", "being reviewed by ");
   made.dataset.by = person;
   made.append(element("bdi", "", person));
   $(".meta", row).append(made);
-}
-function drawPeople(row, item) {
-  drawPerson(row, "assigned", "claimed", item.assigned);
-  drawPerson(row, "reviewing", "being reviewed", item.reviewing);
 }
 /* What is not in the queue any more waits for nobody. */
 function settle(row) {
@@ -129,7 +125,7 @@ async function refreshQueue() {
   const cursor = /[?&]cursor=/.test(location.search);
   for (const row of rows()) {
     const item = there.get(row.dataset.id);
-    if (item) drawDoing(row, item), drawPeople(row, item);
+    if (item) drawDoing(row, item), drawReviewer(row, item.reviewing);
     else if (!cursor && queue.items.length < 50) row.classList.add("gone");
     if (!item) settle(row);
   }
