@@ -120,9 +120,9 @@ def test_the_report_of_the_wire_contract_has_the_sections_that_a_report_has() ->
     assert [codes(row[0])[0] for row in rows("### Report")] == list(report_of(case))
 
 
-def test_every_public_name_stands_on_the_pages_of_the_library_and_no_other() -> None:
+def test_the_library_page_lists_every_public_name_and_no_other() -> None:
     """A new name needs a line there, so that people find it."""
-    overview = (DOCS / "use" / "library" / "index.md").read_text("utf-8")
+    overview = (DOCS / "use" / "library" / "index.md").read_text("utf-8").partition("\n## ")[0]
     table = [line.split(" | ") for line in overview.splitlines() if line.startswith("| `")]
     told = {code for row in table for code in codes(row[0])}
     assert told == set(groundwire.__all__) - {"__version__"}
