@@ -23,7 +23,7 @@ from bench.machine import machine, processor_times, sentence, stolen_since
 from bench.measure import Options, Part, Size
 from bench.parts import PARTS
 from bench.plot import targets_svg
-from bench.report import as_result, merge, section, table, targets, write_pages
+from bench.report import as_result, merge, table, targets, write_page
 from groundwire.logs import configure_logs
 
 
@@ -39,7 +39,9 @@ def main() -> None:
     parser.add_argument("--broker", choices=["auto", "kafka", "embedded"], default="auto")
     parser.add_argument("--redis", choices=["auto", "real", "embedded"], default="auto")
     parser.add_argument("--json", type=Path, help="file of results; those of other parts stay in it")
-    parser.add_argument("--page", type=Path, help="page that takes the tables, with its picture beside it")
+    parser.add_argument(
+        "--page", type=Path, help="page that takes the table of targets, with its picture beside it"
+    )
     parser.add_argument(
         "--no-run", action="store_true", help="write the page from the file of results as it is"
     )
@@ -86,9 +88,8 @@ async def _measure(part: Part, options: Options) -> dict[str, Any]:
 
 
 def _write(page: Path, results: dict[str, Any]) -> None:
-    tables = {name: list(section(PARTS[name], result)) for name, result in results.items()}
-    tables["targets"] = list(targets(results))
-    for name in write_pages(page, tables):
+    """Write the table of targets into a page, and the picture beside it."""
+    for name in write_page(page, {"targets": list(targets(results))}):
         print(f"{page}: has no place for the table {name}", file=sys.stderr)
     page.with_suffix(".svg").write_text(targets_svg(results), "utf-8")
 

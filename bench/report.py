@@ -9,20 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.machine import sentence
-from bench.measure import Figure, Part
+from bench.measure import Figure
 
 _MARKS = r"(?<=<!-- table: {} -->\n).*?(?=<!-- end -->)"
-ANCHORS = {
-    "gate": "the-whole-gate",
-    "latency": "latency-and-start",
-    "process": "in-process",
-    "growth": "redis",
-    "dedup": "near-duplicates",
-    "checks": "single-checks",
-    "scale": "beside-each-other",
-}
-"""Where a part stands on the page of details, if not under its own name."""
-
 _HEADINGS = ("what", "median", "lowest to highest", "to the baseline", "target", "")
 
 
@@ -109,16 +98,6 @@ def write_page(page: Path, tables: Mapping[str, Sequence[str]]) -> list[str]:
     return left
 
 
-def section(part: Part, result: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a part on the page: its table, and what measured it."""
-    yield from table(figures_of(result), result["machine"]["cores"])
-    yield ""
-    yield (
-        f"`python -m bench {part.name}`, {result['size']} size, {result['rounds']} rounds; "
-        f"{sentence(result['machine'])}."
-    )
-
-
 def targets(results: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of the table of all targets, and on what they were measured."""
     yield "| | what | promised | measured | |"
@@ -128,7 +107,7 @@ def targets(results: Mapping[str, Any]) -> Iterator[str]:
     for name, figures in shown.items():
         for place, figure in enumerate(figures):
             *_, verdict = _cells(figure, results[name]["machine"]["cores"])
-            part = "" if place else f"[{name}](speed-details.md#{ANCHORS.get(name, name)})"
+            part = "" if place else name
             yield f"| {part} | {figure.name} | {aim(figure)} | {_reached(figure)} | {verdict} |"
     yield ""
     by_machine: dict[str, list[str]] = {}
@@ -141,10 +120,3 @@ def targets(results: Mapping[str, Any]) -> Iterator[str]:
 def _reached(figure: Figure) -> str:
     of_ratio = figure.target is not None and figure.target.of == "ratio"
     return f"{number(figure.ratio or 0)} x" if of_ratio else f"{number(figure.median)} {figure.unit}"
-
-
-def write_pages(page: Path, tables: Mapping[str, Sequence[str]]) -> list[str]:
-    """Put tables into a page, and those that have no place there into its details; return what has none in either."""
-    left = write_page(page, tables)
-    details = page.with_stem(f"{page.stem}-details")
-    return write_page(details, {name: tables[name] for name in left}) if details.exists() else left

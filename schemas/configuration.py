@@ -26,55 +26,54 @@ from groundwire.verify.models.settings import ModelSettings
 
 _TOP: Final = """# Configuration
 
-This page is generated from the classes that read the configuration: `make generate` writes it, `make lint` compares it.
+Generated from the code: `make generate` writes this page, `make lint` compares it. Each row shows the default; of
+choices it comes first, of numbers the range follows.
 
 ## Settings
 
-Where things are and how a process behaves. Every `groundwire` command reads them from the environment; an empty
-variable counts as one that is not set. A variable that begins with `GROUNDWIRE_` and that nothing reads is told of at
-the start, with the nearest name that something does.
+Where things are and how a process behaves. All commands read them from the environment; an empty variable counts as
+unset. Unknown `GROUNDWIRE_` variables are reported at start with the nearest known name.
 
 """
 _KAFKA: Final = """
 ## Kafka, encrypted and authenticated
 
-How the brokers are spoken to, by every `groundwire` command alike.
+For workers and all commands.
 
 """
 _CONSOLE: Final = """
 ## The console
 
-What `groundwire console` reads beside them.
+For `groundwire console`.
 
 """
 _MODEL: Final = """
 ## The language model
 
-Which model is asked about the claims of a response; see [Asking a language model too](../use/models.md).
+See [Language models](../use/models.md).
 
 """
 _POLICY: Final = """
 ## Policy
 
-What decides. A TOML file named by `GROUNDWIRE_POLICY_FILE`, or by `--policy` of `groundwire check`; without one, the
-defaults. A key that is not listed, or a value out of range, is an error that names it. The environment overrides single
-keys: `GROUNDWIRE_<KEY IN CAPITALS>`, lists separated by commas. Decisions name the policy by `version` and by the
-SHA-256 of what was in force.
+What decides: a TOML file named by `GROUNDWIRE_POLICY_FILE` or `--policy`. Unknown keys and values out of range are
+errors. `GROUNDWIRE_<KEY IN CAPITALS>` overrides a key; lists are separated by commas. Decisions name the policy by
+`version` and SHA-256.
 
 """
 _ROW: Final = re.compile(r" \([SC]\d?-\d+\)")
 """Where a rule comes from; of use to those who read the code."""
 _SECTIONS: Final = (
-    ("hedges", Hedges, "Words and phrases that count as hedges beside those that are built in."),
+    ("hedges", Hedges, "Additional words and phrases that count as hedges."),
     (
         "limits",
         Limits,
-        "Places in the review queue; past them a claim is blocked, `review_queue_full`. Claims of one response.",
+        "Places in the review queue, beyond which claims are blocked. Claims fanned out of one response.",
     ),
     (
         "verification",
         VerificationConfig,
-        "How claims of a response are held against its evidence. Environment: `GROUNDWIRE_VERIFICATION_<KEY>`.",
+        "How an answer is compared with its evidence. Environment: `GROUNDWIRE_VERIFICATION_<KEY>`.",
     ),
 )
 
@@ -110,10 +109,10 @@ def _variables(prefix: str, model: type[BaseModel]) -> Iterator[str]:
 
 def _table(first: str, rows: Sequence[tuple[str, FieldInfo, str]]) -> Iterator[str]:
     explained = any(text for *_, text in rows)
-    yield f"| {first} | default | values |{' meaning |' if explained else ''}\n"
-    yield f"|---|---|---|{'---|' if explained else ''}\n"
+    yield f"| {first} | default |{' meaning |' if explained else ''}\n"
+    yield f"|---|---|{'---|' if explained else ''}\n"
     for name, field, text in rows:
-        cells = [f"`{name}`", _default(field), _values(field), *([text] if explained else [])]
+        cells = [f"`{name}`", _value(field), *([text] if explained else [])]
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
@@ -128,18 +127,15 @@ def _default(field: FieldInfo) -> str:
     return f"`{value}`"
 
 
-def _values(field: FieldInfo) -> str:
-    """Say in words what a field takes: its choices, its range, or its type."""
-    schema = _schema(field)
+def _value(field: FieldInfo) -> str:
+    """Return the default, then the other choices or the range."""
+    schema, default = _schema(field), _default(field)
     schema = next((part for part in schema.get("anyOf", ()) if part.get("type") != "null"), schema)
     if "enum" in schema:
-        return ", ".join(f"`{choice}`" for choice in schema["enum"])
-    kind = {"integer": "whole number", "boolean": "`true` or `false`", "array": "list"}.get(
-        schema.get("type", ""), schema.get("format") or schema.get("type") or ""
-    )
+        return ", ".join([default, *(f"`{choice}`" for choice in schema["enum"] if f"`{choice}`" != default)])
     if "minimum" in schema and "maximum" in schema:
-        return f"{kind}, {_number(schema['minimum'])} to {_number(schema['maximum'])}"
-    return {"string": "text"}.get(kind, kind)
+        return f"{default}, {_number(schema['minimum'])} to {_number(schema['maximum'])}"
+    return default
 
 
 def _number(value: float) -> str:

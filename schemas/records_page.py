@@ -23,22 +23,21 @@ PageTexts = Mapping[str, Mapping[str, str]]
 
 _TOP: Final = """# Records and topics
 
-This page is generated from the models that read and write the records: `make generate` writes it. What to do with
-them stands in [Wire contract](wire.md); the JSON Schemas and an AsyncAPI document stand under `schemas/`.
+Generated from the models: `make generate` writes this page. [Wire contract](wire.md) says how to use the records;
+`schemas/` has JSON Schemas and an AsyncAPI document. `text?` may be null; a map has text keys.
 
 ## Topics
 
-Each name has the deployment's prefix before it, by default `groundwire.`. No topic is compacted.
+Names follow the deployment's prefix, `groundwire.` by default. No topic is compacted.
 
 | topic | | record | key | kept |
 |---|---|---|---|---|
 """
-_INPUT: Final = "Unknown fields are refused. Times have an offset. Null is taken only where it is listed."
-_OUTPUT: Final = "Times end in `Z`. More fields may come; ignore those that you do not know."
+_INPUT: Final = "Unknown fields are refused. Times have an offset. Null is accepted only where listed."
+_OUTPUT: Final = "Times end in `Z`. Ignore unknown fields."
 _REASONS: Final = """## Reasons
 
-Every `reason_code` and its `reason`. The list is closed. `citation_unverified` has a second sentence, where it lowers
-an approval; `trusted_source` names the source.
+Every `reason_code` and its `reason`; the list is closed.
 
 | code | sentence |
 |---|---|
@@ -46,20 +45,21 @@ an approval; `trusted_source` names the source.
 _ERRORS: Final = """
 ## Errors
 
-What `gw-error` of a dead letter, and `code` of an error of `groundwire check`, can be. The list is closed.
+Values of a dead letter's `gw-error` and of `code` in `groundwire check`; the list is closed.
 
 | code | meaning |
 |---|---|
 """
 ERRORS: Final = {
-    ErrorCode.INVALID_JSON: "No value, not UTF-8, not JSON, a key twice, NaN, a lone surrogate, or nested too deep.",
-    ErrorCode.INVALID_RECORD: "JSON, but not this record; the message names the field.",
-    ErrorCode.UNSUPPORTED_VERSION: "A `schema_version` that is not listed.",
+    ErrorCode.INVALID_JSON: "Not UTF-8 JSON, empty, a repeated key, NaN, a lone surrogate, or nested too deep.",
+    ErrorCode.INVALID_RECORD: "Not this record; the message names the field.",
+    ErrorCode.UNSUPPORTED_VERSION: "Unknown `schema_version`.",
     ErrorCode.TOO_LARGE: "More than 900,000 bytes.",
-    ErrorCode.CLAIM_ID_CONFLICT: "This id was used for another claim or response of the same tenant and user.",
+    ErrorCode.CLAIM_ID_CONFLICT: "The id belongs to another claim or response of the user.",
     ErrorCode.WORKER_CRASH: "Three workers died with this record in flight.",
-    ErrorCode.UNPUBLISHABLE: "The broker takes no decision of it, whatever is tried.",
+    ErrorCode.UNPUBLISHABLE: "The broker refuses its decision.",
 }
+_NULL: Final = {"type": "null"}
 _DIRECTIONS: Final = {"receive": "in", "send": "out", "both": "internal"}
 _TITLES: Final = {"dead-letter": "the original bytes", "deferred": "the input record"}
 
@@ -126,13 +126,13 @@ def _table(
             f"docs/develop/fields.toml: [{model}] is not the model's: {', '.join(sorted(differing))}"
         )
     yield (
-        "| field | type | default | meaning |\n|---|---|---|---|\n"
+        "| field | type, default | meaning |\n|---|---|---|\n"
         if is_input
         else ("| field | type | meaning |\n|---|---|---|\n")
     )
     for field, value in properties.items():
-        default = f" {_default(field, value, described)} |" if is_input else ""
-        yield f"| `{field}` | {_type(value)} |{default} {meanings[field]} |\n"
+        default = f"; {_default(field, value, described)}" if is_input else ""
+        yield f"| `{field}` | {_type(value)}{default} | {meanings[field]} |\n"
     yield "\n"
 
 
@@ -141,7 +141,7 @@ def _default(field: str, value: PageSchema, described: PageSchema) -> str:
         return "required"
     default = value.get("default")
     if default is None:
-        return "null" if "default" in value else "left out"
+        return "null" if "default" in value else "none"
     if default in ([], {}):
         return "`[]`" if default == [] else "`{}`"
     return f"`{str(default).lower() if isinstance(default, bool) else default}`"
@@ -153,7 +153,8 @@ def _type(value: PageSchema) -> str:
         name = value["$ref"].rpartition("/")[2]
         return _type(_WORDS[name]) if name in _WORDS else f"[{name}](#{name.lower()})"
     if "anyOf" in value:
-        return " or ".join(_type(one) for one in value["anyOf"])
+        kinds = " or ".join(_type(one) for one in value["anyOf"] if one != _NULL)
+        return kinds + "?" * (_NULL in value["anyOf"])
     if "enum" in value:
         return ", ".join(f"`{one}`" for one in value["enum"])
     if value.get("format") == "date-time":
@@ -165,10 +166,10 @@ def _several(value: PageSchema) -> str:
     """Say what a list or an object holds; nothing for what is neither."""
     if value.get("type") == "array":
         most = f", at most {value['maxItems']}" if "maxItems" in value else ""
-        return f"list of {_type(value.get('items', {}))}{most}"
+        return f"list: {_type(value.get('items', {}))}{most}"
     if value.get("type") == "object":
         inner = value.get("additionalProperties")
-        return f"object of {_type(inner)}" if isinstance(inner, dict) else "object"
+        return f"map: {_type(inner)}" if isinstance(inner, dict) else "object"
     return ""
 
 
@@ -178,8 +179,8 @@ def _plain(value: PageSchema) -> str:
     if "pattern" in value:
         return f"`{value['pattern'].strip('^$')}`"
     if "maxLength" in value:
-        return f"text, {value.get('minLength', 0):,} to {value['maxLength']:,} characters"
-    words = {"string": "text", "integer": "whole number", "boolean": "`true` or `false`", "null": "null"}
+        return f"text, {value.get('minLength', 0):,} to {value['maxLength']:,}"
+    words = {"string": "text", "integer": "integer", "boolean": "boolean", "null": "null"}
     if "minimum" in value:
         return f"{words.get(kind, kind)}, {value['minimum']:,} to {value['maximum']:,}"
     return words.get(kind, kind)

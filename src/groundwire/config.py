@@ -43,101 +43,93 @@ class Settings(BaseSettings):
     brokers: str = Field("127.0.0.1:9092", description="Kafka bootstrap servers, `host:port,...`.")
     redis_url: str = Field(
         "redis://127.0.0.1:6379/0",
-        description="The Redis that holds state: its primary, or nodes of a cluster, `redis+cluster://host:port,...`.",
+        description="Redis primary that holds state, or cluster nodes: `redis+cluster://host:port,...`.",
     )
     topic_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,100}$")] = Field(
-        "groundwire.", description="Before every topic's name and every state key."
+        "groundwire.", description="Prefix of topics and state keys."
     )
     group_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,100}$")] = Field(
-        "groundwire-", description="Before every consumer group's name."
+        "groundwire-", description="Prefix of consumer groups."
     )
     partitions: Annotated[int, Field(ge=1, le=10_000)] = Field(
-        8, description="Partitions of a topic that `topics declare` creates."
+        8, description="Partitions of topics that `topics declare` creates."
     )
-    replication: Annotated[int, Field(ge=1, le=10)] = Field(
-        1, description="Replicas of a topic that `topics declare` creates; 3 in production."
-    )
-    policy_file: Path | None = Field(None, description="The policy, TOML; the defaults where none.")
-    policies_dir: Path | None = Field(
-        None, description="Where effective policies are kept as `<sha256>.json`."
-    )
-    keys_file: Path | None = Field(None, description="Keys that sign records, and delegated reviewers.")
+    replication: Annotated[int, Field(ge=1, le=10)] = Field(1, description="Their replicas; 3 in production.")
+    policy_file: Path | None = Field(None, description="Policy file, TOML.")
+    policies_dir: Path | None = Field(None, description="Folder for effective policies, `<sha256>.json`.")
+    keys_file: Path | None = Field(None, description="Signing keys and delegated reviewers, TOML.")
     seal_key: Path | None = Field(
         None,
-        description="Keys file with the private key that seals what workers publish; none: nothing is sealed.",
+        description="Keys file with the private seal key; none: no seals.",
     )
-    seal_keys: Path | None = Field(
-        None, description="Keys file with the public keys of workers, by which seals are checked."
-    )
+    seal_keys: Path | None = Field(None, description="Keys file with workers' public seal keys.")
     require_seals: bool = Field(
         default=False,
-        description="`1`: a rebuild of state takes in only what a key of GROUNDWIRE_SEAL_KEYS has sealed.",
+        description="`1`: rebuilds load only records sealed by GROUNDWIRE_SEAL_KEYS.",
     )
-    tokens_file: Path | None = Field(None, description="API tokens of the console: hashes, never the tokens.")
+    tokens_file: Path | None = Field(None, description="Hashes of the console's API tokens.")
     tenants_file: Path | None = Field(
-        None, description="Repositories, ADR folders and issue trackers of single tenants, TOML."
+        None, description="Repositories, ADR folders and trackers by tenant, TOML."
     )
     adr_dir: Path | None = Field(
         None,
-        description="Folder of ADR files (`ADR-12-title.md`, `0012-title.md`); none: ADR citations are unknown.",
+        description="Folder of ADR files (`ADR-12-title.md`, `0012-title.md`) for citations.",
     )
-    repo: Path | None = Field(None, description="Git repository; none: commit citations are unknown.")
+    repo: Path | None = Field(None, description="Git repository for commit citations.")
     corpus: str = Field(
         "",
-        description="Tenants whose responses are checked against the corpus in Redis, `acme,...`; `*`: all.",
+        description="Tenants with a corpus in Redis, `acme,...`; `*`: all.",
     )
-    no_network: bool = Field(default=False, description="`1`: URLs and issues are unknown, nothing is asked.")
+    no_network: bool = Field(default=False, description="`1`: URLs and issues are not looked up.")
     allow_networks: NetworkList = Field(
-        "", description="Networks that URL checks may reach although they are not public, `10.0.0.0/8,...`."
+        "", description="Private networks that lookups may reach, `10.0.0.0/8,...`."
     )
-    allow_ports: str = Field("80,443", description="Ports that URL checks may reach.")
+    allow_ports: str = Field("80,443", description="Ports that lookups may reach.")
     redirect_hosts: str = Field(
         "",
-        description="Hosts at which any cited URL may end, `dl.acm.org,.example.org,...`; else only at its own.",
+        description="Other hosts that redirects may end at, `dl.acm.org,.example.org,...`.",
     )
     session_timeout: Annotated[float, Field(ge=1, le=300)] = Field(
-        15, description="Seconds until the group gives a silent worker's partitions away."
+        15, description="Seconds until a silent worker loses its partitions."
     )
     state_grace: Annotated[float, Field(ge=0, le=3600)] = Field(
-        10, description="Seconds that a claim waits for state before it is decided provisionally."
+        10, description="Seconds to wait for state before a provisional decision."
     )
     instance_id: str | None = Field(
-        None, description="Static group membership: a restarted worker gets its partitions back at once."
+        None, description="Static group membership: a restarted worker keeps its partitions."
     )
     rebuild_wait: Annotated[float, Field(ge=0, le=600)] = Field(
-        60, description="Seconds that nothing may be in flight any more before lost state is rebuilt."
+        60, description="Seconds without records in flight before a rebuild."
     )
     citation_patience: Annotated[float, Field(ge=0, le=3600)] = Field(
         600,
-        description="Seconds for which what a failing host did not answer is looked up again, before a person decides.",
+        description="Seconds to retry lookups at a failing host before review.",
     )
     rebuild_derives: bool = Field(
         default=True,
-        description="`0`: a rebuild of state takes decisions as they stand, without deriving them again first.",
+        description="`0`: rebuilds load decisions without deriving them.",
     )
     review_ttl: Annotated[float, Field(gt=0, le=85)] = Field(
-        60, description="Days after which what nobody reviewed expires; `review` keeps its records for 90."
+        60, description="Days until an unreviewed item expires."
     )
     review_key: str | None = Field(
         None,
-        description="Id of the key with which the reviews agent signs what it expires; none: nothing expires.",
+        description="Key id that signs expiries; none: nothing expires.",
     )
     tracing: bool = Field(
         default=False,
-        description="`1`: workers send OpenTelemetry spans; where to, and how many, say OpenTelemetry's own variables.",
+        description="`1`: workers send OpenTelemetry spans, configured by its own variables.",
     )
     shutdown_deadline: Annotated[float, Field(ge=1, le=600)] = Field(
-        45, description="Seconds from SIGTERM after which a worker exits whatever it does."
+        45, description="Seconds from SIGTERM to a forced exit."
     )
-    hash_key: str = Field(
-        "", description="Secret that keys the hashes of texts in events; without it they are plain SHA-256."
-    )
+    hash_key: str = Field("", description="Secret for hashes of texts in events; else plain SHA-256.")
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = Field(
         0, description="Port of /metrics, /live and /ready; 0: none."
     )
-    metrics_host: str = Field("127.0.0.1", description="Address that the metrics port is bound to.")
-    log_format: Literal["console", "json"] = Field("console", description="How logs are written.")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Least level logged.")
+    metrics_host: str = Field("127.0.0.1", description="Address of the metrics port.")
+    log_format: Literal["console", "json"] = Field("console", description="Log format.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Log level.")
 
     @property
     def bootstrap(self) -> list[str]:
@@ -210,20 +202,16 @@ class KafkaSecurity(BaseSettings):
     )
 
     security: Literal["plaintext", "ssl", "sasl_plaintext", "sasl_ssl"] = Field(
-        "plaintext", description="How the brokers' listener is spoken to."
+        "plaintext", description="Protocol of the brokers' listener."
     )
-    ca_file: Path | None = Field(
-        None, description="PEM file of who vouches for the brokers; none: whom the system trusts."
-    )
-    cert_file: Path | None = Field(None, description="PEM file of the client's certificate, for mutual TLS.")
-    key_file: Path | None = Field(None, description="PEM file of its private key, unencrypted.")
+    ca_file: Path | None = Field(None, description="PEM file of the brokers' CA; none: the system's.")
+    cert_file: Path | None = Field(None, description="PEM client certificate, for mutual TLS.")
+    key_file: Path | None = Field(None, description="Its PEM private key, unencrypted.")
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field(
-        "SCRAM-SHA-512", description="How the password is proved."
+        "SCRAM-SHA-512", description="SASL mechanism."
     )
-    sasl_username: str | None = Field(None, description="Whom the brokers know.")
-    sasl_password_file: Path | None = Field(
-        None, description="File that holds the password and nothing else."
-    )
+    sasl_username: str | None = Field(None, description="SASL user.")
+    sasl_password_file: Path | None = Field(None, description="File with the password only.")
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:

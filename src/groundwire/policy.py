@@ -71,43 +71,40 @@ class Policy(_Section):
     """What decides, beside the record and the facts. Every stricter setting is opt-in (S0-158).
 
     Attributes:
-        version: the operator's own name for this policy.
-        enable_dedup: compare claims with what is stored; off, duplicates pass.
-        dedup_threshold: least Jaccard similarity of a duplicate, inclusive.
-        conflict_threshold: least Jaccard similarity of the content words of two claims that say the same of the same
-            thing, where what differs are values, polarity or order, inclusive.
-        rejected_threshold: least Jaccard similarity to a text that a person rejected or retracted, inclusive.
-        dedup_scope: `user_type` compares within (tenant, user, memory type), `user` across types.
-        dedup_method: `minhash` or `partition` find candidates; `vector` works in the library only.
-        dedup_material_difference: a claim that says the same as another but for a negation, number, unit, date,
-            opposite, single value, order or word is a conflict for review, not a duplicate (C-08).
-        dedup_word_difference: a near-duplicate with another content word is such a conflict; off, it is a duplicate.
-        trusted_sources: sources that ground a claim by themselves.
-        trusted_technical_hedges: `approve` lets technical hedges of trusted sources pass (C-26).
-        grounded_speculation: `review` sends personal speculation with a verified citation to review (C-02).
-        failed_citation_overrides_trust: a citation that is not verified turns an approval into review (C-04).
-        auto_approve_ai_synthesis: off, every AI synthesis goes to review (S0-156).
-        verify_claim_relevance: what a claim cites must also support it: its words, values and negations (S0-155).
-        relevance_minimum: least support of a claim by what it cites, 0 to 1.
-        attestation: `hmac` believes a source only where the record is signed for it (C-34).
-        state_outage: `defer` decides provisionally while state is out of reach, `pause` waits.
-        evidence_quote_validation_enabled: check that quotes stand in the transcript (S1-01).
-        evidence_quote_validation_mode: `substring`, or `fuzzy` for quotes that nearly stand there (S1-02).
-        evidence_quote_fuzzy_threshold: least similarity of a fuzzy match; below 0.8 it is no check (S1-03).
-        evidence_quote_fail_on_all_rejected: blocks a response none of whose quotes stands there (S1-04).
-        evidence_quote_log_rejections: logs counts and hashes of rejected quotes (S1-05).
-        evidence_quote_min_characters: quotes with fewer characters are rejected (S1-30).
-        evidence_quote_min_words: quotes with fewer words are rejected (S1-30).
-        evidence_quote_word_boundaries: a quote has to begin and end at a word's (S1-30).
-        evidence_quote_remove_soft: soft hyphens and word joiners do not count either (S1-15).
-        require_source_tags: each paragraph of technical claims of an answer needs a mark of citation, even where the
-            answer has no `[source:N]`.
-        entity_required_confidence: least confidence of an entity's entry in the corpus, inclusive (S3-01).
-        require_provenance: an entity needs a `provenance_id`, in the response or in its entry (S3-13).
-        strict_versions: a relation without a version, where the truth has one, is a violation (C-53).
-        require_qualifiers: a relation needs every qualifier that the truth has (S3-26).
-        check_values: look for numbers, dates, amounts and negations of the answer in the chunks.
-        on_critical: what a critical gap between a claim of a response and its evidence brings: `review` or `block`.
+        version: your name for this policy.
+        enable_dedup: compare claims with stored ones.
+        dedup_threshold: least Jaccard similarity of a duplicate.
+        conflict_threshold: least Jaccard similarity of two claims' content words, values set aside, for a conflict.
+        rejected_threshold: least Jaccard similarity to a text that a person rejected or retracted.
+        dedup_scope: `user_type` compares within a memory type, `user` across types.
+        dedup_method: how candidates are found; `vector` only in the library.
+        dedup_material_difference: a near-duplicate with another value, negation or order is a conflict (C-08).
+        dedup_word_difference: a near-duplicate with another content word is a conflict.
+        trusted_sources: sources that ground a claim.
+        trusted_technical_hedges: what a technical hedge of a trusted source gets (C-26).
+        grounded_speculation: what personal speculation with a verified citation gets (C-02).
+        failed_citation_overrides_trust: one unverified citation sends a claim to review (C-04).
+        auto_approve_ai_synthesis: `false`: every AI synthesis goes to review (S0-156).
+        verify_claim_relevance: the cited source must support the claim (S0-155).
+        relevance_minimum: least such support.
+        attestation: `hmac`: a source counts only in a signed record (C-34).
+        state_outage: without state, `defer` decides provisionally, `pause` waits.
+        evidence_quote_validation_enabled: check quotes against the transcript (S1-01).
+        evidence_quote_validation_mode: exact or approximate match (S1-02).
+        evidence_quote_fuzzy_threshold: least similarity of a fuzzy match; use 0.8 or more (S1-03).
+        evidence_quote_fail_on_all_rejected: block a response if no quote is found (S1-04).
+        evidence_quote_log_rejections: log counts and hashes of rejected quotes (S1-05).
+        evidence_quote_min_characters: least characters of a quote (S1-30).
+        evidence_quote_min_words: least words of a quote (S1-30).
+        evidence_quote_word_boundaries: a quote must begin and end at word boundaries (S1-30).
+        evidence_quote_remove_soft: ignore soft hyphens and word joiners too (S1-15).
+        require_source_tags: each technical paragraph of an answer needs a citation mark.
+        entity_required_confidence: least confidence of an entity's corpus entry (S3-01).
+        require_provenance: an entity needs a `provenance_id` (S3-13).
+        strict_versions: a relation must name the version that the truth has (C-53).
+        require_qualifiers: a relation needs every qualifier of the truth (S3-26).
+        check_values: check the answer's numbers, dates and negations against the chunks.
+        on_critical: what a critical gap between an answer and its evidence gets.
     """
 
     version: Annotated[str, Field(min_length=1, max_length=100)] = "default"

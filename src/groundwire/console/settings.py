@@ -49,71 +49,65 @@ class ConsoleSettings(BaseSettings):
         env_prefix="GROUNDWIRE_CONSOLE_", extra="ignore", frozen=True, env_ignore_empty=True
     )
 
-    host: str = Field("127.0.0.1", description="Address that the console is bound to.")
-    port: Annotated[int, Field(ge=0, le=65535)] = Field(8700, description="Port; 0: one that is free.")
+    host: str = Field("127.0.0.1", description="Address to bind.")
+    port: Annotated[int, Field(ge=0, le=65535)] = Field(8700, description="Port; 0: any free one.")
     public_url: str | None = Field(
         None,
-        description="Where people reach it, `https://review.acme.example`; decides host check, cookies, HSTS.",
+        description="Public address, `https://review.acme.example`; sets host check, cookies, HSTS.",
     )
     source_url: str | None = Field(
         None,
-        description="Where a claim's `source_id` leads to, `https://wiki.acme.example/{source_id}`; none: it is text.",
+        description="Link for a `source_id`, `https://wiki.acme.example/{source_id}`.",
     )
-    key: str | None = Field(
-        None, description="Id of the key, role reviewer, that signs what people decide here; required."
-    )
+    key: str | None = Field(None, description="Key id, role reviewer, that signs actions; required.")
     secret: SecretStr | None = Field(
         None,
         description="Signs session cookies; 32 characters or more; none: one for each start.",
     )
-    board: Path | None = Field(
-        None, description="SQLite file that mirrors the topics; none: a temporary one, filled at each start."
-    )
+    board: Path | None = Field(None, description="SQLite mirror of the topics; none: temporary.")
 
-    oidc_issuer: str | None = Field(None, description="OpenID Connect issuer; none: no such sign-in.")
+    oidc_issuer: str | None = Field(None, description="OpenID Connect issuer; none: no OIDC sign-in.")
     oidc_client_id: str | None = Field(None, description="Client id at the issuer.")
     oidc_client_secret: SecretStr | None = Field(None, description="Client secret at the issuer.")
-    oidc_scope: str = Field("openid email profile", description="Scopes that are asked for.")
+    oidc_scope: str = Field("openid email profile", description="Scopes requested.")
     oidc_name_claim: str = Field(
         "email", description="Claim that names the person; `email` counts only with `email_verified`."
     )
     oidc_tenants_claim: str = Field("groundwire_tenants", description="Claim that lists the tenants.")
-    oidc_tenants: str = Field("", description="Tenants of everybody, `acme,...`, where no claim lists them.")
+    oidc_tenants: str = Field("", description="Tenants of everybody if no claim lists them, `acme,...`.")
 
     proxy_header: str | None = Field(
-        None, description="Header in which a trusted proxy names the person; none: no such sign-in."
+        None, description="Header with the person's name from a trusted proxy; none: no proxy sign-in."
     )
-    proxy_tenants_header: str | None = Field(None, description="Header in which it lists the tenants.")
-    proxy_tenants: str = Field(
-        "", description="Tenants of everybody, `acme,...`, where no header lists them."
-    )
+    proxy_tenants_header: str | None = Field(None, description="Header with the tenants.")
+    proxy_tenants: str = Field("", description="Tenants of everybody if no header lists them, `acme,...`.")
     proxy_addresses: NetworkList = Field(
         "", description="Networks of the proxy, `10.0.0.7/32,...`; required with it."
     )
 
     session_hours: Annotated[float, Field(gt=0, le=24 * 30)] = Field(
-        8, description="How long a sign-in holds."
+        8, description="Hours until sign-in expires."
     )
     undo_seconds: Annotated[float, Field(ge=0, le=60)] = Field(
-        5, description="How long an action can be undone before it is signed and published."
+        5, description="Seconds to undo an action before it is published."
     )
     lock_seconds: Annotated[float, Field(ge=5, le=3600)] = Field(
-        45, description="How long an item counts as being reviewed after its page was last heard of."
+        45, description="Seconds an item stays locked after its page goes silent."
     )
     workers: str = Field(
         "",
-        description="Metrics ports of all workers, `host:port,...`, for the status page; a name with several addresses"
-        " is all of them.",
+        description="Metrics ports of all workers, `host:port,...`, for the status page; a name may resolve to"
+        " several.",
     )
     grafana_url: str | None = Field(
         None,
-        description="Where Grafana shows the dashboard, `https://grafana.acme.example/d/groundwire`; none: no link.",
+        description="Link to the dashboard, `https://grafana.acme.example/d/groundwire`.",
     )
 
     rate_identity: Annotated[int, Field(ge=1)] = Field(600, description="Requests a minute of one person.")
     rate_address: Annotated[int, Field(ge=1)] = Field(1200, description="Requests a minute of one address.")
     rate_signin: Annotated[int, Field(ge=1)] = Field(
-        20, description="Attempts to sign in a minute, an address."
+        20, description="Sign-in attempts a minute of one address."
     )
 
     @field_validator("public_url")

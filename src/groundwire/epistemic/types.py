@@ -117,39 +117,35 @@ class VerificationConfig(BaseModel):
     Deterministic checks see every claim; `mode`, limits, skip rules and the cache govern model calls alone.
 
     Attributes:
-        enabled: off, nothing is verified: the gate lists `claims_skipped: disabled`, and `verify_response` hands the
-            answer back as it is.
-        support_threshold: a claim with less support is flagged, and an answer as a whole.
-        operating_point: when doubts about claims flag the answer. `balanced`: they add up, and do where the answer's
-            support is below the threshold. `strict`: one flagged claim does too. `lenient`: where it is far below.
-        dependence_threshold: a claim whose measured dependence is less is flagged.
+        enabled: `false`: no verification; the gate lists `claims_skipped: disabled`.
+        support_threshold: claims and answers with less support are flagged.
+        operating_point: `strict`: one flagged claim flags the answer. `balanced`: doubts add up until the
+            answer's support is below the threshold; `lenient`: far below it.
+        dependence_threshold: claims with less measured dependence are flagged.
         gap_threshold_bits: a gap above it is critical.
-        on_failure: `flag` says what does not hold: `verify_response` annotates the answer, at the gate it ends in
-            review. `retry` asks for another answer where a gap is critical. `ask` leaves it to a person: at the gate,
-            whatever brings a response to review asks for a place in the queue.
-        max_retries: other answers asked for at most; the gate asks no more than twice.
-        verification_model: name that is passed to the client.
-        max_claims_per_response: claims of a response that a model is asked about.
-        parallel_verification: ask about claims at the same time; results keep their order.
-        model_scope: `doubtful` asks a model only about claims that rules leave open: no hard fault, and less than full
-            support. `all` asks about those too that rules decide.
-        mode: of the claims in that scope, `full` asks about all, `sample` about a share, `critical_only` about those
-            with uncertainty markers, numbers, citations or negations.
-        sample_rate: that share.
-        sample_seed: picks which; the same claims for the same seed (C-61).
-        evidence_scrubbing: also ask without the evidence, to measure dependence.
-        prior_support: support without evidence where it is not measured.
-        model_may_clear: a model may raise support too; off, it can only lower it.
-        samples: answers to each question, of which the mean counts: what they agree on, where a model gives no
-            log-probabilities.
-        timeout_seconds: for one model call, repeated requests included.
-        max_output_tokens: of one answer.
-        budget_seconds: for all model calls of a response.
-        budget_tokens: sent and received, of all model calls of a response; a question that may not fit is not asked.
-        budget_usd: the same in US dollars.
-        budget_tokens_per_minute: of all responses that one client verifies within a minute.
-        budget_usd_per_minute: the same in US dollars.
-        input_price: US dollars for a million tokens sent.
+        on_failure: `flag` annotates the answer, at the gate it ends in review. `retry` requests another answer at a
+            critical gap. `ask` queues it for a person.
+        max_retries: most other answers requested; at the gate two.
+        verification_model: model name passed to the client.
+        max_claims_per_response: most claims of a response put to a model.
+        parallel_verification: ask about claims concurrently.
+        model_scope: `doubtful`: only claims that rules leave open; `all`: every claim.
+        mode: within the scope, `full` asks about all, `sample` about a share, `critical_only` about those with numbers,
+            citations, negations or uncertainty markers.
+        sample_rate: the share for `sample`.
+        sample_seed: seed of the sample (C-61).
+        evidence_scrubbing: also ask without evidence, to measure dependence.
+        prior_support: assumed support without evidence.
+        model_may_clear: a model may raise support, not only lower it.
+        samples: answers to each question, averaged.
+        timeout_seconds: limit of a model call with its retries.
+        max_output_tokens: limit of one model answer.
+        budget_seconds: limit of all model calls of a response.
+        budget_tokens: tokens sent and received a response; questions that may exceed it are not asked.
+        budget_usd: US dollars a response.
+        budget_tokens_per_minute: tokens a minute of one client.
+        budget_usd_per_minute: US dollars a minute of one client.
+        input_price: US dollars a million tokens sent.
         output_price: the same for tokens received.
     """
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from itertools import islice
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +13,6 @@ from hypothesis import strategies as st
 from bench.capacity import Constants, busiest, fleet, one_row, partitions, shares_of_buckets
 from bench.guard import TOLERANCE, Guarded, failures
 from bench.measure import Figure, Race, Target
-from bench.parts import PARTS
 from bench.parts.dedup import THRESHOLDS, planted, recall
 from bench.parts.growth import approved_claims
 from bench.plot import goodness

@@ -32,7 +32,7 @@ class ModelSettings(BaseSettings):
     )
 
     api: Literal["none", "openai", "anthropic"] = Field(
-        "none", description="API that the service speaks; `none`: rules alone verify."
+        "none", description="API of the service; `none`: rules only."
     )
     url: str | None = Field(
         None,
@@ -40,25 +40,23 @@ class ModelSettings(BaseSettings):
         "none: that of the company.",
     )
     key: SecretStr | None = Field(None, description="Key for the service. A file is better.")
-    key_file: Path | None = Field(None, description="File that holds the key and nothing else.")
-    ca_file: Path | None = Field(
-        None, description="PEM file of who vouches for the service; none: whom the system trusts."
-    )
+    key_file: Path | None = Field(None, description="File with the key only.")
+    ca_file: Path | None = Field(None, description="PEM file of the service's CA; none: the system's.")
     names: dict[str, str] = Field(
-        default={}, description="Model names of the policy to those of the service, as JSON."
+        default={}, description="JSON: model name in the policy to that of the service."
     )
     options: dict[str, Any] = Field(
-        default={}, description="More members of the request's body, as JSON; null leaves one out."
+        default={}, description="JSON: extra members of the request; null removes one."
     )
     logprobs: bool = Field(
         default=False, description="`1`: ask for log-probabilities (`openai`, where the service offers them)."
     )
-    concurrency: Annotated[int, Field(ge=1, le=1_000)] = Field(4, description="Requests in flight at once.")
-    attempts: Annotated[int, Field(ge=1, le=10)] = Field(3, description="Requests for one question at most.")
+    concurrency: Annotated[int, Field(ge=1, le=1_000)] = Field(4, description="Concurrent requests.")
+    attempts: Annotated[int, Field(ge=1, le=10)] = Field(3, description="Most requests for one question.")
     failures: Annotated[int, Field(ge=1, le=1_000)] = Field(
-        5, description="Failures in a row after which the service is left alone."
+        5, description="Failures in a row before a pause."
     )
-    pause: Annotated[float, Field(gt=0, le=3_600)] = Field(30, description="Seconds that it is left alone.")
+    pause: Annotated[float, Field(gt=0, le=3_600)] = Field(30, description="Seconds of the pause.")
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
