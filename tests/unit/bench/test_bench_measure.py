@@ -40,11 +40,6 @@ def test_a_target_holds_for_the_median_and_says_nothing_where_the_machine_is_too
     assert goodness(figure) == 1.0
 
 
-def test_every_part_has_a_place_on_the_page_of_details() -> None:
-    page = Path("docs/run/speed-details.md").read_text("utf-8")
-    assert [name for name in PARTS if f"<!-- table: {name} -->" not in page] == []
-
-
 def test_growth_fills_state_with_approved_claims_of_different_texts_and_a_hundred_a_user() -> None:
     asked = list(islice(approved_claims(Policy(), one=False), 150))
     assert {(one.base_tier, one.capped, one.wait) for one in asked} == {(1, False, False)}

@@ -228,7 +228,9 @@ def test_many_sources_over_a_long_file_cost_a_bounded_search():
     spent = []
     real = sources_module._SearchBudget.spend
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sources_module._SearchBudget, "spend", lambda self, n: real(self, n) and not spent.append(n))
+        patch.setattr(
+            sources_module._SearchBudget, "spend", lambda self, n: real(self, n) and not spent.append(n)
+        )
         report = verify_sources(cited, [chunk("f", content)])
     assert sum(spent) <= sources_module.SEARCH_BUDGET
     assert len(report.warnings) == 5_000
