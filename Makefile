@@ -54,7 +54,14 @@ test-smoke: .venv/dev-$(KEY) kafka-tools ## one test of each promise on Apache K
 	@$(ON_KAFKA) $(BIN)/python -m pytest tests/stream -m "smoke and not wheel" --numprocesses=2 --dist=loadfile $(PYTEST_ARGS)
 	@$(EMBEDDED) $(BIN)/python -m pytest tests/browser tests/stream/test_wheel.py -m smoke $(PYTEST_ARGS)
 
-test-all: test test-slow test-kafka ## every test: `make test`, the slow ones, and those of streams and state on Apache Kafka
+test-all: ## every test and long run, one after the other: some hours; nightly, and before a release
+	@$(MAKE) test
+	@$(MAKE) test-slow
+	@$(MAKE) test-kafka
+	@$(MAKE) mutants ARGS="--group tree --group guards --group attestation --group messages --group policy --sample 60"
+	@$(MAKE) test-faults FAULTS="--seed 3 --minutes 10 --rate 10"
+	@$(MAKE) fuzz FUZZ="--seed 1 --inputs 20000"
+	@$(MAKE) audit
 
 test-slow: .venv/dev-$(KEY) ## many examples, long texts, browsers, installed wheels; those of streams and state: test-kafka
 	@$(EMBEDDED) $(BIN)/python -m pytest tests --ignore=tests/state -m "slow and (not stream or embedded or wheel)" $(PARALLEL) $(PYTEST_ARGS)

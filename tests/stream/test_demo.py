@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = [pytest.mark.stream, pytest.mark.slow]
+pytestmark = [pytest.mark.stream, pytest.mark.slow, pytest.mark.embedded]
 
 
 def _demo(*options: str, **environment: str) -> subprocess.Popen[str]:
