@@ -24,7 +24,8 @@ PageTexts = Mapping[str, Mapping[str, str]]
 _TOP: Final = """# Records and topics
 
 Generated from the models: `make generate` writes this page. [Wire contract](wire.md) says how to use the records;
-`schemas/` has JSON Schemas and an AsyncAPI document. `text?` may be null; a map has text keys.
+`schemas/` has JSON Schemas and an AsyncAPI document. `text?` may be null; a map has text keys. Inputs: unknown fields
+are refused, times have an offset. Outputs: ignore unknown fields; times end in `Z`.
 
 ## Topics
 
@@ -33,8 +34,6 @@ Names follow the deployment's prefix, `groundwire.` by default. No topic is comp
 | topic | | record | key | kept |
 |---|---|---|---|---|
 """
-_INPUT: Final = "Unknown fields are refused. Times have an offset. Null is accepted only where listed."
-_OUTPUT: Final = "Times end in `Z`. Ignore unknown fields."
 _REASONS: Final = """## Reasons
 
 Every `reason_code` and its `reason`; the list is closed.
@@ -103,12 +102,11 @@ def _topics() -> Iterator[str]:
 
 def _record(name: str, model: str, words: PageTexts, told: set[str]) -> Iterator[str]:
     whole = schema(name)
-    yield f"## {model} {VERSION}\n\n`schemas/{name}/{VERSION}.json`. {whole['description']}\n"
-    yield f"{_INPUT if name in INPUTS else _OUTPUT}\n\n"
+    yield f"## {model} {VERSION}\n\n`schemas/{name}/{VERSION}.json`. {whole['description']}\n\n"
     yield from _table(model, whole, words, told, name in INPUTS)
     for part, definition in whole.get("$defs", {}).items():
         if "properties" in definition:
-            yield f"### {part}\n\n{definition.get('description', '').splitlines()[0].split(' (S')[0].rstrip('.')}.\n\n"
+            yield f"### {part}\n\n"
             yield from _table(part, definition, words, told, name in INPUTS)
 
 
