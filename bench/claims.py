@@ -27,12 +27,7 @@ def text(rng: random.Random, *, least: int = 10, most: int = 40) -> str:
 
 
 def claims(
-    count: int,
-    *,
-    seed: int = 7,
-    users: int = _USERS,
-    name: str = "claim",
-    words: tuple[int, int] = (10, 40),
+    count: int, *, seed: int = 7, users: int = _USERS, name: str = "claim", words: tuple[int, int] = (10, 40)
 ) -> Iterator[tuple[bytes, bytes]]:
     """Yield (key, value) of claims of so many words: a third trusted, a third hedged, a third ungrounded.
 

@@ -34,10 +34,7 @@ async def bare(bootstrap: str, source: str, target: str, size: int) -> None:
         max_poll_records=_FETCH,
     )
     producer = AIOKafkaProducer(
-        bootstrap_servers=bootstrap,
-        enable_idempotence=True,
-        acks="all",
-        max_batch_size=_BATCH_BYTES,
+        bootstrap_servers=bootstrap, enable_idempotence=True, acks="all", max_batch_size=_BATCH_BYTES
     )
     value, committed = bytes(size), time.monotonic()
     async with consumer, producer:

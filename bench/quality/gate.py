@@ -18,10 +18,7 @@ from groundwire.library.evaluate import wilson
 from groundwire.policy import Policy
 from groundwire.verify.citations import CitationVerifier
 
-HEAD = (
-    "| set | kind | answers | leak | over-block | review |",
-    "|---|---|---|---|---|---|",
-)
+HEAD = ("| set | kind | answers | leak | over-block | review |", "|---|---|---|---|---|---|")
 
 
 def gate_table(sets: Mapping[str, Sequence[Row]]) -> Iterator[str]:

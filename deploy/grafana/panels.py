@@ -265,8 +265,7 @@ ROWS: Final = (
                 "short",
                 (
                     Query(
-                        "sum by (reason, outcome) (groundwire_reviewed_by_reason)",
-                        "{{reason}}: {{outcome}}",
+                        "sum by (reason, outcome) (groundwire_reviewed_by_reason)", "{{reason}}: {{outcome}}"
                     ),
                 ),
                 "What people nearly always approve, or never, is where the policy can do their work.",
@@ -295,16 +294,11 @@ ROWS: Final = (
             Panel(
                 "Memory of Redis",
                 "bytes",
-                (
-                    Query("redis_memory_used_bytes", "used"),
-                    Query("redis_memory_max_bytes", "maxmemory"),
-                ),
+                (Query("redis_memory_used_bytes", "used"), Query("redis_memory_max_bytes", "maxmemory")),
                 "Nothing is evicted: at maxmemory the gate stops.",
             ),
             Panel(
-                "Redis",
-                "ops",
-                (Query("rate(redis_commands_processed_total[$__rate_interval])", "commands"),),
+                "Redis", "ops", (Query("rate(redis_commands_processed_total[$__rate_interval])", "commands"),)
             ),
             Panel(
                 "Processors used",

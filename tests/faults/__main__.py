@@ -73,12 +73,7 @@ def _episodes(options: argparse.Namespace, timing: Timing, folder: Path) -> Iter
 
 
 def _episode(
-    options: argparse.Namespace,
-    timing: Timing,
-    services: Services,
-    seed: int,
-    seconds: float,
-    path: Path,
+    options: argparse.Namespace, timing: Timing, services: Services, seed: int, seconds: float, path: Path
 ) -> dict[str, Any]:
     plan = Plan(
         seconds=seconds,

@@ -68,12 +68,7 @@ async def run(services: Services, setup: Setup, faults: Sequence[Fault], seconds
 
 
 async def _run(
-    services: Services,
-    setup: Setup,
-    faults: Sequence[Fault],
-    seconds: float,
-    pages: Pages,
-    page_proxy: Proxy,
+    services: Services, setup: Setup, faults: Sequence[Fault], seconds: float, pages: Pages, page_proxy: Proxy
 ) -> dict[str, Any]:
     policy = setup.folder / "policy.toml"
     policy.write_text(POLICY)

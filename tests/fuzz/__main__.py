@@ -12,24 +12,17 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import reduce
+from multiprocessing import get_context
 
 import click
 
-from tests.fuzz.entries import ENTRIES, parts, run_all
+from tests.fuzz.entries import ENTRIES, parts, run_part
 from tests.fuzz.runner import Report, run
 
 
-def merged(reports: Iterable[Report]) -> dict[str, Report]:
-    """Add the reports of each entry up."""
-    found: dict[str, Report] = {}
-    for one in reports:
-        found[one.entry] = found[one.entry].plus(one) if one.entry in found else one
-    return found
-
-
 def main() -> int:
-    """Run what was asked for; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
     parser.add_argument("--inputs", type=int, default=10_000, help="in all, shared among the entries")
@@ -41,27 +34,27 @@ def main() -> int:
     parser.add_argument("--failures", type=int, default=20, help="give an entry's part up after so many")
     parser.add_argument("--replay", action="append", default=[], metavar="ENTRY:SEED")
     given = parser.parse_args()
+    reports: list[Report] = []
     if given.replay:
         reports = [run(ENTRIES[seed.partition(":")[0]], [seed]) for seed in given.replay]
-        return told(reports)
-    click.echo(f"--seed {given.seed} --inputs {given.inputs}")
-    until = time.monotonic() + 60 * given.minutes if given.minutes else None
-    return told(
-        run_all(parts(given.seed, given.inputs, given.only), until, given.jobs, given.failures, click.echo)
-    )
-
-
-def told(reports: Sequence[Report]) -> int:
-    """Print the sums and what failed; return the exit status."""
-    sums = merged(reports)
+    else:
+        click.echo(f"--seed {given.seed} --inputs {given.inputs}")
+        until = time.monotonic() + 60 * given.minutes if given.minutes else None
+        todo = parts(given.seed, given.inputs, given.only)
+        with ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) as pool:
+            for done in as_completed(pool.submit(run_part, *part, until, given.failures) for part in todo):
+                reports.append(done.result())
+                if reports[-1].inputs:
+                    click.echo(reports[-1])
     click.echo("in all")
-    for report in sums.values():
-        click.echo(report)
-        for seed, why in report.failures.items():
+    for name in dict.fromkeys(report.entry for report in reports):
+        whole = reduce(Report.plus, (report for report in reports if report.entry == name))
+        click.echo(whole)
+        for seed, why in whole.failures.items():
             click.echo(f"--replay {seed}\n{why}")
-    whole = sum(report.inputs for report in sums.values())
-    click.echo(f"{whole} inputs, {sum(report.failed for report in sums.values())} failed")
-    return 1 if any(report.failed for report in sums.values()) else 0
+    failed = sum(report.failed for report in reports)
+    click.echo(f"{sum(report.inputs for report in reports)} inputs, {failed} failed")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -49,7 +49,6 @@ class Wire(httpcore.AsyncMockStream):
         self._read = 0
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002, ASYNC109 - httpcore's
-        """Return the next piece."""
         size = min(self._piece, max_bytes)
         part, self.said = self.said[:size], self.said[size:]
         if not part and self._endless and not self._closed:
@@ -68,7 +67,6 @@ class Wires(httpcore.AsyncMockBackend):
         self.asked: list[str] = []
 
     async def connect_tcp(self, host: str, *_: Any, **__: Any) -> httpcore.AsyncNetworkStream:
-        """Connect to nobody."""
         self.asked.append(host)
         return self.reply()
 
@@ -79,7 +77,6 @@ def _longer(body: bytes, times: int) -> bytes:
 
 
 def spoken(rng: Random, body: bytes) -> Wire:
-    """Answer over HTTP, more or less."""
     headers = [("content-type", rng.choice(TABLES["content_types"]))]
     kind = rng.random()
     if kind < 0.15:
@@ -128,7 +125,6 @@ class Pages:
         self._wires = wires
 
     async def __call__(self, rng: Random) -> int:
-        """Ask one."""
         size = 0
 
         def reply() -> Wire:
@@ -176,7 +172,6 @@ class Pages:
 
 
 def any_bytes(rng: Random) -> bytes:
-    """Return a body of anything."""
     return rng.choice(
         (
             b"",
@@ -195,7 +190,6 @@ class Models:
         self._wires, self._heard = wires, heard
 
     async def __call__(self, rng: Random) -> int:
-        """Ask one question, or all about one response."""
         api = rng.choice(("openai", "anthropic"))
         size = 0
 
@@ -284,8 +278,7 @@ def _pieces(said: str) -> Iterable[str]:
     return (said[at : at + 4] for at in range(0, len(said), 4))
 
 
-async def _awake(_seconds: float) -> None:
-    """Wait for nobody."""
+async def _awake(_seconds: float) -> None: ...
 
 
 _TLS: Final = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -40,7 +40,6 @@ class Console:
         self._room, self._items, self._heard = room, items, heard
 
     async def __call__(self, rng: Random) -> int:
-        """Send one request."""
         self._room.clock.forward(seconds=2)  # limits are by time
         method, path = self._target(rng)
         body = self._body(rng) if method == "POST" or rng.random() < 0.02 else b""

@@ -29,67 +29,11 @@ from tests.fuzz.inputs import CANARY, ODD, TABLES, mutated, scratched, text, wri
 from tests.fuzz.runner import entry, hold
 from tests.unit.console import rooms
 
-POLICY: Final = """
-version = "mine"
-enable_dedup = true
-dedup_threshold = 0.92
-dedup_method = "minhash"
-trusted_sources = ["user", "documentation"]
-attestation = "off"
-[verification]
-support_threshold = 0.5
-on_failure = "flag"
-[hedges]
-block = ["we believe so"]
-review = ["a bit ?? so"]
-[limits]
-review_per_user = 10
-"""
-KEYS: Final = """
-[keys.docs-sync]
-secret = "swordfish"
-tenants = ["acme"]
-sources = ["documentation", "adr"]
-roles = ["reviewer"]
-not_after = 2027-01-01T00:00:00Z
-[keys.console]
-private_key = "c3dvcmRmaXNoc3dvcmRmaXNoc3dvcmRmaXNoc3dvcmQ="
-tenants = ["acme"]
-roles = ["reviewer"]
-not_before = 2026-01-01T00:00:00Z
-[keys.other-console]
-public_key = "PUAXw+hDiVqStwqnTRt+vJyYLM8uxJaMwM1V8Sr0Zgw="
-tenants = ["acme"]
-roles = ["reviewer"]
-[keys.seals]
-command = ["kms-sign", "seals"]
-roles = ["seal"]
-[reviewers]
-acme = ["lead@acme.example"]
-"""
-TOKENS: Final = """
-[tokens.ann]
-sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
-person = "ann"
-tenants = ["acme"]
-"""
-SOURCES: Final = """
-[tenants.acme]
-adr_dir = "docs/adrs"
-repo = "."
-[tenants.acme.tracker]
-kind = "github"
-url = "https://api.github.com"
-project = "owner/name"
-"""
+POLICY, KEYS, TOKENS, SOURCES = Path(__file__).with_name("settings.toml").read_text().split("# next\n")
+"""Files that an operator writes: a policy, keys, tokens, and sources of tenants."""
 SECRET: Final = re.compile("swordfish|c3dvcmRmaXNo")
 """In clear, and as a private key begins."""
-_VALUES: Final = (
-    *TABLES["toml_values"],
-    "9" * 5_000,
-    "[" * 2_000 + "]" * 2_000,
-    '"' + "a" * 5_000 + '"',
-)
+_VALUES: Final = (*TABLES["toml_values"], "9" * 5_000, "[" * 2_000 + "]" * 2_000, '"' + "a" * 5_000 + '"')
 
 
 def toml(rng: Random, plain: str) -> bytes:
@@ -125,7 +69,6 @@ class Settings:
         self._folder, self._heard = folder, heard
 
     async def __call__(self, rng: Random) -> int:
-        """Read one file."""
         kind = rng.randrange(6)
         data = toml(rng, (POLICY, KEYS, TOKENS, SOURCES, POLICY, KEYS)[kind])
         path = self._folder / "file.toml"
@@ -176,7 +119,6 @@ class Lines:
         self._folder = folder
 
     async def __call__(self, rng: Random) -> int:
-        """Run one command, or what it reads lines with."""
         make, arguments = _COMMANDS[rng.choice(sorted(_COMMANDS))]
         data = make(rng)
         path = self._folder / "lines.jsonl"
@@ -287,7 +229,6 @@ def _layout(rng: Random) -> list[str]:
 
 
 async def _labels(rng: Random) -> int:
-    """Read labels, and lines that are to be sent whatever they are."""
     csv = rng.random() < 0.5
     data = _table(rng) if csv else _lines(rng, _row)
     for row in read_labelled(data, rng.choice(("csv", "tsv")) if csv else "jsonl"):

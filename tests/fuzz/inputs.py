@@ -65,13 +65,11 @@ SOURCES: Final = tuple(TABLES["sources"])
 
 
 def content(rng: Random) -> str:
-    """Return a text to be decided on, which no log may hold."""
     said = rng.choice(CONTENTS) if rng.random() < 0.6 else text(rng)
     return f"{said} {CANARY}" if rng.random() < 0.8 else said
 
 
 def claim(rng: Random, number: int = 1) -> dict[str, Any]:
-    """Return a Claim."""
     whole = {
         "claim_id": f"c{number}",
         "tenant_id": "default",
@@ -100,7 +98,6 @@ def _claims(rng: Random) -> list[dict[str, Any]]:
 
 
 def response(rng: Random, number: int = 1) -> dict[str, Any]:
-    """Return an LlmResponse."""
     chunk = {"chunk_id": "a", "file": "src/search.py", "content": _CODE, "start_line": 1, "end_line": 3}
     more = {"revision": "a1", "indexed_at": "2026-01-01T00:00:00Z", "version": "1.2", "document_id": "d1"}
     index = {"e1": {"confidence": 0.9, "role": "service"}}
@@ -140,7 +137,6 @@ def response(rng: Random, number: int = 1) -> dict[str, Any]:
 
 
 def action(rng: Random, subject_id: str, revision: int, number: int) -> dict[str, Any]:
-    """Return a ReviewDecision."""
     kind = rng.choice(("approve", "reject", "edit", "retract", "expire"))
     whole = {
         "action_id": rng.choice((f"a{number}", "a1", "00000000-0000-4000-8000-000000000000")),
@@ -222,7 +218,6 @@ def _places(root: list[Any]) -> list[Place]:
 
 
 def any_value(rng: Random, depth: int = 2) -> Any:
-    """Make a value of any type."""
     match rng.randrange(8 if depth else 6):
         case 0:
             return None
@@ -291,7 +286,6 @@ def _double(_rng: Random, container: Any, key: Any) -> None:
 
 
 def _spell(rng: Random, container: Any, key: Any) -> None:
-    """Put something odd into a text, or append words to it."""
     value = container[key]
     if isinstance(value, str):
         at = rng.randint(0, len(value))

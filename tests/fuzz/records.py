@@ -163,7 +163,6 @@ _CHOICES: Final[dict[str, tuple[Any, ...]]] = {
 
 
 def some_policy(rng: Random) -> Policy:
-    """Return a policy with a few settings other than the defaults."""
     names = rng.sample(sorted(_CHOICES), rng.choice((0, 0, 1, 3)))
     return Policy(**{name: rng.choice(_CHOICES[name]) for name in names})
 
@@ -218,7 +217,6 @@ class Records:
         self._verifier, self._keys, self._kind, self._heard = citations, keys, kind, heard
 
     async def __call__(self, rng: Random) -> int:
-        """Send one to three records, together or one by one, some of them twice."""
         policy = some_policy(rng)
         world = World(policy=policy, verifier=self._verifier, keys=self._keys)
         made = [self._record(rng, world, number) for number in range(1, rng.choice((1, 1, 2, 3)) + 1)]

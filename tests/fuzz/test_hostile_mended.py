@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -34,36 +36,32 @@ from tests.unit.gate.world import TOPIC, World
 from tests.unit.verify.model_service import document
 
 
-@pytest.mark.parametrize("name", ["partition", "offset"])
-@pytest.mark.parametrize("number", [2**53, -(2**53), 10**18])
-@pytest.mark.parametrize("value", [b"{", b'{"claim_id": "c", "user_id": "u", "content": "It is so."}'])
-async def test_a_deferred_record_whose_origin_no_log_has_is_decided_as_what_stands_there(name, number, value):
-    first = InboundRecord(TOPIC, 0, 1, 1_770_000_000_000, b"default:u", value)
-    headers = [
-        (key, b"%d" % number if key == f"gw-origin-{name}" else held) for key, held in deferred_headers(first)
-    ]
-    deferred = InboundRecord(
-        "groundwire.deferred", 3, 4, 1_770_000_000_000, b"default:u", value, tuple(headers)
-    )
-    record = deferred_record(deferred)
-    assert (record.partition, record.offset) == (3, 4)
-    (result,) = await World().results(record)
-    assert isinstance(result, Decided | DeadLetter)
+async def test_a_deferred_record_whose_origin_no_log_has_is_decided_as_the_record_that_carries_it():
+    for value in (b"{", b'{"claim_id": "c", "user_id": "u", "content": "It is so."}'):
+        first = InboundRecord(TOPIC, 0, 1, 1_770_000_000_000, b"default:u", value)
+        for name, number in product(("partition", "offset"), (2**53, -(2**53), 10**18)):
+            headers = deferred_headers(first)
+            odd = tuple(
+                (key, b"%d" % number if key == f"gw-origin-{name}" else held) for key, held in headers
+            )
+            place = ("groundwire.deferred", 3, 4, 1_770_000_000_000, b"default:u", value)
+            record = deferred_record(InboundRecord(*place, odd))
+            assert (record.partition, record.offset) == (3, 4)
+            (result,) = await World().results(record)
+            assert isinstance(result, Decided | DeadLetter)
 
 
-@pytest.mark.parametrize(
-    ("text", "why"), [("a = " + "[" * 5_000, "nested too deeply"), ("a = " + "9" * 5_000, "not TOML: ")]
-)
-def test_a_file_of_keys_tokens_or_tenants_that_no_reader_can_follow_is_a_usage_error(tmp_path, text, why):
+def test_a_file_of_keys_tokens_or_tenants_that_no_reader_can_follow_is_a_usage_error(tmp_path):
     path = tmp_path / "tenants.toml"
-    path.write_text(text)
-    for read in (
-        lambda: Keys.parse(text.encode(), Path("keys.toml")),
-        lambda: Tokens.parse(text.encode(), Path("tokens.toml")),
-        lambda: load_sources(load_settings().model_copy(update={"tenants_file": path})),
-    ):
-        with pytest.raises(UsageError, match=why):
-            read()
+    for text, why in (("a = " + "[" * 5_000, "nested too deeply"), ("a = " + "9" * 5_000, "not TOML: ")):
+        path.write_text(text)
+        for read in (
+            partial(Keys.parse, text.encode(), Path("keys.toml")),
+            partial(Tokens.parse, text.encode(), Path("tokens.toml")),
+            partial(load_sources, load_settings().model_copy(update={"tenants_file": path})),
+        ):
+            with pytest.raises(UsageError, match=why):
+                read()
 
 
 def test_an_address_of_a_tracker_that_is_none_is_a_usage_error(tmp_path):
@@ -89,12 +87,12 @@ def _model(api: str, answer: object):
     return Models(wires, str)._model(api)
 
 
-@pytest.mark.parametrize("api", ["openai", "anthropic"])
-@pytest.mark.parametrize("tokens", [2**53, 10**40, True, -1, 1.5])
-async def test_tokens_that_no_answer_can_have_are_not_counted(api, tokens):
-    answer = await _model(api, document(api, sent=tokens, received=tokens)).answer(ModelRequest("x", "haiku"))
-    assert answer.output_tokens is None
-    assert answer.input_tokens in {None, 100 + tokens - 200} or answer.input_tokens is None
+async def test_tokens_that_no_answer_can_have_are_not_counted():
+    for api, tokens in product(("openai", "anthropic"), (2**53, 10**40, True, -1, 1.5)):
+        model = _model(api, document(api, sent=tokens, received=tokens))
+        answer = await model.answer(ModelRequest("x", "haiku"))
+        assert answer.output_tokens is None
+        assert answer.input_tokens in {None, 100 + tokens - 200}
 
 
 async def test_a_log_probability_that_no_float_holds_is_none():
@@ -130,25 +128,19 @@ async def test_an_address_with_bytes_beyond_ascii_is_refused_and_no_fault():
         assert (status, b"ASCII" in answer) == (400, True)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+async def test_a_decision_that_no_gate_wrote_keeps_no_other_from_coming_back():
+    for change in (
         {"reason_code": "no such code"},
         {"kind": "response", "report": {"regenerate": "x"}},
         {"kind": "response", "report": {}, "reason_code": "x"},
-    ],
-)
-async def test_a_decision_that_no_gate_wrote_keeps_no_other_from_coming_back(change):
-    written = [make_decision("odd", **change), make_decision("plain")]
+    ):
 
-    async def values():
-        for one in written:
-            yield json.dumps(one).encode()
+        async def values(change=change):
+            for one in (make_decision("odd", **change), make_decision("plain")):
+                yield json.dumps(one).encode()
 
-    found = [
-        outcome.subject.subject_id async for outcome in stored_outcomes(values(), Policy(), ReviewClosures())
-    ]
-    assert found == ["plain"]
+        outcomes = stored_outcomes(values(), Policy(), ReviewClosures())
+        assert [outcome.subject.subject_id async for outcome in outcomes] == ["plain"]
 
 
 async def test_a_redirect_to_no_address_is_a_model_out_of_reach():
@@ -162,11 +154,11 @@ async def test_a_redirect_to_no_address_is_a_model_out_of_reach():
         assert raised.value.code in {"unreachable", "rejected"}
 
 
-@pytest.mark.parametrize("revision", [2**31, 2**63, 10**30])
-async def test_a_revision_that_no_subject_comes_to_is_no_decision(revision):
-    value = json.dumps(make_decision("c", revision=1) | {"revision": revision}).encode()
-    board = Board()
-    board.add([TopicRecord(TopicName.REVIEW, 0, 0, 0, b"acme:ana", value)])
-    assert board.candidates() == []
-    board.close()
-    assert stored_outcome(value, Policy()) is None
+def test_a_revision_that_no_subject_comes_to_is_no_decision():
+    for revision in (2**31, 2**63, 10**30):
+        value = json.dumps(make_decision("c", revision=1) | {"revision": revision}).encode()
+        board = Board()
+        board.add([TopicRecord(TopicName.REVIEW, 0, 0, 0, b"acme:ana", value)])
+        assert board.candidates() == []
+        board.close()
+        assert stored_outcome(value, Policy()) is None

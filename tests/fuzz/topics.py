@@ -21,7 +21,7 @@ from groundwire.keys.attestation import Keys
 from groundwire.messages.base import from_milliseconds, to_milliseconds
 from groundwire.messages.decisions import Decision
 from groundwire.messages.decode import decode_review_decision
-from groundwire.messages.headers import InboundRecord, dead_letter_headers, deferred_headers, deferred_record
+from groundwire.messages.headers import InboundRecord, dead_letter_headers
 from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
 from groundwire.replay.rebuild import stored_outcomes
@@ -35,11 +35,11 @@ from groundwire.review.records import TopicRecord
 from groundwire.state.policies import PolicyStore
 from tests.fuzz import inputs
 from tests.fuzz.inputs import any_value, mutated, scratched, text, written
-from tests.fuzz.records import check_outputs, some_headers, some_policy
+from tests.fuzz.records import check_outputs, some_policy
 from tests.fuzz.runner import Case, Entry, entry, hold, listening, quiet, read_strictly
 from tests.unit.dead_letters.fake_log import AUDIT, CLAIMS, DEAD, PREFIX, FakeLog
 from tests.unit.gate.test_review_gate import KEYS, Office
-from tests.unit.gate.world import NOW, TOPIC, World
+from tests.unit.gate.world import NOW
 
 SECRETS: Final = {"console": b"one", "gate": b"two", "docs": b"three", "late": b"four", "nobody": b"?"}
 _MAY_ACT: Final = frozenset({"console"})
@@ -53,7 +53,6 @@ class Reviews:
         self._keys, self._heard = keys, heard
 
     async def __call__(self, rng: Random) -> int:
-        """Send a record, and one to three actions."""
         office = Office(policy=some_policy(rng), keys=self._keys)
         made = inputs.claim(rng) if rng.random() < 0.8 else inputs.response(rng)
         first = written(rng, {**made, "tenant_id": "default"})
@@ -111,8 +110,7 @@ class Reviews:
 INPUTS: Final = (CLAIMS, f"{PREFIX}llm-responses", f"{PREFIX}review-decisions")
 
 
-async def _asleep(_seconds: float) -> None:
-    """Wait for nobody."""
+async def _asleep(_seconds: float) -> None: ...
 
 
 def some_letter(rng: Random) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
@@ -147,7 +145,6 @@ class Letters:
         self._heard = heard
 
     async def __call__(self, rng: Random) -> int:
-        """Put one to four letters there."""
         log = FakeLog()
         size = 0
         for _ in range(rng.randint(1, 4)):
@@ -188,34 +185,6 @@ SCOPES: Final = (
 )
 
 
-class Deferred:
-    """Puts records on `deferred`, with an origin that is true, or is not."""
-
-    def __init__(self, heard: Callable[[], str]) -> None:
-        self._heard = heard
-
-    async def __call__(self, rng: Random) -> int:
-        """Send one record."""
-        world = World(policy=some_policy(rng))
-        value = written(rng, mutated(rng, inputs.claim(rng)))
-        first = world.record(value, headers=some_headers(rng, value), topic=TOPIC)
-        headers = list(deferred_headers(first))
-        for _ in range(rng.choice((0, 1, 2))):
-            name, held = headers.pop(rng.randrange(len(headers)))
-            broken = rng.choice(
-                (None, b"", b"-1", b"9" * 19, b"-9223372036854775808", scratched(rng, held or b""))
-            )
-            headers.insert(rng.randint(0, len(headers)), (name, broken))  # type: ignore[arg-type]
-        record = deferred_record(
-            InboundRecord(f"{TOPIC}x", 1, 2, first.timestamp, first.key, value, tuple(headers))
-        )
-        results = await world.results(record)
-        hold(len(results) == 1 and isinstance(results[0], Decided | DeadLetter), f"ends as {results}"[:100])
-        check_outputs(results)
-        quiet(self._heard())
-        return len(value)
-
-
 class Published:
     """Holds what the gate wrote, and has it read with some of it changed: by the console, a rebuild, and `verify`."""
 
@@ -232,17 +201,8 @@ class Published:
         self._found = FileRecords(folder / "records", folder / "none")
         self._policies = PolicyStore(folder / "policies", None)
 
-    async def ready(self) -> None:
-        """Keep the policy that decided."""
-        await self._policies.put(Policy())
-
-    def close(self) -> None:
-        """Let go of files."""
-        self._found.close()
-
     async def __call__(self, rng: Random) -> int:
-        """Read one to six records."""
-        await self.ready()
+        await self._policies.put(Policy())
         records = [self._record(rng, number) for number in range(rng.randint(1, 6))]
         values = [record.value for record in records if record.value is not None]
         self._board(records)
@@ -346,12 +306,11 @@ async def _published() -> AsyncIterator[Case]:
         try:
             yield case
         finally:
-            case.close()
+            case._found.close()
 
 
 ENTRIES: Final = (
     entry("reviews", lambda _, heard: Reviews(Keys.parse(KEYS.encode(), Path("keys.toml")), heard), 4),
     entry("letters", lambda _, heard: Letters(heard), 6),
-    entry("deferred", lambda _, heard: Deferred(heard), 3),
     Entry("published", _published, 2),
 )

@@ -92,12 +92,7 @@ class Deciding:
         self._keys = Keys.load(given.keys_file) if given.keys_file else None
         self._headers = Counter[str]()
         self.checker = Checker(
-            self.policy,
-            self._verifier,
-            now=moment,
-            assessor=assessor,
-            keys=self._keys,
-            on_headers=self._note,
+            self.policy, self._verifier, now=moment, assessor=assessor, keys=self._keys, on_headers=self._note
         )
 
     def advise(self) -> None:

@@ -10,11 +10,7 @@ from typing import BinaryIO
 import click
 from rich.console import Console
 
-from groundwire.cli.options import (
-    Deployment,
-    deployment_options,
-    keys_file_option,
-)
+from groundwire.cli.options import Deployment, deployment_options, keys_file_option
 from groundwire.cli.output import FileProgress, refused_lines
 from groundwire.errors import UsageError
 from groundwire.kafka.produce import INPUT_TOPICS, HeaderList, Produced, SendOptions

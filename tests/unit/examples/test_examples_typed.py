@@ -23,8 +23,7 @@ def needs(package: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("program", "package"),
-    [("langgraph_store.py", "langgraph"), ("vector_store/__main__.py", "psycopg")],
+    ("program", "package"), [("langgraph_store.py", "langgraph"), ("vector_store/__main__.py", "psycopg")]
 )
 def test_it_passes_mypy_in_its_strict_mode(program: str, package: str, tmp_path: Path) -> None:
     or_skip(lambda: needs(package))
