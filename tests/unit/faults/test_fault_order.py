@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
-
-import pytest
 
 from agents.outputs import outputs
 from groundwire.messages.headers import InboundRecord, deferred_headers
@@ -16,53 +15,48 @@ from tests.faults.rules_identity import order
 from tests.stream.harness import Seen
 from tests.unit.faults.unfaulted import PREFIX, Run
 
-FIELDS = {
-    CLAIMS: lambda subject: {"claim_id": subject, "content": f"Text of {subject}"},
-    RESPONSES: lambda subject: {"response_id": subject, "answer": f"Answer {subject}"},
-    REVIEWS: lambda subject: {
-        "action_id": f"action on {subject}",
-        "tenant_id": "default",
-        "subject_id": subject,
-        "expected_revision": 1,
-        "action": "approve",
-        "reviewer": "u",
-        "at": "2026-01-31T12:00:00Z",
-    },
-}
-INPUTS = (CLAIMS, RESPONSES, REVIEWS)
 
-
-@dataclass
 class Log:
     """Topics that a test writes, record by record."""
 
-    records: dict[str, list[Seen]] = field(default_factory=dict)
-    count: int = 0
+    def __init__(self) -> None:
+        self.records: dict[str, list[Seen]] = {}
 
     def stands(self, topic: str, subject: str, *, user: str = "u", partition: int = 0) -> Seen:
-        """Append an input."""
-        self.count += 1
-        value = json.dumps({"user_id": user, **FIELDS[topic](subject)}).encode()
-        headers = [traceparent(1, self.count)]
-        return self._append(topic, partition, f"default:{user}".encode(), value, headers)
+        fields: dict[str, Any] = {"user_id": user, "subject_id": subject}
+        if topic == CLAIMS:
+            fields |= {"claim_id": subject, "content": f"Text of {subject}"}
+        elif topic == RESPONSES:
+            fields |= {"response_id": subject, "answer": f"Answer {subject}"}
+        else:
+            fields |= {"action_id": f"on {subject}", "tenant_id": "default", "expected_revision": 1}
+            fields |= {"action": "approve", "reviewer": "u", "at": "2026-01-31T12:00:00Z"}
+        if topic != REVIEWS:
+            del fields["subject_id"]
+        headers = [traceparent(1, 1 + sum(map(len, self.records.values())))]
+        return self._append(
+            topic, partition, f"default:{user}".encode(), json.dumps(fields).encode(), headers
+        )
 
     def waits(self, cause: Seen) -> None:
-        """Put an input on `deferred`."""
-        record = InboundRecord(
-            PREFIX + cause.topic, 0, cause.offset, cause.timestamp, cause.key, cause.value, cause.headers
+        place = (
+            PREFIX + cause.topic,
+            0,
+            cause.offset,
+            cause.timestamp,
+            cause.key,
+            cause.value,
+            cause.headers,
         )
-        self._append("deferred", 0, cause.key, cause.value, deferred_headers(record))
+        self._append("deferred", 0, cause.key, cause.value, deferred_headers(InboundRecord(*place)))
 
-    def told(
-        self, cause: Seen, *, origin: Seen | None = None, revision: int = 1, topic: str = "approved"
-    ) -> None:
+    def told(self, cause: Seen, origin: Seen, topic: str, revision: int) -> None:
         """Publish a decision for an input."""
-        record, origin = cause.json, origin or cause
-        kind = record.get("kind", "response" if cause.topic == RESPONSES else "claim")
+        record = cause.json
         decision = {
             "tenant_id": "default",
             "user_id": record["user_id"],
-            "kind": "claim" if cause.topic == REVIEWS else kind,
+            "kind": "response" if cause.topic == RESPONSES else "claim",
             "subject_id": record.get("claim_id") or record.get("response_id") or record["subject_id"],
             "revision": revision,
             "origin": {
@@ -76,131 +70,71 @@ class Log:
     def broken(self) -> list[str]:
         return [violation.record for violation in order(History(PREFIX, self.records))]
 
-    def _append(self, topic: str, partition: int, key: bytes | None, value: bytes, headers: Any) -> Seen:
+    def _append(
+        self, topic: str, partition: int, key: bytes | None, value: bytes | None, headers: Any
+    ) -> Seen:
         log = self.records.setdefault(topic, [])
         seen = Seen(topic, partition, len(log), 1_769_860_800_000, key, value, tuple(headers))
         log.append(seen)
         return seen
 
 
-@pytest.fixture
-def log() -> Log:
-    return Log()
+def played(inputs: str, steps: str) -> list[str]:
+    """Write what a script says, and return the records that are out of order.
+
+    Inputs: `a` stands for a claim of the subject a, `a.responses` for a response; `a.claims.w.1` has a user and a
+    partition of its own. Steps: `~a` puts a on `deferred`; `a`, `a.blocked.2` publish a decision about a, with a topic
+    and a revision; `a<b` has the origin b.
+    """
+    log, stood = Log(), {}
+    for word in inputs.split():
+        name, topic, user, partition = (*word.split("."), *("", "", "")[word.count(".") :])
+        full = {"reviews": REVIEWS, "responses": RESPONSES}.get(topic, CLAIMS)
+        stood[name] = log.stands(full, name[0], user=user or "u", partition=int(partition or 0))
+    for step in steps.split():
+        if step[0] == "~":
+            log.waits(stood[step[1:]])
+            continue
+        who, topic, revision = (*step.split("."), *("", "")[step.count(".") :])
+        cause, _, origin = who.partition("<")
+        log.told(stood[cause], stood[origin or cause], topic or "approved", int(revision or 1))
+    return log.broken()
 
 
-@pytest.mark.parametrize("topic", INPUTS)
-def test_two_records_of_a_key_told_of_in_another_order_are_found_on_every_input_topic(log: Log, topic: str):
-    first, second = log.stands(topic, "a"), log.stands(topic, "b")
-    log.told(second)
-    log.told(first)
-    assert log.broken() == ["approved/0@1"]
+def test_the_rule_finds_records_out_of_order_and_nothing_that_the_contract_leaves_open() -> None:
+    def cases() -> Iterator[tuple[str, str, str, list[str]]]:
+        """Yield what is shown, inputs, steps, and the records that are out of order."""
+        late = ["approved/0@1"]
+        for topic in ("claims", "responses", "reviews"):
+            yield "two records of a key in another order", f"a.{topic} b.{topic}", "b a", late
+        for topic in ("claims", "responses"):
+            waits = "a.review.0 ~a b a"
+            yield "a waiting record is overtaken by one that does not wait", f"a.{topic} b.{topic}", waits, []
+        some = "w.responses a.responses b.responses"
+        yield "waiting users are no excuse for records that did not wait", some, "~w b a w", late
+        yield "an overtaker, though both are told again in order", "a b", "b a a b", late
+        yield "repeats of what was told in order", "a b", "a b a b", []
+        apart = "a b.claims.v c.claims.w d.claims.w.1 e.claims.x f.responses.x"
+        yield "two keys, two partitions and two topics have no order", apart, "b a d c f e", []
+        yield "two waiting records keep the order of `deferred`", "a b.responses", "~b ~a a b", late
+        yield "an early decision from the input topic, before its turn", "a b", "~a ~b b a", late
+        yield "the same, told again when its turn comes", "a b", "~a ~b b a b", []
+        yield "the same, where its turn brings a later revision", "a b", "~a ~b b a b.blocked.2", []
+        people = "b a*.reviews b*.reviews"
+        yield "a repeat tells a person's decision before its record", people, "b<b*..2 a*..2 b*..2", []
+        again = "a b a*.reviews"
+        yield "a record read again tells what people decided since", again, "a.review b a*..2 a<a*..2", []
+        yield "a repeat of a waiting record is told late, if at all", "a a2 b", "~a b a a2<a", []
+
+    wrong = [case for case in cases() if played(*case[1:3]) != case[3]]
+    assert wrong == []
 
 
-def test_users_that_had_to_wait_are_no_excuse_for_records_that_had_not(log: Log):
-    waiting, first, second = [log.stands(RESPONSES, each) for each in "wab"]
-    log.waits(waiting)
-    log.told(second)
-    log.told(first)
-    log.told(waiting)
-    assert log.broken() == ["approved/0@1"]
-
-
-def test_an_overtaker_is_found_though_both_are_told_of_again_in_the_right_order(log: Log):
-    first, second = log.stands(CLAIMS, "a"), log.stands(CLAIMS, "b")
-    for each in (second, first, first, second):
-        log.told(each)
-    assert log.broken() == ["approved/0@1"]
-
-
-def test_repeats_of_what_was_told_in_order_are_allowed_as_another_worker_reads_again(log: Log):
-    first, second = log.stands(CLAIMS, "a"), log.stands(CLAIMS, "b")
-    for each in (first, second, first, second):
-        log.told(each)
-    assert log.broken() == []
-
-
-def test_two_keys_two_partitions_and_two_topics_have_no_order_between_each_other(log: Log):
-    a, b = log.stands(CLAIMS, "a"), log.stands(CLAIMS, "b", user="v")
-    c, d = log.stands(CLAIMS, "c", user="w"), log.stands(CLAIMS, "d", user="w", partition=1)
-    e, f = log.stands(CLAIMS, "e", user="x"), log.stands(RESPONSES, "f", user="x")
-    for each in (b, a, d, c, f, e):
-        log.told(each)
-    assert log.broken() == []
-
-
-@pytest.mark.parametrize("topic", [CLAIMS, RESPONSES])
-def test_who_waits_on_deferred_is_overtaken_by_who_does_not(log: Log, topic: str):
-    first, second = log.stands(topic, "a"), log.stands(topic, "b")
-    log.told(first, revision=0, topic="review")
-    log.waits(first)
-    log.told(second)
-    log.told(first)
-    assert log.broken() == []
-
-
-def test_two_that_wait_on_deferred_keep_the_order_that_they_have_there(log: Log):
-    first, second = log.stands(CLAIMS, "a"), log.stands(RESPONSES, "b")
-    log.waits(second)
-    log.waits(first)
-    log.told(first)
-    log.told(second)
-    assert log.broken() == ["approved/0@1"]
-
-
-def test_one_that_waits_may_be_told_of_from_its_input_topic_which_is_read_again_before_its_turn_comes(
-    log: Log,
-):
-    first, second = log.stands(CLAIMS, "a"), log.stands(CLAIMS, "b")
-    log.waits(first)
-    log.waits(second)
-    log.told(second)
-    log.told(first)
-    assert log.broken() == ["approved/0@1"]
-    log.told(second)
-    assert log.broken() == []
-
-
-def test_the_same_is_so_where_its_turn_brings_a_later_revision(log: Log):
-    first, second = log.stands(CLAIMS, "a"), log.stands(CLAIMS, "b")
-    log.waits(first)
-    log.waits(second)
-    log.told(second)
-    log.told(first)
-    log.told(second, revision=2, topic="blocked")
-    assert log.broken() == []
-
-
-def test_a_repeat_may_tell_what_people_decided_before_their_own_record_does(log: Log):
-    claim = log.stands(CLAIMS, "b")
-    first, second = log.stands(REVIEWS, "a"), log.stands(REVIEWS, "b")
-    log.told(claim, origin=second, revision=2)
-    log.told(first, revision=2)
-    log.told(second, revision=2)
-    assert log.broken() == []
-
-
-def test_a_record_that_is_read_again_is_told_what_people_have_decided_since(log: Log):
-    first, second = log.stands(CLAIMS, "a"), log.stands(CLAIMS, "b")
-    log.told(first, topic="review")
-    log.told(second)
-    action = log.stands(REVIEWS, "a")
-    log.told(action, revision=2)
-    log.told(first, origin=action, revision=2)
-    assert log.broken() == []
-
-
-def test_a_repeat_of_what_waits_is_told_of_late_if_at_all(log: Log):
-    waiting, repeat, other = log.stands(CLAIMS, "a"), log.stands(CLAIMS, "a"), log.stands(CLAIMS, "b")
-    log.waits(waiting)
-    log.told(other)
-    log.told(waiting)
-    log.told(repeat, origin=waiting)
-    assert log.broken() == []
-
-
-def test_an_approval_that_does_not_carry_the_traceparent_of_its_record_is_found(log: Log):
-    log.told(replace(log.stands(CLAIMS, "a"), headers=()))
-    log.told(replace(log.stands(CLAIMS, "b"), headers=(traceparent(9, 9),)))
+def test_an_approval_that_does_not_carry_the_traceparent_of_its_record_is_found() -> None:
+    log = Log()
+    for subject, headers in (("a", ()), ("b", (traceparent(9, 9),))):
+        seen = log.stands(CLAIMS, subject)
+        log.told(replace(seen, headers=headers), seen, "approved", 1)
     assert log.broken() == ["approved/0@0", "approved/0@1"]
 
 

@@ -14,12 +14,8 @@ from tests.faults.services import REDIS
 LONG = Plan(seconds=2000, every=3, session=6, nodes=3, apart=20)
 
 
-@given(st.integers())
-def test_a_seed_has_one_schedule(seed: int):
-    assert schedule(seed, LONG) == schedule(seed, LONG)
-
-
-def test_another_seed_has_another_and_a_long_one_has_every_kind_of_fault():
+def test_a_seed_has_one_schedule_another_seed_has_another_and_a_long_one_has_every_kind_of_fault():
+    assert schedule(1, LONG) == schedule(1, LONG)
     assert schedule(1, LONG) != schedule(2, LONG)
     found = {redis: {fault.kind for fault in schedule(1, replace(LONG, redis=redis))} for redis in REDIS}
     assert set().union(*found.values()) == set(KINDS)

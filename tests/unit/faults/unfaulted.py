@@ -91,7 +91,6 @@ class Run(World):
         )
 
     async def feed(self, seed: int, count: int) -> None:
-        """Send inputs of a seed, with people in between."""
         rng = random.Random(seed)
         inputs = Inputs(seed, PAGE)
         for _ in range(count):
@@ -110,7 +109,6 @@ class Run(World):
                 await self.gate_decides(self._inbound(self.records[CLAIMS][-1]))
 
     async def act(self, action: str, decision: dict[str, Any], *, signed: bool = True, **fields: Any) -> str:
-        """Have the owner act on a decision; return the action's id."""
         record = self.action(action, decision, signed=signed, **fields)
         gate = self.review_gate
         results: Sequence[Result] = await gate.apply_step(await gate.prepare([record]), deferred=False)
@@ -138,7 +136,6 @@ class Run(World):
         return self.stand(REVIEWS, f"{review['tenant_id']}:{review['user_id']}".encode(), value, headers)
 
     def history(self) -> History:
-        """What the checker gets to see."""
         return History(
             prefix=PREFIX,
             records={topic: list(records) for topic, records in self.records.items()},
@@ -151,7 +148,6 @@ class Run(World):
         )
 
     async def statuses(self) -> dict[Subject, SubjectStatus | None]:
-        """What state says of all subjects."""
         subjects = list(self.history().subjects)
         return dict(zip(subjects, await self.state.statuses(subjects), strict=True))
 
@@ -192,7 +188,6 @@ class Run(World):
         self.put(those)
 
     def put(self, those: Sequence[Output]) -> None:
-        """Have records stand on output topics, sealed or not."""
         for output in those:
             seen = self._append(output.topic, output.key, output.value, output.headers)
             if output.topic in {"approved", "review", "blocked"}:
@@ -218,5 +213,4 @@ async def _run(seed: int, count: int) -> tuple[Run, dict[Subject, SubjectStatus 
 
 
 def a_run(seed: int = 1, count: int = 150) -> tuple[Run, dict[Subject, SubjectStatus | None]]:
-    """Return a run of a seed, and what state says in the end."""
     return asyncio.run(_run(seed, count))
