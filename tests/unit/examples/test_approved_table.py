@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import sqlite3
-import sys
-from collections.abc import Iterator
 from itertools import permutations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deploy.embedded import MissingServiceError
@@ -20,36 +17,21 @@ from groundwire.messages.decisions import Decision, Kind
 from groundwire.messages.headers import decision_headers
 from groundwire.messages.identity import Subject, decision_id, retraction_id
 from tests.services.postgres import PostgresServer
+from tests.unit.examples.loading import load
 
 ROOT = Path(__file__).resolve().parents[3]
-INSTALLS = (ROOT / ".ci" / "run").read_text()
 SAMPLE = (ROOT / "tests/contract/samples/decision.good.approved-claim.json").read_bytes()
 
 
-def _load():
-    path = ROOT / "examples" / "approved_table" / "table.py"
-    spec = importlib.util.spec_from_file_location("approved_table_example", path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look themselves up
-    spec.loader.exec_module(module)
-    return module
-
-
-example = _load()
-
-
-# a made-up history, what the gate publishes of it, and what is true at its end
+example = load("approved_table/table.py")
 
 
 AT = "2026-02-01T12:00:00.5Z"
 SUBJECTS = [
-    Subject(tenant, user, kind, name)
-    for tenant, user, kind, name in [
-        ("acme", "ann", Kind.CLAIM, "c1"),
-        ("acme", "ann", Kind.RESPONSE, "c1"),
-        ("acme", "bob", Kind.CLAIM, "c1"),
-        ("acme:ann", "c1", Kind.CLAIM, "'; DROP TABLE decisions; --"),
-    ]
+    Subject("acme", "ann", Kind.CLAIM, "c1"),
+    Subject("acme", "ann", Kind.RESPONSE, "c1"),
+    Subject("acme", "bob", Kind.CLAIM, "c1"),
+    Subject("acme:ann", "c1", Kind.CLAIM, "'; DROP TABLE decisions; --"),
 ]
 
 
@@ -143,9 +125,7 @@ def assert_right(table, records, rows):
     assert set(ask(table)) == rows, "read once more, it is the same table"
 
 
-# SQLite
-
-
+@settings(max_examples=50)
 @given(deliveries())
 def test_the_table_is_what_was_decided_in_whichever_order_and_however_often_it_is_told(delivery):
     batches, records, rows = delivery
@@ -155,138 +135,74 @@ def test_the_table_is_what_was_decided_in_whichever_order_and_however_often_it_i
     table.close()
 
 
-def test_the_table_is_still_there_after_a_restart(tmp_path):
+def test_the_table_is_still_there_after_a_restart_and_a_batch_that_breaks_off_leaves_nothing_behind(tmp_path):
     path = str(tmp_path / "memories.sqlite")
-    claims = [subject for subject in SUBJECTS if subject.kind == Kind.CLAIM]
-    for number in (1, 2):
-        table = example.Table(path)
-        apply(table, [[decided(claims[number], 1, "approved", None)]])
-        assert len(ask(table)) == number
-        table.close()
-
-
-def test_a_batch_that_breaks_off_leaves_nothing_behind():
-    table = example.Table(":memory:")
     event = example.read(*decided(SUBJECTS[0], 1, "approved", None))
     broken = example.Decided("x", 0, ("z",) * 4, 1, None, approved=True, content=(None,) * 3)
+    table = example.Table(path)
     with pytest.raises(sqlite3.IntegrityError):
         table.apply([event, broken])
     assert ask(table, "SELECT * FROM seen") == []
-    table.apply([event])
-    assert len(ask(table)) == 1
+    for number, subject in enumerate((SUBJECTS[0], SUBJECTS[2]), 1):
+        apply(table, [[decided(subject, 1, "approved", None)]])
+        assert len(ask(table)) == number
+        table.close()
+        table = example.Table(path)
+    assert len(ask(table)) == 2
     table.close()
 
 
-def tombstone(time, key=b"acme:ann"):
-    return [("ce_id", b"t"), ("ce_time", time)], None, key
+def test_a_tombstone_deletes_what_was_decided_before_it_whichever_comes_first():
+    def tombstone(time):
+        return [("ce_id", b"t"), ("ce_time", time)], None, b"acme:ann"
 
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_a_tombstone_deletes_what_was_decided_of_its_user_whichever_comes_first(order):
-    table = example.Table(":memory:")
     told = [decided(SUBJECTS[0], 1, "approved", None), decided(SUBJECTS[2], 1, "approved", None)]
-    apply(table, [[record] for record in [*told, tombstone(b"2026-02-01T12:00:01Z")][::order]])
-    assert [row[1] for row in ask(table)] == ["bob"]
-    assert ask(table, "SELECT count(*) FROM decisions WHERE user_id = 'ann'") == [(0,)]
-    table.close()
-
-
-def test_what_is_decided_after_a_tombstone_is_kept_though_it_has_the_old_id_and_was_retracted():
-    table = example.Table(":memory:")
-    old = decided(SUBJECTS[0], 1, "approved", None)
-    again = old[0], old[1].replace(AT.encode(), b"2026-02-01T12:00:02Z")
-    apply(table, [[old, tombstone(b"2026-02-01T12:00:01Z"), retracted(SUBJECTS[0], 2)], [again], [old]])
-    assert len(ask(table)) == 1
-    table.close()
-
-
-@pytest.mark.parametrize("order", list(permutations(range(4))))
-def test_what_is_decided_anew_after_an_erasure_is_kept_wherever_the_tombstone_comes(order):
-    """Its revisions begin anew, so that the old one's is higher."""
-    table = example.Table(":memory:")
+    records = [*told, tombstone(b"2026-02-01T12:00:01Z")]
+    for order in (1, -1):
+        table = example.Table(":memory:")
+        apply(table, [[record] for record in records[::order]])
+        assert [row[1] for row in ask(table)] == ["bob"]
+        assert ask(table, "SELECT count(*) FROM decisions WHERE user_id = 'ann'") == [(0,)]
+        table.close()
+    # decided anew after an erasure: revisions begin anew, so that the old one's is higher
     first = decided(SUBJECTS[0], 1, "approved", None)
     second = decided(SUBJECTS[0], 2, "approved", decision_id(SUBJECTS[0], 1))
     again = first[0], first[1].replace(AT.encode(), b"2026-02-01T12:00:02Z").replace(b" at 1", b" anew")
-    told = [first, second, again, tombstone(b"2026-02-01T12:00:01Z")]
-    apply(table, [[told[number]] for number in order])
-    apply(table, [told])
-    assert [row[-1] for row in ask(table)] == [f"{SUBJECTS[0]} anew"]
-    assert ask(table, "SELECT count(*) FROM decisions") == [(1,)]
+    for order in permutations([first, second, again, tombstone(b"2026-02-01T12:00:01Z")]):
+        table = example.Table(":memory:")
+        apply(table, [[record] for record in order])
+        apply(table, [order])
+        assert [row[-1] for row in ask(table)] == [f"{SUBJECTS[0]} anew"]
+        assert ask(table, "SELECT count(*) FROM decisions") == [(1,)]
+        table.close()
+    table = example.Table(":memory:")
+    apply(table, [[first, records[-1], retracted(SUBJECTS[0], 2)], [again], [first]])
+    assert len(ask(table)) == 1
     table.close()
 
 
-def test_it_reads_a_decision_as_the_gate_writes_it():
+def test_it_reads_a_decision_as_the_gate_writes_it_and_refuses_what_is_none():
     decision = Decision.model_validate_json(SAMPLE)
     event = example.read(decision_headers(decision, []), decision.to_bytes())
     assert (event.ce_id, event.approved, event.revision) == (decision.decision_id, True, decision.revision)
     assert event.content[0] == decision.evidence.claim
+    headers, value = decided(SUBJECTS[0], 1, "approved", None)
+    assert example.read([("ce_id", b"x"), ("ce_type", b"groundwire.audit.v1")], value) is None
+    odd = {
+        "user_id": ({}, "a\0b", "\ud800"),
+        "revision": (None, True, -1, 2**63, "1"),
+        "approved": ("yes",),
+        "decision_id": (None,),
+        "evidence": (1, {"claim": []}, {"claim": "x", "confidence": "high", "validity_horizon": 1}),
+    }
+    values = [json.dumps({**json.loads(value), name: one}).encode() for name in odd for one in odd[name]]
+    for broken in (*values, None, b"", b"{", b"[]", b"null", b"\xff", b"{}"):
+        with pytest.raises(ValueError, match=r"."):
+            example.read(headers, broken)
 
 
-VALID = json.loads(decided(SUBJECTS[0], 1, "approved", None)[1])
-HEADERS = decided(SUBJECTS[0], 1, "approved", None)[0]
-
-
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"user_id": {}},
-        {"user_id": "a\0b"},
-        {"user_id": "\ud800"},
-        {"revision": None},
-        {"revision": True},
-        {"revision": -1},
-        {"revision": 2**63},
-        {"revision": "1"},
-        {"approved": "yes"},
-        {"decision_id": None},
-        {"evidence": 1},
-        {"evidence": {"claim": []}},
-        {"evidence": {"claim": "x", "confidence": "high", "validity_horizon": 1}},
-    ],
-)
-def test_what_is_no_decision_is_refused_before_it_reaches_the_database(fields):
-    assert example.read(HEADERS, json.dumps(VALID).encode())
-    with pytest.raises(ValueError, match=r"is no|surrogates"):
-        example.read(HEADERS, json.dumps({**VALID, **fields}).encode())
-
-
-@pytest.mark.parametrize("value", [None, b"", b"{", b"[]", b"null", b"\xff", b"{}"])
-def test_what_is_no_record_is_refused(value):
-    with pytest.raises(ValueError, match=r"."):
-        example.read(HEADERS, value)
-
-
-def test_records_of_other_kinds_change_nothing():
-    headers = [("ce_id", b"x"), ("ce_type", b"groundwire.audit.v1")]
-    assert example.read(headers, json.dumps(VALID).encode()) is None
-
-
-# PostgreSQL
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[str]:
-    """A server's address; where it is not installed, skip, but not where continuous integration installs it."""
-    try:
-        pytest.importorskip("psycopg")
-        server = PostgresServer()
-    except (MissingServiceError, pytest.skip.Exception) as missing:
-        if os.environ.get("CI") == "true" and "postgresql" in INSTALLS:
-            pytest.fail(str(missing))
-        pytest.skip(str(missing))
-    with server:
-        yield server.url
-
-
-@pytest.fixture(scope="module")
-def in_postgres(postgres):
-    tables = [example.Table(postgres) for _ in range(2)]
-    yield tables
-    for table in tables:
-        table.close()
-
-
-@settings(max_examples=40)
+@pytest.mark.slow
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(deliveries())
 def test_in_postgresql_it_is_the_same_with_two_programs_at_work(in_postgres, delivery):
     batches, records, rows = delivery
@@ -297,3 +213,20 @@ def test_in_postgresql_it_is_the_same_with_two_programs_at_work(in_postgres, del
     apply(second, batches[1::2])
     assert_right(first, records, rows)
     assert set(ask(second)) == rows
+
+
+@pytest.fixture(scope="module")
+def in_postgres():
+    """Two tables on one server; skips where none is installed, and fails in CI, which installs it."""
+    try:
+        pytest.importorskip("psycopg")
+        server = PostgresServer()
+    except (MissingServiceError, pytest.skip.Exception) as missing:
+        if os.environ.get("CI") == "true" and "postgresql" in (ROOT / ".ci" / "run").read_text():
+            pytest.fail(str(missing))
+        pytest.skip(str(missing))
+    with server:
+        tables = [example.Table(server.url) for _ in range(2)]
+        yield tables
+        for table in tables:
+            table.close()

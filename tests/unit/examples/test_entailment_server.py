@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import threading
 from collections.abc import Iterator, Sequence
@@ -16,22 +15,14 @@ from groundwire.epistemic.prompts import prior_prompt, support_prompt
 from groundwire.epistemic.types import VerificationConfig
 from groundwire.library.epistemic import detect_hallucinations
 from groundwire.verify.models import OpenAIModel
+from tests.unit.examples.loading import load
 
-ROOT = Path(__file__).resolve().parents[3]
 HELD = "The gateway of the service retries each failed request before it gives up."
 OTHER = "The gateway of the service logs the names of its clients in a table of the database."
 EVIDENCE = {"a": HELD, "b": "The cache is in Dublin."}
 
 
-def _load():
-    path = ROOT / "examples" / "entailment_server.py"
-    spec = importlib.util.spec_from_file_location("entailment_server_example", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-example = _load()
+example = load("entailment_server.py")
 
 
 def same(claim: str, passages: Sequence[str]) -> list[float]:
@@ -59,23 +50,22 @@ def test_the_gate_reads_what_the_server_answers_of_each_claim() -> None:
     assert [round(claim.evidence_support, 2) for claim in report.claims] == [0.99, 0.01]
 
 
-@pytest.mark.parametrize(
-    ("prompt", "answer"),
-    [
+def test_the_best_passage_decides_and_without_evidence_nothing_is_known() -> None:
+    cases = [
         (support_prompt(HELD, EVIDENCE), {"verdict": "supported", "probability": 0.99}),
         (support_prompt(OTHER, EVIDENCE), {"verdict": "unsupported", "probability": 0.01}),
         (support_prompt(OTHER, {}), {"verdict": "unsupported", "probability": 0.0}),
         (prior_prompt(HELD), {"verdict": "false", "probability": 0.02}),
-    ],
-)
-def test_the_best_passage_decides_and_without_evidence_nothing_is_known(prompt, answer) -> None:
-    assert json.loads(example.judge(prompt.user, same)) == answer
+    ]
+    assert [json.loads(example.judge(prompt.user, same)) for prompt, _ in cases] == [
+        said for _, said in cases
+    ]
 
 
-@pytest.mark.parametrize("body", [b"", b"{}", b"[]", b'{"messages": [{"content": "hello"}]}'])
-def test_what_is_no_question_of_the_gate_is_refused(body: bytes) -> None:
+def test_what_is_no_question_of_the_gate_is_refused() -> None:
     with serving(same) as url:
-        assert httpx.post(f"{url}/chat/completions", content=body).status_code == 400
+        for body in (b"", b"{}", b"[]", b'{"messages": [{"content": "hello"}]}'):
+            assert httpx.post(f"{url}/chat/completions", content=body).status_code == 400, body
 
 
 def test_the_output_for_entailment_is_found_by_its_name() -> None:
@@ -85,6 +75,7 @@ def test_the_output_for_entailment_is_found_by_its_name() -> None:
         example.output_of({"LABEL_0": 0, "LABEL_1": 1})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labels", [("contradiction", "entailment", "neutral"), ("score",)])
 def test_a_cross_encoder_is_loaded_from_its_folder_and_scores_every_passage(tmp_path: Path, labels) -> None:
     transformers = pytest.importorskip("transformers")

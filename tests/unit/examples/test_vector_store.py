@@ -18,6 +18,7 @@ from tests.services.fixtures import or_skip
 from tests.services.postgres import with_pgvector
 from tests.unit.client.test_followed_table import AFTER, LATER, LIFE, NOW, SAMPLE, decided, erased, retracted
 
+pytestmark = pytest.mark.slow  # needs PostgreSQL with pgvector
 FOLDER = Path(__file__).resolve().parents[3] / "examples" / "vector_store"
 
 
