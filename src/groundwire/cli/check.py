@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
 from typing import Any, BinaryIO, Final, TextIO
@@ -22,7 +22,7 @@ from groundwire.cli.output import cut, print_line
 from groundwire.errors import RecordError, UsageError
 from groundwire.library.check import LineError
 from groundwire.library.with_headers import unwrapped
-from groundwire.messages.decisions import CitationState, Decision, DedupMatch
+from groundwire.messages.decisions import CitationState, Decision
 
 STYLES: Final = {"approved": "green", "review": "yellow", "blocked": "red", "dead letter": "magenta"}
 
@@ -34,16 +34,10 @@ _QUIET: Final = {
         "source_not_trusted",
         "hedge_words_detected",
     ),
-    *("duplicate", "conflicting_near_duplicate", "previously_rejected", "expired"),
+    *("duplicate", "conflicting_near_duplicate", "previously_rejected", "expired", "quote_polarity"),
     *("phantom_file", "snippet_mismatch", "stale_index", "unverified_fields", "source_tags_missing"),
-    *(
-        "flagged_claims",
-        "critical_gap",
-        "values_unsupported",
-        "entity_grounding_failed",
-        "relation_preservation_failed",
-        "quote_polarity",
-    ),
+    *("flagged_claims", "critical_gap", "values_unsupported", "entity_grounding_failed"),
+    "relation_preservation_failed",
 }
 """Failed checks that say nothing the reason and the other notes do not say."""
 
@@ -96,18 +90,15 @@ class DecisionPrinter:
         self._row(verdict, decision.reason_code, decision.subject_id, claim, note)
 
     def error(self, where: str, error: RecordError) -> None:
-        """Print an error: where, its code, and what is wrong."""
         self._counts["dead letter"] += 1
         self._row("dead letter", error.code, "", where, error.message)
 
     def summary(self) -> None:
-        """Print how many records came to what."""
         total = sum(self._counts.values())
         counts = ", ".join(f"{self._counts[name]} {name}" for name in STYLES if self._counts[name])
         self._console.print(f"\n{total} in: {counts or 'nothing'}", soft_wrap=True)
 
     def section(self, title: str) -> None:
-        """Begin a group of rows under a title."""
         self._head()
         self._console.print(Text(f"\n{cut(title, _NOTE)}", style="bold"), soft_wrap=True)
 
@@ -139,9 +130,15 @@ class DecisionPrinter:
 
 def _notes(decision: Decision) -> list[str]:
     """Return what a person needs to know beside the reason, most telling first."""
-    notes = [_nearness(decision)] if decision.conflicting_memory_id is not None else []
-    if decision.facts.review:
-        notes.insert(0, _reviewer(decision.facts.review))
+    notes: list[str] = []
+    if review := decision.facts.review:
+        reason = f": {review['reason']}" if review.get("reason") else ""
+        notes.append(f"{review['action']} by {review['reviewer']}{reason}")
+    if (near := decision.conflicting_memory_id) is not None:
+        matches = decision.facts.dedup.matches if decision.facts.dedup else []
+        difference = next((match.difference for match in matches if match.subject_id == near), "none")
+        near_by = f"{near} ({decision.similarity_score:.2f})"
+        notes.append(f"near {near_by}" if difference == "none" else f"other {difference} than {near_by}")
     if hedges := dict.fromkeys(hedge.text for hedge in decision.hedges if hedge.action != "none"):
         notes.append("hedges: " + ", ".join(hedges))
     for citation in decision.citations:
@@ -156,14 +153,7 @@ def _notes(decision: Decision) -> list[str]:
     return list(dict.fromkeys(notes)) or [decision.reason]
 
 
-def _reviewer(review: Mapping[str, Any]) -> str:
-    """Say who did what, and the reason that they gave."""
-    reason = f": {review['reason']}" if review.get("reason") else ""
-    return f"{review['action']} by {review['reviewer']}{reason}"
-
-
 def _report_notes(report: Mapping[str, Any]) -> list[str]:
-    """Return what the report of a response has to say, in words."""
     notes = [str(warning["message"]) for warning in report.get("warnings") or ()]
     missing = (report.get("entities") or {}).get("missing_entities", ())
     violations = (report.get("relations") or {}).get("violations", ())
@@ -172,7 +162,12 @@ def _report_notes(report: Mapping[str, Any]) -> list[str]:
     epistemic = report.get("epistemic") or {}
     claims = epistemic.get("claims", ())
     if epistemic.get("is_flagged"):
-        notes += _flagged([claim for claim in claims if claim["is_flagged"]])
+        known = [one for one in claims if one["is_flagged"] and one["flag_reason"] not in _UNJUDGED]
+        for claim in known[:_CLAIMS]:
+            why = str(claim["flag_reason"]).replace("_", " ")
+            notes.append(f"{why}: “{claim['claim_text'][:_QUOTED]}”")
+        if len(known) > _CLAIMS:
+            notes.append(f"and {len(known) - _CLAIMS} more")
     unjudged = Counter(claim["flag_reason"] for claim in claims if claim["flag_reason"] in _UNJUDGED)
     notes += [f"{reason}: {number}" for reason, number in sorted(unjudged.items())]
     if report.get("regenerate"):
@@ -180,34 +175,6 @@ def _report_notes(report: Mapping[str, Any]) -> list[str]:
     if report.get("fallback"):
         notes.append(f"fall back to {report['fallback']}")
     return notes
-
-
-def _flagged(claims: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the first claims of a flagged answer that something is wrong with, each with what it is."""
-    known = [claim for claim in claims if claim["flag_reason"] not in _UNJUDGED]
-    notes = [
-        f"{str(claim['flag_reason']).replace('_', ' ')}: “{claim['claim_text'][:_QUOTED]}”" for claim in known
-    ]
-    more = len(known) - _CLAIMS
-    return notes if more <= 0 else [*notes[:_CLAIMS], f"and {more} more"]
-
-
-def _nearness(decision: Decision) -> str:
-    """Say which memory the claim is near to, how near, and in what it differs."""
-    near = decision.conflicting_memory_id
-    found = next((match for match in _matches(decision) if match.subject_id == near), None)
-    near_by = f"{near} ({decision.similarity_score:.2f})"
-    if found is None or found.difference == "none":
-        return f"near {near_by}"
-    return f"other {found.difference} than {near_by}"
-
-
-def _matches(decision: Decision) -> list[DedupMatch]:
-    return decision.facts.dedup.matches if decision.facts.dedup else []
-
-
-_SHOWN: Final = 200
-"""Characters of an answer that a line of a table has room for."""
 
 
 @click.command()
@@ -238,44 +205,33 @@ def check(file: BinaryIO, given: DecidingOptions, now: datetime | None, form: st
 async def _run(file: BinaryIO, deciding: Deciding, form: str) -> int:
     """Print a result for each line; return the exit status."""
     answers: dict[int, str] = {}
+    status, out, table = 0, sys.stdout.buffer, form == "table"
+    printer = DecisionPrinter(sys.stdout, ids=True)
     async with deciding as checker:
-        if form == "table":
-            return await _print_table(checker.check(_noting(file, answers)), answers)
-        return await _print_json(checker.check(file))
-
-
-async def _print_json(results: AsyncIterator[Decision | LineError]) -> int:
-    status = 0
-    out = sys.stdout.buffer
-    async for result in results:
-        if isinstance(result, LineError):
-            status = 1
-            out.write(json.dumps(result.as_dict(), ensure_ascii=False).encode("utf-8", "replace") + b"\n")
-        else:
-            out.write(result.to_bytes() + b"\n")
-        out.flush()
+        async for result in checker.check(_noting(file, answers) if table else file):
+            if isinstance(result, LineError):
+                status = 1
+                if table:
+                    printer.error(f"line {result.line}", result.error)
+                else:
+                    line = json.dumps(result.as_dict(), ensure_ascii=False)
+                    out.write(line.encode("utf-8", "replace") + b"\n")
+            elif table:
+                printer.decision(result, answers.get(result.origin.offset))
+            else:
+                out.write(result.to_bytes() + b"\n")
+            if not table:
+                out.flush()
+        if table:
+            printer.summary()
     return status
 
 
 def _noting(lines: Iterable[bytes], answers: dict[int, str]) -> Iterator[bytes]:
-    """Pass lines on, and note what responses answer, which their decisions do not repeat."""
     for number, line in enumerate(lines):
         if b'"response_id"' in line:
             with suppress(ValueError, RecursionError, RecordError):
                 record = json.loads(unwrapped(line)[0])
                 if isinstance(record, dict) and isinstance(record.get("answer"), str):
-                    answers[number] = record["answer"][:_SHOWN]
+                    answers[number] = record["answer"][:_NOTE]
         yield line
-
-
-async def _print_table(results: AsyncIterator[Decision | LineError], answers: Mapping[int, str]) -> int:
-    printer = DecisionPrinter(sys.stdout, ids=True)
-    status = 0
-    async for result in results:
-        if isinstance(result, LineError):
-            status = 1
-            printer.error(f"line {result.line}", result.error)
-        else:
-            printer.decision(result, answers.get(result.origin.offset))
-    printer.summary()
-    return status

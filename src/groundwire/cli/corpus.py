@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO, TypeVar
 
@@ -182,7 +181,14 @@ def show(name: str, other: str | None, *, tenant: str, layout: str) -> None:
         return [{"id": key, **entry} for key, entry in (await index.entities(tenant, [name])).items()]
 
     found = _run(ask)
-    for line in map(_json, found) if layout == "json" else columns(_rows(found)):
+    if layout == "json":
+        lines = [_json(one) for one in found]
+    else:
+        names = list(dict.fromkeys(name for one in found for name in one))
+        lines = columns(
+            [names, *([_cell(one.get(name)) for name in names] for one in found)] if found else []
+        )
+    for line in lines:
         click.echo(line)
     if not found:
         what = f"relations between {name} and {other}" if other else f"entity {name}; name two for relations"
@@ -215,8 +221,12 @@ def drop(*, tenant: str, yes: bool) -> None:
 
 def _run(use: Callable[[CorpusIndex], Awaitable[Result]]) -> Result:
     async def query() -> Result:
-        async with _index() as index:
+        settings = load_settings()
+        index = CorpusIndex(connect(settings.redis_url), settings.topic_prefix)
+        try:
             return await use(index)
+        finally:
+            await index.close()
 
     with reporting():
         try:
@@ -227,16 +237,6 @@ def _run(use: Callable[[CorpusIndex], Awaitable[Result]]) -> Result:
             raise UsageError(f"{exc}: load it again") from None
         except KeyboardInterrupt:
             raise SystemExit(130) from None
-
-
-@asynccontextmanager
-async def _index() -> AsyncIterator[CorpusIndex]:
-    settings = load_settings()
-    index = CorpusIndex(connect(settings.redis_url), settings.topic_prefix)
-    try:
-        yield index
-    finally:
-        await index.close()
 
 
 def _print_counts(counts: CorpusCounts, tenant: str, layout: str) -> None:
@@ -255,11 +255,6 @@ def _print_counts(counts: CorpusCounts, tenant: str, layout: str) -> None:
 
 def _many(count: int, one: str, more: str | None = None) -> str:
     return f"{count} {one if count == 1 else more or one + 's'}"
-
-
-def _rows(found: list[dict[str, Any]]) -> list[list[str]]:
-    names = list(dict.fromkeys(name for one in found for name in one))
-    return [names, *([_cell(one.get(name)) for name in names] for one in found)] if found else []
 
 
 def _cell(value: object) -> str:

@@ -117,7 +117,6 @@ class Deciding:
                 _warn(f"header {name}: there is none of that name, and it counts for nothing{meant}")
 
     async def __aenter__(self) -> Checker:
-        """Open the connections."""
         if self._model is not None:
             await self._model.open()
         return self.checker

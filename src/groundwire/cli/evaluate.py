@@ -91,21 +91,16 @@ def holds_records(data: bytes, form: str) -> bool:
         return bool(set(TEXTS).intersection(_columns(data, "," if form == "csv" else "\t")))
     kinds: dict[str, int] = {}
     for number, line in enumerate(data.split(b"\n"), 1):
-        if kind := _kind(_parsed(line)):
-            kinds.setdefault(kind, number)
+        row = _parsed(line)
+        fields = set(row) if isinstance(row, dict) else set()
+        if {"claim", "answer", "evidence"} & fields:
+            kinds.setdefault(_EVIDENCE, number)
+        elif set(TEXTS) & fields:
+            kinds.setdefault(_RECORDS, number)
     if len(kinds) > 1:
         (one, first), (other, second) = kinds.items()
         raise UsageError(f"line {first} is {one}, and line {second} {other}: give a file of each")
     return _RECORDS in kinds
-
-
-def _kind(row: object) -> str | None:
-    """Tell the kind of a row; None where nothing tells."""
-    if not isinstance(row, dict):
-        return None
-    if {"claim", "answer", "evidence"} & row.keys():
-        return _EVIDENCE
-    return _RECORDS if set(TEXTS) & row.keys() else None
 
 
 def _parsed(data: bytes) -> Any:  # noqa: ANN401 - any JSON value
@@ -140,7 +135,11 @@ def report_lines(measured: Measured) -> Iterator[str]:
     yield ""
     yield f"at support_threshold = {measured.support_threshold:g}, {measured.point} being in force:"
     points = [
-        [point, *(map(_share, (at.false_alarm_share, at.missed_share), _found(at)))]
+        [
+            point,
+            f"{at.false_alarms} of {at.supported} ({_percent(at.false_alarm_share)})",
+            f"{at.missed} of {at.unsupported} ({_percent(at.missed_share)})",
+        ]
         for point, at in measured.points.items()
     ]
     yield from columns([["operating point", "supported, flagged", "others, missed"], *points])
@@ -151,24 +150,14 @@ def miss_lines(
 ) -> Iterator[str]:
     """Yield the lines of a table of the rows that are judged wrongly at a point and threshold."""
     wrong = [pair for pair in rows if pair[1].flagged_at(point, threshold) == pair[1].supported]
+    lines: list[tuple[str, ...]] = [("line", "label", "came to", "support", "text")]
+    for row, judged in wrong:
+        support = f"{judged.support_at(point):.2f}" + (", wrong for certain" if judged.hard else "")
+        label, came_to = ("supported", "flagged") if row.supported else ("not supported", "passed")
+        lines.append((str(row.line), label, came_to, support, cut(row.text, _SHOWN)))
     if wrong:
         yield ""
-        head = ("line", "label", "came to", "support", "text")
-        yield from columns([head, *(_miss(row, judged, point) for row, judged in wrong)])
-
-
-def _miss(row: Labelled, judged: Judged, point: OperatingPoint) -> tuple[str, ...]:
-    support = f"{judged.support_at(point):.2f}" + (", wrong for certain" if judged.hard else "")
-    label, came_to = ("supported", "flagged") if row.supported else ("not supported", "passed")
-    return (str(row.line), label, came_to, support, cut(row.text, _SHOWN))
-
-
-def _found(count: Counted) -> tuple[str, str]:
-    return f"{count.false_alarms} of {count.supported}", f"{count.missed} of {count.unsupported}"
-
-
-def _share(share: Estimate, found: str) -> str:
-    return f"{found} ({_percent(share)})"
+        yield from columns(lines)
 
 
 def calibration_lines(found: Calibration) -> Iterator[str]:
@@ -181,12 +170,10 @@ def calibration_lines(found: Calibration) -> Iterator[str]:
 
 
 def estimate(given: Estimate) -> str:
-    """Return a figure with its interval, `0.812 [0.77, 0.85]`."""
     return f"{given.value:.3f} [{given.low:.2f}, {given.high:.2f}]"
 
 
 def verdicts(count: Counted) -> str:
-    """Say how many verdicts were wrong, in both directions."""
     return (
         f"{count.false_alarms} of {count.supported} supported rows flagged ({_percent(count.false_alarm_share)}), "
         f"{count.missed} of {count.unsupported} others missed ({_percent(count.missed_share)})"
@@ -194,7 +181,6 @@ def verdicts(count: Counted) -> str:
 
 
 def as_json(measured: Measured, found: Calibration | None) -> str:
-    """Return everything as one line of JSON."""
     result: dict[str, Any] = {
         "rows": measured.rows,
         "bad_rows": measured.bad_rows,
@@ -295,14 +281,19 @@ def evaluate(  # noqa: PLR0913 - click hands over every option as an argument
     Example: groundwire evaluate labels.jsonl --calibrate --policy policy.toml
     """
     with reporting():
-        data, form = _data(file, form)
+        suffix = Path(str(getattr(file, "name", ""))).suffix.removeprefix(".").lower()
+        form = form or (suffix if suffix in _FORMS else _FORMS[0])
+        data = file.read().removeprefix(BOM_UTF8)
+        refuse_other_forms(data, form)
         if holds_records(data, form):
             deciding = Deciding(given)
             deciding.advise()
             bad = _evaluate_records(data, form, deciding, plot, layout=layout, misses=misses)
             sys.exit(1 if bad else 0)
         in_force = _policy(given.policy_file, calibrating=calibrating).verification
-        labelled, bad = _read(data, form)
+        labelled, bad = _sorted_out(read_labelled(data, form))
+        if bad and not labelled and form == "jsonl" and holds_responses(data):
+            click.echo("this looks like responses: groundwire audit", err=True)
         rows = [judge(row) for row in labelled]
         found = calibrate(rows, max_false_alarms, in_force) if calibrating else None
         measured = measure(rows, in_force, bad=bad, draws=draws)
@@ -310,16 +301,14 @@ def evaluate(  # noqa: PLR0913 - click hands over every option as an argument
         if layout == "json":
             click.echo(as_json(measured, found))
         else:
-            for line in report_lines(measured):
-                click.echo(line)
-        if misses and layout != "json":
-            pairs = list(zip(labelled, rows, strict=True))
-            for line in miss_lines(pairs, measured.point, measured.support_threshold):
+            pairs = list(zip(labelled, rows, strict=True)) if misses else []
+            for line in (
+                *report_lines(measured),
+                *miss_lines(pairs, measured.point, measured.support_threshold),
+                *(calibration_lines(found) if found else ()),
+            ):
                 click.echo(line)
         if found is not None:
-            if layout != "json":
-                for line in calibration_lines(found):
-                    click.echo(line)
             if found.support_threshold < in_force.support_threshold:
                 click.echo(
                     f"warning: {found.support_threshold:g} is laxer than {in_force.support_threshold:g}, in force",
@@ -381,23 +370,6 @@ def _policy(policy_file: Path | None, *, calibrating: bool) -> Policy:
     return load_policy(policy_file or load_settings().policy_file, os.environ)
 
 
-def _data(file: BinaryIO, form: str | None) -> tuple[bytes, str]:
-    """Read the file, and tell its form. Raises: UsageError, where it has none of them."""
-    suffix = Path(str(getattr(file, "name", ""))).suffix.removeprefix(".").lower()
-    form = form or (suffix if suffix in _FORMS else _FORMS[0])
-    data = file.read().removeprefix(BOM_UTF8)
-    refuse_other_forms(data, form)
-    return data, form
-
-
-def _read(data: bytes, form: str) -> tuple[list[Labelled], int]:
-    """Read the rows; see `_sorted_out` for those that cannot be read."""
-    rows, bad = _sorted_out(read_labelled(data, form))
-    if bad and not rows and form == "jsonl" and holds_responses(data):
-        click.echo("this looks like responses: groundwire audit", err=True)
-    return rows, bad
-
-
 def _sorted_out(rows: Iterable[Row | BadRow]) -> tuple[list[Row], int]:
     """Return the good rows and the number of bad ones, which are printed on standard error."""
     good: list[Row] = []
@@ -423,9 +395,6 @@ def _write(found: Calibration, policy_file: Path | None, bad: int) -> None:
     else:
         why = "as rows are bad, nothing is written; " if bad else ""
         click.echo(f"{why}add to the policy file:\n[{TABLE}]\n" + "\n".join(lines), err=True)
-    overridden = [name for name in policy_variables() if name in os.environ and name.endswith(_KEYS)]
-    for name in overridden:
-        click.echo(f"warning: {name} is set, and overrides the file", err=True)
-
-
-_KEYS: Final = ("VERIFICATION_SUPPORT_THRESHOLD", "VERIFICATION_GAP_THRESHOLD_BITS")
+    for name in policy_variables():
+        if name in os.environ and name.endswith(("_SUPPORT_THRESHOLD", "_GAP_THRESHOLD_BITS")):
+            click.echo(f"warning: {name} is set, and overrides the file", err=True)

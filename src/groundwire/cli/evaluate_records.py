@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from groundwire.cli.output import columns, cut
 from groundwire.library.verdicts import JudgedRecord, Share, by_class, shares
-
-_HEAD: Final = ("class", "rows", "leak", "over-hold")
-_SHOWN: Final = 120  # characters of a text that was judged wrongly
-_ALONE: Final = ("conflicts_caught", "false_conflicts", "wrong_duplicates")
 
 
 def record_lines(judged: Sequence[JudgedRecord], bad: int, *, misses: bool) -> Iterator[str]:
@@ -21,29 +17,28 @@ def record_lines(judged: Sequence[JudgedRecord], bad: int, *, misses: bool) -> I
         f"{len(judged)} rows: {harmless} to approve, {len(judged) - harmless} to hold"
         + (f"; {bad} bad, left out" if bad else "")
     )
-    if assumed := _assumed(judged):
+    if assumed := sum(one.row.source_assumed for one in judged):
         yield f'claims that name no source: {assumed}, taken for the user\'s own ("source": "user")'
     yield ""
-    classes = {kind or "(none)": rows for kind, rows in by_class(judged).items()}
-    rows = [_cells(kind, rows) for kind, rows in {"all": judged, **classes}.items()]
-    yield from columns([_HEAD, *rows])
+    table = [("class", "rows", "leak", "over-hold")]
+    for kind, rows in {"all": judged, **by_class(judged)}.items():
+        figures = shares(rows)
+        table.append((kind or "(none)", str(len(rows)), share(figures["leak"]), share(figures["over_hold"])))
+    yield from columns(table)
     figures = shares(judged)
     if figures["conflicts_caught"].total:
         yield ""
-        yield from (f"{name.replace('_', ' ')}: {share(figures[name])}" for name in _ALONE)
+        for name in ("conflicts_caught", "false_conflicts", "wrong_duplicates"):
+            yield f"{name.replace('_', ' ')}: {share(figures[name])}"
     wrong = [one for one in judged if not one.right]
     if misses and wrong:
         yield ""
-        yield from columns([("line", "class", "label", "came to", "reason", "text"), *map(_miss, wrong)])
-
-
-def _assumed(judged: Sequence[JudgedRecord]) -> int:
-    return sum(one.row.source_assumed for one in judged)
-
-
-def _cells(kind: str, judged: Sequence[JudgedRecord]) -> tuple[str, ...]:
-    figures = shares(judged)
-    return (kind, str(len(judged)), share(figures["leak"]), share(figures["over_hold"]))
+        lines: list[tuple[str, ...]] = [("line", "class", "label", "came to", "reason", "text")]
+        for one in wrong:
+            row = one.row
+            text = cut(row.text, 120)
+            lines.append((str(row.line), row.kind, row.label, str(one.outcome), one.reason, text))
+        yield from columns(lines)
 
 
 def share(given: Share) -> str:
@@ -54,17 +49,11 @@ def share(given: Share) -> str:
     return f"{given.found} of {given.total}: {100 * value:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
 
 
-def _miss(one: JudgedRecord) -> tuple[str, ...]:
-    row = one.row
-    return (str(row.line), row.kind, row.label, str(one.outcome), one.reason, cut(row.text, _SHOWN))
-
-
 def records_json(judged: Sequence[JudgedRecord], bad: int) -> str:
-    """Return everything as one line of JSON, what was judged wrongly included."""
     result = {
         "rows": len(judged),
         "bad_rows": bad,
-        "source_assumed": _assumed(judged),
+        "source_assumed": sum(one.row.source_assumed for one in judged),
         **_as_dict(judged),
         "classes": {kind: _as_dict(rows) for kind, rows in by_class(judged).items()},
         "misses": [

@@ -34,7 +34,6 @@ class CommandError(click.ClickException):
     exit_code = 2
 
     def format_message(self) -> str:
-        """Return the message as it is printed."""
         return escape_controls(self.message)
 
 
@@ -44,7 +43,6 @@ class TimeParam(click.ParamType):
     name = "time"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """Read the option's text."""
         try:
             return parse_time(value)
         except ValueError as exc:
@@ -59,7 +57,6 @@ class StartParam(click.ParamType):
     def convert(
         self, value: str | int | datetime, param: click.Parameter | None, ctx: click.Context | None
     ) -> Start:
-        """Read the option's text."""
         if not isinstance(value, str):
             return value
         try:
@@ -83,7 +80,6 @@ class FiniteRange(click.FloatRange):
     """A number of a range; `nan` and `inf`, which compare as within one, are none."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:  # noqa: ANN401 - click's signature
-        """Read the option's text."""
         number: float = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number", param, ctx)

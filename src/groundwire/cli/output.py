@@ -49,11 +49,9 @@ def escape_lines(text: str) -> str:
 
 def escape_json(text: str) -> str:
     """Escape controls inside the strings of one-line JSON, by JSON's own escapes: it still means the same."""
-    return escape_controls(text, _json_escape)
-
-
-def _json_escape(char: str) -> str:
-    return f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else json.dumps(char)[1:-1]
+    return escape_controls(
+        text, lambda char: f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else json.dumps(char)[1:-1]
+    )
 
 
 def cut(text: str, width: int) -> str:
@@ -170,16 +168,13 @@ class ProgressBar:
         self._task = self._bars.add_task("read", **{"total": None, **task})  # type: ignore[arg-type]
 
     def __enter__(self) -> Self:
-        """Begin to show."""
         self._bars.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Take it away."""
         self.stop()
 
     def stop(self) -> None:
-        """Take it away."""
         self._bars.stop()
 
 
@@ -194,13 +189,16 @@ class FileProgress(ProgressBar):
 
     def __init__(self, console: Console, done: str, file: BinaryIO) -> None:
         self._file = file
-        self._size = _size(file)
+        try:
+            status = os.fstat(file.fileno())
+            self._size = status.st_size if stat.S_ISREG(status.st_mode) else None
+        except OSError:
+            self._size = None
         super().__init__(
             console, TextColumn(f"{done} {{task.fields[count]}}"), BarColumn(), total=self._size, count=0
         )
 
     def show(self, count: int) -> None:
-        """Show how many records are done by now."""
         completed = self._file.tell() if self._size is not None else None
         self._bars.update(self._task, completed=completed, count=count)
 
@@ -213,11 +211,9 @@ class ReadProgress(ProgressBar):
         super().__init__(console, TextColumn("{task.completed} records read"))
 
     def advance(self) -> None:
-        """Count a record that was read."""
         self._bars.advance(self._task)
 
     def printing(self) -> None:
-        """Make room: what is printed shows by itself how far things are."""
         if sys.stdout.isatty():
             self.stop()
 
@@ -232,17 +228,7 @@ class StepProgress(ProgressBar):
         self._shown_at = time.monotonic()
 
     def show(self, what: str, done: int, total: int) -> None:
-        """Show how far it has come."""
         self._bars.update(self._task, description=what, completed=done, total=total)
         if not self._terminal and time.monotonic() - self._shown_at > _LINE_SECONDS:
             self._shown_at = time.monotonic()
             click.echo(f"{what} {done} of {total}", err=True)
-
-
-def _size(file: BinaryIO) -> int | None:
-    """Return the size of a regular file in bytes, None where the end is not known."""
-    try:
-        status = os.fstat(file.fileno())
-    except OSError:
-        return None
-    return status.st_size if stat.S_ISREG(status.st_mode) else None

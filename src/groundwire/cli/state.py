@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any, Final
+from typing import Final
 
 import click
 from rich.console import Console
@@ -44,7 +44,6 @@ _KINDS: Final = {
 }
 _TAG: Final = re.compile(rb"^\{\d+\}")  # of a bucket in a cluster
 _REMEMBERED: Final = ("outcomes", "index")
-_SCANNED: Final = 1_000  # keys of one SCAN: within a few milliseconds of the server
 _GB: Final = 1_000_000_000
 
 
@@ -148,7 +147,18 @@ def size(*, claims: int | None, daily: int | None, sample: int, layout: str) -> 
             raise SystemExit(130) from None
     projection = found.projection(claims, daily)
     if layout == "json":
-        click.echo(json.dumps(_as_json(found, projection)))
+        kinds = {
+            kind: {"keys": usage.number, "measured": usage.measured, "bytes": usage.total}
+            for kind, usage in sorted(found.kinds.items())
+        }
+        as_json = {
+            "kinds": kinds,
+            "pending_bytes": dict(sorted(found.pending.items())),
+            "used_memory": found.used,
+            "maxmemory": found.limit,
+            "projection": projection,
+        }
+        click.echo(json.dumps(as_json))
         return
     for line in _lines(found, projection):
         click.echo(line)
@@ -188,9 +198,8 @@ async def measure(
         StateUnavailable: Redis does not answer.
     """
     found, total = StateSize(), 0
-    async for keys in server.scan(
-        prefix.translate(GLOB) + "*", _SCANNED
-    ):  # one may come twice while a table grows
+    pattern = prefix.translate(GLOB) + "*"
+    async for keys in server.scan(pattern, 1_000):  # a few milliseconds of the server; a key may come twice
         named = sorted((_kind(key, prefix), key) for key in keys)
         for kind, group in groupby(named, key=lambda pair: pair[0]):
             members = [key for _, key in group]
@@ -199,10 +208,8 @@ async def measure(
             for key in members[: max(0, sample - usage.measured)]:
                 taken = await server.call("MEMORY USAGE", key)
                 if taken is not None:  # it has not expired meanwhile
-                    usage.measured, usage.measured_bytes = (
-                        usage.measured + 1,
-                        usage.measured_bytes + int(taken),
-                    )
+                    usage.measured += 1
+                    usage.measured_bytes += int(taken)
         total += len(keys)
         counted(total)
     _, stored = await state_of.tenants_use()
@@ -223,20 +230,6 @@ def _kind(key: bytes, prefix: str) -> str:
     """Return what a key is for; `other`: what no version of the gate that is known here has written."""
     name = _TAG.sub(b"", key[len(prefix.encode()) :]).split(b":", 1)[0].strip(b"{}").decode(errors="replace")
     return "epoch, scheme" if name in {"epoch", "scheme", "rebuild"} else _KINDS.get(name, "other")
-
-
-def _as_json(found: StateSize, projection: dict[str, float]) -> dict[str, Any]:
-    kinds = {
-        kind: {"keys": usage.number, "measured": usage.measured, "bytes": usage.total}
-        for kind, usage in sorted(found.kinds.items())
-    }
-    return {
-        "kinds": kinds,
-        "pending_bytes": dict(sorted(found.pending.items())),
-        "used_memory": found.used,
-        "maxmemory": found.limit,
-        "projection": projection,
-    }
 
 
 _PROJECTED: Final = {
