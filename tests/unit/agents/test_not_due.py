@@ -19,7 +19,7 @@ from agents.pipeline import COPY_AGE, Pipeline, Services
 from groundwire.config import Settings
 from groundwire.messages.headers import InboundRecord, deferred_headers
 from groundwire.messages.topics import TopicName
-from tests.unit.agents.test_pipeline import Bench
+from tests.unit.agents.bench import Bench
 from tests.unit.gate.world import NOW, World, verifier
 
 CLAIMS = 600
@@ -83,6 +83,7 @@ class Topic:
             self.time += 0.01
 
 
+@pytest.mark.slow
 async def test_an_outage_copies_a_claim_three_times_a_minute_at_most_beside_its_look_ups(
     monkeypatch: pytest.MonkeyPatch,
 ):

@@ -1,33 +1,43 @@
-"""What runs alone after crashes, in which order batches of a partition run, and what readiness and liveness say."""
+"""Partitions of a worker: isolation after crashes, the order of batches and records, liveness and readiness."""
 
 # ruff: noqa: ARG002 - stand-ins take what the real parts take
 
 from __future__ import annotations
 
 import asyncio
+from itertools import chain
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.observability import STALL_SECONDS
-from agents.partitions import STATE_SECONDS, CrashGuard, Health, LeaseLost, PartitionLease, PartitionWorkers
+from agents.partitions import (
+    LARGE,
+    STATE_SECONDS,
+    CrashGuard,
+    Health,
+    LeaseLost,
+    PartitionLease,
+    PartitionWorkers,
+    parts_of,
+    small_first,
+)
 from groundwire.errors import StateUnavailable
 from groundwire.messages.headers import InboundRecord
 from groundwire.state.model import InFlightMark
 
-# --- the crash guard
+# The crash guard
 
 
 class Marks:
-    """State, as far as the guard uses it; `delay`, seconds until something is sent, `answer`, until it is answered."""
+    """State as the guard uses it; answers come once `answers` is set."""
 
-    def __init__(self, left: InFlightMark | None = None, delay: float = 0.0, answer: float = 0.0) -> None:
+    def __init__(self, left: InFlightMark | None = None, *, broken: bool = False) -> None:
         self.held = self.answered = left
-        self.delay = delay
-        self.answer = answer
-        self.broken = False
+        self.broken = broken
+        self.answers = asyncio.Event()
 
     async def marks(self, topic, partition):
         if self.broken:
@@ -35,14 +45,13 @@ class Marks:
         return self.held
 
     async def mark(self, topic, partition, mark):
-        await asyncio.sleep(self.delay)
         if self.broken:
             raise StateUnavailable("gone")
         self.held = mark
-        return asyncio.create_task(self._answer(mark))
+        return asyncio.ensure_future(self.answer(mark))
 
-    async def _answer(self, mark):
-        await asyncio.sleep(self.answer)
+    async def answer(self, mark):
+        await self.answers.wait()
         self.answered = mark
 
 
@@ -50,35 +59,32 @@ def records(first: int, last: int) -> list[InboundRecord]:
     return [InboundRecord("t", 0, offset, 0, None, b"") for offset in range(first, last + 1)]
 
 
-def shape(portions):
-    return [(portion[0].offset, portion[-1].offset, crashes) for portion, crashes in portions]
-
-
-@pytest.mark.parametrize(
-    ("left", "batches", "expected"),
-    [
-        pytest.param(None, [(0, 9)], [[(0, 9, 0)]], id="without a crash a batch runs as one"),
-        pytest.param(InFlightMark(0, 4, 0), [(0, 9)], [[(0, 9, 1)]], id="after one crash as one, counted"),
-        pytest.param(
-            InFlightMark(3, 4, 1),
-            [(0, 9)],
-            [[(0, 2, 0), (3, 3, 2), (4, 4, 2), (5, 9, 0)]],
-            id="after two crashes suspects run alone and the others in their place",
-        ),
-        pytest.param(
+async def test_what_was_in_flight_at_a_crash_is_isolated():
+    """Each row: the mark that was left, batches, and for each batch its portions with their crashes."""
+    rows = [
+        (None, [(0, 9)], [[(0, 9, 0)]]),
+        (InFlightMark(0, 4, 0), [(0, 9)], [[(0, 9, 1)]]),
+        (InFlightMark(3, 4, 1), [(0, 9)], [[(0, 2, 0), (3, 3, 2), (4, 4, 2), (5, 9, 0)]]),
+        (
             InFlightMark(0, 5, 1),
             [(0, 3), (4, 5), (6, 8), (9, 9)],
             [[(n, n, 2) for n in range(4)], [(4, 4, 2), (5, 5, 2)], [(6, 8, 0)], [(9, 9, 0)]],
-            id="suspects are remembered over several batches",
         ),
-    ],
-)
-async def test_what_was_in_flight_at_a_crash_is_isolated(left, batches, expected):
-    guard = CrashGuard(Marks(left), "t", 0)
-    await guard.load()
-    assert [shape(guard.portions(records(*batch))) for batch in batches] == expected
+    ]
+    for left, batches, expected in rows:
+        guard = CrashGuard(Marks(left), "t", 0)
+        await guard.load()
+        found = [
+            [
+                (portion[0].offset, portion[-1].offset, crashes)
+                for portion, crashes in guard.portions(records(*batch))
+            ]
+            for batch in batches
+        ]
+        assert found == expected
 
 
+@settings(max_examples=50)
 @given(
     st.integers(0, 30),
     st.integers(0, 30),
@@ -103,156 +109,168 @@ def test_portions_are_the_batch_in_its_order_and_every_suspect_carries_its_crash
         begin += size
 
 
-async def test_the_mark_is_sent_before_the_records_are_touched_and_its_answer_waited_for_after_a_crash():
-    state = Marks(delay=0.01, answer=0.01)
+async def test_a_mark_is_sent_before_the_work_and_its_answer_is_waited_for_only_after_a_crash():
+    state = Marks()
     guard = CrashGuard(state, "t", 0)
-    await guard.mark(records(3, 7), 0)
-    assert (state.held, state.answered) == (InFlightMark(3, 7, 0), None)
+    for first in (0, 2):  # no mark waits for the answer to the one before
+        await guard.mark(records(first, first + 1), 0)
+        assert (state.held, state.answered) == (InFlightMark(first, first + 1, 0), None)
+        guard.unmark(records(first, first + 1))
+    state.answers.set()
     await guard.mark(records(3, 7), 1)
     assert state.answered == InFlightMark(3, 7, 1)
     await guard.unmark_now(records(3, 7))
-    assert state.held is None, "a batch that is given up alive leaves no mark"
+    assert state.answered is None, "a worker that exits cleanly leaves no mark"
 
 
-async def test_a_mark_is_not_held_up_by_the_answer_to_the_one_before():
-    state = Marks(answer=60.0)
-    guard = CrashGuard(state, "t", 0)
-    async with asyncio.timeout(2):
-        await guard.mark(records(0, 1), 0)
-        guard.unmark(records(0, 1))
-        await guard.mark(records(2, 3), 0)
-    assert state.held == InFlightMark(2, 3, 0)
-
-
-@pytest.mark.parametrize("delay", [0.0, 60.0])
-async def test_state_that_takes_no_mark_holds_up_nothing(delay):
-    state = Marks(delay=delay)
-    state.broken = True
-    guard = CrashGuard(state, "t", 0)
-    async with asyncio.timeout(2):
+async def test_state_that_takes_no_mark_holds_up_nothing():
+    guard = CrashGuard(Marks(InFlightMark(0, 1, 2), broken=True), "t", 0)
+    async with asyncio.timeout(60):
         await guard.load()
         await guard.mark(records(0, 1), 0)
         await guard.unmark_now(records(0, 1))
-    assert shape(guard.portions(records(0, 1))) == [(0, 1, 0)]
-    for sending in guard._sending:
-        sending.cancel()
+    assert [(len(portion), crashes) for portion, crashes in guard.portions(records(0, 1))] == [(2, 0)]
 
 
-# --- the order of batches
+# The order within a batch
 
 
-class Bench:
-    """Partition workers whose batches end when the test says so, and a consumer that takes notes."""
+def batch(*rows: tuple[bytes | None, int]) -> list[InboundRecord]:
+    return [InboundRecord("t", 0, offset, 0, key, b"x" * size) for offset, (key, size) in enumerate(rows)]
+
+
+def test_small_records_pass_large_ones_of_other_keys_alone():
+    """Each row: keys and sizes, bytes that run together, keys held, offsets that go first and those behind."""
+    a, b, none = (b"a", 1), (b"b", 1), (None, 1)
+    large = (b"a", LARGE)
+    sized = [(b"a", 60), (b"b", 30), (b"c", 30), (b"d", 30), (b"e", 10)]
+    rows = [
+        ([large, b, large, (b"c", LARGE - 1)], None, (), [[1, 3], [0, 2]]),
+        ([a, none, b], None, (), [[0, 1, 2], []]),
+        ([large, none, b], None, (), [[2], [0, 1]]),
+        ([large, a, b], None, (), [[2], [0, 1]]),
+        ([a, b, none], None, {b"a"}, [[1], [0, 2]]),
+        (sized, 80, (), [[1, 2, 4], [0, 3]]),
+    ]
+    for given_rows, most, held, expected in rows:
+        parts = small_first(batch(*given_rows), most, held)
+        assert [[record.offset for record in part] for part in parts] == expected
+    for most, expected in ((70, [[0], [1, 2], [3], [4]]), (None, [[0], [1], [2], [3], [4]])):
+        parts = parts_of(batch(*sized[:3], (b"d", 90), (b"e", 10)), most)
+        assert [[record.offset for record in part] for part in parts] == expected
+
+
+@settings(max_examples=50)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([b"a", b"b", b"c"]), st.sampled_from([10, LARGE - 1, LARGE])),
+        min_size=1,
+        max_size=20,
+    ),
+    st.sampled_from([None, 15, LARGE, 3 * LARGE]),
+)
+def test_every_record_is_processed_once_and_those_of_a_key_in_their_order(rows, most):
+    first, behind = small_first(batch(*rows), most)
+    done = [*first, *chain.from_iterable(parts_of(behind, most))]
+    assert sorted(record.offset for record in done) == list(range(len(rows)))
+    for key in {key for key, _ in rows}:
+        of_key = [record.offset for record in done if record.key == key]
+        assert of_key == sorted(of_key)
+
+
+# The order of batches
+
+
+class Office:
+    """Partition workers whose batches end when the test says so, and a consumer that records."""
 
     def __init__(self) -> None:
         self.began: list[int] = []
         self.done: list[int] = []
         self.given_back: list[int] = []
-        self.crashed: list[BaseException] = []
+        self.crashed: list[type[BaseException]] = []
         self.ends: dict[int, asyncio.Future[None]] = {}
         self.leases: dict[int, PartitionLease] = {}
         self.health = Health()
         self.workers = PartitionWorkers(self.process_batch, self.health)
-        consumer = SimpleNamespace(
+        self.consumer = SimpleNamespace(
             mark_done=lambda message: self.done.append(message.number),
             read_on=lambda _message: None,
             give_back=lambda message: self.given_back.append(message.number),
         )
-        self.app = SimpleNamespace(consumer=consumer, crash=self.crash)
 
     async def crash(self, error: BaseException) -> None:
-        self.crashed.append(error)
+        self.crashed.append(type(error))
 
     async def process_batch(self, number: int, lease: PartitionLease, read_on) -> None:
         async with lease.first():
-            await self.process_first(number, lease)
-
-    async def process_first(self, number: int, lease: PartitionLease) -> None:
-        self.began.append(number)
-        self.leases[number] = lease
-        await self.ends.setdefault(number, asyncio.get_running_loop().create_future())
+            self.began.append(number)
+            self.leases[number] = lease
+            await self.ends.setdefault(number, asyncio.get_running_loop().create_future())
 
     async def submit(self, *batches: tuple[int, int]) -> None:
+        app = SimpleNamespace(consumer=self.consumer, crash=self.crash)
         for number, partition in batches:
             message = SimpleNamespace(topic="t", partition=partition, number=number)
-            self.workers.submit(SimpleNamespace(message=message, value=number, app=self.app))
-        await asyncio.sleep(0.01)
+            self.workers.submit(SimpleNamespace(message=message, value=number, app=app))
+        await self.turns()
 
     async def finish(self, number: int, error: BaseException | None = None) -> None:
         future = self.ends.setdefault(number, asyncio.get_running_loop().create_future())
         future.set_exception(error) if error else future.set_result(None)
-        await asyncio.sleep(0.01)
+        await self.turns()
+
+    async def turns(self) -> None:
+        for _ in range(50):
+            await asyncio.sleep(0)
 
 
-@pytest.fixture
-async def bench() -> Bench:
-    return Bench()
+async def test_batches_of_a_partition_run_in_order_and_wait_for_no_other_partition():
+    office = Office()
+    await office.submit((1, 0), (2, 0), (3, 1))
+    assert (office.began, office.health.under_way) == ([1, 3], 3)
+    await office.finish(1)
+    assert (office.began, office.done, office.health.under_way) == ([1, 3, 2], [1], 2)
 
 
-async def test_a_partitions_batches_run_one_after_the_other_and_wait_for_no_other_partition(bench: Bench):
-    await bench.submit((1, 0), (2, 0), (3, 1))
-    assert bench.began == [1, 3]
-    assert bench.health.under_way == 3
-    await bench.finish(1)
-    assert (bench.began, bench.done, bench.health.under_way) == ([1, 3, 2], [1], 2)
+async def test_nothing_behind_an_unfinished_batch_is_committed():
+    """Each row: how the first batch ends, the batches given back, and whether the process ends."""
+    for error, crashed in ((LeaseLost(), []), (MemoryError(), [MemoryError])):
+        office = Office()
+        await office.submit((1, 0), (2, 0))
+        await office.finish(1, error)
+        assert (office.began, office.given_back, office.done) == ([1], [1, 2], [])
+        assert office.crashed == crashed
+        office.workers.take_over()
+        await office.submit((3, 0))
+        await office.finish(3)
+        assert office.done == [3], "the next lease begins anew"
 
 
-async def test_behind_a_batch_that_was_let_go_nothing_of_the_lease_is_done_and_the_next_holder_begins_anew(
-    bench: Bench,
-):
-    await bench.submit((1, 0), (2, 0))
-    await bench.finish(1, LeaseLost())
-    assert (bench.began, bench.given_back, bench.done) == ([1], [1, 2], [])
-    bench.workers.take_over()
-    await bench.submit((3, 0))
-    await bench.finish(3)
-    assert bench.done == [3]
+async def test_after_a_release_work_in_progress_ends_and_nothing_else_begins():
+    office = Office()
+    await office.submit((1, 0), (2, 0), (3, 1))
+    office.workers.release()
+    assert all(lease.over for lease in office.leases.values())
+    await office.finish(1)
+    assert (office.done, office.given_back) == ([1], [2])
+    office.workers.stop()
+    await office.submit((4, 2))
+    assert (office.began, office.given_back) == ([1, 3], [2, 4])
 
 
-async def test_after_a_release_work_in_progress_ends_and_nothing_else_begins(bench: Bench):
-    await bench.submit((1, 0), (2, 0), (3, 1))
-    bench.workers.release()
-    assert all(lease.over for lease in bench.leases.values())
-    await bench.finish(1)
-    assert (bench.done, bench.given_back) == ([1], [2])
+# Health
 
 
-async def test_what_comes_after_the_stop_is_let_go(bench: Bench):
-    bench.workers.stop()
-    await bench.submit((1, 0))
-    assert (bench.began, bench.given_back) == ([], [1])
-
-
-async def test_an_error_that_no_batch_survives_brings_the_worker_down(bench: Bench):
-    await bench.submit((1, 0), (2, 0))
-    await bench.finish(1, MemoryError())
-    assert [type(error) for error in bench.crashed] == [MemoryError]
-    assert bench.given_back == [1, 2]
-
-
-# --- health
-
-
-@pytest.fixture
-def time() -> list[float]:
-    return [1000.0]
-
-
-@pytest.fixture
-def health(time: list[float]) -> Health:
-    return Health(lambda: time[0])
-
-
-def test_a_worker_is_ready_once_it_has_joined_and_while_it_waits_for_nothing(
-    health: Health, time: list[float]
-):
+def test_a_worker_is_ready_once_it_has_joined_and_while_it_waits_for_nothing():
+    time = [1000.0]
+    health = Health(lambda: time[0])
     health.state_answered()
     assert not health.ready()
     health.partitions = 0
     assert health.ready()
     time[0] += STATE_SECONDS + 1
-    assert health.waits_for == {"state"}, "nothing was heard of it"
-    assert not health.ready()
+    assert (health.waits_for, health.ready()) == ({"state"}, False)
     health.state_answered()
     health.begin("state")
     assert not health.ready()
@@ -260,19 +278,15 @@ def test_a_worker_is_ready_once_it_has_joined_and_while_it_waits_for_nothing(
     assert health.ready()
 
 
-def test_an_event_loop_that_stands_still_is_dead_and_an_idle_worker_is_alive(
-    health: Health, time: list[float]
-):
+def test_a_worker_is_dead_when_its_loop_or_its_work_stalls_for_no_known_reason():
+    time = [1000.0]
+    health = Health(lambda: time[0])
     time[0] += 10 * STALL_SECONDS
     assert not health.alive(STALL_SECONDS)
     health.tick()
-    assert health.alive(STALL_SECONDS)
+    assert health.alive(STALL_SECONDS), "an idle worker"
     health.start_batch()
-    assert health.alive(STALL_SECONDS), "work that has only begun is given time"
-
-
-def test_work_that_does_not_get_on_is_dead_unless_it_is_known_why(health: Health, time: list[float]):
-    health.under_way = 1
+    assert health.alive(STALL_SECONDS), "work that has only begun"
     time[0] += STALL_SECONDS + 1
     health.tick()
     assert not health.alive(STALL_SECONDS)
@@ -281,3 +295,13 @@ def test_work_that_does_not_get_on_is_dead_unless_it_is_known_why(health: Health
     health.end("broker")
     health.progress()
     assert health.alive(STALL_SECONDS)
+
+
+@pytest.mark.parametrize("role", ["responses", "claims"])
+def test_where_checks_run_beside_the_event_loop_it_gets_its_turns_sooner(monkeypatch, role):
+    from agents.process import share_time  # noqa: PLC0415 - two seconds of work
+
+    chosen: list[float] = []
+    monkeypatch.setattr("sys.setswitchinterval", chosen.append)
+    share_time(role)
+    assert [seconds < 0.005 for seconds in chosen] == [True] * (role == "responses")

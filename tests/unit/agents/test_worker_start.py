@@ -12,7 +12,7 @@ from faust.utils import venusian
 from agents import process
 from agents.app import ROLES, build_app, declare_agent
 from agents.partitions import Health, PartitionWorkers
-from agents.process import advice, await_broker, share_time
+from agents.process import advice, await_broker
 from groundwire.config import Settings
 from groundwire.errors import UsageError
 from groundwire.policy import Policy
@@ -98,13 +98,3 @@ def test_a_misspelt_setting_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
             "GROUNDWIRE_REDIS_ULR is no setting of Groundwire; did you mean GROUNDWIRE_REDIS_URL?",
         )
     ]
-
-
-@pytest.mark.parametrize(("role", "changed"), [("responses", True), ("claims", False)])
-def test_where_checks_run_beside_the_event_loop_it_gets_its_turns_sooner(
-    monkeypatch: pytest.MonkeyPatch, role: str, *, changed: bool
-) -> None:
-    chosen: list[float] = []
-    monkeypatch.setattr("sys.setswitchinterval", chosen.append)
-    share_time(role)
-    assert [seconds < 0.005 for seconds in chosen] == [True] * changed

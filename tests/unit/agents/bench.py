@@ -1,0 +1,178 @@
+"""A pipeline whose state, broker and gate fail as the test says."""
+
+# ruff: noqa: ARG002 - stand-ins take what the real parts take
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from agents.app import ROLES
+from agents.outputs import Output
+from agents.partitions import Health, LeaseLost, PartitionLease
+from agents.pipeline import Pipeline, Services
+from groundwire.errors import ErrorCode, RecordError, StateUnavailable
+from groundwire.gate.gate import decode_record
+from groundwire.gate.types import DeadLetter, Decided, Provisional
+from groundwire.messages.headers import InboundRecord
+from groundwire.state.model import InFlightMark
+
+
+class InstantLease(PartitionLease):
+    """Pauses take no time; they are recorded, and may change what is away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pauses: list[float] = []
+        self.on_pause: Callable[[], None] = lambda: None
+
+    async def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.on_pause()
+        await asyncio.sleep(0)
+        if self.over:
+            raise LeaseLost
+
+
+class Bench:
+    """A pipeline over stand-ins; an error in a list is raised by the next call, `None` is a success."""
+
+    def __init__(self, role: str = "claims", grace: float | None = 10.0, **options: Any) -> None:
+        self.now = self.slow = 0.0
+        self.state_errors: list[Exception | None] = []
+        self.publish_errors: list[Exception | None] = []
+        self.prepare_errors: list[Exception | None] = []
+        self.asked = self.prepared = self.recovered = self.reasserted = 0
+        self.fresh: list[bool] = []
+        self.published: list[list[Output]] = []
+        self.left: InFlightMark | None = None
+        self.marked: list[InFlightMark | None] = []
+        self.outcome_held = False
+        self.failing: set[str] = set()
+        self.noticed: dict[str, float] = {}
+        self.health = Health()
+        self.lease = InstantLease()
+        services = Services(self, self, self, self, self.health)  # type: ignore[arg-type]
+        self.pipeline = Pipeline(ROLES[role], self, services, grace=grace, clock=lambda: self.now, **options)
+
+    def fail(self, *users: str, noticed: bool = True) -> None:
+        """Take the shards of users away; not noticed: the next step finds out."""
+        self.failing = set(users)
+        self.noticed = dict.fromkeys(users, 0.0) if noticed else {}
+
+    # The gate
+
+    async def prepare(self, records, *, ask_network):
+        self.prepared += 1
+        _raise_next(self.prepare_errors)
+        return [
+            DeadLetter(one, RecordError(ErrorCode.INVALID_JSON, "no")) if one.value == b"bad" else _entry(one)
+            for one in records
+        ]
+
+    async def apply_step(self, batch, *, deferred):
+        self.asked += 1
+        self.now += self.slow
+        _raise_next(self.state_errors)
+        subjects = [one.subject for one in batch if not isinstance(one, DeadLetter)]
+        concerned = {self.bucket_of(one) for one in subjects} | {
+            self.actions_bucket(one.tenant_id) for one in subjects
+        }
+        if concerned & self.failing:
+            self.noticed = dict.fromkeys(self.failing, 0.0)
+            raise StateUnavailable("away")
+        fresh = self.fresh.pop(0) if self.fresh else True
+        return [
+            one if isinstance(one, DeadLetter) else Decided(one.record, _decision(one.record), fresh)
+            for one in batch
+        ]
+
+    async def abandon(self, record, give_up):
+        return await give_up(decode_record(record).subject)
+
+    def provisional(self, batch):
+        return [Provisional(one.record, _decision(one.record)) for one in batch]
+
+    # Publisher, recovery, reconciler
+
+    async def publish(self, outputs):
+        _raise_next(self.publish_errors)
+        self.published.append(list(outputs))
+        return []
+
+    async def recover(self, lease):
+        self.recovered += 1
+
+    async def before_step(self):
+        self.reasserted += 1
+
+    def answered(self):
+        pass
+
+    def failed(self):
+        pass
+
+    # State
+
+    def away(self):
+        return self.noticed
+
+    def bucket_of(self, subject):
+        return subject.user_id
+
+    def actions_bucket(self, tenant_id):
+        return f"actions of {tenant_id}"
+
+    async def marks(self, topic, partition):
+        return self.left
+
+    async def mark(self, topic, partition, mark):
+        self.marked.append(mark)
+        answer = asyncio.get_running_loop().create_future()
+        answer.set_result(None)
+        return answer
+
+    async def give_up(self, subject):
+        return not self.outcome_held
+
+    async def run(self, *records: InboundRecord) -> None:
+        async with asyncio.timeout(60):
+            await self.pipeline.process_batch(records, self.lease)
+
+    async def begin(
+        self, *records: InboundRecord, read_on: Callable[[], None] = lambda: None
+    ) -> asyncio.Task[None]:
+        """Start a batch, and let it come as far as it does."""
+        running = asyncio.create_task(self.pipeline.process_batch(records, self.lease, read_on))
+        for _ in range(200):
+            await asyncio.sleep(0)
+        return running
+
+    @property
+    def offsets(self) -> list[list[int]]:
+        """The offsets of records published together."""
+        return [[result.record.offset for result in batch] for batch in self.published]
+
+
+def _raise_next(errors: list[Exception | None]) -> None:
+    error = errors.pop(0) if errors else None
+    if error is not None:
+        raise error
+
+
+def _entry(record: InboundRecord) -> SimpleNamespace:
+    tenant, _, user = (record.key or b"t:nobody").decode().partition(":")
+    return SimpleNamespace(record=record, subject=SimpleNamespace(tenant_id=tenant, user_id=user))
+
+
+def _decision(record: InboundRecord) -> Any:
+    reason = "internal_error" if record.value == b"internal" else "grounded"
+    checks = {"checks_passed": [], "checks_failed": [], "checks_skipped": [], "report": None}
+    names = {"kind": "claim", "tier": "tier_1", "tenant_id": "t", "user_id": "u"}
+    return SimpleNamespace(decision_id=f"d{record.offset}", reason_code=reason, **names, **checks)
+
+
+def record(offset: int = 0, user: str = "u", value: bytes = b"{}", **changes: Any) -> InboundRecord:
+    return InboundRecord("t", 0, offset, 0, f"t:{user}".encode(), value, **changes)
