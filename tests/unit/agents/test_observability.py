@@ -36,12 +36,7 @@ from groundwire.verify.models import ModelLimits, OpenAIModel
 from tests.unit.gate.test_review_gate import TEXT, Office
 from tests.unit.gate.world import World
 
-# --- metrics of batches
-
-
-@pytest.fixture
-def office() -> Office:
-    return Office()
+# Metrics of batches
 
 
 def counters() -> Counter[tuple[str, ...]]:
@@ -57,9 +52,9 @@ def counters() -> Counter[tuple[str, ...]]:
     )
 
 
-def counted(results: list[Result], fresh: set[str]) -> dict[tuple[str, ...], int]:
+def counted(results: list[Result], fresh: set[str] | None = None) -> dict[tuple[str, ...], int]:
     before = counters()
-    BatchMetrics("reviews").count(results, fresh)
+    BatchMetrics("reviews").count(results, fresh_of(results) if fresh is None else fresh)
     return {name[1:] or name: count for name, count in (counters() - before).items()}
 
 
@@ -67,100 +62,63 @@ def fresh_of(results: list[Any]) -> set[str]:
     return {result.decision.decision_id for result in results if result.fresh}
 
 
-async def settled(office: Office, *records: InboundRecord, times: int = 1) -> tuple[list[Result], set[str]]:
-    """Settle a batch so many times before it is published, as a worker does whose broker is away."""
-    gate = office.reviews
-    fresh: set[str] = set()
-    for _ in range(times):
-        results = await gate.apply_step(await gate.prepare(records))
-        fresh |= fresh_of(results)
-    return results, fresh
+def test_a_hundred_internal_errors_of_ten_keys_are_too_many_until_a_record_is_decided():
+    def decided(key: int, reason: str) -> Decided:
+        decision: Any = SimpleNamespace(reason_code=reason)
+        return Decided(InboundRecord("t", 0, 0, 0, b"%d" % key, b"{}"), decision, fresh=True)
 
-
-@pytest.mark.parametrize(("keys", "records"), [(1, 500), (9, 500), (10, 99)])
-def test_internal_errors_of_few_keys_or_below_a_hundred_are_not_too_many(keys: int, records: int):
-    assert not failed(keys, records).too_long
-
-
-@pytest.mark.parametrize("keys", [10, 100])
-def test_a_hundred_internal_errors_of_ten_keys_are_too_many_until_a_record_is_decided(keys: int):
-    run = failed(keys, 100)
+    for keys, errors, too_many in (
+        (1, 500, False),
+        (9, 500, False),
+        (10, 99, False),
+        (10, 100, True),
+        (100, 100, True),
+    ):
+        run = FailureRun()
+        for number in range(errors):
+            run.count(decided(number % keys, "internal_error"))
+        assert run.too_long is too_many, (keys, errors)
+    for code in ErrorCode:
+        for number in range(200):  # broken input tells nothing of the gate
+            letter = InboundRecord("t", 0, 0, 0, b"%d" % number, b"{")
+            run.count(DeadLetter(letter, RecordError(code, "no")))
     assert run.too_long
-    run.count(letter(b"other"))
-    assert run.too_long, "broken input tells nothing of the gate"
-    run.count(decided(b"other", "grounded"))
+    run.count(decided(0, "grounded"))
     assert not run.too_long
 
 
-@pytest.mark.parametrize("code", ErrorCode)
-def test_dead_letters_of_any_number_and_code_are_not_too_many(code: ErrorCode):
-    run = FailureRun()
-    for number in range(1000):
-        run.count(letter(b"%d" % number, code))
-    assert not run.too_long
-
-
-def failed(keys: int, records: int) -> FailureRun:
-    run = FailureRun()
-    for number in range(records):
-        run.count(decided(b"%d" % (number % keys), "internal_error"))
-    return run
-
-
-def decided(key: bytes, reason: str) -> Decided:
-    decision: Any = SimpleNamespace(reason_code=reason)
-    return Decided(InboundRecord("t", 0, 0, 0, key, b"{}"), decision, fresh=True)
-
-
-def letter(key: bytes, code: ErrorCode = ErrorCode.INVALID_JSON) -> DeadLetter:
-    return DeadLetter(InboundRecord("t", 0, 0, 0, key, b"{"), RecordError(code, "no"))
-
-
-@pytest.mark.parametrize("times", [1, 2, 3])
-async def test_an_approval_and_its_retraction_in_one_batch_are_counted_as_what_they_are(office, times):
+async def test_each_decision_and_action_counts_once_and_everything_else_is_a_repeat():
+    office = Office()
     (pending,) = await office.decide(office.claim("a", TEXT))
     actions = office.action("approve", pending), office.action("retract", pending, expected_revision=2)
-    assert counted(*await settled(office, *actions, times=times)) == {
+    gate, fresh = office.reviews, set()
+    for _ in range(3):  # settled again and again before it is published, as while the broker is away
+        results = await gate.apply_step(await gate.prepare(actions))
+        fresh |= fresh_of(results)
+    both = {
         ("approve", "human_approved"): 1,
         ("retract", "retracted"): 1,
         ("human_approved",): 1,
         ("retracted",): 1,
     }
-
-
-async def test_an_action_twice_in_a_batch_is_one_decision_and_a_repeat(office):
-    (pending,) = await office.decide(office.claim("a", TEXT))
-    action = office.action("approve", pending)
-    assert counted(*await settled(office, action, action)) == {
-        ("approve", "human_approved"): 1,
-        ("human_approved",): 1,
-        ("groundwire_repeats_total",): 1,
-    }
-
-
-async def test_an_action_of_which_only_a_later_revision_is_known_is_a_repeat(office):
-    (pending,) = await office.decide(office.claim("a", TEXT))
-    approved, retracted = (
-        await office.act("approve", pending),
-        await office.act("retract", pending, expected_revision=2),
-    )
+    assert counted(results, fresh) == both
+    repeat = {("groundwire_repeats_total",): 1}
+    approved, retracted = results
     assert isinstance(approved, Acted)
-    later = replace(approved, decision=retracted.decision)
-    assert counted([later, retracted], fresh_of([retracted])) == {
-        ("retract", "retracted"): 1,
-        ("retracted",): 1,
-        ("groundwire_repeats_total",): 1,
-    }
+    later = [replace(approved, decision=retracted.decision), retracted]
+    once = {("retract", "retracted"): 1, ("retracted",): 1}
+    assert counted(later, {retracted.decision.decision_id}) == once | repeat, "only a later revision is known"
+    other = Office()
+    (pending,) = await other.decide(other.claim("a", TEXT))
+    action = other.action("approve", pending)
+    twice = await other.reviews.apply_step(await other.reviews.prepare((action, action)))
+    assert counted(twice) == {("approve", "human_approved"): 1, ("human_approved",): 1} | repeat
+    claim = other.claim("b", "another text of nobody")
+    results = await other.results(claim, claim)
+    assert counted(results) == {("ungrounded",): 1} | repeat
 
 
-async def test_a_claim_twice_in_a_batch_is_one_decision_and_a_repeat(office):
-    claim = office.claim("a", TEXT)
-    results = await office.results(claim, claim)
-    assert all(isinstance(result, Decided) for result in results)
-    assert counted(results, fresh_of(results)) == {("ungrounded",): 1, ("groundwire_repeats_total",): 1}
-
-
-# --- questions to a language model
+# Questions to a language model
 
 
 SPENT = {"input_tokens": 100, "output_tokens": 20, "cost_usd": 0.5}
@@ -178,39 +136,26 @@ def value(name: str, **labels: str) -> float:
     return REGISTRY.get_sample_value(f"groundwire_model_{name}", labels) or 0.0
 
 
-def all_values() -> dict[str, float]:
-    kinds = {"kind": "support"}
-    return {
-        "answered": value("questions_total", **kinds, result="answered"),
-        "cached": value("questions_total", **kinds, result="cached"),
-        "timeout": value("questions_total", **kinds, result="timeout"),
-        "requests": value("requests_total"),
-        "input": value("tokens_total", direction="input"),
-        "output": value("tokens_total", direction="output"),
-        "usd": value("cost_usd_total"),
-        "responses": value("seconds_count"),
-        "seconds": value("seconds_sum"),
-    }
-
-
 def test_questions_are_counted_by_what_came_of_them_with_what_they_cost():
-    before = all_values()
-    count_model(
-        facts(call(requests=2, **SPENT), call(cached=True, requests=0), call(fault="timeout", requests=3)),
-        1.5,
-    )
-    after = all_values()
-    assert {name: after[name] - before[name] for name in after} == {
-        "answered": 1,
-        "cached": 1,
-        "timeout": 1,
-        "requests": 5,
-        "input": 100,
-        "output": 20,
-        "usd": 0.5,
-        "responses": 1,
-        "seconds": 1.5,
+    names = {
+        ("questions_total", "kind", "support", "result", "answered"): 1,
+        ("questions_total", "kind", "support", "result", "cached"): 1,
+        ("questions_total", "kind", "support", "result", "timeout"): 1,
+        ("requests_total",): 5,
+        ("tokens_total", "direction", "input"): 100,
+        ("tokens_total", "direction", "output"): 20,
+        ("cost_usd_total",): 0.5,
+        ("seconds_count",): 1,
+        ("seconds_sum",): 1.5,
     }
+
+    def values() -> list[float]:
+        return [value(name, **dict(zip(labels[::2], labels[1::2], strict=True))) for name, *labels in names]
+
+    before = values()
+    calls = (call(requests=2, **SPENT), call(cached=True, requests=0), call(fault="timeout", requests=3))
+    count_model(facts(*calls), 1.5)
+    assert [new - old for new, old in zip(values(), before, strict=True)] == list(names.values())
 
 
 def test_a_service_that_is_left_alone_is_shown_until_it_is_asked_again():
@@ -238,7 +183,7 @@ def test_each_response_that_was_asked_about_is_progress_and_every_fault_is_count
     assert REGISTRY.get_sample_value("groundwire_model_questions_total", labels) is not None
 
 
-# --- spans
+# Spans
 
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -275,15 +220,14 @@ def test_what_comes_of_a_record_carries_a_span_between_it_and_the_sender(tracing
     assert [key for key, _ in output.headers].count(TRACEPARENT) == 1
 
 
-@pytest.mark.parametrize(
-    "sent", [None, "", "00-zz-yy-01", "00-" + "0" * 32 + "-" + "0" * 16 + "-01", "x" * 5000]
-)
-def test_a_record_without_a_readable_trace_begins_one(tracing, exporter, sent) -> None:
-    (output,) = traced(tracing, Deferred(record(traceparent=sent)))
-    (span,) = exporter.get_finished_spans()
-    assert span.parent is None
-    sent_on = header(output.headers, TRACEPARENT) or ""
-    assert sent_on.startswith(f"00-{span.context.trace_id:032x}-{span.context.span_id:016x}-")
+def test_a_record_without_a_readable_trace_begins_one(tracing, exporter) -> None:
+    for sent in (None, "", "00-zz-yy-01", "00-" + "0" * 32 + "-" + "0" * 16 + "-01", "x" * 5000):
+        exporter.clear()
+        (output,) = traced(tracing, Deferred(record(traceparent=sent)))
+        (span,) = exporter.get_finished_spans()
+        assert span.parent is None
+        sent_on = header(output.headers, TRACEPARENT) or ""
+        assert sent_on.startswith(f"00-{span.context.trace_id:032x}-{span.context.span_id:016x}-")
 
 
 def test_each_record_of_a_batch_has_its_own_span_in_its_own_trace(tracing, exporter) -> None:
@@ -338,27 +282,21 @@ def test_tracing_without_its_packages_says_what_to_install(monkeypatch) -> None:
     assert type(open_tracing("claims", enabled=False)) is Tracing
 
 
-# --- limits of tenants
+# Limits of tenants
 
 
 def tenant_sample(name: str, limit: str) -> float:
     return REGISTRY.get_sample_value(f"groundwire_{name}", {"limit": limit}) or 0.0
 
 
-@pytest.mark.parametrize(
-    ("used", "expected"),
-    [([], (0, 100, 0)), ([3, 98], (98, 100, 0)), ([99, 1, 100], (100, 100, 2))],
-)
-def test_gauges_show_the_fullest_tenant_and_how_many_are_at_their_limit(used, expected):
-    set_tenant_gauges("bytes", used, 100)
+async def test_gauges_show_the_fullest_tenant_and_a_refusal_counts_at_its_limit():
     names = ("tenant_most", "tenant_limit", "tenants_at_limit")
-    assert tuple(tenant_sample(name, "bytes") for name in names) == expected
-
-
-@pytest.mark.parametrize(("limits", "more"), [({"review_per_tenant": 0}, 1), ({"review_per_user": 0}, 0)])
-async def test_a_claim_that_its_tenant_has_no_place_for_counts_as_refused_at_that_limit(limits, more):
-    world = World(policy=Policy(limits=limits))
-    results = await world.results(world.claim())
-    before = tenant_sample("tenant_refusals_total", "review")
-    BatchMetrics("claims").count(results, fresh_of(results))
-    assert tenant_sample("tenant_refusals_total", "review") - before == more
+    for used, expected in (([], (0, 100, 0)), ([3, 98], (98, 100, 0)), ([99, 1, 100], (100, 100, 2))):
+        set_tenant_gauges("bytes", used, 100)
+        assert tuple(tenant_sample(name, "bytes") for name in names) == expected
+    for limits, more in (({"review_per_tenant": 0}, 1), ({"review_per_user": 0}, 0)):
+        world = World(policy=Policy(limits=limits))
+        results = await world.results(world.claim())
+        before = tenant_sample("tenant_refusals_total", "review")
+        BatchMetrics("claims").count(results, fresh_of(results))
+        assert tenant_sample("tenant_refusals_total", "review") - before == more

@@ -18,7 +18,7 @@ from agents.recovery import WINDOW, StateReconciler, StateRecovery
 from groundwire.errors import BrokerUnavailable, StateUnavailable
 from groundwire.messages.identity import event_id
 
-# --- the audit events of a worker
+# Audit events of a worker
 
 
 NOW = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
@@ -91,22 +91,19 @@ async def test_what_can_come_again_is_told_by_its_time_and_what_cannot_is_the_sa
     assert {json.dumps(event["detail"]) for event in broker.events} == {'{"sha256": "s"}'}
 
 
-@pytest.mark.parametrize("known", ["old", None])
-async def test_the_loss_of_state_and_its_rebuild_are_told_with_their_epochs(broker, audit, known):
-    state = State(known)
-    recovery = StateRecovery(state, state, None, Health(), audit.note)  # type: ignore[arg-type]
-    await recovery.recover(PartitionLease())
-    await audit.publish()
-    told = [(event["type"], event["detail"]["epoch"]) for event in broker.events]
-    assert told == [("state_lost", known), ("state_rebuilt", "new")]
-    # another worker notices at another time: an event with the id of another would have its bytes
-    other = State(known)
-    await StateRecovery(other, other, None, Health(), audit.note).recover(PartitionLease())  # type: ignore[arg-type]
-    await audit.publish()
-    assert len({event["event_id"] for event in broker.events if event["type"] == "state_lost"}) == 2
+async def test_the_loss_of_state_and_its_rebuild_are_told_with_their_epochs(broker, audit):
+    for known in ("old", None):
+        broker.published.clear()
+        for _ in range(2):  # two workers notice at two times: two events
+            state = State(known)
+            await StateRecovery(state, state, None, Health(), audit.note).recover(PartitionLease())  # type: ignore[arg-type]
+        await audit.publish()
+        told = [(event["type"], event["detail"]["epoch"]) for event in broker.events]
+        assert told == [("state_lost", known), ("state_rebuilt", "new")] * 2
+        assert len({event["event_id"] for event in broker.events if event["type"] == "state_lost"}) == 2
 
 
-# --- asserting again
+# Outcomes that are reasserted
 
 
 class Bench:
@@ -181,51 +178,38 @@ def stored(value, policy):
     return None if value == b"b" else Published(value)
 
 
-@pytest.fixture
-def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+@pytest.fixture(autouse=True)
+def _values_are_outcomes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "stored_outcome", stored)
-    monkeypatch.setattr(module, "_CHUNK", 1)
-    return Bench()
 
 
-async def test_a_worker_that_has_asked_nothing_yet_asserts_nothing(bench: Bench):
-    await bench.subject.before_step()
-    assert not bench.read_since
+async def test_what_is_reasserted_depends_on_which_servers_answer_after_an_outage():
+    """Each row: the bucket that failed, its server afterwards, what was asserted, and from when on."""
+    window = datetime.fromtimestamp(10_000 - WINDOW, UTC)
+    rows = [
+        (0, "one", math.inf, [], []),
+        (0, "two", math.inf, [b"a", b"c"], [window]),
+        (0, None, math.inf, [b"a", b"c"], [window]),
+        (0, "two", 4_000.0, [b"a", b"c"], [datetime.fromtimestamp(4_000 - WINDOW, UTC)]),  # away for longer
+        (1, "two", math.inf, [], [window]),  # no user of it was published
+    ]
+    for bucket, server, since, asserted, read_since in rows:
+        bench = Bench()
+        await bench.subject.before_step()
+        assert not bench.read_since, "nothing was asked yet"
+        bench.since = since
+        await bench.outage(server, bucket)
+        assert (bench.asserted, bench.read_since) == (asserted, read_since)
+        await bench.subject.before_step()
+        assert bench.read_since == read_since, "once"
+    unnamed = Bench()
+    unnamed.runs[0] = ("", None)
+    await unnamed.outage(None)
+    assert unnamed.asserted == [b"a", b"c"], "an unidentified server counts as new"
 
 
-async def test_the_same_server_has_forgotten_nothing(bench: Bench):
-    await bench.outage("one")
-    assert not bench.read_since
-
-
-@pytest.mark.parametrize("server", ["two", None])
-async def test_another_server_is_told_what_was_published_in_the_minute_before_the_last_answer(bench, server):
-    await bench.outage(server)
-    assert bench.read_since == [datetime.fromtimestamp(10_000 - WINDOW, UTC)]
-    assert bench.asserted == [b"a", b"c"]
-
-
-async def test_a_server_that_does_not_tell_its_name_counts_as_another_every_time(bench: Bench):
-    bench.runs[0] = ("", None)
-    await bench.outage(None)
-    assert bench.asserted == [b"a", b"c"]
-
-
-async def test_a_bucket_that_was_away_while_others_answered_is_told_what_was_published_before_it_was(
-    bench: Bench,
-):
-    bench.since = 4_000.0
-    await bench.outage("two")
-    assert bench.read_since == [datetime.fromtimestamp(4_000 - WINDOW, UTC)]
-
-
-async def test_it_is_told_once(bench: Bench):
-    await bench.outage("two")
-    await bench.subject.before_step()
-    assert len(bench.read_since) == 1
-
-
-async def test_where_the_topics_cannot_be_read_nothing_is_asked_of_state(bench: Bench):
+async def test_where_the_topics_cannot_be_read_nothing_is_asked_of_state():
+    bench = Bench()
     bench.unreadable = True
     with pytest.raises(StateUnavailable):
         await bench.outage("two")
@@ -234,29 +218,20 @@ async def test_where_the_topics_cannot_be_read_nothing_is_asked_of_state(bench: 
     assert bench.asserted == [b"a", b"c"]
 
 
-async def test_state_keeps_the_policy_before_anything_is_decided_by_it(bench: Bench):
+async def test_state_keeps_the_policy_before_anything_is_decided_by_it():
+    bench = Bench()
     bench.takes_policies = False
     with pytest.raises(StateUnavailable):
         await bench.subject.before_step()
     bench.takes_policies = True
-    await bench.subject.before_step()
-    await bench.subject.before_step()
-    assert bench.kept == ["policy"]
+    for epoch in ("first", "first", "second"):
+        bench.epoch = epoch
+        await bench.subject.before_step()
+    assert bench.kept == ["policy", "policy"], "once an epoch"
 
 
-async def test_state_that_was_rebuilt_is_given_the_policy_again(bench: Bench):
-    await bench.subject.before_step()
-    bench.epoch = "second"
-    await bench.subject.before_step()
-    assert bench.kept == ["policy", "policy"]
-
-
-async def test_a_bucket_is_told_of_its_own_users_alone(bench):
-    await bench.outage("two", bucket=1)
-    assert (len(bench.read_since), bench.asserted) == (1, [])
-
-
-async def test_a_bucket_that_does_not_answer_is_compared_once_it_does(bench):
+async def test_a_bucket_that_does_not_answer_is_compared_once_it_does():
+    bench = Bench()
     await bench.subject.before_step()
     bench.subject.answered()
     bench.subject.failed()

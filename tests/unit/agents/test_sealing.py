@@ -22,32 +22,25 @@ KEY = ed25519.new_private_key()
 NAME = "00000000-0000-5000-8000-00000000000{}"
 
 
-class StubSigner:
-    def __init__(self) -> None:
-        self.away = False
-
-    def key_id(self, _at: datetime) -> str:
-        if self.away:
-            raise SealUnavailable("no key holds now")
-        return "gate"
-
-    async def sign(self, _key_id: str, data: bytes) -> bytes:
-        return ed25519.sign(KEY, data)
-
-
 class Desk:
-    """A sealer, what it published, and what the group has committed."""
+    """A sealer, its signer, what it published, and what the group has committed."""
 
     def __init__(self) -> None:
         self.published: list[Seal] = []
         self.committed = {TP0: Committed(None, None), TP1: Committed(None, None)}
-        self.broker_away = False
-        self.refuses = False
+        self.broker_away = self.refuses = self.signer_away = False
         self.waits: list[str | None] = []
-        self.signer = StubSigner()
         self.sealer = Sealer(
-            self.signer, self._publish, self._committed, self.waits.append, now=lambda: datetime.now(UTC)
+            self, self._publish, self._committed, self.waits.append, now=lambda: datetime.now(UTC)
         )
+
+    def key_id(self, _at: datetime) -> str:
+        if self.signer_away:
+            raise SealUnavailable("no key is valid")
+        return "gate"
+
+    async def sign(self, _key_id: str, data: bytes) -> bytes:
+        return ed25519.sign(KEY, data)
 
     async def _publish(self, outputs) -> list[Output]:
         if self.broker_away:
@@ -134,18 +127,20 @@ async def test_what_comes_out_otherwise_when_a_record_is_decided_again_is_sealed
     assert [each.sha256 for each in seal.outputs] == [sha256_hex(b"first"), sha256_hex(b"second")]
 
 
-@pytest.mark.parametrize("away", ["broker", "seal"])
-async def test_nothing_is_committed_that_could_not_be_sealed(desk, away):
-    desk.sealer.note_batch(TP0, 0)
-    desk.sealer.note(TP0, [published(0)])
-    desk.broker_away, desk.signer.away = away == "broker", away == "seal"
-    assert await desk.commit(p0=1) == {}
-    assert desk.waits == [away]
-    desk.broker_away = desk.signer.away = False
-    assert (await desk.commit(p0=1))[TP0][0] == 1
-    assert desk.waits == [away, None]
-    assert len(desk.published) == 1
-    assert len(desk.published[0].outputs) == 1
+async def test_nothing_is_committed_that_could_not_be_sealed(desk):
+    for offset, (away, why) in enumerate(
+        (("broker_away", "broker"), ("refuses", "seal"), ("signer_away", "seal"))
+    ):
+        desk.waits.clear()
+        desk.sealer.note_batch(TP0, offset)
+        desk.sealer.note(TP0, [published(offset)])
+        setattr(desk, away, True)
+        assert await desk.commit(p0=offset + 1) == {}
+        assert desk.waits == [why]
+        setattr(desk, away, False)
+        assert (await desk.commit(p0=offset + 1))[TP0][0] == offset + 1
+        assert desk.waits == [why, None]
+        assert [len(seal.outputs) for seal in desk.published] == [1] * (offset + 1)
 
 
 async def test_partitions_have_chains_of_their_own_and_a_stretch_without_outputs_is_sealed_too(desk):
@@ -157,14 +152,17 @@ async def test_partitions_have_chains_of_their_own_and_a_stretch_without_outputs
     assert (one.partition, one.count, other.partition, other.count, other.first) == (0, 1, 1, 0, 4)
 
 
-async def test_a_long_stretch_is_several_seals_of_one_chain(desk):
+async def test_a_backlog_is_sealed_in_several_seals_of_one_chain_limited_per_commit(desk):
+    end = 9 * MAX_OUTPUTS
     desk.sealer.note_batch(TP0, 0)
-    desk.sealer.note(TP0, [published(offset) for offset in range(MAX_OUTPUTS + 10)])
-    done = await desk.commit(p0=MAX_OUTPUTS + 10)
-    first, second = (seal.head for seal in desk.published)
-    assert (first.count, second.count) == (MAX_OUTPUTS, 10)
-    assert (first.end, second.before) == (second.first, first.sha256)
-    assert done[TP0] == (MAX_OUTPUTS + 10, second.sha256)
+    desk.sealer.note(TP0, [published(offset) for offset in range(end)])
+    assert (await desk.commit(p0=end))[TP0][0] == 8 * MAX_OUTPUTS
+    done = await desk.commit(p0=end)
+    heads = [seal.head for seal in desk.published]
+    assert done[TP0] == (end, heads[-1].sha256)
+    assert {head.count for head in heads} == {MAX_OUTPUTS}
+    assert [(one.end, one.sha256) for one in heads[:-1]] == [(one.first, one.before) for one in heads[1:]]
+    assert [each.offset for seal in desk.published for each in seal.outputs] == list(range(end))
 
 
 async def test_what_bears_no_id_is_not_named(desk):
@@ -178,26 +176,6 @@ def test_metadata_that_another_tool_committed_is_no_seal():
     assert Committed.of(OffsetAndMetadata(7, "somebody's words")) == Committed(7, None)
     assert Committed.of(OffsetAndMetadata(-1, "")) == Committed(None, None)
     assert Committed.of(OffsetAndMetadata(7, "a" * 64)) == Committed(7, "a" * 64)
-
-
-async def test_a_seal_that_the_broker_refuses_is_none_and_nothing_is_committed(desk):
-    desk.sealer.note_batch(TP0, 0)
-    desk.sealer.note(TP0, [published(0)])
-    desk.refuses = True
-    assert await desk.commit(p0=1) == {}
-    assert desk.waits == ["seal"]
-    desk.refuses = False
-    assert (await desk.commit(p0=1))[TP0][0] == 1
-
-
-async def test_what_has_waited_for_long_is_sealed_bit_by_bit_and_nothing_of_it_is_left_out(desk):
-    end = 9 * MAX_OUTPUTS
-    desk.sealer.note_batch(TP0, 0)
-    desk.sealer.note(TP0, [published(offset) for offset in range(end)])
-    first = await desk.commit(p0=end)
-    assert first[TP0][0] == 8 * MAX_OUTPUTS
-    assert (await desk.commit(p0=end))[TP0][0] == end
-    assert [each.offset for seal in desk.published for each in seal.outputs] == list(range(end))
 
 
 async def test_a_sealer_is_full_until_what_it_holds_is_sealed(desk, monkeypatch):

@@ -49,14 +49,6 @@ def test_agents_and_tasks_are_declared_without_a_look_through_the_sources_of_all
     assert len(app._app_tasks) == 1
 
 
-def test_reviews_without_a_keys_file_are_told_that_they_can_only_refuse_and_how_to_make_one() -> None:
-    ((event, sentence),) = advice("reviews", Policy(), Settings())
-    assert event == "review.no_keys"
-    assert "GROUNDWIRE_KEYS_FILE" in sentence
-    assert "groundwire keys new" in sentence
-    assert events("reviews", keys_file=HERE) == []
-
-
 async def test_a_broker_that_is_away_is_told_once_and_its_client_is_not_heard(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -67,26 +59,31 @@ async def test_a_broker_that_is_away_is_told_once_and_its_client_is_not_heard(
     assert logging.getLogger("aiokafka").level == level
 
 
-def test_attestation_without_keys_is_told_to_those_who_check_it() -> None:
-    strict = Policy(attestation="hmac")
-    for role in set(ROLES) - {"reviews"}:
-        assert "attestation.no_keys" in events(role, strict)
-        assert "attestation.no_keys" not in events(role, strict, keys_file=HERE)
-        assert "attestation.no_keys" not in events(role)
-    assert events("reviews", strict) == ["review.no_keys"]
-
-
-@pytest.mark.parametrize("role", ["claims", "deferred"])
-def test_without_folder_and_repository_it_is_told_once_that_what_they_hold_will_be_unknown(role: str) -> None:
-    assert events(role) == ["sources.none"]
-    for name in ("adr_dir", "repo", "tenants_file"):
-        assert events(role, **{name: HERE}) == []
-
-
-@pytest.mark.parametrize("name", ["adr_dir", "repo", "keys_file"])
-def test_a_path_that_is_not_there_is_told_with_its_setting(name: str, tmp_path: Path) -> None:
-    told = dict(advice("claims", Policy(), Settings(**{name: tmp_path / "mistyped"})))
-    assert told["path.missing"] == f"GROUNDWIRE_{name.upper()}: there is no {tmp_path / 'mistyped'}"
+def test_settings_that_are_valid_but_hardly_meant_so_are_told(tmp_path: Path) -> None:
+    strict, keyed = Policy(attestation="hmac"), {"keys_file": HERE}
+    rows = [
+        *[(role, strict, {}, "attestation.no_keys", True) for role in set(ROLES) - {"reviews"}],
+        *[(role, strict, keyed, "attestation.no_keys", False) for role in ROLES],
+        *[(role, None, {}, "attestation.no_keys", False) for role in ROLES],
+        ("reviews", strict, {}, "review.no_keys", True),
+        ("reviews", None, keyed, "review.no_keys", False),
+        *[(role, None, {}, "sources.none", role in {"claims", "deferred"}) for role in ROLES],
+        *[
+            ("claims", None, {name: HERE}, "sources.none", False)
+            for name in ("adr_dir", "repo", "tenants_file")
+        ],
+        *[
+            ("claims", None, {name: tmp_path / "mistyped"}, "path.missing", True)
+            for name in ("adr_dir", "repo", "keys_file")
+        ],
+    ]
+    wrong = [row for row in rows if (row[3] in events(row[0], row[1], **row[2])) is not row[4]]
+    assert wrong == []
+    sentence = dict(advice("reviews", Policy(), Settings()))["review.no_keys"]
+    assert "GROUNDWIRE_KEYS_FILE" in sentence
+    assert "groundwire keys new" in sentence
+    told = dict(advice("claims", Policy(), Settings(repo=tmp_path / "mistyped")))
+    assert told["path.missing"] == f"GROUNDWIRE_REPO: there is no {tmp_path / 'mistyped'}"
 
 
 def test_a_misspelt_setting_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
