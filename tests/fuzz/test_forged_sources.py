@@ -8,7 +8,7 @@ from pathlib import Path
 from groundwire.gate.types import Acted, Refused
 from groundwire.keys.attestation import Keys
 from groundwire.policy import Policy
-from tests.unit.gate.test_review_gate import Office
+from tests.unit.gate.office import Office
 from tests.unit.gate.world import World
 
 KEYS = """

@@ -38,7 +38,7 @@ from tests.fuzz.inputs import any_value, mutated, scratched, text, written
 from tests.fuzz.records import check_outputs, some_policy
 from tests.fuzz.runner import Case, Entry, entry, hold, listening, quiet, read_strictly
 from tests.unit.dead_letters.fake_log import AUDIT, CLAIMS, DEAD, PREFIX, FakeLog
-from tests.unit.gate.test_review_gate import KEYS, Office
+from tests.unit.gate.office import KEYS, Office
 from tests.unit.gate.world import NOW
 
 SECRETS: Final = {"console": b"one", "gate": b"two", "docs": b"three", "late": b"four", "nobody": b"?"}

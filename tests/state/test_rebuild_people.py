@@ -13,8 +13,7 @@ from groundwire.messages.topics import TopicName
 from groundwire.policy import Policy
 from groundwire.replay.rebuild import Rebuilder
 from tests.state.conftest import start, state_at
-from tests.unit.gate.test_rebuild_people import Topics
-from tests.unit.gate.test_review_gate import TEXT, Office
+from tests.unit.gate.office import TEXT, Office, Topics
 
 SCHEME = dedup_scheme(Policy())
 BEFORE = "minhash-16x8-affine32-s1/words-1/signature-2/9200/user_type"

@@ -17,7 +17,7 @@ from groundwire.keys import watched
 from groundwire.keys.attestation import Keys
 from groundwire.keys.watched import EVERY, WatchedKeys
 from groundwire.review.permissions import Permissions, Person
-from tests.unit.gate.test_review_gate import KEYS, TEXT, Office
+from tests.unit.gate.office import KEYS, TEXT, Office
 from tests.unit.gate.world import NOW
 
 LEAD = Person("lead", frozenset({"default", "acme"}))

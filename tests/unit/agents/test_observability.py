@@ -33,7 +33,7 @@ from groundwire.gate.types import Acted, DeadLetter, Decided, Deferred, Result
 from groundwire.messages.headers import TRACEPARENT, InboundRecord, header
 from groundwire.policy import Policy
 from groundwire.verify.models import ModelLimits, OpenAIModel
-from tests.unit.gate.test_review_gate import TEXT, Office
+from tests.unit.gate.office import TEXT, Office
 from tests.unit.gate.world import World
 
 # Metrics of batches

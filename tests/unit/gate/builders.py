@@ -26,12 +26,29 @@ from groundwire.gate.response_checks import (
     Skipped,
     list_broken,
 )
-from groundwire.messages.decisions import Facts, Place
+from groundwire.messages.decisions import DedupMatch, Facts, Place
 from groundwire.messages.records import LlmResponse
 from groundwire.policy import Policy
-from tests.unit.gate.world import NOW
+from tests.unit.gate.world import NOW, chunk
 
 CHECKS = tuple(field.name for field in fields(ResponseReading))
+
+WHOLE: dict[str, Any] = {
+    "response_id": "r",
+    "user_id": "u",
+    "confidence": 1.0,
+    "answer": "`user.name` is 5 [source:1].",
+    "chunks": [chunk("user.name is 5", "a.py", revision="a1")],
+    "sources": [{"file": "a.py"}],
+    "current_revisions": {"a.py": "a1"},
+    "evidence": {"mood": ["I slept well"]},
+    "transcript": "I slept well",
+    "entities": [{"id": "Ada"}],
+    "corpus_index": {"Ada": {"confidence": 0.9}},
+    "claims": [{"subject": "a", "relation": "b", "object": "c"}],
+    "relations": [{"subject": "a", "relation": "b", "object": "c"}],
+}
+"""A response with everything that the checks need, each of which holds."""
 
 names = st.sampled_from(["a", "b.py", "src/c.py", "\u202ed", "e f"])
 some_names = st.lists(names, max_size=4, unique=True)
@@ -150,6 +167,20 @@ def claims_of(
     claims = [claim_of(number, *kind) for number, kind in enumerate(kinds, start=1)]
     report = build_report("r", claims, config, unverified=unverified)
     return ClaimReport(report, sum(is_critical(gap, config) for gap in report.gaps))
+
+
+def match(
+    subject: str = "m1", match_class: str = "approved", difference: str = "none", inter: int = 23
+) -> DedupMatch:
+    return DedupMatch.model_validate(
+        {
+            "subject_id": subject,
+            "inter": inter,
+            "union": 25,
+            "difference": difference,
+            "match_class": match_class,
+        }
+    )
 
 
 def versions_of(documents: list[str]) -> VersionConflicts:

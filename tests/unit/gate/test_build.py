@@ -17,13 +17,13 @@ from groundwire.gate.build import (
 from groundwire.gate.claim_case import CheckFinding, ClaimCase, read_claim
 from groundwire.gate.report import shorten
 from groundwire.keys.attestation import Keys
-from groundwire.messages.decisions import CitationState, Decision, DedupFacts, DedupMatch, Facts, Origin
-from groundwire.messages.identity import Subject, decision_id
+from groundwire.messages.decisions import CitationState, Decision, DedupFacts, Facts, Origin
+from groundwire.messages.identity import decision_id
 from groundwire.messages.records import Claim
 from groundwire.policy import Policy
 from groundwire.replay.rebuild import stored_outcome
 from groundwire.state.memory import MemoryState
-from tests.unit.gate.builders import clean_case, clean_reading, index_of
+from tests.unit.gate.builders import clean_case, clean_reading, index_of, match
 from tests.unit.gate.world import NOW, World, adr_folder, summary, verifier
 
 
@@ -49,41 +49,29 @@ def built(case: ClaimCase, revision: int = 1) -> Decision:
     return build_decision(case, envelope(revision), case.outcome())
 
 
-def test_the_first_decision_replaces_none_and_each_later_one_that_before_it() -> None:
+def test_the_first_decision_supersedes_none_and_each_later_one_the_one_before_it() -> None:
     case = case_of("The API returns JSON")
-    subject = Subject(case.claim.tenant_id, "ada", "claim", "c1")  # type: ignore[arg-type]
-    assert [built(case, revision).supersedes for revision in (1, 2, 3)] == [
-        None,
-        decision_id(subject, 1),
-        decision_id(subject, 2),
-    ]
+    found = [built(case, revision).supersedes for revision in (1, 2, 3)]
+    assert found == [None, decision_id(case.claim.subject, 1), decision_id(case.claim.subject, 2)]
 
 
 def test_a_decision_names_its_match_and_how_much_they_share_to_four_decimals() -> None:
-    match = DedupMatch.model_validate(
-        {"subject_id": "m", "inter": 59, "union": 64, "difference": "none", "match_class": "approved"}
-    )
-    found = built(case_of("It is so", dedup=DedupFacts(status="ok", scheme="s", matches=[match])))
-    assert (found.conflicting_memory_id, found.similarity_score) == ("m", 0.9219)
-    alone = built(case_of("It is so", dedup=DedupFacts(status="ok", scheme="s", matches=[])))
-    assert (alone.conflicting_memory_id, alone.similarity_score) == (None, None)
+    for matches, named in (([match("m", inter=23)], ("m", 0.92)), ([], (None, None))):
+        found = built(case_of("It is so", dedup=DedupFacts(status="ok", scheme="s", matches=matches)))
+        assert (found.conflicting_memory_id, found.similarity_score) == named
 
 
 def test_the_source_of_a_claim_is_its_first_verified_citation_and_else_its_first_one() -> None:
-    text = "Per ADR-003 and ADR-004, we use it"
-    verified = {"adr:004": CheckFinding(CitationState.VERIFIED, "", NOW)}
-    second, first = primary_source(case_of(text, verified)), primary_source(case_of(text))
-    assert first is not None
-    assert second is not None
-    assert ("003" in first, "004" in second) == (True, True)
+    text, verified = "Per ADR-003 and ADR-004, we use it", CheckFinding(CitationState.VERIFIED, "", NOW)
+    assert primary_source(case_of(text)) == "ADR-003"
+    assert primary_source(case_of(text, {"adr:004": verified})) == "ADR-004"
     assert primary_source(case_of("The API returns JSON")) is None
 
 
-@pytest.mark.parametrize(("given", "told"), [(500, 500), (501, 500)])
-def test_what_checking_a_citation_gave_is_told_in_five_hundred_characters(given: int, told: int) -> None:
-    finding = CheckFinding(CitationState.UNKNOWN, "d" * given, NOW)
+def test_the_detail_of_a_citation_is_cut_to_five_hundred_characters() -> None:
+    finding = CheckFinding(CitationState.UNKNOWN, "d" * 501, NOW)
     (citation,) = built(case_of("Per ADR-003, we use it", {"adr:003": finding})).citations
-    assert citation.detail == "d" * told
+    assert citation.detail == "d" * 500
 
 
 def test_a_response_counts_what_its_report_leaves_out_and_says_nothing_where_that_is_nothing() -> None:
@@ -93,24 +81,9 @@ def test_a_response_counts_what_its_report_leaves_out_and_says_nothing_where_tha
         assert decision.truncated == left_out
 
 
-def test_only_the_first_hundred_citations_of_a_text_are_verified() -> None:
-    found = read_claim(" ".join(f"ADR-{n}" for n in range(1, 104)), Policy())
-    assert len(found.citations) == 103
-    assert found.verifiable == found.citations[:100]
-
-
 LIMIT = 256_000
-
-
 CONTROL = "\x01"  # six bytes in JSON
-
-
-def nasty_parents():
-    return [f"{n:03}" + CONTROL * 197 for n in range(50)]
-
-
-def nasty_metadata():
-    return {"x": CONTROL * 2_660}
+PARENTS = [f"{n:03}" + CONTROL * 197 for n in range(50)]
 
 
 NASTY = {
@@ -132,8 +105,8 @@ async def nastiest(content):
     fields = {
         "source": CONTROL * 100,
         "source_id": CONTROL * 100_000,
-        "derived_from": nasty_parents(),
-        "metadata": nasty_metadata(),
+        "derived_from": PARENTS,
+        "metadata": {"x": CONTROL * 2_660},
         "captured_at": "2026-01-01T00:00:00.123456Z",
         "validity_horizon": "2027-01-01T00:00:00.123456Z",
         "user_id": CONTROL * 200,
@@ -143,14 +116,13 @@ async def nastiest(content):
     return world, await world.decide(*records)
 
 
-@pytest.mark.parametrize("content", NASTY.values(), ids=NASTY)
-async def test_the_nastiest_legal_claim_gives_a_decision_below_256_kb(content):
-    _, decisions = await nastiest(content)
-    for decision in decisions:
-        assert len(decision.to_bytes()) <= LIMIT
-        assert decision.evidence.claim == content
-        assert decision.derived_from == nasty_parents()
-        assert len(decision.facts.parents) == 50
+async def test_the_nastiest_legal_claim_gives_a_decision_below_256_kb():
+    for content in NASTY.values():
+        for decision in (await nastiest(content))[1]:
+            assert len(decision.to_bytes()) <= LIMIT
+            assert decision.evidence.claim == content
+            assert decision.derived_from == PARENTS
+            assert len(decision.facts.parents) == 50
 
 
 @pytest.mark.slow
@@ -186,30 +158,21 @@ async def test_lists_hold_a_hundred_entries_of_five_hundred_characters_and_count
     assert decision.truncated is None
 
 
-async def test_only_the_first_hundred_citations_are_verified_and_give_credit(tmp_path):
+async def test_only_the_first_hundred_citations_are_verified_and_one_behind_them_counts_as_failed(tmp_path):
     adrs = adr_folder(tmp_path / "adrs", **{f"ADR_{n:03}": "text" for n in range(1, 103)})
     many = " ".join(f"ADR-{n}" for n in range(201, 301))
     world = World(verifier=verifier(adrs))
     assert summary(await world.one(f"{many} ADR-001", "c1")) == ("tier_2", "citation_unverified")
     assert summary(await world.one(f"ADR-001 {many}", "c2")) == ("tier_1", "verified_citation")
-
-
-async def test_a_citation_behind_the_hundredth_counts_as_failed(tmp_path):
-    """Where a failed citation overrides trust, so does one that was never looked at."""
-    adrs = adr_folder(tmp_path / "adrs", **{f"ADR_{n:03}": "text" for n in range(1, 102)})
-    policy = Policy(failed_citation_overrides_trust=True, enable_dedup=False)
-    world = World(policy=policy, verifier=verifier(adrs))
-    all_verified = " ".join(f"ADR-{n}" for n in range(1, 101))
-    assert summary(await world.one(all_verified, "c1")) == ("tier_1", "verified_citation")
-    assert summary(await world.one(f"{all_verified} and ADR-101", "c2")) == ("tier_2", "citation_unverified")
-
-
-async def test_a_citation_that_stands_again_behind_the_hundredth_is_the_same_citation(tmp_path):
-    adrs = adr_folder(tmp_path / "adrs", ADR_001="text")
-    content = "ADR-001 " + " ".join(f"ADR-{n}" for n in range(201, 300)) + " ADR-001"
-    decision = await World(verifier=verifier(adrs)).one(content)
-    assert "citation_verified: adr:001" in decision.checks_passed
-    assert "citation_unverified: adr:001" not in decision.checks_failed
+    again = await world.one(f"ADR-001 {many.rpartition(' ')[0]} ADR-001", "c3")
+    assert "citation_verified: adr:001" in again.checks_passed
+    assert "citation_unverified: adr:001" not in again.checks_failed, "it is the same citation"
+    strict = World(
+        policy=Policy(failed_citation_overrides_trust=True, enable_dedup=False), verifier=world.verifier
+    )
+    verified = " ".join(f"ADR-{n}" for n in range(1, 101))
+    assert summary(await strict.one(verified, "c1")) == ("tier_1", "verified_citation")
+    assert summary(await strict.one(f"{verified} and ADR-101", "c2")) == ("tier_2", "citation_unverified")
 
 
 async def test_a_long_url_that_is_verified_is_still_verified_after_a_rebuild():
@@ -304,24 +267,50 @@ async def test_a_decision_that_is_large_without_a_report_gets_an_empty_one_and_c
     assert set(cut.checks_failed) == {"x" * 200}
 
 
-def test_a_part_of_the_records_own_keys_is_cut_in_breadth_at_any_depth() -> None:
-    report = {"quotes": {"validated": {"a": {str(n): ["q"] * 3 for n in range(5)}, "b": "s" * 9}}}
-    short, left_out = shorten(report, 2, 4)
-    assert short == {"quotes": {"validated": {"a": {"0": ["q", "q"], "1": ["q", "q"]}, "b": "ssss"}}}
-    assert left_out == {"report.quotes.validated": 3 + 1 + 1}
-
-
-def test_of_two_keys_that_begin_alike_the_first_is_kept_and_the_other_counted() -> None:
-    short, left_out = shorten({"hop_evidence": {"abcde": 1, "abcdf": 2, "b": 3}}, 5, 4)
-    assert (short, left_out) == ({"hop_evidence": {"abcd": 1, "b": 3}}, {"report.hop_evidence": 1})
-
-
-def test_keys_of_details_keep_forty_characters_however_little_room_there_is() -> None:
-    key = "k" * 41
-    short, _ = shorten({"warnings": [{"details": {key: "v" * 50}}]}, 5, 12)
-    assert short == {"warnings": [{"details": {key[:40]: "v" * 12}}]}
-    roomy, _ = shorten({"warnings": [{"details": {key: "v"}}]}, 5, 50)
-    assert roomy == {"warnings": [{"details": {key: "v"}}]}
+def test_a_report_is_cut_by_the_kind_of_its_parts() -> None:
+    key, small = "k" * 41, {"a": {str(n): ["q"] * 3 for n in range(5)}, "b": "s" * 9}
+    ours = ("type", "reason", "gap_type", "suggested_action", "fallback")
+    table: list[tuple[dict[str, Any], tuple[int, int], dict[str, Any], dict[str, int]]] = [
+        # a part with the record's own keys is cut in breadth, at any depth
+        (
+            {"quotes": {"validated": small}},
+            (2, 4),
+            {"quotes": {"validated": {"a": {"0": ["q", "q"], "1": ["q", "q"]}, "b": "ssss"}}},
+            {"report.quotes.validated": 3 + 1 + 1},
+        ),
+        # of two keys that begin alike the first is kept and the other counted
+        (
+            {"hop_evidence": {"abcde": 1, "abcdf": 2, "b": 3}},
+            (5, 4),
+            {"hop_evidence": {"abcd": 1, "b": 3}},
+            {"report.hop_evidence": 1},
+        ),
+        # keys of details keep forty characters, however little room there is
+        (
+            {"warnings": [{"details": {key: "v" * 50}}]},
+            (5, 12),
+            {"warnings": [{"details": {key[:40]: "v" * 12}}]},
+            {},
+        ),
+        (
+            {"warnings": [{"details": {key: "v"}}]},
+            (5, 50),
+            {"warnings": [{"details": {key: "v"}}]},
+            {},
+        ),
+        # our own codes are never cut, text of a record always
+        *(
+            (
+                {"part": [{n: "w" * 99, "text": "w" * 99}]},
+                (1, 9),
+                {"part": [{n: "w" * 99, "text": "w" * 9}]},
+                {},
+            )
+            for n in ours
+        ),
+    ]
+    for report, limits, short, left_out in table:
+        assert shorten(report, *limits) == (short, left_out)
 
 
 def test_a_part_that_nests_without_end_keeps_a_hundred_values_for_each_entry_of_a_list() -> None:
@@ -340,12 +329,6 @@ def test_a_part_that_nests_without_end_keeps_a_hundred_values_for_each_entry_of_
     keyed = {str(n): {str(m): "x" for m in range(3)} for n in range(200)}
     held, _ = shorten({"details": keyed}, 200, 9)
     assert held == {"details": keyed}
-
-
-@pytest.mark.parametrize("name", ["type", "reason", "gap_type", "suggested_action", "fallback"])
-def test_our_own_words_are_never_cut_and_those_of_a_record_always(name: str) -> None:
-    short, left_out = shorten({"part": [{name: "w" * 99, "text": "w" * 99}]}, 1, 9)
-    assert (short, left_out) == ({"part": [{name: "w" * 99, "text": "w" * 9}]}, {})
 
 
 def test_a_part_of_keys_within_keys_ends_as_soon_as_one_of_lists_within_lists() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from groundwire.gate.types import Decided, Deferred
-from groundwire.messages.decisions import Decision
 from groundwire.messages.headers import InboundRecord, LookupRetry, deferred_headers, deferred_record
 from groundwire.policy import Policy
 from groundwire.replay.derive import rederive
@@ -24,25 +22,20 @@ PATIENCE = 600.0
 class Outage(World):
     """A world whose host answers with the status that `answers` holds, at a time that the test sets."""
 
-    def __init__(self, status: int = 503, **fields: Any) -> None:
-        self.answers = {URL: status}
-        self.seconds = 0.0
-        super().__init__(verifier=verifier(urls=self.answers), patience=PATIENCE, **fields)
+    def __init__(self, status: int = 503) -> None:
+        self.answers, self.seconds = {URL: status}, 0.0
+        super().__init__(verifier=verifier(urls=self.answers), patience=PATIENCE)
         self.now = lambda: NOW + timedelta(seconds=self.seconds)
 
-    async def from_deferred(self, record: InboundRecord) -> Decided | Deferred:
-        (result,) = await self.results(record)
-        assert isinstance(result, Decided | Deferred)
+    async def look_up(self, record: InboundRecord, *, deferred: bool = True) -> Any:
+        (result,) = await self.results(record, deferred=deferred)
         return result
 
 
 def through_kafka(result: Deferred) -> InboundRecord:
     """The record as the next worker reads it from `deferred`."""
-    record = result.record
-    stored = InboundRecord(
-        "groundwire.deferred", 3, 99, 1, record.key, record.value, deferred_headers(record)
-    )
-    return deferred_record(stored)
+    record, headers = result.record, deferred_headers(result.record)
+    return deferred_record(InboundRecord("groundwire.deferred", 3, 99, 1, record.key, record.value, headers))
 
 
 def due(result: Deferred) -> float:
@@ -51,103 +44,87 @@ def due(result: Deferred) -> float:
     return (result.record.retry.due / 1000) - NOW.timestamp()
 
 
-def derived(decision: Decision, value: bytes) -> bytes:
-    return rederive(decision, Inputs(value, read_record(value)), Policy()).to_bytes()
+def assert_derived_again(result: Decided) -> None:
+    value = result.record.value or b""
+    derived = rederive(result.decision, Inputs(value, read_record(value)), Policy())
+    assert derived.to_bytes() == result.decision.to_bytes()
 
 
-async def test_a_claim_whose_host_failed_is_approved_once_the_host_answers_and_no_person_saw_it() -> None:
+async def test_a_claim_whose_host_failed_is_approved_once_the_host_answers_and_no_person_saw_it():
     world = Outage()
-    first = await world.from_deferred(world.claim("c", TEXT))
+    first = await world.look_up(world.claim("c", TEXT))
     assert isinstance(first, Deferred)
     again = through_kafka(first)
     assert (again.topic, again.offset, again.value) == ("groundwire.claims", 1, first.record.value)
     world.answers[URL], world.seconds = 200, due(first)
-    result = await world.from_deferred(again)
-    assert isinstance(result, Decided)
+    result = await world.look_up(again)
     assert (result.decision.reason_code, result.decision.revision) == ("verified_citation", 1)
-    assert derived(result.decision, again.value or b"") == result.decision.to_bytes()
+    assert_derived_again(result)
 
 
-async def test_look_ups_are_spaced_and_at_the_end_of_the_patience_a_person_gets_the_claim() -> None:
+async def test_look_ups_are_spaced_and_at_the_end_of_the_patience_a_person_gets_the_claim():
     world, times = Outage(), []
     record = world.claim("c", TEXT)
-    while isinstance(result := await world.from_deferred(record), Deferred):
+    while isinstance(result := await world.look_up(record), Deferred):
         times.append(due(result))
         world.seconds, record = due(result) - 1, through_kafka(result)
-        assert await world.from_deferred(record) == Deferred(record), (
-            "it is not due yet, and nothing is asked"
-        )
+        assert await world.look_up(record) == Deferred(record), "it is not due yet, and nothing is asked"
         world.seconds += 1
     assert times == pytest.approx([30, 60, 120, 240, 480, 600], abs=0.01)
     assert result.decision.reason_code == "citation_unverified"
     assert [citation.state for citation in result.decision.citations] == ["unknown"]
-    assert derived(result.decision, record.value or b"") == result.decision.to_bytes()
+    assert_derived_again(result)
 
 
-@pytest.mark.parametrize(
-    ("status", "text", "fields"),
-    [
-        (503, TEXT, {"source": "user"}),
-        (503, f"I think the ledger keeps nine shards, see {URL}", {}),
-        (503, TEXT, {"validity_horizon": "2026-01-31T12:00:00Z"}),
-        (403, TEXT, {}),
-        (404, TEXT, {}),
-    ],
-)
-async def test_nothing_waits_where_an_answer_is_there_or_would_change_nothing(
-    status: int, text: str, fields: dict[str, Any]
-) -> None:
-    world = Outage(status)
-    assert isinstance(await world.from_deferred(world.claim("c", text, **fields)), Decided)
+async def test_nothing_waits_where_an_answer_is_there_or_would_change_nothing():
+    for status, text, fields, patience in (
+        (503, TEXT, {"source": "user"}, PATIENCE),
+        (503, f"I think the ledger keeps nine shards, see {URL}", {}, PATIENCE),
+        (503, TEXT, {"validity_horizon": "2026-01-31T12:00:00Z"}, PATIENCE),
+        (403, TEXT, {}, PATIENCE),
+        (404, TEXT, {}, PATIENCE),
+        (503, TEXT, {}, 0.0),
+    ):
+        world = Outage(status)
+        world.patience = patience
+        assert isinstance(await world.look_up(world.claim("c", text, **fields)), Decided), (status, text)
 
 
-async def test_other_claims_of_the_user_are_decided_while_one_is_looked_up_again() -> None:
+async def test_other_claims_of_the_user_are_decided_while_one_is_looked_up_again():
     world = Outage()
-    results: Sequence[Any] = await world.results(
-        world.claim("waits", TEXT), world.claim("next", "The parser reads tokens", source="user")
-    )
+    waits, other = world.claim("waits", TEXT), world.claim("next", "The parser reads tokens", source="user")
+    results: Any = await world.results(waits, other)
     assert [type(result) for result in results] == [Deferred, Decided]
     assert results[1].decision.reason_code == "trusted_source"
 
 
 @pytest.mark.parametrize(("status", "reason"), [(200, "verified_citation"), (503, "citation_unverified")])
-async def test_claims_that_cite_what_failed_a_moment_ago_wait_as_the_first_does(
-    status: int, reason: str
-) -> None:
+async def test_claims_that_cite_what_failed_a_moment_ago_wait_as_the_first_does(status, reason):
     """What a cache knows of a failing host is no answer to the worker that asks nobody."""
     world = Outage()
-    assert isinstance(await world.from_deferred(world.claim("first", TEXT)), Deferred)
+    assert isinstance(await world.look_up(world.claim("first", TEXT)), Deferred)
     records = [
         world.claim(f"later{n}", f"Quay {n} opens at dawn {n}, see {URL}", user_id=f"u{n}") for n in range(5)
     ]
-    results = await world.results(*records, deferred=False)
-    assert results == [Deferred(record) for record in records]
-    again = [await world.from_deferred(record) for record in records]
+    assert await world.results(*records, deferred=False) == [Deferred(record) for record in records]
+    again = [await world.look_up(record) for record in records]
     assert all(isinstance(result, Deferred) for result in again), "looked up again later"
     world.answers[URL], world.seconds = status, PATIENCE
-    decided = [
-        await world.from_deferred(through_kafka(result)) for result in again if isinstance(result, Deferred)
-    ]
-    assert [result.decision.reason_code for result in decided if isinstance(result, Decided)] == [reason] * 5
+    decided = [await world.look_up(through_kafka(result)) for result in again]
+    assert [result.decision.reason_code for result in decided] == [reason] * 5
 
 
-async def test_what_failed_a_moment_ago_holds_up_no_claim_that_it_cannot_help() -> None:
+async def test_what_failed_a_moment_ago_holds_up_no_claim_that_it_cannot_help():
     world = Outage()
-    assert isinstance(await world.from_deferred(world.claim("first", TEXT)), Deferred)
+    assert isinstance(await world.look_up(world.claim("first", TEXT)), Deferred)
     hedged = world.claim("hedged", f"I think the quay opens at dawn, see {URL}")
-    assert isinstance((await world.results(hedged, deferred=False))[0], Decided)
+    assert isinstance(await world.look_up(hedged, deferred=False), Decided)
     world.patience = 0.0
     other = world.claim("other", f"The quay opens at dawn, see {URL}", user_id="bob")
-    assert isinstance((await world.results(other, deferred=False))[0], Decided)
+    assert isinstance(await world.look_up(other, deferred=False), Decided)
 
 
-async def test_without_patience_a_person_gets_the_claim_at_once() -> None:
-    world = Outage()
-    world.patience = 0.0
-    assert isinstance(await world.from_deferred(world.claim("c", TEXT)), Decided)
-
-
-def test_a_header_that_no_worker_wrote_makes_nothing_wait() -> None:
+def test_a_header_that_no_worker_wrote_makes_nothing_wait():
     """On an input topic it is passed to nobody, and on `deferred` only two numbers count."""
     forged = InboundRecord("groundwire.claims", 0, 1, 1, b"k", claim_bytes(), (("gw-origin-retry", b"1 9"),))
     assert forged.retry is None

@@ -1,14 +1,13 @@
-"""The gate: duplicates, parents, citations that wait, outages, signatures, and faults that only lower a tier."""
+"""Claims at the gate: duplicates, parents, citations, outages, signatures, and faults that only lower a tier."""
 
 import dataclasses
 import hashlib
 import hmac
 import uuid
-from dataclasses import replace
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from unittest.mock import patch
 
-import httpx
 import pytest
 import rfc8785
 from hypothesis import given, settings
@@ -26,50 +25,42 @@ from groundwire.policy import Policy
 from groundwire.state.memory import MemoryState
 from groundwire.state.policies import PolicyStore
 from groundwire.verify.citations import CitationVerifier
-from groundwire.verify.url import UrlChecker
 from tests.unit.gate.world import NOW, World, adr_folder, claim_bytes, summary, verifier
 
 TEXT = "the ingest service retries every failed upload five times before it gives up and raises an alarm"
-WORDS = " ".join(f"{a}{b}" for a in "bcdfg" for b in ("al", "em", "in", "or", "ut"))  # 25 words
-NS = uuid.uuid5(uuid.NAMESPACE_URL, "urn:groundwire:decision")
+WORDS = [f"{a}{b}" for a in "bcdfg" for b in ("al", "em", "in", "or", "ut")]  # 25 words
+TRUSTED = ("tier_1", "trusted_source")
 
 
 def words(count, others=0):
-    return " ".join([*WORDS.split()[:count], *(f"zz{'abcdefgh'[n]}" for n in range(others))])
+    return " ".join([*WORDS[:count], *(f"zz{'abcdefgh'[n]}" for n in range(others))])
 
 
 # --- duplicates
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "duplicate"),
-    [
+async def test_a_duplicate_begins_at_ninety_two_in_a_hundred():
+    """S0-106, S0-118, C-05."""
+    for first, second, duplicate in (
         (words(25), words(23), True),  # 23/25 is the threshold itself
         (words(12), words(11), False),  # 11/12
         (words(13), words(12), True),  # 12/13
         (words(5), words(5), True),
         (words(5), words(4, 1), False),
-    ],
-)
-async def test_a_duplicate_begins_at_ninety_two_in_a_hundred(first, second, duplicate):
-    """S0-106, C-05."""
-    world = World()
-    await world.one(first, "a", source="user")
-    decision = await world.one(second, "b", source="user")
-    assert (decision.reason_code == "duplicate") == duplicate
-    assert (decision.conflicting_memory_id == "a") == duplicate  # S0-118
+    ):
+        world = World()
+        await world.one(first, "a", source="user")
+        decision = await world.one(second, "b", source="user")
+        found = (decision.reason_code == "duplicate", decision.conflicting_memory_id == "a")
+        assert found == (duplicate, duplicate), second
 
 
 async def test_another_user_tenant_or_type_is_another_scope():
     """S0-114, C-11."""
     world = World()
     await world.one(TEXT, "a", source="user")
-    for name, fields in {
-        "b": {"user_id": "bob"},
-        "c": {"tenant_id": "other"},
-        "d": {"memory_type": "decision"},
-    }.items():
-        assert summary(await world.one(TEXT, name, source="user", **fields)) == ("tier_1", "trusted_source")
+    for fields in ({"user_id": "bob"}, {"tenant_id": "other"}, {"memory_type": "decision"}):
+        assert summary(await world.one(TEXT, str(fields), source="user", **fields)) == TRUSTED
     wide = World(policy=Policy(dedup_scope="user"))
     await wide.one(TEXT, "a", source="user")
     across = await wide.one(TEXT, "b", source="user", memory_type="decision")
@@ -89,58 +80,47 @@ async def test_deduplication_can_be_disabled_and_says_so():
 async def test_the_duplicate_at_position_101_is_found():
     """S0-124."""
     world = World()
-    records = [
-        world.claim(
-            f"m{n}",
-            f"item{'abcdefghij'[n % 10]}{'klmnopqrst'[n // 10 % 10]}{'uv'[n // 100]} exists",
-            source="user",
-        )
-        for n in range(150)
-    ]
+    names = [f"item{'abcdefghij'[n % 10]}{'klmnopqrst'[n // 10 % 10]}{'uv'[n // 100]}" for n in range(150)]
+    records = [world.claim(f"m{n}", f"{name} exists", source="user") for n, name in enumerate(names)]
     assert all(decision.approved for decision in await world.decide(*records))
-    text = "itemalv exists"
-    assert (await world.one(text, "again", source="user")).conflicting_memory_id == "m110"
+    assert (await world.one("itemalv exists", "again", source="user")).conflicting_memory_id == "m110"
 
 
-async def test_a_claim_is_not_its_own_duplicate():
-    """S0-122, C-10."""
-    world = World()
-    first = await world.one(TEXT, "a", source="user")
-    assert (await world.one(TEXT, "a", source="user")).to_bytes() == first.to_bytes()
-
-
-@pytest.mark.parametrize(
-    ("stored", "claimed", "difference"),
-    [
+async def test_a_near_duplicate_that_says_something_else_is_a_conflict_for_review():
+    """S0-121."""
+    for stored, claimed, difference in (
         (TEXT, TEXT + " never", "negation"),
         (words(25) + " 30 days", words(25) + " 365 days", "number"),
         ("Acme sued Globex", "Globex sued Acme", "order"),
-    ],
-)
-async def test_a_near_duplicate_that_says_something_else_is_a_conflict_for_review(
-    stored, claimed, difference
-):
-    """S0-121."""
-    world = World()
-    await world.one(stored, "a", source="user")
-    decision = await world.one(claimed, "b", source="user")
-    assert summary(decision) == ("tier_2", "conflicting_near_duplicate")
-    assert f"conflicting_near_duplicate: a: {difference}" in decision.checks_failed
-    assert decision.conflicting_memory_id == "a"
+    ):
+        world = World()
+        await world.one(stored, "a", source="user")
+        decision = await world.one(claimed, "b", source="user")
+        assert summary(decision) == ("tier_2", "conflicting_near_duplicate")
+        assert f"conflicting_near_duplicate: a: {difference}" in decision.checks_failed
+        assert decision.conflicting_memory_id == "a"
 
 
 async def test_of_two_equal_claims_in_one_batch_one_is_approved():
-    """S0-123, in one process."""
+    """S0-123, in one process; and S0-122, C-10: a claim is not its own duplicate."""
     world = World()
-    decisions = await world.decide(*[world.claim(name, TEXT, source="user") for name in "ab"])
-    assert [decision.approved for decision in decisions] == [True, False]
+    first, second = await world.decide(*[world.claim(name, TEXT, source="user") for name in "ab"])
+    assert (first.approved, second.approved) == (True, False)
+    assert (await world.one(TEXT, "a", source="user")).to_bytes() == first.to_bytes()
+
+
+async def test_a_paraphrase_is_a_documented_miss():
+    """S0-115."""
+    world = World()
+    await world.one("We store all sessions in Redis", "a", source="user")
+    assert (await world.one("Redis is where every session is kept", "b", source="user")).approved
 
 
 # --- parents
 
 
 async def test_the_write_back_loop_is_broken():
-    """S0-162: what rests on something not approved is not approved because of it."""
+    """S0-162: a claim that rests on something not approved is not approved because of it."""
     world = World()
     await world.one("The API uses OAuth2", "c1")
     decision = await world.one("Since we use OAuth2, we need refresh tokens", "c2", derived_from=["c1"])
@@ -150,13 +130,13 @@ async def test_the_write_back_loop_is_broken():
     assert summary(trusted) == ("tier_2", "derived_from_unapproved")
 
 
-@pytest.mark.parametrize("parent", ["c9", "response:r1", "response:c1", "c3"])
-async def test_a_parent_that_is_unknown_a_response_or_the_claim_itself_is_not_approved(parent):
-    world = World()
-    await world.one("Snow is white", "c1", source="user")
-    decision = await world.one("Grass is green", "c3", source="user", derived_from=["c1", parent])
-    assert summary(decision) == ("tier_2", "derived_from_unapproved")
-    assert decision.facts.parents[0].state == "approved"
+async def test_a_parent_that_is_unknown_a_response_or_the_claim_itself_is_not_approved():
+    for parent in ("c9", "response:r1", "response:c1", "c3"):
+        world = World()
+        await world.one("Snow is white", "c1", source="user")
+        decision = await world.one("Grass is green", "c3", source="user", derived_from=["c1", parent])
+        assert summary(decision) == ("tier_2", "derived_from_unapproved")
+        assert decision.facts.parents[0].state == "approved"
 
 
 # --- evidence of every decision
@@ -171,33 +151,28 @@ async def test_an_approved_record_says_where_it_comes_from_and_why_it_was_truste
         metadata={"a": 1},
     )
     evidence = decision.evidence
-    assert decision.approved
+    assert (decision.approved, decision.reason) == (True, "Has verified citation")
     assert (evidence.confidence, evidence.source_id, evidence.metadata) == ("high", "ADR-003", {"a": 1})
     assert evidence.capture_time == datetime(2026, 1, 1, tzinfo=UTC)
-    assert [(c.type, c.value, str(c.state)) for c in decision.citations] == [
-        ("adr", "003", "verified"),
-        ("issue", "12", "unknown"),
-    ]
-    assert decision.reason == "Has verified citation"
+    cited = [(c.type, c.value, str(c.state)) for c in decision.citations]
+    assert cited == [("adr", "003", "verified"), ("issue", "12", "unknown")]
 
 
 async def test_confidence_follows_the_tier_and_approval_is_tier_one():
     """C-70, S0-144, S0-148."""
     world = World()
-    for text, source, tier, confidence in [
-        ("Snow is white", "user", "tier_1", "high"),
-        ("It may snow", "user", "tier_2", "medium"),
-        ("Maybe it snows", "user", "tier_3", "low"),
-    ]:
-        decision = await world.one(text, text, source=source)
+    for text, tier, confidence in (
+        ("Snow is white", "tier_1", "high"),
+        ("It may snow", "tier_2", "medium"),
+        ("Maybe it snows", "tier_3", "low"),
+    ):
+        decision = await world.one(text, text, source="user")
         assert (str(decision.tier), decision.evidence.confidence) == (tier, confidence)
         assert decision.approved == (decision.verdict == "approved") == (tier == "tier_1")
 
 
-async def test_the_producers_own_source_id_stands_and_capture_defaults_to_the_timestamp():
-    world = World()
-    record = world.claim(content="See ADR-003", source_id="wiki/42")
-    (decision,) = await world.decide(record)
+async def test_the_producers_own_source_id_stays_and_capture_defaults_to_the_timestamp():
+    decision = await World().one("See ADR-003", source_id="wiki/42")
     assert decision.evidence.source_id == "wiki/42"
     assert decision.evidence.capture_time == decision.origin.timestamp == decision.facts.clock
 
@@ -211,7 +186,7 @@ def test_evidence_has_its_defaults_and_shares_no_metadata():
     assert (until.is_expired(NOW), one.is_expired(NOW)) == (True, False)
 
 
-# --- citations that ask the network
+# --- citations
 
 
 async def test_a_citation_that_is_not_cached_waits_and_the_users_next_claims_behind_it():
@@ -230,24 +205,18 @@ async def test_a_citation_that_is_not_cached_waits_and_the_users_next_claims_beh
     assert isinstance(cached[0], Decided | Deferred)
 
 
-# --- relevance
-
-
-@pytest.mark.parametrize(
-    ("text", "tier"),
-    [("# Storage\nPixeltable stores all memory", "tier_1"), ("# Lunch\nWe eat at noon", "tier_2")],
-)
-async def test_a_source_beside_the_point_sends_an_approval_to_review(tmp_path, text, tier):
+async def test_a_source_beside_the_point_sends_an_approval_to_review(tmp_path):
     """S0-155; by default only existence is proved (S0-72)."""
-    adrs = adr_folder(tmp_path / "adrs", ADR_003=text)
-    claim = "Per ADR-003, we use Pixeltable for memory storage"
-    strict = World(policy=Policy(verify_claim_relevance=True), verifier=verifier(adrs))
-    decision = await strict.one(claim)
-    assert decision.tier == tier
-    assert (decision.reason_code == "citation_irrelevant") == (tier == "tier_2")
-    assert [entry["start"] for entry in decision.facts.relevance] == [4]
-    assert b"noon" not in decision.to_bytes()  # never the source's text
-    assert summary(await World(verifier=verifier(adrs)).one(claim)) == ("tier_1", "verified_citation")
+    for text, tier in (("# Storage\nPixeltable stores all memory", "tier_1"), ("# Lunch\nAt noon", "tier_2")):
+        adrs = adr_folder(tmp_path / "adrs", ADR_003=text)
+        claim = "Per ADR-003, we use Pixeltable for memory storage"
+        strict = World(policy=Policy(verify_claim_relevance=True), verifier=verifier(adrs))
+        decision = await strict.one(claim)
+        assert decision.tier == tier
+        assert (decision.reason_code == "citation_irrelevant") == (tier == "tier_2")
+        assert [entry["start"] for entry in decision.facts.relevance] == [4]
+        assert b"noon" not in decision.to_bytes()  # never the source's text
+        assert summary(await World(verifier=verifier(adrs)).one(claim)) == ("tier_1", "verified_citation")
 
 
 async def test_held_ai_synthesis_goes_to_review_even_with_a_verified_citation(tmp_path):
@@ -269,8 +238,7 @@ async def test_a_failed_citation_overrides_trust_only_where_the_policy_says_so()
 
 # --- signatures
 
-
-KEYS = """
+KEYS = b"""
 [keys.docs]
 secret = "s3cret"
 tenants = ["default"]
@@ -285,14 +253,17 @@ def signed(world, secret=b"s3cret", **fields):
     return world.record(value, headers=(("gw-attestation", header),))
 
 
+def january(year):
+    return lambda: datetime(year, 1, 1, tzinfo=UTC)
+
+
 async def test_under_hmac_a_trusted_source_needs_a_signature(tmp_path):
     """C-34."""
-    keys = Keys.parse(KEYS.encode(), tmp_path)
+    keys = Keys.parse(KEYS, tmp_path)
     for mode, expected in (("off", ["tier_1"] * 3), ("hmac", ["tier_1", "tier_2", "tier_2"])):
-        world = World(policy=Policy(attestation=mode, dedup_threshold=1.0, enable_dedup=False), keys=keys)
+        world = World(policy=Policy(attestation=mode, enable_dedup=False), keys=keys)
         good, bad = signed(world, claim_id="a"), signed(world, b"other", claim_id="b")
-        bare = world.claim("c", "Snow is white", source="user")
-        decisions = await world.decide(good, bad, bare)
+        decisions = await world.decide(good, bad, world.claim("c", "Snow is white", source="user"))
         assert [str(decision.tier) for decision in decisions] == expected
         states = [(d.facts.attestation or {}).get("state") for d in decisions]
         assert states == ["valid", "invalid", None]
@@ -300,108 +271,70 @@ async def test_under_hmac_a_trusted_source_needs_a_signature(tmp_path):
     assert "source_unattested: user" in decisions[1].checks_failed
 
 
-def hmac_world(tmp_path, year):
-    world = World(policy=Policy(attestation="hmac"), keys=Keys.parse(KEYS.encode(), tmp_path))
-    world.now = lambda: datetime(year, 1, 1, tzinfo=UTC)
-    return world
-
-
-async def test_a_key_that_has_expired_signs_nothing_whatever_time_the_sender_gives_a_record(tmp_path):
-    world = hmac_world(tmp_path, 2030)
-    (decision,) = await world.decide(signed(world))
+async def test_a_key_signs_nothing_once_it_expired_by_the_wall_clock_or_by_the_records_time(tmp_path):
+    """Who sends a record may choose its time; a first decision stays when the record comes again later."""
+    policy, keys = Policy(attestation="hmac"), Keys.parse(KEYS, tmp_path)
+    late = World(policy=policy, keys=keys, now=january(2030))
+    (decision,) = await late.decide(signed(late))
     assert decision.facts.attestation == {"key_id": "docs", "state": "expired"}
     assert decision.reason_code == "source_unattested"
-
-
-async def test_a_record_of_later_than_its_key_lasts_is_unattested_whatever_the_wall_clock_says(tmp_path):
-    world = hmac_world(tmp_path, 2026)
-    late = replace(signed(world), timestamp=to_milliseconds(datetime(2026, 7, 1, tzinfo=UTC)))
-    assert (await world.decide(late))[0].facts.attestation["state"] == "expired"
-
-
-async def test_what_the_signature_came_to_at_first_stands_when_the_record_comes_again_after_it_expired(
-    tmp_path,
-):
-    world = hmac_world(tmp_path, 2026)
+    world = World(policy=policy, keys=keys, now=january(2026))
+    dated = to_milliseconds(datetime(2026, 7, 1, tzinfo=UTC))
+    (decision,) = await world.decide(dataclasses.replace(signed(world, claim_id="late"), timestamp=dated))
+    assert decision.facts.attestation["state"] == "expired"
     record = signed(world)
     (first,) = await world.decide(record)
-    world.now = lambda: datetime(2030, 1, 1, tzinfo=UTC)
-    (again,) = await world.decide(record)
+    provisional = await world.provisional(record)
+    world.now = january(2030)
     assert first.approved
-    assert again.to_bytes() == first.to_bytes()
-
-
-async def test_a_provisional_decision_of_an_expired_key_has_the_same_bytes_whenever_it_is_made(tmp_path):
-    world = hmac_world(tmp_path, 2026)
-    record = signed(world)
-    made = []
-    for year in (2026, 2030):
-        world.now = lambda year=year: datetime(year, 1, 1, tzinfo=UTC)
-        (provisional,) = world.gate.provisional(await world.gate.prepare([record]))
-        made.append(provisional.decision.to_bytes())
-    assert made[0] == made[1]
+    assert (await world.decide(record))[0].to_bytes() == first.to_bytes()
+    assert (await world.provisional(record)).to_bytes() == provisional.to_bytes()
 
 
 # --- provisional decisions
 
 
-PROVISIONAL = [
-    ("Snow is white", {"source": "user"}, "tier_2", "dedup_unavailable"),
-    ("See https://a.example/ and ADR-003", {"source": "user"}, "tier_2", "dedup_unavailable"),
-    ("It may snow", {"source": "user"}, "tier_2", "technical_hedge"),
-    ("Maybe it snows", {"source": "user"}, "tier_3", "personal_speculation"),
-    ("Snow is white", {"validity_horizon": "2020-01-01T00:00:00Z"}, "tier_3", "expired"),
-    ("Snow is white", {"derived_from": ["p"]}, "tier_2", "dedup_unavailable"),
-]
-
-
-@pytest.mark.parametrize(("content", "fields", "tier", "reason"), PROVISIONAL)
-async def test_without_state_a_claim_is_decided_provisionally_and_never_approved(
-    content, fields, tier, reason
-):
+async def test_without_state_a_claim_is_decided_provisionally_and_never_approved():
     """X-12."""
-    world = World(verifier=verifier(urls={"https://a.example/": 200}))
-    record = world.claim(content=content, **fields)
-    decision = await world.provisional(record)
-    assert summary(decision) == (tier, reason)
-    assert (decision.revision, decision.supersedes, decision.approved) == (0, None, False)
-    assert decision.decided_at == decision.facts.clock == decision.origin.timestamp
-    assert decision.facts.dedup.status == "failed"
-    assert {c.state for c in decision.citations} <= {CitationState.NOT_CHECKED}
-    assert "dedup_check_failed" in decision.checks_failed
-    if "derived_from" in fields:
-        assert "parents_unavailable" in decision.checks_failed
-    policy, engine = decision.policy.sha256, decision.engine
-    hashed = ["default", "ada", "claim", "c1", 0, record.topic, 0, record.offset, policy, engine]
-    assert decision.decision_id == str(uuid.uuid5(NS, rfc8785.dumps(hashed).decode()))
-    world.now = lambda: datetime(2030, 1, 1, tzinfo=UTC)
-    assert (await world.provisional(record)).to_bytes() == decision.to_bytes()
+    user = {"source": "user"}
+    for content, fields, tier, reason in (
+        ("Snow is white", user, "tier_2", "dedup_unavailable"),
+        ("See https://a.example/ and ADR-003", user, "tier_2", "dedup_unavailable"),
+        ("It may snow", user, "tier_2", "technical_hedge"),
+        ("Maybe it snows", user, "tier_3", "personal_speculation"),
+        ("Snow is white", {"validity_horizon": "2020-01-01T00:00:00Z"}, "tier_3", "expired"),
+        ("Snow is white", {"derived_from": ["p"]}, "tier_2", "dedup_unavailable"),
+    ):
+        world = World(verifier=verifier(urls={"https://a.example/": 200}))
+        record = world.claim(content=content, **fields)
+        decision = await world.provisional(record)
+        assert summary(decision) == (tier, reason)
+        assert (decision.revision, decision.supersedes, decision.approved) == (0, None, False)
+        assert decision.decided_at == decision.facts.clock == decision.origin.timestamp
+        assert decision.facts.dedup.status == "failed"
+        assert {c.state for c in decision.citations} <= {CitationState.NOT_CHECKED}
+        assert "dedup_check_failed" in decision.checks_failed
+        assert ("parents_unavailable" in decision.checks_failed) == ("derived_from" in fields)
+        place = [0, record.topic, 0, record.offset, decision.policy.sha256, decision.engine]
+        hashed = rfc8785.dumps(["default", "ada", "claim", "c1", *place]).decode()
+        space = uuid.uuid5(uuid.NAMESPACE_URL, "urn:groundwire:decision")
+        assert decision.decision_id == str(uuid.uuid5(space, hashed))
+        world.now = january(2030)
+        assert (await world.provisional(record)).to_bytes() == decision.to_bytes()
+        assert (await world.provisional(world.claim())).decision_id != decision.decision_id
 
 
-async def test_what_cannot_be_judged_without_state_is_a_review_and_holds_nothing_up():
+async def test_no_policy_and_no_fault_of_the_gate_approves_without_state():
     """S0-23."""
-    world = World()
+    for options in ({"enable_dedup": False}, {"trusted_technical_hedges": "approve"}):
+        world = World(policy=Policy(**options))
+        assert not (await world.provisional(world.claim(content="It may snow", source="user"))).approved
     with patch("groundwire.gate.claim_case.evaluate_tree", side_effect=RuntimeError("swordfish")):
-        decision = await world.provisional(world.claim(source="user"))
+        decision = await World().provisional(World().claim(source="user"))
     assert summary(decision) == ("tier_2", "internal_error")
 
 
-async def test_a_provisional_decision_of_another_record_has_another_id():
-    world = World()
-    one, other = world.claim(), world.claim()
-    assert (await world.provisional(one)).decision_id != (await world.provisional(other)).decision_id
-
-
-@pytest.mark.parametrize("options", [{"enable_dedup": False}, {"trusted_technical_hedges": "approve"}])
-async def test_no_policy_approves_without_state(options):
-    decision = await World(policy=Policy(**options)).provisional(
-        World().claim(content="It may snow", source="user")
-    )
-    assert not decision.approved
-
-
 # --- faults
-
 
 CLAIMS = [
     ("Snow is white", {"source": "user"}),
@@ -414,76 +347,54 @@ CLAIMS = [
 ]
 
 
-class BrokenVerifier(CitationVerifier):
-    broken = ()
-
-    async def local(self, *args, **options):
-        if "local" in self.broken:
-            raise RuntimeError("boom")
-        return await super().local(*args, **options)
-
-    async def cached(self, *args, **options):
-        if "cached" in self.broken:
-            raise RuntimeError("boom")
-        return await super().cached(*args, **options)
-
-    async def remote(self, *args, **options):
-        if "remote" in self.broken:
-            raise RuntimeError("boom")
-        return await super().remote(*args, **options)
-
-
-FAULTS = ["local", "cached", "remote", "read", "dedup", "prejudge", "relevance", "status"]
-
-
-async def approved(tmp_path, faults, policy):
-    adrs = adr_folder(tmp_path / "adrs", ADR_003="PostgreSQL is what we use")
-    sound = verifier(adrs, urls={"https://a.example/": 500 if "status" in faults else 200})
-    broken = BrokenVerifier(sound._sources, urls=sound._urls, clock=lambda: NOW)
-    broken.broken = faults
-    world = World(policy=policy, verifier=broken)
-    records = [world.claim(f"c{n}", text, **fields) for n, (text, fields) in enumerate(CLAIMS)]
-    targets = {
-        "read": "groundwire.gate.claims.read_claim",
-        "dedup": "groundwire.gate.claim_case.signature",
-        "relevance": "groundwire.gate.claims.relevance",
-    }
-    patches = [patch(targets[name], side_effect=RuntimeError("boom")) for name in faults if name in targets]
-    original = gate_module.prejudge
+async def decided_with(tmp_path, fault, policy):
+    """Decide CLAIMS with one part broken; none is dropped."""
+    boom, prejudge = RuntimeError("boom"), gate_module.prejudge
 
     def once(case):
-        if "prejudge" in faults and case.facts.error is None:
-            raise RuntimeError("boom")
-        return original(case)
+        if case.facts.error is None:
+            raise boom
+        return prejudge(case)
 
-    patches.append(patch("groundwire.gate.claims.prejudge", side_effect=once))
-    for active in patches:
-        active.start()
-    try:
+    broken = {
+        "read": patch("groundwire.gate.claims.read_claim", side_effect=boom),
+        "dedup": patch("groundwire.gate.claim_case.signature", side_effect=boom),
+        "relevance": patch("groundwire.gate.claims.relevance", side_effect=boom),
+        "prejudge": patch("groundwire.gate.claims.prejudge", side_effect=once),
+        **{
+            name: patch.object(CitationVerifier, name, side_effect=boom)
+            for name in ("local", "cached", "remote")
+        },
+    }
+    adrs = adr_folder(tmp_path / "adrs", ADR_003="PostgreSQL is what we use")
+    urls = {"https://a.example/": 500 if fault == "status" else 200}
+    world = World(policy=policy, verifier=verifier(adrs, urls=urls))
+    records = [world.claim(f"c{n}", text, **fields) for n, (text, fields) in enumerate(CLAIMS)]
+    with ExitStack() as stack:
+        if fault in broken:
+            stack.enter_context(broken[fault])
         decisions = await world.decide(*records)
-    finally:
-        for active in patches:
-            active.stop()
-    assert len(decisions) == len(CLAIMS)  # none is dropped
+    assert len(decisions) == len(CLAIMS)
     return {decision.subject_id for decision in decisions if decision.approved}, decisions
 
 
 @pytest.mark.parametrize(
-    "policy", [Policy(), Policy(verify_claim_relevance=True)], ids=["default", "relevance"]
+    "fault", ["local", "cached", "remote", "read", "dedup", "prejudge", "relevance", "status"]
 )
-@pytest.mark.parametrize("fault", FAULTS)
-async def test_a_fault_can_only_take_approvals_away(tmp_path, fault, policy):
+async def test_a_fault_can_only_take_approvals_away(tmp_path, fault):
     """S0-21, S0-23."""
-    sound, _ = await approved(tmp_path, (), policy)
-    found, decisions = await approved(tmp_path, (fault,), policy)
-    assert found <= sound
-    if fault in {"read", "dedup", "prejudge"}:
-        assert not found
-        assert {str(d.reason_code) for d in decisions} == {"internal_error"}
-        assert {d.facts.error for d in decisions} == {"RuntimeError"}
-        assert all("dedup_check_failed" in d.checks_failed for d in decisions)
-    else:
-        assert {"c0", "c3", "c4"} <= found  # what does not depend on it is decided as before
+    for policy in (Policy(), Policy(verify_claim_relevance=True)):
+        sound, _ = await decided_with(tmp_path, None, policy)
+        found, decisions = await decided_with(tmp_path, fault, policy)
+        assert found <= sound
+        if fault in {"read", "dedup", "prejudge"}:
+            assert not found
+            assert {(str(d.reason_code), d.facts.error) for d in decisions} == {
+                ("internal_error", "RuntimeError")
+            }
+            assert all("dedup_check_failed" in d.checks_failed for d in decisions)
+        else:
+            assert {"c0", "c3", "c4"} <= found  # claims that do not depend on it are decided as before
 
 
 async def test_a_claim_that_cannot_be_compared_takes_no_other_along():
@@ -498,18 +409,13 @@ async def test_a_claim_that_cannot_be_compared_takes_no_other_along():
     texts = {"c0": "The gate is locked.", "c1": "The swordfish is blue.", "c2": "The pool is free."}
     with patch("groundwire.gate.claim_case.read_form", side_effect=read):
         decisions = await world.decide(*(world.claim(name, text) for name, text in texts.items()))
-    assert {decision.subject_id: decision.facts.error for decision in decisions} == {
-        "c0": None,
-        "c1": "RuntimeError",
-        "c2": None,
-    }
+    errors = {decision.subject_id: decision.facts.error for decision in decisions}
+    assert errors == {"c0": None, "c1": "RuntimeError", "c2": None}
 
 
 async def test_a_fault_is_logged_without_the_claims_text():
-    with (
-        patch("groundwire.gate.claims.read_claim", side_effect=RuntimeError("swordfish")),
-        capture_logs() as logs,
-    ):
+    broken = patch("groundwire.gate.claims.read_claim", side_effect=RuntimeError("swordfish"))
+    with broken, capture_logs() as logs:
         await World().one("swordfish")
     (line,) = logs
     assert (line["event"], line["error"]) == ("claim.unreadable", "RuntimeError")
@@ -537,11 +443,10 @@ async def test_a_record_that_cannot_be_read_is_a_dead_letter_and_its_neighbours_
     assert (await world.results(*records[1:-1]))[0].error.code == "invalid_json"
 
 
-@pytest.mark.parametrize("timestamp", [2**62, -(2**62), 0])
-async def test_any_timestamp_is_a_clock(timestamp):
-    world = World()
-    record = dataclasses.replace(world.claim(), timestamp=timestamp)
-    assert (await world.decide(record))[0].to_bytes()
+async def test_any_timestamp_is_a_clock():
+    for timestamp in (2**62, -(2**62), 0):
+        world = World()
+        assert (await world.decide(dataclasses.replace(world.claim(), timestamp=timestamp)))[0].to_bytes()
 
 
 def test_vector_deduplication_is_for_the_library():
@@ -550,45 +455,32 @@ def test_vector_deduplication_is_for_the_library():
         _ = World(policy=Policy(dedup_method="vector", dedup_threshold=0.95)).gate
 
 
-# --- evasion: what is caught, and what is known to pass (S0-160, S0-161)
+async def test_a_policy_store_that_never_knew_the_policy_returns_none():
+    assert await PolicyStore(None, None).get("0" * 64) is None
 
 
-@pytest.mark.parametrize(
-    ("content", "fields", "tier"),
-    [
-        ("I  think we should use Redis", {"source": "user"}, "tier_3"),  # spacing is seen through (S0-102)
-        ("I\u200bthink we should use Redis", {"source": "user"}, "tier_3"),
-        ("I th1nk we should use Redis", {"source": "user"}, "tier_1"),  # look-alikes are not
-        ("I think we should use Redis, definitely", {"source": "user"}, "tier_3"),  # no marker rescues
+# --- any text
+
+
+async def test_the_evasions_that_are_documented_go_where_it_says(tmp_path):
+    """S0-160, S0-161: what is caught, and what is known to pass."""
+    adrs, user = adr_folder(tmp_path / "adrs", ADR_003="We use PostgreSQL"), {"source": "user"}
+    table = [
+        ("I  think we should use Redis", user, "tier_3"),  # spacing is seen through (S0-102)
+        ("I\u200bthink we should use Redis", user, "tier_3"),
+        ("I th1nk we should use Redis", user, "tier_1"),  # look-alikes are not
+        ("I think we should use Redis, definitely", user, "tier_3"),  # no marker rescues
         ("Per ADR-999, we use magic", {}, "tier_2"),  # a citation that was made up
         ("We use Redis for sessions", {}, "tier_2"),  # an agent that was taught to drop hedges (S0-161)
-        (
-            "Per ADR-003, we use MongoDB",
-            {},
-            "tier_1",
-        ),  # a real citation of a wrong claim passes by default (S0-72)
-    ],
-)
-async def test_the_evasions_that_are_documented_go_where_it_says(tmp_path, content, fields, tier):
-    adrs = adr_folder(tmp_path / "adrs", ADR_003="We use PostgreSQL")
-    assert (await World(verifier=verifier(adrs)).one(content, **fields)).tier == tier
+        ("Per ADR-003, we use MongoDB", {}, "tier_1"),  # a real citation of a wrong claim (S0-72)
+        *((content, user, "tier_2") for content in (" ", "\n", "\u200b", "\u200b\u200b")),
+        ("!!!", user, "tier_1"),
+    ]
+    found = [(one, (await World(verifier=verifier(adrs)).one(one[0], **one[1])).tier) for one in table]
+    assert [(one, tier) for one, tier in found if tier != one[-1]] == []
 
 
-async def test_a_paraphrase_is_a_documented_miss():
-    """S0-115."""
-    world = World()
-    await world.one("We store all sessions in Redis", "a", source="user")
-    assert (await world.one("Redis is where every session is kept", "b", source="user")).approved
-
-
-async def test_a_claim_that_shows_nothing_is_for_review_and_one_of_marks_alone_is_decided():
-    world = World()
-    for number, content in enumerate([" ", "\n", "\u200b", "\u200b\u200b", "\x01"]):
-        assert (await world.one(content, f"c{number}", source="user")).tier in {"tier_2", "tier_3"}
-    assert (await world.one("!!!", "marks", source="user")).tier == "tier_1"
-
-
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     content=st.text(
         st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=300
@@ -601,13 +493,3 @@ async def test_any_text_gets_a_decision_with_positions_inside_it(content):
         assert 0 <= mark.start < mark.end <= len(content)
     for hedge in decision.hedges:
         assert content[hedge.start : hedge.end] == hedge.text
-
-
-async def test_a_policy_store_that_never_knew_the_policy_is_no_traceback():
-    assert await PolicyStore(None, None).get("0" * 64) is None
-
-
-def test_urls_in_these_tests_never_leave_the_machine():
-    checker = verifier(urls={})._urls
-    assert isinstance(checker, UrlChecker)
-    assert isinstance(checker._transport, httpx.MockTransport)

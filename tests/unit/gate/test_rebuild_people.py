@@ -2,53 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.outputs import outputs
 from groundwire.gate import claims as gate_claims
 from groundwire.gate.record import claim_of
-from groundwire.gate.types import Result
 from groundwire.messages.decisions import Decision, Verdict
 from groundwire.messages.identity import expire_id
 from groundwire.messages.topics import TopicName
-from groundwire.replay.rebuild import DECISIONS, PEOPLES_TOPICS, stored_outcome, stored_outcomes
+from groundwire.replay.rebuild import PEOPLES_TOPICS, stored_outcome, stored_outcomes
 from groundwire.replay.review_closures import ReviewClosures
 from groundwire.state.memory import MemoryState
 from groundwire.state.model import SubjectState
-from tests.unit.gate.test_review_gate import ASKING, NOW, TEXT, Office
+from tests.unit.gate.office import ASKING, TEXT, Office, Topics
+from tests.unit.gate.world import NOW
 
 CITING = "The service retries every upload five times, see ADR-999"
-
-
-class Topics(dict[TopicName, list[bytes]]):
-    """What stands on the output topics."""
-
-    def put(self, *results: Result | Decision) -> None:
-        for result in results:
-            if isinstance(result, Decision):
-                self.setdefault(TopicName.of(result.verdict), []).append(result.to_bytes())
-                continue
-            for output in outputs([result]):
-                self.setdefault(output.topic, []).append(output.value or b"")
-
-    async def read(self, *, topics: Iterable[TopicName] = DECISIONS) -> AsyncGenerator[bytes, None]:
-        for topic in topics:
-            for value in self.get(topic, []):
-                yield value
-
-
-@pytest.fixture
-def office() -> Office:
-    return Office()
-
-
-@pytest.fixture
-def topics() -> Topics:
-    return Topics()
 
 
 async def rebuild(office: Office, topics: Topics) -> None:
@@ -154,8 +124,7 @@ async def test_what_a_person_approved_stays_approved(office, topics):
     (before,) = await office.decide(claim)
     approved = await act(office, topics, "approve", before)
     await rebuild(office, topics)
-    (again,) = await office.decide(claim)
-    assert again.to_bytes() == approved.to_bytes()
+    assert (await office.decide(claim))[0].to_bytes() == approved.to_bytes()
 
 
 async def test_a_response_that_a_person_rejected_is_not_asked_about_again(topics):
@@ -186,21 +155,14 @@ def test_a_record_that_tells_of_no_action_is_skipped(value):
     ReviewClosures().note(b'{"type":"review_action","detail":' + value + b"}")
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
-        b'"revision":"2"',
-        b'"revision":null',
-        b'"revision":true',
-        b'"revision":1',
-        b'"revision":18446744073709551616',
-    ],
-)
+@pytest.mark.parametrize("odd", [b'"2"', b"null", b"true", b"1", b"18446744073709551616"])
 async def test_an_event_without_a_number_that_a_revision_has_is_skipped(office, topics, odd):
     (before,) = await office.decide(office.claim("a", TEXT))
     await act(office, topics, "reject", before)
     del topics[TopicName.BLOCKED]
-    topics[TopicName.AUDIT] = [v.replace(b'"revision":2', odd) for v in topics[TopicName.AUDIT]]
+    topics[TopicName.AUDIT] = [
+        v.replace(b'"revision":2', b'"revision":' + odd) for v in topics[TopicName.AUDIT]
+    ]
     await rebuild(office, topics)
     assert (await office.act("reject", before)).decision.revision == 2
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from itertools import combinations
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -156,25 +156,18 @@ def test_confidence_is_the_exact_one_to_four_decimals(case):
         assert Fraction(Decimal(str(case.confidence))) == round(exact, 4)
 
 
-@pytest.mark.parametrize(
-    ("sent", "confidence", "code"),
-    [
-        (0.29994, 0.2999, "tier_3"),
-        (0.29996, 0.3, "tier_2"),
-        (0.69994, 0.6999, "tier_2"),
-        (0.69996, 0.7, "tier_1"),
-        (1, 1.0, "tier_1"),
-    ],
-)
-def test_a_score_is_rounded_before_it_is_compared(sent, confidence, code):
-    case = clean_case(confidence=sent)
-    assert (case.confidence, str(case.before_queue().tier)) == (confidence, code)
-
-
-def test_a_confidence_of_minus_zero_is_shown_as_zero():
-    case = clean_case(confidence=-0.0)
-    assert str(case.confidence) == "0.0"
-    assert "low_confidence: 0" in list_response_checks(case).failed
+def test_a_score_is_rounded_before_it_is_compared():
+    table = ((0.29994, 0.2999, "tier_3"), (0.29996, 0.3, "tier_2"), (0.69994, 0.6999, "tier_2"))
+    for sent, confidence, tier in (*table, (0.69996, 0.7, "tier_1"), (1, 1.0, "tier_1")):
+        case = clean_case(confidence=sent)
+        assert (case.confidence, str(case.before_queue().tier)) == (confidence, tier)
+        sufficient = confidence >= 0.7
+        checks = list_response_checks(case)
+        assert ("confidence_sufficient" in checks.passed) is sufficient
+        assert checks.failed == ([] if sufficient else [f"low_confidence: {confidence:g}"])
+    zero = clean_case(confidence=-0.0)
+    assert str(zero.confidence) == "0.0"
+    assert "low_confidence: 0" in list_response_checks(zero).failed
 
 
 @given(cases())
@@ -238,29 +231,25 @@ FAILURES: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("found", "code", "check"), FAILURES)
-def test_a_failure_alone_is_the_reason_and_stands_among_the_failed_checks(found, code, check):
-    case = clean_case(reading=clean_reading(**found))
-    assert case.before_queue().code == code
-    failed = [name for name in list_response_checks(case).failed if not name.startswith("low_confidence")]
-    assert check.startswith("low_confidence") or failed == ([check] if check else [])
-    assert not check or check in list_response_checks(case).failed
+def test_a_failure_alone_is_the_reason_and_stands_among_the_failed_checks():
+    for found, code, check in FAILURES:
+        case = clean_case(reading=clean_reading(**found))
+        listed = list_response_checks(case).failed
+        failed = [name for name in listed if not name.startswith("low_confidence")]
+        assert case.before_queue().code == code
+        assert check in listed if check.startswith("low_confidence") else failed == ([check] if check else [])
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        (FAILURES[m], FAILURES[n])
-        for m in range(len(FAILURES))
-        for n in range(m + 1, len(FAILURES))
-        if not FAILURES[m][0].keys() & FAILURES[n][0].keys()
-    ],
-)
-def test_of_two_failures_the_earlier_in_the_contract_is_the_reason(first, second):
-    case = clean_case(reading=clean_reading(**first[0], **second[0]))
-    blocked_by_score = case.confidence < 0.3
-    expected = "low_confidence" if blocked_by_score and not first[1].endswith("_failed") else first[1]
-    assert case.before_queue().code == expected
+def test_of_two_failures_the_earlier_in_the_contract_is_the_reason():
+    wrong = []
+    for first, second in combinations(FAILURES, 2):
+        if first[0].keys() & second[0].keys():
+            continue
+        case = clean_case(reading=clean_reading(**first[0], **second[0]))
+        by_score = case.confidence < 0.3 and not first[1].endswith("_failed")
+        if case.before_queue().code != ("low_confidence" if by_score else first[1]):
+            wrong.append((first, second))
+    assert wrong == []
 
 
 # --- more that fails never helps

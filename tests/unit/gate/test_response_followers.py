@@ -16,13 +16,13 @@ from groundwire.gate.response_checks import ClaimReport
 from groundwire.messages.decisions import Decision, Facts, IngestionTier
 from groundwire.messages.records import Chunk, LlmResponse
 from tests.unit.gate.builders import (
+    WHOLE,
     claim_of,
     claims_of,
     clean_case,
     clean_reading,
     index_of,
 )
-from tests.unit.gate.test_response_reading import WHOLE
 from tests.unit.gate.world import NOW, World
 
 
@@ -43,9 +43,7 @@ def chunk_of(name: str, text: str) -> Chunk:
     return Chunk(chunk_id=name, file="a.py", content=text, start_line=3, end_line=3)
 
 
-async def test_another_answer_is_asked_for_with_what_is_wrong_of_the_claims_first_and_a_hundred_things_at_most() -> (
-    None
-):
+async def test_a_request_names_what_is_wrong_claims_first_and_a_hundred_things_at_most() -> None:
     decision = await a_decision()
 
     def asked(**found: Any) -> list[str]:
@@ -117,9 +115,7 @@ async def test_chunks_alone_that_do_not_fit_are_cut_from_the_last_one_on(
     assert "This is passage 7." not in request.prompt
 
 
-async def test_where_chunks_are_given_an_answer_is_to_rest_on_these_with_file_and_lines_whatever_the_context() -> (
-    None
-):
+async def test_the_prompt_shows_chunks_with_file_and_lines_whatever_the_context() -> None:
     case = asking(chunks=[chunk_of("k", "This is the passage.")], context={"span": "This is the context."})
     request = regenerate_request(case, await a_decision())
     assert request is not None
@@ -128,24 +124,24 @@ async def test_where_chunks_are_given_an_answer_is_to_rest_on_these_with_file_an
     assert "This is the context." not in request.prompt
 
 
-@pytest.mark.parametrize(("size", "asks"), [(300_000, True), (300_001, False)])
-def test_a_query_is_asked_again_up_to_three_hundred_thousand_bytes_as_json(size: int, *, asks: bool) -> None:
+def test_a_query_is_asked_again_up_to_three_hundred_thousand_bytes_as_json() -> None:
     signs = "\x01" * 10  # six bytes each
-    query = signs + "q" * (size - len('""') - 60)
-    assert (asking(query=query).regeneration is not None) is asks
+    for size in (300_000, 300_001):
+        query = signs + "q" * (size - len('""') - 60)
+        assert (asking(query=query).regeneration is not None) is (size == 300_000)
 
 
-@pytest.mark.parametrize("mode", ["thinking", "instant"])
-def test_a_provisional_decision_asks_for_nothing_and_ends_nothing(mode: str) -> None:
-    settled, provisional = asking(mode=mode), asking(mode=mode)
-    assert settled.regeneration or settled.fallback
-    provisional.facts = Facts(clock=NOW, error=f"{STATE}=StateUnavailable")
-    assert (provisional.regeneration, provisional.fallback) == (None, None)
+def test_a_provisional_decision_asks_for_nothing_and_ends_nothing() -> None:
+    for mode in ("thinking", "instant"):
+        settled, provisional = asking(mode=mode), asking(mode=mode)
+        assert settled.regeneration or settled.fallback
+        provisional.facts = Facts(clock=NOW, error=f"{STATE}=StateUnavailable")
+        assert (provisional.regeneration, provisional.fallback) == (None, None)
 
 
-@pytest.mark.parametrize(("confidence", "fallback"), [(0.4999, "raw_sources"), (0.5, None)])
-def test_the_sources_alone_are_given_only_below_half(confidence: float, fallback: str | None) -> None:
-    assert asking(mode="instant", confidence=confidence).fallback == fallback
+def test_the_sources_alone_are_given_only_below_half() -> None:
+    for confidence, fallback in ((0.4999, "raw_sources"), (0.5, None)):
+        assert asking(mode="instant", confidence=confidence).fallback == fallback
 
 
 ROOM = 60_000
@@ -163,55 +159,34 @@ def sentence(number: int, size: int) -> str:
     return start + "x" * (size - len(start) - len('"."')) + "."
 
 
-@pytest.mark.parametrize(
-    ("tier", "sent"),
-    [(IngestionTier.AUTO_APPROVE, 2), (IngestionTier.FLAG_REVIEW, 2), (IngestionTier.BLOCK, 0)],
-)
-async def test_the_claims_of_a_response_are_sent_on_unless_it_is_blocked(
-    tier: IngestionTier, sent: int
-) -> None:
-    claims = fan_out(await decision_of(tier, ["It retries.", "It waits."]))
-    assert [(claim.claim_id, claim.content) for claim in claims] == [
-        ("r1#1", "It retries."),
-        ("r1#2", "It waits."),
-    ][:sent]
-    for claim in claims:
-        assert (claim.tenant_id, claim.user_id, claim.source) == ("acme", "ada", "ai_synthesis")
-        assert (claim.source_id, claim.derived_from) == ("response:r1", ["response:r1"])
-
-
-@pytest.mark.parametrize("extraction", [None, []])
-async def test_where_no_claims_were_looked_for_or_found_none_are_sent_on(
-    extraction: list[str] | None,
-) -> None:
-    assert [*fan_out(await decision_of(IngestionTier.AUTO_APPROVE, extraction))] == []
+async def test_the_claims_of_a_response_are_sent_on_unless_it_is_blocked() -> None:
+    said = ["It retries.", "It waits."]
+    for tier in IngestionTier:
+        claims = fan_out(await decision_of(tier, said))
+        sent = [] if tier == IngestionTier.BLOCK else [("r1#1", said[0]), ("r1#2", said[1])]
+        assert [(claim.claim_id, claim.content) for claim in claims] == sent
+        for claim in claims:
+            assert (claim.tenant_id, claim.user_id, claim.source) == ("acme", "ada", "ai_synthesis")
+            assert (claim.source_id, claim.derived_from) == ("response:r1", ["response:r1"])
+    for nothing in (None, []):
+        assert [*fan_out(await decision_of(IngestionTier.AUTO_APPROVE, nothing))] == []
 
 
 def answered(answer: str | None) -> LlmResponse:
     return LlmResponse.model_construct(response_id="r", user_id="u", answer=answer)
 
 
-@pytest.mark.parametrize("answer", [None, ""])
-def test_a_response_without_an_answer_makes_no_claims(answer: str | None) -> None:
-    assert extract(answered(answer), 5) == []
+def test_the_first_claims_are_extracted_as_many_as_are_asked_for_and_fill_their_room() -> None:
+    assert extract(answered(None), 5) == extract(answered(""), 5) == []
+    few = [sentence(number, 60) for number in range(5)]
+    assert extract(answered(" ".join(few)), 3) == few[:3]
+    for last, kept in ((600, 100), (601, 99)):
+        said = [sentence(number, 600) for number in range(99)] + [sentence(99, last)]
+        assert sum(map(json_size, said)) == ROOM + last - 600
+        assert extract(answered("\n\n".join(said)), 200) == said[:kept]
 
 
-@pytest.mark.parametrize(("last", "kept"), [(600, 100), (601, 99)])
-def test_claims_that_fill_their_room_exactly_are_all_kept_and_of_one_byte_more_the_last_is_left_out(
-    last: int, kept: int
-) -> None:
-    said = [sentence(number, 600) for number in range(99)] + [sentence(99, last)]
-    assert sum(map(json_size, said)) == ROOM + last - 600
-    assert extract(answered("\n\n".join(said)), 200) == said[:kept]
-
-
-def test_the_first_claims_are_kept_and_no_more_than_are_asked_for() -> None:
-    said = [sentence(number, 60) for number in range(5)]
-    assert extract(answered(" ".join(said)), 3) == said[:3]
-
-
-@pytest.mark.parametrize("text", ["", "plain", '"quoted" \\ back', "\x01\n\t", "\u00e9\u4e2d\U0001f600"])
-def test_the_size_of_a_text_is_that_of_its_json_in_utf8_with_its_quotes(text: str) -> None:
-    record: dict[str, Any] = {"text": text}
+def test_the_size_of_a_text_is_that_of_its_json_in_utf8_with_its_quotes() -> None:
     around = len(b'{"text": }')
-    assert json_size(text) == len(json.dumps(record, ensure_ascii=False).encode()) - around
+    for text in ("", "plain", '"quoted" \\ back', "\x01\n\t", "\u00e9\u4e2d\U0001f600"):
+        assert json_size(text) == len(json.dumps({"text": text}, ensure_ascii=False).encode()) - around

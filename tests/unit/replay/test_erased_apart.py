@@ -12,7 +12,7 @@ from groundwire.messages.erasure import Erasure, Erasures
 from groundwire.replay.review_closures import is_erased_action
 from groundwire.replay.store import RecordStore
 from groundwire.replay.verify import VerifyStatus, verify_topics
-from tests.unit.gate.test_review_gate import TEXT, Office
+from tests.unit.gate.office import TEXT, Office
 from tests.unit.replay.test_tampered import Shelf, twice
 from tests.unit.replay.town import town
 
