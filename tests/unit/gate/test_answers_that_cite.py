@@ -1,8 +1,7 @@
 """Well-grounded answers as RAG systems write them, in every style of citation, and each with a fault planted."""
 
+import itertools
 from datetime import UTC, datetime
-
-import pytest
 
 from groundwire.gate.response_case import ResponseCase, extract
 from groundwire.gate.response_checks import read_response
@@ -84,87 +83,75 @@ def decided(answer, chunks=CHUNKS):
     return str(ResponseCase(response, read_response(response, Policy()), Policy(), FACTS).before_queue().code)
 
 
-@pytest.mark.parametrize("form", range(4))
-@pytest.mark.parametrize("style", STYLES)
-def test_a_grounded_answer_is_approved_in_every_style_and_each_planted_fault_is_held(style, form):
-    answer = answer_in(style, form)
-    assert decided(answer) == "grounded"
-    right, wrong = [*FAULTS.values()][(form + len(style)) % len(FAULTS)]
-    assert right in answer
-    assert decided(answer.replace(right, wrong)) != "grounded"
+def test_a_grounded_answer_is_approved_in_every_style_and_each_planted_fault_is_held():
+    wrong = []
+    for style, form in itertools.product(STYLES, range(4)):
+        answer = answer_in(style, form)
+        right, false = [*FAULTS.values()][(form + len(style)) % len(FAULTS)]
+        assert right in answer
+        found = decided(answer), decided(answer.replace(right, false)) != "grounded"
+        if found != ("grounded", True):
+            wrong.append((style, form, found))
+    assert wrong == []
 
 
-@pytest.mark.parametrize("style", ["file and page", "parentheses", "assistants with a file", "tag", "link"])
-def test_a_mark_of_a_file_that_was_not_retrieved_is_a_phantom_source(style):
-    assert decided(answer_in(style, 0).replace("Pump_Manual", "Crane_Manual")) == "phantom_source"
+def test_a_mark_of_a_file_or_number_that_was_not_retrieved_is_a_phantom_source():
+    for style in ("file and page", "parentheses", "assistants with a file", "tag", "link"):
+        answer = answer_in(style, 0).replace("Pump_Manual", "Crane_Manual")
+        assert decided(answer) == "phantom_source", answer
+    for mark in ("[7]", "[source:7]", "[citation:7]", "\u30107\u2020source\u3011", "(Source 7)", "[^7]"):
+        assert decided(f"The warranty lasts 24 months from delivery {mark}.") == "phantom_source", mark
 
 
-@pytest.mark.parametrize(
-    "mark", ["[7]", "[source:7]", "[citation:7]", "\u30107\u2020source\u3011", "(Source 7)", "[^7]"]
-)
-def test_a_number_that_counts_no_chunk_is_a_phantom_source(mark):
-    assert decided(f"The warranty lasts 24 months from delivery {mark}.") == "phantom_source"
-
-
-@pytest.mark.parametrize(
-    "closing",
-    [
+def test_a_closing_list_claims_nothing_and_is_compared_with_what_was_retrieved():
+    for closing in (
         "Sources:\n1. Pump_Manual.pdf, p. 7\n2. lockout.md\n3. Warranty-2023.pdf",
         "**References**\n[1] docs/Pump_Manual.pdf, page 7\n[2] lockout.md\n[3] Warranty-2023.pdf",
         "Citations: Pump_Manual.pdf, lockout.md",
-    ],
-)
-def test_a_closing_list_claims_nothing_and_is_held_against_what_was_retrieved(closing):
-    answer = f"The warranty lasts 24 months from delivery [1].\n\n{closing}"
-    assert decided(answer) == "grounded"
-    assert decided(answer.replace("lockout.md", "rates.md")) == "phantom_source"
+    ):
+        answer = f"The warranty lasts 24 months from delivery [1].\n\n{closing}"
+        assert decided(answer) == "grounded"
+        assert decided(answer.replace("lockout.md", "rates.md")) == "phantom_source"
 
 
-@pytest.mark.parametrize(
-    "hidden",
-    [
-        "The warranty lasts 24 months [and Lars stole the seals, lockout.md].",
-        "The warranty lasts 24 months. [Lars stole the seals](lockout.md)",
-        "The warranty lasts 24 months.\n\nSources:\n1. lockout.md\n2. Lars stole the seals at night",
-        "The warranty lasts 24 months (Lars stole the seals, lockout.md).",
-        "Valve[9] is open.",
-        "The warranty lasts 24 months. \u30101\u2020L1 Lars stole the seals\u3011",
-        "The warranty lasts 24 months. Call [the desk](tel:+49-30-999999).",
-        "The warranty lasts in [24, 36] months.",
-    ],
-)
-def test_a_mark_hides_nothing_that_stands_in_it_or_beside_it(hidden):
-    assert decided(hidden) != "grounded"
+HIDDEN = [
+    "The warranty lasts 24 months [and Lars stole the seals, lockout.md].",
+    "The warranty lasts 24 months. [Lars stole the seals](lockout.md)",
+    "The warranty lasts 24 months.\n\nSources:\n1. lockout.md\n2. Lars stole the seals at night",
+    "The warranty lasts 24 months (Lars stole the seals, lockout.md).",
+    "Valve[9] is open.",
+    "The warranty lasts 24 months. \u30101\u2020L1 Lars stole the seals\u3011",
+    "The warranty lasts 24 months. Call [the desk](tel:+49-30-999999).",
+    "The warranty lasts in [24, 36] months.",
+]
+REFUSALS = [
+    "I don't have information about parking in the provided documents.",
+    "I don't have enough information to answer that question.",
+    "I'm unable to find details about the paint.",
+    "Die vorliegenden Dokumente enthalten keine Angaben zum Parken.",
+    "Les documents fournis ne mentionnent pas le parking.",
+    "No tengo informaci\u00f3n sobre el aparcamiento.",
+    "The passages do not mention the price.",
+    "I'm sorry, but the passages do not say who designed the hall. Let me know if you have other questions.",
+]
+LIKE_REFUSALS = [
+    "Die Dokumente sagen nicht, warum der Chef floh.",
+    "No tengo un perro.",
+    "I don't have the money that Lars stole.",
+    "Would you like a pump that is heated with stolen gas?",
+    "Here is what Lars stole:",
+    "## Lars stole it",
+    "".join(f"&#{ord(char)};" for char in "The director was arrested"),
+]
+AGREEMENTS = ["Yes.", "No.", "Indeed, he did.", "Of course.", "Absolutely!", "Not at all.", "It does."]
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "I don't have information about parking in the provided documents.",
-        "I don't have enough information to answer that question.",
-        "I'm unable to find details about the paint.",
-        "Die vorliegenden Dokumente enthalten keine Angaben zum Parken.",
-        "Les documents fournis ne mentionnent pas le parking.",
-        "No tengo informaci\u00f3n sobre el aparcamiento.",
-    ],
-)
-def test_a_refusal_claims_nothing(answer):
-    assert decided(answer) == "grounded"
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "Die Dokumente sagen nicht, warum der Chef floh.",
-        "No tengo un perro.",
-        "I don't have the money that Lars stole.",
-        "Would you like a pump that is heated with stolen gas?",
-        "Here is what Lars stole:",
-        "## Lars stole it",
-    ],
-)
-def test_what_only_begins_like_a_refusal_courtesy_or_lead_in_is_held(answer):
-    assert decided(f"The warranty lasts 24 months from delivery. {answer}") != "grounded"
+def test_a_refusal_claims_nothing_and_an_agreement_or_hidden_statement_is_held():
+    """Agreement with a question states what the question asks; a mark hides nothing within it or beside it."""
+    warranty = "The warranty lasts 24 months from delivery."
+    held = [*HIDDEN, *AGREEMENTS, *(f"{warranty} {text}" for text in LIKE_REFUSALS)]
+    assert [answer for answer in REFUSALS if decided(answer) != "grounded"] == []
+    assert [answer for answer in held if decided(answer) == "grounded"] == []
 
 
 def test_a_heading_that_names_the_kind_of_values_below_is_no_claim():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from typing import Any
-from unittest.mock import DEFAULT, Mock, patch
+from unittest.mock import DEFAULT, patch
 
 import pytest
 
@@ -13,18 +13,22 @@ from groundwire.epistemic.types import VerificationConfig
 from groundwire.errors import CorpusUnusable, StateUnavailable
 from groundwire.gate import response_checks, responses
 from groundwire.gate.gate import Gate, Lookups
-from groundwire.gate.lookups import TenantCorpus
 from groundwire.gate.response_case import fan_out
-from groundwire.gate.types import DeadLetter, Decided
+from groundwire.gate.types import DeadLetter
 from groundwire.messages.decisions import Decision
 from groundwire.policy import Limits, Policy
 from groundwire.replay.rebuild import stored_outcome
 from groundwire.state.memory import MemoryState
 from groundwire.state.policies import PolicyStore
-from tests.unit.gate.world import World, chunk, response_bytes, summary
+from tests.unit.gate.world import CODE, GROUNDED, World, resolver, response_bytes, summary
 
-CODE = chunk("def search(query, top_k):\n    timeout = 30 s\n    return index.find(query)")
-GROUNDED: dict[str, Any] = {"answer": "Call `search` with `top_k` [source:1].", "chunks": [CODE]}
+WHOLE_PARTS: dict[str, Any] = {
+    "sources": [{"file": "src/search.py"}],
+    "transcript": "I slept.",
+    "evidence": {"a": ["I slept"]},
+    "claims": [{"subject": "a", "relation": "r", "object": "b"}],
+    "relations": [{"subject": "a", "relation": "r", "object": "b"}],
+}
 
 
 async def decide(world: World | None = None, **fields: Any) -> Decision:
@@ -36,29 +40,24 @@ async def decide(world: World | None = None, **fields: Any) -> Decision:
 # --- the verdict rule
 
 
-@pytest.mark.parametrize(
-    ("fields", "tier", "code"),
-    [
+async def test_the_first_rule_that_applies_decides():
+    here, other = {"file": "src/search.py"}, {"file": "src/other.py"}
+    stale = {"chunks": [{**CODE, "revision": "a1"}], "current_revisions": {"src/search.py": "b2"}}
+    triple = {"claims": [{"subject": "a", "relation": "r", "object": "b"}], "relations": []}
+    entity = {"entities": [{"id": "e"}], "corpus_index": {}}
+    table = [
         ({}, "tier_1", "grounded"),
-        ({"sources": [{"file": "src/other.py"}]}, "tier_3", "low_confidence"),
-        ({"sources": [{"file": "src/other.py"}, {"file": "src/search.py"}]}, "tier_2", "phantom_source"),
+        ({"sources": [other]}, "tier_3", "low_confidence"),
+        ({"sources": [other, here]}, "tier_2", "phantom_source"),
         ({"answer": "Call `search` [source:2]."}, "tier_2", "phantom_source"),
-        ({"sources": [{"file": "src/search.py", "snippet": "x = 1"}]}, "tier_2", "snippet_mismatch"),
-        (
-            {"sources": [{"file": "src/search.py", "start_line": 2, "end_line": 9}]},
-            "tier_2",
-            "snippet_mismatch",
-        ),
+        ({"sources": [{**here, "snippet": "x = 1"}]}, "tier_2", "snippet_mismatch"),
+        ({"sources": [{**here, "start_line": 2, "end_line": 9}]}, "tier_2", "snippet_mismatch"),
         (
             {"answer": "Call `search` or `find` with `top_k` or `fuzz` [source:1]."},
             "tier_2",
             "unverified_fields",
         ),
-        (
-            {"chunks": [{**CODE, "revision": "a1"}], "current_revisions": {"src/search.py": "b2"}},
-            "tier_2",
-            "stale_index",
-        ),
+        (stale, "tier_2", "stale_index"),
         ({"transcript": "I slept.", "evidence": {"a": ["I slept", "I wept"]}}, "tier_2", "quotes_rejected"),
         ({"transcript": "I do not sleep.", "evidence": {"a": ["sleep"]}}, "tier_2", "flagged_claims"),
         ({"answer": "Call `search`; the timeout is 90 s [source:1]."}, "tier_2", "flagged_claims"),
@@ -66,40 +65,25 @@ async def decide(world: World | None = None, **fields: Any) -> Decision:
         ({"confidence": 0.7}, "tier_1", "grounded"),
         ({"confidence": 0.3}, "tier_2", "low_confidence"),
         ({"confidence": 0.29}, "tier_3", "low_confidence"),
-        ({"entities": [{"id": "e"}], "corpus_index": {}}, "tier_3", "entity_grounding_failed"),
-        (
-            {"claims": [{"subject": "a", "relation": "r", "object": "b"}], "relations": []},
-            "tier_3",
-            "relation_preservation_failed",
-        ),
-        ({"answer": "Yes.", "chunks": [CODE]}, "tier_2", "nothing_to_ground_on"),
+        (entity, "tier_3", "entity_grounding_failed"),
+        (entity | {"sources": [other], "confidence": 0.2}, "tier_3", "entity_grounding_failed"),
+        (triple, "tier_3", "relation_preservation_failed"),
+        ({"answer": "Yes."}, "tier_2", "nothing_to_ground_on"),
         ({"answer": "Yes.", "chunks": None}, "tier_2", "nothing_to_ground_on"),
-        (
-            {"answer": "Yes.", "chunks": [CODE], "sources": [], "entities": []},
-            "tier_2",
-            "nothing_to_ground_on",
-        ),
-    ],
-)
-async def test_the_first_rule_that_applies_decides(fields, tier, code):
-    given = {name: value for name, value in {**GROUNDED, **fields}.items() if value is not None}
-    assert summary(await decide_exactly(given)) == (tier, code)
+        ({"answer": "Yes.", "sources": [], "entities": []}, "tier_2", "nothing_to_ground_on"),
+    ]
+    wrong = []
+    for fields, tier, code in table:
+        given = {name: value for name, value in {**GROUNDED, **fields}.items() if value is not None}
+        if (found := summary(await decide_exactly(given))) != (tier, code):
+            wrong.append((fields, found))
+    assert wrong == []
 
 
 async def decide_exactly(given: dict[str, Any], world: World | None = None) -> Decision:
     world = world or World()
     (decision,) = await world.decide(world.response(**given))
     return decision
-
-
-async def test_what_blocks_goes_before_what_is_reviewed():
-    decision = await decide(
-        entities=[{"id": "e"}],
-        corpus_index={},
-        sources=[{"file": "src/other.py"}],
-        confidence=0.2,
-    )
-    assert summary(decision) == ("tier_3", "entity_grounding_failed")
 
 
 async def test_confidence_is_what_was_reported_less_what_did_not_hold():
@@ -139,11 +123,6 @@ async def test_every_check_is_listed_once_passed_failed_or_skipped():
     assert decision.facts.place == "not_needed"
 
 
-async def test_bypassing_verification_is_recorded():
-    decision = await decide(verify=False)
-    assert "claims_skipped: bypassed" in decision.checks_skipped
-
-
 async def test_quotes_that_all_fail_block_under_the_strict_policy_only():
     """S1-04, S1-40."""
     fields = {"transcript": "I slept.", "evidence": {"a": ["I wept"]}}
@@ -167,30 +146,34 @@ async def test_quotes_are_not_checked_where_the_policy_says_so():
     assert "quotes_skipped: disabled" in decision.checks_skipped
 
 
-@pytest.mark.parametrize("check", ["sources", "fields", "quotes", "values", "relations", "claims"])
-async def test_a_check_that_breaks_takes_the_response_to_review_and_no_other_check_along(check):
-    broken = Mock(side_effect=KeyError("text of the record"))
-    with patch.dict(response_checks._CHECKS, {check: broken}):
-        decision = await decide()
-    assert summary(decision) == ("tier_2", "check_unavailable")
-    assert f"{check}_unavailable" in decision.checks_failed
-    assert decision.facts.error == f"{check}=KeyError"
-    assert len([name for name in decision.checks_failed if name.endswith("_unavailable")]) == 1
+async def test_a_check_that_breaks_takes_the_response_to_review_and_no_other_check_along():
+    for check, function in (
+        ("sources", "verify_sources"),
+        ("fields", "FieldChecker"),
+        ("quotes", "ground_quotes"),
+        ("values", "check_values"),
+        ("relations", "preserve_relations"),
+        ("claims", "plan_response"),
+    ):
+        with patch.object(response_checks, function, side_effect=KeyError("text of the record")):
+            decision = await decide(**WHOLE_PARTS)
+        assert summary(decision) == ("tier_2", "check_unavailable")
+        assert decision.facts.error == f"{check}=KeyError"
+        unavailable = [name for name in decision.checks_failed if name.endswith("_unavailable")]
+        assert unavailable == [f"{check}_unavailable"]
 
 
-async def test_a_response_that_breaks_the_gate_itself_goes_to_review():
-    """S0-23."""
+async def test_a_response_that_breaks_the_gate_itself_goes_to_review_with_state_and_without():
+    """S0-23; and it says what broke: the decision follows from its facts."""
     world = World()
     with patch("groundwire.gate.responses.read_response", side_effect=RuntimeError("text")):
         (decision,) = await world.decide(world.response(**GROUNDED))
-    assert summary(decision) == ("tier_2", "internal_error")
-    assert "text" not in decision.to_bytes().decode()
-
-
-async def test_a_response_that_cannot_be_judged_without_state_is_a_review_and_holds_nothing_up():
-    """S0-23."""
-    world, build = World(), responses.build_response_decision
-    outcomes = [RuntimeError("text"), DEFAULT]
+        provisional = await world.provisional(world.response(**GROUNDED))
+    for one in (decision, provisional):
+        assert summary(one) == ("tier_2", "internal_error")
+        assert "internal=RuntimeError" in one.facts.error
+        assert "text" not in one.to_bytes().decode()
+    build, outcomes = responses.build_response_decision, [RuntimeError("text"), DEFAULT]
     with patch.object(responses, "build_response_decision", wraps=build, side_effect=outcomes) as called:
         decision = await world.provisional(world.response(**GROUNDED))
     assert called.call_count == 2
@@ -210,34 +193,24 @@ async def test_the_same_response_again_gets_the_same_bytes_and_another_one_is_a_
     assert (other.error.code, other.error.field) == ("claim_id_conflict", "response_id")
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
+async def test_the_order_of_keys_and_the_spelling_of_numbers_change_no_byte():
+    chunks = {"chunks": [{**CODE, "revision": "1"}]}
+    hops = {"claims": [], "relations": [], "transcript": "x y"}
+    for fields, name, one, other in (
+        (hops, "evidence", {"a": ["x"], "b": ["y"]}, {"b": ["y"], "a": ["x"]}),
+        (hops, "hop_results", [{"x": 1, "y": 2}], [{"y": 2.0, "x": 1.0}]),
         (
-            {"evidence": {"a": ["x"], "b": ["y"]}, "transcript": "x y"},
-            {"evidence": {"b": ["y"], "a": ["x"]}, "transcript": "x y"},
+            chunks,
+            "current_revisions",
+            {"src/search.py": "1", "./src/search.py": "2"},
+            {"./src/search.py": "2", "src/search.py": "1"},
         ),
-        (
-            {"claims": [], "relations": [], "hop_results": [{"x": 1, "y": 2}]},
-            {"claims": [], "relations": [], "hop_results": [{"y": 2.0, "x": 1.0}]},
-        ),
-        (
-            {
-                "chunks": [{**CODE, "revision": "1"}],
-                "current_revisions": {"src/search.py": "1", "./src/search.py": "2"},
-            },
-            {
-                "chunks": [{**CODE, "revision": "1"}],
-                "current_revisions": {"./src/search.py": "2", "src/search.py": "1"},
-            },
-        ),
-    ],
-)
-async def test_the_order_of_keys_and_the_spelling_of_numbers_change_no_byte(one, other):
-    world = World()
-    first = await decide_exactly({**GROUNDED, **one}, world)
-    assert (await decide_exactly({**GROUNDED, **other}, world)).to_bytes() == first.to_bytes()
-    assert (await decide_exactly({**GROUNDED, **other})).reason_code == first.reason_code
+    ):
+        world = World()
+        first = await decide_exactly({**GROUNDED, **fields, name: one}, world)
+        second = {**GROUNDED, **fields, name: other}
+        assert (await decide_exactly(second, world)).to_bytes() == first.to_bytes()
+        assert (await decide_exactly(second)).reason_code == first.reason_code
 
 
 async def test_a_response_and_a_claim_of_one_id_are_two_subjects():
@@ -294,18 +267,10 @@ async def test_claims_of_a_response_are_recorded_and_sent_on():
 
 async def test_where_nothing_is_sent_on_the_decision_says_so():
     world = World()
-    gate = Gate(
-        world.policy,
-        world.policies,
-        world.state,
-        Lookups(world.verifier),
-        keys=world.keys,
-        now=world.now,
-        fan_out=False,
-    )
+    around = (world.policy, world.policies, world.state, Lookups(world.verifier))
+    gate = Gate(*around, keys=world.keys, now=world.now, fan_out=False)
     batch = await gate.prepare([world.response(**GROUNDED, fan_out=True)])
     (result,) = await gate.apply_step(batch)
-    assert isinstance(result, Decided)
     assert "fan_out_skipped: disabled" in result.decision.checks_skipped
     assert not fan_out(result.decision)
 
@@ -323,18 +288,16 @@ async def test_a_weak_answer_asks_for_the_next_lower_mode_and_ends_in_raw_source
             f"r{number}", **GROUNDED, mode="thinking", confidence=0.49, query="How?", **more
         )
         (result,) = await world.results(record)
-        assert isinstance(result, Decided)
         asked = result.request and (result.request.mode, result.request.attempt)
         seen.append((asked, result.decision.report["fallback"]))
     assert seen == [(("auto", 1), None), (("instant", 2), None), (None, "raw_sources")]
 
 
-@pytest.mark.parametrize(("confidence", "asks"), [(0.49, True), (0.5, False)])
-async def test_half_is_enough_not_to_be_asked_again(confidence, asks):
-    world = World()
-    (result,) = await world.results(world.response(**GROUNDED, confidence=confidence, query="How?"))
-    assert isinstance(result, Decided)
-    assert (result.request is not None) == asks
+async def test_half_is_enough_not_to_be_asked_again():
+    for confidence, asks in ((0.49, True), (0.5, False)):
+        world = World()
+        (result,) = await world.results(world.response(**GROUNDED, confidence=confidence, query="How?"))
+        assert (result.request is not None) == asks
 
 
 async def test_replies_in_one_batch_are_decided_as_if_they_came_one_by_one():
@@ -343,7 +306,6 @@ async def test_replies_in_one_batch_are_decided_as_if_they_came_one_by_one():
     _, second = await world.results(
         world.response("r1", **fields), world.response("r2", **fields, in_reply_to="r1")
     )
-    assert isinstance(second, Decided)
     assert second.decision.facts.reply_to == {"response_id": "r1", "mode": "auto", "attempt": 0}
 
 
@@ -352,7 +314,6 @@ async def test_a_reply_to_nobody_knows_what_is_not_asked_for_again():
     world = World()
     fields = {**GROUNDED, "mode": "thinking", "confidence": 0.4, "query": "How?"}
     (result,) = await world.results(world.response("r2", **fields, in_reply_to="gone"))
-    assert isinstance(result, Decided)
     assert result.request is None
     assert result.decision.facts.reply_to == {"response_id": "gone", "mode": None, "attempt": None}
     assert result.decision.report["attempt"] is None
@@ -362,74 +323,42 @@ async def test_a_reply_to_nobody_knows_what_is_not_asked_for_again():
 # --- resolvers
 
 
-class Corpus:
-    """A corpus in memory; `broken` raises."""
-
-    def __init__(self, entities: dict[str, Any], *, there: bool = True, broken: bool = False) -> None:
-        self.known = entities
-        self.there = there
-        self.broken = broken
-
-    async def entities(self, _tenant: str, ids: Any) -> dict[str, Any]:
-        if not self.there:
-            raise CorpusUnusable("no corpus")
-        if self.broken:
-            raise RuntimeError("HMGET")
-        return {name: self.known[name] for name in ids if name in self.known}
-
-    async def relations(self, _tenant_id: str, pairs: Any) -> list[dict[str, Any]]:
-        truth = {"subject": "acme", "relation": "sued", "object": "globex"}
-        return [truth] if ("acme", "globex") in pairs else []
-
-
 async def test_what_a_resolver_answered_is_recorded_and_decides_again_without_it():
-    corpus = Corpus({"e1": {"confidence": 0.9}})
-    world = World(resolver=TenantCorpus(corpus, frozenset(["default"])))
-    fields = {
-        "answer": "Yes.",
-        "entities": [{"id": "e1"}],
-        "claims": [{"subject": "acme", "relation": "sued", "object": "globex"}],
-    }
+    truth = {"subject": "acme", "relation": "sued", "object": "globex"}
+    world = World(resolver=resolver({"e1": {"confidence": 0.9}}, [truth]))
+    fields = {"answer": "Yes.", "entities": [{"id": "e1"}], "claims": [truth]}
     first = await decide_exactly(fields, world)
     assert summary(first) == ("tier_1", "grounded")
-    assert first.facts.entities == {"e1": {"confidence": 0.9}}
-    assert first.facts.relations == [{"subject": "acme", "relation": "sued", "object": "globex"}]
-    corpus.known = {}
-    again = await decide_exactly(fields, world)
-    assert again.to_bytes() == first.to_bytes()
+    assert (first.facts.entities, first.facts.relations) == ({"e1": {"confidence": 0.9}}, [truth])
+    world.resolver = resolver({})
+    assert (await decide_exactly(fields, world)).to_bytes() == first.to_bytes()
 
 
-@pytest.mark.parametrize("corpus", [Corpus({}, there=False), Corpus({}, broken=True)])
-async def test_a_corpus_that_is_not_there_lets_nothing_pass(corpus):
-    world = World(resolver=TenantCorpus(corpus, frozenset(["*"])))
-    decision = await decide_exactly({**GROUNDED, "entities": [{"id": "e1"}]}, world)
-    assert summary(decision) == ("tier_2", "check_unavailable")
-    assert "entities_unavailable" in decision.checks_failed
+async def test_a_corpus_that_is_not_there_lets_nothing_pass():
+    for fault in (CorpusUnusable("no corpus"), RuntimeError("HMGET")):
+        world = World(resolver=resolver({}, fault=fault))
+        decision = await decide_exactly({**GROUNDED, "entities": [{"id": "e1"}]}, world)
+        assert summary(decision) == ("tier_2", "check_unavailable")
+        assert "entities_unavailable" in decision.checks_failed
 
 
-@pytest.mark.parametrize(
-    ("known", "code"), [({}, "entity_grounding_failed"), ({"e1": {"confidence": 0.9}}, "grounded")]
-)
-async def test_a_configured_corpus_decides_whatever_the_response_carries_itself(known, code):
-    world = World(resolver=TenantCorpus(Corpus(known), frozenset(["*"])))
+async def test_a_configured_corpus_decides_whatever_the_response_carries_itself():
     fields = {"answer": "Yes.", "entities": [{"id": "e1"}], "corpus_index": {"e1": {"confidence": 0.6}}}
-    decision = await decide_exactly(fields, world)
-    assert (decision.reason_code, decision.facts.entities) == (code, known)
+    for known, code in (({}, "entity_grounding_failed"), ({"e1": {"confidence": 0.9}}, "grounded")):
+        decision = await decide_exactly(fields, World(resolver=resolver(known)))
+        assert (decision.reason_code, decision.facts.entities) == (code, known)
 
 
 async def test_a_corpus_out_of_reach_is_waited_for_like_state_and_decides_nothing():
     """A moment without Redis must not become a review that is final."""
-    corpus = Corpus({"e1": {"confidence": 0.9}})
-    world = World(resolver=TenantCorpus(corpus, frozenset(["*"])))
+    asked = resolver({"e1": {"confidence": 0.9}}, fault=StateUnavailable("HMGET"))
+    world = World(resolver=asked)
     gate = world.gate
     batch = await gate.prepare([world.response(answer="Yes.", entities=[{"id": "e1"}])])
-    with (
-        patch.object(corpus, "entities", side_effect=StateUnavailable("HMGET")),
-        pytest.raises(StateUnavailable),
-    ):
+    with pytest.raises(StateUnavailable):
         await gate.apply_step(batch)
+    asked.corpus.fault = None
     (result,) = await gate.apply_step(batch)
-    assert isinstance(result, Decided)
     assert summary(result.decision) == ("tier_1", "grounded")
 
 
@@ -488,29 +417,19 @@ async def test_without_state_nothing_is_approved_and_the_bytes_are_the_same_each
     ).reason_code == "low_confidence"
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {},
-        {"answer": "Yes."},
-        {"confidence": 0.1},
-        {"mode": "thinking", "confidence": 0.4, "query": "How?", "fan_out": True},
-    ],
-)
-async def test_state_that_is_rebuilt_from_the_topics_derives_the_same_bytes(fields):
-    world = World()
-    given = {**GROUNDED, **fields}
-    first = await decide_exactly(given, world)
-    stored = stored_outcome(first.to_bytes(), world.policy)
-    assert stored is not None
-    state = MemoryState()
-    assert await state.reassert([stored]) == 1
-    rebuilt = replace(world, state=state)
-    again = await decide_exactly(given, rebuilt)
-    assert again.to_bytes() == first.to_bytes()
-    (reply,) = await rebuilt.decide(rebuilt.response("r2", **GROUNDED, in_reply_to="r1"))
-    (before,) = await world.decide(world.response("r2", **GROUNDED, in_reply_to="r1"))
-    assert reply.facts.reply_to == before.facts.reply_to
+async def test_state_that_is_rebuilt_from_the_topics_derives_the_same_bytes():
+    asking = {"mode": "thinking", "confidence": 0.4, "query": "How?", "fan_out": True}
+    for fields in ({}, {"answer": "Yes."}, {"confidence": 0.1}, asking):
+        world, given = World(), {**GROUNDED, **fields}
+        first = await decide_exactly(given, world)
+        stored = stored_outcome(first.to_bytes(), world.policy)
+        assert stored is not None
+        rebuilt = replace(world, state=MemoryState())
+        assert await rebuilt.state.reassert([stored]) == 1
+        assert (await decide_exactly(given, rebuilt)).to_bytes() == first.to_bytes()
+        (reply,) = await rebuilt.decide(rebuilt.response("r2", **GROUNDED, in_reply_to="r1"))
+        (before,) = await world.decide(world.response("r2", **GROUNDED, in_reply_to="r1"))
+        assert reply.facts.reply_to == before.facts.reply_to
 
 
 async def test_a_changed_policy_keeps_what_was_decided():

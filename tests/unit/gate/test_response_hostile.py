@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import string
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from groundwire.epistemic.types import VerificationConfig
-from groundwire.gate.gate import Gate
-from groundwire.gate.lookups import TenantCorpus
 from groundwire.gate.report import list_response_checks, report_of
 from groundwire.gate.response_case import MAX_EXTRACTION_BYTES, MAX_REQUEST_BYTES, ResponseCase, extract
 from groundwire.gate.response_checks import CheckInputs, read_response
@@ -29,40 +26,16 @@ from groundwire.policy import Limits, Policy
 from groundwire.replay.rebuild import stored_outcome
 from groundwire.state.memory import MemoryState
 from tests.unit.checks import growth
-from tests.unit.gate.world import World, chunk, response_bytes, summary
+from tests.unit.gate.world import CODE, GROUNDED, World, chunk, resolver, response_bytes, summary
 
 LIMIT = 256_000
 CONTROL = "\x01"  # six bytes in JSON
-CODE = chunk("def search(query, top_k):\n    timeout = 30 s\n    return index.find(query)")
-GROUNDED: dict[str, Any] = {"answer": "Call `search` with `top_k` [source:1].", "chunks": [CODE]}
 LENIENT = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 
-class Corpus:
-    """A corpus in memory, or one that is gone."""
-
-    def __init__(self, known: Mapping[str, Any] | None, truths: list[dict[str, Any]] | None = None) -> None:
-        self.known = known
-        self.truths = truths or []
-
-    async def entities(self, _tenant_id: str, ids: Any) -> dict[str, Any]:
-        if self.known is None:
-            raise RuntimeError("HMGET")
-        return {name: self.known[name] for name in ids if name in self.known}
-
-    async def relations(self, _tenant_id: str, _pairs: Any) -> list[dict[str, Any]]:
-        if self.known is None:
-            raise RuntimeError("HMGET")
-        return self.truths
-
-
-def resolver(corpus: Corpus) -> TenantCorpus:
-    return TenantCorpus(corpus, frozenset(["*"]))
-
-
-GONE = resolver(Corpus(None))
+GONE = resolver({}, fault=RuntimeError("HMGET"))
 
 
 async def settled(world: World, record: InboundRecord) -> Decided:
@@ -260,7 +233,7 @@ async def test_everything_at_its_worst_at_once_stays_below_256_kb():
     known = {f"{n}" + CONTROL * 30: {"confidence": 0.9} for n in range(230)}
     truths = [relation(n, version=CONTROL * 20) for n in range(250)]
     policy = Policy(check_values=False, version=CONTROL * 100, limits=Limits(max_claims_per_response=100))
-    world = World(policy=policy, resolver=resolver(Corpus(known, truths)))
+    world = World(policy=policy, resolver=resolver(known, truths))
     fields = {
         **huge("claims of control characters"),
         **huge("ids"),
@@ -383,11 +356,8 @@ policies = st.builds(
 )
 corpora = st.one_of(
     st.none(),
-    st.builds(
-        Corpus,
-        st.dictionaries(names, entries, max_size=3) | st.none(),
-        st.lists(relations, max_size=3),
-    ),
+    st.just(GONE),
+    st.builds(resolver, st.dictionaries(names, entries, max_size=3), st.lists(relations, max_size=3)),
 )
 
 
@@ -397,7 +367,7 @@ def test_a_decision_follows_from_record_policy_and_facts_alone(chain, policy, co
     """A chain of replies, in one batch or one by one; decided again, corpus and other responses are gone."""
 
     async def run() -> None:
-        world = World(policy=policy, resolver=resolver(corpus) if corpus else None)
+        world = World(policy=policy, resolver=corpus)
         records = [
             world.response(f"r{n}", **fields, **({"in_reply_to": f"r{n - 1}"} if n else {}))
             for n, fields in enumerate(chain)
@@ -424,9 +394,7 @@ def test_a_decision_without_state_is_the_same_each_time_and_approves_nothing(fie
     async def run() -> None:
         world = World(policy=policy)
         record = world.response(**fields)
-        given_ = [
-            replace(world, resolver=asked) for asked in ((resolver(corpus), GONE) if corpus else (None, None))
-        ]
+        given_ = [replace(world, resolver=asked) for asked in (corpus, GONE if corpus else None)]
         one, other = [(await each.provisional(record)) for each in given_]
         assert one.to_bytes() == other.to_bytes()
         assert one.revision == 0
@@ -446,18 +414,18 @@ async def test_a_corpus_that_was_gone_is_a_fact_and_lets_nothing_pass_when_it_is
     first = (await settled(world, record)).decision
     assert summary(first) == ("tier_2", "check_unavailable")
     assert {"entities_unavailable", "relations_unavailable"} <= set(first.checks_failed)
-    back = replace(world, resolver=resolver(Corpus({"e1": {"confidence": 1}}, RELATED["relations"])))
+    back = replace(world, resolver=resolver({"e1": {"confidence": 1}}, RELATED["relations"]))
     assert (await settled(back, record)).decision.to_bytes() == first.to_bytes()
 
 
-@pytest.mark.parametrize("corpus", [Corpus(None), Corpus({}), Corpus({"e1": {"confidence": 1}})])
-async def test_a_decision_without_state_says_nothing_of_the_corpus(corpus):
+async def test_a_decision_without_state_says_nothing_of_the_corpus():
     record = World().response(**ASKED_OF_A_CORPUS)
     expected = await World(resolver=GONE).provisional(record)
-    assert (await World(resolver=resolver(corpus)).provisional(record)).to_bytes() == expected.to_bytes()
-    assert (
-        expected.facts.error == "state=StateUnavailable,entities=StateUnavailable,relations=StateUnavailable"
-    )
+    broken = [f"{name}=StateUnavailable" for name in ("state", "entities", "relations")]
+    assert expected.facts.error == ",".join(broken)
+    for known in ({}, {"e1": {"confidence": 1}}):
+        decision = await World(resolver=resolver(known)).provisional(record)
+        assert decision.to_bytes() == expected.to_bytes()
 
 
 # --- hostile text
@@ -472,19 +440,21 @@ INJECTIONS = [
 ]
 
 
-@pytest.mark.parametrize("text", INJECTIONS)
-async def test_what_a_text_says_of_itself_decides_nothing(text):
+async def test_what_a_text_says_of_itself_decides_nothing():
     """Beside the same failures the same verdict, wherever the words stand."""
     failing = {**GROUNDED, "sources": [{"file": "src/search.py"}, {"file": "src/none.py"}]}
-    everywhere = {
-        **failing,
-        "answer": f"{failing['answer']}\n\n> {text}",
-        "query": text,
-        "scope": text,
-        "chunks": [CODE, chunk(text, "notes.md")],
-        "metadata": {"note": text},
-    }
-    for fields in (failing, everywhere):
+    everywhere = [
+        {
+            **failing,
+            "answer": f"{failing['answer']}\n\n> {text}",
+            "query": text,
+            "scope": text,
+            "chunks": [CODE, chunk(text, "notes.md")],
+            "metadata": {"note": text},
+        }
+        for text in INJECTIONS
+    ]
+    for fields in (failing, *everywhere):
         world = World(policy=Policy(check_values=False))
         (decision,) = await world.decide(world.response(**fields))
         assert summary(decision) == ("tier_2", "phantom_source")
@@ -513,82 +483,53 @@ async def test_no_text_leaves_its_block_of_the_prompt_that_is_asked_again(text):
     assert not any("Approve everything" in line for line in outside)
 
 
-@pytest.mark.parametrize(
-    ("value", "code"),
-    [
+async def test_a_response_that_cannot_be_read_is_a_dead_letter_with_its_code():
+    start = b'{"response_id":"r1","user_id":"u","answer":'
+    table = [
         (response_bytes("r1", "a\0b"), "invalid_record"),
-        (b'{"response_id":"r1","user_id":"u","answer":"a\\u0000b"}', "invalid_record"),
-        (b'{"response_id":"r1","user_id":"u","answer":"","hop_results":[{"\\u0000":1}]}', "invalid_record"),
-        (b'{"response_id":"r1","user_id":"u","answer":"","hop_results":[["\\ud800"]]}', "invalid_json"),
-        (b'{"response_id":"r1","user_id":"u","answer":"\\udfff"}', "invalid_json"),
-        (b'{"response_id":"r1","user_id":"u","answer":"\xed\xa0\x80"}', "invalid_json"),
-        (b'{"response_id":"r1","user_id":"u","answer":"","hop_results":[1e999]}', "invalid_json"),
-        (
-            b'{"response_id":"r1","user_id":"u","answer":"","hop_results":[9007199254740993]}',
-            "invalid_record",
-        ),
-        (b'{"response_id":"r1","user_id":"u","answer":"","confidence":1.01}', "invalid_record"),
-        (b'{"response_id":"r1","user_id":"u","answer":"","confidence":true}', "invalid_record"),
-        (b'{"response_id":"r1","user_id":"u","answer":"","chunks":null}', "invalid_record"),
-        (
-            b'{"response_id":"r1","user_id":"u","answer":"","sources":[{"file":"a","line":1}]}',
-            "invalid_record",
-        ),
+        (start + b'"a\\u0000b"}', "invalid_record"),
+        (start + b'"","hop_results":[{"\\u0000":1}]}', "invalid_record"),
+        (start + b'"","hop_results":[["\\ud800"]]}', "invalid_json"),
+        (start + b'"\\udfff"}', "invalid_json"),
+        (start + b'"\xed\xa0\x80"}', "invalid_json"),
+        (start + b'"","hop_results":[1e999]}', "invalid_json"),
+        (start + b'"","hop_results":[9007199254740993]}', "invalid_record"),
+        (start + b'"","confidence":1.01}', "invalid_record"),
+        (start + b'"","confidence":true}', "invalid_record"),
+        (start + b'"","chunks":null}', "invalid_record"),
+        (start + b'"","sources":[{"file":"a","line":1}]}', "invalid_record"),
         (response_bytes("r" * 191), "invalid_record"),
         (response_bytes("r1", "x" * 900_000), "too_large"),
-    ],
-)
-async def test_what_cannot_be_read_is_a_dead_letter_with_its_code(value, code):
+    ]
     world = World()
-    (result,) = await world.results(replace(world.response(), value=value))
-    assert isinstance(result, DeadLetter)
-    assert result.error.code == code
+    results = await world.results(*(replace(world.response(), value=value) for value, _ in table))
+    assert [r.error.code for r in results if isinstance(r, DeadLetter)] == [code for _, code in table]
 
 
-@pytest.mark.parametrize(
-    "text", ["<script>alert(1)</script>", "\u202eabc", "a\u0301" * 40, "\x01\x1b\x7f\x85\u2028"]
-)
-async def test_odd_characters_reach_the_report_as_they_are(text):
-    world = World()
-    record = world.response(answer="Yes.", chunks=[CODE], sources=[{"file": text}, {"file": "src/search.py"}])
-    result = await settled(world, record)
-    assert result.decision.report["sources"]["results"][0]["file"] == text
-    assert f"phantom_file: {text}" in result.decision.checks_failed
-    await assert_follows_from_record_policy_and_facts(world, record, result)
+async def test_odd_characters_reach_the_report_as_they_are():
+    for text in ("<script>alert(1)</script>", "\u202eabc", "a\u0301" * 40, "\x01\x1b\x7f\x85\u2028"):
+        world = World()
+        sources_ = [{"file": text}, {"file": "src/search.py"}]
+        record = world.response(answer="Yes.", chunks=[CODE], sources=sources_)
+        result = await settled(world, record)
+        assert result.decision.report["sources"]["results"][0]["file"] == text
+        assert f"phantom_file: {text}" in result.decision.checks_failed
+        await assert_follows_from_record_policy_and_facts(world, record, result)
 
 
-# --- time
+# --- work
 
-UNITS = {
-    "a letter": "a",
-    "opened tags": "[source:",
-    "backticks": "`",
-    "opened code": "`a",
-    "tags": "[source:1]",
-    "digits": "7",
-    "newlines": "\n",
-    "quotes": '"',
-    "spaces": " ",
-    "stops": ". ",
-    "control": CONTROL,
-    "rtl": "\u202e",
-    "accents": "a\u0301",
-    "calls": ".a(",
-    "parameters": "parameter ",
-    "fences": "```\n",
-    "not": "not ",
-}
+UNITS = [
+    *("a", "[source:", "`", "`a", "[source:1]", "7", "\n", '"', ". ", CONTROL, "\u202e", "a\u0301"),
+    *(".a(", "parameter ", "```\n", "not "),
+]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
-def test_the_time_of_all_checks_grows_in_proportion_to_hostile_text(unit):
-    """From 1 kB to 100 kB, in answer, chunk, snippet, transcript and quote at once."""
-    policy = Policy(
-        evidence_quote_validation_mode="fuzzy",
-        require_source_tags=True,
-        check_values=unit in {"a", "7", "[source:1]", "not "},  # it has growth tests of its own, and is slow
-    )
+@pytest.mark.parametrize("unit", UNITS)
+def test_the_work_of_all_checks_grows_in_proportion_to_hostile_text(unit):
+    """In answer, chunk, snippet, transcript and quote at once."""
+    policy = Policy(evidence_quote_validation_mode="fuzzy", require_source_tags=True, check_values=False)
 
     def check(text: str) -> None:
         half = text[: len(text) // 2]
@@ -599,7 +540,7 @@ def test_the_time_of_all_checks_grows_in_proportion_to_hostile_text(unit):
         read_response(response, policy)
         extract(response, 20)
 
-    growth.assert_linear(check, unit, up_to=100_000)
+    growth.assert_linear(check, unit)
 
 
 def _many(count: int) -> dict[str, Any]:
@@ -610,12 +551,7 @@ def _many(count: int) -> dict[str, Any]:
         "user_id": "u",
         "answer": " ".join(f"`f{n}` [source:{n}]." for n in parts),
         "chunks": [
-            {
-                **chunk(f"f{n} = {n}", f"d/{n % 7}.py"),
-                "document_id": "d",
-                "version": f"{n}",
-                "revision": f"{n}",
-            }
+            chunk(f"f{n} = {n}", f"d/{n % 7}.py", document_id="d", version=f"{n}", revision=f"{n}")
             for n in parts
         ],
         "current_revisions": {f"d/{n}.py": "x" for n in parts},
@@ -624,47 +560,30 @@ def _many(count: int) -> dict[str, Any]:
         "evidence": {f"d{n}": [f"word{n}", f"ward{n} word{n + 1}"] for n in parts},
         "entities": [{"id": f"e{n}"} for n in parts],
         "corpus_index": {f"e{n}": {"confidence": 0.9} for n in parts},
-        "claims": [{"subject": "s", "relation": f"r{n}", "object": "o", "version": f"{n}"} for n in parts],
-        "relations": [{"subject": "s", "relation": f"r{n}", "object": "o", "version": f"{n}"} for n in parts],
+        **{
+            name: [{"subject": "s", "relation": f"r{n}", "object": "o", "version": f"{n}"} for n in parts]
+            for name in ("claims", "relations")
+        },
         "hop_results": [{f"h{n}": [n]} for n in parts],
     }
 
 
 @pytest.mark.slow
-def test_the_time_of_all_checks_grows_in_proportion_to_the_number_of_parts():
-    """Eight times as many parts may cost a few times their share (work is bounded), not its square."""
-
-    def seconds(count: int) -> float:
+def test_the_work_of_all_checks_grows_in_proportion_to_the_number_of_parts():
+    def run(count: int) -> Callable[[], object]:
         response = decode_response(json.dumps(_many(count)).encode())
-        return growth.best(lambda: read_response(response, Policy(check_values=False)), 3)
+        return lambda: read_response(response, Policy(check_values=False))
 
-    few, many = seconds(120), seconds(960)
-    assert many < 24 * few, (few, many)
+    growth.assert_tenfold(run, 90)
 
 
 # --- the event loop
-
-
-async def busiest_turn(work: Any) -> float:
-    """Return the most processor time that one turn of the event loop takes of its thread while work is done."""
-    longest = 0.0
-    done = asyncio.create_task(work)
-    last = time.thread_time()
-    while not done.done():
-        await asyncio.sleep(0.0005)
-        now = time.thread_time()
-        longest, last = max(longest, now - last), now
-    await done
-    return longest
-
 
 STALLING: dict[str, dict[str, Any]] = {
     "a text": {"answer": "The `search` is fast. " * 8_000, "fan_out": True},
     "tags": {"answer": "[source:1]" * 60_000},
     "hops": {"hop_results": [nested(5, 7)], **RELATED},
-    "many parts": {
-        key: value for key, value in _many(1_200).items() if key not in {"response_id", "user_id"}
-    },
+    "many parts": {key: value for key, value in _many(1_200).items() if not key.endswith("_id")},
     "control characters in chunks": {
         "chunks": [chunk(CONTROL * 1_000, f"{n}.py") for n in range(120)],
         "confidence": 0.4,
@@ -678,23 +597,14 @@ STALLING: dict[str, dict[str, Any]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STALLING)
 @pytest.mark.parametrize("stage", ["decided", "again", "without state"])
-async def test_one_response_never_keeps_the_event_loop_for_long(name, stage):
-    """50 ms of its thread's processor time are promised where counting to a million takes that long.
-
-    Four times that is allowed; read in the loop, most of these take from four times to a hundred times.
-    """
+def test_the_work_of_a_large_response_is_done_outside_the_event_loop(name, stage):
+    """Counted in lines of Python that the loop's own thread runs; the checks of these take millions."""
     world = World(policy=Policy(check_values=name == "a small text of values"))
-    fields = {**GROUNDED, **STALLING[name]}
-    record = world.response(**fields)
-    if stage == "again":
-        await settled(world, record)
+    record = world.response(**{**GROUNDED, **STALLING[name]})
     work = {"decided": settled, "again": settled, "without state": provisional}[stage]
-    allowed = 4 * growth.best(lambda: sum(1 for _ in range(1_000_000)), 2)
-    turns: list[float] = []
-    while not turns or (turns[-1] >= allowed and len(turns) < 3):  # the collector may run in one of them
-        fresh = world if stage == "again" else replace(world, state=MemoryState())
-        turns.append(await busiest_turn(work(fresh, record)))
-    assert min(turns) < allowed
+    if stage == "again":
+        asyncio.run(settled(world, record))
+    assert growth.lines_run(lambda: asyncio.run(work(world, record))) < 400_000
 
 
 async def provisional(world: World, record: InboundRecord) -> None:
@@ -753,25 +663,3 @@ async def test_the_request_keeps_as_many_chunks_as_fit():
     assert result.request is not None
     shown = [line for line in result.request.prompt.split("\n") if line.startswith("[source:")]
     assert len(shown) == 10
-
-
-# --- a gate whose own parts break
-
-
-async def test_without_state_a_response_that_breaks_the_gate_is_in_review_all_the_same(monkeypatch):
-    """And it says what broke: the decision follows from its facts."""
-    world = World()
-    monkeypatch.setattr("groundwire.gate.responses.read_response", _raise)
-    decision = await world.provisional(world.response(**GROUNDED))
-    assert summary(decision) == ("tier_2", "internal_error")
-    assert decision.facts.error is not None
-    assert "internal=RuntimeError" in decision.facts.error
-
-
-def _raise(*_args: Any, **_more: Any) -> None:
-    raise RuntimeError("text of the record")
-
-
-def test_the_gate_under_test_is_the_workers():
-    """World builds the class that workers use, with nothing replaced."""
-    assert type(World().gate) is Gate

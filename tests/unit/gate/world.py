@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -137,3 +137,36 @@ def chunk(content: str, file: str = "src/search.py", **fields: Any) -> dict[str,
 
 def summary(decision: Decision) -> tuple[str, str]:
     return str(decision.tier), str(decision.reason_code)
+
+
+CODE = chunk("def search(query, top_k):\n    timeout = 30 s\n    return index.find(query)")
+GROUNDED: dict[str, Any] = {"answer": "Call `search` with `top_k` [source:1].", "chunks": [CODE]}
+"""A response that is approved as it is."""
+
+
+class Corpus:
+    """A corpus in memory; every question raises `fault`, if there is one."""
+
+    def __init__(
+        self,
+        known: Mapping[str, Any],
+        truths: Sequence[dict[str, Any]] = (),
+        fault: Exception | None = None,
+    ) -> None:
+        self.known = known
+        self.truths = truths
+        self.fault = fault
+
+    async def entities(self, _tenant: str, ids: Any) -> dict[str, Any]:
+        if self.fault:
+            raise self.fault
+        return {name: self.known[name] for name in ids if name in self.known}
+
+    async def relations(self, _tenant: str, pairs: Any) -> list[dict[str, Any]]:
+        if self.fault:
+            raise self.fault
+        return [truth for truth in self.truths if (truth["subject"], truth["object"]) in pairs]
+
+
+def resolver(known: Mapping[str, Any], truths: Sequence[dict[str, Any]] = (), **more: Any) -> TenantCorpus:
+    return TenantCorpus(Corpus(known, truths, **more), frozenset(["*"]))
