@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
@@ -123,58 +123,39 @@ class ClaimGate:
         Each step is done for all claims before the next one: what it needs stays in the processor's caches meanwhile,
         which saves a fifth of the time.
         """
-        fingerprints = [_fingerprint(record, claim) for record, claim in given]
-        sound = [
-            one for one, found in zip(given, fingerprints, strict=True) if not isinstance(found, DeadLetter)
-        ]
-        readings = [self._read(record, claim) for record, claim in sound]
-        whole = [one for one, found in zip(sound, readings, strict=True) if not isinstance(found, Exception)]
-        compared = iter(self._compared(whole))  # of what could not be read one fault is told
-        read = iter([(found, None if isinstance(found, Exception) else next(compared)) for found in readings])
-        return [
-            found if isinstance(found, DeadLetter) else self._prepared(record, claim, found, *next(read))
-            for (record, claim), found in zip(given, fingerprints, strict=True)
-        ]
+        drafts = [_draft(record, claim) for record, claim in given]
+        readable = [draft for draft in drafts if draft.dead is None and self._read(draft)]
+        self._compare(readable)  # of a text that could not be read one fault is told
+        return [draft.dead or self._prepared(draft) for draft in drafts]
 
-    def _read(self, record: InboundRecord, claim: Claim) -> ClaimReading | Exception:
+    def _read(self, draft: _Draft) -> bool:
         try:
-            return read_claim(claim.content, self._policy)
+            draft.reading = read_claim(draft.claim.content, self._policy)
         except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
-            report_fault("claim.unreadable", exc, offset=record.offset)
-            return exc
+            draft.fail(exc)
+        return not draft.error
 
-    def _compared(
-        self, given: Sequence[tuple[InboundRecord, Claim]]
-    ) -> Sequence[DedupQuery | Exception | None]:
+    def _compare(self, drafts: Sequence[_Draft]) -> None:
         try:
-            return dedup_queries([claim for _, claim in given], self._policy)
-        except Exception:  # noqa: BLE001 - each by itself, then, so that it takes no other along
-            return [self._compared_alone(record, claim) for record, claim in given]
+            queries = dedup_queries([draft.claim for draft in drafts], self._policy)
+        except Exception:  # noqa: BLE001 - then one by one, so that it takes no other along
+            for draft in drafts:
+                try:
+                    draft.dedup = dedup_query(draft.claim, self._policy)
+                except Exception as exc:  # noqa: BLE001 - fails closed, as of `_read`
+                    draft.fail(exc)
+        else:
+            for draft, query in zip(drafts, queries, strict=True):
+                draft.dedup = query
 
-    def _compared_alone(self, record: InboundRecord, claim: Claim) -> DedupQuery | Exception | None:
-        try:
-            return dedup_query(claim, self._policy)
-        except Exception as exc:  # noqa: BLE001 - fails closed, as of `_read`
-            report_fault("claim.unreadable", exc, offset=record.offset)
-            return exc
-
-    def _prepared(
-        self,
-        record: InboundRecord,
-        claim: Claim,
-        fingerprint: str,
-        reading: ClaimReading | Exception,
-        dedup: DedupQuery | Exception | None,
-    ) -> PreparedClaim:
-        error = None
-        if isinstance(reading, Exception) or isinstance(dedup, Exception):
-            broken = reading if isinstance(reading, Exception) else dedup
-            reading, dedup, error = UNREAD, None, type(broken).__name__
+    def _prepared(self, draft: _Draft) -> PreparedClaim:
+        record, claim = draft.record, draft.claim
         clock = max(
             from_milliseconds(record.timestamp), self._now()
         )  # who sends a record may choose its time
-        inputs = ClaimInputs({}, self._attestation(record, claim, clock), error=error)
-        return PreparedClaim(record, claim, fingerprint, reading, dedup, inputs)
+        inputs = ClaimInputs({}, self._attestation(record, claim, clock), error=draft.error)
+        reading = UNREAD if draft.error else draft.reading
+        return PreparedClaim(record, claim, draft.fingerprint, reading, draft.dedup, inputs)
 
     def _attestation(self, record: InboundRecord, claim: Claim, at: datetime) -> dict[str, Any] | None:
         return attestation_fact(self._keys, record, at, tenant=claim.tenant_id, source=claim.source)
@@ -284,11 +265,28 @@ class ClaimGate:
         return Derivation(case, recorded, payload, known_policy=known is not None)
 
 
-def _fingerprint(record: InboundRecord, claim: Claim) -> str | DeadLetter:
+@dataclass(slots=True)
+class _Draft:
+    """A claim while it is prepared; `error` is the class of what broke, `dead` says that it has no canonical form."""
+
+    record: InboundRecord
+    claim: Claim
+    fingerprint: str = ""
+    dead: DeadLetter | None = None
+    reading: ClaimReading = UNREAD
+    dedup: DedupQuery | None = None
+    error: str | None = None
+
+    def fail(self, error: Exception) -> None:
+        report_fault("claim.unreadable", error, offset=self.record.offset)
+        self.error = type(error).__name__
+
+
+def _draft(record: InboundRecord, claim: Claim) -> _Draft:
     try:
-        return sha256_hex(canonical_form(claim))
+        return _Draft(record, claim, sha256_hex(canonical_form(claim)))
     except RecordError as error:
-        return DeadLetter(record, error)
+        return _Draft(record, claim, dead=DeadLetter(record, error))
 
 
 def provisional_claim(entry: PreparedClaim, policy: Policy) -> Decision:

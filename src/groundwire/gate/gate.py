@@ -21,10 +21,11 @@ from groundwire.gate.types import (
     PreparedResponse,
     Provisional,
     Result,
+    of_kind,
+    put_back,
 )
 from groundwire.keys.attestation import Keys
 from groundwire.messages.base import to_milliseconds
-from groundwire.messages.decisions import Decision
 from groundwire.messages.decode import decode_claim, decode_either, decode_response
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject
@@ -121,17 +122,11 @@ class Gate:
                 batch += (
                     await asyncio.to_thread(self._prepare, [record]) if _is_large(record) else [next(small)]
                 )
-        claims = [entry for entry in batch if isinstance(entry, PreparedClaim)]
-        looked_up = iter(await self._claims.look_up(claims, ask_network=ask_network))
-        prepared: list[GateEntry] = []
-        for entry in batch:
-            if isinstance(entry, PreparedClaim):
-                prepared.append(self._or_postponed(next(looked_up), ask_network=ask_network))
-            elif isinstance(entry, PreparedResponse):
-                prepared.append(await self._responses.run_checks(entry))
-            else:
-                prepared.append(entry)
-        return prepared
+        claims = await self._claims.look_up(of_kind(batch, PreparedClaim), ask_network=ask_network)
+        postponed = [self._or_postponed(entry, ask_network=ask_network) for entry in claims]
+        looked_up = put_back(batch, postponed, PreparedClaim)
+        checked = [await self._responses.run_checks(entry) for entry in of_kind(batch, PreparedResponse)]
+        return put_back(looked_up, checked, PreparedResponse)
 
     async def ask_model(self, batch: Sequence[GateEntry]) -> list[GateEntry]:
         """Return a prepared batch with what the model says of its responses; it may be cancelled and repeated.
@@ -139,9 +134,8 @@ class Gate:
         Raises:
             StateUnavailable, StateLost: what is recorded is not known, and nobody was asked.
         """
-        responses = [entry for entry in batch if isinstance(entry, PreparedResponse)]
-        asked = iter(await self._responses.ask_model(responses, self._state))
-        return [next(asked) if isinstance(entry, PreparedResponse) else entry for entry in batch]
+        asked = await self._responses.ask_model(of_kind(batch, PreparedResponse), self._state)
+        return put_back(batch, asked, PreparedResponse)
 
     async def apply_step(self, batch: Sequence[GateEntry], *, deferred: bool = False) -> list[Result]:
         """Decide a prepared batch in one atomic step of state; may be repeated, with the same outcome.
@@ -159,16 +153,22 @@ class Gate:
         """
         steps: list[Step] = []
         answers: list[StepAnswer] = []
-        for portion in _portions([entry for entry in batch if not isinstance(entry, DeadLetter | Deferred)]):
-            taken = [self._step(entry) async for entry in _with_pauses(await self._look_up(portion))]
+        for portion in _portions(of_kind(batch, PreparedClaim, PreparedResponse)):
+            responses = await self._responses.look_up(of_kind(portion, PreparedResponse), self._state)
+            looked_up = put_back(portion, responses, PreparedResponse)
+            taken: list[Step] = [
+                self._claims.request_of(entry)
+                if isinstance(entry, PreparedClaim)
+                else self._responses.request_of(entry)
+                async for entry in _with_pauses(looked_up)
+            ]
             requests = [step.request for step in taken]
             answers += await self._state.step(requests, self._limits, deferred=deferred)
             steps += taken
         decided: list[Result] = []
         async for part in _parts(list(zip(steps, answers, strict=True))):
             decided += await self._results(part)
-        following = iter(decided)
-        return [entry if isinstance(entry, DeadLetter | Deferred) else next(following) for entry in batch]
+        return put_back(batch, decided, PreparedClaim, PreparedResponse)
 
     async def abandon(self, record: InboundRecord, give_up: Callable[[Subject], Awaitable[bool]]) -> bool:
         """Say whether a record that brings workers down becomes a dead letter; not where state holds its outcome.
@@ -180,29 +180,31 @@ class Gate:
 
     def provisional(self, batch: Sequence[GateEntry]) -> list[Result]:
         """Decide a prepared batch without state: revision 0, nothing approved, the same bytes each time."""
-        return [
-            entry
-            if isinstance(entry, DeadLetter | Deferred)
-            else Provisional(entry.record, self._without_state(entry))
-            for entry in batch
-        ]
+        results: list[Result] = []
+        for entry in batch:
+            if isinstance(entry, PreparedClaim):
+                results.append(Provisional(entry.record, self._claims.provisional(entry)))
+            elif isinstance(entry, PreparedResponse):
+                results.append(Provisional(entry.record, self._responses.provisional(entry)))
+            else:
+                results.append(entry)
+        return results
 
     def _or_postponed(self, entry: PreparedClaim, *, ask_network: bool) -> PreparedClaim | Deferred:
         if (
             not ask_network
-        ):  # that a host failed a moment ago is no answer: the claim waits with those that met it
-            would_help = self._patience > 0 and self._claims.would_help(entry)
-            return entry._replace(wait=entry.wait or would_help)
+        ):  # a host that failed a moment ago is no answer: the claim waits with those that met it
+            helps = self._patience > 0 and self._claims.would_help(entry)
+            return entry._replace(wait=entry.wait or helps)
         again = self._claims.postponed(entry, self._patience)
         return entry if again is None else Deferred(again)
 
     def _prepare(self, records: Sequence[InboundRecord]) -> list[GateEntry]:
         decoded = [self._decode(record) for record in records]
-        each = list(zip(records, decoded, strict=True))
-        claims = iter(
-            self._claims.prepare([(record, said) for record, said in each if isinstance(said, Claim)])
-        )
-        return [next(claims) if isinstance(said, Claim) else said for said in decoded]
+        claims = [
+            (record, said) for record, said in zip(records, decoded, strict=True) if isinstance(said, Claim)
+        ]
+        return put_back(decoded, self._claims.prepare(claims), Claim)
 
     def _decode(self, record: InboundRecord) -> Claim | PreparedResponse | DeadLetter | Deferred:
         if record.retry and self._patience and record.retry.due > to_milliseconds(self._now()):
@@ -213,25 +215,7 @@ class Gate:
         except RecordError as error:
             return DeadLetter(record, error)
 
-    async def _look_up(self, portion: Sequence[Prepared]) -> list[Prepared]:
-        responses = [entry for entry in portion if isinstance(entry, PreparedResponse)]
-        looked_up = iter(await self._responses.look_up(responses, self._state))
-        return [next(looked_up) if isinstance(entry, PreparedResponse) else entry for entry in portion]
-
-    def _step(self, entry: Prepared) -> Step:
-        return (
-            self._claims.request_of(entry)
-            if isinstance(entry, PreparedClaim)
-            else self._responses.request_of(entry)
-        )
-
-    def _without_state(self, entry: Prepared) -> Decision:
-        if isinstance(entry, PreparedClaim):
-            return self._claims.provisional(entry)
-        return self._responses.provisional(entry)
-
     async def _results(self, answered: Sequence[tuple[Step, StepAnswer]]) -> list[Result]:
-        """Return what came of records; claims are decided step by step, as they are prepared."""
         claims = [
             (step, answer)
             for step, answer in answered
@@ -253,7 +237,9 @@ def _undecided(entry: Prepared, answer: Conflict | GivenUp | Waiting) -> Result:
     record = entry.record
     match answer:
         case Conflict():
-            return DeadLetter(record, _conflict(entry))
+            kind = "claim" if isinstance(entry, PreparedClaim) else "response"
+            message = f"{kind}_id: this id was used for another {kind} of the same tenant and user"
+            return DeadLetter(record, RecordError(ErrorCode.CLAIM_ID_CONFLICT, message, f"{kind}_id"))
         case GivenUp():
             message = "a worker died several times over this record"
             return DeadLetter(record, RecordError(ErrorCode.WORKER_CRASH, message))
@@ -296,7 +282,6 @@ async def _parts(items: Sequence[_T]) -> AsyncIterator[Sequence[_T]]:
 
 
 def _is_large(record: InboundRecord) -> bool:
-    """Tell whether reading a record would hold up the event loop."""
     return len(record.value or b"") >= LARGE
 
 
@@ -312,9 +297,3 @@ def _portions(entries: Sequence[Prepared]) -> Iterator[Sequence[Prepared]]:
         subjects.add(entry.subject)
     if portion:
         yield portion
-
-
-def _conflict(entry: Prepared) -> RecordError:
-    kind = "claim" if isinstance(entry, PreparedClaim) else "response"
-    message = f"{kind}_id: this id was used for another {kind} of the same tenant and user"
-    return RecordError(ErrorCode.CLAIM_ID_CONFLICT, message, f"{kind}_id")

@@ -5,21 +5,13 @@ Checks stand in the order in which the gate looks, as in the contract's table (S
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from groundwire.checks.entities import EntityGrounding
-from groundwire.checks.fields import FieldCheckResult
-from groundwire.checks.index import IndexReport
-from groundwire.checks.quotes import QuoteGrounding
-from groundwire.checks.relations import RelationPreservation
-from groundwire.checks.source_tags import TagReport
-from groundwire.checks.sources import SourceReport
-from groundwire.checks.values.answer import ValueReport
 from groundwire.gate.claim_case import ClaimCase
 from groundwire.gate.response_case import SUFFICIENT, ResponseCase
-from groundwire.gate.response_checks import Broken, ClaimReport, Skipped, result_of
+from groundwire.gate.response_checks import RESPONSE_CHECKS, Broken, Skipped, result_of
 from groundwire.messages.decisions import DedupMatch, Place
 
 REVIEW_PLACE = "review_place"
@@ -140,35 +132,20 @@ def _parents(case: ClaimCase, checks: Checks) -> None:
         checks.add("parents_approved", failed)
 
 
-_PASSED = {
-    "sources": "sources_verified",
-    "index": "index_current",
-    "fields": "fields_verified",
-    "source_tags": "source_tags_present",
-    "quotes": "quotes_grounded",
-    "entities": "entities_grounded",
-    "relations": "relations_preserved",
-    "values": "values_supported",
-    "claims": "claims_supported",
-}
-"""Check -> what it says where it holds; each is an attribute of the reading."""
-
-
 def list_response_checks(case: ResponseCase) -> Checks:
     """Name every check of a response as `name` or `name: detail`."""
     checks = Checks()
-    # versions have no name of their own among the checks
-    unknown_versions = isinstance(case.reading.versions, Broken)
-    for name, passed in _PASSED.items():
-        section = (
-            case.reading.versions if name == "index" and unknown_versions else getattr(case.reading, name)
-        )
-        if isinstance(section, Skipped):
-            checks.skipped.append(f"{name}_skipped: {section.why}")
-        elif isinstance(section, Broken):
-            checks.failed.append(f"{name}_unavailable")
+    unknown_versions = isinstance(case.reading.versions, Broken)  # they are listed with the index
+    for check in RESPONSE_CHECKS:
+        if not check.passed:
+            continue
+        section = getattr(case.reading, check.name)
+        if isinstance(section, Broken) or (check.name == "index" and unknown_versions):
+            checks.failed.append(f"{check.name}_unavailable")
+        elif isinstance(section, Skipped):
+            checks.skipped.append(f"{check.name}_skipped: {section.why}")
         else:
-            checks.add(passed, list(_failures(section)))
+            checks.add(check.passed, list(check.failures(section)))
     if case.grounding_attested is not None:
         checks.add("grounding_attested", [] if case.grounding_attested else ["grounding_unattested"])
     low = case.confidence < SUFFICIENT
@@ -177,43 +154,6 @@ def list_response_checks(case: ResponseCase) -> Checks:
     if case.response.fan_out and case.facts.extraction is None:
         checks.skipped.append("fan_out_skipped: disabled")
     return checks
-
-
-def _failures(section: object) -> Iterator[str]:
-    match section:
-        case SourceReport():
-            yield from (f"phantom_file: {file}" for file in dict.fromkeys(section.phantom_files))
-            yield from (f"snippet_mismatch: {file}" for file in dict.fromkeys(section.mismatched_files))
-        case IndexReport():
-            yield from (f"stale_index: {file}" for file in section.stale)
-        case FieldCheckResult():
-            if section.unverified:
-                yield f"unverified_fields: {', '.join(section.unverified)}"
-        case TagReport():
-            if section.missing:
-                yield f"source_tags_missing: {len(section.missing)}"
-            yield from (f"source_tag_phantom: {tag}" for tag in dict.fromkeys(section.phantom))
-        case QuoteGrounding():
-            if section.stats.rejected_count:
-                yield f"quotes_rejected: {section.stats.rejected_count} of {section.stats.extracted_count}"
-            domains = dict.fromkeys(note.domain for note in section.polarity)
-            yield from (f"quote_polarity: {domain}" for domain in domains)
-        case EntityGrounding():
-            if section.missing:
-                yield f"entity_grounding_failed: {len(section.missing)}"
-        case RelationPreservation():
-            if section.violations:
-                yield f"relation_preservation_failed: {len(section.violations)}"
-        case ValueReport():
-            if section.faults:
-                yield f"values_unsupported: {section.faults}"
-        case ClaimReport():
-            if section.unheld:
-                yield f"flagged_claims: {section.unheld}"
-            if section.critical:
-                yield f"critical_gap: {section.critical}"
-            if section.over_budget:
-                yield "claims_unavailable"
 
 
 _DETAILS: Final = "details"
@@ -233,23 +173,21 @@ _NODES: Final = 100
 
 def report_of(case: ResponseCase) -> dict[str, Any]:
     """Return the whole report; sections whose check did not run are None."""
-    reading, response = case.reading, case.response
-    sources, fields, quotes = result_of(reading.sources), result_of(reading.fields), result_of(reading.quotes)
-    entities, relations = result_of(reading.entities), result_of(reading.relations)
-    claims = result_of(reading.claims)
+    sections = {check.section[0]: None for check in RESPONSE_CHECKS if check.section[0]}
+    ran = {
+        check.section[0]: check.section[1](result, case.response)
+        for check, result in case.reading.results
+        if check.section[0]
+    }
     regeneration = case.regeneration
     return {
-        "sources": _sources(sources) if sources else None,
-        "fields": _fields(fields) if fields else None,
-        "quotes": _quotes(quotes) if quotes else None,
-        "entities": entities.as_report() if entities else None,
-        "relations": relations.as_report(response.hop_results or []) if relations else None,
-        "epistemic": claims.as_report() if claims else None,
+        **sections,
+        **ran,
         "warnings": [warning.as_dict() for warning in case.warnings],
         "validation": _validation(case),
         "confidence": case.confidence,
         "fallback": case.fallback,
-        "fallback_chunks": [c.chunk_id for c in response.chunks or ()] if case.fallback else None,
+        "fallback_chunks": [c.chunk_id for c in case.response.chunks or ()] if case.fallback else None,
         "attempt": case.attempt,
         "regenerate": regeneration._asdict() if regeneration else None,
     }
@@ -325,33 +263,6 @@ class _Cutter:
     def _count(self, path: str, more: int) -> None:
         if more > 0:
             self.left_out[path] = self.left_out.get(path, 0) + more
-
-
-def _sources(sources: SourceReport) -> dict[str, Any]:
-    results = [
-        {
-            "file": file,
-            "exists": result.exists,
-            "snippet_valid": result.snippet_valid,
-            "lines_match": result.lines_match,
-            "confidence": round(result.confidence, 4),
-        }
-        for file, result in sources.results
-    ]
-    return {"results": results, "confidence": round(sources.confidence, 4)}
-
-
-def _fields(fields: FieldCheckResult) -> dict[str, Any]:
-    return {
-        "verified": list(fields.verified),
-        "unverified": list(fields.unverified),
-        "confidence": round(fields.confidence, 4),
-    }
-
-
-def _quotes(quotes: QuoteGrounding) -> dict[str, Any]:
-    counts = asdict(quotes.stats) | {"validated": quotes.validated}
-    return counts | {"failure": quotes.failure} if quotes.failure else counts
 
 
 def _validation(case: ResponseCase) -> dict[str, Any]:

@@ -15,14 +15,12 @@ from itertools import islice
 from typing import Final, Literal, NamedTuple, get_args
 
 from groundwire.checks.extraction import extract_claims
-from groundwire.checks.fields import FieldCheckResult
 from groundwire.checks.prompts import grounded_prompt
-from groundwire.checks.quotes import QuoteGrounding
-from groundwire.checks.relations import RelationPreservation
-from groundwire.checks.warnings import ReportWarning, WarningType
+from groundwire.checks.warnings import ReportWarning
 from groundwire.gate.attested import is_valid
 from groundwire.gate.claim_case import AI_SYNTHESIS
 from groundwire.gate.response_checks import (
+    VERDICTS,
     ResponseReading,
     broken_checks,
     citable_by,
@@ -38,44 +36,9 @@ from groundwire.messages.records import Chunk, Claim, LlmResponse, Mode
 from groundwire.policy import Policy
 
 
-def list_warnings(reading: ResponseReading) -> Iterator[ReportWarning]:
-    """Yield every warning that the checks give, in their order; each can only lower the verdict."""
-    if sources := result_of(reading.sources):
-        yield from sources.warnings
-    if index := result_of(reading.index):
-        yield from index.warnings
-    if fields := result_of(reading.fields):
-        yield from _unverified(fields)
-    if tags := result_of(reading.source_tags):
-        yield from tags.warnings
-    if quotes := result_of(reading.quotes):
-        yield from _polarity(quotes)
-    if relations := result_of(reading.relations):
-        yield from _unspecified(relations)
-    if values := result_of(reading.values):
-        yield from values.warnings
-    if versions := result_of(reading.versions):
-        yield from versions.warnings
-
-
-def _unverified(fields: FieldCheckResult) -> Iterator[ReportWarning]:
-    if fields.unverified:
-        names = ", ".join(fields.unverified)
-        details = {"fields": list(fields.unverified)}
-        yield ReportWarning(WarningType.UNVERIFIED_FIELDS, f"Unverified fields: [{names}]", details)
-
-
-def _polarity(quotes: QuoteGrounding) -> Iterator[ReportWarning]:
-    for note in quotes.polarity:
-        message = f"A quote of {note.domain} stands behind a negation in the transcript"
-        details = {"domain": note.domain, "index": note.index}
-        yield ReportWarning(WarningType.QUOTE_POLARITY, message, details)
-
-
-def _unspecified(relations: RelationPreservation) -> Iterator[ReportWarning]:
-    for index in relations.unspecified:
-        message = f"Relation {index} names no version, and its source has one"
-        yield ReportWarning(WarningType.VERSION_UNSPECIFIED, message, {"index": index})
+def list_warnings(reading: ResponseReading) -> list[ReportWarning]:
+    """Return every warning that the checks give, in their order; each can only lower the verdict."""
+    return [warning for check, result in reading.results for warning in check.warnings(result)]
 
 
 def json_size(text: str) -> int:
@@ -105,10 +68,6 @@ _DIGITS: Final = 4
 _MODES: Final[tuple[Mode, ...]] = get_args(Mode)  # from least to most thinking
 
 
-VerdictRule = tuple[object, ReasonCode]
-"""Something that is true where the rule applies, and the reason that it gives."""
-
-
 class Regeneration(NamedTuple):
     """What the generator is asked for: a mode, as which attempt, and why."""
 
@@ -133,34 +92,42 @@ class ResponseCase:
         self.policy = policy
         self.facts = facts
 
-    @property
-    def sources_confidence(self) -> float:
-        """Mean share of the parts of each source that hold; 1 where the check did not run."""
-        sources = result_of(self.reading.sources)
-        return sources.confidence if sources else 1.0
-
-    @property
-    def fields_confidence(self) -> float:
-        """Share of the mentioned fields that the chunks hold; 1 where the check did not run."""
-        fields = result_of(self.reading.fields)
-        return fields.confidence if fields else 1.0
-
     @cached_property
     def confidence(self) -> float:
-        """What the generator reported, less what did not hold, 0..1, 4 decimals (S2-15, C-44)."""
-        lost = (1 - self.fields_confidence) + (1 - self.sources_confidence)
+        """What the generator reported, less what did not hold of sources and fields, 0..1, 4 decimals (S2-15, C-44)."""
+        fields, sources = result_of(self.reading.fields), result_of(self.reading.sources)
+        lost = (1 - fields.confidence if fields else 0.0) + (1 - sources.confidence if sources else 0.0)
         return round(min(max(0.0, self.response.confidence - lost), 1.0), _DIGITS)  # in this order never -0.0
 
     @cached_property
     def warnings(self) -> list[ReportWarning]:
         """Every warning of the report, in the order of the checks."""
-        return list(list_warnings(self.reading))
+        return list_warnings(self.reading)
 
     def before_queue(self) -> TreeOutcome:
-        """Return tier and reason before the queue: the first rule that applies."""
-        for tier, code in self._rules():
-            return explain(tier, code)
-        return explain(IngestionTier.AUTO_APPROVE, ReasonCode.GROUNDED)
+        """Return tier and reason before the queue: the first of `VERDICTS` that applies."""
+        applying = {
+            (rule.tier, rule.code)
+            for check, result in self.reading.results
+            for rule in check.rules
+            if rule.applies(result, self.policy)
+        }
+        applying |= {(tier, code) for applies, tier, code in self._own_rules() if applies}
+        first = next((one for one in VERDICTS if one in applying), None)
+        return explain(*(first or (IngestionTier.AUTO_APPROVE, ReasonCode.GROUNDED)))
+
+    def _own_rules(self) -> Iterator[tuple[object, IngestionTier, ReasonCode]]:
+        """Yield the rules that no single check decides."""
+        review = IngestionTier.FLAG_REVIEW
+        unavailable = STATE in self.broken or next(self.reading.broken, None)
+        yield self.confidence < LOW, IngestionTier.BLOCK, ReasonCode.LOW_CONFIDENCE
+        yield INTERNAL in self.broken, review, ReasonCode.INTERNAL_ERROR
+        yield unavailable, review, ReasonCode.CHECK_UNAVAILABLE
+        yield self.grounding_attested is False, review, ReasonCode.GROUNDING_UNATTESTED
+        yield self.warnings, review, ReasonCode.FLAGGED_CLAIMS
+        yield self.bypassed, review, ReasonCode.VERIFICATION_BYPASSED
+        yield self.confidence < SUFFICIENT, review, ReasonCode.LOW_CONFIDENCE
+        yield not self.reading.grounded_on_something, review, ReasonCode.NOTHING_TO_GROUND_ON
 
     def outcome(self) -> TreeOutcome:
         """Return tier and reason as published: what a person decided, else the rules, then the queue."""
@@ -171,48 +138,6 @@ class ResponseCase:
         if judged.tier == IngestionTier.FLAG_REVIEW and full:
             return explain(IngestionTier.BLOCK, ReasonCode.REVIEW_QUEUE_FULL)
         return judged
-
-    def _rules(self) -> Iterator[tuple[IngestionTier, ReasonCode]]:
-        """Yield what applies, in the order of the contract: the first decides."""
-        for applies, code in self._blocks():
-            if applies:
-                yield IngestionTier.BLOCK, code
-        for applies, code in self._reviews():
-            if applies:
-                yield IngestionTier.FLAG_REVIEW, code
-
-    def _blocks(self) -> Iterator[VerdictRule]:
-        entities, relations = result_of(self.reading.entities), result_of(self.reading.relations)
-        quotes, claims = result_of(self.reading.quotes), result_of(self.reading.claims)
-        strict = self.policy.evidence_quote_fail_on_all_rejected
-        yield entities and entities.missing, ReasonCode.ENTITY_GROUNDING_FAILED
-        yield relations and relations.violations, ReasonCode.RELATION_PRESERVATION_FAILED
-        yield strict and quotes and quotes.failure, ReasonCode.QUOTES_REJECTED
-        yield self.policy.on_critical == "block" and claims and claims.critical, ReasonCode.CRITICAL_GAP
-        yield self.confidence < LOW, ReasonCode.LOW_CONFIDENCE
-
-    def _reviews(self) -> Iterator[VerdictRule]:
-        reading = self.reading
-        sources, tags, fields = (
-            result_of(reading.sources),
-            result_of(reading.source_tags),
-            result_of(reading.fields),
-        )
-        index, quotes, claims = result_of(reading.index), result_of(reading.quotes), result_of(reading.claims)
-        phantom = (sources and sources.phantom_files) or (tags and tags.phantom)
-        yield INTERNAL in self.broken, ReasonCode.INTERNAL_ERROR
-        unavailable = next(reading.broken, None) or (claims and claims.over_budget)
-        yield STATE in self.broken or unavailable, ReasonCode.CHECK_UNAVAILABLE
-        yield self.grounding_attested is False, ReasonCode.GROUNDING_UNATTESTED
-        yield phantom, ReasonCode.PHANTOM_SOURCE
-        yield sources and sources.mismatched_files, ReasonCode.SNIPPET_MISMATCH
-        yield fields and fields.unverified, ReasonCode.UNVERIFIED_FIELDS
-        yield index and index.stale, ReasonCode.STALE_INDEX
-        yield quotes and quotes.stats.rejected_count, ReasonCode.QUOTES_REJECTED
-        yield self.warnings or (claims and claims.unheld), ReasonCode.FLAGGED_CLAIMS
-        yield self.bypassed, ReasonCode.VERIFICATION_BYPASSED
-        yield self.confidence < SUFFICIENT, ReasonCode.LOW_CONFIDENCE
-        yield not reading.grounded_on_something, ReasonCode.NOTHING_TO_GROUND_ON
 
     @property
     def grounding_attested(self) -> bool | None:

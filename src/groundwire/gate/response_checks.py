@@ -7,7 +7,7 @@ C-64). What a model says of them is asked for before state is, and a fact of the
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, reduce
 from itertools import chain
@@ -23,6 +23,7 @@ from groundwire.checks.source_tags import TagReport, check_tags
 from groundwire.checks.sources import SourceReport, verify_sources
 from groundwire.checks.values.answer import ValueReport, check_values
 from groundwire.checks.values.statements import StatementReader, read_statements
+from groundwire.checks.warnings import ReportWarning, WarningType
 from groundwire.epistemic.plan import (
     Plan,
     PlanStep,
@@ -33,6 +34,8 @@ from groundwire.epistemic.plan import (
     report_of,
 )
 from groundwire.epistemic.types import ClaimVerification, HallucinationReport, VerificationConfig
+from groundwire.messages.decisions import IngestionTier, ReasonCode
+from groundwire.messages.events import Event
 from groundwire.messages.records import LlmResponse
 from groundwire.policy import Policy
 from groundwire.text.stems import content_words
@@ -133,41 +136,26 @@ class ResponseReading:
     @property
     def broken(self) -> Iterator[tuple[str, Broken]]:
         """The checks that broke."""
-        for attribute in dataclasses.fields(self):
-            section = getattr(self, attribute.name)
+        for name in CHECKS:
+            section = getattr(self, name)
             if isinstance(section, Broken):
-                yield attribute.name, section
+                yield name, section
+
+    @property
+    def results(self) -> Iterator[tuple[Check, Any]]:
+        """The checks that ran, each with its result, in the order of the reports."""
+        for check in RESPONSE_CHECKS:
+            if (result := result_of(getattr(self, check.name))) is not None:
+                yield check, result
 
     @property
     def grounded_on_something(self) -> bool:
         """Whether any check compared something of the response with what it was given.
 
-        What holds no source, field, tag, quote, entity, relation, value or claim leaves nothing compared, and
-        how fresh the index is says nothing of the answer. Neither does a quote of a word or two.
+        A result without a source, field, tag, quote, entity, relation, value or claim compared nothing, and how fresh
+        the index is says nothing of the answer. Neither does a quote of a word or two.
         """
-        sources, fields, tags = result_of(self.sources), result_of(self.fields), result_of(self.source_tags)
-        quotes, values = result_of(self.quotes), result_of(self.values)
-        entities, relations = result_of(self.entities), result_of(self.relations)
-        claims = result_of(self.claims)
-        return any(
-            (
-                sources and sources.results,
-                fields and (fields.verified or fields.unverified),
-                tags and tags.tags,
-                quotes and (quotes.rejected or any(map(_says_something, chain(*quotes.validated.values())))),
-                entities and entities.entity_count,
-                relations and relations.claim_count,
-                values and values.found,
-                claims and (claims.report.claims or claims.claims_nothing),
-            )
-        )
-
-
-_LEAST_QUOTE: Final = 3  # content words of a quote that an answer can rest on
-
-
-def _says_something(quote: str) -> bool:
-    return sum(bool(content_words(word)) for word in quote.split()) >= _LEAST_QUOTE
+        return any(check.compared(result) for check, result in self.results)
 
 
 class CheckInputs(NamedTuple):
@@ -221,23 +209,16 @@ def broken_checks(error: str | None) -> dict[str, str]:
 
 
 class _Run(NamedTuple):
-    """What each check is given; `broken` are not run."""
-
     response: LlmResponse
     policy: Policy
     inputs: CheckInputs
     broken: Mapping[str, str]
     read: StatementReader
 
-    @classmethod
-    def of(cls, response: LlmResponse, policy: Policy, inputs: CheckInputs) -> _Run:
-        """Begin a run; texts are read once, for two checks read the same ones."""
-        return cls(response, policy, inputs, inputs.broken, cache(read_statements))
-
 
 def read_response(response: LlmResponse, policy: Policy, inputs: CheckInputs = NO_INPUTS) -> ResponseReading:
     """Run every check on a response; pure, linear in its size."""
-    return ResponseReading(**_results(CHECKS, _Run.of(response, policy, inputs)))
+    return ResponseReading(**_results(CHECKS, response, policy, inputs))
 
 
 def read_again(
@@ -248,22 +229,26 @@ def read_again(
     inputs: CheckInputs,
 ) -> ResponseReading:
     """Return a reading with some checks run again, whose inputs are others now."""
-    run = _Run.of(response, policy, inputs)
-    return replace(reading, **_results([name for name in CHECKS if name in checks], run))
+    again = [name for name in CHECKS if name in checks]
+    return replace(reading, **_results(again, response, policy, inputs))
 
 
-def _results(checks: Sequence[str], run: _Run) -> dict[str, Any]:
-    """Run checks, all of them within one budget: what is past it is unavailable, and so is what comes behind."""
+def _results(
+    checks: Sequence[str], response: LlmResponse, policy: Policy, inputs: CheckInputs
+) -> dict[str, Any]:
+    """Run checks within one budget: a check that exceeds it is unavailable, and so are those after it."""
+    run = _Run(
+        response, policy, inputs, inputs.broken, cache(read_statements)
+    )  # two checks read the same texts
     with bounded(WORK):
         return {name: _run(name, run) for name in checks}
 
 
 def _run(name: str, run: _Run) -> Any:  # noqa: ANN401 - what the check of that name gives
-    """Run a check, unless it is known to have broken."""
     if name in run.broken:
         return Broken(run.broken[name])
     try:
-        return _CHECKS[name](run)
+        return _BY_NAME[name].run(run)
     except OverBudget as exc:
         return Broken(type(exc).__name__)
     except Exception as exc:  # noqa: BLE001 - fails closed: a check that broke is a review
@@ -373,20 +358,270 @@ def _claims(run: _Run) -> ClaimReport | Skipped:
     return check_claims(run.response, evidence_of(run.response), config, run.inputs.verifier, read=run.read)
 
 
-_CHECKS: Final[Mapping[str, Callable[[_Run], object]]] = {
-    "sources": _sources,
-    "index": _index,
-    "versions": _versions,
-    "fields": _fields,
-    "source_tags": _source_tags,
-    "quotes": _quotes,
-    "entities": _entities,
-    "relations": _relations,
-    "values": _values,
-    "claims": _claims,
-}
-CHECKS: Final = tuple(_CHECKS)
-"""The names of the checks, which are the attributes of a reading."""
+def _source_failures(found: SourceReport) -> Iterator[str]:
+    yield from (f"phantom_file: {file}" for file in dict.fromkeys(found.phantom_files))
+    yield from (f"snippet_mismatch: {file}" for file in dict.fromkeys(found.mismatched_files))
+
+
+def _tag_failures(found: TagReport) -> Iterator[str]:
+    if found.missing:
+        yield f"source_tags_missing: {len(found.missing)}"
+    yield from (f"source_tag_phantom: {tag}" for tag in dict.fromkeys(found.phantom))
+
+
+def _quote_failures(found: QuoteGrounding) -> Iterator[str]:
+    if found.stats.rejected_count:
+        yield f"quotes_rejected: {found.stats.rejected_count} of {found.stats.extracted_count}"
+    yield from (
+        f"quote_polarity: {domain}" for domain in dict.fromkeys(note.domain for note in found.polarity)
+    )
+
+
+_LEAST_QUOTE: Final = 3  # content words of a quote that an answer can rest on
+
+
+def _rests_on_quotes(found: QuoteGrounding) -> bool:
+    held = chain.from_iterable(found.validated.values())
+    words = (sum(bool(content_words(word)) for word in quote.split()) for quote in held)
+    return bool(found.rejected) or any(count >= _LEAST_QUOTE for count in words)
+
+
+def _claim_failures(found: ClaimReport) -> Iterator[str]:
+    if found.unheld:
+        yield f"flagged_claims: {found.unheld}"
+    if found.critical:
+        yield f"critical_gap: {found.critical}"
+    if found.over_budget:
+        yield "claims_unavailable"
+
+
+def _field_warnings(found: FieldCheckResult) -> Iterator[ReportWarning]:
+    if found.unverified:
+        names, details = ", ".join(found.unverified), {"fields": list(found.unverified)}
+        yield ReportWarning(WarningType.UNVERIFIED_FIELDS, f"Unverified fields: [{names}]", details)
+
+
+def _quote_warnings(found: QuoteGrounding) -> Iterator[ReportWarning]:
+    for note in found.polarity:
+        message = f"A quote of {note.domain} stands behind a negation in the transcript"
+        details = {"domain": note.domain, "index": note.index}
+        yield ReportWarning(WarningType.QUOTE_POLARITY, message, details)
+
+
+def _relation_warnings(found: RelationPreservation) -> Iterator[ReportWarning]:
+    for index in found.unspecified:
+        message = f"Relation {index} names no version, and its source has one"
+        yield ReportWarning(WarningType.VERSION_UNSPECIFIED, message, {"index": index})
+
+
+def _source_section(found: SourceReport, _: LlmResponse) -> dict[str, Any]:
+    results = [
+        {
+            "file": file,
+            "exists": result.exists,
+            "snippet_valid": result.snippet_valid,
+            "lines_match": result.lines_match,
+            "confidence": round(result.confidence, 4),
+        }
+        for file, result in found.results
+    ]
+    return {"results": results, "confidence": round(found.confidence, 4)}
+
+
+def _field_section(found: FieldCheckResult, _: LlmResponse) -> dict[str, Any]:
+    verified, unverified = list(found.verified), list(found.unverified)
+    return {"verified": verified, "unverified": unverified, "confidence": round(found.confidence, 4)}
+
+
+def _quote_section(found: QuoteGrounding, _: LlmResponse) -> dict[str, Any]:
+    counts = dataclasses.asdict(found.stats) | {"validated": found.validated}
+    return counts | {"failure": found.failure} if found.failure else counts
+
+
+Verdict = tuple[IngestionTier, ReasonCode]
+_BLOCK, _REVIEW = IngestionTier.BLOCK, IngestionTier.FLAG_REVIEW
+
+VERDICTS: Final[Sequence[Verdict]] = (
+    (_BLOCK, ReasonCode.ENTITY_GROUNDING_FAILED),
+    (_BLOCK, ReasonCode.RELATION_PRESERVATION_FAILED),
+    (_BLOCK, ReasonCode.QUOTES_REJECTED),
+    (_BLOCK, ReasonCode.CRITICAL_GAP),
+    (_BLOCK, ReasonCode.LOW_CONFIDENCE),
+    (_REVIEW, ReasonCode.INTERNAL_ERROR),
+    (_REVIEW, ReasonCode.CHECK_UNAVAILABLE),
+    (_REVIEW, ReasonCode.GROUNDING_UNATTESTED),
+    (_REVIEW, ReasonCode.PHANTOM_SOURCE),
+    (_REVIEW, ReasonCode.SNIPPET_MISMATCH),
+    (_REVIEW, ReasonCode.UNVERIFIED_FIELDS),
+    (_REVIEW, ReasonCode.STALE_INDEX),
+    (_REVIEW, ReasonCode.QUOTES_REJECTED),
+    (_REVIEW, ReasonCode.FLAGGED_CLAIMS),
+    (_REVIEW, ReasonCode.VERIFICATION_BYPASSED),
+    (_REVIEW, ReasonCode.LOW_CONFIDENCE),
+    (_REVIEW, ReasonCode.NOTHING_TO_GROUND_ON),
+)
+"""Every verdict that lowers a response, in the order of the contract: of those that apply the first decides."""
+
+
+class Rule(NamedTuple):
+    """A verdict, and whether a check's result leads to it under a policy."""
+
+    tier: IngestionTier
+    code: ReasonCode
+    applies: Callable[[Any, Policy], object]
+
+
+def _nothing(*_: object) -> tuple[()]:
+    return ()
+
+
+class Check(NamedTuple):
+    """A check of responses: all that the gate says of it stands in its row. A warning is a review by itself.
+
+    Attributes:
+        name: of the attribute of a reading, and of the check in `facts.error`.
+        run: returns the result, or why there is none.
+        passed: how it is listed where it passed; empty: it is not listed by itself.
+        failures: how it is listed where it failed.
+        warnings: of the report.
+        rules: the verdicts that its result can lead to, beside that of warnings.
+        compared: whether it compared something of the response with what it was given.
+        section: its name in the report, and what stands there; an empty name: none.
+        events: what it reports of a tenant's response.
+    """
+
+    name: str
+    run: Callable[[_Run], Any]
+    passed: str
+    failures: Callable[[Any], Iterable[str]] = _nothing
+    warnings: Callable[[Any], Iterable[ReportWarning]] = _nothing
+    rules: tuple[Rule, ...] = ()
+    compared: Callable[[Any], object] = _nothing
+    section: tuple[str, Callable[[Any, LlmResponse], dict[str, Any]]] = ("", lambda _result, _response: {})
+    events: Callable[[Any, str, Policy], Iterable[Event]] = _nothing
+
+
+RESPONSE_CHECKS: Final[Sequence[Check]] = (
+    Check(
+        "sources",
+        _sources,
+        "sources_verified",
+        failures=_source_failures,
+        warnings=lambda found: found.warnings,
+        rules=(
+            Rule(_REVIEW, ReasonCode.PHANTOM_SOURCE, lambda found, _: found.phantom_files),
+            Rule(_REVIEW, ReasonCode.SNIPPET_MISMATCH, lambda found, _: found.mismatched_files),
+        ),
+        compared=lambda found: found.results,
+        section=("sources", _source_section),
+    ),
+    Check(
+        "index",
+        _index,
+        "index_current",
+        failures=lambda found: (f"stale_index: {file}" for file in found.stale),
+        warnings=lambda found: found.warnings,
+        rules=(Rule(_REVIEW, ReasonCode.STALE_INDEX, lambda found, _: found.stale),),
+    ),
+    Check(
+        "fields",
+        _fields,
+        "fields_verified",
+        failures=lambda found: (
+            [f"unverified_fields: {', '.join(found.unverified)}"] if found.unverified else ()
+        ),
+        warnings=_field_warnings,
+        rules=(Rule(_REVIEW, ReasonCode.UNVERIFIED_FIELDS, lambda found, _: found.unverified),),
+        compared=lambda found: found.verified or found.unverified,
+        section=("fields", _field_section),
+    ),
+    Check(
+        "source_tags",
+        _source_tags,
+        "source_tags_present",
+        failures=_tag_failures,
+        warnings=lambda found: found.warnings,
+        rules=(Rule(_REVIEW, ReasonCode.PHANTOM_SOURCE, lambda found, _: found.phantom),),
+        compared=lambda found: found.tags,
+    ),
+    Check(
+        "quotes",
+        _quotes,
+        "quotes_grounded",
+        failures=_quote_failures,
+        warnings=_quote_warnings,
+        rules=(
+            Rule(
+                _BLOCK,
+                ReasonCode.QUOTES_REJECTED,
+                lambda found, policy: policy.evidence_quote_fail_on_all_rejected and found.failure,
+            ),
+            Rule(_REVIEW, ReasonCode.QUOTES_REJECTED, lambda found, _: found.stats.rejected_count),
+        ),
+        compared=_rests_on_quotes,
+        section=("quotes", _quote_section),
+        events=lambda found, _, policy: found.events() if policy.evidence_quote_log_rejections else (),
+    ),
+    Check(
+        "entities",
+        _entities,
+        "entities_grounded",
+        failures=lambda found: [f"entity_grounding_failed: {len(found.missing)}"] if found.missing else (),
+        rules=(Rule(_BLOCK, ReasonCode.ENTITY_GROUNDING_FAILED, lambda found, _: found.missing),),
+        compared=lambda found: found.entity_count,
+        section=("entities", lambda found, _: found.as_report()),
+        events=lambda found, tenant, _: found.events(tenant),
+    ),
+    Check(
+        "relations",
+        _relations,
+        "relations_preserved",
+        failures=lambda found: (
+            [f"relation_preservation_failed: {len(found.violations)}"] if found.violations else ()
+        ),
+        warnings=_relation_warnings,
+        rules=(Rule(_BLOCK, ReasonCode.RELATION_PRESERVATION_FAILED, lambda found, _: found.violations),),
+        compared=lambda found: found.claim_count,
+        section=("relations", lambda found, response: found.as_report(response.hop_results or [])),
+        events=lambda found, tenant, _: found.events(tenant),
+    ),
+    Check(
+        "values",
+        _values,
+        "values_supported",
+        failures=lambda found: [f"values_unsupported: {found.faults}"] if found.faults else (),
+        warnings=lambda found: found.warnings,
+        compared=lambda found: found.found,
+    ),
+    Check(
+        "claims",
+        _claims,
+        "claims_supported",
+        failures=_claim_failures,
+        rules=(
+            Rule(
+                _BLOCK,
+                ReasonCode.CRITICAL_GAP,
+                lambda found, policy: policy.on_critical == "block" and found.critical,
+            ),
+            Rule(_REVIEW, ReasonCode.CHECK_UNAVAILABLE, lambda found, _: found.over_budget),
+            Rule(_REVIEW, ReasonCode.FLAGGED_CLAIMS, lambda found, _: found.unheld),
+        ),
+        compared=lambda found: found.report.claims or found.claims_nothing,
+        section=("epistemic", lambda found, _: found.as_report()),
+    ),
+    Check(
+        "versions",
+        _versions,
+        "",
+        warnings=lambda found: found.warnings,
+        events=lambda found, tenant, _: found.events(tenant),
+    ),
+)
+"""In the order of lists and reports; that in which they run is the order of a reading's attributes."""
+_BY_NAME: Final = {check.name: check for check in RESPONSE_CHECKS}
+CHECKS: Final = tuple(attribute.name for attribute in dataclasses.fields(ResponseReading))
+"""The names of the checks, in the order in which they run."""
 
 
 def why_skipped(

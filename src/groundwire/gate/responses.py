@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -31,7 +31,6 @@ from groundwire.gate.response_checks import (
     list_broken,
     read_again,
     read_response,
-    result_of,
 )
 from groundwire.gate.tree import reviewed
 from groundwire.gate.types import (
@@ -50,7 +49,6 @@ from groundwire.keys.attestation import Keys
 from groundwire.logs import report_fault
 from groundwire.messages.base import sha256_hex
 from groundwire.messages.decisions import Decision, Facts, IngestionTier, Verdict
-from groundwire.messages.events import Event
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject, decision_id
 from groundwire.messages.records import LlmResponse
@@ -211,7 +209,11 @@ class ResponseGate:
         request = None
         if payload.review is None:  # what a person decided asks for nothing more
             request = await run_in_thread(entry, partial(regenerate_request, case, decision))
-        events = list(_events(entry.response, case)) if recorded.fresh else []
+        events = [
+            event
+            for check, result in (case.reading.results if recorded.fresh else ())
+            for event in check.events(result, entry.response.tenant_id, case.policy)
+        ]
         return Decided(entry.record, decision, recorded.fresh, request, events)
 
     def provisional(self, entry: PreparedResponse) -> Decision:
@@ -329,19 +331,6 @@ def _by_rules(entry: PreparedResponse) -> PreparedResponse:
     kept = {check: error for check, error in broken.items() if check != "claims"}
     inputs = entry.inputs._replace(verifier=None, error=list_broken(kept))
     return entry._replace(reading=replace(entry.reading, claims=entry.by_rules), inputs=inputs)
-
-
-def _events(response: LlmResponse, case: ResponseCase) -> Iterator[Event]:
-    reading, tenant = case.reading, response.tenant_id
-    quotes = result_of(reading.quotes)
-    if quotes and case.policy.evidence_quote_log_rejections:
-        yield from quotes.events()
-    if entities := result_of(reading.entities):
-        yield from entities.events(tenant)
-    if relations := result_of(reading.relations):
-        yield from relations.events(tenant)
-    if versions := result_of(reading.versions):
-        yield from versions.events(tenant)
 
 
 _VERDICTS: Final = {SubjectState.APPROVED: Verdict.APPROVED, SubjectState.BLOCKED: Verdict.BLOCKED}

@@ -21,6 +21,8 @@ from groundwire.gate.types import (
     Refused,
     Result,
     ReviewPlan,
+    of_kind,
+    put_back,
     record_origin,
 )
 from groundwire.keys.attestation import Keys
@@ -139,13 +141,12 @@ class ReviewGate:
         """
         results: list[Result] = []
         try:
-            for portion in _portions([entry for entry in batch if isinstance(entry, PreparedReview)]):
+            for portion in _portions(of_kind(batch, PreparedReview)):
                 results += await self._carry_out(portion)
         except StateError:
             self._find.begin()  # until state answers again, what was not there may have been published
             raise
-        carried_out = iter(results)
-        return [entry if isinstance(entry, DeadLetter) else next(carried_out) for entry in batch]
+        return put_back(batch, results, PreparedReview)
 
     def provisional(self, batch: Sequence[ReviewEntry]) -> list[Result]:
         """Never: what people decide waits for state.
@@ -201,7 +202,14 @@ class ReviewGate:
 
     async def _carry_out(self, portion: Sequence[PreparedReview]) -> list[Result]:
         held = await self._state.held([entry.subject for entry in portion])
-        plans = await self._plan(list(zip(portion, held, strict=True)))
+        entries = list(zip(portion, held, strict=True))
+        queries = [
+            self._of_kind(entry).query(entry, found)
+            for entry, found in entries
+            if found and not _already_refused(entry, found)
+        ]
+        published = await self._find([query for query in queries if query])
+        plans = [self._plan(entry, found, published) for entry, found in entries]
         requests = [_request(entry, plan) for entry, plan in zip(portion, plans, strict=True)]
         answers = await self._state.review(requests)
         return [
@@ -209,26 +217,16 @@ class ReviewGate:
             for entry, plan, answer in zip(portion, plans, answers, strict=True)
         ]
 
-    async def _plan(self, entries: Sequence[tuple[PreparedReview, HeldEntry | None]]) -> list[ReviewPlan]:
-        """Work out what the actions would come to, from the decisions that they rest on; what state says stands."""
-        queries = [
-            self._of_kind(entry).query(entry, held)
-            for entry, held in entries
-            if held and not _already_refused(entry, held)
-        ]
-        found = await self._find([query for query in queries if query])
-        return [self._plan_one(entry, held, found) for entry, held in entries]
-
-    def _plan_one(
-        self, entry: PreparedReview, held: HeldEntry | None, found: Mapping[str, Decision]
+    def _plan(
+        self, entry: PreparedReview, held: HeldEntry | None, published: Mapping[str, Decision]
     ) -> ReviewPlan:
-        refused = _already_refused(entry, held)
+        refused, unentitled = _already_refused(entry, held), bool(entry.refused)
         if held is None:
-            return ReviewPlan(refused, only_recorded=bool(entry.refused))
+            return ReviewPlan(refused, only_recorded=unentitled)
         if refused:
-            return self._of_kind(entry).refuse(held, refused, only_recorded=bool(entry.refused))
-        published = found.get(decision_id(entry.subject, held.revision))
-        return self._of_kind(entry).plan(entry, held, published)
+            return self._of_kind(entry).refuse(held, refused, only_recorded=unentitled)
+        rests_on = published.get(decision_id(entry.subject, held.revision))
+        return self._of_kind(entry).plan(entry, held, rests_on)
 
     async def _result(self, entry: PreparedReview, plan: ReviewPlan, answer: ReviewAnswer) -> Result:
         if isinstance(answer, RefusedAction):

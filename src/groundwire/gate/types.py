@@ -6,7 +6,7 @@ All of them are immutable: a step that learns more returns a new value.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
@@ -28,6 +28,8 @@ from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import Subject, decisive, digest
 from groundwire.messages.records import Claim, LlmResponse, Retraction, ReviewDecision
 from groundwire.state.model import DedupQuery, RecordOrigin, ReviewAction, SubjectStatus
+
+_T = TypeVar("_T")
 
 RESPONSE_PARENT: Final = "response:"
 """What stands before the id of a response in `derived_from`."""
@@ -132,10 +134,20 @@ class PreparedResponse(NamedTuple):
 
 Prepared = PreparedClaim | PreparedResponse
 
+
+def of_kind(entries: Iterable[object], *kinds: type[_T]) -> list[_T]:
+    """Return the entries of these kinds, which are worked on together; `put_back` returns them to their places."""
+    return [entry for entry in entries if isinstance(entry, kinds)]
+
+
+def put_back(entries: Iterable[Any], made: Iterable[Any], *kinds: type) -> list[Any]:
+    """Return the entries in their order, those of these kinds replaced by what was made of them."""
+    remaining = iter(made)
+    return [next(remaining) if isinstance(entry, kinds) else entry for entry in entries]
+
+
 LARGE: Final = 4_000
 """Bytes of a record from which on its checks run in a thread."""
-
-_T = TypeVar("_T")
 
 
 async def run_in_thread(entry: Prepared, work: Callable[[], _T]) -> _T:
