@@ -49,8 +49,6 @@ _CUT_SHORT: Final = frozenset({"unparseable", "truncated"})
 
 @dataclass(slots=True)
 class BudgetEntry:
-    """The cost of a question: at first the most that it can be."""
-
     at: float
     tokens: int
     usd: float
@@ -58,12 +56,7 @@ class BudgetEntry:
 
 @dataclass(slots=True)
 class Ledger:
-    """Sums what was spent within the last seconds; safe to use from several threads.
-
-    Args:
-        window: seconds after which an entry no longer counts.
-        clock: monotonic seconds.
-    """
+    """Sums what was spent within the last seconds; safe to use from several threads."""
 
     window: float = math.inf
     clock: Callable[[], float] = time.monotonic
@@ -71,7 +64,6 @@ class Ledger:
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def reserve(self, tokens: int, usd: float, *, most_tokens: int, most_usd: float) -> BudgetEntry | None:
-        """Return an entry of that much, or None where it does not fit."""
         with self._lock:
             now = self.clock()
             while self._entries and self._entries[0].at <= now - self.window:
@@ -86,12 +78,7 @@ class Ledger:
 
 
 class Budget:
-    """What one response may still cost, in tokens, dollars and seconds; belongs to one event loop.
-
-    Args:
-        config: the limits.
-        clock: monotonic seconds.
-    """
+    """What one response may still cost, in tokens, dollars and seconds; belongs to one event loop."""
 
     def __init__(self, config: VerificationConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._config = config
@@ -128,7 +115,6 @@ class Budget:
 
 
 def book(entries: Sequence[BudgetEntry], tokens: int, usd: float) -> None:
-    """Replace the reserved cost of a question by its actual one."""
     for entry in entries:
         entry.tokens, entry.usd = tokens, usd
 
@@ -157,12 +143,10 @@ class ClientMemory:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def known(self, key: Hashable) -> Reply | None:
-        """Return the reply to a question, None where it is not known."""
         with self._lock:
             return self._replies.get(key)
 
     def keep(self, key: Hashable, reply: Reply) -> None:
-        """Keep a reply; the least recently used makes room."""
         with self._lock:
             self._replies[key] = reply
 
@@ -180,7 +164,6 @@ class Memories:
         self._lock = threading.Lock()
 
     def of(self, client: object) -> ClientMemory:
-        """Return the memory of a client."""
         name = id(client)
         with self._lock:
             memory = self._alive.get(name) or self._held.get(name, (None, None))[1]
@@ -207,16 +190,7 @@ async def ask(
     budget: Budget | None = None,
     sample: int = 0,
 ) -> Reply:
-    """Put a question to a model, or take the reply to the same question from the cache.
-
-    Args:
-        client: the model.
-        prompt: the question.
-        config: name of the model, prices, limits.
-        claim_id: whom the call is counted for.
-        budget: of the response; a full one where None.
-        sample: which of several answers to the same question.
-    """
+    """Put a question to a model, or take the reply to the same question from the cache."""
     budget = budget or Budget(config)
     key = (config.verification_model, prompt.key, config.samples > 1, sample)
     memory = _memories.of(client)
@@ -351,11 +325,6 @@ async def assess(plan: Plan, client: Client, config: VerificationConfig) -> Veri
 
     It never raises for what a model or its service does: a claim without an answer that counts has a `fault`, and is
     flagged. It takes `config.budget_seconds` at most, and a second.
-
-    Args:
-        plan: from `plan_response(..., ask=True)`.
-        client: the model.
-        config: the one that the plan was made with.
     """
     if not plan.due and not plan.truncated:
         return None
@@ -369,14 +338,7 @@ async def ask_about(
     client: Client,
     config: VerificationConfig,
 ) -> VerifierFacts:
-    """Ask a model about the claims of one response, with the evidence and without it (S4-34).
-
-    Args:
-        drafts: the claims.
-        evidence: for each, id -> text.
-        client: the model.
-        config: model, limits, whether to ask at the same time.
-    """
+    """Ask a model about the claims of one response, with the evidence and without it (S4-34)."""
     budget = Budget(config)
     asked = await _all(
         [

@@ -63,8 +63,6 @@ class ClaimDraft(NamedTuple):
 
 
 class Fact(BaseModel):
-    """A fact that a decision records."""
-
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
@@ -89,7 +87,6 @@ class ModelOpinion(Fact):
 
 
 def draft_of(claim_id: str, claim: ClaimCheck) -> ClaimDraft:
-    """Return the draft of one claim of an answer."""
     return ClaimDraft(
         claim_id,
         claim.text,
@@ -142,12 +139,6 @@ def verification_of(
 
     A model can lower what the rules found, and raise it only where configured: neither support nor the gap of what
     the rules flag gets better by it. What it said that does not parse changes no score, and flags the claim (S4-17).
-
-    Args:
-        draft: what the rules found.
-        config: thresholds.
-        opinion: what a model said; None where none was asked.
-        target: reliability that the claim should have, 0..1.
     """
     said = opinion.support if opinion else None
     support = draft.support
@@ -219,7 +210,6 @@ def _flag_reason(
 
 
 def gap_of(claim: ClaimVerification) -> EpistemicGap | None:
-    """Return the gap that a flagged claim has; None where it has none."""
     kind = next((kind for kind in ACTIONS if kind == claim.flag_reason), None)
     if kind is None:
         return None

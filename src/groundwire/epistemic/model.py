@@ -37,9 +37,7 @@ Fault = Literal[
 class Client(Protocol):
     """The least that verification needs of a language model."""
 
-    async def complete(self, prompt: str, *, model: str) -> str:
-        """Return the model's reply to a prompt."""
-        ...
+    async def complete(self, prompt: str, *, model: str) -> str: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,6 @@ class VerifierFacts(Fact):
 
     @property
     def over_budget(self) -> bool:
-        """Whether a question was not asked for want of budget."""
         return any(call.fault == OVER_BUDGET for call in self.calls)
 
 
@@ -115,18 +114,7 @@ def build_report(
     truncated: int = 0,
     calls: Sequence[ModelCall] = (),
 ) -> HallucinationReport:
-    """Return the report of a response.
-
-    Args:
-        response_id: of the response.
-        claims: all that were checked, in text order.
-        config: thresholds, and what becomes of failures.
-        answer_support: of the answer as a whole; by default that of its weakest claim.
-        unverified: number of claims that were not checked.
-        asked: number of claims about which a model was asked.
-        truncated: number of claims that were due for a model but beyond the limit.
-        calls: what was asked.
-    """
+    """Return the report of a response."""
     gaps = [gap for claim in claims if (gap := gap_of(claim))]
     flagged = sum(claim.is_flagged for claim in claims)
     if answer_support is None:
@@ -168,7 +156,6 @@ def _is_flagged(
 
 
 def _mean_support(claims: Sequence[ClaimVerification]) -> float:
-    """Return the mean support of claims, weighted by their words; 1.0 without any."""
     weights = [max(1, len(claim.claim_text.split())) for claim in claims]
     total = sum(weight * claim.evidence_support for weight, claim in zip(weights, claims, strict=True))
     return min(1.0, total / sum(weights)) if claims else 1.0
@@ -266,13 +253,7 @@ def audit_steps(
 
 
 def report_of(plan: Plan, facts: VerifierFacts | None, config: VerificationConfig) -> HallucinationReport:
-    """Return the report of a response from what the rules found and what a model said.
-
-    Args:
-        plan: of the response; whether it was made to ask a model does not matter.
-        facts: as recorded; None where no model was asked.
-        config: the one that the facts were made with.
-    """
+    """Return the report of a response from what the rules found and what a model said."""
     opinions = {opinion.claim_id: opinion for opinion in facts.opinions} if facts else {}
     claims = [verification_of(draft, config, opinions.get(draft.claim_id)) for draft in plan.drafts]
     # what a model cleared is no doubt any more

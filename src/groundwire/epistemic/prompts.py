@@ -88,17 +88,11 @@ class Prompt:
     is_cut: bool = False
 
     def __str__(self) -> str:
-        """Return instructions and data."""
         return f"{self.system}\n\n{self.user}"
 
 
 def support_prompt(claim: str, evidence: Mapping[str, str], *, nonce: str | None = None) -> Prompt:
     """Ask whether evidence states a claim (S4-16).
-
-    Args:
-        claim: what is claimed.
-        evidence: id -> text, the best first.
-        nonce: delimits the data; a random one where None.
 
     Raises:
         ModelFault: `too_long`, the claim is.
@@ -129,7 +123,6 @@ def answer_prompt(question: str, *, nonce: str | None = None) -> Prompt:
 
 
 def clean(text: str) -> str:
-    """Return a text without control and format characters and lone surrogates."""
     return text.translate(_unseen())
 
 

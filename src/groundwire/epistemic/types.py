@@ -86,26 +86,13 @@ def share_of_threshold(point: OperatingPoint) -> float:
 
 
 def support_at(point: OperatingPoint, weakest: float, whole: float) -> float:
-    """Return the support that an operating point holds against its share of the threshold.
-
-    Args:
-        point: at which doubts count.
-        weakest: support of the answer's weakest claim, 0..1.
-        whole: the answer's own.
-    """
+    """Return the support that an operating point holds against its share of the threshold."""
     whole = round(whole, 4)
     return min(weakest, whole) if point == "strict" else whole
 
 
 def is_doubted(weakest: float, whole: float, point: OperatingPoint, threshold: float) -> bool:
-    """Tell whether doubts flag an answer; what one point flags, every stricter one flags too.
-
-    Args:
-        weakest: support of its weakest claim, 0..1.
-        whole: its own.
-        point: at which doubts count.
-        threshold: of support.
-    """
+    """Tell whether doubts flag an answer; what one point flags, every stricter one flags too."""
     least = threshold if point == "strict" else round(threshold * share_of_threshold(point), 4)
     return support_at(point, weakest, whole) < least
 

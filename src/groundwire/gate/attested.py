@@ -25,5 +25,4 @@ def attestation_fact(
 
 
 def is_valid(attestation: dict[str, Any] | None) -> bool:
-    """Whether the fact says that the record is vouched for."""
     return (attestation or {}).get("state") == "valid"

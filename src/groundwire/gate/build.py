@@ -78,7 +78,6 @@ class Stamp(NamedTuple):
 
     @classmethod
     def of(cls, policy: Policy, decided_at: datetime) -> Stamp:
-        """Return the stamp of this engine under a policy."""
         return cls(decided_at, __version__, policy.sha256, policy.version)
 
 
@@ -99,13 +98,7 @@ class Envelope:
 
 
 def build_decision(case: ClaimCase, envelope: Envelope, judged: TreeOutcome) -> Decision:
-    """Build the Decision of a claim; equal arguments give equal bytes.
-
-    Args:
-        case: the claim with everything that bears on it.
-        envelope: identity, times and origin.
-        judged: tier and reason: `case.outcome()`, or what another engine recorded.
-    """
+    """Build the Decision of a claim; equal arguments give equal bytes."""
     return build_decisions([case], [envelope], [judged])[0]
 
 
@@ -127,13 +120,7 @@ def build_decisions(
 
 
 def build_response_decision(case: ResponseCase, envelope: Envelope, judged: TreeOutcome) -> Decision:
-    """Build the Decision of a response; equal arguments give equal bytes.
-
-    Args:
-        case: the response with everything that bears on it.
-        envelope: identity, times and origin.
-        judged: tier and reason: `case.outcome()`, or what another engine recorded.
-    """
+    """Build the Decision of a response; equal arguments give equal bytes."""
     checks = list_response_checks(case)
     report = report_of(case)
     return _within_limits(lambda limits: _build_response(case, envelope, judged, (checks, report), limits))
@@ -147,7 +134,6 @@ def within_limits(decision: Decision) -> Decision:
 
 
 def _within_limits(build: Callable[[_Limits], Decision], allowed: Sequence[_Limits] = _LIMITS) -> Decision:
-    """Build a decision with the widest limits that its bytes allow."""
     for limits in allowed:
         decision = build(limits)
         if len(decision.to_bytes()) <= MAX_BYTES:
@@ -225,7 +211,6 @@ def _cut(decision: Decision, limits: _Limits) -> Decision:
 
 
 def _frame(subject: Subject, envelope: Envelope, judged: TreeOutcome) -> dict[str, Any]:
-    """Return the fields that claims and responses have alike."""
     stamp = envelope.stamp
     return {
         "decision_id": _identify(subject, envelope),

@@ -127,7 +127,6 @@ def dedup_queries(claims: Sequence[Claim], policy: Policy) -> Sequence[DedupQuer
 
 
 def match_rules(policy: Policy) -> MatchRules:
-    """Return what a policy says of the claims that one is compared with."""
     shares = policy.dedup_threshold, policy.conflict_threshold, policy.rejected_threshold
     return _match_rules(shares, policy.dedup_material_difference, policy.dedup_word_difference)
 
@@ -150,8 +149,6 @@ def _keys(method: str, thresholds: Thresholds) -> KeyFunction:
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """The result of checking a citation: its state, why in a line, and when it was checked."""
-
     state: CitationState
     detail: str
     checked_at: datetime | None
@@ -179,7 +176,6 @@ class ClaimInputs(NamedTuple):
     error: str | None = None
 
     def facts(self, clock: datetime) -> Facts:
-        """Return the facts of a decision that are known before state answers."""
         return Facts.made(
             clock=clock, attestation=self.attestation, relevance=self.relevance or None, error=self.error
         )
@@ -205,21 +201,12 @@ def dedup_verdict(dedup: DedupFacts, policy: Policy) -> DedupVerdict:
 
 
 def verdict_of(matches: Sequence[DedupMatch], rules: MatchRules) -> DedupVerdict:
-    """Sort matches by what they mean under rules."""
     first = {kind_of(match, rules): match for match in reversed(matches)}
     return DedupVerdict(*map(first.get, DECIDING))
 
 
 class ClaimCase:
-    """A claim with everything that bears on its decision; its properties and methods are pure.
-
-    Args:
-        claim: the record.
-        reading: its hedges and citations.
-        policy: the policy of the step that records.
-        facts: what came from outside; the fields that state answers may still be empty for `prejudge`.
-        findings: the citations' states.
-    """
+    """A claim with everything that bears on its decision; its properties and methods are pure."""
 
     def __init__(
         self, claim: Claim, reading: ClaimReading, policy: Policy, facts: Facts, findings: Findings
@@ -250,14 +237,12 @@ class ClaimCase:
         self.matches = dedup_verdict(self.dedup, self.policy)
 
     def finding(self, citation: Citation) -> CheckFinding:
-        """Return what is known of a citation of this claim."""
         if citation.doubt:
             return CheckFinding(CitationState.NOT_CHECKED, citation.doubt, None)
         return self.findings.get(citation.label, NOT_CHECKED)
 
     @property
     def unapproved_parents(self) -> list[str]:
-        """Ids of `derived_from` that are not approved."""
         return [parent.id for parent in self.facts.parents or () if parent.state != "approved"]
 
     @property
@@ -285,7 +270,6 @@ class ClaimCase:
         return cap(code) if code else base
 
     def base(self) -> TreeOutcome:
-        """Return what expiry, an internal error and the tree say."""
         if self.expired:
             return explain(IngestionTier.BLOCK, ReasonCode.EXPIRED)
         if self.facts.error:
@@ -380,7 +364,6 @@ class Prejudgement(NamedTuple):
 
     @property
     def base_tier(self) -> int:
-        """The tier as state counts it: 1, 2 or 3."""
         return _TIERS.index(self.base.tier) + 1
 
 

@@ -71,11 +71,7 @@ Answers = dict[tuple[str, str], CitationCheck]
 
 
 class Policies(Protocol):
-    """Finds effective policies by their hash."""
-
-    async def get(self, sha256: str) -> Policy | None:
-        """Return the policy, or None where it is not known here."""
-        ...
+    async def get(self, sha256: str) -> Policy | None: ...
 
 
 async def policy_that_decided(sha256: str, current: Policy, policies: Policies) -> Policy | None:
@@ -161,11 +157,9 @@ class ClaimGate:
         return attestation_fact(self._keys, record, at, tenant=claim.tenant_id, source=claim.source)
 
     async def look_up(self, claims: Sequence[PreparedClaim], *, ask_network: bool) -> list[PreparedClaim]:
-        """Look up what the claims cite."""
         return await self._citations.look_up(claims, ask_network=ask_network)
 
     def request_of(self, entry: PreparedClaim) -> ClaimStep:
-        """Return how a claim is put to state."""
         try:
             return self._judged(entry)
         except Exception as exc:  # noqa: BLE001 - fails closed: it is a review, whatever broke
@@ -245,7 +239,6 @@ class ClaimGate:
         return (now.base_tier, now.capped) != (then.base_tier, then.capped) == (1, False)
 
     async def decide(self, answered: Sequence[tuple[ClaimStep, Outcome]]) -> list[Decided]:
-        """Derive the decisions of claims' recorded outcomes."""
         decisions = derive_all([await self._derivation(step, recorded) for step, recorded in answered])
         return [
             Decided(step.entry.record, decision, recorded.fresh)
@@ -316,7 +309,6 @@ class CitationLookup:
         self._policy = policy
 
     async def look_up(self, claims: Sequence[PreparedClaim], *, ask_network: bool) -> list[PreparedClaim]:
-        """Return the claims with the findings, relevance and `wait` of their citations."""
         cited = [
             (entry.claim.tenant_id, citation) for entry in claims for citation in entry.reading.verifiable
         ]
@@ -483,7 +475,6 @@ class ClaimReviews:
         recorded: Outcome,
         before: Decision | None,  # noqa: ARG002
     ) -> Decision | None:
-        """Derive the decision of a claim that a person decided."""
         payload = ClaimPayload.from_bytes(recorded.payload)
         known = await policy_that_decided(payload.stamp.policy_sha256, self._policy, self._policies)
         record = payload.human.record if payload.human else ""

@@ -140,10 +140,6 @@ class Gate:
     async def apply_step(self, batch: Sequence[GateEntry], *, deferred: bool = False) -> list[Result]:
         """Decide a prepared batch in one atomic step of state; may be repeated, with the same outcome.
 
-        Args:
-            batch: what `prepare` returned, or `ask_model` where there is a model.
-            deferred: whether the records come from `deferred`, and do not wait again.
-
         Returns:
             One result for each entry, in order.
 
@@ -266,7 +262,6 @@ def decode_record(record: InboundRecord) -> Claim | LlmResponse:
 
 
 async def _with_pauses(items: Iterable[_T]) -> AsyncIterator[_T]:
-    """Yield items, and give the event loop a turn now and then."""
     for number, item in enumerate(items, 1):
         yield item
         if number % _AT_ONCE == 0:

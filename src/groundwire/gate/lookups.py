@@ -51,9 +51,7 @@ class Corpus(Protocol):
     corpus that is not there among others, makes the check unavailable.
     """
 
-    async def entities(self, tenant: str, ids: Sequence[str], /) -> Mapping[str, Mapping[str, Any]]:
-        """Return the entries of those ids that the tenant's corpus holds."""
-        ...
+    async def entities(self, tenant: str, ids: Sequence[str], /) -> Mapping[str, Mapping[str, Any]]: ...
 
     async def relations(
         self, tenant: str, pairs: Collection[tuple[str, str]], /
@@ -69,7 +67,6 @@ class TenantCorpus(NamedTuple):
     tenants: frozenset[str]
 
     def covers(self, tenant_id: str) -> bool:
-        """Say whether this tenant's responses are checked against the corpus."""
         return not self.tenants.isdisjoint((tenant_id, "*"))
 
 
@@ -161,12 +158,7 @@ def assessor_of(model: HttpModel, on_answer: OnAnswer | None = None) -> Assessor
 
 
 class ModelQuestions:
-    """Asks a model about prepared responses, those of a batch beside each other; belongs to one event loop.
-
-    Args:
-        assessor: the model.
-        policy: what decides; its `[verification]` says about which claims a model is asked.
-    """
+    """Asks a model about prepared responses, those of a batch beside each other; belongs to one event loop."""
 
     def __init__(self, assessor: Assessor, policy: Policy) -> None:
         self._assessor = assessor
@@ -213,7 +205,6 @@ class ModelQuestions:
         return said, reading
 
     async def _assess(self, entry: PreparedResponse) -> dict[str, Any] | None:
-        """Return what a model says, as it is recorded; None where there is nothing to ask."""
         response, config = entry.response, self._config
         plan = await run_in_thread(
             entry, partial(plan_claims, response, evidence_of(response), config, ask=True)

@@ -107,7 +107,6 @@ class ClaimPayload:
         return claim if edited is None else claim.model_copy(update={"content": edited})
 
     def to_bytes(self) -> bytes:
-        """Serialise to a line of `_write_line`, without what is empty."""
         found = {
             label: [f.state, f.detail, format_time(f.checked_at) if f.checked_at else None]
             for label, f in self.inputs.findings.items()
@@ -130,7 +129,6 @@ class ClaimPayload:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ClaimPayload:
-        """Read back what `to_bytes` wrote."""
         fields = _read_line(data)
         findings = {
             label: CheckFinding(CitationState(state), detail, parse_time(at) if at else None)
@@ -181,7 +179,6 @@ class ResponsePayload:
     superseded_at: datetime | None = None
 
     def to_bytes(self) -> bytes:
-        """Serialise to a line of `_write_line`, without what is not there."""
         fields = {
             "d": to_microseconds(self.stamp.decided_at),
             "b": self.code,
@@ -202,7 +199,6 @@ class ResponsePayload:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> ResponsePayload:
-        """Read back what `to_bytes` wrote."""
         fields = _read_line(data)
         return cls(
             stamp=_stamp(fields),
@@ -233,14 +229,12 @@ def _write_line(context: bytes, own: dict[str, Any]) -> bytes:
 
 
 def _read_line(data: bytes) -> dict[str, Any]:
-    """Read back what `_write_line` wrote, as one."""
     context, own = data.split(b"\t")
     fields: dict[str, Any] = json.loads(context) | json.loads(own)
     return fields
 
 
 def recorded_facts(recorded: Outcome, payload: ClaimPayload) -> Facts:
-    """Return the facts of a claim's decision from what state recorded; `payload` is that of the outcome."""
     dedup = DedupFacts.made(
         status=recorded.dedup_status, scheme=payload.scheme, matches=list(recorded.matches)
     )
@@ -257,7 +251,6 @@ def recorded_facts(recorded: Outcome, payload: ClaimPayload) -> Facts:
 
 
 def recorded_response_facts(recorded: Outcome, payload: ResponsePayload) -> Facts:
-    """Return the facts of a response's decision from what state recorded; `payload` is that of the outcome."""
     return Facts(
         clock=from_milliseconds(recorded.origin.timestamp),
         place=recorded.place,
@@ -318,7 +311,6 @@ def _judged(given: Derivation) -> TreeOutcome:
 def derive_response(
     case: ResponseCase, recorded: Outcome, payload: ResponsePayload, *, known_policy: bool
 ) -> Decision:
-    """Derive a response's decision from the record and its recorded outcome; as `derive`."""
     envelope = _envelope(recorded, payload.stamp, payload.stamp.decided_at, {})
     tier = TIERS[recorded.state]
     judged = case.outcome()
@@ -348,15 +340,7 @@ _UNGROUNDED: Final = {ReasonCode.SOURCE_UNATTESTED, ReasonCode.CITATION_UNVERIFI
 def recorded_reason(
     case: ClaimCase, tier: IngestionTier, base: ReasonCode, late_cap: ReasonCode | None, *, joined: bool
 ) -> TreeOutcome:
-    """Return tier and reason that another engine recorded, or this one under a policy that is not known any more.
-
-    Args:
-        case: the claim with the recorded facts; nothing in it that depends on the policy is used.
-        tier: the recorded tier.
-        base: the recorded reason before duplicates and caps, or that of a published decision.
-        late_cap: the recorded cap that needs no state.
-        joined: whether the claim follows a pending one.
-    """
+    """Return tier and reason that another engine recorded, or this one under a policy that is not known any more."""
     if case.facts.review is not None:
         blocked = tier == IngestionTier.BLOCK
         return reviewed(case.facts.review["action"], expired=case.expired, duplicate=blocked)
@@ -374,7 +358,6 @@ def recorded_reason(
 
 
 def _lowered(case: ClaimCase, late_cap: ReasonCode) -> TreeOutcome:
-    """Return why what would have been approved is in review."""
     classes = {match.match_class for match in case.dedup.matches}
     if case.dedup.status == "failed":
         return explain(IngestionTier.FLAG_REVIEW, ReasonCode.DEDUP_UNAVAILABLE)
@@ -388,7 +371,6 @@ def _lowered(case: ClaimCase, late_cap: ReasonCode) -> TreeOutcome:
 
 
 def as_origin(origin: RecordOrigin) -> Origin:
-    """Return where a record stood, as a decision names it."""
     return Origin.made(
         topic=origin.topic or None,
         partition=origin.partition,
@@ -436,7 +418,6 @@ def _derived_source(decision: Decision, content: str) -> str | None:
 
 
 def record_of(claim: Claim) -> bytes:
-    """Return a claim as a record that gives it when it is decoded."""
     return claim.__pydantic_serializer__.to_json(claim, exclude_none=True)
 
 

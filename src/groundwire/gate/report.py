@@ -29,7 +29,6 @@ class Checks:
     skipped: list[str] = field(default_factory=list)
 
     def add(self, passed: str, failed: list[str]) -> None:
-        """Record the failures of a check, or that it passed where there are none."""
         if failed:
             self.failed += failed
         else:
@@ -62,7 +61,6 @@ def list_checks(case: ClaimCase, *, joined: bool = False) -> Checks:
 
 
 def list_place(place: Place, checks: Checks) -> None:
-    """List the check of a place in the queue, where one was asked for."""
     if place in _FULL:
         checks.failed.append(f"review_queue_full: {_FULL[place]}")
     elif place == Place.FREE:
@@ -221,7 +219,6 @@ class _Cutter:
         self._key = characters  # that its keys may have
 
     def cut(self, value: Any, path: str, name: str) -> Any:  # noqa: ANN401 - any JSON value
-        """Cut a part of fixed keys."""
         if name in _OPEN:
             self._nodes = _NODES * self._entries
             self._key = max(self._characters, _KEY) if name == _DETAILS else self._characters

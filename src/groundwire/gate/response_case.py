@@ -77,14 +77,7 @@ class Regeneration(NamedTuple):
 
 
 class ResponseCase:
-    """A response with everything that bears on it; properties and methods are pure.
-
-    Args:
-        response: the record.
-        reading: what the checks found.
-        policy: the policy of the step that records.
-        facts: what came from outside; `place` may still be empty before state is asked.
-    """
+    """A response with everything that bears on it; properties and methods are pure."""
 
     def __init__(self, response: LlmResponse, reading: ResponseReading, policy: Policy, facts: Facts) -> None:
         self.response = response
@@ -101,7 +94,6 @@ class ResponseCase:
 
     @cached_property
     def warnings(self) -> list[ReportWarning]:
-        """Every warning of the report, in the order of the checks."""
         return list_warnings(self.reading)
 
     def before_queue(self) -> TreeOutcome:
@@ -154,7 +146,6 @@ class ResponseCase:
 
     @cached_property
     def broken(self) -> dict[str, str]:
-        """What broke -> class of the error."""
         return broken_checks(self.facts.error)
 
     @property
@@ -191,7 +182,6 @@ class ResponseCase:
         return Regeneration(_MODES[_MODES.index(self.mode) - 1], attempt + 1, "low_confidence")
 
     def _retries(self, attempt: int) -> bool:
-        """Whether claims that do not hold bring another attempt."""
         claims = result_of(self.reading.claims)
         most = min(LAST_ATTEMPT, self.policy.verification.max_retries)
         return claims is not None and claims.report.should_retry and attempt < most
@@ -204,7 +194,6 @@ class ResponseCase:
 
     @property
     def _exhausted(self) -> bool:
-        """Whether there is no simpler mode, or no further attempt."""
         return self.mode == _MODES[0] or self.attempt == LAST_ATTEMPT
 
 

@@ -135,7 +135,6 @@ class ResponseReading:
 
     @property
     def broken(self) -> Iterator[tuple[str, Broken]]:
-        """The checks that broke."""
         for name in CHECKS:
             section = getattr(self, name)
             if isinstance(section, Broken):
@@ -177,11 +176,9 @@ class CheckInputs(NamedTuple):
 
     @property
     def broken(self) -> dict[str, str]:
-        """Check -> class of the error that broke it."""
         return broken_checks(self.error)
 
     def with_broken(self, broken: Mapping[str, str]) -> CheckInputs:
-        """Return the inputs with further checks that broke."""
         return self._replace(error=list_broken({**self.broken, **broken}))
 
     def differing(self, other: CheckInputs) -> set[str]:
@@ -198,12 +195,10 @@ NO_INPUTS: Final = CheckInputs()
 
 
 def list_broken(broken: Mapping[str, str]) -> str | None:
-    """Write what broke as `facts.error` of a response."""
     return ",".join(f"{check}={name}" for check, name in broken.items()) or None
 
 
 def broken_checks(error: str | None) -> dict[str, str]:
-    """Read `facts.error` of a response: check -> class of the error."""
     pairs = (part.partition("=") for part in (error or "").split(",") if part)
     return {check: name for check, _, name in pairs}
 
@@ -685,13 +680,6 @@ def check_claims(
 ) -> ClaimReport:
     """Hold the claims of a response, and the steps behind it, against its evidence.
 
-    Args:
-        response: the record.
-        evidence: from `evidence_of`.
-        config: thresholds.
-        verifier: `facts.verifier`: what a model said, as JSON; None where none was asked.
-        read: reads a text's statements, and remembers them: other checks read the same texts.
-
     Raises:
         ValueError: `verifier` is not what a verifier says.
     """
@@ -713,7 +701,6 @@ def citable_by(response: LlmResponse) -> Citable:
 
 
 def _rounded(value: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """Round the numbers of a report: what the last digits are is the machine's."""
     if isinstance(value, float):
         return round(value, _DIGITS) + 0.0  # never -0.0
     if isinstance(value, list):

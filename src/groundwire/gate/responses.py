@@ -65,8 +65,6 @@ _FREE: Final = ("evidence", "current_revisions", "context", "hop_results")
 
 
 class ResponseStep(NamedTuple):
-    """A response as it is put to state."""
-
     entry: PreparedResponse
     request: StepRequest
 
@@ -153,7 +151,6 @@ class ResponseGate:
         return with_reading(entry, await run_in_thread(entry, read))
 
     def request_of(self, entry: PreparedResponse) -> ResponseStep:
-        """Return how a response is put to state."""
         judged = entry
         if self._models is not None and not is_asked(entry):
             # its outcome is recorded; should state have forgotten that meanwhile, it is a review
@@ -265,13 +262,7 @@ def _in_canonical_order(response: LlmResponse, canonical: Mapping[str, Any]) -> 
 
 
 def provisional_response(entry: PreparedResponse, policy: Policy, broken: Mapping[str, str]) -> Decision:
-    """Decide a response while state is out of reach: nothing approved or looked up, the same bytes each time.
-
-    Args:
-        entry: what its checks found.
-        policy: what decides.
-        broken: what broke -> class of the error: `state`, and the checks that could not be made without it.
-    """
+    """Decide a response while state is out of reach: nothing approved or looked up, the same bytes each time."""
     facts = Facts(
         clock=entry.clock,
         extraction=[] if entry.response.fan_out else None,
@@ -294,7 +285,6 @@ def provisional_response(entry: PreparedResponse, policy: Policy, broken: Mappin
 
 
 def policy_advice(policy: Policy) -> list[str]:
-    """Return the warnings that an operator should see of a policy before it decides."""
     advice = threshold_advice(policy.evidence_quote_fuzzy_threshold)
     return [f"evidence_quote_fuzzy_threshold: {advice}"] if advice else []
 
@@ -348,7 +338,6 @@ class ResponseReviews:
         return ReviewPlan(refused, only_recorded=only_recorded)
 
     def query(self, entry: PreparedReview, held: HeldEntry) -> DecisionQuery | None:
-        """Return the published decision that an action rests on."""
         verdict = Verdict.APPROVED if held.state is SubjectState.APPROVED else Verdict.REVIEW
         since = ResponsePayload.from_bytes(held.payload).stamp.decided_at
         return DecisionQuery(verdict, decision_id(entry.subject, held.revision), since)

@@ -52,9 +52,6 @@ class Finder:
     A search in vain may read a topic from its beginning, and answers of state that are older than it may not be
     published: it is made once for a batch, or the batch would be repeated for ever. What was derived a moment ago
     counts as published: nothing that rests on it is published before it is.
-
-    Args:
-        find: looks them up.
     """
 
     def __init__(self, find: Find) -> None:
@@ -79,7 +76,6 @@ class Finder:
         }
 
     def remember(self, decision: Decision) -> None:
-        """Keep a decision for a while."""
         self._missed.discard(decision.decision_id)
         self._known[decision.decision_id] = decision
 

@@ -177,13 +177,7 @@ def is_code(reason: str) -> bool:
 
 
 def reviewed(action: str, *, expired: bool, duplicate: bool) -> TreeOutcome:
-    """Return tier and reason after an action.
-
-    Args:
-        action: of the ReviewDecision.
-        expired: the claim no longer holds at the time of the action.
-        duplicate: it says what an approved claim says, without a material difference.
-    """
+    """Return tier and reason after an action."""
     if action in _BLOCKED:
         return explain(IngestionTier.BLOCK, _BLOCKED[action])
     if expired:

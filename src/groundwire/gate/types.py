@@ -46,7 +46,6 @@ def parents_of(claim: Claim) -> list[tuple[str, Subject]]:
 
 
 def record_origin(record: InboundRecord) -> RecordOrigin:
-    """Return where a record stood, as state keeps it."""
     return RecordOrigin(record.topic or "", record.partition, record.offset, record.timestamp, record.sha256)
 
 
@@ -86,7 +85,6 @@ class PreparedClaim(NamedTuple):
 
     @property
     def subject(self) -> Subject:
-        """The claim's identity."""
         return self.claim.subject
 
     @property
@@ -117,12 +115,10 @@ class PreparedResponse(NamedTuple):
 
     @property
     def subject(self) -> Subject:
-        """The response's identity."""
         return self.response.subject
 
     @property
     def parent(self) -> Subject | None:
-        """The response that this one replaces."""
         replaced = self.response.in_reply_to
         return self.subject._replace(subject_id=replaced) if replaced is not None else None
 
@@ -173,17 +169,14 @@ class PreparedReview:
 
     @property
     def subject(self) -> Subject:
-        """What is decided."""
         return self.review.subject
 
     @property
     def action(self) -> ReviewAction:
-        """What is done to it."""
         return ReviewAction(self.review.action)
 
     @property
     def clock(self) -> datetime:
-        """The time of the action."""
         return from_milliseconds(self.record.timestamp)
 
     @property
@@ -196,7 +189,6 @@ class PreparedReview:
         )
 
     def fact(self, *, edited: bool) -> dict[str, Any]:
-        """Return the entry for `facts.review`."""
         review = self.review
         return {
             "action": str(review.action),
@@ -303,8 +295,6 @@ class AlreadyDeferred:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """The record cannot be decided."""
-
     record: InboundRecord
     error: RecordError
 

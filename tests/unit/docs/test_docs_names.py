@@ -87,7 +87,9 @@ def test_the_headers_of_a_dead_letter_are_those_that_it_carries() -> None:
 def test_the_checks_of_the_wire_contract_are_those_that_decisions_list() -> None:
     listed = {
         re.sub(r":.*", "", node.value)
-        for node in ast.walk(ast.parse(inspect.getsource(checks).partition("_PASSED = ")[0]))  # of claims
+        for node in ast.walk(
+            ast.parse(inspect.getsource(checks).partition("def list_response_checks")[0])
+        )  # of claims
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         if re.fullmatch(r"[a-z]+(_[a-z]+)+(: )?|(duplicate|expired)(: )?", node.value)
     }
