@@ -9,12 +9,12 @@ from groundwire.errors import BrokerUnavailable
 from groundwire.kafka import reader
 from groundwire.replay import reading
 from groundwire.replay.reading import Rate, ReplayReader
-from groundwire.replay.store import Job, RecordPlace, ReplayOrder
+from groundwire.replay.store import Job, RecordPlace
 from tests.unit.gate.world import TOPIC
 from tests.unit.kafka.fake_consumer import FakeConsumer, serving
+from tests.unit.replay.checking import ORDER
 
 PARTITION = TopicPartition(TOPIC, 0)
-ORDER = ReplayOrder("n", [], "earliest", "latest", None, simulate=False, output=None)
 
 
 async def fetch(job, broker, places, monkeypatch, reports):

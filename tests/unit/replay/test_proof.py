@@ -6,17 +6,16 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
 
-import pytest
 from structlog.testing import capture_logs
 
-from groundwire.messages.decisions import Decision, Verdict
+from groundwire.messages.decisions import Verdict
 from groundwire.messages.headers import InboundRecord
 from groundwire.messages.identity import event_id
 from groundwire.replay.proof import Prover, read_places
 from groundwire.replay.store import OffsetRange, RecordPlace
 from groundwire.replay.verify import VerifyStatus
 from tests.unit.gate.world import RESPONSES, TOPIC, claim_bytes
-from tests.unit.replay.test_forged import EVIL, TEXT, latest, otherwise
+from tests.unit.replay.checking import EVIL, latest, one_claim, otherwise
 from tests.unit.replay.town import REVIEWS, Town, town
 
 
@@ -54,15 +53,8 @@ async def kept(place: Town, values: Sequence[bytes], *, start: int = 0) -> tuple
     return [value async for value in prover.keep(published())], prover.counts
 
 
-async def one_approved(folder) -> tuple[Town, Decision]:
-    place = town(folder)
-    await place.send(place.record(claim_bytes("c", TEXT, source="user")))
-    return place, latest(place, "c")
-
-
-@pytest.mark.parametrize("seed", [1, 2])
-async def test_all_that_a_gate_published_is_taken_in_in_whatever_order_it_stands(tmp_path, seed):
-    place = town(tmp_path, seed)
+async def test_all_that_a_gate_published_is_taken_in_in_whatever_order_it_stands(tmp_path):
+    place = town(tmp_path, 1)
     await place.live(25)
     place.ends.clear()
     by_verdict = [
@@ -78,7 +70,7 @@ async def test_all_that_a_gate_published_is_taken_in_in_whatever_order_it_stands
 
 
 async def test_what_does_not_follow_is_left_out_counted_and_named(tmp_path):
-    place, true = await one_approved(tmp_path)
+    place, true = await one_claim(tmp_path)
     evidence = {**true.model_dump(mode="json")["evidence"], "claim": EVIL}
     forged = otherwise(true, decision_id="no-id", evidence=evidence)
     nowhere = otherwise(true, origin=true.model_dump(mode="json")["origin"] | {"sha256": "0" * 64})
@@ -92,17 +84,14 @@ async def test_what_does_not_follow_is_left_out_counted_and_named(tmp_path):
 
 
 async def test_an_approval_whose_action_audit_knows_as_refused_is_left_out(tmp_path):
-    place = town(tmp_path)
-    await place.send(place.record(claim_bytes("c", TEXT, source="ai_synthesis")))
-    await place.act(place.action("approve", latest(place, "c")))
-    approved = latest(place, "c")
+    place, approved = await one_claim(tmp_path, "approve", source="ai_synthesis")
     place.ends = [event_id("refused_action", approved.facts.review["action_id"])]
     taken, counts = await kept(place, [approved.to_bytes()])
     assert (taken, counts) == ([], {VerifyStatus.CONTRADICTED: 1})
 
 
 async def test_what_retention_or_an_upgrade_keeps_from_being_derived_is_taken_in_and_counted(tmp_path):
-    place, true = await one_approved(tmp_path)
+    place, true = await one_claim(tmp_path)
     other = otherwise(true, engine="0.0.9")
     place.log.clear()
     after = true.origin.offset + 1
@@ -112,7 +101,7 @@ async def test_what_retention_or_an_upgrade_keeps_from_being_derived_is_taken_in
 
 
 async def test_a_topic_that_was_made_anew_costs_no_decision_whose_place_holds_a_later_record_now(tmp_path):
-    place, true = await one_approved(tmp_path)
+    place, true = await one_claim(tmp_path)
     (first,) = place.log
     place.log = [InboundRecord(first.topic, 0, first.offset, first.timestamp + 10**9, b"k", b"{}")]
     taken, counts = await kept(place, [true.to_bytes()])

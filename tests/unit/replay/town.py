@@ -66,22 +66,10 @@ POLICIES = (
     ),
 )
 
-WORDS = [
-    "service",
-    "queue",
-    "token",
-    "cache",
-    "shard",
-    "replica",
-    "cluster",
-    "ledger",
-    "parser",
-    "router",
-    "broker",
-    "schema",
-    "index",
-    "vector",
-]
+WORDS = (
+    *("service", "queue", "token", "cache", "shard", "replica", "cluster"),
+    *("ledger", "parser", "router", "broker", "schema", "index", "vector"),
+)
 ASIDES = (
     *("", "", "", ""),
     " by the way.",
@@ -292,9 +280,7 @@ class Town(World):
         for record in self.log:
             job.add_record(record, inside=start <= record.offset < end)
         for number, decision in enumerate(self.published.values()):
-            headers, key = decision_headers(decision, ()), record_key(decision.tenant_id, decision.user_id)
-            topic = f"groundwire.{decision.verdict}"
-            published = InboundRecord(topic, 0, number, 0, key, decision.to_bytes(), headers)
+            published = published_record(decision.to_bytes(), number)
             job.add_decision(published, inside=inside, everything=True)
         for name in self.ends:
             job.add_end(name)
@@ -310,6 +296,14 @@ class Town(World):
         decisions.write_bytes(b"".join(d.to_bytes() + b"\n" for d in self.published.values()))
         records.write_bytes(b"".join((r.value or b"") + b"\n" for r in self.log))
         return decisions, records, policies
+
+
+def published_record(value: bytes, offset: int) -> InboundRecord:
+    """A decision as the gate publishes it."""
+    decision = Decision.model_validate_json(value)
+    key = record_key(decision.tenant_id, decision.user_id)
+    topic, headers = f"groundwire.{decision.verdict}", decision_headers(decision, ())
+    return InboundRecord(topic, 0, offset, 0, key, value, headers)
 
 
 def town(folder: Path, seed: int = 1) -> Town:
