@@ -19,7 +19,7 @@ from agents.pipeline import COPY_AGE, Pipeline, Services
 from groundwire.config import Settings
 from groundwire.messages.headers import InboundRecord, deferred_headers
 from groundwire.messages.topics import TopicName
-from tests.unit.agents.bench import Bench
+from tests.unit.agents.standins import Bench
 from tests.unit.gate.world import NOW, World, verifier
 
 CLAIMS = 600

@@ -18,7 +18,7 @@ from groundwire.errors import BrokerUnavailable, StateLost, StateUnavailable
 from groundwire.gate.types import Decided, Provisional
 from groundwire.messages.headers import InboundRecord, LookupRetry, deferred_headers
 from groundwire.state.model import InFlightMark
-from tests.unit.agents.bench import Bench, InstantLease, record
+from tests.unit.agents.standins import Bench, InstantLease, record
 
 AWAY = StateUnavailable("away")
 CLAIM = json.dumps({"claim_id": "c", "user_id": "u", "content": "text"}).encode()
