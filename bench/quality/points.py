@@ -15,7 +15,7 @@ from bench.quality.gate import decide
 from bench.quality.methods import METHODS
 from groundwire.epistemic.types import OperatingPoint, VerificationConfig
 from groundwire.library.evaluate import wilson
-from groundwire.library.trade_off import Share, curve, picture
+from groundwire.library.trade_off import RatePoint, curve, picture
 from groundwire.policy import Policy
 
 HEAD = ("| set | answers | at | over-review | leak |", "|---|---|---|---|---|")
@@ -41,17 +41,17 @@ def points_table(sets: Mapping[str, Sequence[Row]], pictures: Path | None = None
             (pictures / f"quality-{name}.svg").write_text(text, "utf-8")
 
 
-def _share(rows: Sequence[Row], point: OperatingPoint) -> Share:
+def _share(rows: Sequence[Row], point: OperatingPoint) -> RatePoint:
     policy = Policy(verification=VerificationConfig(operating_point=point))
     verdicts = asyncio.run(decide(rows, policy))
     held = {
         label: [v != "approved" for row, v in zip(rows, verdicts, strict=True) if row.supported is label]
         for label in (True, False)
     }
-    return Share(sum(held[True]) / len(held[True]), 1 - sum(held[False]) / len(held[False]))
+    return RatePoint(sum(held[True]) / len(held[True]), 1 - sum(held[False]) / len(held[False]))
 
 
-def _line(name: str, rows: Sequence[Row], at: str, share: Share) -> str:
+def _line(name: str, rows: Sequence[Row], at: str, share: RatePoint) -> str:
     cells = []
     for label, value in ((True, share.over_review), (False, share.leak)):
         total = sum(row.supported is label for row in rows)
