@@ -17,8 +17,6 @@ from deploy.embedded.process import ServiceError
 from groundwire.review.tokens import new_token
 
 _TENANT: Final = "default"
-_ROOT: Final = Path(__file__).resolve().parents[1]
-_STOP_SECONDS: Final = 15.0
 
 
 def serve_console(environment: Mapping[str, str], folder: Path, workers: Sequence[str]) -> None:
@@ -43,7 +41,14 @@ def serve_console(environment: Mapping[str, str], folder: Path, workers: Sequenc
         "GROUNDWIRE_LOG_LEVEL": "warning",
         "GROUNDWIRE_LOG_FORMAT": "console",
     }
-    process = _start({**environment, **own})
+    who = ["--one-time-link", "--name", REVIEWER, "--tenant", _TENANT]
+    process = subprocess.Popen(  # noqa: S603 - the command is built here
+        [sys.executable, "-c", "from groundwire.cli.main import main; main()", "console", *who],
+        env={**environment, **own},
+        cwd=Path(__file__).resolve().parents[1],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         link = process.stdout.readline().strip() if process.stdout else ""
         if link:
@@ -51,7 +56,7 @@ def serve_console(environment: Mapping[str, str], folder: Path, workers: Sequenc
         status = process.wait()
     except KeyboardInterrupt:
         process.terminate()
-        process.wait(_STOP_SECONDS)
+        process.wait(15.0)
         return
     if status:
         raise ServiceError(f"the console ended with status {status}")
@@ -85,15 +90,4 @@ def invitation(link: str, lines: list[str], token: str, logs: Path) -> str:
             'curl -H "Authorization: Bearer $token" "$console/api/queue"',
             f"\nLogs of the workers: {logs}/worker-*.log\nCtrl-C stops everything.",
         ]
-    )
-
-
-def _start(environment: Mapping[str, str]) -> subprocess.Popen[str]:
-    who = ["--one-time-link", "--name", REVIEWER, "--tenant", _TENANT]
-    return subprocess.Popen(  # noqa: S603 - the command is built here
-        [sys.executable, "-c", "from groundwire.cli.main import main; main()", "console", *who],
-        env=environment,
-        cwd=_ROOT,
-        stdout=subprocess.PIPE,
-        text=True,
     )

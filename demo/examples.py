@@ -54,7 +54,6 @@ class Example:
 
     @property
     def topic(self) -> TopicName:
-        """Where it is sent."""
         record = self.record if isinstance(self.record, Mapping) else {}
         if "action" in record:
             return TopicName.REVIEW_DECISIONS
@@ -62,7 +61,6 @@ class Example:
 
     @property
     def answer(self) -> str | None:
-        """What a response answers; None for everything else."""
         return self.record.get("answer") if isinstance(self.record, Mapping) else None
 
 

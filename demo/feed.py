@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, Protocol
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -30,11 +29,9 @@ class DemoError(Exception):
 class Report(Protocol):
     """Shows what happens."""
 
-    def wave(self, title: str) -> None:
-        """Begin a wave."""
+    def wave(self, title: str) -> None: ...
 
-    def record(self, record: InboundRecord, topic: TopicName) -> None:
-        """Show a record of an output topic."""
+    def record(self, record: InboundRecord, topic: TopicName) -> None: ...
 
 
 class Feed:
@@ -70,7 +67,11 @@ class Feed:
         Raises:
             DemoError: a worker ended, or the deadline passed; says what is missing.
         """
-        async with _clients(self._services.broker.bootstrap) as (producer, consumer):
+        bootstrap = self._services.broker.bootstrap
+        topics = [PREFIX + topic for topic in _OUTPUTS]
+        producer = AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, acks="all")
+        consumer = AIOKafkaConsumer(*topics, bootstrap_servers=bootstrap, auto_offset_reset="earliest")
+        async with producer, consumer:
             for wave in waves:
                 self._report.wave(wave.title)
                 if wave.outage:
@@ -128,15 +129,3 @@ class Feed:
             (decision["user_id"], decision["subject_id"]),
             *(decision["reason_code"], decision["verdict"], decision["revision"]),
         )
-
-
-@contextlib.asynccontextmanager
-async def _clients(bootstrap: str) -> AsyncIterator[tuple[AIOKafkaProducer, AIOKafkaConsumer]]:
-    producer = AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, acks="all")
-    topics = [PREFIX + topic for topic in _OUTPUTS]
-    consumer = AIOKafkaConsumer(*topics, bootstrap_servers=bootstrap, auto_offset_reset="earliest")
-    async with contextlib.AsyncExitStack() as stack:
-        for client in (producer, consumer):
-            await client.start()  # type: ignore[no-untyped-call] # aiokafka has annotations in part
-            stack.push_async_callback(client.stop)
-        yield producer, consumer

@@ -17,7 +17,6 @@ class Entry:
 
     @property
     def complete(self) -> bool:
-        """Whether as many outcomes arrived as were expected."""
         return len(self.came) >= len(self.outcomes)
 
 
@@ -68,17 +67,14 @@ class Ledger:
 
     @property
     def answered(self) -> bool:
-        """Whether every example has an outcome, even if only a provisional one."""
         return all(entry.came for entries in self.entries.values() for entry in entries)
 
     @property
     def complete(self) -> bool:
-        """Whether all expected outcomes have arrived."""
         return not self.missing
 
     @property
     def missing(self) -> list[str]:
-        """The outcomes that are missing."""
         return [
             f"{entry.label}: expected {', then '.join(entry.outcomes[len(entry.came) :])}, got nothing"
             for entries in self.entries.values()

@@ -28,11 +28,9 @@ class TableReport:
         self._console = Console(file=out, highlight=False)
 
     def wave(self, title: str) -> None:
-        """Begin a wave."""
         self._printer.section(title)
 
     def record(self, record: InboundRecord, topic: TopicName) -> None:
-        """Show a decision or a dead letter."""
         if topic is not TopicName.DEAD_LETTER:
             decision = Decision.model_validate_json(record.value or b"")
             self._printer.decision(decision, self._answers.get((decision.user_id, decision.subject_id)))
@@ -43,9 +41,11 @@ class TableReport:
         self._printer.error(value, RecordError(code, message))
 
     def summary(self, ledger: Ledger, seconds: float) -> None:
-        """Show how many records came to what."""
         totals, records = ledger.totals, ledger.records
-        parts = " + ".join(f"{totals[name]} {_plural(name, totals[name])}" for name in STYLES)
+        counted = [(name, totals[name]) for name in STYLES]
+        parts = " + ".join(
+            f"{count} {name}{'s' if name == 'dead letter' and count != 1 else ''}" for name, count in counted
+        )
         text = (
             f"\n{records['sent']} records sent, {ledger.repeats} of them a claim sent again, {records['gate']} sent on "
             f"by the gate, {records['people']} decided by people: {totals.total()} = {parts}. {seconds:.0f} s."
@@ -60,15 +60,12 @@ class JsonReport:
         self._out = out
 
     def wave(self, title: str) -> None:
-        """Print the wave's title on standard error: standard output has records only."""
         progress(title)
 
     def record(self, record: InboundRecord, topic: TopicName) -> None:
-        """Print a decision or a dead letter."""
         self._line(as_json(record, topic))
 
     def summary(self, ledger: Ledger, seconds: float) -> None:
-        """Print how many records came to what."""
         totals = ledger.totals
         counts = {name.replace(" ", "_"): totals[name] for name in STYLES}
         records = ledger.records
@@ -87,10 +84,5 @@ class JsonReport:
 
 
 def progress(text: str) -> None:
-    """Report progress on standard error."""
     sys.stderr.write(text + "\n")
     sys.stderr.flush()
-
-
-def _plural(name: str, count: int) -> str:
-    return f"{name}s" if name == "dead letter" and count != 1 else name

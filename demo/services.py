@@ -8,18 +8,17 @@ import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from deploy.embedded import EmbeddedBroker, EmbeddedRedis
-from deploy.embedded.process import HOST, ServerProcess, ServiceError, free_port, tail
+from deploy.embedded.process import HOST, ServerProcess, free_port, tail
 from groundwire.config import Settings
 from topics.declare import declare
 
 ROLES: Final = ("claims", "responses", "deferred", "reviews")
 _ROOT: Final = Path(__file__).resolve().parents[1]
-_READY_SECONDS: Final = 45.0
-_STOP_SECONDS: Final = 15.0
 
 
 @dataclass(slots=True)
@@ -38,7 +37,6 @@ class Services:
     metrics: list[str]
 
     def ended(self) -> str | None:
-        """Return the name of a worker that is not there any more, if there is one."""
         return next((worker.name for worker in self.workers if not worker.running), None)
 
     def log_tails(self) -> str:
@@ -105,14 +103,11 @@ def workers(
             for worker in started:
                 worker.start()
             for worker in started:
-                worker.wait_until(lambda log=worker.log: _ready(log), _READY_SECONDS)  # type: ignore[misc] # bound early
+                worker.wait_until(partial(_ready, worker.log), 45.0)
             yield Services(broker, redis, started, logs, [f"{HOST}:{port}" for port in ports.values()])
         finally:
-            list(pool.map(lambda worker: worker.stop(_STOP_SECONDS), started))
+            list(pool.map(lambda worker: worker.stop(15.0), started))
 
 
 def _ready(log: Path) -> bool:
     return log.exists() and '"event": "ready"' in log.read_text(errors="replace")
-
-
-__all__ = ["ROLES", "ServiceError", "Services", "declare_topics", "environment", "servers", "workers"]

@@ -55,7 +55,6 @@ class Sources:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The environment that lets workers look there; 127.0.0.1 is refused unless it is named."""
         return {
             "GROUNDWIRE_ADR_DIR": str(self.adr_dir),
             "GROUNDWIRE_REPO": str(self.repo),

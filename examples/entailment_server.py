@@ -116,7 +116,6 @@ def serve(score: Scorer, host: str, port: int) -> ThreadingHTTPServer:
 
 
 def main() -> None:
-    """Serve until interrupted."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -167,7 +167,6 @@ class Generator:
         )
 
     async def run(self, idle: float | None) -> None:
-        """Answer until cancelled, or until nothing has come for `idle` seconds."""
         async with self.responses, self.requests, self.producer:
             partitions = await self._follow()
             loop = asyncio.get_running_loop()
@@ -227,7 +226,6 @@ class Generator:
 
 
 async def run(given: argparse.Namespace) -> None:
-    """Answer until SIGTERM or Ctrl-C."""
     memory = Memory(given.database, given.remember)
     task = asyncio.create_task(Generator(given, memory).run(given.exit_when_idle))
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -237,7 +235,6 @@ async def run(given: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Run from the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

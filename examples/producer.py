@@ -46,7 +46,6 @@ async def send(brokers: str, topic: str, claims: Iterable[dict[str, str]]) -> No
 
 
 def main() -> None:
-    """Run from the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

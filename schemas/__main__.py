@@ -131,7 +131,6 @@ def stale(folder: Path) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write or check the published files; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m schemas.__main__", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("action", choices=["write", "check"])

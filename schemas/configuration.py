@@ -79,7 +79,6 @@ _SECTIONS: Final = (
 
 
 def page() -> str:
-    """Return the page."""
     texts = _attributes(Policy)
     keys = [(name, field, texts[name]) for name, field in Policy.model_fields.items() if name in texts]
     parts = [
@@ -184,7 +183,6 @@ def write_or_check(prog: str, about: str, page: Callable[[], str], arguments: Se
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write or check the page; return the exit status."""
     return write_or_check("python -m schemas.configuration", __doc__ or "", page, arguments)
 
 

@@ -189,7 +189,6 @@ def _sentence(code: ReasonCode) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write or check the page; return the exit status."""
     return write_or_check("python -m schemas.records_page", __doc__ or "", page, arguments)
 
 

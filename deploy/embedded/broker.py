@@ -46,7 +46,6 @@ class Connection(asyncio.Protocol):
         self._serving: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Start to serve."""
         assert isinstance(transport, asyncio.Transport)  # noqa: S101 - a TCP server makes no other kind
         self.transport = transport
         self._serving = asyncio.create_task(self._serve(transport))
@@ -63,7 +62,6 @@ class Connection(asyncio.Protocol):
             del self._received[:end]
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """Cancel the requests of a client that disconnected."""
         self._broker.connections.discard(self)
         if self._serving:
             self._serving.cancel()
@@ -107,7 +105,6 @@ class Broker:
         self._server: asyncio.Server | None = None
 
     async def up(self) -> None:
-        """Accept connections; sessions of group members start anew."""
         if self._server is None:
             for group in self.node.groups.values():
                 group.touch_all()
@@ -177,7 +174,6 @@ def _topic(text: str) -> tuple[str, int]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the broker from the command line."""
     parser = argparse.ArgumentParser(prog="python -m deploy.embedded.broker", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--port", type=int, default=0, help="TCP port on 127.0.0.1 (default: a free one)")

@@ -23,8 +23,6 @@ SyncAnswer = tuple[int, bytes]
 
 
 class State(Enum):
-    """The state of a group."""
-
     EMPTY = "empty"
     PREPARING = "preparing"
     COMPLETING = "completing"
@@ -54,12 +52,7 @@ class Member:
     assignment: bytes = b""
 
     def touch(self) -> None:
-        """Start the member's session anew."""
         self.deadline = time.monotonic() + self.asked.session_ms / 1000
-
-    def metadata(self, protocol: str) -> bytes:
-        """Return what the member sent for an assignment protocol."""
-        return dict(self.asked.protocols)[protocol]
 
 
 @dataclass(slots=True)
@@ -78,7 +71,10 @@ class Group:
         """Join the group, or join again, and wait until all members have."""
         if asked.member_id and asked.member_id not in self.members:
             return UNKNOWN_MEMBER, -1, "", "", asked.member_id, []
-        replaced = self._static_member(asked)
+        replaced = None
+        if not asked.member_id and asked.instance_id is not None:
+            named = (m for m in self.members.values() if m.asked.instance_id == asked.instance_id)
+            replaced = next(named, None)
         member = self._enter(asked, replaced)
         if replaced and self.state is State.STABLE:
             # A static member came back within its session: it gets its assignment without a rebalance.
@@ -94,12 +90,6 @@ class Group:
             member.touch()
             if member.joining is answer:
                 member.joining = None
-
-    def _static_member(self, asked: JoinRequest) -> Member | None:
-        if asked.member_id or asked.instance_id is None:
-            return None
-        named = (m for m in self.members.values() if m.asked.instance_id == asked.instance_id)
-        return next(named, None)
 
     def _enter(self, asked: JoinRequest, replaced: Member | None) -> Member:
         member = Member(asked.member_id or f"member-{uuid.uuid4()}", asked)
@@ -149,18 +139,16 @@ class Group:
         self.protocol = next((name for name, _ in offered if name in shared), offered[0][0])
         for member in waiting:
             member.assignment = b""
-            self._answer_join(member)
-
-    def _answer_join(self, member: Member) -> None:
-        roster: list[tuple[str, str | None, bytes]] = []
-        if member.member_id == self.leader:
-            roster = [
-                (m.member_id, m.asked.instance_id, m.metadata(self.protocol)) for m in self.members.values()
-            ]
-        if member.joining and not member.joining.done():
-            member.touch()
-            answer = (NO_ERROR, self.generation, self.protocol, self.leader, member.member_id, roster)
-            member.joining.set_result(answer)
+        roster = [
+            (m.member_id, m.asked.instance_id, dict(m.asked.protocols)[self.protocol])
+            for m in self.members.values()
+        ]
+        for member in waiting:
+            if member.joining and not member.joining.done():
+                member.touch()
+                told = roster if member.member_id == self.leader else []
+                answer = (NO_ERROR, self.generation, self.protocol, self.leader, member.member_id, told)
+                member.joining.set_result(answer)
 
     def check(self, member_id: str, generation: int) -> int:
         """Return Kafka's error code for a request of a member of some generation."""
@@ -179,20 +167,18 @@ class Group:
             return error or REBALANCE_IN_PROGRESS, b""
         member = self.members[member_id]
         if self.state is State.COMPLETING and member_id == self.leader:
-            self._assign(dict(assignments))
+            assigned = dict(assignments)
+            self.state = State.STABLE
+            for each in self.members.values():
+                each.assignment = assigned.get(each.member_id, b"")
+                each.touch()
+                if each.syncing and not each.syncing.done():
+                    each.syncing.set_result((NO_ERROR, each.assignment))
         if self.state is State.STABLE:
             return NO_ERROR, member.assignment
         waiting: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
         member.syncing = waiting
         return await waiting
-
-    def _assign(self, assignments: dict[str, bytes]) -> None:
-        self.state = State.STABLE
-        for member in self.members.values():
-            member.assignment = assignments.get(member.member_id, b"")
-            member.touch()
-            if member.syncing and not member.syncing.done():
-                member.syncing.set_result((NO_ERROR, member.assignment))
 
     def heartbeat(self, member_id: str, generation: int) -> int:
         """Keep a session alive; the member is asked to join again while the group rebalances."""
@@ -207,7 +193,6 @@ class Group:
         return error or (REBALANCE_IN_PROGRESS if self.state is State.COMPLETING else NO_ERROR)
 
     def leave(self, member_id: str) -> int:
-        """Take a member out at once."""
         member = self.members.pop(member_id, None)
         if member is None:
             return UNKNOWN_MEMBER
@@ -224,15 +209,11 @@ class Group:
         """Drop members whose session has ended, and end a join that has taken too long."""
         now = time.monotonic()
         for member in list(self.members.values()):
-            waits = (member.joining or member.syncing) and not self._settled(member)
+            waits = any(future and not future.done() for future in (member.joining, member.syncing))
             if member.deadline < now and not waits:
                 self.leave(member.member_id)
         if self.state is State.PREPARING and self.join_ends < now:
             self._complete_if_all_joined(late=True)
-
-    @staticmethod
-    def _settled(member: Member) -> bool:
-        return all(future is None or future.done() for future in (member.joining, member.syncing))
 
     def touch_all(self) -> None:
         """Start every session anew, as a broker does when it comes back."""

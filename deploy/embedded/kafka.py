@@ -52,24 +52,20 @@ class EmbeddedBroker:
         )
 
     def __enter__(self) -> Self:
-        """Start the broker."""
         self.start()
         return self
 
     def __exit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        """Stop the broker."""
         self.stop()
 
     @property
     def bootstrap(self) -> str:
-        """The address for `bootstrap_servers`."""
         return f"{HOST}:{self.port}"
 
     @property
     def pid(self) -> int:
-        """The process id of the broker."""
         return self._server.pid
 
     def start(self, topics: Mapping[str, int] | None = None) -> None:
@@ -82,7 +78,6 @@ class EmbeddedBroker:
             self.create_topic(name, partitions)
 
     def stop(self) -> None:
-        """End the process; its records are lost, they were in memory."""
         self._server.stop()
         if self._temporary:
             shutil.rmtree(self.directory, ignore_errors=True)

@@ -119,31 +119,29 @@ class Node:
 
     async def _metadata(self, asked: Fields) -> tuple[Any, ...]:
         names = list(self.topics) if asked.topics is None else asked.topics
-        return [(NODE_ID, self.host, self.port, None)], NODE_ID, [self._describe(name) for name in names]
-
-    def _describe(self, name: str) -> tuple[Any, ...]:
-        if name not in self.topics:
-            return UNKNOWN_TOPIC_OR_PARTITION, name, False, []
-        indices = range(len(self.topics[name].partitions))
-        return NO_ERROR, name, False, [(NO_ERROR, i, NODE_ID, [NODE_ID], [NODE_ID]) for i in indices]
+        found: list[tuple[Any, ...]] = []
+        for name in names:
+            indices = range(len(self.topics[name].partitions)) if name in self.topics else ()
+            partitions = [(NO_ERROR, i, NODE_ID, [NODE_ID], [NODE_ID]) for i in indices]
+            error = NO_ERROR if name in self.topics else UNKNOWN_TOPIC_OR_PARTITION
+            found.append((error, name, False, partitions))
+        return [(NODE_ID, self.host, self.port, None)], NODE_ID, found
 
     async def _create_topics(self, asked: Fields) -> tuple[Any, ...]:
         results = []
         for name, partitions, replication, assignment, settings in asked.create_topic_requests:
-            error = self._refuse_topic(name, partitions, replication, assignment)
+            if assignment:
+                error = INVALID_REQUEST
+            elif name in self.topics:
+                error = TOPIC_ALREADY_EXISTS
+            elif partitions < 1:
+                error = INVALID_PARTITIONS
+            else:
+                error = NO_ERROR if replication == 1 else INVALID_REPLICATION_FACTOR
             if not error and not asked.validate_only:
                 self.create_topic(name, partitions, dict(settings))
             results.append((name, error, None))
         return (results,)
-
-    def _refuse_topic(self, name: str, partitions: int, replication: int, assignment: list[Any]) -> int:
-        if assignment:
-            return INVALID_REQUEST
-        if name in self.topics:
-            return TOPIC_ALREADY_EXISTS
-        if partitions < 1:
-            return INVALID_PARTITIONS
-        return NO_ERROR if replication == 1 else INVALID_REPLICATION_FACTOR
 
     async def _delete_topics(self, asked: Fields) -> tuple[Any, ...]:
         gone = {name: self.topics.pop(name, None) for name in asked.topics}

@@ -122,7 +122,8 @@ class Partition:
             return OFFSET_OUT_OF_RANGE, b""
         chosen: list[bytes] = []
         size = 0
-        for batch in self.batches[self._index(offset) :]:
+        first = max(0, bisect_right(self.batches, offset, key=lambda batch: batch.base) - 1)
+        for batch in self.batches[first:]:
             if batch.last < offset:
                 continue
             size += len(batch.data)
@@ -148,6 +149,3 @@ class Partition:
                 if record.timestamp is not None and record.timestamp >= timestamp:
                     return record.timestamp, record.offset
         return -1, -1
-
-    def _index(self, offset: int) -> int:
-        return max(0, bisect_right(self.batches, offset, key=lambda batch: batch.base) - 1)

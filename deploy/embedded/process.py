@@ -53,7 +53,6 @@ def free_port() -> int:
 
 
 def listening(port: int) -> bool:
-    """Tell whether a process accepts TCP connections on a loopback port."""
     try:
         with socket.create_connection((HOST, port), timeout=1):
             return True
@@ -74,7 +73,6 @@ def find_program(name: str, install: str) -> str:
 
 
 def tail(path: Path) -> str:
-    """Return the end of a log file."""
     return path.read_bytes()[-_TAIL_BYTES:].decode(errors="replace") if path.exists() else ""
 
 
@@ -106,7 +104,6 @@ class ServerProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process runs."""
         return self.process is not None and self.process.poll() is None
 
     @property
@@ -161,7 +158,6 @@ class ServerProcess:
             time.sleep(_POLL_SECONDS)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to the process, if it runs."""
         if self.process and self.running:
             self.process.send_signal(number)
 

@@ -40,8 +40,7 @@ class RedisServer(ABC):
         self._server = ServerProcess(type(self).__name__, self._command(), self.directory / "redis.log")
 
     @abstractmethod
-    def _binary(self) -> str:
-        """Return the path of the server program."""
+    def _binary(self) -> str: ...
 
     def _command(self) -> list[str]:
         settings = {
@@ -59,19 +58,16 @@ class RedisServer(ABC):
         return [self._binary(), *flags]
 
     def __enter__(self) -> Self:
-        """Start the server."""
         self.start()
         return self
 
     def __exit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        """Stop the server and remove a temporary folder."""
         self.close()
 
     @property
     def url(self) -> str:
-        """The address for `redis.from_url`."""
         return f"redis://{HOST}:{self.port}/0"
 
     @property

@@ -20,7 +20,6 @@ _COLUMNS: Final = 24
 
 
 def dashboard() -> dict[str, Any]:
-    """Return the dashboard as Grafana reads it."""
     return {
         "uid": "groundwire",
         "title": "Groundwire",
@@ -39,7 +38,6 @@ def dashboard() -> dict[str, Any]:
 
 
 def text() -> str:
-    """Return it as it stands in its file."""
     return json.dumps(dashboard(), indent=1, ensure_ascii=False) + "\n"
 
 
@@ -96,7 +94,6 @@ def _graph(panel: Panel) -> dict[str, Any]:
 @click.command()
 @click.argument("what", type=click.Choice(["write", "check"]))
 def main(what: str) -> None:
-    """Write the dashboard's JSON, or compare it with what `panels.py` says."""
     if what == "write":
         PATH.write_text(text(), "utf-8")
     elif PATH.read_text("utf-8") != text():

@@ -38,8 +38,6 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Panels about one question."""
-
     title: str
     panels: tuple[Panel, ...]
 

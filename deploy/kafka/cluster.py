@@ -67,24 +67,20 @@ class KafkaCluster:
         ]
 
     def __enter__(self) -> Self:
-        """Start all nodes."""
         self.start()
         return self
 
     def __exit__(
         self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
     ) -> None:
-        """Stop all nodes."""
         self.stop()
 
     @property
     def bootstrap(self) -> str:
-        """The addresses for `bootstrap_servers`."""
         return ",".join(f"{HOST}:{port}" for port in self._ports)
 
     @property
     def replication(self) -> int:
-        """How many copies of a record there are."""
         return len(self.nodes)
 
     def start(self) -> None:
@@ -136,7 +132,6 @@ def _exit(_number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a cluster from the command line."""
     parser = argparse.ArgumentParser(prog="python -m deploy.kafka.cluster", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--nodes", type=int, choices=(1, 3), default=1)

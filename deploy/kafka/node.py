@@ -98,13 +98,11 @@ class KafkaNode:
     server: ServerProcess = field(init=False)
 
     def __post_init__(self) -> None:
-        """Prepare the process."""
         command = [self.java, *_MEMORY, *self._classpath(), "kafka.Kafka", str(self._properties)]
         self.server = ServerProcess(f"Kafka node {self.number}", command, self.log)
 
     @property
     def log(self) -> Path:
-        """The file with all that the node has logged."""
         return self.folder / "kafka.log"
 
     @property

@@ -74,7 +74,6 @@ async def consume(brokers: str, group: str, prefix: str, table: Table, idle: flo
 
 
 async def run(given: argparse.Namespace) -> None:
-    """Consume until SIGTERM or Ctrl-C."""
     with contextlib.closing(Table(given.database)) as table:
         following = consume(given.brokers, given.group, given.prefix, table, given.exit_when_idle)
         task = asyncio.create_task(following)
@@ -85,7 +84,6 @@ async def run(given: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Run from the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

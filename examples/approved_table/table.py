@@ -248,5 +248,4 @@ class Table:
         return changed
 
     def close(self) -> None:
-        """Close the connection."""
         self.connection.close()

@@ -61,7 +61,6 @@ async def follow(store: VectorStore, brokers: str, prefix: str) -> None:
 
 
 async def until_stopped(store: VectorStore, brokers: str, prefix: str) -> None:
-    """Follow until SIGTERM or Ctrl-C."""
     task = asyncio.create_task(follow(store, brokers, prefix))
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, task.cancel)
@@ -70,7 +69,6 @@ async def until_stopped(store: VectorStore, brokers: str, prefix: str) -> None:
 
 
 def main() -> None:
-    """Run from the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -105,7 +105,6 @@ class VectorStore:
         return [Found(*row) for row in self._connection.execute(_NEAREST, asked).fetchall()]
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
     def _held(self) -> dict[Key, tuple[str, datetime]]:

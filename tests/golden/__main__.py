@@ -25,7 +25,6 @@ Parts = dict[str, dict[str, list[str]]]
 
 
 def make() -> Parts:
-    """Decide everything anew."""
     log = io.StringIO()  # what is logged is no decision
     with TemporaryDirectory() as folder, redirect_stdout(log), redirect_stderr(log):
         places = Places.make(Path(folder))
@@ -53,7 +52,6 @@ async def _played(places: Places) -> list[Record]:
 
 
 def write(parts: Parts) -> None:
-    """Keep what was decided: gzip without a time, so that the same decisions are the same bytes."""
     EXPECTED.mkdir(exist_ok=True)
     for name, records in parts.items():
         lines = "".join(json.dumps(record) + "\n" for record in records.items())
@@ -61,7 +59,6 @@ def write(parts: Parts) -> None:
 
 
 def read() -> Parts:
-    """Return what is kept."""
     return {
         path.name.removesuffix(".jsonl.gz"): dict(
             map(json.loads, gzip.decompress(path.read_bytes()).splitlines())
@@ -71,14 +68,12 @@ def read() -> Parts:
 
 
 def differences(expected: Mapping[str, list[str]], made: Mapping[str, list[str]]) -> Iterator[str]:
-    """Name each record that differs, with the first fields that do and both values."""
     for name in dict.fromkeys([*expected, *made]):
         if expected.get(name) != made.get(name):
             yield f"{name}: {'; '.join(_fields(_parsed(expected.get(name)), _parsed(made.get(name)), ''))[:2000]}"
 
 
 def _parsed(value: object) -> object:
-    """Return a value with the JSON in its texts read."""
     if isinstance(value, str) and value[:1] in {"{", "["}:
         try:
             return _parsed(json.loads(value))
@@ -101,7 +96,6 @@ def _fields(expected: object, made: object, path: str) -> Iterator[str]:
 
 
 def main(arguments: list[str]) -> str | None:
-    """Return what went wrong, if anything."""
     match arguments:
         case ["write"]:
             write(make())

@@ -34,7 +34,6 @@ def line(number: int, content: object, **fields: Any) -> bytes:
 
 
 def filled(name: str, places: Places) -> Iterator[str]:
-    """Put facts, and ids of commits cut to a length, into the templates of a name."""
     for number, template in enumerate(samples(name)):
         text = template
         for place, commit in enumerate(places.commits):
@@ -45,12 +44,10 @@ def filled(name: str, places: Places) -> Iterator[str]:
 
 
 def apart(texts: Iterable[str], **fields: Any) -> list[bytes]:
-    """Return a claim of each text, each of another user: none is near to another."""
     return [line(number, text, user_id=f"u{number}", **fields) for number, text in enumerate(texts)]
 
 
 def runs(places: Places) -> Iterator[Run]:
-    """Return every run of claims."""
     for name in ("default", "lenient"):
         yield f"hedged-{name}", POLICIES[name], apart(filled("hedged", places))
     hedges = (
@@ -110,7 +107,6 @@ def _parents() -> Iterator[bytes]:
 
 
 def bad() -> Iterator[bytes]:
-    """Records that are refused, of each code of a dead letter that one record alone can bring."""
     yield from (b"{", b"[]", b"5", b"null", b'"a"', b"\xff", b"\xef\xbb\xbf{}", b"nul", b"{} {}", b" ")
     yield from (b'{"a": 1, "a": 2}', b'{"a": NaN}', b'{"a": 1e999}', b'{"a": -Infinity}', b'{"a": "\\ud800"}')
     yield from (
@@ -128,7 +124,6 @@ def bad() -> Iterator[bytes]:
 
 
 def large() -> Iterator[bytes]:
-    """Claims of which a decision has no room for all that is found."""
     yield line(
         1, " ".join(f"Perhaps ADR-{n}, may it be, {hedge}." for n, hedge in enumerate(words("hedging")[:150]))
     )
@@ -141,7 +136,6 @@ def large() -> Iterator[bytes]:
 
 
 def random_claim(draw: Draw, number: int) -> bytes:
-    """Return a claim like some others: near-duplicates, conflicts and parents come of themselves."""
     unit, value = (
         draw.one(("seconds", "seconds", "s", "ms", "min")),
         draw.one((30, 30, 30, "30.0", "thirty", 45)),

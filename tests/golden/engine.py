@@ -9,16 +9,7 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Collection,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -67,14 +58,6 @@ KEYS = Path(__file__).with_name("keys.toml")
 COMMITS = ("Start the ledger", "Retry failed uploads five times", "Fix the valve of the pump")
 
 
-def value_of(fields: Fields) -> bytes | None:
-    return (
-        fields
-        if fields is None or isinstance(fields, bytes)
-        else json.dumps(fields, ensure_ascii=False).encode()
-    )
-
-
 @dataclass(frozen=True)
 class Places:
     """A folder with ADR files and a git repository, the same wherever it stands."""
@@ -97,7 +80,6 @@ class Places:
         return cls(folder, adrs, repo, tuple(_git(repo, "rev-list", "--reverse", "HEAD").split()))
 
     def policy(self, fields: Mapping[str, Any]) -> Path:
-        """Write a policy to a file of the same name wherever the folder is."""
         data = json.dumps(fields).encode()
         path = self.folder / f"{sha256(data).hexdigest()[:16]}.json"
         path.write_bytes(data)
@@ -105,12 +87,12 @@ class Places:
 
 
 def _git(repo: Path, *arguments: str) -> str:
-    who = {
-        f"GIT_{who}_{part}": "a@example.org" for who in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")
-    }
-    when = {f"GIT_{who}_DATE": "2026-01-01T00:00:00Z" for who in ("AUTHOR", "COMMITTER")}
+    who: dict[str, str] = {}
+    for role in ("AUTHOR", "COMMITTER"):
+        who |= {f"GIT_{role}_NAME": "a@example.org", f"GIT_{role}_EMAIL": "a@example.org"}
+        who[f"GIT_{role}_DATE"] = "2026-01-01T00:00:00Z"
     alone = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "HOME": str(repo), "LC_ALL": "C"}
-    environment = {"PATH": os.environ["PATH"], **who, **when, **alone}
+    environment = {"PATH": os.environ["PATH"], **who, **alone}
     done = subprocess.run(["git", "-C", repo, *arguments], env=environment, check=True, capture_output=True)
     return done.stdout.decode()
 
@@ -132,7 +114,6 @@ def masked(value: bytes) -> str:
 def command(
     places: Places, name: str, values: Sequence[bytes], policy: Mapping[str, Any], *options: str
 ) -> list[str]:
-    """Run `groundwire <name>` over a file of lines; return the lines that it prints."""
     file = places.folder / "lines.jsonl"
     file.write_bytes(b"".join(value + b"\n" for value in values))
     arguments = [name, str(file), "--policy", str(places.policy(policy)), "--no-network", *options]
@@ -145,7 +126,6 @@ def command(
 
 
 def check(places: Places, name: str, policy: Mapping[str, Any], values: Sequence[bytes]) -> Iterator[Record]:
-    """Decide lines with `groundwire check`."""
     options = ["--adr-dir", str(places.adrs), "--repo", str(places.repo), "--now", NOW.isoformat()]
     lines = command(places, "check", values, policy, *options)
     given = [number for number, value in enumerate(values, 1) if value.strip()]
@@ -154,7 +134,6 @@ def check(places: Places, name: str, policy: Mapping[str, Any], values: Sequence
 
 
 def audit(places: Places, name: str, policy: Mapping[str, Any], values: Sequence[bytes]) -> Iterator[Record]:
-    """Hold answers against their evidence with `groundwire audit`."""
     lines = command(places, "audit", values, policy, "--format", "json")
     for number, line in zip(range(1, len(values) + 1), lines, strict=True):
         yield f"audit/{name}/{number}", [line]
@@ -177,11 +156,8 @@ class Oracle(Model):
         head, tail = text.split(verdict)
         share = 0.3 + lot % 60 / 100
         others = {"unsupported": log(1 - share), "false": log(1 - share)}
-        tokens = (
-            LogprobToken(head, -0.1, {}),
-            LogprobToken(verdict, log(share), others),
-            LogprobToken(tail, -0.1, {}),
-        )
+        said_so = LogprobToken(verdict, log(share), others)
+        tokens = (LogprobToken(head, -0.1, {}), said_so, LogprobToken(tail, -0.1, {}))
         return ModelAnswer(text, 100 + lot % 50, 20, tokens if lot % 5 == 0 else ())
 
 
@@ -201,16 +177,14 @@ class Corpus:
 
 def _network(request: httpx.Request) -> httpx.Response:
     status, text = samples("urls").get(str(request.url), (404, ""))
-    headers = (
-        {"location": text}
-        if 300 <= status < 400
-        else {"content-type": ("text/plain", "text/html")[text[:1] == "<"]}
-    )
-    return httpx.Response(status, headers=headers, content=_sent("" if 300 <= status < 400 else text))
 
+    async def sent(text: str) -> AsyncIterator[bytes]:
+        yield text.encode()
 
-async def _sent(text: str) -> AsyncIterator[bytes]:
-    yield text.encode()
+    if 300 <= status < 400:
+        return httpx.Response(status, headers={"location": text}, content=sent(""))
+    kind = ("text/plain", "text/html")[text[:1] == "<"]
+    return httpx.Response(status, headers={"content-type": kind}, content=sent(text))
 
 
 def _now() -> datetime:
@@ -253,7 +227,8 @@ class World:
     def record(self, fields: Fields, topic: str = CLAIMS, *, key: str = "") -> InboundRecord:
         """Put a record at the next offset, signed with a key; what is no key stands there as the signature."""
         self.offset += 1
-        value = value_of(fields)
+        plain = fields is None or isinstance(fields, bytes)
+        value = fields if plain else json.dumps(fields, ensure_ascii=False).encode()
         headers = [("traceparent", b"00-1-2-01")] * (self.offset % 7 == 0)
         if key:
             signature = self.keys.sign(key, value or b"") if key in self.keys else key.encode()
@@ -266,12 +241,7 @@ class World:
         self.sent += records
         self._keep(await gate.apply_step(await gate.ask_model(await gate.prepare(records))))
 
-    def forget_policies(self) -> None:
-        self.policies = PolicyStore(None, None)
-
     def break_parts(self) -> None:
-        """Have every look-up and every question fail."""
-
         def fails(*_: object) -> None:
             raise OverflowError
 
@@ -279,7 +249,6 @@ class World:
         self.assessor = Assessor(Oracle(), on_answer=fails)
 
     async def take_deferred(self) -> None:
-        """Decide what was put aside, with the network."""
         waiting, self.deferred = self.deferred, []
         gate = await self._gate()
         batch = await gate.prepare([deferred_record(record) for record in waiting], ask_network=True)
@@ -295,7 +264,6 @@ class World:
         self._keep(gate.provisional(await gate.prepare(records)), " outage")
 
     async def act(self, *records: InboundRecord) -> None:
-        """Carry out what people decided."""
         keys, policy = self.keys, await self._policy()
         gate = ReviewGate(
             policy, self.policies, self.state, keys=keys, find=self._find, own_key="gate", now=_now
@@ -303,7 +271,6 @@ class World:
         self._keep(await gate.apply_step(await gate.prepare(records)))
 
     async def rebuild(self, *gone: str) -> None:
-        """Make state anew of what the topics say, but for some of them."""
         values = [(topic, value) for topic, value in self.values if topic not in gone]
         closings = ReviewClosures()
         for topic, value in values:
@@ -321,7 +288,6 @@ class World:
             await self.state.reassert([outcome])
 
     def action(self, action: str, subject: str, **fields: Any) -> InboundRecord:
-        """Return a person's action on the latest decision of a subject."""
         latest = max(
             (d for d in self.published.values() if d.subject_id == subject), key=lambda d: d.revision
         )
@@ -369,19 +335,17 @@ class World:
             if isinstance(result, Decided | Acted):
                 self.published.setdefault(result.decision.decision_id, result.decision)
             name = f"gate/{self.name}/{len(self.records) + 1} of offset {result.record.offset}{how}"
-            hidden = {"ce_id"} if isinstance(result, Provisional) else set()
+            hidden = "ce_id" if isinstance(result, Provisional) else ""
             self.records.append((name, [_line(output, hidden) for output in published]))
 
     def refuse(self, record: InboundRecord) -> None:
-        """Keep what comes of a record whose outcome no broker takes."""
         (first, *_) = outputs([DeadLetter(record, RecordError(ErrorCode.INVALID_JSON, "bad"))])
         name = f"gate/{self.name}/{len(self.records) + 1} unpublishable"
-        self.records.append((name, [_line(unpublishable(first, "too large"), set())]))
+        self.records.append((name, [_line(unpublishable(first, "too large"), "")]))
 
 
-def _line(output: Output, hidden: Collection[str]) -> str:
-    """Return all of a record that would be published."""
-    headers = [[name, "*" if name in hidden else masked(text)] for name, text in output.headers]
+def _line(output: Output, hidden: str) -> str:
+    headers = [[name, "*" if name == hidden else masked(text)] for name, text in output.headers]
     value = None if output.value is None else masked(output.value)
     return json.dumps(
         {"topic": output.topic, "key": masked(output.key or b""), "headers": headers, "value": value}

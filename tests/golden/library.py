@@ -42,8 +42,6 @@ FULL = VerificationConfig(model_scope="all", mode="full", on_failure="retry", sa
 
 
 class Memories:
-    """The claims of a sample as what is stored; none can be told of one user."""
-
     async def memories(self, user_id: str, memory_type: str) -> list[tuple[str, str]]:
         if user_id == "nobody":
             raise OSError
@@ -57,7 +55,6 @@ async def embed(text: str) -> list[float]:
 
 
 def records(places: Places) -> Iterator[Record]:
-    """Return what each call gives."""
     parts = {"tree": tree(), "answers": answers(), "quotes": quotes(), "relations": relations()}
     parts |= {"memories": asyncio.run(memories(places)), "fallback": asyncio.run(fallback())}
     for part, said in parts.items():

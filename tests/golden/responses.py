@@ -33,7 +33,6 @@ def chunk(content: str, number: int = 1) -> dict[str, Any]:
 
 
 def runs() -> Iterator[Run]:
-    """Return every run of responses for `groundwire check`."""
     yield "values", {}, list(_values())
     for name in ("default", "quotes"):
         yield f"quoted-{name}", POLICIES[name], list(_quoted())
@@ -47,7 +46,6 @@ def runs() -> Iterator[Run]:
 
 
 def audits() -> Iterator[Run]:
-    """Return every run for `groundwire audit`: answers held against evidence that differs in a word or a value."""
     yield "values", {}, list(_values())
     yield "answers", POLICIES["strict"], list(_answers())
     yield "units", {}, list(_units())
@@ -145,7 +143,6 @@ def _pairs() -> Iterator[bytes]:
 
 
 def large() -> Iterator[bytes]:
-    """Responses of which a decision has no room for all that is found."""
     many = range(130)
     names = [f"entity-{n}-{'x' * 600}" for n in many]
     relations = [RELATIONS[n % 9] | {"subject": name} for n, name in enumerate(names)]
@@ -183,7 +180,6 @@ def large() -> Iterator[bytes]:
 
 
 def random_response(draw: Draw, number: int, **fields: Any) -> bytes:
-    """Return a response that carries some of what checks need."""
     share = draw.one((0.3, 0.6, 0.9))
     offered = {name: draw.one(values) for name, values in OFFERS.items() if draw.chance(share)}
     answer = " ".join([draw.one(REPLIES), *draw.some(REPLIES, 1)]) if draw.chance(0.97) else None

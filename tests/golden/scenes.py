@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from groundwire.state.policies import PolicyStore
 from tests.golden import claims, responses
 from tests.golden.engine import RESPONSES, REVIEWS, Corpus, Oracle, Places, Scene, TenantCorpus, World
 from tests.golden.words import Draw, samples
@@ -181,7 +182,7 @@ async def forgotten(world: World) -> None:
         await world.outage(*records[:2])
         await world.send(*records)
         await world.take_deferred()
-    world.forget_policies()
+    world.policies = PolicyStore(None, None)
     world.policy = {"version": "new", "hedges": {"block": ["pump"]}, "trusted_sources": []}
     await world.send(*world.sent)
     for name in sorted({d.subject_id for d in world.published.values()})[::2]:

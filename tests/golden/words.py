@@ -34,30 +34,25 @@ class Draw:
 
 @cache
 def samples(name: str) -> Any:
-    """Return a list or an object of samples.json."""
     return json.loads(Path(__file__).with_name("samples.json").read_text("utf-8"))[name]
 
 
 def sections() -> dict[str, str]:
-    """Return the sections of words.txt by name."""
     text = Path(__file__).with_name("words.txt").read_text("utf-8")
     parts = [part.partition("]\n") for part in text.split("\n[")[1:]]
     return {name: " ".join(words.split()) for name, _, words in parts}
 
 
 def words(*names: str) -> list[str]:
-    """Return the words of some sections, in order."""
     every = sections()
     return [word for name in names for word in every[name].split()]
 
 
 def neighbours(name: str) -> list[tuple[str, str]]:
-    """Return each word of a section's groups with the one that follows it in its group."""
     groups = [group.split() for group in sections()[name].split(";")]
     return [pair for group in groups for pair in pairwise(group)]
 
 
 def packs(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Cut a sequence into packs of a size."""
     for start in range(0, len(items), size):
         yield items[start : start + size]

@@ -30,7 +30,6 @@ _REWRITE = "ignore::pytest.PytestAssertRewriteWarning"  # hypothesis' profile is
 
 
 def main() -> int:
-    """Run the command; exit status 2 where tests fail with nothing broken."""
     signal.signal(signal.SIGTERM, _leave)
     options = _options()
     found = mutants_of(SETTINGS["groups"], deep=options.deep)
@@ -86,7 +85,6 @@ def sample(mutants: Collection[Mutant], size: int, seed: str) -> list[Mutant]:
 
 
 def _run(found: Mapping[str, Mutants], chosen: Sequence[Mutant], options: argparse.Namespace) -> Runner:
-    """Run pytest on the tests of the groups; the runner is a plugin that takes over its loop."""
     import_with_switches(found)
     use_short_searches()
     tests = {name: group["tests"] for name, group in SETTINGS["groups"].items()}
@@ -136,7 +134,6 @@ def _row(group: str, fates: Sequence[Fate], known: Mapping[str, str]) -> None:
 
 
 def say(*lines: Any) -> None:
-    """Write lines for people, past what pytest captures."""
     print(*lines, sep="\n", file=sys.__stdout__, flush=True)
 
 

@@ -17,7 +17,6 @@ _SHIFTED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 
 
 def on(name: str) -> bool:
-    """Say whether a mutant is on."""
     reached.add(name)
     return active == name
 

@@ -58,8 +58,6 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True)
 class Mutants:
-    """A module with a switch at each place that can be broken."""
-
     tree: ast.Module
     mutants: list[Mutant]
 
@@ -136,7 +134,6 @@ class _Loader(SourceFileLoader):
 
 
 def numbers(source: str) -> set[str]:
-    """Return the names of a module's constants that are numbers."""
     names = set()
     for node in ast.parse(source).body:
         value = getattr(node, "value", None)
@@ -150,7 +147,6 @@ def numbers(source: str) -> set[str]:
 
 
 def _targets(node: ast.stmt) -> list[ast.expr]:
-    """Return what a statement assigns to; none where it assigns nothing."""
     if isinstance(node, ast.Assign):
         return node.targets
     return [node.target] if isinstance(node, ast.AnnAssign) else []
@@ -321,7 +317,6 @@ class _Switches(ast.NodeTransformer):
 
 
 def _own(function: ast.AST) -> list[ast.AST]:
-    """Return the nodes of a function without those of functions in it."""
     nodes: list[ast.AST] = []
     todo = list(ast.iter_child_nodes(function))
     while todo:

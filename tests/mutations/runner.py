@@ -51,7 +51,6 @@ class Fate:
 
     @property
     def lives(self) -> bool:
-        """Whether no test noticed."""
         return self.outcome in {"survived", "unreached"}
 
 
@@ -137,7 +136,6 @@ class Runner:
             self._failed = self._failed or str(report.longrepr)[-1500:] or "failed"
 
     def _as_they_are(self, items: Sequence[pytest.Item]) -> list[_Test]:
-        """Run all tests with nothing broken, and note the places that each reaches."""
         by_file: dict[str, list[pytest.Item]] = {}
         for item in items:
             by_file.setdefault(item.path.as_posix(), []).append(item)
@@ -213,7 +211,6 @@ class Runner:
             self._say(f"survives: {name}")
 
     def _break(self, name: str, tests: Sequence[_Test]) -> str:
-        """Break one place; return the test that notices it, or nothing."""
         used = resource.getrusage(resource.RUSAGE_SELF)
         seconds = int(used.ru_utime + used.ru_stime + _AT_LEAST + _TIMES * _sum(tests).processor)
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
@@ -257,7 +254,6 @@ def run_in_forks(jobs: Mapping[str, Job], at_once: int, folder: Path) -> Iterato
 
 
 def _ended(process: Any, receives: connection.Connection | None, folder: Path) -> Any:
-    """Return what a fork sent, and end it with all that it started."""
     sent = None
     with contextlib.suppress(EOFError):
         sent = receives and receives.recv()
