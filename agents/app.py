@@ -1,4 +1,4 @@
-"""The roles of workers, and the Faust app of one: its settings, its agent, its garbage collection."""
+"""The roles of workers, and the Faust app of one."""
 
 from __future__ import annotations
 
@@ -22,17 +22,15 @@ from topics.wire import raw_topic
 
 @dataclass(frozen=True, slots=True)
 class WorkerRole:
-    """What differs between workers: one role reads one input topic, in a consumer group of its own.
+    """What differs between workers: each role reads one input topic in its own consumer group.
 
     Attributes:
-        topic: the input topic; its name labels the worker's metrics.
-        max_records: records of one fetch, and so of a batch at most.
-        deferred: records come from `deferred`: the network may be asked, and state is waited for (X-14, C-14).
-        provisional: records are decided without state once it has been away for longer than the grace period,
-            where the policy says `state_outage = "defer"`; else state is waited for without limit.
-        original: gives the record that is decided for the one that was read.
-        together: bytes of records whose checks run together, the smallest of a batch first, so that those behind in
-            their partition wait for half a second of a processor; None: what is not large runs together.
+        topic: the input topic; also the metrics label.
+        max_records: per fetch, and so per batch.
+        deferred: reads `deferred`: may use the network, and waits for state (X-14, C-14).
+        provisional: decides without state after the grace period if the policy says `state_outage = "defer"`.
+        original: the record to decide for the one read.
+        together: bytes checked together, smallest first (half a second of CPU); None: all that are not large.
     """
 
     topic: TopicName
@@ -45,9 +43,8 @@ class WorkerRole:
 
 ROLES: Final = {
     "claims": WorkerRole(TopicName.CLAIMS, 500, provisional=True),
-    # it waits for the network
     "deferred": WorkerRole(TopicName.DEFERRED, 100, deferred=True, original=deferred_record),
-    # they are large, and a kilobyte of one takes up to seven milliseconds
+    # a kilobyte of a response takes up to seven milliseconds
     "responses": WorkerRole(TopicName.LLM_RESPONSES, 50, provisional=True, together=64_000),
     "reviews": WorkerRole(TopicName.REVIEW_DECISIONS, 100),
 }
@@ -57,26 +54,16 @@ _INPUTS: Final = {TopicName.CLAIMS, TopicName.LLM_RESPONSES, TopicName.REVIEW_DE
 
 
 def topics_of(name: str) -> list[TopicName]:
-    """Return the topics that must exist before a role starts: the one that it reads, and all that workers write."""
+    """Return the topics that must exist before a role starts: its input, and all outputs."""
     return [topic for topic in TopicName if topic not in _INPUTS or topic == ROLES[name].topic]
 
 
 MAX_RECORDS_WITH_MODEL: Final = 8
-"""Records of one fetch where a language model is asked about each: answers take seconds, and a batch waits for all."""
+"""Records per fetch if a language model is asked about each: a batch waits for all answers."""
 
 
 def build_app(name: str, settings: Settings, *, with_model: bool = False) -> BatchApp:
-    """Build the app of one role.
-
-    Args:
-        name: the role's.
-        settings: of the process.
-        with_model: whether a language model is asked about each record.
-
-    Raises:
-        UsageError: Faust is not the version that Groundwire's batches were written for, or a file of
-            GROUNDWIRE_KAFKA_... cannot be read.
-    """
+    """Build the app of a role. Raises: UsageError: another Faust, or unreadable GROUNDWIRE_KAFKA_... files."""
     check_versions()
     broker = ";".join(f"kafka://{address}" for address in settings.bootstrap)
     session = settings.session_timeout
@@ -86,7 +73,7 @@ def build_app(name: str, settings: Settings, *, with_model: bool = False) -> Bat
         broker_client_id=name_client(settings.topic_prefix, name),
         broker_credentials=_credentials(kafka_security()),
         store="memory://",
-        processing_guarantee="at_least_once",  # exactly_once swallows errors; decisions are idempotent instead
+        processing_guarantee="at_least_once",  # exactly_once swallows errors, and decisions are idempotent
         topic_allow_declare=False,
         topic_disable_leader=True,
         table_standby_replicas=0,
@@ -98,7 +85,7 @@ def build_app(name: str, settings: Settings, *, with_model: bool = False) -> Bat
         consumer_group_instance_id=settings.instance_id,
         consumer_max_fetch_size=4 * 1024 * 1024,
         broker_max_poll_records=MAX_RECORDS_WITH_MODEL if with_model else ROLES[name].max_records,
-        broker_max_poll_interval=86_400.0,  # longer than any pause: who leaves the group this way never rejoins
+        broker_max_poll_interval=86_400.0,  # longer than any pause: a member that exceeds it never rejoins
         broker_session_timeout=session,
         broker_heartbeat_interval=session / 5,
         broker_rebalance_timeout=max(60.0, session),
@@ -106,8 +93,7 @@ def build_app(name: str, settings: Settings, *, with_model: bool = False) -> Bat
         broker_commit_interval=1.0,
         producer_request_timeout=30.0,
         producer_max_request_size=MAX_RECORD_BYTES,
-        # A sender waits for a full batch of its partition to be acknowledged. With 16 kB, which is the default and
-        # holds eight decisions, 500 claims took 2.5 times as long to publish. A decision may be larger than this.
+        # with the default of 16 kB, eight decisions, 500 claims took 2.5 times as long to publish
         producer_max_batch_size=131_072,
         stream_wait_empty=True,  # else SIGTERM commits what is not finished
         stream_buffer_maxsize=1024,
@@ -115,7 +101,7 @@ def build_app(name: str, settings: Settings, *, with_model: bool = False) -> Bat
 
 
 def declare_agent(app: BatchApp, name: str, topic_prefix: str, workers: PartitionWorkers) -> None:
-    """Declare the one agent of a role: it hands each batch of its topic to the workers of its partitions."""
+    """Declare the one agent of a role: it hands batches to the partition workers."""
     topic = ROLES[name].topic
 
     @app.agent(raw_topic(app, topic_prefix + topic), name=topic)
@@ -125,7 +111,6 @@ def declare_agent(app: BatchApp, name: str, topic_prefix: str, workers: Partitio
 
 
 def _credentials(security: KafkaSecurity) -> Credentials | None:
-    """Return how Faust authenticates to the brokers; None for a plain connection."""
     if security.sasl_username is not None:
         return SASLCredentials(
             username=security.sasl_username,
@@ -137,24 +122,19 @@ def _credentials(security: KafkaSecurity) -> Credentials | None:
 
 
 def quiet_faust() -> None:
-    """Log only warnings of Faust and its drivers."""
     for name in ("faust", "mode", "aiokafka"):
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("mode.timers").setLevel(logging.ERROR)  # under load a commit is late
 
 
 _GC_THRESHOLDS: Final = (5_000, 10, 100)
-"""New objects after which Python looks for cycles among them, and how often it does until it looks among older ones.
+"""Allocations between collections, by generation.
 
-A pass holds up the event loop for a time that grows with the objects it looks at: with 50,000 new ones a large response
-held it up by 0.3 s, with Python's 700 there are 40 passes a batch. Older ones are rarely looked at: few form cycles.
+A collection blocks the event loop for as long as it has objects: 0.3 s with 50,000; Python's 700 gives 40 a batch.
 """
 
 
 def tune_gc() -> None:
-    """Tune the garbage collector for batches: their objects form no cycles, and a full collection takes 0.1 s.
-
-    What is loaded by now is never collected, so that it is left out of every collection to come.
-    """
+    """Tune garbage collection for batches, and exclude everything loaded so far: a full collection takes 0.1 s."""
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)

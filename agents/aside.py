@@ -1,4 +1,4 @@
-"""What of a partition is set aside because its part of state is away, while the others go on."""
+"""Records that are set aside because their Redis shard is unreachable, while the others go on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ _Item = TypeVar("_Item")
 
 
 def keys_of(records: Iterable[InboundRecord]) -> Counter[bytes | None]:
-    """Count the keys of records."""
     return Counter(record.key for record in records)
 
 
@@ -23,9 +22,9 @@ def split(
     waits: Callable[[_Item], bool],
     key_of: Callable[[Any], bytes | None] = attrgetter("key"),
 ) -> tuple[list[_Item], list[_Item]]:
-    """Split items into the free ones, and those that wait or follow in their key one that does; `keys` wait already.
+    """Split items into free ones, and those that wait or follow a waiting one in their key; `keys` wait already.
 
-    What has no key follows whichever waits.
+    Items without a key follow whichever waits.
     """
     free: list[_Item] = []
     follow: list[_Item] = []
@@ -40,10 +39,10 @@ def split(
 
 
 class Aside:
-    """The records that are set aside; what follows one in its key follows it here too.
+    """The records that are set aside, with those that follow them in their key.
 
     Attributes:
-        buckets: by offset, what parts of state a record concerns, as far as that is known.
+        buckets: of state that a record depends on, by offset, once known.
     """
 
     def __init__(self) -> None:
@@ -51,24 +50,18 @@ class Aside:
         self._keys: dict[int, bytes | None] = {}
 
     def split(self, records: Sequence[InboundRecord]) -> tuple[list[InboundRecord], list[InboundRecord]]:
-        """Split records into those that may be decided, and those that follow one that is set aside."""
+        """Split records into free ones, and those that follow a set-aside one in their key."""
         if not self._keys:
             return list(records), []
         return split(records, set(self._keys.values()), lambda _record: False)
 
     def add(self, records: Iterable[InboundRecord]) -> None:
-        """Set records aside."""
         self._keys |= {record.offset: record.key for record in records}
 
     def ready(
         self, records: Sequence[InboundRecord], waits: Callable[[set[int]], bool]
     ) -> list[InboundRecord]:
-        """Return those that wait for nothing any more, and follow none that does, nor one of an earlier batch.
-
-        Args:
-            records: what a batch has set aside, in its order.
-            waits: whether what concerns some parts of state waits for one of them.
-        """
+        """Return the records that neither wait nor follow a waiting one or one of an earlier batch."""
 
         def wait(record: InboundRecord) -> bool:
             return waits(self.buckets.get(record.offset, set()))
@@ -80,7 +73,6 @@ class Aside:
         return split(records, earlier, wait)[0]
 
     def remove(self, records: Iterable[InboundRecord]) -> None:
-        """Note that records are done."""
         for record in records:
             self._keys.pop(record.offset, None)
             self.buckets.pop(record.offset, None)

@@ -1,6 +1,6 @@
-"""Expires reviews that nobody decided in time: the gate itself sends the ReviewDecision.
+"""Expires reviews that nobody decided in time: the gate sends the ReviewDecision itself.
 
-Every worker of the role does so. The action id is derived from the decision, so that these are one action.
+Every worker of the role does; the action id follows from the decision, so duplicates are one action.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _INTERVAL: Final = 60.0
 _RETRY: Final = 5.0
 _CHUNK: Final = 500
 _FORGET_ABOVE: Final = 20_000
-"""Places in memory above which those that were decided meanwhile are dropped."""
+"""Places in memory above which decided ones are dropped."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class WaitingPlace:
-    """A place in the queue, since when it is taken, and the record that says so."""
+    """A place in the review queue, since when it is taken, and the record that says so."""
 
     since: datetime
     decision_id: str
@@ -53,11 +53,11 @@ class ReviewExpiry:
     """Sends the ReviewDecisions that expire reviews.
 
     Args:
-        read: yields the records of `review` from the topic's beginning, and goes on with new ones.
-        state: knows which reviews are still pending.
+        read: follows `review` from its beginning.
+        state: knows which reviews are pending.
         publisher: publishes to `review-decisions`.
-        sign: gives the attestation of a record's value; raises UsageError without a key.
-        ttl: how long a review may wait.
+        sign: attests a record's value; raises UsageError without a key.
+        ttl: of a review.
         now: the wall clock.
     """
 
@@ -82,7 +82,6 @@ class ReviewExpiry:
         self._interval = min(_INTERVAL, max(1.0, ttl.total_seconds() / 4))
 
     async def run(self, health: Health) -> None:
-        """Follow `review` and expire what is overdue, until the worker ends."""
         await asyncio.gather(self._follow(), self._expire_for_ever(health))
 
     async def _follow(self) -> None:
@@ -110,15 +109,19 @@ class ReviewExpiry:
                 log.warning("review.expiry_interrupted", error=type(exc).__name__)
 
     async def expire(self) -> int:
-        """Send for all that are overdue by now; return how many these were.
+        """Expire all overdue reviews; return how many.
 
         Raises:
             StateError, BrokerUnavailable: some are left for the next time.
-            UsageError: the gate's key is in the keys file no more.
+            UsageError: the gate's key is no longer in the keys file.
         """
         await self._forget_decided()
         sent: list[WaitingPlace] = []
-        while overdue := self._take_overdue():
+        until = self._now() - self._ttl
+        while self._waiting and self._waiting[0].since <= until:
+            overdue: list[WaitingPlace] = []
+            while self._waiting and self._waiting[0].since <= until and len(overdue) < _CHUNK:
+                overdue.append(heapq.heappop(self._waiting))
             try:
                 still = await self._pending(overdue)
                 await self._publisher.publish([self._output(place) for place in still])
@@ -127,18 +130,11 @@ class ReviewExpiry:
                     heapq.heappush(self._waiting, place)
                 raise
             sent += still
-        for place in sent:  # until state says that it waits no longer
+        for place in sent:  # until state reports it decided
             heapq.heappush(self._waiting, place)
         if sent:
             log.info("review.expired", sent=len(sent))
         return len(sent)
-
-    def _take_overdue(self) -> list[WaitingPlace]:
-        until = self._now() - self._ttl
-        overdue: list[WaitingPlace] = []
-        while self._waiting and self._waiting[0].since <= until and len(overdue) < _CHUNK:
-            overdue.append(heapq.heappop(self._waiting))
-        return overdue
 
     async def _pending(self, places: Sequence[WaitingPlace]) -> list[WaitingPlace]:
         statuses = await self._state.statuses([place.subject for place in places])
@@ -149,7 +145,6 @@ class ReviewExpiry:
         ]
 
     async def _forget_decided(self) -> None:
-        """Drop places that were decided, once far more are remembered than can be waiting."""
         if len(self._waiting) < self._forget_above:
             return
         known, still = list(self._waiting), set()
@@ -179,7 +174,7 @@ class ReviewExpiry:
 
 
 def waiting(record: InboundRecord) -> WaitingPlace | None:
-    """Return the place that a record of `review` says is taken; None where it takes none."""
+    """Return the place that a record of `review` takes, or None."""
     try:
         decision = Decision.model_validate_json(record.value or b"")
     except ValidationError:

@@ -1,16 +1,14 @@
-"""What Groundwire replaces in Faust and aiokafka: a fetch travels as one event, and offsets are counted here.
+"""What Groundwire replaces in Faust and aiokafka: a fetch is one event, and offsets are tracked here.
 
-Stock Faust pays its conductor, channel, event and stream for every record, and its offset bookkeeping commits
-past an event that is not finished. Here `getmany` yields, for each partition fetched, **one** message: its value is
-the list of records and its offset the last one that was read, markers of transactions included. A message counts once
-`mark_done` is called, in the order of its partition; only then may the offset behind it be committed.
+Stock Faust passes every record through conductor, channel, event and stream, and its offset tracking commits past an
+unfinished event. Here `getmany` yields **one** message per fetched partition: its value is the list of records, its
+offset the last one read, transaction markers included. Offsets are committed in order, up to what `mark_done` reports.
 
-This holds for the versions below. Whoever upgrades them reads `faust/transport/consumer.py` again and runs
-`tests/stream/test_batches.py`, which fails when Faust changes what this file relies on. docs/develop/faust.md
-lists what else Faust's behaviour would lose, double or delay.
+This holds for the versions below. Before upgrading, read `faust/transport/consumer.py` again and run
+`tests/stream/test_batches.py`; docs/develop/faust.md lists what else Faust would lose, duplicate or delay.
 """
 
-# ruff: noqa: SLF001 - this file stands inside Faust and aiokafka, and is bound to their versions for that
+# ruff: noqa: SLF001 - bound to the internals of these versions
 
 from __future__ import annotations
 
@@ -41,40 +39,39 @@ from groundwire.messages.headers import InboundRecord
 VERSIONS: Final = {"faust-streaming": "0.15.3", "mode-streaming": "0.7.1", "aiokafka": "0.14.0"}
 
 FETCH_WAIT: Final = 100
-"""Milliseconds that a fetch may wait at the broker for records; an idle worker asks each broker that often.
+"""Milliseconds that the broker may hold a fetch.
 
-aiokafka has one fetch under way to each broker, for the partitions of which it holds no records at that time; others
-wait until it returns. With Faust's 1.5 s, a busy partition beside silent ones gave one batch in 1.5 s.
+aiokafka keeps one fetch per broker in flight, for partitions without buffered records; with Faust's 1.5 s a busy
+partition beside silent ones got one batch in 1.5 s.
 """
 
 _SHORT_WAIT: Final = 10
-"""The same of a fetch that leaves out a partition, because records of it still wait here to be taken."""
+"""The same for a fetch without a partition whose records are still buffered."""
 
 _SHORT_FOR: Final = 1.0
-"""Seconds for which records that wait here have fetches return soon; one whose batches take longer is in no hurry."""
+"""Seconds for which buffered records shorten fetches."""
 
 _PREFETCH_PAUSE: Final = 0.005
-"""Seconds for which records may wait here before the other partitions are fetched without theirs.
+"""Seconds for which buffered records delay fetching other partitions without theirs.
 
-aiokafka's 0.1 s kept every partition of a broker waiting where one of them had two batches in work: half of the records
-were 50 ms old when they were read.
+With aiokafka's 0.1 s, half of the records beside a busy partition were 50 ms old when they were read.
 """
 
 _FULL_POLL: Final = 0.1
-"""Seconds after which room is looked for again where every partition has its batches; one that is done ends that."""
+"""Seconds to wait for room in any partition."""
 
 _FETCH_SECONDS: Final = 1.0
-"""Seconds after which a fetch without records looks which partitions there are."""
+"""Seconds after which an empty fetch looks at the assignment again."""
 
 _OBJECT: Final = 500
-"""Bytes of a record that waits, besides its key and value."""
+"""Bytes of a buffered record besides key and value."""
 
 _TABLES_POLL: Final = 0.01
 _NOTHING: Final = OffsetAndMetadata(-1, "")
 
 
 def check_versions() -> None:
-    """Refuse to run on a Faust that this file was not written for. Raises: UsageError."""
+    """Refuse versions of Faust that this file was not written for. Raises: UsageError."""
     for package, expected in VERSIONS.items():
         found = version(package)
         if found != expected:
@@ -91,51 +88,48 @@ def check_versions() -> None:
 
 
 class NoTables(TableManager):
-    """Lets the consumer subscribe as soon as all agents read their topics; no worker has a table.
+    """Subscribes as soon as all agents know their topics; no worker has a table.
 
-    Faust's own sleeps for a second and takes the agents to be ready by then: a later one is subscribed after 45 s.
+    Faust sleeps for a second instead, and subscribes agents that come later after 45 s.
     """
 
     async def on_start(self) -> None:
-        """Wait until the topics of all agents are known, then subscribe."""
-        while not self.should_stop and not self._agents_read():
+        def agents_read() -> bool:
+            read = {name for topic in self.app.topics for name in topic.topics}
+            return all(read.issuperset(agent.get_topic_names()) for agent in self.app.agents.values())
+
+        while not self.should_stop and not agents_read():
             await self.sleep(_TABLES_POLL)  # ends when the worker does
         if not self.should_stop:
             await self._update_channels()
             await self.recovery.start()
 
-    def _agents_read(self) -> bool:
-        read = {name for topic in self.app.topics for name in topic.topics}
-        return all(read.issuperset(agent.get_topic_names()) for agent in self.app.agents.values())
-
 
 class LoopConsumer(driver.AIOKafkaConsumerThread):
-    """Faust's consumer thread without the thread: fetches return soon, and it ends in good order without a broker too.
+    """Faust's consumer thread without the thread: fetches return soon, and it stops without a broker too.
 
-    Between two threads each fetch, each commit and each wait of aiokafka fought with the pipeline for the interpreter,
-    and to hand a batch over took up to some milliseconds. Nothing in the pipeline holds up the event loop for long.
+    Between threads, fetches, commits and waits compete with the pipeline for the GIL, and handing over a batch took
+    milliseconds. Nothing in the pipeline blocks the event loop for long.
 
-    aiokafka's consumer leaves its group, and then cancels what it still fetches. A fetch that waits to ask an
-    unreachable broker again passes the cancellation on to whoever stops the consumer.
+    On stop, aiokafka leaves the group and cancels its fetches; one that backs off from an unreachable broker passes the
+    cancellation on to the caller.
     """
 
     seals: Mapping[TP, tuple[int, str]] = MappingProxyType({})
-    """The offset behind the last seal of each partition, and the hash of that seal."""
+    """End offset and hash of the last seal of each partition."""
 
     def __init__(self, consumer: Any, *, loop: Any, beacon: Any) -> None:  # noqa: ANN401 - Faust's own arguments
         super().__init__(consumer, loop=loop, thread_loop=loop, beacon=beacon)
 
     async def start(self) -> None:
-        """Start in the event loop of the app."""
         self._thread_started.set()
         await self._default_start()
 
     async def call_thread(self, fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as Faust
-        """Call what Faust would have its thread do."""
         return await maybe_async(fun(*args, **kwargs))
 
     async def on_stop(self) -> None:
-        """Stop the consumer; where that is cut short, only its connections are left to close."""
+        """Stop the consumer; if that is cancelled, close its connections."""
         try:
             if self._consumer is not None:
                 await self._consumer.stop()
@@ -150,11 +144,12 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         consumer = super()._create_worker_consumer(transport)
         consumer._fetch_max_wait_ms = FETCH_WAIT  # Faust has no setting for it
         consumer._isolation_level = ISOLATION  # Faust ties it to transactions of its own
-        self._replace_commit(consumer)
+        worker_consumer: Any = consumer  # mypy guards methods
+        worker_consumer.commit = partial(self._commit_sealed, consumer.commit)
         return back_off(consumer)
 
     async def on_start(self) -> None:
-        """Start aiokafka's consumer, and have its fetches wait for no partition that has its batches."""
+        """Start aiokafka's consumer, with fetches that wait for no busy partition."""
         await super().on_start()
         fetcher: Any = self._ensure_consumer()._fetcher
         fetcher._prefetch_backoff = _PREFETCH_PAUSE
@@ -168,49 +163,45 @@ class LoopConsumer(driver.AIOKafkaConsumerThread):
         node: int,
         tps: Sequence[TopicPartition],
     ) -> bool:
-        """Have aiokafka find where partitions are read from, and note it before anything is read."""
+        """Record the start positions of partitions before anything is read."""
         updated = await update(assignment, node, tps)
         consumer: Any = self.consumer
         consumer.positions |= _positions(assignment, tps)
         return updated
 
     def wake(self) -> None:
-        """Have a fetch that waits look again at what is there: a partition that it left out has room now."""
+        """Wake a waiting fetch: a partition that it left out has room now."""
         if self._consumer is not None:
             fetcher: Any = self._consumer._fetcher
             for waiter in fetcher._fetch_waiters:
                 fetcher._notify(waiter)
 
-    def _replace_commit(self, consumer: Any) -> None:  # noqa: ANN401 - aiokafka's, whose methods mypy guards
-        consumer.commit = partial(self._commit_sealed, consumer.commit)
-
     async def _commit_sealed(
         self, commit: Callable[..., Awaitable[None]], offsets: Mapping[Any, OffsetAndMetadata]
     ) -> None:
-        """Commit, and beside each offset the hash of the seal that ends there: Faust leaves the metadata empty."""
+        """Commit offsets with the hash of the seal that ends there as metadata, which Faust leaves empty."""
         seals = {(*tp, end): seal for tp, (end, seal) in self.seals.items()}
         await commit({tp: OffsetAndMetadata(at, seals.get((*tp, at), "")) for tp, (at, _) in offsets.items()})
 
     async def committed(self, tps: Sequence[TP]) -> dict[TP, OffsetAndMetadata]:
-        """Read what the group has committed, with its metadata. Raises: KafkaError."""
+        """Read committed offsets with their metadata. Raises: KafkaError."""
         coordinator: Any = self._ensure_consumer()._coordinator
         found = await coordinator.fetch_committed_offsets([TopicPartition(*tp) for tp in tps])
         return {tp: found.get(TopicPartition(*tp), _NOTHING) for tp in tps}
 
 
 def _size(record: InboundRecord) -> int:
-    """Return the bytes that a record takes while it waits, about."""
     return _OBJECT + len(record.key or b"") + len(record.value or b"")
 
 
 def _positions(assignment: Any, tps: Iterable[tuple[str, int]]) -> dict[TP, int]:  # noqa: ANN401 - aiokafka's
-    """Return the next offset to read of those partitions of which it is known."""
+    """Return the next offset to read of each partition, if known."""
     states = {TP(*tp): assignment.state_value(tp) for tp in tps}
     return {tp: state.position for tp, state in states.items() if state and state.has_valid_position}
 
 
 def _actions(fetcher: Any, actions: Callable[[Any], Any], assignment: Any) -> Any:  # noqa: ANN401 - aiokafka's
-    """Return what aiokafka's fetcher asks brokers for, and for how long each of them may wait for records."""
+    """Shorten the wait of fetches while records are buffered, then do as aiokafka."""
     since = time.monotonic() - _SHORT_FOR
     in_hurry = any(waiting._created > since for waiting in fetcher._records.values())
     fetcher._fetch_max_wait_ms = _SHORT_WAIT if in_hurry else FETCH_WAIT
@@ -218,21 +209,21 @@ def _actions(fetcher: Any, actions: Callable[[Any], Any], assignment: Any) -> An
 
 
 class _NoOffsetsRead(defaultdict[Any, Any]):
-    """Faust's notes of the offsets it has read: it drops what lies below them, even what a rebalance read again."""
+    """Disables Faust's memory of read offsets: it drops records that a rebalance reads again."""
 
     def __setitem__(self, key: Any, value: Any) -> None:  # noqa: ANN401 - a partition and an offset
-        """Forget at once."""
+        """Forget."""
 
 
 class BatchConsumer(driver.Consumer):
-    """Yields batches, and commits behind those that are done, never beyond."""
+    """Yields batches, and commits up to the first one that is not done."""
 
     app: Any
 
-    #: Batches of one partition that may be on their way at a time, besides those that are read past.
+    #: Unfinished batches of a partition, besides those whose partition has been resumed.
     depth: ClassVar[int] = 1
 
-    #: Bytes of one partition's batches that are not done, from which on it is not read past them.
+    #: Bytes of a partition's unfinished batches from which on it is not resumed.
     read_ahead: ClassVar[int] = 16_000_000
 
     def _new_consumer_thread(self) -> LoopConsumer:
@@ -242,28 +233,27 @@ class BatchConsumer(driver.Consumer):
         super().__init__(*args, **kwargs)
         self._read_offset = _NoOffsetsRead(lambda: None)
         self._held = False
-        #: Partitions of which batches may be taken; the fetch that is under way looks into it too.
+        #: Fetchable partitions; the fetch in flight sees changes.
         self._ready: set[TP] = set()
         self._freed = asyncio.Event()
-        #: The next offset to read of partitions.
+        #: Next offsets to read.
         self.positions: dict[TP, int] = {}
         self._forget()
 
     def _forget(self) -> None:
-        #: Batches that were handed out and may not be committed yet, in the order of their partition.
+        #: Batches that are not committed, in order.
         self._under_way: defaultdict[TP, deque[Any]] = defaultdict(deque)
-        #: Those of them that are not done: while one takes for hours, those behind it that are done are many.
+        #: Those that are not done.
         self._undone: defaultdict[TP, dict[int, Any]] = defaultdict(dict)
-        #: Those that are read past: what they still have to do goes on beside the next.
+        #: Batches whose partition has been resumed.
         self._passed: set[int] = set()
-        #: The offset behind what is done.
+        #: Offsets to commit.
         self._done_until: dict[TP, int] = {}
 
     async def getmany(self, timeout: float) -> AsyncIterator[tuple[TP, Any]]:  # noqa: ASYNC109 - Faust's signature
-        """Fetch once, and yield one message for each partition that brought records.
+        """Fetch once, and yield one message per partition with records.
 
-        What was fetched is not fetched again unless partitions are assigned anew: then, and only then, it is
-        dropped. A rebalance may begin or end while we wait for the records, or while they are taken from us.
+        Fetched records are dropped only when partitions are assigned anew; a rebalance may come between any two awaits.
         """
         assignment, records = await self._fetch(timeout)
         before = self.positions
@@ -286,7 +276,7 @@ class BatchConsumer(driver.Consumer):
             yield tp, message
 
     async def _drain_messages(self, fetcher: Any) -> None:  # noqa: ANN401 - Faust's
-        """Hand on what is fetched until the worker ends; Faust makes four tasks of each message for that."""
+        """Hand on fetched batches until the worker ends; Faust creates four tasks per message for that."""
         try:
             while not (self.should_stop or fetcher.should_stop):
                 async for _, message in self.getmany(timeout=_FETCH_SECONDS):
@@ -311,7 +301,7 @@ class BatchConsumer(driver.Consumer):
         return await self._fetch_for(self._ready, timeout)
 
     async def _fetch_for(self, tps: set[TP], timeout: float) -> tuple[Any, Mapping[TP, list[Any]]]:  # noqa: ASYNC109
-        """Fetch, and say for which assignment; nothing is awaited in between."""
+        """Fetch, and return the assignment it was for: nothing is awaited in between."""
         consumer = self._thread._ensure_consumer()
         limit = consumer._max_poll_records
         records = await self._thread._fetch_records(consumer, tps, timeout=timeout, max_records=limit)
@@ -324,13 +314,13 @@ class BatchConsumer(driver.Consumer):
         return sum(id(message) not in self._passed for message in waiting) < self.depth
 
     def read_on(self, message: Any) -> None:  # noqa: ANN401 - Faust's message
-        """Read past a batch that is not done; its offset is committed no sooner for that."""
+        """Mark the partition of an unfinished batch fetchable; nothing is committed earlier."""
         if id(message) in self._undone[message.tp]:
             self._passed.add(id(message))
             self._note_room(message.tp)
 
     def _note_room(self, tp: TP) -> None:
-        """Have a partition read on, also by the fetch that is under way."""
+        """Mark the partition fetchable, for the fetch in flight too."""
         if tp not in self._ready and self._has_room(tp):
             self._ready.add(tp)
             self._freed.set()
@@ -338,7 +328,7 @@ class BatchConsumer(driver.Consumer):
             thread.wake()
 
     def _pass_over(self, tp: TP) -> None:
-        """Commit, in its turn, behind what was read of a partition and is no record, such as a transaction's marker."""
+        """Commit, in turn, past offsets without records, such as transaction markers."""
         if waiting := self._under_way[tp]:
             waiting[-1].offset = self.positions[tp] - 1
         else:
@@ -349,15 +339,15 @@ class BatchConsumer(driver.Consumer):
         self._acked[tp] = [end - 1]  # tells `force_commit` that this partition has something
 
     def mark_done(self, message: Any) -> None:  # noqa: ANN401 - Faust's message
-        """Let go of a batch whose results the broker has acknowledged.
+        """Mark a batch done: the broker has acknowledged its results.
 
-        Its offset may be committed once all batches before it are done. One of an assignment that is over
-        counts for nothing: its partition has been read again from what was committed.
+        Its offset is committed once all earlier batches are done. A batch of an earlier assignment does not count: its
+        partition has been read again.
         """
         tp = message.tp
         waiting, undone = self._under_way[tp], self._undone[tp]
         if undone.pop(id(message), None) is not None and message is not waiting[0]:
-            message.value = ()  # it may wait for long
+            message.value = ()  # free the records
         self._passed.discard(id(message))
         while waiting and id(waiting[0]) not in undone:
             self._note_done(tp, waiting.popleft().offset + 1)
@@ -365,7 +355,7 @@ class BatchConsumer(driver.Consumer):
         self._note_room(tp)
 
     def give_back(self, message: Any) -> None:  # noqa: ANN401
-        """Let go of a batch; one that is not done is read again by whoever holds its partition next."""
+        """Release a batch; if it is not done, the partition's next holder reads it again."""
         message.acked = True
         self._unacked_messages.discard(message)
         waiting = self._waiting_for_ack
@@ -373,10 +363,9 @@ class BatchConsumer(driver.Consumer):
             waiting.set_result(None)
 
     def backlog(self) -> tuple[int, float]:
-        """Return how many records of partitions read from are not done, and the seconds since the oldest batch began.
+        """Return the unfinished records of the assigned partitions, and the age of the oldest batch in seconds.
 
-        The end of a partition is as the last fetch has told: while nothing is fetched, more may be there. What an open
-        transaction holds back cannot be read yet, and does not count.
+        Ends of partitions are as of the last fetch; records in open transactions do not count.
         """
         assignment = (
             self._thread._ensure_consumer()._subscription.subscription.assignment if self._held else None
@@ -390,14 +379,13 @@ class BatchConsumer(driver.Consumer):
         return records, time.monotonic() - min(taken) if taken else 0.0
 
     def ack(self, message: Any) -> bool:  # noqa: ANN401, ARG002
-        """Ignore Faust's own acks: `mark_done` is the only way."""
         return False
 
     def _new_offset(self, tp: TP) -> int | None:
         return self._done_until.get(tp)
 
     async def _commit_offsets(self, offsets: Mapping[TP, int], start_new_transaction: bool = True) -> bool:  # noqa: FBT001, FBT002 - Faust's
-        """Commit offsets, once what came of the records before them is sealed; others are tried at the next commit."""
+        """Commit sealed offsets; others are tried at the next commit."""
         if self.app.seal is not None:
             thread: Any = self._thread
             thread.seals = await self.app.seal(offsets)
@@ -408,36 +396,32 @@ class BatchConsumer(driver.Consumer):
         return bool(offsets) and await super()._commit_offsets(offsets, start_new_transaction)
 
     async def committed(self, tps: Sequence[TP]) -> dict[TP, OffsetAndMetadata]:
-        """Read what the group has committed of partitions, with its metadata. Raises: KafkaError."""
+        """Read committed offsets with their metadata. Raises: KafkaError."""
         thread: Any = self._thread
         found: dict[TP, OffsetAndMetadata] = await thread.call_thread(thread.committed, tps)
         return found
 
     async def wait_empty(self) -> None:
-        """Wait until nothing is under way any more, and commit all of it.
+        """Wait until no batch is in flight, and commit all.
 
-        Faust's last commit does nothing where another one is on its way, which may have begun too early.
+        Faust's last commit does nothing if another one is running, which may have begun too early.
         """
         await super().wait_empty()
         await self.commit()
 
     async def perform_seek(self) -> None:
-        """Leave the positions alone: aiokafka itself begins each assignment at what was committed.
+        """Do nothing: aiokafka starts each assignment at the committed offsets.
 
-        Faust goes back there once more before it resumes. By then a fetch that was begun before the rebalance may
-        have brought records of the new assignment: they are handed out, and would be read and decided again.
+        Faust seeks again before it resumes; records of the new assignment already handed out would be read twice.
         """
 
     def resume_flow(self) -> None:
-        """Resume, unless partitions are being given away: the resumption of an earlier assignment may come late."""
+        """Resume unless partitions are being revoked: a late resumption of an earlier assignment is ignored."""
         if self._held:
             super().resume_flow()
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
-        """Let what is under way finish and be committed, then forget the partitions.
-
-        Stock Faust forgets first, and so commits nothing of the last second.
-        """
+        """Finish and commit what is in flight, then forget the partitions; Faust forgets first."""
         self._held = False
         self.app.before_revocation(set(revoked))
         self.stop_flow()
@@ -445,11 +429,11 @@ class BatchConsumer(driver.Consumer):
         self.app.flow_control.clear()
         await self.wait_empty()
         await super().on_partitions_revoked(revoked)
-        self.positions = {}  # not when partitions are assigned: they may be read from before that is told
+        self.positions = {}  # not at assignment: reading may begin before that callback
         self._forget()
 
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
-        """Take over partitions; everything read before the rebalance has been forgotten."""
+        """Take over partitions; everything read before the rebalance is forgotten."""
         self._forget()
         self._held = True
         self.app.before_assignment(set(assigned))
@@ -460,21 +444,19 @@ class BatchConsumer(driver.Consumer):
 
 
 class PatientProducer(AIOKafkaProducer):
-    """Keeps what it took, however long a partition has no leader.
+    """Keeps batches however long a partition has no leader; `Publisher` decides how long to wait.
 
-    aiokafka gives such a batch up after the time of a request. Its sequence numbers are gone with it, and the broker
-    refuses all that follows. How long a batch is waited for is decided by `Publisher`.
+    aiokafka drops them after the request timeout, with their sequence numbers, and the broker refuses all that follow.
     """
 
     def __init__(self, **settings: object) -> None:
-        """Take aiokafka's own settings."""
         super().__init__(**settings)  # type: ignore[no-untyped-call]  # aiokafka's
         self._message_accumulator._batch_ttl = math.inf
         back_off(self)
 
 
 class IdempotentProducer(driver.Producer):
-    """Faust offers an idempotent producer only with its transactions; Groundwire needs it without."""
+    """An idempotent producer, which Faust only has with its transactions."""
 
     @property
     def _producer_type(self) -> type[AIOKafkaProducer]:
@@ -485,8 +467,6 @@ class IdempotentProducer(driver.Producer):
 
 
 class BatchTransport(driver.Transport):
-    """The aiokafka driver with the two replacements."""
-
     Consumer: ClassVar[Any] = BatchConsumer
     Producer: ClassVar[Any] = IdempotentProducer
 
@@ -495,12 +475,11 @@ class BatchApp(faust.App):
     """A Faust app over BatchTransport.
 
     Attributes:
-        before_revocation: called with partitions before they are given away: what waits must let go of them.
-        before_assignment: called with all partitions held, before any of their records come.
-        after_assignment: called with all partitions held, once they can be read.
+        before_revocation: called before partitions are revoked, to end waiting work.
+        before_assignment: called with all partitions, before any record.
+        after_assignment: called with all partitions, once they can be read.
         give_up: called with the error that keeps the worker from reading on.
-        seal: called with offsets that are to be committed; returns those that may be, each with the hash of the seal
-            that ends there. None: nothing is sealed.
+        seal: seals offsets to commit, and returns those that may be committed with their hashes; None: no seals.
     """
 
     before_revocation: Callable[[set[TP]], None]
@@ -510,7 +489,7 @@ class BatchApp(faust.App):
     seal: Callable[[Mapping[TP, int]], Awaitable[Mapping[TP, tuple[int, str]]]] | None = None
 
     def _create_directories(self) -> None:
-        """Make none: nothing is kept in files, and the file system may be read-only."""
+        """Create none: the file system may be read-only."""
 
     def _new_transport(self) -> Any:  # noqa: ANN401
         return BatchTransport(self.conf.broker_consumer, self)

@@ -1,4 +1,4 @@
-"""What a worker tells of itself: metrics of its batches, spans of its records, and /metrics, /live and /ready."""
+"""Metrics of batches, spans of records, and /metrics, /live and /ready."""
 
 # ruff: noqa: PLC0415 - the packages of OpenTelemetry are optional
 
@@ -38,28 +38,28 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 Carrier = Callable[[list[Output]], list[Output]]
-"""Returns records with `traceparent` of the span of the record that each comes from."""
+"""Sets `traceparent` of records to the span of their cause."""
 
 STALL_SECONDS: Final = 120.0
-"""Time without progress after which a worker with work under way is taken for dead."""
+"""Seconds without progress after which a busy worker counts as dead."""
 
 _SKEW: Final = 5.0
-"""Seconds by which clocks may differ unnoticed: a record's timestamp is the gate's clock for it."""
+"""Seconds of clock skew to tolerate: the gate's clock for a record is its timestamp."""
 
 
 TOO_MANY: Final = 100
-"""Internal errors in a row after which the configuration is taken to be wrong, not the records."""
+"""Internal errors in a row after which the configuration is suspected, not the records."""
 
 _MOST_OF_ONE_KEY: Final = 10
 
 
 class FailureRun:
-    """Counts internal errors in a row, of one key ten at most: one producer stops nobody else.
+    """Counts internal errors in a row, at most ten of one key, so that one producer stops nobody else.
 
-    A dead letter neither counts nor ends the run: what a sender got wrong says nothing of the gate.
+    Dead letters neither count nor end the run: they are the sender's errors.
 
     Attributes:
-        fresh: whether one has come since the worker last paused.
+        fresh: whether an error came since the worker last paused.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,6 @@ class FailureRun:
         self.fresh = False
 
     def count(self, result: Result) -> None:
-        """Count what a record came to; one that was decided without an error ends the run."""
         if (
             isinstance(result, Decided | Provisional)
             and result.decision.reason_code == ReasonCode.INTERNAL_ERROR
@@ -85,8 +84,6 @@ class FailureRun:
 
 
 class BatchMetrics:
-    """Metrics of one worker, and its internal errors in a row."""
-
     def __init__(self, role: str) -> None:
         self._latency = metrics.LATENCY.labels(role)
         self.batch_records = metrics.BATCH_RECORDS.labels(role)
@@ -96,12 +93,7 @@ class BatchMetrics:
             metrics.DEAD_LETTERS.labels(code)  # from 0, so that the first one is an increase
 
     def count(self, results: Sequence[Result], fresh: AbstractSet[str]) -> None:
-        """Count a batch that is published.
-
-        Args:
-            results: in the order of the records.
-            fresh: ids of the decisions that this worker brought about; each counts once, all others are repeats.
-        """
+        """Count a published batch; decisions in `fresh` are this worker's and count once, others are repeats."""
         left = set(fresh)
         counts = _Counts()
         for result in results:
@@ -111,7 +103,9 @@ class BatchMetrics:
                     left.discard(decision.decision_id)
                     self._count_decided(record, decision, counts)
                     _report_checks(result)
-                case Acted(record=record, decision=decision) if _own_decision(result) in left:
+                case Acted(record=record, decision=decision) if (
+                    decision.revision == result.revision and decision.decision_id in left
+                ):
                     left.discard(decision.decision_id)
                     self._count_decided(record, decision, counts)
                     metrics.REVIEW_ACTIONS.labels(result.review.action, decision.reason_code).inc()
@@ -141,17 +135,11 @@ class BatchMetrics:
 
 
 _NEAR: Final = 0.99
-"""Share of a limit at which a tenant counts as being at it: the next record may be larger than what is left."""
+"""Share of a limit at which a tenant counts as being at it: the next record may not fit."""
 
 
 def set_tenant_gauges(limit: str, used: Iterable[int], most: int) -> None:
-    """Show what the tenant with most has of a limit, and how many are at it; never whose it is.
-
-    Args:
-        limit: its label.
-        used: by each tenant that has any.
-        most: that a tenant may have.
-    """
+    """Show the highest use of a limit by any tenant, and how many are at it; never which."""
     counts = list(used)
     metrics.TENANT_MOST.labels(limit).set(max(counts, default=0))
     metrics.TENANT_LIMIT.labels(limit).set(most)
@@ -159,21 +147,20 @@ def set_tenant_gauges(limit: str, used: Iterable[int], most: int) -> None:
 
 
 class _Counts:
-    """Decisions and checks of a batch: a metric is looked up once a batch, not ten times a decision."""
+    """Decisions and checks of a batch, so that metrics are looked up once a batch."""
 
     def __init__(self) -> None:
         self._decisions: Counter[tuple[str, str, str]] = Counter()
         self._checks: dict[str, Counter[str]] = {name: Counter() for name in ("passed", "failed", "skipped")}
 
     def add(self, decision: Decision) -> None:
-        """Count a decision and its checks."""
         self._decisions[decision.kind, decision.tier, decision.reason_code] += 1
         self._checks["passed"].update(decision.checks_passed)
         self._checks["failed"].update(decision.checks_failed)
         self._checks["skipped"].update(decision.checks_skipped)
 
     def publish(self) -> None:
-        """Add what was counted to the metrics; of a check its name alone, what stands behind it is text."""
+        """Add the counts to the metrics; of a check only its name, what follows is text."""
         for labels, number in self._decisions.items():
             _decisions(*labels).inc(number)
         for result, checks in self._checks.items():
@@ -181,7 +168,7 @@ class _Counts:
                 _checks(check.partition(":")[0], result).inc(number)
 
 
-# A metric looks its labels up for longer than it takes to count; there are as many as there are codes.
+# looking labels up takes longer than counting
 _decisions: Final = cache(metrics.DECISIONS.labels)
 _checks: Final = cache(metrics.CHECKS.labels)
 
@@ -198,13 +185,7 @@ def _count_dead(letter: DeadLetter) -> None:
     )
 
 
-def _own_decision(result: Acted) -> str | None:
-    """Return the id of the decision that an action brought; None where only a later one is known."""
-    return result.decision.decision_id if result.decision.revision == result.revision else None
-
-
 def _report_checks(result: Decided) -> None:
-    """Count and log what the checks of a fresh response found."""
     quotes = (result.decision.report or {}).get("quotes")
     if quotes:
         count_quotes(quotes["validated"], quotes["rejected_count"])
@@ -215,41 +196,33 @@ def _report_checks(result: Decided) -> None:
 
 
 class Tracing:
-    """Follows what a batch brings; off, unless it is asked for.
+    """Traces batches; off by default, when `traceparent` is passed on unchanged.
 
-    A record's `traceparent` is passed on in any case. With tracing on, a span of its own stands between: from when its
-    batch was read to the acknowledgement of what it brought, which then carries that span's context.
+    With tracing on, a span covers a record from the fetch of its batch to the acknowledgement of its outputs.
     """
 
     def began(self) -> int:
-        """Return the time by which spans begin, in nanoseconds since 1970; 0 where there are none."""
+        """Return the start time of spans in nanoseconds, or 0."""
         return 0
 
     @contextmanager
     def spans(self, results: Sequence[Result], began: int) -> Iterator[Carrier]:  # noqa: ARG002 - as OpenTelemetry
-        """Hold a span for each result open until what it brought is acknowledged, or was not."""
+        """Keep a span open for each result until its outputs are acknowledged."""
         yield lambda outgoing: outgoing
 
 
 class OpenTelemetry(Tracing):
-    """One span a record, a child of the one that its `traceparent` names, else the first of a trace.
-
-    Args:
-        role: the worker's; names the spans.
-        tracer: makes them.
-    """
+    """One span per record, child of the one in its `traceparent`."""
 
     def __init__(self, role: str, tracer: Tracer) -> None:
         self._role = role
         self._tracer = tracer
 
     def began(self) -> int:
-        """Return the wall clock's time."""
         return time.time_ns()
 
     @contextmanager
     def spans(self, results: Sequence[Result], began: int) -> Iterator[Carrier]:
-        """Hold a span for each result open; an exception ends all of them as errors."""
         with ExitStack() as opened:
             spans = {id(result.record): opened.enter_context(self._span(result, began)) for result in results}
             yield lambda outgoing: [_carried(output, spans[id(output.cause)]) for output in outgoing]
@@ -267,23 +240,28 @@ class OpenTelemetry(Tracing):
             context=tracecontext.TraceContextTextMapPropagator().extract(carrier),
             kind=trace.SpanKind.CONSUMER,
             start_time=began,
-            attributes=_position(record) | _outcome(result),
+            attributes={
+                "messaging.system": "kafka",
+                "messaging.operation.type": "process",
+                "messaging.destination.name": record.topic or "",
+                "messaging.destination.partition.id": str(record.partition),
+                "messaging.kafka.offset": record.offset,
+                **_outcome(result),
+            },
         )
         try:
             yield span
         except BaseException as exc:
-            span.set_status(trace.StatusCode.ERROR, type(exc).__name__)  # what it says may be a record's text
+            span.set_status(
+                trace.StatusCode.ERROR, type(exc).__name__
+            )  # its message may hold text of a record
             raise
         finally:
             span.end()
 
 
 def open_tracing(role: str, *, enabled: bool) -> Tracing:
-    """Set up tracing; exporter, sampler and resource come from OpenTelemetry's own variables.
-
-    Raises:
-        UsageError: tracing is asked for, and its packages are not installed.
-    """
+    """Set up tracing from OpenTelemetry's own variables. Raises: UsageError: its packages are not installed."""
     if not enabled:
         return Tracing()
     try:
@@ -299,11 +277,11 @@ def open_tracing(role: str, *, enabled: bool) -> Tracing:
     provider = TracerProvider(resource=Resource.create({"service.name": service}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     tracer = provider.get_tracer("groundwire")
-    return OpenTelemetry(role, tracer)  # spans that are left are sent at the process's exit
+    return OpenTelemetry(role, tracer)  # remaining spans are sent at exit
 
 
 def _carried(output: Output, span: Span) -> Output:
-    """Give a record the context of a span; a dead letter keeps the headers that its record had."""
+    """Set the context of a span; a dead letter keeps its record's headers."""
     context = span.get_span_context()
     if output.topic == TopicName.DEAD_LETTER or not context.is_valid:
         return output
@@ -312,21 +290,17 @@ def _carried(output: Output, span: Span) -> Output:
     return replace(output, headers=[*others, (TRACEPARENT, value.encode())])
 
 
-def _position(record: InboundRecord) -> dict[str, str | int]:
-    return {
-        "messaging.system": "kafka",
-        "messaging.operation.type": "process",
-        "messaging.destination.name": record.topic or "",
-        "messaging.destination.partition.id": str(record.partition),
-        "messaging.kafka.offset": record.offset,
-    }
-
-
 def _outcome(result: Result) -> dict[str, str | int]:
-    """Return what became of a record, as codes: no span carries an id or a text."""
+    """Return the outcome of a record as codes: no span carries an id or text."""
     match result:
         case Decided(decision=decision) | Provisional(decision=decision) | Acted(decision=decision):
-            return {"groundwire.outcome": "decided", **_decision(decision)}
+            return {
+                "groundwire.outcome": "decided",
+                "groundwire.kind": str(decision.kind),
+                "groundwire.tier": str(decision.tier),
+                "groundwire.reason_code": str(decision.reason_code),
+                "groundwire.revision": decision.revision,
+            }
         case DeadLetter(error=error):
             return {"groundwire.outcome": "dead_letter", "groundwire.error": str(error.code)}
         case Refused(code=code):
@@ -336,17 +310,8 @@ def _outcome(result: Result) -> dict[str, str | int]:
     return {"groundwire.outcome": "standby"}
 
 
-def _decision(decision: Decision) -> dict[str, str | int]:
-    return {
-        "groundwire.kind": str(decision.kind),
-        "groundwire.tier": str(decision.tier),
-        "groundwire.reason_code": str(decision.reason_code),
-        "groundwire.revision": decision.revision,
-    }
-
-
 def serve_health(host: str, port: int, health: Health) -> None:
-    """Serve /metrics, /live and /ready in a thread of their own; port 0 serves nothing."""
+    """Serve /metrics, /live and /ready in a thread; port 0: not at all."""
     if not port:
         return
     metrics_app = make_wsgi_app()  # answers whatever the path
@@ -374,4 +339,4 @@ def serve_health(host: str, port: int, health: Health) -> None:
 
 class _QuietHandler(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401 - the base class's signature
-        """Log nothing: probes come every few seconds."""
+        ...

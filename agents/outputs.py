@@ -36,7 +36,7 @@ _SHORT_HEADER: Final = 300
 
 @immutable
 class Output:
-    """A record to publish, and the input record that it comes from."""
+    """A record to publish, and the input record it comes from."""
 
     topic: TopicName
     key: bytes | None
@@ -46,12 +46,12 @@ class Output:
 
 
 def outputs(results: Sequence[Result]) -> list[Output]:
-    """Return what is to be published for a batch, in its order."""
+    """Return the records to publish for a batch, in order."""
     return [output for result in results for output in _outputs(result)]
 
 
 def followers(results: Sequence[Result]) -> list[Output]:
-    """Return what decisions bring about, to be published once they are acknowledged: claims, requests."""
+    """Return what decisions cause, published once they are acknowledged: claims and regenerate requests."""
     return [
         output
         for result in results
@@ -63,28 +63,23 @@ def followers(results: Sequence[Result]) -> list[Output]:
 def unpublishable(output: Output, why: str) -> Output:
     """Return the dead letter of a record whose result the broker will never take.
 
-    The record's own headers are left out: they may be what is too large. The count of its failures goes on, and so
-    does its signature, without which it could not be decided again.
+    Of its headers only the failure count and the signature are kept: others may be what is too large.
     """
     error = RecordError(ErrorCode.UNPUBLISHABLE, f"the record for {output.topic} cannot be published: {why}")
     return _dead_letter(output.cause, error, with_headers=False)
 
 
 def of_worker(kind: AuditType, cause: dict[str, Any], at: datetime, *, recurs: bool = False) -> Output:
-    """Return the event of what happened to a worker's state or policy: no tenant's, and from no record.
+    """Return the audit event of a worker's state or policy, which belongs to no tenant.
 
-    Args:
-        kind: what happened.
-        cause: epoch or policy by their ids; with the type, it names the event.
-        at: when it happened.
-        recurs: the cause may come again, so that the time names the event too.
+    `cause` names the event; if it `recurs`, together with the time.
     """
     named = {**cause, "at": format_time(at)} if recurs else cause
     return _audit(InboundRecord(None, 0, 0, to_milliseconds(at), None, None), kind, named, at, detail=cause)
 
 
 def of_seal(seal: Seal) -> Output:
-    """Return the event of a seal. Its name follows from its head: no other seal has it."""
+    """Return the audit event of a seal, named by its head."""
     head = seal.head
     place = InboundRecord(head.topic, head.partition, head.end, to_milliseconds(head.at), None, None)
     return _audit(place, "seal", head.sha256, head.at, detail=seal.detail())
@@ -96,9 +91,11 @@ def _outputs(result: Result) -> Iterator[Output]:
         case Decided(decision=decision):
             yield _decision(record, decision)
             if decision.facts.place == Place.FREE:
-                yield _enqueued(record, decision)
-            if ((decision.report or {}).get("quotes") or {}).get("failure"):
-                yield _evidence_failed(record, decision)
+                detail = {"reason_code": decision.reason_code, "revision": decision.revision}
+                yield _of_decision(record, "enqueue", decision, detail)
+            if failure := ((decision.report or {}).get("quotes") or {}).get("failure"):
+                # no quote of the response is in its source (S1-40, S1-42)
+                yield _of_decision(record, "evidence_failure", decision, failure)
         case Provisional(decision=decision):
             yield _decision(record, decision)
             yield _deferred(record)
@@ -106,15 +103,24 @@ def _outputs(result: Result) -> Iterator[Output]:
             yield _deferred(record)
         case DeadLetter(error=error):
             yield _dead_letter(record, error)
-            yield _dead(record, error)
+            origin = record.origin
+            place = {"topic": origin.topic, "partition": origin.partition, "offset": origin.offset}
+            detail = {"code": error.code, **place}
+            cause = origin.model_dump(mode="json")
+            yield _audit(record, "dead_letter", cause, origin.timestamp, detail=detail)
         case Acted(decision=decision, retraction=retraction):
             yield _decision(record, decision)
             yield _acted(result)
             if retraction is not None:
                 yield _retraction(record, retraction)
                 yield _retracted(record, retraction, result.review.action_id)
-        case Refused():
-            yield _refused(result)
+        case Refused(code=code, current=current):
+            found = {
+                "outcome": code,
+                "revision": current.revision if current else None,
+                "state": current.state.name.lower() if current else None,
+            }
+            yield _action("refused_action", result, None, found)
 
 
 def _following(result: Decided) -> Iterator[Output]:
@@ -158,17 +164,6 @@ def _dead_letter(record: InboundRecord, error: RecordError, *, with_headers: boo
     return Output(TopicName.DEAD_LETTER, record.key, record.value, headers, record)
 
 
-def _enqueued(record: InboundRecord, decision: Decision) -> Output:
-    detail = {"reason_code": decision.reason_code, "revision": decision.revision}
-    return _of_decision(record, "enqueue", decision, detail)
-
-
-def _evidence_failed(record: InboundRecord, decision: Decision) -> Output:
-    """Say that not one quote of a response stands in its source (S1-40, S1-42)."""
-    failure = (decision.report or {})["quotes"]["failure"]
-    return _of_decision(record, "evidence_failure", decision, failure)
-
-
 def _of_decision(
     record: InboundRecord, kind: AuditType, decision: Decision, detail: dict[str, Any]
 ) -> Output:
@@ -184,18 +179,11 @@ def _of_decision(
     )
 
 
-def _dead(record: InboundRecord, error: RecordError) -> Output:
-    origin = record.origin
-    place = {"topic": origin.topic, "partition": origin.partition, "offset": origin.offset}
-    cause = origin.model_dump(mode="json")
-    return _audit(record, "dead_letter", cause, origin.timestamp, detail={"code": error.code, **place})
-
-
 def _acted(result: Acted) -> Output:
-    """Say what an action brought: its own revision, though the subject may have moved on since."""
+    """Report an action by its own revision, though the subject may have moved on."""
     review, decision = result.review, result.decision
     superseded = decision.revision != result.revision
-    # only an approval can be superseded: what is blocked stays so
+    # only an approval can be superseded
     own = reviewed(review.action, expired=False, duplicate=False)
     detail: dict[str, Any] = {
         "outcome": own.code if superseded else decision.reason_code,
@@ -203,27 +191,17 @@ def _acted(result: Acted) -> Output:
         "verdict": Verdict.of(own.tier) if superseded else decision.verdict,
     }
     if not superseded and decision.verdict == Verdict.BLOCKED:
-        # for a rebuild of state: `blocked` is kept for a shorter time than `audit`
+        # for rebuilds: `audit` is retained longer than `blocked`
         detail["closed"] = closed_by(decision)
     subject = subject_of_decision(decision)
     return _action("review_action", result, decision_id(subject, result.revision), detail)
 
 
-def _refused(result: Refused) -> Output:
-    current = result.current
-    detail = {
-        "outcome": result.code,
-        "revision": current.revision if current else None,
-        "state": current.state.name.lower() if current else None,
-    }
-    return _action("refused_action", result, None, detail)
-
-
 def _action(kind: AuditType, result: Acted | Refused, decision: str | None, detail: dict[str, Any]) -> Output:
-    """Say what became of an action; for one that comes again, at the time of its first record.
+    """Report an action, at the time of its first record.
 
-    The id of an action names the event of its outcome. What does not stand as its outcome (`at` is 0) may be anybody's
-    work, with an id that belongs to an action to come: there the record's origin names the event.
+    Its id names the event of its outcome. A refusal that is not recorded (`at` is 0) may use the id of an action to
+    come, so the record's origin names that event.
     """
     record, review = result.record, result.review
     return _audit(
@@ -272,7 +250,6 @@ def _retracted(record: InboundRecord, retraction: Retraction, action_id: str) ->
 
 
 def _audit(record: InboundRecord, kind: AuditType, cause: Any, at: datetime, **fields: Any) -> Output:  # noqa: ANN401
-    """Return the audit event that its cause names; where the fields do not say otherwise, no tenant's and our own."""
     ours = {"tenant_id": "", "actor": ACTOR, "subject_id": None, "decision_id": None}
     event = AuditEvent.made(event_id=event_id(kind, cause), type=kind, at=at, **(ours | fields))
     time, subject = format_time(event.at), event.subject_id or ""

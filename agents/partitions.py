@@ -1,4 +1,4 @@
-"""The partitions of a worker: their leases, the order of their batches, records that crash it, and its health."""
+"""Partitions of a worker: leases, the order of batches, records that crash workers, and health."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ ALONE: Final = 2
 GIVEN_UP: Final = 3
 
 _MARK_SECONDS: Final = 0.25
-"""How long a mark is waited for: one that is not sent, or that state does not take, costs one more crash."""
+"""How long a mark is waited for; a lost one costs one more crash."""
 
 _HEALTH_POLL: Final = 5.0
 
 _T = TypeVar("_T")
 
 Portion = tuple[Sequence[InboundRecord], int]
-"""Records that run together, and how many crashes they have survived."""
+"""Records that run together, and the crashes they have survived."""
 
 
 class CrashGuard:
-    """Marks in state what is in flight of a partition, and isolates what was when its last worker died.
+    """Marks in-flight records in state, and isolates those that were in flight when the last worker died.
 
-    Records in flight at two crashes run alone, at a third they become dead letters. A guard belongs to one lease: a
-    fetch may bring less than what was in flight, so that several batches go by until the last of it was seen.
+    Records in flight at two crashes run alone; at the third they become dead letters. A guard lives as long as a lease:
+    several batches may pass until the last suspect was seen.
     """
 
     def __init__(self, state: RedisState, topic: str, partition: int) -> None:
@@ -52,7 +52,7 @@ class CrashGuard:
         self._sending: set[asyncio.Task[None]] = set()
 
     async def load(self) -> None:
-        """Read what the partition's last worker left in flight; state out of reach counts as nothing."""
+        """Read the mark of the last worker; unreachable state counts as none."""
         try:
             left = await self._state.marks(self._topic, self._partition)
         except StateError:
@@ -70,16 +70,16 @@ class CrashGuard:
 
     @property
     def suspects(self) -> bool:
-        """Whether more of what was in flight at a crash may come: then nothing runs beside anything else."""
+        """Whether more suspects may come: batches then run exclusively."""
         return self._left is not None
 
     @property
     def isolates(self) -> bool:
-        """Whether some of it has to run alone: then nothing is set aside, to go on beside it."""
+        """Whether suspects run alone: nothing is then set aside."""
         return self._left is not None and self._left.crashes >= ALONE
 
     def portions(self, records: Sequence[InboundRecord]) -> list[Portion]:
-        """Cut a batch into portions, in its order; suspects run alone from their second crash on."""
+        """Split a batch into portions; suspects run alone from their second crash on."""
         left = self._left
         if left is None or records[0].offset > left.last:
             self._left = None
@@ -98,27 +98,26 @@ class CrashGuard:
         return list(portions)
 
     async def mark(self, records: Sequence[InboundRecord], crashes: int) -> None:
-        """Mark records as in flight, before anything is done with them.
+        """Mark records as in flight, before they are processed.
 
-        The mark is on its way once the operating system has it: whatever kills the process then, state gets it. So
-        the answer is waited for only where a worker died over these records before.
+        A mark survives this process once the operating system has it, so its answer is waited for only after a crash.
         """
         first = records[0].offset
         self._in_flight[first] = InFlightMark(first, records[-1].offset, crashes)
         await asyncio.wait([self._send(answered=bool(crashes))], timeout=_MARK_SECONDS)
 
     def unmark(self, records: Sequence[InboundRecord]) -> None:
-        """Take the mark of records away: they are done."""
+        """Clear the mark: the records are done."""
         self._in_flight.pop(records[0].offset, None)
         self._send()
 
     async def unmark_now(self, records: Sequence[InboundRecord]) -> None:
-        """Take their mark away before the next holder looks: the worker gives them up alive."""
+        """Clear the mark before the next holder reads it: the worker exits cleanly."""
         self._in_flight.pop(records[0].offset, None)
         await asyncio.wait([self._send(answered=True)], timeout=_MARK_SECONDS)
 
     def _send(self, *, answered: bool = False) -> asyncio.Task[None]:
-        """Write one mark over all that is in flight; what lies between is decided again, and alone, after crashes."""
+        """Write one mark over all in-flight records; after a crash what lies between is isolated too."""
         marks = self._in_flight.values()
         mark = (
             InFlightMark(
@@ -144,20 +143,20 @@ class CrashGuard:
 
 
 LARGE: Final = 50_000
-"""Bytes of a record that others of its partition do not wait for: its checks may take up to two seconds."""
+"""Bytes of a record that others of its partition do not wait for: checking it takes up to two seconds."""
 
 
 def small_first(
     records: Sequence[InboundRecord], most: int | None = None, held: Collection[bytes | None] = ()
 ) -> tuple[list[InboundRecord], list[InboundRecord]]:
-    """Split a batch into the records that wait for no large one, and those behind; both in their order.
+    """Split a batch into small records that run first, and those behind; both in order.
 
-    Records of one key, and those without any, keep their order: what follows one behind of its key stays behind it.
+    Records of one key, and those without one, keep their order.
 
     Args:
-        records: of one partition, in the order of their offsets.
-        most: bytes of the first in all, the smallest of the batch; None: as many as are not large.
-        held: keys of records of earlier batches that are behind and not done.
+        records: of one partition, by offset.
+        most: bytes that run first, the smallest records; None: all that are not large.
+        held: keys of unfinished records of earlier batches.
     """
     left = float("inf") if most is None else most
     fitting: set[int] = set()
@@ -170,7 +169,7 @@ def small_first(
 
 
 def parts_of(records: Sequence[InboundRecord], most: int | None) -> Iterator[list[InboundRecord]]:
-    """Cut what is behind into parts that run together: of `most` bytes at most, without a limit each record alone."""
+    """Split large records into sub-batches of at most `most` bytes; None: each record alone."""
     part: list[InboundRecord] = []
     for record in records:
         if part and sum(map(_size, part)) + _size(record) > (most or 0):
@@ -186,24 +185,24 @@ def _size(record: InboundRecord) -> int:
 
 
 class LeaseLost(Exception):
-    """The partition is being given away, or the worker stops: what waits for something is left to its next holder."""
+    """The partition is revoked or the worker stops; waiting work is left to the next holder."""
 
 
 class PartitionLease:
-    """The time for which a partition is held; what waits for something waits no longer than that.
+    """The time for which a partition is held; nothing waits longer.
 
-    Its batches run one after the other, but what is behind in one (`small_first`) runs beside the first of the next.
+    Batches run one after the other, but large records of one (`small_first`) run beside small ones of the next.
 
     Attributes:
-        held: keys of the records that are behind and not done.
-        aside: those of them that wait for a part of state.
+        held: keys of unfinished records that are behind.
+        aside: those of them that depend on an unreachable shard.
     """
 
     def __init__(self, earlier: Collection[asyncio.Task[None]] = ()) -> None:
-        """Begin a lease; `earlier`, batches of the one before, are waited for."""
+        """Begin a lease after the unfinished batches of the one before (`earlier`)."""
         self._over = asyncio.Event()
         self._earlier = earlier
-        self._first, self._behind = asyncio.Lock(), asyncio.Lock()  # both let in whoever came first
+        self._first, self._behind = asyncio.Lock(), asyncio.Lock()  # both are fair
         self.held: Counter[bytes | None] = Counter()
         self.aside = Aside()
         self.guard: CrashGuard | None = None
@@ -211,24 +210,19 @@ class PartitionLease:
 
     @property
     def over(self) -> bool:
-        """Whether the partition is being given away."""
         return self._over.is_set()
 
     def end(self) -> None:
-        """Call off whatever waits under this lease."""
         self._over.set()
 
     def insist_held(self) -> None:
-        """Refuse to begin a batch where the partition is being given away, or an earlier batch was left unfinished.
-
-        A batch that has not begun is quicker read again than waited for by the whole group. Raises: LeaseLost.
-        """
+        """Raise LeaseLost if the partition is revoked or an earlier batch was left unfinished."""
         if self.broken or self.over:
             raise LeaseLost
 
     @asynccontextmanager
     async def first(self) -> AsyncIterator[None]:
-        """Wait for the first of all batches before. Raises: LeaseLost."""
+        """Wait for the first part of all earlier batches. Raises: LeaseLost."""
         async with self._first:
             if self._earlier:
                 await asyncio.wait(self._earlier)
@@ -238,16 +232,13 @@ class PartitionLease:
 
     @asynccontextmanager
     async def behind(self) -> AsyncIterator[None]:
-        """Wait for what is behind of all batches before; entered as soon as `first` of the batch is left, or within it.
-
-        Raises: LeaseLost.
-        """
+        """Wait for the rest of all earlier batches; entered within `first` or right after it. Raises: LeaseLost."""
         async with self._behind:
             self.insist_held()
             yield
 
     async def wait_for(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Await work of which nothing is lost when it is cancelled. Raises: LeaseLost when the lease ends meanwhile."""
+        """Await work that may be cancelled. Raises: LeaseLost if the lease ends meanwhile."""
         if self.over:
             work.close()
             raise LeaseLost
@@ -263,7 +254,7 @@ class PartitionLease:
             await asyncio.gather(doing, over, return_exceptions=True)
 
     async def pause(self, seconds: float) -> None:
-        """Wait, for instance for a dependency to come back. Raises: LeaseLost when the lease ends meanwhile."""
+        """Sleep. Raises: LeaseLost if the lease ends meanwhile."""
         try:
             async with asyncio.timeout(seconds):
                 await self._over.wait()
@@ -273,14 +264,11 @@ class PartitionLease:
 
 
 STATE_SECONDS: Final = 5.0
-"""Time without an answer of state after which a worker is not ready; it is asked every second."""
+"""Seconds without an answer of state after which a worker is not ready; it is asked every second."""
 
 
 class Health:
-    """What the worker waits for, and when it last got on: the basis of liveness and readiness.
-
-    A dependency that is waited for is shown as a gauge, and logged once when that begins and ends.
-    """
+    """What the worker waits for, and when it last made progress: liveness and readiness. Logged once per change."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -293,18 +281,15 @@ class Health:
 
     @property
     def current(self) -> frozenset[str]:
-        """The dependencies that are waited for right now."""
         return frozenset(self._current)
 
     def begin(self, dependency: str) -> None:
-        """Note that the worker waits for a dependency."""
         if dependency not in self._current:
             self._current.add(dependency)
             metrics.PAUSED.labels(dependency).set(1)
             log.warning("paused", dependency=dependency)
 
     def end(self, dependency: str) -> None:
-        """Note that it waits no longer."""
         if dependency in self._current:
             self._current.remove(dependency)
             metrics.PAUSED.labels(dependency).set(0)
@@ -312,31 +297,27 @@ class Health:
 
     @property
     def waits_for(self) -> frozenset[str]:
-        """What `ready` waits for: the dependencies, the group, and an answer of state within the last seconds."""
+        """The dependencies waited for, state included if it was silent for too long."""
         answered = self._state_answered
         silent = answered is None or self._clock() - answered > STATE_SECONDS
         return self.current | {"state"} if silent else self.current
 
     def state_answered(self) -> None:
-        """Note that state answers."""
         self._state_answered = self._clock()
 
     def tick(self) -> None:
-        """Note that the event loop runs."""
         self.loop_ticked = self._clock()
 
     def start_batch(self) -> None:
-        """Note that a batch is under way; where none was, the time without progress begins now."""
         if not self.under_way:
             self.progress()
         self.under_way += 1
 
     def progress(self) -> None:
-        """Note that something was done."""
         self._progressed = self._clock()
 
     def alive(self, seconds: float) -> bool:
-        """Return whether, within so many seconds, the event loop ran and work got on or waits for a dependency."""
+        """Return whether, within `seconds`, the event loop ran and work progressed or waits for a dependency."""
         now = self._clock()
         if now - self.loop_ticked > seconds:
             return False
@@ -348,13 +329,12 @@ class Health:
 
 
 class PartitionWorkers:
-    """Processes the batches of each partition in the order that their lease gives, those of other partitions beside.
+    """Processes the batches of each partition in order, and partitions concurrently.
 
     Args:
-        process_batch: is given the records of a batch, the lease, and what to call once the partition may be read on
-            though the batch is not done; raises LeaseLost where the batch is left to the partition's next holder,
-            anything else where the process cannot go on.
-        health: told how many batches are under way.
+        process_batch: takes records, the lease, and a callback that makes the partition fetchable; raises LeaseLost to
+            leave the batch to the next holder, anything else to end the process.
+        health: counts the batches under way.
     """
 
     def __init__(
@@ -375,7 +355,7 @@ class PartitionWorkers:
         self._leases = {}
 
     def submit(self, event: Any) -> None:  # noqa: ANN401 - Faust's event
-        """Put a batch behind those of its partition that are not done yet."""
+        """Queue a batch behind the unfinished ones of its partition."""
         tp = (event.message.topic, event.message.partition)
         under_way = self._under_way[tp]
         if tp not in self._leases:
@@ -389,12 +369,11 @@ class PartitionWorkers:
         task.add_done_callback(under_way.discard)
 
     def release(self, _tps: object = None) -> None:
-        """Call off what waits for a dependency or has not begun; work in progress goes on to its end."""
+        """Revoke all leases: waiting and queued batches end, work in progress finishes."""
         for lease in self._leases.values():
             lease.end()
 
     def stop(self) -> None:
-        """Release everything, for good."""
         self._stopped = True
         self.release()
 
@@ -403,13 +382,13 @@ class PartitionWorkers:
         try:
             await self._process_batch(event.value, lease, partial(consumer.read_on, message))
         except LeaseLost:
-            lease.broken = True  # later batches of this lease must not commit past this one
+            lease.broken = True  # later batches must not commit past this one
             consumer.give_back(message)
         except asyncio.CancelledError:
             lease.broken = True
             consumer.give_back(message)
             raise
-        except Exception as exc:  # noqa: BLE001 - crash: the partition's next owner reads the batch again
+        except Exception as exc:  # noqa: BLE001 - the next owner reads the batch again
             lease.broken = True
             consumer.give_back(message)
             report_fault("partition.failed", exc, topic=message.topic, partition=message.partition)

@@ -1,8 +1,6 @@
-"""How a batch is processed: prepared, decided by state, published and acknowledged, whatever it takes.
+"""Process a batch: prepare, decide by state, publish, wait for acknowledgement.
 
-The pipeline never raises for a record: it publishes a decision, publishes a dead letter, or waits.
-
-Requirements X-09, X-12, X-13.
+The pipeline never raises for a record: it publishes a decision, publishes a dead letter, or waits (X-09, X-12, X-13).
 """
 
 from __future__ import annotations
@@ -57,43 +55,39 @@ from groundwire.state.redis import RedisState
 log = structlog.get_logger()
 
 STALE: Final = 30.0
-"""Seconds after which an answer of state is asked for again before it is published."""
+"""Seconds after which an answer of state is requested again before it is published."""
 
 FIRST_TRIAL: Final = 5.0
-"""Seconds that a worker pauses before it tries one record again; doubled while that fails, up to `LAST_TRIAL`."""
+"""Seconds before a record is tried again after too many internal errors; doubled up to `LAST_TRIAL`."""
 
 LAST_TRIAL: Final = 300.0
 
 _TELL: Final = 60.0
-"""Seconds between two lines about the same dependency."""
+"""Seconds between two log lines about the broker."""
 _RETRY: Final = 0.5
 COPY_AGE: Final = 20.0
 """Seconds for which a record on `deferred` that is not due stays there before it is copied to the end of the topic.
 
-So an outage copies each claim three times a minute at most, besides its look-ups, whatever the backlog; and what comes
-after it in its partition waits that long at most.
+An outage so copies each claim at most three times a minute, besides its look-ups, and delays what follows by this much.
 """
 _INTERNAL_RETRY: Final = 5.0
 _KEY_OF_ENTRY: Final = attrgetter("record.key")
 _YIELD_EVERY: Final = 50
-"""Results that are written before the event loop gets a turn."""
+"""Results that are serialized before the event loop gets a turn."""
 
 Batch = list[Any]
-"""What the handler has prepared."""
+"""Entries that the handler has prepared."""
 
 
 class _PartlyAway(Exception):
-    """Some of a batch, or all, waits for a part of state that is away."""
+    """Some records depend on an unreachable Redis shard."""
 
 
 class Handler(Protocol):
-    """Decides batches of records: `groundwire.gate.gate.Gate`, or `groundwire.gate.reviews.ReviewGate`.
-
-    What it prepares, only it can read.
-    """
+    """Decides batches: `groundwire.gate.gate.Gate` or `groundwire.gate.reviews.ReviewGate`; entries are opaque here."""
 
     async def prepare(self, records: Sequence[InboundRecord], *, ask_network: bool = False) -> list[Any]:
-        """Decode a batch; state is not asked yet."""
+        """Decode a batch, without state."""
         ...
 
     async def apply_step(self, batch: Sequence[Any], *, deferred: bool = False) -> list[Result]:
@@ -101,12 +95,9 @@ class Handler(Protocol):
         ...
 
     async def abandon(self, record: InboundRecord, give_up: Callable[[Subject], Awaitable[bool]]) -> bool:
-        """Return whether a record that brings workers down becomes a dead letter: not where state holds its outcome.
+        """Return whether a record that crashes workers becomes a dead letter: not if state holds its outcome.
 
-        `give_up` has state let go of a subject that waits; False where it holds an outcome.
-
-        Raises:
-            RecordError: not even its identity can be read.
+        `give_up` releases a waiting subject in state; False if it holds an outcome. Raises: RecordError, no identity.
         """
         ...
 
@@ -117,8 +108,6 @@ class Handler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What a pipeline uses besides its handler."""
-
     state: RedisState
     publisher: Publisher
     recovery: StateRecovery
@@ -132,11 +121,11 @@ class Pipeline:
     """Processes the batches of one worker.
 
     Args:
-        role: which records these are.
-        handler: decides them.
-        services: state, publisher and what watches over them.
-        grace: seconds without state after which records are decided provisionally; None waits without limit.
-        ask_model: asks a language model what a prepared batch needs of it; cancelled where the partition is given away.
+        role: of the worker.
+        handler: decides the records.
+        services: state, publisher and what recovers state.
+        grace: seconds without state after which records are decided provisionally; None: wait without limit.
+        ask_model: asks a language model about a prepared batch; cancelled when the partition is revoked.
         clock: in seconds.
     """
 
@@ -162,7 +151,7 @@ class Pipeline:
         self._trial = FIRST_TRIAL
         self._state_lost_at: float | None = None
         self._tell_broker_at = 0.0
-        self._beside = asyncio.Lock()  # of what is behind in several partitions one part is checked at a time
+        self._beside = asyncio.Lock()  # large records of all partitions are checked one part at a time
 
     async def process_batch(
         self,
@@ -170,12 +159,12 @@ class Pipeline:
         lease: PartitionLease,
         read_on: Callable[[], None] = lambda: None,
     ) -> None:
-        """Process a batch of one partition; once only what is behind is left of it, its partition is read on.
+        """Process a batch of one partition; `read_on` makes the partition fetchable while the batch is unfinished.
 
-        What concerns a part of state that is away is set aside, and waited for last.
+        Records that depend on an unreachable shard are set aside and processed last.
 
         Raises:
-            LeaseLost: the partition is given away while the batch waits; nothing of it counts as done.
+            LeaseLost: the partition is revoked while the batch waits; nothing of it is committed.
             ProducerBroken, MemoryError: this process cannot go on.
         """
         self._metrics.batch_records.observe(len(records))
@@ -207,11 +196,7 @@ class Pipeline:
     async def _process_alone(
         self, portions: Sequence[Portion], lease: PartitionLease, guard: CrashGuard
     ) -> list[InboundRecord]:
-        """Process a batch with nothing beside it: it may bring the worker down, or waits until it is due.
-
-        Returns:
-            What is set aside: nothing where there are several portions.
-        """
+        """Process a batch exclusively: it may crash the worker, or waits until it is due."""
         left: list[InboundRecord] = []
         for portion, crashes in portions:
             due, later = self._by_due(portion)
@@ -225,11 +210,7 @@ class Pipeline:
     async def _process_behind(
         self, records: Sequence[InboundRecord], lease: PartitionLease, guard: CrashGuard
     ) -> list[InboundRecord]:
-        """Process what is behind, beside the batches that follow; the rest is left when the lease ends.
-
-        Returns:
-            What is set aside.
-        """
+        """Process large records beside the batches that follow."""
         left: list[InboundRecord] = []
         async with lease.behind():
             for part in parts_of(records, self._role.together or LARGE):
@@ -247,10 +228,9 @@ class Pipeline:
         *,
         beside: bool = False,
     ) -> list[InboundRecord]:
-        """Process what concerns no part of state that is away, and follows no such record in its key.
+        """Process records whose shards answer and whose keys are free; set the others aside and return them.
 
-        Returns:
-            The others, which are set aside; nothing where some must run alone: then they were waited for.
+        While suspects of a crash are isolated, set-aside records are waited for here, and nothing is returned.
         """
         free, left = lease.aside.split(records)
         if free:
@@ -267,10 +247,9 @@ class Pipeline:
     async def _process_aside(
         self, records: Sequence[InboundRecord], crashes: int, lease: PartitionLease, guard: CrashGuard
     ) -> None:
-        """Process what was set aside, in its order, once its part of state is back or the grace is over.
+        """Process set-aside records in order, once their shard answers or its grace is over.
 
-        What waits is under no mark: it brings no worker down. What is away again by the time that it is decided goes on
-        waiting, and holds up no other.
+        Waiting records carry no in-flight mark: they crash no worker.
         """
         left = sorted(records, key=lambda record: record.offset)
         while left:
@@ -291,12 +270,11 @@ class Pipeline:
                 await lease.pause(_RETRY)
 
     def _waits(self, away: Mapping[int, float], buckets: set[int]) -> bool:
-        """Tell whether what concerns parts of state waits for one that is away, within the grace of that."""
         since = [away[bucket] for bucket in buckets & away.keys()]
         return bool(since) and (self._grace is None or self._clock() - max(since) <= self._grace)
 
     def state_answered(self) -> None:
-        """Note that state answers where no batch is under way that would find out: it is waited for no longer."""
+        """Clear the outage if no batch is under way that would find out itself."""
         self._note_shards()
         if not self._health.under_way:
             self._state_lost_at = None
@@ -307,7 +285,7 @@ class Pipeline:
             self._health.end("shard")
 
     def _by_due(self, records: Sequence[InboundRecord]) -> tuple[list[InboundRecord], list[InboundRecord]]:
-        """Split what is decided now from what is looked up again later, and only goes back to `deferred`."""
+        """Split records into those due now and those that go back to `deferred` until their next look-up."""
         due: list[InboundRecord] = []
         later: list[InboundRecord] = []
         for record in records:
@@ -318,12 +296,9 @@ class Pipeline:
     async def _process_later(
         self, records: Sequence[InboundRecord], crashes: int, lease: PartitionLease, guard: CrashGuard
     ) -> list[InboundRecord]:
-        """Wait until the newest of the records is `COPY_AGE` old; decide what is due by then, and copy the rest once.
+        """Wait until the newest record is `COPY_AGE` old; decide what falls due, then copy the rest once.
 
-        Pauses are counted, not read off the clock: one that is set back delays nothing for longer.
-
-        Returns:
-            What is set aside.
+        Pauses are counted rather than read off the wall clock, which may be set back.
         """
         left_aside: list[InboundRecord] = []
         later = list(records)
@@ -351,10 +326,10 @@ class Pipeline:
         *,
         beside: bool,
     ) -> list[InboundRecord]:
-        """Process a portion, record by record after too many internal errors in a row: one that is decided ends that.
+        """Process a portion; after too many internal errors in a row record by record, until one is decided.
 
         Returns:
-            The records that wait for a part of state that is away, and those that follow them; they are not done.
+            The records that depend on an unreachable shard, and those that follow them in their key.
         """
         if not self._metrics.failures.too_long:
             return await self._process_until_done(records, crashes, lease, guard, beside=beside)
@@ -388,7 +363,7 @@ class Pipeline:
         *,
         beside: bool,
     ) -> list[InboundRecord]:
-        """Try until it is done, under a mark that a crash alone leaves behind; return what is left."""
+        """Process records under an in-flight mark, which only a crash leaves behind."""
         await guard.mark(records, crashes)
         try:
             left = await self._try_until_done(records, crashes, lease, guard, beside=beside)
@@ -407,7 +382,7 @@ class Pipeline:
         *,
         beside: bool,
     ) -> list[InboundRecord]:
-        """Try again after an error of our own, visibly, until it is done; return what is left."""
+        """Retry after internal errors until the records are done; return those set aside."""
         began = self._services.tracing.began()
         while True:
             try:
@@ -423,19 +398,14 @@ class Pipeline:
                 await lease.pause(_INTERNAL_RETRY)
             else:
                 self._health.end("internal")
-                read = self._as_read(records, left)
-                concerned = map(self._buckets_of, left)
-                lease.aside.buckets |= {
-                    record.offset: some for record, some in zip(read, concerned, strict=True)
-                }
-                return read
-
-    def _as_read(self, records: Sequence[InboundRecord], entries: Batch) -> list[InboundRecord]:
-        """Return the records of entries as they stand on this worker's own topic; entries hold what they come of."""
-        read: defaultdict[tuple[str | None, int, int], list[InboundRecord]] = defaultdict(list)
-        for record in records:
-            read[_place_of(self._role.original(record))].append(record)
-        return [read[_place_of(entry.record)].pop(0) for entry in entries]
+                # entries hold the original record, which is on another topic for the role `deferred`
+                read: defaultdict[tuple[str | None, int, int], list[InboundRecord]] = defaultdict(list)
+                for record in records:
+                    read[_place_of(self._role.original(record))].append(record)
+                aside = [read[_place_of(entry.record)].pop(0) for entry in left]
+                for record, entry in zip(aside, left, strict=True):
+                    lease.aside.buckets[record.offset] = self._buckets_of(entry)
+                return aside
 
     async def _prepare(self, records: Sequence[InboundRecord], crashes: int, guard: CrashGuard) -> Batch:
         with self._timed("prepare"):
@@ -444,7 +414,7 @@ class Pipeline:
                 try:
                     letter = await self._given_up(originals[0], crashes)
                 except StateError:
-                    # its identity is read alive: however often its worker dies from here on, state is asked
+                    # reading its identity did not crash: after each further crash state is asked again
                     await guard.mark(records, ALONE)
                     raise
                 await guard.mark(records, ALONE)
@@ -453,9 +423,9 @@ class Pipeline:
             return await self._handler.prepare(originals, ask_network=self._role.deferred)
 
     async def _given_up(self, record: InboundRecord, crashes: int) -> DeadLetter | None:
-        """Return the dead letter of a record that has brought down its worker too often; None if it is decided.
+        """Return the dead letter of a record that crashed its worker too often; None if it is decided.
 
-        Its text is not read again. Where even its identity cannot be read alive, state never heard of it.
+        At the next crash even its identity is not read again.
         """
         message = f"a worker died {crashes} times over this record"
         letter = DeadLetter(record, RecordError(ErrorCode.WORKER_CRASH, message))
@@ -468,7 +438,6 @@ class Pipeline:
         return letter if abandoned else None
 
     def _note_published(self, records: Sequence[InboundRecord], published: Iterable[Output]) -> None:
-        """Have what was published of records sealed before their offsets are committed."""
         if self._services.sealer is None:
             return
         offsets: dict[tuple[str | None, int, int], int] = {}
@@ -480,7 +449,7 @@ class Pipeline:
     async def _decide_in_parts(
         self, batch: Batch, lease: PartitionLease, began: int
     ) -> tuple[list[Output], Batch]:
-        """Decide first what state answers of; return what was published, and what is left of the batch."""
+        """Decide what state can answer; return what was published and the entries left."""
         published: list[Output] = []
         left = batch
         while left:
@@ -493,9 +462,9 @@ class Pipeline:
         return published, left
 
     def _apart(self, batch: Batch) -> tuple[Batch, Batch]:
-        """Split a batch into what may be decided now, and what waits or follows that in its key.
+        """Split a batch into entries to decide now and those that wait or follow one that waits.
 
-        First what concerns no part of state that is away; where all does, that whose grace is over.
+        First come entries on reachable shards; if there are none, those whose grace is over.
         """
         away = self._services.state.away()
         if not away:
@@ -508,35 +477,37 @@ class Pipeline:
         return split(batch, set(), lambda one: self._waits(away, self._buckets_of(one)), _KEY_OF_ENTRY)
 
     def _buckets_of(self, entry: object) -> set[int]:
-        """Return what parts of state an entry of a batch concerns."""
         subject = getattr(entry, "subject", None)
         if subject is None:
             return set()
         state = self._services.state
-        ids = (
-            {state.actions_bucket(subject.tenant_id)}
-            if self._role.topic is TopicName.REVIEW_DECISIONS
-            else ()
-        )
-        return {state.bucket_of(subject), *ids}
+        buckets = {state.bucket_of(subject)}
+        if self._role.topic is TopicName.REVIEW_DECISIONS:  # ids of actions are reserved by tenant
+            buckets.add(state.actions_bucket(subject.tenant_id))
+        return buckets
 
     async def _decide_and_publish(self, batch: Batch, lease: PartitionLease, began: int) -> list[Output]:
-        """Return what was published. Raises: _PartlyAway."""
         fresh: set[str] = set()
         while True:
             asked_at, results = await self._decide(batch, lease)
             fresh |= {r.decision.decision_id for r in results if isinstance(r, Decided | Acted) and r.fresh}
-            outgoing, following = await _outgoing(results), followers(results)
+            outgoing: list[Output] = []
+            for first in range(0, len(results), _YIELD_EVERY):
+                outgoing += outputs(results[first : first + _YIELD_EVERY])
+                await asyncio.sleep(0)
+            following = followers(results)
             if self._clock() - asked_at > STALE:
                 continue
             try:
+                published: list[Output] = []
                 with self._timed("publish"), self._services.tracing.spans(results, began) as carried:
-                    published = await self._publish(carried(outgoing))
-                    if following:
-                        published += await self._publish(carried(following))
+                    for some in filter(None, (outgoing, following)):
+                        sent = carried(some)
+                        refused = {id(output) for output in await self._publisher.publish(sent)}
+                        published += [output for output in sent if id(output) not in refused]
             except BrokerUnavailable as exc:
                 self._health.begin("broker")
-                if self._clock() >= self._tell_broker_at:  # each partition tries again every half minute
+                if self._clock() >= self._tell_broker_at:
                     self._tell_broker_at = self._clock() + _TELL
                     log.warning("broker.unavailable", error=str(exc), records=len(batch))
                 await lease.pause(_RETRY)
@@ -548,17 +519,8 @@ class Pipeline:
                     self._health.end("internal_errors")
                 return published
 
-    async def _publish(self, outgoing: Sequence[Output]) -> list[Output]:
-        """Publish; return what stands on its topic now. Raises: as `Publisher.publish`."""
-        refused = {id(output) for output in await self._publisher.publish(outgoing)}
-        return [output for output in outgoing if id(output) not in refused]
-
     async def _decide(self, batch: Batch, lease: PartitionLease) -> tuple[float, list[Result]]:
-        """Return when state was asked, and what the batch came to.
-
-        Raises:
-            _PartlyAway: what waits is left, and the others are decided by themselves.
-        """
+        """Return when state was asked, and the results. Raises: _PartlyAway."""
         reconciler = self._services.reconciler
         failed_at: float | None = None
         while True:
@@ -591,29 +553,22 @@ class Pipeline:
     async def _without_state(
         self, batch: Batch, error: StateUnavailable, lease: PartitionLease, failed_at: float
     ) -> list[Result] | None:
-        """Wait for state, or decide provisionally once it has been out of reach for longer than the grace."""
-        now = self._clock()
-        lost_at = self._away_since(batch)
-        if lost_at is not None:
+        """Wait for state; past the grace, decide provisionally."""
+        now, away = self._clock(), self._services.state.away()
+        since = [away[bucket] for entry in batch for bucket in self._buckets_of(entry) & away.keys()]
+        if since:
+            lost_at = max(since)
             self._health.begin("shard")
         else:
             if self._state_lost_at is None:
                 self._state_lost_at = now
                 log.warning("state.unavailable", error=str(error))
             self._health.begin("state")
-            lost_at = min(
-                self._state_lost_at, failed_at
-            )  # what others were answered meanwhile ends no wait of this
+            lost_at = min(self._state_lost_at, failed_at)  # answers to other batches do not end this wait
         if self._grace is not None and now - lost_at > self._grace:
             return self._handler.provisional(batch)
         await lease.pause(_RETRY)
         return None
-
-    def _away_since(self, batch: Batch) -> float | None:
-        """Return since when the last of what a batch concerns is away; None where nothing is."""
-        away = self._services.state.away()
-        since = [away[bucket] for entry in batch for bucket in self._buckets_of(entry) & away.keys()]
-        return max(since, default=None)
 
     def _timed(self, stage: str) -> AbstractContextManager[Any]:
         return self._metrics.stage(stage).time()
@@ -625,12 +580,3 @@ def _place_of(record: InboundRecord) -> tuple[str | None, int, int]:
 
 def _partition_of(record: InboundRecord) -> TP:
     return TP(record.topic or "", record.partition)
-
-
-async def _outgoing(results: Sequence[Result]) -> list[Output]:
-    """Return what is to be published for a batch, in its order; the event loop gets its turns."""
-    found: list[Output] = []
-    for first in range(0, len(results), _YIELD_EVERY):
-        found += outputs(results[first : first + _YIELD_EVERY])
-        await asyncio.sleep(0)
-    return found

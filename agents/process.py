@@ -1,4 +1,4 @@
-"""One worker's process: what is checked before it starts, what an operator is told, and how it ends."""
+"""One worker's process: checks before it starts, advice to operators, and how it ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import click
@@ -38,28 +37,33 @@ from groundwire.policy import Policy
 from topics.declare import declare
 
 BROKER_SECONDS: Final = 10.0
-"""How long a broker that is starting too is waited for; then the worker ends, and is started again from outside."""
+"""How long a starting broker is waited for; then the worker exits, to be restarted."""
 
 _TICK: Final = 1.0
 _SWITCH: Final = 0.0005
-"""Seconds after which a thread that checks large records gives way to the event loop; Python's own are ten times that.
+"""Seconds after which a checking thread yields the GIL to the event loop; Python's default is ten times that.
 
-A small response wakes the loop some ten times on its way: beside a large one it took four times as long, not twice.
+A small response wakes the loop some ten times; beside a large one it took four times as long.
 """
 _TENANTS_EVERY: Final = 30
-"""Ticks after which state is asked again what each tenant has of its limits: it reads all counters of the queue."""
+"""Ticks between two reads of all tenants' use of the queue."""
 _TOPICS_POLL: Final = 2.0
 
 log = structlog.get_logger()
 
 
 def advice(role: str, policy: Policy, settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield (log event, sentence) for settings that are valid, but hardly meant so."""
+    """Yield (log event, sentence) for valid settings that are hardly meant."""
     for sentence in unknown_variables(os.environ):
         yield "setting.unknown", sentence
     for sentence in policy_advice(policy):
         yield "policy.advice", sentence
-    for variable, path in _paths(settings).items():
+    paths = {
+        "GROUNDWIRE_ADR_DIR": settings.adr_dir,
+        "GROUNDWIRE_REPO": settings.repo,
+        "GROUNDWIRE_KEYS_FILE": settings.keys_file,
+    }
+    for variable, path in paths.items():
         if path is not None and not path.exists():
             yield "path.missing", f"{variable}: there is no {path}"
     if role == "reviews":
@@ -82,20 +86,8 @@ def advice(role: str, policy: Policy, settings: Settings) -> Iterator[tuple[str,
         )
 
 
-def _paths(settings: Settings) -> dict[str, Path | None]:
-    return {
-        "GROUNDWIRE_ADR_DIR": settings.adr_dir,
-        "GROUNDWIRE_REPO": settings.repo,
-        "GROUNDWIRE_KEYS_FILE": settings.keys_file,
-    }
-
-
 async def await_broker(brokers: str, seconds: float = BROKER_SECONDS) -> None:
-    """Wait until the broker answers.
-
-    Raises:
-        UsageError: it does not, within `seconds`, or `brokers` is not `host:port,...`.
-    """
+    """Wait until the broker answers. Raises: UsageError: it does not, or `brokers` is malformed."""
     try:
         with _silenced("aiokafka"):
             async with consumer(brokers, seconds):
@@ -108,11 +100,11 @@ async def await_broker(brokers: str, seconds: float = BROKER_SECONDS) -> None:
 
 
 async def await_topics(settings: Settings, role: str, health: Health) -> None:
-    """Wait until the topics of a role exist; those that are missing are named once, and the worker is not ready."""
+    """Wait until the topics of a role exist; name the missing ones once."""
     names = [settings.topic_prefix + topic for topic in topics_of(role)]
     async with consumer(settings.brokers, BROKER_SECONDS) as client:
         while True:
-            with suppress(KafkaError):  # the broker may be away meanwhile
+            with suppress(KafkaError):  # the broker may be unreachable
                 found = await partitions_of(client, *names)
                 missing = [name for name in names if not found[name]]
                 if not missing:
@@ -126,7 +118,7 @@ async def await_topics(settings: Settings, role: str, health: Health) -> None:
 
 @contextmanager
 def _silenced(name: str) -> Iterator[None]:
-    """Keep a library from logging again and again what is reported once, at the end."""
+    """Mute a library whose error is reported once at the end."""
     logger = logging.getLogger(name)
     before = logger.level
     logger.setLevel(logging.CRITICAL + 1)
@@ -139,32 +131,30 @@ def _silenced(name: str) -> Iterator[None]:
 class Process(faust.Worker):
     """A Faust worker that leaves standard output alone and ends in time.
 
-    On SIGTERM partitions are given away once the batches in flight are done. Whatever hangs then, the process
-    exits at its deadline: what was not acknowledged will be read again.
+    At SIGTERM partitions are revoked once the batches in flight are done. At the deadline the process exits anyway:
+    what was not acknowledged will be read again.
     """
 
     def __init__(self, worker: Worker, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
             worker.app, loop=loop, redirect_stdouts=False, override_logging=False, quiet=True, console_port=0
         )
-        self.spinner = None  # it shows and hides the cursor, on a standard output that is no terminal too
+        self.spinner = None  # it writes to standard output
         self._parts = worker
         self._settings = settings
         self._error: UsageError | None = None
         worker.app.give_up = self._give_up
 
     async def on_shutdown(self) -> None:
-        """Close the connections to the language model, after the last batch."""
         if self._parts.model is not None:
             await self._parts.model.close()
 
     def _give_up(self, error: UsageError) -> None:
-        """End in good order, and then with the exit status of an error that no restart mends."""
+        """End cleanly, with the exit status of an error that no restart repairs."""
         self._error = error
         self._on_sigterm()
 
     def execute_from_commandline(self) -> NoReturn:
-        """Run until the worker is told to end."""
         try:
             super().execute_from_commandline()
         finally:
@@ -172,14 +162,11 @@ class Process(faust.Worker):
                 _refuse(self._error)
 
     def install_signal_handlers(self) -> None:
-        """End in good order at SIGTERM and SIGINT.
-
-        SIGUSR1 prints the stacks of all threads and tasks, SIGHUP logs everything until it comes again.
-        """
+        """SIGTERM and SIGINT end cleanly, SIGUSR1 prints stacks, SIGHUP toggles debug logs."""
         self.loop.add_signal_handler(signal.SIGINT, self._on_sigint)
         self.loop.add_signal_handler(signal.SIGTERM, self._on_sigterm)
         self.loop.add_signal_handler(signal.SIGUSR1, _print_stacks, self.loop)
-        self.loop.add_signal_handler(signal.SIGHUP, _toggle_debug)
+        self.loop.add_signal_handler(signal.SIGHUP, lambda: log.critical("log.level", now=toggle_debug()))
 
     def _schedule_shutdown(self, received: signal.Signals) -> None:
         deadline = threading.Timer(self._settings.shutdown_deadline, _exit_at_deadline)
@@ -196,11 +183,6 @@ def _print_stacks(loop: asyncio.AbstractEventLoop) -> None:
         task.print_stack(limit=4)
 
 
-def _toggle_debug() -> None:
-    level = toggle_debug()
-    log.critical("log.level", now=level)  # `level` is that of the line
-
-
 def _exit_at_deadline() -> None:
     threading.Timer(1.0, os._exit, (0,)).start()  # the reader of the log may block
     log.error("stopped.at_deadline", hint="what was not acknowledged will be read again")
@@ -209,11 +191,11 @@ def _exit_at_deadline() -> None:
 
 
 def run(role: str, *, declare_topics: bool = False) -> None:
-    """Run a worker until it is told to end; a configuration with which it cannot ends the process with 2.
+    """Run a worker until SIGTERM; a wrong configuration ends the process with 2.
 
     Args:
         role: one of `agents.app.ROLES`.
-        declare_topics: whether topics that are missing are created first.
+        declare_topics: create missing topics first.
     """
     try:
         settings = load_settings()
@@ -246,12 +228,12 @@ def _refuse(error: Exception) -> NoReturn:
 
 
 def _skip_scan() -> None:
-    """Skip Faust's notes for a scan that no worker makes: for each agent and task it reads the sources of modules."""
+    """Skip Faust's bookkeeping for a scan that no worker makes: it reads the sources of all modules."""
     venusian.attach = lambda *_noted, **_options: None
 
 
 async def _prepare(worker: Worker) -> None:
-    """Open the language model and state before the first record; state that does not answer is waited for later."""
+    """Open model and state before the first record; unreachable state is waited for later."""
     worker.policies.put_in_folder(worker.policy)
     try:
         if worker.model is not None:
@@ -269,7 +251,7 @@ async def _prepare(worker: Worker) -> None:
 
 
 def _add_tasks(worker: Worker, role: str) -> None:
-    """Add what runs beside the agent: `ready` once the worker has joined its group, expiry, gauges, audit events."""
+    """Add what runs beside the agent: readiness, expiry, gauges, audit events."""
     app, policy = worker.app, worker.policy
     share_time(role)
     metrics.BUILD.labels(__version__, policy.sha256, role).set(1)
@@ -296,13 +278,13 @@ def _add_tasks(worker: Worker, role: str) -> None:
 
 
 def share_time(role: str) -> None:
-    """Have the event loop of a role whose checks run beside it get its turns soon."""
+    """Give the event loop its turns sooner in roles whose checks run in threads."""
     if ROLES[role].together is not None:
         sys.setswitchinterval(_SWITCH)
 
 
 async def _watch(worker: Worker, role: str) -> None:
-    """Keep the gauges, and note that the event loop runs."""
+    """Update gauges and health every second."""
     app: Any = worker.app
     ticks = 0
     while not app.should_stop:
@@ -313,7 +295,7 @@ async def _watch(worker: Worker, role: str) -> None:
         lag, age = app.consumer.backlog()
         metrics.LAG.labels(role).set(lag)
         metrics.COMMIT_AGE.labels(role).set(age)
-        if role == "deferred":  # it alone asks the network
+        if role == "deferred":  # the only role that uses the network
             set_tenant_gauges("requests", worker.pacer.in_flight.values(), worker.pacer.limits.per_tenant)
             metrics.PAUSED_HOSTS.set(worker.pacer.paused)
         try:

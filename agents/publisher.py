@@ -30,13 +30,13 @@ from groundwire.messages.decisions import AuditType
 from groundwire.messages.topics import TopicName
 
 ACK_SECONDS: Final = 30.0
-"""Time until an acknowledgement counts as missing; all is then published again, and the producer goes on trying."""
+"""Seconds until an acknowledgement counts as missing, and all is published again."""
 
 _NEVER = (MessageSizeTooLargeError, RecordListTooLargeError, InvalidMessageError)
-"""Errors of a record that the broker will never acknowledge."""
+"""Errors of a record that the broker will never accept."""
 
 _BROKEN = (OutOfOrderSequenceNumber, ProducerFenced)
-"""Errors after which an idempotent producer publishes nothing more, such as when a broker refused one record."""
+"""Errors after which an idempotent producer publishes nothing more, e.g. after one refused record."""
 
 
 _MAX_PENDING: Final = 100
@@ -45,17 +45,17 @@ log = structlog.get_logger()
 
 
 class ProducerBroken(Exception):
-    """Only another producer can go on, and so another process: what was not acknowledged is read again."""
+    """Only another process can go on: what was not acknowledged is read again."""
 
 
 class Publisher:
-    """Sends through the aiokafka producer that Faust holds.
+    """Sends through Faust's aiokafka producer.
 
-    Faust's own `send` returns before the broker has answered, and gathered sends of it reorder records.
+    Faust's own `send` returns before the acknowledgement, and gathered sends reorder records.
 
     Args:
         producer: returns the running AIOKafkaProducer.
-        prefix: before every topic's name.
+        prefix: of topic names.
     """
 
     def __init__(self, producer: Callable[[], Any], prefix: str) -> None:
@@ -64,7 +64,7 @@ class Publisher:
 
     @classmethod
     def of(cls, app: BatchApp, prefix: str) -> Self:
-        """Return the publisher of a worker, which can publish once the app has started its producer."""
+        """Return the publisher of a worker, usable once the app has started its producer."""
 
         def producer() -> Any:  # noqa: ANN401 - aiokafka's, which the type of Faust's wrapper does not show
             held: Any = app.producer
@@ -73,11 +73,10 @@ class Publisher:
         return cls(producer, prefix)
 
     async def publish(self, outputs: Sequence[Output]) -> list[Output]:
-        """Publish all outputs; what can never be published becomes a dead letter, and is returned.
+        """Publish all outputs; those that can never be published become dead letters, and are returned.
 
         Raises:
-            BrokerUnavailable: not everything was acknowledged in time. Publishing again is safe: each record
-                has the same id and bytes.
+            BrokerUnavailable: not everything was acknowledged. Publishing again is safe: ids and bytes are the same.
             ProducerBroken: this producer will never publish again.
         """
         try:
@@ -94,7 +93,7 @@ class Publisher:
         return [output for output, _ in refused]
 
     async def _publish(self, outputs: Sequence[Output]) -> list[tuple[Output, str]]:
-        """Publish outputs, those of each partition in their order; return those that never can be, and why."""
+        """Publish in order per partition; return outputs that never can be, and why."""
         fitting: list[Output] = []
         refused: list[tuple[Output, str]] = []
         for output in outputs:
@@ -136,14 +135,11 @@ class Publisher:
 async def _send(
     producer: AIOKafkaProducer, topic: str, partition: int, outputs: Sequence[Output]
 ) -> list[tuple[Output, str]]:
-    """Send records of a partition, and wait for them; return those that the broker refuses, and why.
-
-    Their batches are filled here: a record that is sent by itself costs the client twice as much.
-    """
+    """Send records of a partition in batches filled here, at half the cost; return refused ones, and why."""
     sent: list[tuple[list[Output], asyncio.Future[Any]]] = []
     for batch, members in _batches(producer, outputs):
         acknowledged = await producer.send_batch(batch, topic, partition=partition)
-        acknowledged.add_done_callback(_retrieve)  # the first failure of a partition is raised, and no other
+        acknowledged.add_done_callback(_retrieve)  # only the first failure of a partition is raised
         sent.append((members, acknowledged))
     refused: list[tuple[Output, str]] = []
     for members, acknowledged in sent:
@@ -155,7 +151,7 @@ async def _send(
 
 
 def _retrieve(acknowledged: asyncio.Future[Any]) -> None:
-    """Retrieve an error, so that asyncio does not log later that nobody has."""
+    """Retrieve an error, so that asyncio does not log it."""
     if not acknowledged.cancelled():
         acknowledged.exception()
 
@@ -180,12 +176,9 @@ def _fits(output: Output) -> bool:
 
 
 class AuditPublisher:
-    """Publishes what becomes of a worker's state and policy, once the worker can publish.
+    """Publishes audit events of a worker's state and policy, once the worker can publish.
 
-    It holds the last 100 events until the broker has them; what a process has not published when it ends is lost.
-
-    Args:
-        now: the wall clock.
+    It keeps the last 100 events until the broker has them; unpublished ones are lost with the process.
     """
 
     def __init__(self, publisher: Publisher, *, now: Callable[[], datetime]) -> None:
@@ -194,25 +187,23 @@ class AuditPublisher:
         self._pending: deque[Output] = deque(maxlen=_MAX_PENDING)
 
     def note(self, kind: AuditType, cause: dict[str, Any], *, recurs: bool = False) -> None:
-        """Note an event.
-
-        Args:
-            kind: `state_lost`, `state_rebuilt` or `policy_loaded`.
-            cause: epoch or policy by their ids; with the type, it names the event.
-            recurs: the cause may come again, so that the time names the event too.
-        """
+        """Queue an event; `cause` names it, together with the time if it `recurs`."""
         self._pending.append(of_worker(kind, cause, self._now(), recurs=recurs))
 
     async def publish(self) -> None:
-        """Publish what is noted; without a broker it stays for the next time."""
+        """Publish queued events; without a broker they stay queued."""
         pending = list(self._pending)
         if not pending:
             return
         try:
             await self._publisher.publish(pending)
-        except (BrokerUnavailable, ProducerBroken, NotReady) as exc:  # the last before Faust's producer runs
+        except (
+            BrokerUnavailable,
+            ProducerBroken,
+            NotReady,
+        ) as exc:  # NotReady: Faust's producer is not started
             log.info("audit.waits", events=len(pending), error=str(exc))
             return
         for output in pending:
-            if output in self._pending:  # while it was published, others may have pushed it out
+            if output in self._pending:  # newer events may have pushed it out
                 self._pending.remove(output)

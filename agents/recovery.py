@@ -1,4 +1,4 @@
-"""How a worker brings state back in line with the output topics: after it was lost, and after it was out of reach."""
+"""Brings state back in line with the output topics: after a loss, and after an outage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from groundwire.state.server import ServerRun
 log = structlog.get_logger()
 
 WINDOW: Final = 60.0
-"""Seconds before the last answer of state whose outcomes are asserted again on another server."""
+"""Seconds before the last answer of state whose outcomes are reasserted on another server."""
 
 _CHUNK: Final = 200
 _RECOVERY_POLL: Final = 1.0
@@ -32,13 +32,13 @@ _LOST: Final = "state_lost"
 
 
 class StateRecovery:
-    """Rebuilds lost state from the topics, once for all partitions of the worker; one worker does, the others wait.
+    """Rebuilds lost state once for all partitions; one worker rebuilds, the others wait.
 
     Args:
-        state: carries an epoch, unless it is lost.
-        rebuilder: rebuilds it, where no other worker does.
+        state: carries an epoch unless it is lost.
+        rebuilder: rebuilds it unless another worker does.
         read: reads the output topics.
-        health: shows that state is lost for as long as it is.
+        health: shows `state_lost`.
         note: takes the audit events `state_lost` and `state_rebuilt`.
     """
 
@@ -58,11 +58,7 @@ class StateRecovery:
         self._running: asyncio.Task[bool] | None = None
 
     async def begin(self) -> None:
-        """Give a deployment that has published nothing yet its first state; anything else waits for `recover`.
-
-        Raises:
-            StateUnavailable: state went away meanwhile.
-        """
+        """Give a deployment without published records its first state. Raises: StateUnavailable."""
         try:
             async with aclosing(self._read()) as values:
                 async for _ in values:
@@ -72,18 +68,18 @@ class StateRecovery:
             log.warning("topics.unreadable", error=str(exc))
 
     async def recover(self, lease: PartitionLease) -> None:
-        """Return when state carries an epoch again; this worker then takes it. Raises: LeaseLost."""
+        """Return once state carries an epoch, which is adopted. Raises: LeaseLost."""
         while True:
             if self._running is None or self._running.done():
                 self._running = asyncio.create_task(self._once())
             running = self._running
-            await lease.wait_for(_end_of(running))  # it goes on for other partitions where this lease ends
+            await lease.wait_for(_end_of(running))  # it goes on for other partitions if this lease ends
             if running.result():
                 return
             await lease.pause(_RECOVERY_POLL)
 
     async def _once(self) -> bool:
-        """Adopt the epoch that another worker has set, or rebuild; True when state can be used."""
+        """Adopt another worker's epoch, or rebuild; True when state is usable."""
         known = self._state.epoch
         try:
             if await self._adopted():
@@ -105,7 +101,7 @@ class StateRecovery:
         return adopted
 
     def _note_lost(self, epoch: str | None) -> None:
-        """Say once that state is lost; each worker that notices names an event of its own, by when it noticed."""
+        """Report the loss once; each worker's event is named by its time."""
         if _LOST in self._health.current:
             return
         log.warning("state.lost", hint="it is empty, was flushed or restored: rebuilt from the topics")
@@ -124,21 +120,17 @@ async def _end_of(task: asyncio.Task[bool]) -> None:
 
 
 class StateReconciler:
-    """Asserts recent outcomes again after state was out of reach, once for all partitions of the worker.
+    """Reasserts recent outcomes after an outage of state, and stores the policy before anything is decided by it.
 
-    It has state keep the policy, too, before anything is decided by it: whoever meets such an outcome derives its
-    Decision by the policy that decided.
-
-    A server that restarts or hands over to a replica may have lost the last second. What stands on the output topics
-    is true, so a worker that finds another server than before reads the last minute of them and asserts it again,
-    before it asks anything else of state.
+    A restarted server or a promoted replica may have lost the last second. The output topics are authoritative: who
+    finds another server rereads their last minute before the next step.
 
     Args:
         state: takes the outcomes.
         policy: the worker's.
-        policies: keep it.
+        policies: store it.
         read: yields the values of the output topics from a time on.
-        clock: wall-clock seconds since 1970.
+        clock: in seconds since 1970.
     """
 
     def __init__(
@@ -153,7 +145,7 @@ class StateReconciler:
         self._state = state
         self._policy = policy
         self._policies = policies
-        self._kept_in: str | None = ""  # the epoch of the state that has the policy; this is none
+        self._kept_in: str | None = ""  # the epoch that has the policy
         self._read = read
         self._clock = clock
         self._runs: dict[int, ServerRun] = {}
@@ -162,17 +154,14 @@ class StateReconciler:
         self._lock = asyncio.Lock()
 
     def answered(self) -> None:
-        """Note that state has answered a step."""
         self._answered_at = self._clock()
 
     def failed(self) -> None:
-        """Note that it has not: the next answer may be another server's."""
+        """Note an outage: the next answer may be another server's."""
         self._state.server.suspect()
 
     async def before_step(self) -> None:
-        """Ask which servers answer, and assert again where it is another; one that does not tell counts as another.
-
-        Of a cluster only the buckets that another server has: in those that are away nothing is decided either.
+        """Compare servers, and reassert on new ones; an unidentified server counts as new.
 
         Raises:
             StateUnavailable: no server answers, or the topics cannot be read.
@@ -190,7 +179,7 @@ class StateReconciler:
             runs = await self._state.server.server_runs(doubtful)
             other = {at for at, run in runs.items() if run[1] is None or run != self._runs.get(at)}
             if self._answered_at is not None and other:
-                # while a bucket was away, others answered
+                # others may have answered while a bucket was away
                 since = min(self._answered_at, self._state.server.doubted_at(other))
                 await self._assert_again(since - WINDOW, other)
             self._runs |= runs

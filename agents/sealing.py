@@ -1,8 +1,7 @@
-"""Seals what a worker published of each partition, before it commits the offsets behind it.
+"""Seals what a worker published of each partition, before it commits the offsets.
 
-A stretch ends where offsets are committed: once a second, and when partitions are given away. The hash of the last seal
-is committed beside the offset, as its metadata; so whoever holds the partition next goes on from there, and what a
-crash left uncommitted is read, published and sealed again.
+A seal ends where offsets are committed: once a second, and at revocation. Its hash is the metadata of the committed
+offset, so the next holder continues the chain, and what a crash left uncommitted is sealed again.
 """
 
 from __future__ import annotations
@@ -29,44 +28,42 @@ from groundwire.messages.seals import MAX_AT_ONCE, MAX_OUTPUTS, SEALED, Seal, Se
 log = structlog.get_logger()
 
 _MOST_HELD: Final = 200_000
-"""Outputs that wait to be sealed, of 600 bytes each, from which on nothing more is decided."""
+"""Outputs waiting to be sealed, of 600 bytes each, above which no more batches begin."""
 _SEALED: Final = frozenset(SEALED)
 _HASH: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 class Committed(NamedTuple):
-    """What a group has committed of a partition: its offset, and the hash of the seal that ends there, or neither."""
+    """The committed offset of a partition and the hash of the seal that ends there, or None."""
 
     offset: int | None
     seal: str | None
 
     @classmethod
     def of(cls, committed: OffsetAndMetadata) -> Committed:
-        """Read what aiokafka tells: -1 where nothing is committed. Any tool may have committed, with any metadata."""
+        """Read aiokafka's answer, -1 for none; other tools may have committed any metadata."""
         named = _HASH.fullmatch(committed.metadata or "")
         return cls(committed.offset if committed.offset >= 0 else None, named[0] if named else None)
 
 
 class HeadSigner(Protocol):
-    """Signs heads of seals."""
-
     def key_id(self, at: datetime) -> str:
-        """Name the key that signs at a time. Raises: SealUnavailable, none is valid."""
+        """Return the key that is valid at a time. Raises: SealUnavailable."""
         ...
 
     async def sign(self, key_id: str, data: bytes) -> bytes:
-        """Sign with a key. Raises: SealUnavailable, it cannot now."""
+        """Sign with a key. Raises: SealUnavailable."""
         ...
 
 
 class Sealer:
-    """Keeps what was published of partitions, and seals it when their offsets are committed.
+    """Collects what was published of partitions, and seals it when their offsets are committed.
 
     Args:
         signer: holds the key.
-        publish: returns once the broker has all, what it refused; raises BrokerUnavailable.
-        committed: tells what the group has committed of partitions.
-        waits: told the dependency that is waited for, or None once none is.
+        publish: returns what the broker refused once it has the rest; raises BrokerUnavailable.
+        committed: reads the group's committed offsets.
+        waits: told the dependency that is waited for, or None.
         now: the wall clock.
     """
 
@@ -88,7 +85,7 @@ class Sealer:
         self.take_over()
 
     def take_over(self) -> None:
-        """Forget everything: what is not committed is read again by whoever holds the partition now."""
+        """Forget everything after a rebalance: what is not committed is read again."""
         self._outputs: defaultdict[TP, dict[int, dict[SealedOutput, None]]] = defaultdict(dict)
         self._held = 0
         self._reached: dict[TP, Committed] = {}
@@ -96,17 +93,17 @@ class Sealer:
 
     @property
     def is_full(self) -> bool:
-        """Whether so much waits to be sealed that nothing more should be published."""
+        """Whether too much waits to be sealed to publish more."""
         return self._held >= _MOST_HELD
 
     def note_batch(self, tp: TP, first: int) -> None:
-        """Note the first offset of a batch that is begun."""
+        """Note the first offset of a batch."""
         self._began.setdefault(tp, first)
 
     def note(self, tp: TP, published: Iterable[tuple[int, Output]]) -> None:
-        """Note what the broker has acknowledged, each after the offset of the record of the partition it came of.
+        """Note acknowledged outputs with the offsets of their records.
 
-        A record that is decided again may have become something else by then: both were published, and are sealed.
+        A record decided twice may have two different outputs: both were published, and both are sealed.
         """
         held = self._outputs[tp]
         for offset, output in published:
@@ -121,7 +118,7 @@ class Sealer:
     async def seal(self, offsets: Mapping[TP, int]) -> dict[TP, tuple[int, str]]:
         """Seal partitions up to offsets; return those that may be committed, with the hash of their last seal.
 
-        Where the key or the broker is away, nothing may be: it is tried again at the next commit.
+        Without the key or the broker none may: the next commit tries again.
         """
         began = self._began
         try:
@@ -138,7 +135,7 @@ class Sealer:
         self._why = None
         self._waits(None)
         metrics.SEALS.inc(sum(map(len, sealed.values())))
-        if self._began is not began:  # the partitions were taken over meanwhile
+        if self._began is not began:  # a rebalance came between
             return {}
         done: dict[TP, tuple[int, str]] = {}
         for tp, seals in sealed.items():
@@ -154,17 +151,17 @@ class Sealer:
             raise SealUnavailable("the broker refuses seals: is max.message.bytes of audit as declared?")
 
     async def _reached_by(self, offsets: Iterable[TP]) -> dict[TP, Committed]:
-        """Return where the chains of partitions stand: as they were sealed here, or as their last holder committed."""
+        """Return the end of each partition's chain, as sealed here or as committed by its last holder."""
         reached = {tp: self._reached[tp] for tp in offsets if tp in self._reached}
         unknown = [tp for tp in offsets if tp not in reached]
         for tp, committed in (await self._committed(unknown)).items() if unknown else ():
             first = self._began.get(tp)
             begins_anew = committed.offset is not None and first is not None and first < committed.offset
-            reached[tp] = Committed(first, None) if begins_anew else committed  # its topic was made anew
+            reached[tp] = Committed(first, None) if begins_anew else committed  # the topic was recreated
         return reached
 
     async def _seals(self, tp: TP, reached: Committed, end: int) -> list[Seal]:
-        """Return the seals up to an offset: one, or several where they would name too much."""
+        """Build the seals up to an offset, at most `MAX_AT_ONCE` while clearing a backlog."""
         offset, before = reached
         first = offset if offset is not None else self._began.get(tp, end)
         seals: list[Seal] = []
@@ -191,7 +188,7 @@ class Sealer:
 def _stretches(
     outputs: Mapping[int, Collection[SealedOutput]], first: int, end: int
 ) -> Iterable[tuple[tuple[int, int], list[SealedOutput]]]:
-    """Cut what came of offsets from `first` to `end` into stretches of at most `MAX_OUTPUTS`, in order."""
+    """Split the outputs of offsets `first` to `end` into stretches of at most `MAX_OUTPUTS`."""
     cuts, parts = [first], [list[SealedOutput]()]
     for offset in sorted(at for at in outputs if first <= at < end):
         if parts[-1] and len(parts[-1]) + len(outputs[offset]) > MAX_OUTPUTS:

@@ -1,4 +1,4 @@
-"""Puts a worker together: one place where everything is made and handed over."""
+"""Builds a worker: everything is created and connected here."""
 
 from __future__ import annotations
 
@@ -54,13 +54,11 @@ from groundwire.verify.url import UrlChecker
 log = structlog.get_logger()
 
 _FOLLOW_SECONDS: Final = 30.0
-"""How long the topic `review` may be silent about its end before it counts as unreadable."""
+"""Seconds of silence after which `review` counts as unreadable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A worker that is put together, but not started."""
-
     app: BatchApp
     policy: Policy
     policies: PolicyStore
@@ -77,11 +75,7 @@ class Worker:
 
 
 def build_worker(name: str, settings: Settings) -> Worker:
-    """Make a worker of the role `name`.
-
-    Raises:
-        UsageError: a setting, the policy, the keys or the tenants file is wrong.
-    """
+    """Build a worker of a role. Raises: UsageError: a setting, the policy, the keys or the tenants file is wrong."""
     policy = load_policy(settings.policy_file, os.environ)
     use_hash_key(settings.hash_key)
     with naming("GROUNDWIRE_KEYS_FILE"):
@@ -144,10 +138,7 @@ def build_worker(name: str, settings: Settings) -> Worker:
 
 
 def build_verifier(settings: Settings, pacer: Pacer | None = None) -> CitationVerifier:
-    """Make the verifier that the settings describe; answers of the network are shared through Redis.
-
-    URLs and issues have their places at one pacer: a tenant's requests count together.
-    """
+    """Build the citation verifier; network results are shared through Redis, a tenant's requests by one pacer."""
     pacer = pacer or Pacer()
     return CitationVerifier(
         load_sources(settings),
@@ -160,7 +151,7 @@ def build_verifier(settings: Settings, pacer: Pacer | None = None) -> CitationVe
 
 
 def build_resolver(settings: Settings) -> TenantCorpus | None:
-    """Make the resolver over the corpora in Redis; None where no tenant is checked against one."""
+    """Build the resolver over the corpora in Redis; None if no tenant has one."""
     if not settings.corpus_tenants:
         return None
     index = CorpusIndex(connect(settings.redis_url, patience=1.0), settings.topic_prefix)
@@ -168,12 +159,9 @@ def build_resolver(settings: Settings) -> TenantCorpus | None:
 
 
 def build_assessor(model: HttpModel, health: Health) -> Assessor:
-    """Make what asks the language model, and counts what it is asked.
-
-    Each answer is progress: a batch of responses may take longer than a worker may go without.
-    """
+    """Build the assessor over the language model; each answer counts, and is progress."""
     for kind, fault in product(("support", "prior"), get_args(Fault)):
-        metrics.MODEL_QUESTIONS.labels(kind, fault)  # from 0, so that the first one is an increase
+        metrics.MODEL_QUESTIONS.labels(kind, fault)  # from 0: the first one is an increase
 
     def note_asked(facts: VerifierFacts, seconds: float) -> None:
         health.progress()
@@ -183,11 +171,7 @@ def build_assessor(model: HttpModel, health: Health) -> Assessor:
 
 
 def build_sealer(settings: Settings, app: BatchApp, publisher: Publisher, health: Health) -> Sealer | None:
-    """Make what seals what is published, before offsets are committed; None where there is no key for it.
-
-    Raises:
-        UsageError: the keys file cannot be read, or no key of it may seal now.
-    """
+    """Build the sealer; None without a key. Raises: UsageError: the keys file is unreadable, or no key may seal now."""
     if settings.seal_key is None:
         return None
     with naming("GROUNDWIRE_SEAL_KEY"):
@@ -216,11 +200,7 @@ def build_sealer(settings: Settings, app: BatchApp, publisher: Publisher, health
 def build_expiry(
     settings: Settings, keys: Keys, state: RedisState, publisher: Publisher
 ) -> ReviewExpiry | None:
-    """Make what lets old reviews expire; None where the gate has no key to sign with.
-
-    Raises:
-        UsageError: the key is not in the keys file, cannot sign, or may not for reviewers.
-    """
+    """Build the expiry of reviews; None without a key. Raises: UsageError: it is missing, public or no reviewer's."""
     if settings.review_key is None:
         log.warning("review.expiry_off", hint="set GROUNDWIRE_REVIEW_KEY to a key with the role reviewer")
         return None
@@ -231,7 +211,7 @@ def build_expiry(
         )
     sign = partial(keys.sign, settings.review_key)
     with naming("GROUNDWIRE_REVIEW_KEY"):
-        sign(b"")  # a public half cannot
+        sign(b"")  # fails for a public key
     topic = settings.topic_prefix + TopicName.REVIEW
     read = partial(follow, settings.brokers, topic, TopicSpan("earliest"), _FOLLOW_SECONDS)
     ttl = timedelta(days=settings.review_ttl)
@@ -248,7 +228,6 @@ def _count_verification(kind: str, state: str, seconds: float) -> None:
 
 
 def count_model(facts: VerifierFacts, seconds: float) -> None:
-    """Count what a language model was asked about a response."""
     metrics.MODEL_SECONDS.observe(seconds)
     for call in facts.calls:
         metrics.MODEL_QUESTIONS.labels(

@@ -1,4 +1,4 @@
-"""Every topic with its retention, schema and meaning. Names and keys come from `groundwire.messages`."""
+"""Every topic with its retention, schema and settings; names and keys come from `groundwire.messages`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from groundwire.messages.topics import TopicName
 
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 MAX_MESSAGE_BYTES: Final = 1_048_588
-"""Largest record batch of a topic: Kafka's own default, which the limit on input values stays below."""
+"""Largest record batch of a topic: Kafka's default, above the limit on input values."""
 
 _LARGEST_LETTER: Final = MAX_LETTER_BYTES + 1_000
-"""The same of `dead-letter`: a letter is larger than the record that it holds."""
+"""The same for `dead-letter`: a letter contains the record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,9 @@ class TopicSpec:
     """A topic as it is declared.
 
     Attributes:
-        days: retention in days; None keeps records for ever.
-        schema: name of the record's schema under `schemas/`; None for bytes as they came in.
-        broker_time: records bear the time at which the broker took them, whatever their producer says.
+        days: retention; None: for ever.
+        schema: under `schemas/`; None: raw bytes.
+        broker_time: timestamps are set by the broker (LogAppendTime).
     """
 
     name: TopicName
@@ -33,7 +33,7 @@ class TopicSpec:
 
     @property
     def config(self) -> dict[str, str]:
-        """The topic's configuration; no topic is compacted, since a later record never replaces an earlier one."""
+        """The topic's configuration; never compacted, since no record replaces an earlier one."""
         largest = _LARGEST_LETTER if self.name is TopicName.DEAD_LETTER else MAX_MESSAGE_BYTES
         return {
             "cleanup.policy": "delete",
@@ -62,8 +62,7 @@ CATALOG: Final = tuple(
 )
 """All topics.
 
-What a person decides is decided at the time of its record: by it a claim has expired or not, and a key is valid or not.
-So that nobody back-dates a decision, the broker sets it on `review-decisions`. Apache Kafka does. **The embedded broker
-of the demo and the tests does not**: it accepts the setting and keeps the time that the producer wrote. There, only the
-validity of keys is safe, because the reviews agent takes the later of the record's time and its own clock for it.
+A review decision takes effect at its record's time, which decides whether a claim has expired and a key is valid. The
+broker sets it on `review-decisions`, so that nobody backdates. **The embedded broker of demo and tests does not**: it
+keeps the producer's time; only the validity of keys is safe there, as the worker uses the later of that and its clock.
 """

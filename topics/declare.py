@@ -1,4 +1,4 @@
-"""Creates the topics of the catalogue, and compares a cluster with it. Workers never create topics."""
+"""Creates the topics of the catalogue, and compares a cluster with it; workers never create topics."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ _WAIT = 30.0  # seconds until a created topic must be known to the cluster
 
 @dataclass(frozen=True, slots=True)
 class TopicFinding:
-    """What is wrong with a topic.
+    """A problem of a topic.
 
     Attributes:
-        fatal: workers cannot run with it, a record may choose its own time, or records are gone before the
-            documentation says: decisions could not be derived, or state not be rebuilt, for as long as it promises.
+        fatal: workers cannot run, a record may choose its own time, or records expire before the documented retention.
     """
 
     topic: str
@@ -38,10 +37,7 @@ class TopicFinding:
 
 
 async def declare(settings: Settings) -> list[str]:
-    """Create what is missing; existing topics stay as they are.
-
-    Returns:
-        The names created, without the prefix.
+    """Create missing topics; existing ones stay as they are. Returns the names created, without the prefix.
 
     Raises:
         BrokerUnavailable: no broker answers.
@@ -67,7 +63,7 @@ async def declare(settings: Settings) -> list[str]:
                 "this broker cannot create topics on request; create them with its own tools, then `topics check`"
             ) from None
         errors: Any = response.topic_errors if response else ()  # type: ignore[attr-defined] # built by name
-        there = set()  # made by somebody else meanwhile
+        there = set()  # created concurrently
         for topic, code, *detail in errors:
             if code and issubclass(for_code(code), TopicAlreadyExistsError):
                 there.add(topic)
@@ -108,7 +104,7 @@ async def _compare_configs(admin: AIOKafkaAdminClient, names: list[str], prefix:
             [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
         )
     except (IncompatibleBrokerVersion, KafkaError):
-        return []  # not every broker tells its configuration
+        return []  # not every broker shows its configuration
     findings = []
     for response in responses:
         for _, _, _, name, entries in response.resources:  # type: ignore[attr-defined] # built by name
@@ -125,7 +121,7 @@ async def _compare_configs(admin: AIOKafkaAdminClient, names: list[str], prefix:
 
 
 def _is_less(value: str, want: str) -> bool:
-    """Say whether a retention keeps less than another; -1 keeps everything."""
+    """Return whether a retention keeps less than another; -1 keeps everything."""
     return int(value) >= 0 and (int(want) < 0 or int(value) < int(want))
 
 

@@ -1,8 +1,8 @@
-"""How the users of a Redis Cluster are dealt into buckets, and the hash tags that their keys carry.
+"""Buckets of users in a Redis Cluster, and the hash tags of their keys.
 
-A bucket is chosen by the hash with which Kafka's clients choose a partition, of the same key: so where the number of
-partitions divides that of the buckets, a batch of one partition concerns no more than its share of them. Tags are
-chosen so that buckets are spread evenly over the slots: wherever a cluster cuts these, each primary has its share.
+A bucket is chosen by Kafka's partition hash of the same key: if the number of partitions divides that of the buckets, a
+batch of one partition concerns only its share of them. Tags spread buckets evenly over the slots, and so over
+primaries.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from groundwire.messages.topics import record_key
 
 BUCKETS: Final = 256
-"""Into how many buckets users are dealt; part of the layout of state.
+"""Number of buckets; part of the layout.
 
-A batch of 500 claims on one of 8 partitions concerns 32 of them: a call then has 16 claims, beside which what it costs
-by itself is little. A cluster has at most as many primaries, and up to 16 of them have equal shares.
+A batch of 500 claims on one of 8 partitions concerns 32 buckets, 16 claims a call; up to 16 primaries share evenly.
 """
 
 _M: Final = 0x5BD1E995
@@ -29,7 +28,7 @@ _MASK: Final = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Return the hash by which Kafka's Java client, and others after it, choose a partition."""
+    """Return the hash by which Kafka clients choose a partition."""
     whole = len(data) & ~3
     hashed = _SEED ^ len(data)
     for (part,) in struct.iter_unpack("<I", data[:whole]):
@@ -42,15 +41,14 @@ def murmur2(data: bytes) -> int:
     return hashed ^ hashed >> 15
 
 
-@lru_cache(1 << 14)  # those of users come again and again
+@lru_cache(1 << 14)
 def bucket_of(tenant_id: str, user_id: str) -> int:
-    """Return the bucket of a user."""
     return (murmur2(record_key(tenant_id, user_id)) & 0x7FFFFFFF) % BUCKETS
 
 
 @cache
 def tags() -> tuple[str, ...]:
-    """Return the hash tag of each bucket: the smallest number in braces whose slot is in the bucket's share of them."""
+    """Return the hash tag of each bucket: the smallest number whose slot is in the bucket's share."""
     share = REDIS_CLUSTER_HASH_SLOTS // BUCKETS
     found: dict[int, str] = {}
     numbers = count()
@@ -62,17 +60,14 @@ def tags() -> tuple[str, ...]:
 
 @cache
 def slots() -> tuple[int, ...]:
-    """Return the slot of each bucket."""
     return tuple(key_slot(tag.encode()) for tag in tags())
 
 
 @cache
 def tags_by_slot() -> dict[int, str]:
-    """Return the tags of buckets by their slots."""
     return dict(zip(slots(), tags(), strict=True))
 
 
 @cache
 def buckets_by_tag() -> dict[bytes, int]:
-    """Return the buckets by their tags."""
     return {tag.encode(): bucket for bucket, tag in enumerate(tags())}

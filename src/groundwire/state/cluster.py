@@ -1,8 +1,7 @@
-"""Calls to the primaries of a Redis Cluster, of which some may be away while the others answer.
+"""Calls to the primaries of a Redis Cluster, some of which may be unreachable while others answer.
 
-What decides names two keys that never exist. While a slot is being moved, a server runs no command on two keys that it
-does not have: without that, a script would find a part of its bucket missing, and decide as if it had never been. So
-the bucket waits until the slot has arrived.
+Deciding scripts name two keys that never exist: while a slot is migrating, the server refuses commands on two missing
+keys. Otherwise a script would decide on a bucket that is partly moved; so the bucket waits until its slot has arrived.
 """
 
 from __future__ import annotations
@@ -54,28 +53,27 @@ from groundwire.state.server import (
 log = structlog.get_logger()
 
 _LOOK: Final = 0.25
-"""Seconds after which a slot that is away is looked for again."""
+"""Seconds between probes of an unreachable slot."""
 _PROBE: Final = 1.0
-"""Seconds for one such look."""
+"""Seconds per probe."""
 _LONGEST: Final = 30.0
-"""Seconds after which a slot is looked for again at the latest whose server answers, and refuses what decides."""
+"""Longest pause between probes of a slot whose server answers but refuses to write."""
 _FORGOTTEN: Final = 60.0
-"""Seconds after which a slot that answers again without being asked to decide is one that never failed."""
+"""Seconds after which a recovered slot that was not asked to decide counts as one that never failed."""
 _REDIRECTS: Final = 5
-_TOLD: Final = 3
-"""Errors that one line of the log has."""
+_ERRORS_LOGGED: Final = 3
+"""Errors per log line."""
 _NOT_NOW: Final = (AskError, ClusterDownError, ReadOnlyError, TryAgainError)
-"""What a server answers that is alive, but does not serve a slot."""
+"""Errors of a live server that does not serve a slot."""
 
 
 def server_of(redis: Client, patience: float = PATIENCE) -> Server:
-    """Return what calls a client's server, or its cluster."""
     return Cluster(redis, patience) if isinstance(redis, RedisCluster) else Server(redis, patience)
 
 
 @dataclass(frozen=True, slots=True)
 class _Away:
-    """A slot that is away: what it is looked for with, from when on, and what it failed of."""
+    """An unreachable slot: its probe, when that is due, and the error."""
 
     probe: Command
     due: float
@@ -84,7 +82,7 @@ class _Away:
 
 @dataclass(slots=True)
 class _Call:
-    """A command on its way; `answer` is the reply, or the error."""
+    """A command; `answer` is the reply or the error."""
 
     slot: int
     command: Command
@@ -92,17 +90,15 @@ class _Call:
 
 
 class Cluster(Server):
-    """The primaries of a Redis Cluster, as state calls them; see `Server`.
+    """The primaries of a Redis Cluster; see `Server`.
 
-    A slot that failed to answer is away: what asks for it fails at once, until a task finds that it answers again. So
-    whoever asks many slots is held up by one that is away once, for `patience`, and not by every call.
-
-    Where somebody compares servers (`watch_servers`), a bucket that was away, or has another primary than before, takes
-    no decisions until that is done (`trust`): a replica may lack the last of what was published.
+    Calls to a failed slot fail at once until a probe succeeds, so that it delays a batch once, by `patience`. With
+    `watch_servers`, a bucket that was away or has another primary takes no decisions until `trust`: a replica may lack
+    the last of what was published.
 
     Args:
-        redis: a client that gives bytes; its map of the slots is used, and kept up to date.
-        patience: seconds for one call.
+        redis: a client that returns bytes; its slot map is used and updated.
+        patience: seconds per call.
     """
 
     def __init__(self, redis: RedisCluster, patience: float = PATIENCE) -> None:
@@ -124,15 +120,14 @@ class Cluster(Server):
         self._orders: defaultdict[Argument, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def bucket_of(self, tenant_id: str, user_id: str) -> int:
-        """Return the bucket of a user."""
         return bucket_of(tenant_id, user_id)
 
     def bucket_of_key(self, key: bytes) -> int | None:
-        """Return the bucket of a key without its prefix; None where it is in none."""
+        """Return the bucket of a key without its prefix, or None."""
         return buckets_by_tag().get(key[: key.find(b"}") + 1])
 
     def away(self) -> dict[int, float]:
-        """Return the buckets that are away, and since when they take no decisions; none where all are."""
+        """Return unreachable buckets, and since when they take no decisions; nothing if all are."""
         if not self._away:
             return {}
         now = time.monotonic()
@@ -140,15 +135,15 @@ class Cluster(Server):
         return away if len(away) < len(slots()) else {}
 
     def watch_servers(self) -> None:
-        """Let no bucket decide before somebody has compared its server; see `doubtful`."""
+        """Let no bucket decide before its server was compared; see `doubtful`."""
         self._compared = True
         self._doubtful = dict.fromkeys(slots(), time.time())
 
     def suspect(self) -> None:
-        """Nothing: it notes by itself what failed."""
+        """No-op: failures are recorded per slot."""
 
     def doubtful(self) -> dict[int, int]:
-        """Return the buckets that answer, and are to be compared, with how often each was in doubt."""
+        """Return the reachable buckets whose server must be compared, with the number of their doubts."""
         doubtful = self._doubtful
         if not doubtful:
             return {}
@@ -156,12 +151,12 @@ class Cluster(Server):
         return {bucket: self._doubts[slot] for bucket, slot in answering}
 
     def doubted_at(self, buckets: Collection[int]) -> float:
-        """Return since when the first of some buckets is in doubt, in seconds since 1970; infinite: none."""
+        """Return since when the first of some buckets is doubtful, in seconds since 1970, or infinity."""
         found = [self._doubtful[slot] for bucket in buckets if (slot := slots()[bucket]) in self._doubtful]
         return min(found, default=math.inf)
 
     async def server_runs(self, buckets: Collection[int]) -> dict[int, ServerRun]:
-        """Name the servers of buckets; those whose server does not answer are left out. Raises: StateUnavailable."""
+        """Return server and run id of buckets whose server answers. Raises: StateUnavailable."""
         await self._open()
         by_node: defaultdict[str, list[int]] = defaultdict(list)
         for bucket in buckets:
@@ -172,13 +167,13 @@ class Cluster(Server):
         runs: dict[int, ServerRun] = {}
         for node, (call,) in zip(nodes, calls, strict=True):
             if isinstance(call.answer, ResponseError) and not _is_away(call.answer):
-                runs |= dict.fromkeys(by_node[node.name], (node.name, None))  # managed ones often do not tell
+                runs |= dict.fromkeys(by_node[node.name], (node.name, None))  # managed servers often hide it
             elif not isinstance(call.answer, Exception):
                 runs |= dict.fromkeys(by_node[node.name], (node.name, call.answer.get("run_id")))
         return runs
 
     def trust(self, runs: Mapping[int, ServerRun], doubtful: Mapping[int, int]) -> None:
-        """Let buckets decide whose server was compared, unless they have another one by now, or failed since."""
+        """Let compared buckets decide, unless they moved or failed since."""
         for bucket, (name, _) in runs.items():
             slot = slots()[bucket]
             is_same = self._owners.get(slot) == name and doubtful.get(bucket) == self._doubts[slot]
@@ -186,23 +181,23 @@ class Cluster(Server):
                 self._doubtful.pop(slot, None)
 
     async def call(self, *command: Argument, needed: bool = False) -> Any:  # noqa: ANN401 - a reply is what the server sends
-        """Send one command to the server of its first key; see `Server.call`."""
+        """Send a command to the server of its first key; see `Server.call`."""
         call = _Call(_slot_of(command), command)
         await self._send([call], needed=needed)
-        return _told(call)
+        return _answer_of(call)
 
     async def send_in_order(self, *command: Argument) -> asyncio.Future[Any]:
-        """Send a command once the one before on its key was answered, and return its answer, which is there."""
+        """Send a command after the answer to the one before on its key; return its answer, done."""
         answer = asyncio.get_running_loop().create_future()
         async with self._orders[command[1]]:
             answer.set_result(await self.call(*command))
         return answer
 
     async def each(self, commands: Mapping[int, Command], *, some: bool = False) -> dict[int, Any]:
-        """Send a command to each of some buckets, those of one server together; see `Server.each`."""
+        """See `Server.each`; commands for one server are pipelined."""
         calls = {bucket: _Call(slots()[bucket], command) for bucket, command in commands.items()}
         await self._send(calls.values())
-        return _told_each(calls, some=some)
+        return _answers_of(calls, some=some)
 
     async def run_each(
         self,
@@ -213,7 +208,7 @@ class Cluster(Server):
         deciding: bool = False,
         needed: bool = False,
     ) -> dict[int, Any]:
-        """Run a script in each of some buckets, those of one server together; see `Server.run_each`."""
+        """See `Server.run_each`; calls for one server are pipelined."""
         needed = needed or deciding
         sent: dict[int, _Call] = {}
         for bucket, (keys, arguments) in calls.items():
@@ -226,30 +221,30 @@ class Cluster(Server):
             call.command = ("EVAL", code.source, *call.command[2:])
         if unknown:
             await self._send(unknown, deciding=deciding, needed=needed)
-        return _told_each(sent, some=deciding)
+        return _answers_of(sent, some=deciding)
 
     async def scan(self, pattern: str, size: int) -> AsyncIterator[list[bytes]]:
-        """Yield the keys of all servers that match a pattern. Raises: StateUnavailable."""
+        """Yield matching keys of all servers. Raises: StateUnavailable."""
         await self._open()
         for node in self._primaries():
             cursor: Argument = b"0"
             while True:
                 call = _Call(0, ("SCAN", cursor, "MATCH", pattern, "COUNT", size))
                 await self._exchange(node, [call])
-                cursor, keys = _told(call)
+                cursor, keys = _answer_of(call)
                 yield keys
                 if int(cursor) == 0:
                     break
 
     async def infos(self, section: str) -> list[dict[str, Any]]:
-        """Return a section of INFO of each primary. Raises: StateUnavailable."""
+        """Return a section of INFO per primary. Raises: StateUnavailable."""
         await self._open()
         calls = [[_Call(0, ("INFO", section))] for _ in self._primaries()]
         await asyncio.gather(*map(self._exchange, self._primaries(), calls))
-        return [_told(call) for (call,) in calls]
+        return [_answer_of(call) for (call,) in calls]
 
     async def refresh_layout(self) -> None:
-        """Ask the cluster anew which server has which slot. Raises: StateUnavailable."""
+        """Reload the slot map. Raises: StateUnavailable."""
         await self._open()
         await self._refresh()
 
@@ -258,7 +253,7 @@ class Cluster(Server):
         await self._open()
 
     async def check(self, *, require_aof: bool) -> None:
-        """Refuse a cluster that state must not live on; primaries that are away are not looked at; see `Server`."""
+        """Refuse unsuitable reachable primaries; see `Server.check`."""
         await self.check_kind()
         missing = REDIS_CLUSTER_HASH_SLOTS - len(self._nodes.slots_cache)
         if missing:
@@ -275,7 +270,6 @@ class Cluster(Server):
             raise away[0]
 
     async def close(self) -> None:
-        """Let go of the connections."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.gather(self._watching, return_exceptions=True)
@@ -298,7 +292,7 @@ class Cluster(Server):
             await connection.disconnect(nowait=True)
             if isinstance(error, MovedError):
                 await self._move(error)
-                raise BrokenConnection(str(error)) from error  # the next one is to the right server
+                raise BrokenConnection(str(error)) from error  # a retry reaches the right server
             if isinstance(error, BrokenConnection | AskError):
                 self._lose(slot, ("EXISTS", key), error)
             raise
@@ -306,7 +300,7 @@ class Cluster(Server):
             node.release(connection)
 
     async def _send(self, calls: Iterable[_Call], *, deciding: bool = False, needed: bool = False) -> None:
-        """Send commands, those of one server together, and follow where slots have moved to."""
+        """Send commands, grouped by server, following moved slots."""
         await self._open()
         left = list(calls)
         answered: dict[int, _Call] = {}
@@ -328,20 +322,20 @@ class Cluster(Server):
             self._note(call, deciding=deciding, needed=needed)
 
     async def _exchange(self, node: ClusterNode, calls: Sequence[_Call]) -> None:
-        """Send commands over one connection, once more where that broke: all that state is asked may be asked twice."""
+        """Send commands over one connection, and once more if that broke: all commands are idempotent."""
         error: Exception | None = None
         for _ in range(2):
             error = await self._try(node, calls)
             if not isinstance(error, BrokenConnection):
                 break
-            await node.disconnect_free_connections()  # what broke while it was idle did so with others
+            await node.disconnect_free_connections()  # other idle ones broke too
         if error is not None:
             for slot in slots():
                 if self._owners.get(slot) == node.name:
                     self._lose(slot, _probe_of(slot), error)
 
     async def _try(self, node: ClusterNode, calls: Sequence[_Call]) -> Exception | None:
-        """Send commands, and note what each came to; return what the connection failed of."""
+        """Send commands and store their answers; return the connection's error."""
         commands = [PipelineCommand(at, *call.command) for at, call in enumerate(calls)]
         for command in commands:
             command.result = BrokenConnection("no answer")
@@ -359,7 +353,7 @@ class Cluster(Server):
         return failed or (broken[0].answer if broken else None)
 
     async def _redirected(self, call: _Call, *, deciding: bool) -> bool:
-        """Learn from an answer where the slot is; return whether the command is to be sent there."""
+        """Update the slot map from an answer; return whether to send the command again."""
         if isinstance(call.answer, MovedError):
             await self._move(call.answer)
             return call.slot not in self._doubtful or not deciding
@@ -371,10 +365,9 @@ class Cluster(Server):
         return False
 
     def _note(self, call: _Call, *, deciding: bool, needed: bool) -> None:
-        """Note what has become of a slot."""
         error = call.answer
         if not isinstance(error, Exception):
-            if deciding and call.slot not in self._away:  # it may have failed since
+            if deciding and call.slot not in self._away:
                 self._failing.pop(call.slot, None)
                 self._refusals.pop(call.slot, None)
         elif not isinstance(error, StateUnavailable | NoScriptError) and (needed or _is_away(error)):
@@ -401,22 +394,22 @@ class Cluster(Server):
             self._doubts[slot] += 1
 
     async def _watch(self) -> None:
-        """Look for slots that are away until none is."""
-        told: set[str] = set()
+        """Probe unreachable slots until none is left."""
+        logged: set[str] = set()
         watched: set[int] = set()
         while self._away:
             watched.update(self._away)
             names = {self._name_of(slot) for slot in self._away}
-            if names - told:
-                why = sorted({away.why for away in self._away.values()})[:_TOLD]
+            if names - logged:
+                why = sorted({away.why for away in self._away.values()})[:_ERRORS_LOGGED]
                 log.warning("state.shard_away", servers=sorted(names), slots=len(self._away), why=why)
-                told |= names
+                logged |= names
             await asyncio.sleep(_LOOK)
             try:
                 with suppress(StateUnavailable, UsageError):
                     await self._refresh()
                 await self._look()
-            except Exception as exc:  # noqa: BLE001 - without this task slots would be away for good
+            except Exception as exc:  # noqa: BLE001 - without this task slots stay away for good
                 report_fault("state.look_failed", exc)
         log.info("state.shard_back", servers=sorted({self._name_of(slot) for slot in watched}))
 
@@ -445,15 +438,13 @@ class Cluster(Server):
             self._note_owners()
 
     async def _refresh(self) -> None:
-        """Ask the cluster which server has which slot. Raises: StateUnavailable; UsageError where it is none."""
+        """Reload the slot map. Raises: StateUnavailable; UsageError: not a cluster."""
         failing = next((self._owners.get(slot) for slot in self._away), None)
         asked = list(self._nodes.startup_nodes.values())
         try:
             async with asyncio.timeout(self._patience):
                 await self._nodes.initialize(last_failed_node_name=failing)
-        except (
-            IndexError
-        ):  # of redis-py, which takes the first of no primaries, and has forgotten whom it asked
+        except IndexError:  # of redis-py, which takes the first of no primaries
             await asyncio.gather(*(node.disconnect() for node in asked))
             raise UsageError(
                 "GROUNDWIRE_REDIS_URL: no server has any slot: `redis-cli --cluster create` makes a cluster"
@@ -468,7 +459,6 @@ class Cluster(Server):
         self._note_owners()
 
     async def _move(self, error: MovedError) -> None:
-        """Note where a slot is now."""
         with suppress(KeyError):
             await self._nodes.move_slot(error)
         self._note_owners()
@@ -484,7 +474,6 @@ class Cluster(Server):
         return StateUnavailable(f"slot {slot} of the cluster, on {self._name_of(slot)}, is away")
 
     def _name_of(self, slot: int) -> str:
-        """Name the server of a slot, or say that none has it."""
         nodes = self._nodes.slots_cache.get(slot)
         return str(nodes[0].name) if nodes else "no server"
 
@@ -496,28 +485,28 @@ class Cluster(Server):
         return list({nodes[0].name: nodes[0] for nodes in self._nodes.slots_cache.values()}.values())
 
     async def _check_node(self, node: ClusterNode, *, require_aof: bool) -> None:
-        """Refuse a primary that state must not live on. Raises: as `check`."""
+        """Refuse an unsuitable primary. Raises: as `check`."""
 
         async def setting(name: str) -> str | None:
             call = _Call(0, ("CONFIG GET", name))
             error = await self._try(node, [call])
             if error is None and isinstance(call.answer, ResponseError):
-                return None  # managed ones often do not tell
-            return text_of(_told(call).get(name))
+                return None  # managed servers often hide it
+            return text_of(_answer_of(call).get(name))
 
         await refuse_settings(setting, f"Redis {node.name}", require_aof=require_aof)
         if await setting("cluster-require-full-coverage") == "yes":
-            hint = "where one primary is away, all users wait and not only its own: set it to no"
+            hint = "one unreachable primary stops all users, not only its own: set it to no"
             log.warning("state.full_coverage", server=node.name, hint=hint)
 
 
 def _probe_of(slot: int) -> Command:
-    """Return a command that is carried out where scripts are that write, and changes nothing: there is no such key."""
+    """Return a write that changes nothing, as the key never exists."""
     return "SETRANGE", f"{tags_by_slot()[slot]}never:1", 0, b""
 
 
 def _refuses(probed: _Call) -> bool:
-    """Say whether a server refuses to write; one that forbids the probe alone is asked again by what decides."""
+    """Return whether a server refuses writes; one that forbids only the probe is retried by a decision."""
     error = probed.answer
     writes = probed.command[0] == "SETRANGE"
     return writes and isinstance(error, Exception) and not isinstance(error, NoPermissionError)
@@ -533,14 +522,14 @@ def _slot_of(command: Command) -> int:
 
 
 def _is_away(error: object) -> bool:
-    """Say whether a slot does not answer, and not only to this command."""
+    """Return whether a slot is unreachable, not just this command refused."""
     return isinstance(error, Exception) and (
         not isinstance(error, ResponseError) or isinstance(error, _NOT_NOW)
     )
 
 
-def _told(call: _Call) -> Any:  # noqa: ANN401 - a reply is what the server sends
-    """Return the answer to a call. Raises: as `Server.call`."""
+def _answer_of(call: _Call) -> Any:  # noqa: ANN401 - a reply is what the server sends
+    """Return the answer of a call. Raises: as `Server.call`."""
     error = call.answer
     if isinstance(error, StateUnavailable | NoScriptError):
         raise error
@@ -550,7 +539,7 @@ def _told(call: _Call) -> Any:  # noqa: ANN401 - a reply is what the server send
     return error
 
 
-def _told_each(calls: Mapping[int, _Call], *, some: bool = False) -> dict[int, Any]:
-    """Return the answers; `some`: of those that there are. Raises: as `Server.each`."""
+def _answers_of(calls: Mapping[int, _Call], *, some: bool = False) -> dict[int, Any]:
+    """Return answers; with `some`, those that exist. Raises: as `Server.each`."""
     answered = {bucket: call for bucket, call in calls.items() if not isinstance(call.answer, Exception)}
-    return {bucket: _told(call) for bucket, call in (answered if some and answered else calls).items()}
+    return {bucket: _answer_of(call) for bucket, call in (answered if some and answered else calls).items()}

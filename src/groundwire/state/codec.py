@@ -1,18 +1,16 @@
-"""How requests, answers and loaded outcomes are written for the scripts, and read back.
+"""Encodes requests and loaded outcomes for the scripts, and decodes answers.
 
-The entry of a subject is text, so that `redis-cli GET` shows it: a header line, a line of facts, the payload's line,
-and while the subject is pending its record; of a retracted one, the claims that rest on it. What the payload's line has
-before a tab is stored once for all entries that share it, and stands here by the name of that copy.
+An entry is text, readable with `redis-cli GET`: a header, a line of facts, the payload, and while pending the record;
+of a retracted subject, the affected claims. A payload's prefix before a tab is stored once, and named here.
 
     A 1 1 <fingerprint> <origin> <first origin> <joined to> <scope>/<local id>
     on AP [["id",23,25,"none","A"]]
     0b0e2a7c1f3d<tab>{"t":...
 
-Header: state, tier, revision and so on as above, with `-` for what is missing; behind it the timestamp of the latest
-record that was answered, where that is later than the origin's. Digests of 32 bytes are 43 characters of base64, those
-of 16 bytes are 22; an origin is `topic,partition,offset,timestamp,sha256`. Facts: the status of deduplication (o, f, d)
-and the queue's answer (n, f, u, t, a), then a letter for each parent or `-`, then the matches; what is empty is left
-out. Ids of parents are not kept: a record with the same fingerprint names the same ones.
+Header: state, tier, revision and so on, `-` if missing; then the timestamp of the latest answered record, if later than
+the origin's. Digests are base64 (43 characters for 32 bytes, 22 for 16); an origin is
+`topic,partition,offset,timestamp,sha256`. Facts: dedup status (o, f, d), place (n, f, u, t, a), a letter per parent or
+`-`, matches; empty parts are omitted. Parent ids are not stored: records with the same fingerprint name the same ones.
 """
 
 from __future__ import annotations
@@ -80,11 +78,7 @@ _GIVEN_UP: Final = SubjectStatus(SubjectState.REFUSED, 0)
 
 
 def write_step(request: StepRequest) -> bytes:
-    """Return the argument of step.lua for a claim or response.
-
-    Raises:
-        ValueError: the request would break the layout.
-    """
+    """Encode a request for step.lua. Raises: ValueError: it would break the layout."""
     query = request.dedup or NO_DEDUP
     status = b"f" if request.dedup_failed else b"o" if request.dedup else b"d"
     check_query(query, request.payload)
@@ -111,24 +105,18 @@ def write_step(request: StepRequest) -> bytes:
             query.signature,
             b"".join([short_bytes(parent.digest) for _, parent in request.parents]),
             request.payload,
-            request.record
-            if request.queued and request.base_tier < 3
-            else b"",  # only what may be pending needs it
+            request.record if request.queued and request.base_tier < 3 else b"",  # may become pending
         )
     )
 
 
 def is_place(answer: bytes) -> bool:
-    """Say whether step.lua has just given a place."""
+    """Return whether step.lua has just given a place."""
     return answer[:2] == b"+P"
 
 
 def read_answer(request: StepRequest, answer: bytes) -> StepAnswer:
-    """Read the answer of step.lua for a claim or response.
-
-    Raises:
-        ValueError: (and LookupError) where it is no such answer.
-    """
+    """Decode an answer of step.lua. Raises: ValueError, LookupError."""
     match answer[:1]:
         case b"!":
             return Conflict()
@@ -147,11 +135,7 @@ def read_answer(request: StepRequest, answer: bytes) -> StepAnswer:
 
 
 def read_entry(entry: bytes, parents: Sequence[str], fingerprint: str) -> Outcome:
-    """Read the entry of a decided subject; `parents` are the ids that its record names.
-
-    Raises:
-        ValueError: (and LookupError) where it is no entry, or of a record that names other parents.
-    """
+    """Decode a decided entry; `parents` are the ids in its record. Raises: ValueError, LookupError."""
     header, facts, payload, record = entry.split(b"\n", 3)
     letter, tier, revision, _, origin, first = header.decode().split(" ")[:6]
     status, place, matches, states = _read_facts(facts, parents)
@@ -173,7 +157,7 @@ def read_entry(entry: bytes, parents: Sequence[str], fingerprint: str) -> Outcom
 
 
 def _read_fresh(request: StepRequest, answer: bytes) -> Outcome:
-    """Read what the step has decided; what came with the request is not sent back."""
+    """Decode a fresh outcome; what came with the request is not sent back."""
     header, facts = answer.split(b"\n")
     letter, tier, revision, first = header.decode().split(" ")
     status, place, matches, states = _read_facts(facts, [parent for parent, _ in request.parents])
@@ -195,11 +179,7 @@ def _read_fresh(request: StepRequest, answer: bytes) -> Outcome:
 
 
 def write_stored(stored: StoredOutcome) -> bytes:
-    """Return the argument of load.lua for an outcome.
-
-    Raises:
-        ValueError: the outcome would break the layout.
-    """
+    """Encode an outcome for load.lua. Raises: ValueError: it would break the layout."""
     outcome, query = stored.outcome, stored.dedup or NO_DEDUP
     check_query(query, outcome.payload)
     match_class = stored.match_class
@@ -227,11 +207,7 @@ def write_stored(stored: StoredOutcome) -> bytes:
 
 
 def write_review(request: ReviewRequest) -> bytes:
-    """Return the argument of review.lua for an action.
-
-    Raises:
-        ValueError: the request would break the layout.
-    """
+    """Encode an action for review.lua. Raises: ValueError: it would break the layout."""
     if not _CODE.fullmatch(request.refused):
         raise ValueError(f"not a code: {request.refused!r}")
     query = request.dedup or NO_DEDUP
@@ -268,11 +244,7 @@ def write_review(request: ReviewRequest) -> bytes:
 
 
 def read_reviewed(request: ReviewRequest, answer: bytes) -> ReviewAnswer:
-    """Read the answer of review.lua for an action.
-
-    Raises:
-        ValueError: (and LookupError) where it is no such answer.
-    """
+    """Decode an answer of review.lua. Raises: ValueError, LookupError."""
     kind, rest = answer[:1], answer[1:]
     if kind == b"-":
         at, code, *current = rest.decode().split(" ", 2)
@@ -290,11 +262,7 @@ def read_reviewed(request: ReviewRequest, answer: bytes) -> ReviewAnswer:
 
 
 def read_held(entry: bytes) -> HeldEntry | None:
-    """Read an entry; None where it is empty, its subject waits, or its record was given up.
-
-    Raises:
-        ValueError: (and LookupError) where it is no entry.
-    """
+    """Decode an entry; None if empty, waiting or given up. Raises: ValueError, LookupError."""
     if not entry:
         return None
     header, _, payload, record = entry.split(b"\n", 3)
@@ -307,11 +275,7 @@ def read_held(entry: bytes) -> HeldEntry | None:
 
 
 def read_status(text: bytes) -> SubjectStatus | None:
-    """Read a state and a revision; None where there is neither, or no decision: the record was given up.
-
-    Raises:
-        ValueError: where it is neither.
-    """
+    """Decode a status; None if empty or given up. Raises: ValueError."""
     if not text:
         return None
     letter, revision = text.decode().split(" ")
@@ -320,11 +284,7 @@ def read_status(text: bytes) -> SubjectStatus | None:
 
 
 def write_origin(origin: RecordOrigin) -> bytes:
-    """Write an origin as one word.
-
-    Raises:
-        ValueError: the topic's name is none that Kafka allows, or the digest is no SHA-256.
-    """
+    """Encode an origin as one word. Raises: ValueError: the topic or the digest is invalid."""
     if not _is_topic(origin.topic):
         raise ValueError(f"not the name of a topic: {origin.topic!r}")
     place = f"{origin.topic},{origin.partition},{origin.offset},{origin.timestamp},"
@@ -337,37 +297,29 @@ def _is_topic(name: str) -> bool:
 
 
 def read_origin(text: str) -> RecordOrigin:
-    """Read what `write_origin` wrote."""
     topic, partition, offset, timestamp, sha256 = text.split(",")
     return RecordOrigin(topic, int(partition), int(offset), int(timestamp), read_sha256(sha256))
 
 
 def read_sha256(text: str) -> str:
-    """Read the 43 characters that stand for a SHA-256; return its hexadecimal form."""
     return urlsafe_b64decode(text + "=").hex()
 
 
 def short(data: bytes) -> str:
-    """Write a digest as base64 that is safe in a key, without padding."""
+    """Encode a digest as URL-safe base64 without padding."""
     return short_bytes(data).decode()
 
 
 def user_digest(subject: Subject) -> str:
-    """Return the digest that names a user's waiting claims and places in the queue."""
-    return short(_user(subject))
-
-
-def _user(subject: Subject) -> bytes:
-    return digest(subject.tenant_id, subject.user_id)
+    return short(digest(subject.tenant_id, subject.user_id))
 
 
 def short_bytes(data: bytes) -> bytes:
-    """As `short`, in bytes."""
     return b2a_base64(data, newline=False).rstrip(b"=").translate(_URL_SAFE)
 
 
 def pack(fields: Sequence[bytes]) -> bytes:
-    """Join fields, each behind its length of 4 bytes: one argument costs the server a sixth of fourteen."""
+    """Join length-prefixed fields: one argument costs the server a sixth of fourteen."""
     parts: list[bytes] = []
     for field in fields:
         parts += _LENGTH.pack(len(field)), field
@@ -375,16 +327,12 @@ def pack(fields: Sequence[bytes]) -> bytes:
 
 
 def index_keys(keys: Sequence[bytes]) -> bytes:
-    """Join keys as the index has them: by 4 bytes, whose rare collisions within a scope cost a comparison more."""
+    """Join the first 4 bytes of keys; rare collisions cost one comparison."""
     return b"".join([key[:_INDEX_KEY] for key in keys])
 
 
 def check_query(query: DedupQuery, payload: bytes) -> None:
-    """Check what the layout relies on.
-
-    Raises:
-        ValueError: the payload, a key or the signature has another form.
-    """
+    """Raise ValueError if payload, a key or the signature breaks the layout."""
     if b"\n" in payload:
         raise ValueError("the payload is more than one line")
     if {*map(len, query.stored), *map(len, query.probed)} - {KEY_BYTES}:
@@ -396,7 +344,7 @@ def check_query(query: DedupQuery, payload: bytes) -> None:
 def _subject_fields(subject: Subject, fingerprint: str, origin: RecordOrigin) -> tuple[bytes, ...]:
     return (
         short_bytes(subject.digest),
-        short_bytes(_user(subject)),
+        user_digest(subject).encode(),
         subject.tenant_id.encode(),
         subject.subject_id.encode(),
         _short_sha256(fingerprint),
@@ -416,7 +364,6 @@ def _read_first(text: str) -> RecordOrigin | None:
 
 
 def _read_facts(line: bytes, parents: Sequence[str]) -> tuple[str, Place, list[DedupMatch], list[ParentFact]]:
-    """Return what the line of facts says of deduplication and of the queue, the matches, and where parents stand."""
     marks, _, rest = line.decode().partition(" ")
     states, _, matches = rest.partition(" ")
     return (
@@ -448,7 +395,7 @@ def _write_facts(outcome: Outcome) -> str:
 
 
 def action_digest(request: ReviewRequest) -> bytes:
-    """Return the name of what became of an action; the gate's own expiries have names that no person can take."""
+    """Return the key of an action; expiries by the gate have keys that no person can use."""
     tenant = request.subject.tenant_id
     if request.action is ReviewAction.EXPIRE:
         return digest(tenant, request.action_id, request.action.value, request.subject.digest.hex())

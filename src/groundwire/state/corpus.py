@@ -1,14 +1,12 @@
-"""The corpus of each tenant in Redis: entities and relations that answers are checked against (S3-02, S3-16).
+"""The corpus of each tenant in Redis: entities and relations to check answers against (S3-02, S3-16).
 
-Keys start with the deployment's prefix; `<tenant>` is a digest of the tenant's id. None of them expires, but
-those of a load that was given up. In a cluster the digest stands in braces: a tenant's corpus is in one slot.
+`<tenant>` is a digest of the tenant's id, in braces in a cluster. Only abandoned loads expire.
 
     corpus:<tenant>:e           hash: digest of an entity's id -> its index entry as JSON
     corpus:<tenant>:r           hash: digest of two names, in either order -> their relations, JSON lines
-    corpus:<tenant>:<load>:e|r  the same while a corpus is being replaced; expire after an hour without progress
+    corpus:<tenant>:<load>:e|r  a replacement while it is loaded; expires after an hour without progress
 
-The empty field of a hash says that the corpus is whole. A corpus is replaced in one step, so that nobody reads
-half of one.
+The empty field of a hash marks a complete corpus; a replacement is swapped in atomically.
 """
 
 from __future__ import annotations
@@ -29,9 +27,9 @@ from groundwire.state.codec import Argument, short
 from groundwire.state.server import PATIENCE, Client, Server, script, tagged
 
 MAX_PAIR_BYTES: Final = 48_000
-"""Most bytes of relations between two names, as JSON: every answer that names both is compared with them."""
+"""Bytes of relations between two names, as JSON: every answer that names both is compared with them."""
 BATCH: Final = 500
-"""Entities or relations that one command loads."""
+"""Entities or relations per command."""
 
 _WHOLE: Final = b""
 _STAGED_SECONDS: Final = 3600
@@ -47,8 +45,6 @@ class _Keys(NamedTuple):
 
 
 class Loading:
-    """A corpus while it is being loaded."""
-
     def __init__(self, server: Server, keys: _Keys, *, staged: bool) -> None:
         self._server = server
         self._keys = keys
@@ -56,11 +52,11 @@ class Loading:
         self.given_up = False
 
     def give_up(self) -> None:
-        """Leave the corpus before this one in its place; what was added to one that is in use stays."""
+        """Abandon the load; additions to a live corpus stay."""
         self.given_up = True
 
     async def add_entities(self, entities: Iterable[CorpusEntity]) -> None:
-        """Add entities; one that is there already is replaced."""
+        """Add or replace entities."""
         for batch in _batches(entities):
             fields: list[Argument] = []
             for entity in batch:
@@ -69,12 +65,7 @@ class Loading:
             await self._progress()
 
     async def add_relations(self, relations: Iterable[RelationClaim]) -> list[int]:
-        """Add relations; one that is there already changes nothing.
-
-        Returns:
-            The places, from 0, of relations that were not added, for what is between their two names would be
-            more than 64,000 bytes.
-        """
+        """Add relations; return the positions of those beyond `MAX_PAIR_BYTES` of their two names."""
         refused: list[int] = []
         for number, batch in enumerate(_batches(relations)):
             fields: list[Argument] = []
@@ -92,14 +83,12 @@ class Loading:
 
 
 class CorpusIndex:
-    """What is known of the entities of each tenant, and of how they relate.
-
-    Every method raises StateUnavailable where Redis does not answer.
+    """The entities of each tenant, and their relations. Every method raises StateUnavailable.
 
     Args:
-        redis: A client as `groundwire.state.server.connect` makes it.
-        prefix: The topic prefix, put before every key.
-        patience: Seconds for one call.
+        redis: a client of `groundwire.state.server.connect`.
+        prefix: of every key.
+        patience: seconds per call.
     """
 
     def __init__(self, redis: Client, prefix: str, *, patience: float = PATIENCE) -> None:
@@ -108,29 +97,22 @@ class CorpusIndex:
         self._prefix = prefix
 
     async def loaded(self, tenant: str) -> bool:
-        """Tell whether a tenant has a corpus, be it an empty one."""
+        """Return whether a tenant has a corpus, even an empty one."""
         return bool(await self._server.call("HEXISTS", self._keys(tenant).entities, _WHOLE))
 
     async def entities(self, tenant: str, ids: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Return the index entries of those entities that the corpus holds, by id, in one call.
+        """Return the index entries of known entities by id, in one call.
 
-        Raises:
-            CorpusUnusable: The tenant has no corpus, or one that cannot be read. An entity that a missing corpus
-                does not hold must not pass for one that does not exist.
-            StateUnavailable: Redis does not answer.
+        Raises: CorpusUnusable: missing or unreadable.
         """
         asked = list(dict.fromkeys(ids))
         found = await self._read(self._keys(tenant).entities, map(digest, asked))
         return {name: _parsed(entry) for name, entry in zip(asked, found, strict=True) if entry is not None}
 
     async def relations(self, tenant: str, pairs: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
-        """Return the ground truth between pairs of names, in either direction, in one call.
+        """Return the relations between pairs of names, in either direction, in one call, each once.
 
-        Names are found as `groundwire.checks.relations` compares them. Each truth has the shape of a
-        RelationClaim and comes once.
-
-        Raises:
-            CorpusUnusable, StateUnavailable: As `entities`.
+        Names are compared as in `groundwire.checks.relations`. Raises: CorpusUnusable.
         """
         fields = dict.fromkeys(_pair(subject, obj) for subject, obj in pairs)
         found = await self._read(self._keys(tenant).relations, fields)
@@ -140,8 +122,8 @@ class CorpusIndex:
     async def loading(self, tenant: str, *, replace: bool = False) -> AsyncIterator[Loading]:
         """Load a corpus piece by piece.
 
-        A first corpus, or one that replaces another, is read once all of it is there: at the end of the context,
-        unless that is given up or left by an exception. What is added to a corpus is read at once.
+        A new corpus becomes visible at the end of the context, unless it is given up or left by an exception; additions
+        to an existing one are visible at once.
         """
         live = self._keys(tenant)
         if not replace and await self.loaded(tenant):
@@ -170,13 +152,13 @@ class CorpusIndex:
         """Load entities and relations.
 
         Args:
-            tenant: Whose corpus it is.
-            entities: Entity id to `{confidence, role?, provenance_id?, ...}`.
+            tenant: whose corpus it is.
+            entities: id to `{confidence, role?, provenance_id?, ...}`.
             relations: `{subject, relation, object, timestamp?, version?, qualifiers?}`.
-            replace: Forget what was there.
+            replace: drop the corpus before.
 
         Raises:
-            ValueError: An entity or a relation is none, or there is too much between two names.
+            ValueError: an entity or relation is invalid, or there is too much between two names.
         """
         entries = (CorpusEntity.of(name, entry) for name, entry in (entities or {}).items())
         truths = (RelationClaim.model_validate(truth) for truth in relations)
@@ -186,11 +168,10 @@ class CorpusIndex:
                 raise ValueError(f"there are more than {MAX_PAIR_BYTES} bytes of relations between two names")
 
     async def forget(self, tenant: str) -> bool:
-        """Remove a tenant's corpus; say whether there was one."""
+        """Remove a tenant's corpus; return whether there was one."""
         return bool(await self._server.call("UNLINK", *self._keys(tenant)))
 
     async def close(self) -> None:
-        """Let go of the connections."""
         await self._server.close()
 
     async def _finish(self, loading: Loading, staged: _Keys, live: _Keys) -> None:

@@ -1,7 +1,4 @@
-"""What a claim repeats or contradicts: what is reported, what decides, and the index that state in memory has.
-
-The same rules as in near.lua.
-"""
+"""Matches of claims: which are reported, which decide, and the index of state in memory; as near.lua."""
 
 from __future__ import annotations
 
@@ -30,8 +27,6 @@ from groundwire.state.model import (
 
 
 class MatchKind(StrEnum):
-    """What a match decides."""
-
     DUPLICATE = "duplicate"
     CONFLICT = "conflict"
     REJECTED = "rejected"
@@ -40,7 +35,7 @@ class MatchKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """A claim that others are compared with; times in milliseconds since 1970, horizon 0: none."""
+    """An indexed claim; times in milliseconds since 1970, horizon 0: none."""
 
     number: int
     subject: Subject
@@ -50,9 +45,9 @@ class Indexed:
     signature: bytes
 
     def hides(self, subject_id: str, clock: int) -> bool:
-        """Return whether it is no duplicate of a claim: because it is the same one, or no longer holds.
+        """Return whether it is ignored: the same claim, or one past its horizon.
 
-        A rejected text outlives the entry of its subject, and counts against the same id as well.
+        A rejected text outlives its subject, and counts against the same id too.
         """
         if self.match_class is MatchClass.APPROVED and self.horizon and self.horizon <= clock:
             return True
@@ -61,8 +56,6 @@ class Indexed:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An indexed claim that the one in question repeats or contradicts."""
-
     indexed: Indexed
     inter: int
     union: int
@@ -70,14 +63,13 @@ class Match:
 
     @property
     def rank(self) -> tuple[Fraction, bool, int, bytes, int]:
-        """Sort key: higher similarity first, then what is approved, then the earlier, then by id."""
+        """Sort key: higher similarity, approved first, earlier, then by id."""
         indexed = self.indexed
         ratio = Fraction(self.inter, self.union)
         waits = indexed.match_class is not MatchClass.APPROVED
         return -ratio, waits, indexed.time, indexed.subject.subject_id.encode(), indexed.number
 
     def fact(self) -> DedupMatch:
-        """Return the match as a Decision reports it."""
         return DedupMatch(
             subject_id=self.indexed.subject.subject_id,
             inter=self.inter,
@@ -101,7 +93,7 @@ def kind_of(match: DedupMatch, rules: MatchRules) -> MatchKind | None:
 
 @dataclass(slots=True)
 class ScopeIndex:
-    """The index of one scope: ids under keys, claims under ids, ids of rejected texts."""
+    """The index of a scope: keys to ids, ids to claims, ids of rejected texts."""
 
     buckets: defaultdict[bytes, list[int]] = field(default_factory=lambda: defaultdict(list))
     claims: dict[int, Indexed] = field(default_factory=dict)
@@ -111,7 +103,7 @@ class ScopeIndex:
     def add(
         self, query: DedupQuery, subject: Subject, match_class: MatchClass, times: tuple[int, int]
     ) -> int:
-        """Index a claim; `times`: that of its approval, and its horizon."""
+        """Index a claim; `times`: approval and horizon."""
         self.last += 1
         self.claims[self.last] = Indexed(self.last, subject, match_class, *times, query.signature)
         for key in query.stored:
@@ -121,13 +113,12 @@ class ScopeIndex:
         return self.last
 
     def candidates(self, query: DedupQuery) -> list[Indexed]:
-        """Return the claims that share a key, and the rejected ones, each once."""
+        """Return the claims that share a key, and the rejected ones."""
         ids = {number for key in query.probed for number in self.buckets.get(key, ())}.union(self.rejected)
         return [self.claims[number] for number in ids if number in self.claims]
 
 
 def matches_of(query: DedupQuery, candidates: Iterable[Indexed]) -> list[Match]:
-    """Compare a claim with its candidates, exactly."""
     found = []
     for indexed in candidates:
         rejected = indexed.match_class is MatchClass.REJECTED
@@ -138,10 +129,7 @@ def matches_of(query: DedupQuery, candidates: Iterable[Indexed]) -> list[Match]:
 
 
 def choose(matches: Iterable[Match], rules: MatchRules) -> tuple[Sequence[Match], dict[MatchKind, Match]]:
-    """Return the matches to report, nearest first, and the best of each kind that decides.
-
-    At most five are reported: those that decide, and the nearest of the others.
-    """
+    """Return at most five matches to report, nearest first, deciding ones included, and the best of each kind."""
     ranked = sorted(matches, key=lambda match: match.rank)
     best: dict[MatchKind, Match] = {}
     for match in ranked:
@@ -159,13 +147,13 @@ User = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class StoredEntry:
-    """What is kept of a subject.
+    """The entry of a subject.
 
     Attributes:
-        answered: the latest timestamp of its records that state has answered for.
-        outcome: None while it waits.
-        indexed: scope and local id under which others find the claim; a rejected text belongs to no entry.
-        affected: of a retracted subject: how many claims rest on it, and the ids that are named.
+        answered: latest timestamp of its answered records.
+        outcome: None while waiting.
+        indexed: scope and local id in the index; rejected texts belong to no entry.
+        affected: of a retracted subject: number and ids of derived claims.
     """
 
     fingerprint: str
@@ -181,11 +169,7 @@ class StoredEntry:
 
 
 class Store:
-    """What state in memory keeps: entries, the index of each scope, waiting subjects, places and their bytes, children.
-
-    Args:
-        max_candidates: as for `groundwire.state.redis.RedisState`.
-    """
+    """Entries, indexes by scope, waiting subjects, places with their bytes, and derived claims."""
 
     def __init__(self, max_candidates: int) -> None:
         self.entries: dict[Subject, StoredEntry] = {}
@@ -197,7 +181,7 @@ class Store:
         self.max_candidates = max_candidates
 
     def put(self, subject: Subject, entry: StoredEntry, parents: Sequence[Subject] = ()) -> None:
-        """Put an entry in the place of the one before, with all that it holds beside itself but the index."""
+        """Replace an entry with everything but its index."""
         before, user = self.entries.get(subject), user_of(subject)
         self.waiting[user].discard(subject)
         if before and before.state is SubjectState.PENDING:
@@ -216,18 +200,17 @@ class Store:
     def index(
         self, query: DedupQuery, subject: Subject, match_class: MatchClass, times: tuple[int, int]
     ) -> tuple[bytes, int] | None:
-        """Index a claim; return its entry's `indexed`. `times`: of its approval, its horizon."""
+        """Index a claim; return `indexed` of its entry. `times`: approval and horizon."""
         number = self.scopes[query.scope].add(query, subject, match_class, times)
         return None if match_class is MatchClass.REJECTED else (query.scope, number)
 
     def leave_index(self, entry: StoredEntry | None) -> None:
-        """Remove the claim of an entry from the index."""
         if entry and entry.indexed:
             scope, number = entry.indexed
             self.scopes[scope].claims.pop(number)
 
     def change_class(self, entry: StoredEntry, match_class: MatchClass, times: tuple[int, int]) -> bool:
-        """Index the claim of an entry as of another class; return whether it is indexed at all."""
+        """Change the class of an indexed claim; return whether it is indexed."""
         if entry.indexed is None:
             return False
         scope, number = entry.indexed
@@ -265,12 +248,11 @@ def _record_bytes(entry: StoredEntry) -> int:
 
 
 def user_of(subject: Subject) -> User:
-    """Return the user among whose places and waiting claims a subject counts."""
     return subject.tenant_id, subject.user_id
 
 
 def history(before: StoredEntry | None) -> tuple[int, RecordOrigin | None]:
-    """Return the revision so far and, where there was one, the origin of the subject's first record."""
+    """Return the revision so far, and the origin of the subject's first record."""
     if before is None or before.revision == 0:
         return 0, None
     return before.revision, before.first_origin or before.origin

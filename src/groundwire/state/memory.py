@@ -1,6 +1,6 @@
-"""State in memory: the same life cycle as in Redis, for one process and as long as it lives.
+"""State in memory: the life cycle of Redis, for one process.
 
-It serves `groundwire check` and `--simulate`, and is the model that the scripts are tested against. Nothing expires.
+Used by `groundwire check` and `--simulate`, and the model that the scripts are tested against. Nothing expires.
 """
 
 from __future__ import annotations
@@ -40,11 +40,7 @@ _REJECTING = {ReviewAction.REJECT, ReviewAction.RETRACT}
 
 
 class MemoryState:
-    """The state of one process.
-
-    Args:
-        max_candidates: as for `groundwire.state.redis.RedisState`.
-    """
+    """State of one process; `max_candidates` as for `groundwire.state.redis.RedisState`."""
 
     def __init__(self, *, max_candidates: int = MAX_CANDIDATES) -> None:
         self._store = Store(max_candidates)
@@ -55,11 +51,11 @@ class MemoryState:
     async def step(
         self, requests: Sequence[StepRequest], limits: QueueLimits, *, deferred: bool = False
     ) -> list[StepAnswer]:
-        """Decide a batch; see `groundwire.state.model.State`. Atomic, because it awaits nothing."""
+        """See `State`; atomic, because it awaits nothing."""
         return [self._answer(request, limits, deferred=deferred) for request in requests]
 
     async def reassert(self, outcomes: Sequence[StoredOutcome]) -> int:
-        """Record outcomes that are known to be published; see `groundwire.state.model.State`."""
+        """See `State`."""
         taken = 0
         for stored in outcomes:
             outcome, before = stored.outcome, self._entries.get(stored.subject)
@@ -80,16 +76,16 @@ class MemoryState:
         return taken
 
     async def payloads(self, subjects: Sequence[Subject]) -> list[bytes | None]:
-        """Return what was recorded with each subject; see `groundwire.state.model.State`."""
+        """See `State`."""
         entries = [self._entries.get(subject) for subject in subjects]
         return [entry.outcome.payload if entry and entry.outcome else None for entry in entries]
 
     async def review(self, requests: Sequence[ReviewRequest]) -> list[ReviewAnswer]:
-        """Carry out actions of people; see `groundwire.state.model.State`."""
+        """See `State`."""
         return [self._reviews.answer(request) for request in requests]
 
     async def held(self, subjects: Sequence[Subject]) -> list[HeldEntry | None]:
-        """Return what is held of decided subjects; see `groundwire.state.model.State`."""
+        """See `State`."""
         found = [entry and entry.outcome for entry in map(self._entries.get, subjects)]
         return [
             HeldEntry(held.state, held.revision, held.fingerprint, held.payload, held.record)
@@ -99,20 +95,20 @@ class MemoryState:
         ]
 
     async def statuses(self, subjects: Sequence[Subject]) -> list[SubjectStatus | None]:
-        """Return where subjects stand; see `groundwire.state.model.State`."""
+        """See `State`."""
         entries = [self._entries.get(subject) for subject in subjects]
         return [SubjectStatus(entry.state, entry.revision) if entry else None for entry in entries]
 
     async def waiting_count(self) -> int:
-        """Return how many claims wait on `deferred`."""
+        """See `State`."""
         return sum(map(len, self._store.waiting.values()))
 
     async def queue_depth(self) -> int:
-        """Return how many claims and responses have a place in the review queue."""
+        """See `State`."""
         return self._store.places[""]
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """No-op."""
 
     def _answer(self, request: StepRequest, limits: QueueLimits, *, deferred: bool) -> StepAnswer:
         before = self._entries.get(request.subject)
@@ -133,7 +129,7 @@ class MemoryState:
         return self._decide(request, before, limits)
 
     def _recorded(self, request: StepRequest, before: StoredEntry | None) -> Outcome | None:
-        """Return what the record came to, also where a later one took its place; else what its subject came to."""
+        """Return the outcome of this record, even if superseded, else its subject's."""
         own = self._superseded.get((request.subject, request.origin))
         if own:
             return own.outcome
@@ -152,7 +148,7 @@ class MemoryState:
         return before.state is SubjectState.REFUSED
 
     def _note(self, request: StepRequest, before: StoredEntry) -> None:
-        """Remember what a record was answered: when it comes again, it is not decided afresh."""
+        """Record that a record was answered: it is not decided afresh when it comes again."""
         answered = max(before.answered, request.origin.timestamp)
         self._entries[request.subject] = replace(before, answered=answered)
 
@@ -167,7 +163,7 @@ class MemoryState:
         return Waiting(publish=True)
 
     def _supersede(self, request: StepRequest, before: StoredEntry | None) -> None:
-        """Keep what an earlier record came to: its worker may have died before that was published."""
+        """Keep the outcome of an earlier record, which may not be published yet."""
         if before and before.outcome:
             self._superseded[request.subject, before.origin] = before
 
@@ -200,8 +196,7 @@ class MemoryState:
         entry = StoredEntry(
             request.fingerprint, request.origin, answered, state, revision + 1, first, outcome, joined_to
         )
-        # what could not be compared is not indexed either
-        dedup = request.dedup if status == "ok" else None
+        dedup = request.dedup if status == "ok" else None  # else it is not indexed either
         rests_on = [parent for _, parent in request.parents]
         stored = StoredOutcome(request.subject, outcome, dedup, request.horizon, parents=rests_on)
         self._supersede(request, before)
@@ -211,7 +206,6 @@ class MemoryState:
     def _replace(
         self, stored: StoredOutcome, before: StoredEntry | None, entry: StoredEntry, times: tuple[int, int]
     ) -> None:
-        """Put an entry in the place of the one before, with all that it holds beside itself."""
         subject, match_class = stored.subject, stored.match_class
         self._store.leave_index(before)
         if stored.dedup and match_class:
@@ -221,7 +215,6 @@ class MemoryState:
     def _state_and_place(
         self, request: StepRequest, tier: int, best: dict[MatchKind, Match], limits: QueueLimits
     ) -> tuple[SubjectState, Place]:
-        """Return the state that a tier brings, and what the queue answered."""
         if tier == 1:
             return SubjectState.APPROVED, Place.NOT_NEEDED
         if tier == 3:
@@ -263,38 +256,30 @@ def _tier(
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
-    """What became of an action: of the record at `origin`; `state` is what it brought."""
+    """The outcome of an action: refused, or the revision and state that it created."""
 
     request: ReviewRequest
     refused: RefusedAction | None
     revision: int = 0
     state: SubjectState = SubjectState.BLOCKED
 
-    @property
-    def origin(self) -> RecordOrigin:
-        return self.request.origin
-
     def is_of(self, request: ReviewRequest) -> bool:
-        """Tell whether an action of the same id is the same action."""
+        """Return whether a request with the same id is the same action."""
         mine, theirs = ((a.subject, a.action, a.decisive) for a in (self.request, request))
         return mine == theirs
 
     def as_left(self, entry: StoredEntry, superseded: StoredEntry | None) -> tuple[StoredEntry | None, bool]:
-        """Return the entry as the action left it, where that is known, and whether that is part of its past."""
+        """Return the entry as the action left it, if known, and whether that is part of its past."""
         own = superseded if self.revision < entry.revision else entry
         if own and own.revision == self.revision:
-            its = self.origin == own.origin
+            its = self.request.origin == own.origin
             return own if its else None, its
         final = self.request.action is not ReviewAction.RETRACT or entry.state is SubjectState.BLOCKED
         return None, self.revision < entry.revision and final
 
 
 class _Reviews:
-    """Carries out actions of people, each once, as review.lua does.
-
-    Args:
-        store: what they act on.
-    """
+    """Carries out actions once each, as review.lua does."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -302,7 +287,6 @@ class _Reviews:
         self._superseded: dict[Subject, StoredEntry] = {}
 
     def answer(self, request: ReviewRequest) -> ReviewAnswer:
-        """Carry out an action, or say what became of it when it came before."""
         entry = self._store.entries.get(request.subject)
         before = self._recorded(request, entry)
         if before:
@@ -317,9 +301,9 @@ class _Reviews:
         return replace(self._remember_carried_out(request, after), fresh=True)
 
     def _recorded(self, request: ReviewRequest, entry: StoredEntry | None) -> ReviewAnswer | None:
-        """Return what an action that came before was answered, or None."""
+        """Return the answer to an action that came before, or None."""
         before = self._actions.get(_key(request))
-        if before and request.only_recorded and before.origin != request.origin:
+        if before and request.only_recorded and before.request.origin != request.origin:
             before = None
         decided = entry if entry and entry.outcome else None
         if before and not before.is_of(request):
@@ -331,7 +315,7 @@ class _Reviews:
             if stands:
                 return self._reviewed(before, own or decided)
             if before.revision <= decided.revision and not request.only_recorded:
-                del self._actions[_key(request)]  # its revision is another's: a later one is to prove nothing
+                del self._actions[_key(request)]  # another action has its revision
         if decided and decided.origin == request.origin:  # known from the topics alone
             return self._remember_carried_out(request, decided)
         return None
@@ -343,7 +327,7 @@ class _Reviews:
         return self._reviewed(carried_out, entry)
 
     def _refuse(self, request: ReviewRequest, refused: RefusedAction) -> RefusedAction:
-        """Remember a refusal, in the place of nothing."""
+        """Record a refusal unless the action is recorded."""
         if request.forgets or _key(request) in self._actions:
             return refused
         refused = replace(refused, at=request.origin.timestamp)
@@ -354,7 +338,7 @@ class _Reviews:
         if entry.outcome is None:
             raise AssertionError("a decided subject does not wait again")
         outcome, request = replace(entry.outcome, fresh=False), done.request
-        reviewed = Reviewed(done.revision, outcome, at=done.origin.timestamp, state=done.state)
+        reviewed = Reviewed(done.revision, outcome, at=request.origin.timestamp, state=done.state)
         if request.action is not ReviewAction.RETRACT:
             return reviewed
         total, affected = entry.affected or self._affected_by(request.subject)
@@ -389,14 +373,14 @@ class _Reviews:
         self._store.put(request.subject, known, [parent for _, parent in request.parents])
 
     def _review_outcome(self, request: ReviewRequest, before: Outcome) -> tuple[Outcome, MatchClass | None]:
-        """Return the outcome as far as the action makes it, and the class under which its text is indexed now."""
+        """Return the outcome that an action creates, and the class to index its text under."""
         blocked = replace(before, state=SubjectState.BLOCKED)
         if request.action in _REJECTING:
             return blocked, MatchClass.REJECTED
         if request.action not in _APPROVING or request.expired:
             return blocked, None
         status, matches, best = self._store.deduplicate(request)
-        # what the person knew of the parents stays
+        # parents stay as the person saw them
         compared = replace(blocked, dedup_status=status, matches=[match.fact() for match in matches])
         if MatchKind.DUPLICATE in best:
             return compared, None
@@ -405,7 +389,7 @@ class _Reviews:
     def _index_anew(
         self, request: ReviewRequest, entry: StoredEntry, match_class: MatchClass | None
     ) -> tuple[bytes, int] | None:
-        """Change the class of the text in the index, or index it anew; only an edit brings another text."""
+        """Change the class of the text in the index, or index it anew; only an edit changes the text."""
         times = request.origin.timestamp, request.horizon
         rejected = match_class is MatchClass.REJECTED
         if match_class is None or request.action is ReviewAction.EDIT:
@@ -417,10 +401,7 @@ class _Reviews:
         return None
 
     def _affected_by(self, subject: Subject) -> tuple[int, Sequence[str]]:
-        """Return how many approved claims rest on a subject, and their ids, by their bytes.
-
-        Of those that were derived from it, no more are looked at than one claim may be compared with.
-        """
+        """Return the number of approved claims derived from a subject, and their ids by bytes."""
         children = islice(self._store.children[subject], self._store.max_candidates)
         entries = self._store.entries
         ids = [
@@ -432,13 +413,13 @@ class _Reviews:
 
 
 def _key(request: ReviewRequest) -> _Key:
-    """Return the name of an action; the gate's own expiries have names that no person can take."""
+    """Return the key of an action; expiries by the gate have keys that no person can use."""
     expired = request.subject if request.action is ReviewAction.EXPIRE else None
     return request.subject.tenant_id, request.action_id, expired
 
 
 def _obstacle(request: ReviewRequest, entry: StoredEntry | None) -> str:
-    """Return why the action cannot be, or nothing."""
+    """Return why the action is impossible, or nothing."""
     if request.refused or entry is None:
         return request.refused or "unknown"
     if entry.state is SubjectState.WAITING:
@@ -450,5 +431,5 @@ def _obstacle(request: ReviewRequest, entry: StoredEntry | None) -> str:
         return "not_approved"
     if not retract and entry.state is not SubjectState.PENDING:
         return "not_pending"
-    # without: it was decided after whoever requests looked it up
+    # no payload: it was decided after the requester looked it up
     return "" if request.payload else "unknown"

@@ -1,12 +1,11 @@
-"""Requests to state, its answers, and the protocol of both implementations (S0-122, S0-123, X-09, C-10).
+"""Requests to state, its answers, and the protocol of its implementations (S0-122, S0-123, X-09, C-10).
 
-A step takes the claims and responses of a batch in order and does for each, atomically with all others (in a cluster,
-with those of users in the same bucket): return the recorded outcome if there is one; else find near-duplicates in its
-scope, look up its parents, apply what only lowers a tier, ask for a place in the review queue, and record the outcome.
-Everything else is decided outside, from the answer, by pure code.
+A step takes the claims and responses of a batch in order, and atomically (in a cluster per bucket of users): it returns
+a recorded outcome, or finds near-duplicates in the scope, looks up parents, applies what only lowers a tier, asks for a
+place in the review queue, and records the outcome. Pure code derives the rest from the answer.
 
-A record that was answered gets the same answer again, or what became of its subject since; it is never decided
-afresh. So a worker that asks once more after it lost its partition starts nothing that no other worker would finish.
+A record that was answered gets the same answer again, or its subject's later outcome; it is never decided afresh. A
+worker that asks again after losing its partition so starts nothing that nobody would finish.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from groundwire.messages.decisions import DedupMatch, Kind, MatchClass, ParentFa
 from groundwire.messages.identity import Subject
 
 MAX_CANDIDATES: Final = 10_000
-"""Stored claims with which one claim is compared at most; with more, its deduplication has failed."""
+"""Stored claims to compare one claim with; above, its deduplication fails."""
 
 CANDIDATE_BYTES: Final = 400
-"""Mean bytes of signature for each of these; with more, deduplication has failed as well."""
+"""Mean bytes of signature per candidate; above, deduplication fails too."""
 
 MAX_REJECTED: Final = 1_000
-"""Rejected texts of a scope, the latest, with which every claim is compared, whatever keys they share."""
+"""Latest rejected texts of a scope that every claim is compared with, whatever its keys."""
 
 MAX_MATCHES: Final = 5
 """Near-duplicates that are reported."""
@@ -36,12 +35,10 @@ MAX_MATCHES: Final = 5
 DECISIVE_BYTES: Final = 16
 
 MAX_AFFECTED: Final = 1_000
-"""Claims resting on a retracted one that are named."""
+"""Claims derived from a retracted one that are named."""
 
 
 class ReviewAction(StrEnum):
-    """What is done to a subject in review, or to one that was approved."""
-
     APPROVE = "approve"
     EDIT = "edit"
     REJECT = "reject"
@@ -50,10 +47,7 @@ class ReviewAction(StrEnum):
 
 
 class SubjectState(StrEnum):
-    """Where a subject stands; the value is the letter stored.
-
-    A joined claim follows a pending one; a review without a place in the queue is final.
-    """
+    """The state of a subject; the value is stored. JOINED follows a pending claim; REVIEW has no place and is final."""
 
     WAITING = "W"
     APPROVED = "A"
@@ -66,7 +60,7 @@ class SubjectState(StrEnum):
 
 @immutable
 class RecordOrigin:
-    """Where a record stood on its topic; `timestamp` in milliseconds since 1970."""
+    """The place of a record on its topic; `timestamp` in milliseconds since 1970."""
 
     topic: str
     partition: int
@@ -77,7 +71,7 @@ class RecordOrigin:
 
 @dataclass(frozen=True, slots=True)
 class QueueLimits:
-    """Places in the review queue: of a user, of a tenant, in all; and bytes of a tenant's pending records."""
+    """Places in the review queue, and bytes of a tenant's pending records."""
 
     per_user: int = 100
     per_tenant: int = 2_000
@@ -87,12 +81,12 @@ class QueueLimits:
 
 @dataclass(frozen=True, slots=True)
 class MatchRules:
-    """From where on two claims say the same, and what comes of a difference.
+    """When two claims say the same, and what a difference means.
 
     Attributes:
         thresholds: in basis points.
-        material_difference: whether a claim that differs materially is a conflict, no duplicate.
-        word_difference: whether a near-duplicate with another content word differs materially.
+        material_difference: a materially different near-duplicate is a conflict.
+        word_difference: another content word is a material difference.
     """
 
     thresholds: Thresholds
@@ -102,14 +96,14 @@ class MatchRules:
 
 @immutable
 class DedupQuery:
-    """How a claim is compared: its scope, the keys it is found by, and the signature that decides.
+    """How a claim is compared.
 
     Attributes:
-        scope: 16 bytes; claims are compared within one scope only.
-        stored: keys under which the claim is indexed once approved or pending, 8 bytes each.
-        probed: keys that are looked up, 8 bytes each.
+        scope: 16 bytes; claims are compared within a scope.
+        stored: index keys once approved or pending, 8 bytes each.
+        probed: keys to look up, 8 bytes each.
         signature: see `groundwire.checks.dedup.signature`.
-        rules: what the claims that it is compared with count as.
+        rules: for the claims it is compared with.
     """
 
     scope: bytes
@@ -124,17 +118,16 @@ class StepRequest:
     """One claim or response of a step.
 
     Attributes:
-        base_tier: 1, 2 or 3: the tree as if nothing were a duplicate and every parent approved.
-        capped: whether a cap that needs no state (citations, AI synthesis) lowers a tier 1.
-        wait: whether a citation has to ask the network, so that the claim must go to `deferred`.
-        dedup: None where deduplication is disabled.
-        dedup_failed: the claim could not be compared at all; it can then not be tier 1.
-        parents: (id as sent, subject) of each entry of `derived_from`.
-        horizon: milliseconds from when on the claim no longer holds, or 0.
-        payload: one line that re-derives the decision; returned as it is. What stands before a tab is kept once for
-            all that have it alike.
-        record: the record in canonical form, kept while the subject is pending.
-        queued: whether a tier 2 asks for a place in the review queue; else it is a review, and final there.
+        base_tier: 1, 2 or 3, as if nothing were a duplicate and every parent approved.
+        capped: lowers a tier 1 (citations, AI synthesis).
+        wait: a citation needs the network, so the claim goes to `deferred`.
+        dedup: None if deduplication is disabled.
+        dedup_failed: the claim could not be compared, so it cannot be tier 1.
+        parents: (id as sent, subject) per entry of `derived_from`.
+        horizon: milliseconds from which on the claim no longer holds, or 0.
+        payload: one line that re-derives the decision; a prefix up to a tab is stored once for all that share it.
+        record: in canonical form, kept while pending.
+        queued: a tier 2 asks for a place in the review queue; else it is a final review.
     """
 
     subject: Subject
@@ -162,13 +155,12 @@ class Outcome:
     """The recorded outcome of a subject.
 
     Attributes:
-        state: approved, pending, joined, refused, blocked or in review without a place.
-        tier: the tier that state recorded, before a refusal for want of a place.
-        fresh: whether this very step recorded it.
-        first_origin: from revision 2 on, where the subject's first record stood.
+        tier: before a refusal for lack of a place.
+        fresh: recorded by this very step.
+        first_origin: of the subject's first record, from revision 2 on.
         dedup_status: `ok`, `failed` or `disabled`.
-        payload: what was given when it was recorded.
-        record: the record in canonical form while pending, else empty.
+        payload: as given when it was recorded.
+        record: in canonical form while pending, else empty.
     """
 
     state: SubjectState
@@ -188,10 +180,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The claim waits on `deferred`.
-
-    `publish`: this record is to be sent there; else another record of the subject stands for it.
-    """
+    """The claim waits on `deferred`; `publish`: send this record there, else an earlier one is there."""
 
     publish: bool
 
@@ -203,7 +192,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class GivenUp:
-    """The record became a dead letter while its claim waited; another, later record would be decided."""
+    """The record became a dead letter while its claim waited; a later record would be decided."""
 
 
 StepAnswer = Outcome | Waiting | Conflict | GivenUp
@@ -211,15 +200,13 @@ StepAnswer = Outcome | Waiting | Conflict | GivenUp
 
 @dataclass(frozen=True, slots=True)
 class SubjectStatus:
-    """Where a subject stands now."""
-
     state: SubjectState
     revision: int
 
 
 @dataclass(frozen=True, slots=True)
 class HeldEntry:
-    """What state holds of a subject that was decided; see `Outcome` for the fields."""
+    """A decided subject; see `Outcome` for the fields."""
 
     state: SubjectState
     revision: int
@@ -230,23 +217,20 @@ class HeldEntry:
 
 @dataclass(frozen=True, slots=True)
 class ReviewRequest:
-    """One action on a subject, of a person or of the gate itself.
+    """One action on a subject, by a person or by the gate.
 
     Attributes:
-        refused: why the action cannot be, whatever state holds; empty where it can.
-        origin: where the ReviewDecision stood; its timestamp is the clock of the action.
-        expired: of approve and edit: whether the claim no longer holds at that time.
-        dedup: of approve and edit: how the text that a person approves is compared and found; of reject: how the
-            rejected text is found; None of responses, of other actions, and where deduplication is disabled.
-        dedup_failed: the text could not be compared; a person's approval stands all the same.
-        parents: (id as sent, subject) of each entry of the claim's `derived_from`.
-        horizon: as in StepRequest.
-        payload: as in StepRequest; re-derives the next revision.
-        decisive: at most 16 bytes, a digest of what the action says beside subject and kind: who acts, why, which
-            text. The same action id with another digest is another action.
-        only_recorded: answer what was recorded of the action where there is something; else it is refused, as
-            `refused` says, without being remembered.
-        forget: a refusal as `refused` says is not remembered: it may be otherwise when the action comes again.
+        refused: why the action is refused whatever state holds, or empty.
+        origin: of the ReviewDecision; its timestamp is the clock of the action.
+        expired: of approve and edit: the claim no longer holds.
+        dedup: how the approved or rejected text is compared and indexed; None for responses, other actions, or if
+            disabled.
+        dedup_failed: the text could not be compared; an approval stands all the same.
+        parents, horizon: as in StepRequest.
+        payload: as in StepRequest, for the next revision.
+        decisive: at most 16 bytes, a digest of reviewer, reason and text: another digest is another action.
+        only_recorded: return what is recorded of the action; else refuse it without recording that.
+        forget: do not record the refusal: it may be otherwise next time.
     """
 
     subject: Subject
@@ -266,11 +250,7 @@ class ReviewRequest:
     forget: bool = False
 
     def __post_init__(self) -> None:
-        """Check what is said beside the action.
-
-        Raises:
-            ValueError: `decisive` is too long, or `refused` says nothing where only what was recorded is asked for.
-        """
+        """Raise ValueError if `decisive` is too long or `only_recorded` lacks `refused`."""
         if len(self.decisive) > DECISIVE_BYTES:
             raise ValueError(f"decisive is at most {DECISIVE_BYTES} bytes, not {len(self.decisive)}")
         if self.only_recorded and not self.refused:
@@ -278,7 +258,7 @@ class ReviewRequest:
 
     @property
     def forgets(self) -> bool:
-        """Whether a refusal is not remembered."""
+        """Whether a refusal is not recorded."""
         return self.only_recorded or (self.forget and bool(self.refused))
 
 
@@ -287,14 +267,13 @@ class Reviewed:
     """The action was carried out, now or before.
 
     Attributes:
-        revision: that the action brought about.
-        outcome: of that revision; of the current one where state holds that no longer.
-        affected: of a retraction, at most 1,000 ids of approved claims that rest on the subject, by id.
-        affected_total: how many these are in all; at least, where more than `MAX_CANDIDATES` claims were ever
-            derived from the subject: no more are looked at.
-        fresh: whether this very call carried it out; no part of what the action came to.
-        at: milliseconds since 1970 of the ReviewDecision that carried it out.
-        state: what the action itself brought, whatever came later.
+        revision: that the action created.
+        outcome: of that revision, or the current one if it is no longer stored.
+        affected: of a retraction, at most 1,000 ids of approved claims derived from the subject, sorted.
+        affected_total: how many there are; a lower bound above `MAX_CANDIDATES` derived claims.
+        fresh: carried out by this very call.
+        at: milliseconds since 1970 of its ReviewDecision.
+        state: that the action created.
     """
 
     revision: int
@@ -312,8 +291,8 @@ class RefusedAction:
 
     Attributes:
         code: `unknown`, `stale`, `not_pending`, `not_approved`, `waiting`, `action_id_reused`, or as requested.
-        current: where the subject stood when it was refused; None where it is not known.
-        at: milliseconds since 1970 of the ReviewDecision that was refused; 0 where that is not remembered.
+        current: status at the refusal; None if unknown.
+        at: milliseconds since 1970 of its ReviewDecision; 0 if the refusal is not recorded.
     """
 
     code: str
@@ -326,12 +305,11 @@ ReviewAnswer = Reviewed | RefusedAction
 
 @dataclass(frozen=True, slots=True)
 class StoredOutcome:
-    """An outcome as a rebuild loads it, read from the output topics.
+    """An outcome read from the output topics, to load.
 
     Attributes:
-        dedup: how it is found and compared; None where it is not to be found. `probed` is not needed.
-        horizon: as in StepRequest.
-        rejected: blocked because a person rejected or retracted it.
+        dedup: how it is indexed, without `probed`; None: not at all.
+        rejected: blocked by a person's rejection or retraction.
         joined_to: the pending claim that a joined one follows.
         parents: subjects that the claim is derived from.
     """
@@ -346,16 +324,16 @@ class StoredOutcome:
 
     @property
     def by_people(self) -> bool:
-        """Whether a person may have blocked it; it is then kept for as long as their actions are.
+        """Whether a person may have blocked it: it is then kept as long as their actions.
 
-        An expiry, or an approval that came too late, is no rejection; but all of these are a later revision.
+        Expiries and late approvals are no rejections, but are later revisions too.
         """
         blocked = self.outcome.state is SubjectState.BLOCKED
         return self.rejected or (blocked and self.outcome.revision > 1)
 
     @property
     def match_class(self) -> MatchClass | None:
-        """As what later claims find it, or None."""
+        """The class under which later claims find it, or None."""
         if self.dedup is None:
             return None
         if self.rejected:
@@ -371,10 +349,7 @@ _CLASSES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class InFlightMark:
-    """What a worker has in flight of a partition: offsets `first` to `last`, both included.
-
-    `crashes`: how often a worker died with it.
-    """
+    """Offsets `first` to `last` (inclusive) in flight on a partition, and the crashes over them."""
 
     first: int
     last: int
@@ -384,65 +359,51 @@ class InFlightMark:
 class State(Protocol):
     """The state of a deployment.
 
-    Every method raises StateUnavailable where state does not answer, StateLost where its epoch is missing or
-    not the one that this process knows, SchemeMismatch where its keys are of another scheme.
+    Every method raises StateUnavailable without an answer, StateLost if the epoch is missing or another one,
+    SchemeMismatch if keys are of another scheme.
     """
 
     async def step(
         self, requests: Sequence[StepRequest], limits: QueueLimits, *, deferred: bool = False
     ) -> list[StepAnswer]:
-        """Decide a batch in one atomic step; the answers stand in the order of the requests.
+        """Decide a batch in one atomic step; answers are in the order of requests, as if decided one after the other.
 
-        A batch gives what its claims would have given one after the other.
-
-        `deferred`: the records come from `deferred`; they do not wait again.
+        `deferred`: the records come from `deferred`, and do not wait again.
         """
         ...
 
     async def reassert(self, outcomes: Sequence[StoredOutcome]) -> int:
-        """Record outcomes that are known to be published, where state does not hold them (any more).
-
-        A subject that state holds at the same or a higher revision stays as it is.
-
-        Returns:
-            How many were recorded.
-        """
+        """Record published outcomes unless the subject has the same or a higher revision; return how many."""
         ...
 
     async def payloads(self, subjects: Sequence[Subject]) -> list[bytes | None]:
-        """Return the payload of the current outcome of each subject.
-
-        None where there is no outcome: the subject is unknown, its entry has expired, or it waits.
-        """
+        """Return the payload of each subject's current outcome; None if unknown, expired or waiting."""
         ...
 
     async def review(self, requests: Sequence[ReviewRequest]) -> list[ReviewAnswer]:
-        """Carry out actions of people in order, in one atomic step; the answers stand in the order of the requests.
+        """Carry out actions in order, in one atomic step.
 
-        The first outcome of an action id within a tenant stands, for as long as its ReviewDecision can come again.
-        Approve, edit, reject and expire need a pending subject, retract an approved one, all of them at the
-        expected revision. Approve and edit come to approved; to blocked where the claim has expired or is, without
-        material difference, the duplicate of an approved one. The others come to blocked; the text of what was
-        rejected or retracted stays in the index as rejected.
+        The first outcome of an action id within a tenant stands while its ReviewDecision can be redelivered. Approve,
+        edit, reject and expire need a pending subject, retract an approved one, at the expected revision. Approve and
+        edit lead to approved, or to blocked if the claim has expired or duplicates an approved one; the others to
+        blocked. The text of what was rejected or retracted stays indexed as rejected.
         """
         ...
 
     async def held(self, subjects: Sequence[Subject]) -> list[HeldEntry | None]:
-        """Return what state holds of decided subjects; None where it holds nothing, or the subject waits."""
+        """Return decided subjects; None if unknown or waiting."""
         ...
 
     async def statuses(self, subjects: Sequence[Subject]) -> list[SubjectStatus | None]:
-        """Return where subjects stand; None where state holds nothing. Cheap, for thousands at once."""
+        """Return the status of each subject or None; cheap for thousands."""
         ...
 
     async def waiting_count(self) -> int:
-        """Return how many claims wait on `deferred`."""
+        """Return the number of claims that wait on `deferred`."""
         ...
 
     async def queue_depth(self) -> int:
-        """Return how many claims and responses have a place in the review queue."""
+        """Return the number of claims and responses in the review queue."""
         ...
 
-    async def close(self) -> None:
-        """Let go of connections."""
-        ...
+    async def close(self) -> None: ...

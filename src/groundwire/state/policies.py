@@ -1,4 +1,4 @@
-"""Where effective policies are kept: in a folder that a deployment ships, and in state, under their SHA-256."""
+"""Stores effective policies by SHA-256, in a folder of the deployment and in state."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class PolicyKeeper(Protocol):
-    """Where policies are kept beside the folder."""
+    """Stores policies besides the folder."""
 
     async def put_policy(self, sha256: str, policy: bytes) -> None:
-        """Keep an effective policy. Raises: StateUnavailable."""
+        """Store a policy. Raises: StateUnavailable."""
 
     async def get_policy(self, sha256: str) -> bytes | None:
-        """Return an effective policy; None where there is none. Raises: StateUnavailable: it does not tell."""
+        """Return a policy or None. Raises: StateUnavailable."""
         ...
 
 
@@ -33,8 +33,8 @@ class PolicyStore:
     """Finds the policies that decisions name.
 
     Args:
-        folder: holds `<sha256>.json`; None where there is none.
-        keeper: state; None where there is none.
+        folder: holds `<sha256>.json`, or None.
+        keeper: state, or None.
     """
 
     def __init__(self, folder: Path | None, keeper: PolicyKeeper | None) -> None:
@@ -43,18 +43,13 @@ class PolicyStore:
         self._known: dict[str, Policy] = {}
 
     async def put(self, policy: Policy) -> None:
-        """Keep a policy wherever this store keeps them.
-
-        Raises:
-            UsageError: the folder cannot be written to.
-            StateUnavailable: state does not take it now.
-        """
+        """Store a policy everywhere. Raises: UsageError: the folder is not writable; StateUnavailable."""
         self.put_in_folder(policy)
         if self._keeper is not None:
             await self._keeper.put_policy(policy.sha256, policy.canonical)
 
     def put_in_folder(self, policy: Policy) -> None:
-        """Keep a policy in the folder. Raises: UsageError: it cannot be written to."""
+        """Store a policy in the folder. Raises: UsageError: it is not writable."""
         self._known[policy.sha256] = policy
         if self._folder is not None:
             path = self._folder / f"{policy.sha256}.json"
@@ -66,10 +61,10 @@ class PolicyStore:
                 raise UsageError(f"GROUNDWIRE_POLICIES_DIR: {exc}") from None
 
     async def get(self, sha256: str) -> Policy | None:
-        """Return the policy with this hash, or None where it is not known or its file does not have that hash.
+        """Return the policy with this hash, or None if it is unknown or its file has another hash.
 
         Raises:
-            StateUnavailable: the folder has none and state does not tell: nobody knows that it is not known.
+            StateUnavailable: the folder has none and state does not answer: the policy's absence cannot be confirmed.
         """
         if sha256 not in self._known and _SHA256.fullmatch(sha256):
             policy = await self._read(sha256)
@@ -78,7 +73,7 @@ class PolicyStore:
         return self._known.get(sha256)
 
     async def _read(self, sha256: str) -> Policy | None:
-        """Return the policy from the folder, else from state; one that is not what its name says is none."""
+        """Return the policy from the folder, else from state."""
         path = self._folder / f"{sha256}.json" if self._folder else None
         policy = None
         try:
@@ -96,24 +91,18 @@ class PolicyStore:
 
 
 def _write_whole(path: Path, data: bytes) -> None:
-    """Write a file that no other worker sees in part."""
+    """Write a file atomically."""
     with NamedTemporaryFile(dir=path.parent, prefix=path.name, delete=False) as file:
         file.write(data)
     Path(file.name).replace(path)
 
 
 class KnownPolicies:
-    """Policies in memory, and those of a store.
-
-    Args:
-        policies: in memory.
-        others: the store.
-    """
+    """Policies in memory, then those of a store."""
 
     def __init__(self, policies: Iterable[Policy], others: PolicyStore) -> None:
         self._policies = {policy.sha256: policy for policy in policies}
         self._others = others
 
     async def get(self, sha256: str) -> Policy | None:
-        """Return the policy with this hash, or None."""
         return self._policies.get(sha256) or await self._others.get(sha256)

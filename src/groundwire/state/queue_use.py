@@ -1,10 +1,9 @@
-"""What has a place in the review queue, of each tenant and in all, over the buckets of a cluster.
+"""Places in the review queue, by tenant and in all, over the buckets of a cluster.
 
-A script counts exactly what is in its own bucket. Of the others it is told what they held when they were counted, and
-what steps have given since: a worker adds that to a ledger, which is in the first bucket, once its step is done, and
-reads it before the next one. So a place is missed while the step that gives it is under way, and until the next count
-where its worker dies or gets no answer. Of the ledger only what was added since the count began matters: nothing that
-dies, or is added twice, makes the sum drift.
+A script counts its own bucket exactly. It is told what the other buckets held at the last count, and what steps have
+granted since: a worker adds that to a ledger in the first bucket after each step, and reads it before the next. Places
+of a step in flight are missed, as are those of a worker that dies, until the next count. Only ledger entries since the
+count matter, so that lost or repeated ones cause no drift.
 """
 
 from __future__ import annotations
@@ -23,24 +22,24 @@ from groundwire.state.model import QueueLimits, StepRequest
 from groundwire.state.server import Server, script
 
 LOOK: Final = 1.0
-"""Seconds between two counts of the buckets; more where a count takes longer than a fiftieth of that."""
+"""Seconds between two counts; more if a count takes over a fiftieth of that."""
 
 LONGEST: Final = 5.0
-"""Seconds between two counts at most, also after one that a server has held up."""
+"""Longest time between two counts, also after a slow one."""
 
 _OLD: Final = 2
-"""Pauses after which a count is too old for places to be given by it."""
+"""Pauses after which a count is too old to grant places by."""
 _SHARE: Final = 50
 _PAGE: Final = 1_000
 _NAME: Final = b"name"
 _LIFETIME: Final = 600
-"""Seconds after which a ledger ends and another begins, without the tenants that are gone."""
+"""Seconds until a new ledger begins, without tenants that are gone."""
 _AT_ONCE: Final = 4
-"""What part of the places that are left, 1 of so many, a step asks for in several buckets at once."""
+"""A step asks several buckets at once for at most 1/n of the places left."""
 
 
 class QueueUse:
-    """Counts the buckets now and then, and reads and writes the ledger.
+    """Counts the buckets, and reads and writes the ledger.
 
     Args:
         server: has the buckets.
@@ -54,7 +53,7 @@ class QueueUse:
         self._ledger = prefixes[0] + "g"
         self._counts: dict[int, Counter[bytes]] = {}
         self._sums: Counter[bytes] = Counter()
-        self._base: Mapping[bytes, bytes] = {}  # the ledger, before the buckets were counted
+        self._base: Mapping[bytes, bytes] = {}  # the ledger before the count
         self._unreported: Counter[bytes] = Counter()
         self._looked = float("-inf")
         self._pause = LOOK
@@ -63,12 +62,12 @@ class QueueUse:
     async def next_turn(
         self, left: Mapping[int, Sequence[int]], requests: Sequence[StepRequest], limits: QueueLimits
     ) -> dict[int, bytes]:
-        """Return in which buckets a step may go on at once, and what their scripts are told of the others.
+        """Return the buckets that a step may run in at once, each with the counts of the others.
 
         Args:
-            left: by bucket, which of the requests are left to decide.
+            left: undecided requests by bucket.
             requests: of the step.
-            limits: near which a step asks for few places at once, as one bucket is not told what another gives.
+            limits: near which few buckets run at once, as they do not see each other's grants.
 
         Raises:
             StateUnavailable: nothing was counted yet, and no server answers.
@@ -85,11 +84,12 @@ class QueueUse:
         room = {name: _limit(name, limits) - self._sums[name] - given[name] for name in named}
         undecided = {bucket: [requests[at] for at in some] for bucket, some in left.items()}
         return {
-            bucket: self._told(bucket, fields[bucket], given) for bucket in _side_by_side(undecided, room)
+            bucket: self._remote_counts(bucket, fields[bucket], given)
+            for bucket in _side_by_side(undecided, room)
         }
 
     async def report(self, pending: Iterable[StepRequest]) -> None:
-        """Add the places that a step has given to the ledger; while its server is away, they are known here alone."""
+        """Add the places that a step granted to the ledger; they stay local while its server is away."""
         if len(self._keys) == 1:
             return
         for request in pending:
@@ -107,14 +107,14 @@ class QueueUse:
                 raise
 
     async def count(self, field: str) -> int:
-        """Return a counter, summed up. Raises: StateUnavailable."""
+        """Return the sum of a counter. Raises: StateUnavailable."""
         if len(self._keys) == 1:
             return int(await self._server.call("HGET", self._keys[0], field) or 0)
         await asyncio.shield(self._look_beside())
         return self._sums[field.encode()]
 
     async def tenants(self) -> tuple[dict[bytes, int], dict[bytes, int]]:
-        """Return places and bytes by tenant; see `groundwire.state.redis.RedisState.tenants_use`."""
+        """Return places and bytes by tenant."""
         found: dict[bytes, dict[bytes, int]] = {b"t:": {}, b"b:": {}}
         async for page in self._fields_of_tenants():
             for name, count in page.items():
@@ -137,19 +137,19 @@ class QueueUse:
                 return
 
     async def _renew_count(self) -> None:
-        if self._looked < 0:  # nobody may be told that the others hold nothing
+        if self._looked < 0:  # never counted
             await asyncio.shield(self._look_beside())
         elif (age := time.monotonic() - self._looked) > self._pause:
             looking = self._look_beside()
-            if age > _OLD * self._pause:  # this worker stood still, and tenants may have been forgotten
+            if age > _OLD * self._pause:  # this worker stalled
                 await asyncio.wait({looking})
 
     async def _given(self, fields: Sequence[bytes]) -> Counter[bytes]:
-        """Return what was given since the count began, of each counter."""
+        """Return what was granted since the count began, by counter."""
         given = Counter(self._unreported)
         with suppress(StateUnavailable):
             name, *values = await self._server.call("HMGET", self._ledger, _NAME, *fields)
-            if name != self._base.get(_NAME):  # nobody knows what was added to the one before
+            if name != self._base.get(_NAME):  # a new ledger
                 await asyncio.wait({self._look_beside()})
                 name, *values = await self._server.call("HMGET", self._ledger, _NAME, *fields)
             base = self._base if name == self._base.get(_NAME) else {}
@@ -158,17 +158,17 @@ class QueueUse:
         return given
 
     def _look_beside(self) -> asyncio.Task[None]:
-        """Count the buckets in a task, unless one is at it; a step is told what was known before where it fails."""
+        """Count the buckets in a task, unless a count is running; a failed one keeps the counts before."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
             self._looking.add_done_callback(lambda done: done.cancelled() or done.exception())
         return self._looking
 
     async def _look(self) -> None:
-        """Count the buckets that answer; of others the last count stands."""
+        """Count the buckets that answer; others keep their last count."""
         began = time.monotonic()
         unreported = Counter(self._unreported)
-        base: Mapping[bytes, bytes] = {_NAME: b""}  # that of no ledger
+        base: Mapping[bytes, bytes] = {_NAME: b""}
         with suppress(StateUnavailable):
             base = await self._server.call("HGETALL", self._ledger)
         commands = {bucket: ("HGETALL", key) for bucket, key in enumerate(self._keys)}
@@ -182,11 +182,12 @@ class QueueUse:
         self._looked = began
         self._pause = min(max(LOOK, _SHARE * (time.monotonic() - began)), LONGEST)
 
-    def _told(self, bucket: int, fields: Collection[bytes], given: Counter[bytes]) -> bytes:
-        """Return of each counter what other buckets held, what this one held, and what was given since."""
+    def _remote_counts(self, bucket: int, fields: Collection[bytes], given: Counter[bytes]) -> bytes:
+        """Encode per counter: count of other buckets, count of this one, grants since."""
         own = self._counts.get(bucket, Counter())
-        told = {name.decode(): (self._sums[name] - own[name], own[name], given[name]) for name in fields}
-        return json.dumps(told).encode() if any(others or new for others, _, new in told.values()) else b""
+        counts = {name.decode(): (self._sums[name] - own[name], own[name], given[name]) for name in fields}
+        remote = any(others or new for others, _, new in counts.values())
+        return json.dumps(counts).encode() if remote else b""
 
 
 def _place(request: StepRequest) -> dict[bytes, int]:
@@ -200,7 +201,7 @@ def _limit(field: bytes, limits: QueueLimits) -> int:
 
 
 def _side_by_side(requests: Mapping[int, Sequence[StepRequest]], room: Mapping[bytes, int]) -> list[int]:
-    """Return the buckets that may give places at once, one of them at least; who gets none there asks for none."""
+    """Return the buckets that may grant places concurrently, at least one."""
     planned: Counter[bytes] = Counter()
     chosen: list[int] = []
     for bucket, some in requests.items():
@@ -215,6 +216,6 @@ def _side_by_side(requests: Mapping[int, Sequence[StepRequest]], room: Mapping[b
 
 
 def _asks(request: StepRequest) -> bool:
-    """Say whether a request asks for a place, unless it is a duplicate; of others those alone that conflict do."""
+    """Return whether a request asks for a place unless it is a duplicate; others do only if they conflict."""
     doubtful = request.capped or request.dedup_failed or request.parents
     return request.queued and (request.base_tier == 2 or (request.base_tier == 1 and bool(doubtful)))

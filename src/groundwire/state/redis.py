@@ -1,33 +1,29 @@
-"""State in Redis: every step of a batch is one script on the primary; in a cluster, one for each bucket of users.
+"""State in Redis: every step of a batch is one script on the primary; in a cluster, one per bucket of users.
 
-docs/run/state.md says what keys cost in bytes. All of them start with the deployment's topic prefix, and the scripts
-compute them. In a cluster the tag of a bucket follows the prefix, but in the keys of what is in flight. There a policy
-stands in several buckets, and an action has a second key, in the bucket of its tenant: `a:<action>:of` with the subject
-that it belongs to.
+docs/run/state.md says what keys cost in bytes. All start with the topic prefix, and the scripts compute them. In a
+cluster the bucket's tag follows the prefix, except for in-flight marks; a policy is stored in several buckets, and an
+action has a second key in the bucket of its tenant: `a:<action>:of` with its subject.
 
-    s:<subject>    the outcome of a claim or response              none while approved, pending or waiting,
+    s:<subject>    outcome of a claim or response                  none while approved, pending or waiting,
                                                                    else `idempotency_ttl`; blocked by a
                                                                    person: `action_ttl`
-    k:<scope>      dedup key and local id, 4 bytes each, of all    none
-                   claims, while they are few
-    b:<scope>      later a hash: dedup key -> local ids            none
+    k:<scope>      dedup key and local id, 4 bytes each            none
+    b:<scope>      hash, once there are many: key -> local ids     none
     m:<scope>      hash: local id -> the claim to compare with;    none
-                   n -> last local id given
-    x:<scope>      local ids of the latest rejected texts         none
-    c              hash: name -> what derivation lines begin      none
-                   with alike, up to a tab
-    d:<parent>     set of approved claims that name the        none
-                   subject in `derived_from`
-    a:<action>     what became of an action of a person           `action_ttl`
-    o:<subject>    what a person approved, as it was before        `action_ttl`
-                   it was retracted
+                   n -> last local id
+    x:<scope>      local ids of the latest rejected texts          none
+    c              hash: name -> shared prefix of payloads         none
+    d:<parent>     set of approved claims derived from a subject   none
+    a:<action>     outcome of a person's action                    `action_ttl`
+    o:<subject>    a person's approval before its retraction       `action_ttl`
+    r:<subject>,<place>     outcome superseded by a later record   `idempotency_ttl`
     w:<user>       set of the user's waiting subjects              none
     q              hash of counters: total, waiting,               none
                    t:<tenant>, b:<tenant> (bytes) and u:<user>
-    f:<topic>:<partition>   what a worker has in flight            1 day
+    f:<topic>:<partition>   in-flight mark of a worker             1 day
     policy:<sha256>         an effective policy                    none
-    epoch, scheme           which state this is                    none
-    rebuild                 lock of the worker that rebuilds       seconds, renewed
+    epoch, scheme           identity and layout of this state      none
+    rebuild                 lock of the rebuilding worker          seconds, renewed
 """
 
 from __future__ import annotations
@@ -80,7 +76,7 @@ ACTION_TTL: Final = 91 * 86_400
 """Seconds: the retention of the review-decisions topic and a day."""
 
 LAYOUT: Final = "layout-2"
-"""Part of the scheme: what another layout has written cannot be read."""
+"""Part of the scheme: other layouts cannot be read."""
 
 _MARK_TTL: Final = 86_400
 _LOCK: Final = "rebuild"
@@ -93,27 +89,23 @@ _LOOK_UP: Final = ("entries", "look_up")
 _REBUILT_KEYS: Final = ("s:*", "k:*", "b:*", "m:*", "x:*", "w:*", "d:*", "r:*")
 _SCANNED: Final = 1000
 _COPIES: Final = 16
-"""In how many buckets of a cluster a policy stands: of up to so many primaries each has one."""
+"""Buckets that store a policy, so that each of up to as many primaries has one."""
 GLOB: Final = str.maketrans({char: f"\\{char}" for char in "\\*?[]^-"})
-"""Has a prefix stand for itself in a pattern of SCAN."""
+"""Escapes a prefix in a pattern of SCAN."""
 
 
 class RedisState:
     """The state of a deployment in Redis.
 
     Args:
-        redis: a client as `groundwire.state.server.connect` makes it.
-        prefix: the topic prefix, put before every key.
-        scheme: what dedup keys and signatures depend on, from `groundwire.checks.dedup.keys.scheme`.
-        idempotency_ttl: seconds for which outcomes are kept that hold no place in index or queue.
-        action_ttl: seconds for which actions of people, and what they blocked, are kept.
-        patience: seconds for one call.
+        redis: a client of `groundwire.state.server.connect`.
+        prefix: the topic prefix, of every key.
+        scheme: of keys and signatures, from `groundwire.checks.dedup.keys.scheme`.
+        idempotency_ttl: seconds for outcomes without a place in index or queue.
+        action_ttl: seconds for actions of people, and what they blocked.
+        patience: seconds per call.
         require_aof: refuse a server without an append-only file.
-        max_candidates: with how many stored claims one claim is compared; more, or more than 400 bytes of
-            signature for each of them, and its deduplication has failed.
-
-    Attributes:
-        server: what it calls.
+        max_candidates: stored claims to compare one claim with, at 400 bytes of signature on average.
     """
 
     def __init__(
@@ -142,29 +134,22 @@ class RedisState:
 
     @property
     def epoch(self) -> str | None:
-        """The epoch that this process takes for that of its state, or None before `open` found one."""
+        """The adopted epoch, or None before `open`."""
         return self._epoch
 
     async def open(self) -> str | None:
-        """Check the server and take the epoch that it carries.
-
-        Returns:
-            The epoch; None where state is lost, or was never there: it has to be rebuilt.
+        """Check the server and adopt its epoch; None: state is lost or new, and has to be rebuilt.
 
         Raises:
-            UsageError: state must not live on this server.
-            SchemeMismatch: the keys in state are of another scheme.
+            UsageError: the server is unsuitable.
+            SchemeMismatch: keys are of another scheme.
             StateUnavailable: the server does not answer.
         """
         await self.server.check(require_aof=self._require_aof)
         return await self.adopt_epoch()
 
     async def adopt_epoch(self) -> str | None:
-        """Take the epoch that state carries, as after a rebuild by another worker.
-
-        Raises:
-            SchemeMismatch: as `open`.
-        """
+        """Adopt the epoch that state carries. Raises: SchemeMismatch."""
         epoch, schemes = await self._read_epoch(some=True)
         for scheme in schemes - {self._scheme}:
             raise SchemeMismatch(
@@ -175,7 +160,7 @@ class RedisState:
         return epoch
 
     async def read_epoch(self) -> str | None:
-        """Return the epoch that state carries now, without taking it; None too where a part of it has another."""
+        """Return the epoch without adopting it; None also if buckets differ."""
         return (await self._read_epoch())[0]
 
     async def _read_epoch(self, *, some: bool = False) -> tuple[str | None, set[str]]:
@@ -189,7 +174,7 @@ class RedisState:
     async def step(
         self, requests: Sequence[StepRequest], limits: QueueLimits, *, deferred: bool = False
     ) -> list[StepAnswer]:
-        """Decide a batch in one atomic step; see `groundwire.state.model.State`."""
+        """See `State`."""
         if not requests:
             return []
         head: list[Argument] = [await self._known_epoch(), int(deferred), limits.per_user, limits.per_tenant]
@@ -198,9 +183,9 @@ class RedisState:
         left = _by_bucket(self.server, [request.subject for request in requests])
         answers: list[bytes] = [b""] * len(packed)
         while left:
-            told = await self._queue.next_turn(left, requests, limits)
+            counts = await self._queue.next_turn(left, requests, limits)
             answered = await self._answer(
-                _STEP, {at: (*head, some) for at, some in told.items()}, packed, left
+                _STEP, {at: (*head, some) for at, some in counts.items()}, packed, left
             )
             await self._queue.report(requests[at] for at, one in answered.items() if is_place(one))
             for at, one in answered.items():
@@ -209,7 +194,7 @@ class RedisState:
             return [read_answer(request, answer) for request, answer in zip(requests, answers, strict=True)]
 
     async def review(self, requests: Sequence[ReviewRequest]) -> list[ReviewAnswer]:
-        """Carry out actions of people in one atomic step; see `groundwire.state.model.State`."""
+        """See `State`."""
         if not requests:
             return []
         head: list[Argument] = [await self._known_epoch(), self._max_candidates]
@@ -230,17 +215,17 @@ class RedisState:
             ]
 
     async def _reused(self, requests: Sequence[ReviewRequest]) -> list[ReviewRequest]:
-        """Return the actions whose id is that of one on another subject, which may be in another bucket.
+        """Return the actions whose id belongs to another subject, possibly in another bucket of a cluster.
 
-        On one server the script itself finds the other action. Here an id belongs to the first subject that it was
-        used for, as noted in the bucket of the tenant for as long as actions are kept.
+        An id belongs to its first subject, as recorded in the tenant's bucket; on one server the script finds the
+        action.
         """
         if len(self._prefixes) == 1:
             return []
         reused: list[ReviewRequest] = []
         for request in requests:
             if request.action is ReviewAction.EXPIRE or request.only_recorded:
-                continue  # an expiry's id has the subject in it, and who may not ask is told nothing
+                continue  # ids of expiries contain the subject
             bucket = self.actions_bucket(request.subject.tenant_id)
             key = f"{self._prefixes[bucket]}a:{short(action_digest(request))}:of"
             subject = short(request.subject.digest)
@@ -251,48 +236,37 @@ class RedisState:
         return reused
 
     async def held(self, subjects: Sequence[Subject]) -> list[HeldEntry | None]:
-        """Return what state holds of decided subjects, in one round trip; see `groundwire.state.model.State`."""
+        """See `State`."""
         entries = await self._look_up("entry", subjects)
         with _readable("held"):
             return [read_held(entry) for entry in entries]
 
     async def statuses(self, subjects: Sequence[Subject]) -> list[SubjectStatus | None]:
-        """Return where subjects stand, in one round trip; see `groundwire.state.model.State`."""
+        """See `State`."""
         texts = await self._look_up("status", subjects)
         with _readable("statuses"):
             return [read_status(text) for text in texts]
 
     async def reassert(self, outcomes: Sequence[StoredOutcome]) -> int:
-        """Record outcomes that are known to be published; see `groundwire.state.model.State`."""
+        """See `State`."""
         head = ("epoch", await self._known_epoch(), self._action_ttl)
         return sum((await self._run(_LOAD, _loaded(self.server, head, outcomes), needed=True)).values())
 
     async def payloads(self, subjects: Sequence[Subject]) -> list[bytes | None]:
-        """Return what was recorded with each subject, in one round trip; see `groundwire.state.model.State`."""
+        """See `State`."""
         return [payload or None for payload in await self._look_up("payload", subjects)]
 
     @asynccontextmanager
     async def rebuilding(self, ttl: float = 30.0) -> AsyncIterator[Rebuild | None]:
-        """Hold the lock of the rebuild; None where another worker holds it.
-
-        Args:
-            ttl: seconds after which the lock of a worker that died falls.
-        """
+        """Hold the rebuild lock; None if another worker does. A dead worker's lock expires after `ttl` seconds."""
         async with hold(self.server, self._prefix, ttl) as fence:
             yield None if fence is None else Rebuild(fence, self._scheme, (self._ttl, self._action_ttl))
 
     async def mark(self, topic: str, partition: int, mark: InFlightMark | None) -> asyncio.Future[Any]:
-        """Note what is in flight, so that a worker that dies over it leaves a trace.
-
-        Marks take effect in the order of the calls, without one waiting for another.
-
-        Args:
-            topic: that of the partition.
-            partition: its number.
-            mark: what is in flight; None: all of it is settled.
+        """Set the in-flight mark of a partition, or clear it (None); marks take effect in the order of calls.
 
         Returns:
-            State's answer, which may be long in coming: the mark is sent, whatever becomes of this process.
+            State's answer, which may be late: the mark is sent even if this process dies.
         """
         key = self._mark_key(topic, partition)
         if mark is None:
@@ -301,24 +275,21 @@ class RedisState:
         return await self.server.send_in_order("SET", key, value, "EX", _MARK_TTL)
 
     async def marks(self, topic: str, partition: int) -> InFlightMark | None:
-        """Return what was in flight on a partition when its worker was last heard of, or None."""
+        """Return the in-flight mark that the last worker left, or None."""
         value = await self.server.call("GET", self._mark_key(topic, partition))
         return None if value is None else InFlightMark(*map(int, value.split()))
 
     async def give_up(self, subject: Subject) -> bool:
-        """Let go of a waiting claim whose record is to become a dead letter.
+        """Release a waiting claim whose record becomes a dead letter; a later record is decided anew.
 
-        Its user's later claims wait for it no longer, and a later record of it is decided anew.
-
-        Returns:
-            False where state holds an outcome of the subject: then nothing is changed, and the record is none.
+        Returns False, and changes nothing, if state holds an outcome.
         """
         bucket = self.bucket_of(subject)
         named = (short(subject.digest), user_digest(subject))
         return not (await self._run(("entries", "release"), {bucket: named}, deciding=True))[bucket]
 
     async def forget(self, subjects: Sequence[Subject]) -> None:
-        """Remove what a rebuild leaves of subjects: approvals that people retracted. Raises: StateUnavailable."""
+        """Remove what a rebuild keeps of subjects: retracted approvals. Raises: StateUnavailable."""
         for first in range(0, len(subjects), _SCANNED):
             keys: defaultdict[int, list[str]] = defaultdict(list)
             for one in subjects[first : first + _SCANNED]:
@@ -327,49 +298,43 @@ class RedisState:
             await self.server.each({bucket: ("UNLINK", *some) for bucket, some in keys.items()})
 
     async def waiting_count(self) -> int:
-        """Return how many claims wait on `deferred`; in a cluster, as far as its servers answer."""
+        """See `State`; of a cluster, from the servers that answer."""
         return await self._queue.count("waiting")
 
     async def queue_depth(self) -> int:
-        """Return how many claims and responses have a place in the review queue; as `waiting_count`."""
+        """See `State`; of a cluster, from the servers that answer."""
         return await self._queue.count("total")
 
     async def tenants_use(self) -> tuple[dict[bytes, int], dict[bytes, int]]:
-        """Return the places in the review queue, and the bytes of pending records, of each tenant that has any."""
+        """Return places in the review queue, and bytes of pending records, by tenant."""
         return await self._queue.tenants()
 
     def away(self) -> Mapping[int, float]:
-        """Return the buckets of users that are away, and since when they take no decisions, in monotonic seconds."""
+        """Return unreachable buckets, and since when in monotonic seconds."""
         return self.server.away()
 
     def bucket_of(self, subject: Subject) -> int:
-        """Return the bucket of a subject's user."""
         return self.server.bucket_of(subject.tenant_id, subject.user_id)
 
     def actions_bucket(self, tenant_id: str) -> int:
-        """Return the bucket in which the ids of a tenant's actions are reserved."""
+        """Return the bucket that reserves action ids of a tenant."""
         return self.server.bucket_of(tenant_id, "")
 
     async def put_policy(self, sha256: str, policy: bytes) -> None:
-        """Keep an effective policy under its hash, on each server that answers. Raises: StateUnavailable: none does."""
+        """Store a policy on each server that answers. Raises: StateUnavailable: none does."""
         copies = self._policy_keys(sha256).items()
         await self.server.each({at: ("SET", key, policy) for at, key in copies}, some=True)
 
     async def get_policy(self, sha256: str) -> bytes | None:
-        """Return the policy with this hash, or None.
-
-        Raises:
-            StateUnavailable: it is on no server that answers, and not all do.
-        """
+        """Return a policy or None. Raises: StateUnavailable: not found, and not all servers answer."""
         copies = self._policy_keys(sha256)
         found = await self.server.each({at: ("GET", key) for at, key in copies.items()}, some=True)
         policy: bytes | None = next((copy for copy in found.values() if copy is not None), None)
         if policy is None and len(found) < len(copies):
-            raise StateUnavailable(f"policy {sha256}: it may be on a server that is away")
+            raise StateUnavailable(f"policy {sha256}: it may be on an unreachable server")
         return policy
 
     def _policy_keys(self, sha256: str) -> dict[int, str]:
-        """Return the keys of a policy by their buckets, which are spread over the servers."""
         apart = max(len(self._prefixes) // _COPIES, 1)
         return {
             bucket: f"{self._prefixes[bucket]}policy:{sha256}"
@@ -377,7 +342,6 @@ class RedisState:
         }
 
     async def close(self) -> None:
-        """Let go of connections."""
         await self.server.close()
 
     async def _known_epoch(self) -> str:
@@ -394,10 +358,9 @@ class RedisState:
         left: dict[int, Sequence[int]],
         ttl: int | None = None,
     ) -> dict[int, bytes]:
-        """Run a script in some of the buckets, side by side, and return its answers by their places in the batch.
+        """Run a script in some buckets concurrently; return its answers by position, and remove them from `left`.
 
-        What was answered is taken out of `left`. More than one call is needed only where comparing takes long, and
-        where one of several buckets did not answer: what the others did is known before it is asked again.
+        More calls follow if comparing takes long, or if a bucket did not answer: its requests stay in `left`.
         """
         calls = {bucket: (*head, *[packed[at] for at in left[bucket]]) for bucket, head in heads.items()}
         answered: dict[int, bytes] = {}
@@ -411,7 +374,7 @@ class RedisState:
         return answered
 
     async def _look_up(self, name: str, subjects: Sequence[Subject]) -> list[bytes]:
-        """Look up each subject once: a hostile batch may name one large entry again and again."""
+        """Look up each subject once, however often a batch names it."""
         if not subjects:
             return []
         each = list(dict.fromkeys(subjects))
@@ -432,7 +395,6 @@ class RedisState:
         deciding: bool = False,
         needed: bool = False,
     ) -> dict[int, Any]:
-        """Run a script in each of some buckets."""
         sent: dict[int, ScriptCall] = {
             bucket: ((), (self._prefixes[bucket], ttl or self._ttl, *rest)) for bucket, rest in calls.items()
         }
@@ -447,7 +409,7 @@ class RedisState:
 
 
 def _by_bucket(server: Server, subjects: Sequence[Subject]) -> dict[int, Sequence[int]]:
-    """Return for each bucket where its subjects stand."""
+    """Return the positions of subjects by bucket."""
     if len(server.tags) == 1:
         return {0: range(len(subjects))}
     places: defaultdict[int, list[int]] = defaultdict(list)
@@ -459,16 +421,14 @@ def _by_bucket(server: Server, subjects: Sequence[Subject]) -> dict[int, Sequenc
 def _loaded(
     server: Server, head: Sequence[Argument], outcomes: Sequence[StoredOutcome]
 ) -> dict[int, Sequence[Argument]]:
-    """Return the arguments of load.lua for each bucket of some outcomes."""
     places = _by_bucket(server, [outcome.subject for outcome in outcomes])
     return {bucket: (*head, *[write_stored(outcomes[at]) for at in some]) for bucket, some in places.items()}
 
 
 class Fence:
-    """The lock of a rebuild, as its holder knows it; one in each bucket of a cluster.
+    """The rebuild lock of its holder, one key per bucket.
 
-    A worker that stalls may lose the lock to another without noticing. So every command of a rebuild runs in a
-    script that first asks whether the lock is still held, and a holder that came too late changes nothing.
+    A stalled worker may lose the lock unnoticed, so every command of a rebuild checks it in the same script.
     """
 
     def __init__(self, server: Server, prefix: str, token: str, ttl: float) -> None:
@@ -479,36 +439,29 @@ class Fence:
         self.milliseconds = round(ttl * 1000)
 
     async def take(self) -> bool:
-        """Take the lock, if nobody has any of it."""
         locks = {at: self._key(at) for at in range(len(self.prefixes))}
         taking = ("NX", "PX", self.milliseconds)
         answers = await self.server.each({at: ("SET", key, self.token, *taking) for at, key in locks.items()})
         return all(answers.values())
 
     async def run(self, commands: Mapping[int, Command]) -> None:
-        """Run a command in each of some buckets, as the lock's holder.
-
-        Raises:
-            StateUnavailable: the lock is no longer held somewhere; nothing was changed there.
-        """
+        """Run a command per bucket. Raises: StateUnavailable: the lock was lost in one, where nothing changed."""
         calls = {at: ((self._key(at),), (self.token, *command)) for at, command in commands.items()}
         if not all((await self.server.run_each(script("fenced"), self.prefix, calls)).values()):
             raise StateUnavailable("the rebuild's lock was lost to another worker")
 
     async def run_everywhere(self, command: Callable[[str], Command]) -> None:
-        """Run what `command` makes of the prefix of each bucket. Raises: as `run`."""
+        """Run a command made from the prefix of each bucket. Raises: as `run`."""
         await self.run({at: command(own) for at, own in enumerate(self.prefixes)})
 
     async def renew(self) -> None:
-        """Hold on to the lock for as long as the context lasts."""
         while True:
             await asyncio.sleep(self.milliseconds / 3000)
-            with suppress(StateUnavailable):  # the next command of the rebuild says so
+            with suppress(StateUnavailable):  # the next command raises it
                 await self.run_everywhere(lambda own: ("PEXPIRE", own + _LOCK, self.milliseconds))
 
     async def release(self) -> None:
-        """Give up the lock, where it is still ours."""
-        with suppress(StateUnavailable):  # then it falls by itself
+        with suppress(StateUnavailable):  # it expires
             await self.run_everywhere(lambda own: ("DEL", own + _LOCK))
 
     def _key(self, bucket: int) -> str:
@@ -517,7 +470,7 @@ class Fence:
 
 @asynccontextmanager
 async def hold(server: Server, prefix: str, ttl: float) -> AsyncIterator[Fence | None]:
-    """Take the lock of the rebuild, renew it, and release it at the end; None where it is taken."""
+    """Hold the rebuild lock, renewed; None if it is taken."""
     fence = Fence(server, prefix, secrets.token_hex(16), ttl)
     renewing: asyncio.Task[None] | None = None
     try:
@@ -533,10 +486,7 @@ async def hold(server: Server, prefix: str, ttl: float) -> AsyncIterator[Fence |
 
 
 class Rebuild:
-    """What the one worker may do that rebuilds state: `clear`, `load` as often as needed, `start_epoch`.
-
-    Every method raises StateUnavailable where the server does not answer or the lock is lost.
-    """
+    """A rebuild: `clear`, `load` repeatedly, `start_epoch`. All raise StateUnavailable, also if the lock was lost."""
 
     def __init__(self, fence: Fence, scheme: str, lifetimes: tuple[int, int]) -> None:
         self._fence = fence
@@ -548,14 +498,11 @@ class Rebuild:
     async def clear(self) -> None:
         """Remove outcomes, index, queue and epoch; workers pause from here on.
 
-        Cached citations, policies, what derivation lines have alike, marks of what is in flight, actions of people
-        and what they superseded stay: the first outcome of an action stands, where it was published.
-
-        Raises:
-            StateUnavailable: too where slots of a cluster were moved meanwhile: keys may have been missed.
+        Citations, policies, payload prefixes, marks, actions and superseded approvals stay, so that the first outcome
+        of a published action stands. Raises: StateUnavailable, also if slots were moved meanwhile.
         """
         self._layout = await self._runs()
-        # first, so that nobody decides on half a state
+        # first, so that nobody decides on a partial state
         await self._fence.run_everywhere(
             lambda own: ("UNLINK", own + "epoch", own + "scheme", own + "q", own + "g")
         )
@@ -565,15 +512,9 @@ class Rebuild:
         await self._insist_unmoved("cleared")
 
     async def load(self, outcomes: Sequence[StoredOutcome]) -> int:
-        """Load outcomes; of a subject the highest revision stays.
+        """Load outcomes in any order; the highest revision of a subject stays. Returns how many were taken.
 
-        A joined claim may come before the one that it is joined to.
-
-        Returns:
-            How many were taken.
-
-        Raises:
-            ValueError: an outcome is none that state could have recorded.
+        Raises: ValueError: an outcome is invalid.
         """
         head = (_LOCK, self._fence.token, self._action_lifetime)
         own = self._fence.prefixes
@@ -587,19 +528,14 @@ class Rebuild:
         return sum(taken.values())
 
     async def start_epoch(self, epoch: str) -> None:
-        """Give the state its epoch and scheme: workers may decide on it.
-
-        Raises:
-            StateUnavailable: too where slots were moved, or another server took over, since state was cleared: what was
-                loaded may have stayed behind.
-        """
+        """Set epoch and scheme: workers decide again. Raises: StateUnavailable, also if servers changed meanwhile."""
         await self._insist_unmoved("loaded")
         await self._fence.run_everywhere(
             lambda own: ("MSET", own + "epoch", epoch, own + "scheme", self._scheme)
         )
 
     async def _runs(self) -> dict[int, ServerRun]:
-        """Name the server of each bucket of a cluster."""
+        """Return the server of each bucket of a cluster."""
         buckets = range(len(self._server.tags))
         if len(buckets) == 1:
             return {}
@@ -631,7 +567,7 @@ class Rebuild:
 
 @contextmanager
 def _readable(call: str) -> Iterator[None]:
-    """Turn an answer that cannot be read into an error of state."""
+    """Turn decoding errors into StateUnavailable."""
     try:
         yield
     except (ValueError, LookupError, TypeError, AttributeError) as error:

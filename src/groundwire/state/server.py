@@ -1,4 +1,4 @@
-"""Calls to the Redis server that end in bounded time, with an answer or with StateUnavailable."""
+"""Calls to the Redis server that end in bounded time, with an answer or StateUnavailable."""
 
 from __future__ import annotations
 
@@ -29,31 +29,31 @@ PATIENCE: Final = 5.0
 
 
 Client = Redis | RedisCluster
-"""What `connect` returns."""
+"""Returned by `connect`."""
 
 Command = Sequence[Argument]
-"""The name of a command and its arguments."""
+"""Name and arguments of a command."""
 
 ScriptCall = tuple[tuple[str, ...], Command]
-"""The keys and the arguments that a script is called with."""
+"""Keys and arguments of a script."""
 
 ServerRun = tuple[str, str | None]
-"""The name of a server and that of its process; None where it does not tell."""
+"""Name and run id of a server; None if it is hidden."""
 
 _CLUSTER: Final = "+cluster"
 _SCHEMES: Final = ("redis", "rediss", "unix", f"redis{_CLUSTER}", f"rediss{_CLUSTER}")
 
 
 def connect(url: str, *, patience: float = PATIENCE) -> Client:
-    """Return a client for state: bytes in and out, bounded waits, at most one silent retry.
+    """Return a client: bytes in and out, bounded waits, at most one silent retry.
 
     Args:
-        url: `redis://` or `rediss://` address of the primary; of a cluster `redis+cluster://` or `rediss+cluster://`,
-            and some of its nodes, `host:port,host:port`.
-        patience: seconds for connecting, and for an answer.
+        url: `redis://` or `rediss://` of the primary; of a cluster `redis+cluster://host:port,host:port` (or
+            `rediss+`).
+        patience: seconds to connect, and to answer.
 
     Raises:
-        UsageError: the address is none.
+        UsageError: the address is invalid.
     """
     scheme = urlsplit(url).scheme
     if scheme not in _SCHEMES:
@@ -68,7 +68,7 @@ def connect(url: str, *, patience: float = PATIENCE) -> Client:
             url,
             socket_timeout=patience,
             socket_connect_timeout=patience,
-            # once, for a connection that broke while it was idle; all that state is asked may be asked twice
+            # once, for a connection that broke while idle; all commands are idempotent
             retry=Retry(NoBackoff(), 1),
         )
     except ValueError as error:
@@ -76,13 +76,13 @@ def connect(url: str, *, patience: float = PATIENCE) -> Client:
 
 
 def without_login(url: str) -> str:
-    """Return an address as a person may see it."""
+    """Return an address without its password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def _connect_cluster(url: str, patience: float) -> RedisCluster:
-    """Return a client of a cluster, which finds the other nodes by those named. Raises: ValueError."""
+    """Return a client that finds all nodes from those named. Raises: ValueError."""
     parts = urlsplit(url)
     if parts.path.startswith("//") or not all(parts.netloc.rpartition("@")[2].split(",")):
         raise ValueError("a Redis Cluster is named by some of its nodes: redis+cluster://host:port,host:port")
@@ -96,7 +96,7 @@ def _connect_cluster(url: str, patience: float) -> RedisCluster:
         options.pop(name, None)
     return RedisCluster(
         startup_nodes=[ClusterNode(node.get("host", "localhost"), node.get("port", 6379)) for node in nodes],
-        require_full_coverage=False,  # where one primary is away the others serve
+        require_full_coverage=False,
         socket_timeout=patience,
         socket_connect_timeout=patience,
         retry=Retry(NoBackoff(), 1),
@@ -105,28 +105,26 @@ def _connect_cluster(url: str, patience: float) -> RedisCluster:
 
 
 def tagged(redis: Client, name: str) -> str:
-    """Return the part of a key that keeps others with it in one slot of a cluster; as it is, on one server."""
+    """Return the part of a key that keeps keys in one slot of a cluster; unchanged on one server."""
     return f"{{{name}}}" if isinstance(redis, RedisCluster) else name
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A Lua script and the hash under which the server knows it."""
-
     source: str
     sha1: str
 
 
 @cache
 def script(*names: str) -> Script:
-    """Return the script made of these files of the package."""
+    """Return the script made of these Lua files."""
     source = "\n".join(files("groundwire.state").joinpath("lua", f"{name}.lua").read_text() for name in names)
     return Script(source, hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest())
 
 
 @asynccontextmanager
 async def bounded(command: Sequence[Argument], patience: float) -> AsyncIterator[None]:
-    """Bound the time of a command, and turn what goes wrong into an error of state; see `Server.call`."""
+    """Bound a command in time, and turn errors into StateUnavailable; see `Server.call`."""
     try:
         async with asyncio.timeout(patience):
             yield
@@ -141,14 +139,14 @@ def _unavailable(command: Sequence[Argument], error: Exception) -> StateUnavaila
 
 
 class Server:
-    """The server that state calls: one primary, and one bucket for all users; `Cluster` has more of both.
+    """One primary, with one bucket for all users; `Cluster` has more of both.
 
     Args:
-        redis: a client that gives bytes.
-        patience: seconds for one call, whatever the client's own time limits are.
+        redis: a client that returns bytes.
+        patience: seconds per call, whatever the client's own limits.
 
     Attributes:
-        tags: what stands behind the prefix in the keys of each bucket.
+        tags: suffix of the prefix in keys of each bucket.
     """
 
     def __init__(self, redis: Redis, patience: float = PATIENCE) -> None:
@@ -161,63 +159,55 @@ class Server:
         self.tags: tuple[str, ...] = ("",)
 
     def bucket_of(self, tenant_id: str, user_id: str) -> int:  # noqa: ARG002 - as the cluster
-        """Return the bucket of a user."""
         return 0
 
     def bucket_of_key(self, key: bytes) -> int | None:  # noqa: ARG002 - as the cluster
-        """Return the bucket of a key without its prefix; None where it is in none."""
         return 0
 
     def away(self) -> Mapping[int, float]:
-        """Return the buckets that are away while others answer; of one server there are none."""
+        """Return unreachable buckets while others answer: none."""
         return {}
 
     def watch_servers(self) -> None:
-        """Prepare for somebody who compares servers; see `Cluster.watch_servers`."""
+        """Prepare for comparing servers; see `Cluster.watch_servers`."""
 
     def suspect(self) -> None:
-        """Note that an answer was missing: the next one may be another server's."""
+        """Note an outage: the next answer may be another server's."""
         self._suspected = True
 
     def doubtful(self) -> Mapping[int, int]:
-        """Return the buckets whose server is to be compared with the one before; see `Cluster.doubtful`."""
+        """Return the buckets whose server must be compared; see `Cluster.doubtful`."""
         return {0: 0} if self._suspected else {}
 
     def doubted_at(self, buckets: Collection[int]) -> float:  # noqa: ARG002 - as the cluster
-        """Return since when buckets are in doubt, in seconds since 1970; infinite: no longer than all of state."""
+        """See `Cluster.doubted_at`: no longer than all of state."""
         return math.inf
 
     async def server_runs(self, buckets: Collection[int]) -> dict[int, ServerRun]:
-        """Name the server of each bucket. Raises: StateUnavailable."""
+        """Return the server of each bucket. Raises: StateUnavailable."""
         return dict.fromkeys(buckets, ("", (await self._section("server")).get("run_id")))
 
     def trust(self, runs: Mapping[int, ServerRun], doubtful: Mapping[int, int]) -> None:  # noqa: ARG002 - as the cluster
-        """Note that the servers of buckets were compared."""
         self._suspected = False
 
     async def call(self, *command: Argument, needed: bool = False) -> Any:  # noqa: ANN401, ARG002 - a reply is what the server sends; as the cluster
-        """Send one command; `needed`: as of `run_each`.
+        """Send a command; `needed` as in `run_each`.
 
         Raises:
-            StateUnavailable: no answer in time, or an error for an answer (replica, loading, out of memory).
-            NoScriptError: the server does not know a script.
+            StateUnavailable: no answer in time, or an error (replica, loading, out of memory).
+            NoScriptError: unknown script.
         """
         async with bounded(command, self._patience):
             return await self._redis.execute_command(*command)  # type: ignore[no-untyped-call]
 
     async def send_in_order(self, *command: Argument) -> asyncio.Future[Any]:
-        """Send a command behind those before, and return its answer, which is to come; see `SharedConnection.send`."""
+        """Send a command behind earlier ones; return its pending answer. See `SharedConnection.send`."""
         return await self._in_order.send(*command)
 
     async def each(self, commands: Mapping[int, Command], *, some: bool = False) -> dict[int, Any]:  # noqa: ARG002 - as the cluster
-        """Send a command to each of some buckets, and return their answers.
+        """Send a command per bucket, and return the answers; with `some`, those that arrive, if any.
 
-        Args:
-            commands: by bucket.
-            some: return what answers there are, if only there are any.
-
-        Raises:
-            StateUnavailable: as `call`; all commands were sent.
+        Raises: StateUnavailable: as `call`; all commands were sent.
         """
         return {bucket: await self.call(*command) for bucket, command in commands.items()}
 
@@ -230,15 +220,14 @@ class Server:
         deciding: bool = False,  # noqa: ARG002 - as the cluster
         needed: bool = False,  # noqa: ARG002 - as the cluster
     ) -> dict[int, Any]:
-        """Run a script in each of some buckets, and return its answers.
+        """Run a script per bucket, and return the answers.
 
         Args:
             code: the script.
-            prefix: stands before every key.
+            prefix: of every key.
             calls: by bucket.
-            deciding: it decides on what is there: not where a server is to be compared first. What answers there are
-                are returned, if only there are any: what was decided is known.
-            needed: nothing can be decided without it, nor without what decides: a bucket that refuses it is away.
+            deciding: needs compared servers; answers that arrive are returned, if any.
+            needed: nothing can be decided without it: a bucket that refuses it is away.
 
         Raises:
             StateUnavailable: as `call`; all were run that could.
@@ -246,7 +235,7 @@ class Server:
         return {bucket: await self.run(code, keys, *rest) for bucket, (keys, rest) in calls.items()}
 
     async def scan(self, pattern: str, size: int) -> AsyncIterator[list[bytes]]:
-        """Yield the keys that match a pattern. Raises: StateUnavailable."""
+        """Yield matching keys. Raises: StateUnavailable."""
         cursor: Argument = b"0"
         while True:
             cursor, keys = await self.call("SCAN", cursor, "MATCH", pattern, "COUNT", size)
@@ -255,15 +244,15 @@ class Server:
                 return
 
     async def infos(self, section: str) -> list[dict[str, Any]]:
-        """Return a section of INFO of each server. Raises: StateUnavailable."""
+        """Return a section of INFO per server. Raises: StateUnavailable."""
         return [await self.call("INFO", section)]
 
     async def refresh_layout(self) -> None:
-        """Ask a cluster anew which server has what."""
+        """Reload the slot map of a cluster."""
 
     @asynccontextmanager
     async def lend(self, key: str) -> AsyncIterator[AbstractConnection]:  # noqa: ARG002 - as the cluster
-        """Lend a connection to the server of a key; where an exception ends that, it goes to nobody else."""
+        """Lend a connection to the server of a key; after an exception it is not reused."""
         pool = self._redis.connection_pool
         connection = await pool.get_connection()  # type: ignore[no-untyped-call]
         try:
@@ -275,37 +264,31 @@ class Server:
             await pool.release(connection)
 
     async def run(self, code: Script, keys: tuple[str, ...], *arguments: Argument) -> Any:  # noqa: ANN401 - as above
-        """Run a script; one that the server does not know yet is sent along once more."""
+        """Run a script, sending its source if the server does not know it."""
         try:
             return await self.call("EVALSHA", code.sha1, len(keys), *keys, *arguments)
         except NoScriptError:
             return await self.call("EVAL", code.source, len(keys), *keys, *arguments)
 
     async def check_kind(self) -> None:
-        """Refuse a cluster that is not named as one.
-
-        Raises:
-            UsageError: it is one.
-            StateUnavailable: as `call`.
-        """
+        """Refuse a cluster that is addressed as one server. Raises: UsageError; StateUnavailable."""
         if (await self._section("cluster")).get("cluster_enabled"):
             raise UsageError(
                 "GROUNDWIRE_REDIS_URL: this is a Redis Cluster: write redis+cluster://host:port,... for redis://"
             )
 
     async def check(self, *, require_aof: bool) -> None:
-        """Refuse a server that state must not live on.
+        """Refuse an unsuitable server.
 
         Raises:
-            UsageError: a cluster that is not named as one; or, where the server lets it be read, a server that evicts
-                keys or, if `require_aof`, one without an append-only file.
+            UsageError: a cluster addressed as one server; visible settings that evict keys or, with `require_aof`, no
+                AOF.
             StateUnavailable: as `call`.
         """
         await self.check_kind()
         await refuse_settings(self._setting, "Redis", require_aof=require_aof)
 
     async def close(self) -> None:
-        """Let go of the connections."""
         await self._in_order.close()
         await self._redis.aclose()
 
@@ -318,7 +301,7 @@ class Server:
             raise
 
     async def _setting(self, name: str) -> str | None:
-        """Return a setting, or None where the server does not tell (managed ones often do not)."""
+        """Return a setting, or None if it is hidden, as on managed servers."""
         try:
             async with asyncio.timeout(self._patience):
                 found = await self._redis.config_get(name)
@@ -343,14 +326,13 @@ async def refuse_settings(
 
 
 class SharedConnection:
-    """Sends commands of several tasks over one connection: the server carries them out in the order of the calls.
+    """Pipelines commands of several tasks over one connection, in the order of the calls.
 
-    No command waits for the answer to the one before. The connection is kept; one that breaks fails what was under way,
-    and the next command goes over another.
+    A broken connection fails what is pending; the next command opens another.
 
     Args:
-        redis: the client that says where the server is.
-        patience: seconds for one call.
+        redis: the client that knows the server.
+        patience: seconds per call.
     """
 
     def __init__(self, redis: Redis, patience: float = PATIENCE) -> None:
@@ -360,12 +342,9 @@ class SharedConnection:
         self._line: _PipelinedConnection | None = None
 
     async def send(self, *command: Argument) -> asyncio.Future[Any]:
-        """Send one command, and return its answer, which is to come, or is StateUnavailable.
+        """Send a command; return its pending answer.
 
-        On return the operating system has the command: it is sent, whatever becomes of this process.
-
-        Raises:
-            StateUnavailable: it could not be sent.
+        On return the operating system has the command: it is sent even if this process dies. Raises: StateUnavailable.
         """
         async with bounded(command, self._patience), self._writing:
             line = await self._open()
@@ -373,13 +352,12 @@ class SharedConnection:
             try:
                 await line.connection.send_command(*command)
             except BaseException:
-                line.close()  # the server may have got a part of it
+                line.close()  # the server may have received a part
                 raise
             await asyncio.sleep(0)  # uvloop writes once its loop comes around
         return answer
 
     async def close(self) -> None:
-        """Let go of the connection."""
         if self._line is not None:
             self._line.close()
             await asyncio.wait([self._line.reading])
@@ -390,17 +368,15 @@ class SharedConnection:
             if line is not None:
                 line.close()
             connection = self._pool.make_connection()  # type: ignore[no-untyped-call]
-            connection.socket_timeout = None  # the time of a call is bounded here; it costs a task in each
-            connection.health_check_interval = (
-                0  # its PING would be read by `_PipelinedConnection`, which reads all the time
-            )
+            connection.socket_timeout = None  # calls are bounded here
+            connection.health_check_interval = 0  # its PING would be read as an answer
             await connection.connect()
             line = self._line = _PipelinedConnection(connection)
         return line
 
 
 class _PipelinedConnection:
-    """A connection over which answers come in the order of the commands; they are read as long as it is open."""
+    """A connection whose answers are read, in order, while it is open."""
 
     def __init__(self, connection: AbstractConnection) -> None:
         self.connection = connection
@@ -409,7 +385,6 @@ class _PipelinedConnection:
         self.reading = asyncio.create_task(self._read())
 
     def expect(self, command: Sequence[Argument]) -> asyncio.Future[Any]:
-        """Return the answer to the command that is sent next."""
         loop = asyncio.get_running_loop()
         due = _Due(command, loop.time(), loop.create_future())
         due.answer.add_done_callback(_retrieve)
@@ -417,11 +392,11 @@ class _PipelinedConnection:
         return due.answer
 
     def waits_for(self) -> float:
-        """Return the seconds since the command was sent whose answer is next."""
+        """Return the age of the oldest pending command in seconds."""
         return asyncio.get_running_loop().time() - self._due[0].sent if self._due else 0.0
 
     def close(self) -> None:
-        """Close it; what is due does not come."""
+        """Close; pending answers fail."""
         self.is_closed = True
         self.reading.cancel()
 
@@ -445,7 +420,7 @@ class _PipelinedConnection:
 
 
 class _Due(NamedTuple):
-    """A command that was sent, and its answer; one that was called off is given to nobody."""
+    """A sent command and its pending answer."""
 
     command: Sequence[Argument]
     sent: float
@@ -461,7 +436,7 @@ class _Due(NamedTuple):
 
 
 def _retrieve(answer: asyncio.Future[Any]) -> None:
-    """Retrieve an error, so that asyncio does not log later that nobody has."""
+    """Retrieve an error, so that asyncio does not log it."""
     if not answer.cancelled():
         answer.exception()
 
@@ -474,5 +449,4 @@ def _refused(error: StateUnavailable) -> bool:
 
 
 def text_of(value: bytes | str | None) -> str | None:
-    """Return a reply that is text as such."""
     return value.decode() if isinstance(value, bytes) else value

@@ -1,7 +1,7 @@
 -- Adds JSON lines to the relations of their pairs of names.
 -- KEYS[1]  the relations of a corpus
 -- ARGV[1]  most bytes that a pair may have; then for each relation the field of its pair and its line
--- Answers with the places, from 0, of the relations for which there was no room.
+-- Returns the positions, from 0, of relations that did not fit.
 local refused = {}
 for place = 2, #ARGV, 2 do
   local field, line = ARGV[place], ARGV[place + 1] .. '\n'

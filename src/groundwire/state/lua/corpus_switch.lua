@@ -1,6 +1,6 @@
--- Puts a loaded corpus in the place of the one before.
+-- Replaces a corpus by a loaded one.
 -- KEYS     entities and relations as loaded, then as they are read
--- Answers 0, and changes nothing, where what was loaded is not whole any more.
+-- Returns 0, and changes nothing, if the loaded one is incomplete.
 for place = 1, 2 do
   if redis.call('HEXISTS', KEYS[place], '') == 0 then
     return 0

@@ -1,15 +1,14 @@
--- What step.lua, review.lua and load.lua share; sent to the server in front of each.
--- ARGV[1] is the deployment's prefix, ARGV[2] the seconds for which an outcome without a place in the index
--- or the queue is kept. docs/run/state.md describes the keys.
+-- Shared by step.lua, review.lua and load.lua; docs/run/state.md describes the keys.
+-- ARGV[1] is the deployment's prefix, ARGV[2] the lifetime in seconds of outcomes without a place in index or queue.
 local call, sub, match, find = redis.call, string.sub, string.match, string.find
 local prefix, lifetime = ARGV[1], ARGV[2]
 local queue = prefix .. 'q'
 local DIGEST = 22 -- characters of 16 bytes in base64
 local KEY, LOCAL_ID = 4, 4 -- bytes
 local POSTING = KEY + LOCAL_ID
-local PAGE = 1024 * POSTING -- bytes of postings that one string holds, before they are dealt into buckets
-local DEALT = '*' -- stands in the place of a page
-local REJECTED = 1000 * LOCAL_ID -- bytes of ids of rejected texts with which every claim of a scope is compared
+local PAGE = 1024 * POSTING -- bytes of postings in one string, before they are split into buckets
+local DEALT = '*' -- replaces a split page
+local REJECTED = 1000 * LOCAL_ID -- bytes of ids of rejected texts that every claim of a scope is compared with
 local CHUNK = 1000 -- arguments of one call: unpack has a limit
 
 local function split(joined, size)
@@ -20,7 +19,7 @@ local function split(joined, size)
   return parts
 end
 
--- The fields that `pack` of groundwire.state.codec has joined, under their names.
+-- Unpacks fields joined by `pack` of groundwire.state.codec.
 local function fields_of(packed, names)
   local parts = { struct.unpack('<' .. string.rep('I4c0', #names), packed) }
   local fields = {}
@@ -31,9 +30,9 @@ local function fields_of(packed, names)
 end
 
 local counters, counted, changes = {}, {}, {} -- `changes`: by what is under way
-local WIDE = '%065d' -- a hash that has a value of more than 64 bytes is no list that Redis goes through for a field
+local WIDE = '%065d' -- a value over 64 bytes makes Redis use a hash table instead of a list
 
--- A counter of the queue: read once, and stored when all is done.
+-- Counters are read once, and stored at the end.
 local function counter(field)
   local value = counters[field]
   if not value then
@@ -49,7 +48,7 @@ local function count(field, by)
   changes[#changes + 1], changes[#changes + 2] = field, by
 end
 
--- A counter that is back at zero leaves no field behind.
+-- Counters at zero are deleted.
 local function store_counters()
   local values, gone = {}, {}
   for field in pairs(counted) do
@@ -68,8 +67,8 @@ local function store_counters()
   end
 end
 
--- Does the same for each argument from one on, until it answers that this is enough, and stores the counters. Where
--- an error ends that, what was written for the arguments before it stays written: so it is counted, too.
+-- Processes arguments until `work` returns true, and stores the counters. After an error, writes for earlier arguments
+-- stay, and so do their counts.
 local function for_each(first, work)
   for at = first, #ARGV do
     changes = {}
@@ -96,7 +95,6 @@ local function count_place(subject, by, bytes)
   end
 end
 
--- The values of hash fields, false where there is none, in the order of the fields.
 local function values_of(key, fields)
   local values = {}
   for first = 1, #fields, CHUNK do
@@ -108,12 +106,10 @@ local function values_of(key, fields)
   return values
 end
 
--- The Kafka timestamp in an origin.
 local function time_of(origin)
   return match(origin, ',(%-?%d+),[^,]*$')
 end
 
--- The entry that a text says, or nil.
 local function entry_from(value)
   if not value then
     return nil
@@ -128,12 +124,11 @@ local function entry_from(value)
   return entry
 end
 
--- The entry of a subject, or nil.
 local function read(digest)
   return entry_from(call('GET', prefix .. 's:' .. digest))
 end
 
--- Stores the entry of a subject, whose lines behind the header are `rest`, and returns its text.
+-- Stores an entry with the lines after its header; returns its text.
 local function put(subject, entry, rest)
   local value = entry.state .. ' ' .. entry.tier .. ' ' .. string.format('%d', entry.revision) .. ' '
     .. subject.fingerprint .. ' ' .. entry.origin .. ' ' .. entry.first .. ' ' .. (entry.joined or '-') .. ' '
@@ -147,8 +142,7 @@ local function put(subject, entry, rest)
   return value
 end
 
-local names, contexts = {}, {} -- of what many derivation lines begin with alike, up to a tab: it is kept once
-
+local names, contexts = {}, {} -- prefixes of payloads up to a tab, stored once
 local HALVES = '^([^\t]*)(\t.*)$'
 
 local function shorten(line)
@@ -163,7 +157,6 @@ local function shorten(line)
   return names[context] .. own
 end
 
--- A derivation line as it was given.
 local function line_in_full(line)
   local name, own = match(line, HALVES)
   if not name then
@@ -173,7 +166,7 @@ local function line_in_full(line)
   return contexts[name] .. own
 end
 
--- The text of an entry with its derivation line as it was given.
+-- The text of an entry with its whole payload.
 local function in_full(value)
   local before, line, behind = match(value, '^([^\n]*\n[^\n]*\n)([^\n]*)(.*)$')
   return before .. line_in_full(line) .. behind
@@ -183,18 +176,17 @@ local function write(subject, entry)
   return put(subject, entry, entry.facts .. '\n' .. shorten(entry.payload) .. '\n' .. entry.record)
 end
 
--- What others find of a claim, before its signature. Who is joined to a pending claim has to find its entry.
+-- The indexed facts of a claim, before its signature; joined claims need the digest of a pending one.
 local function member_head(subject, class, time)
   local digest = class == 'P' and subject.digest or ''
   return class .. time .. ' ' .. subject.horizon .. ' ' .. digest .. ' ' .. subject.id .. '\0'
 end
 
--- The ids under a key in a page; false where there is none.
 local function ids_in(page, key)
   local ids = false
   local at = find(page, key, 1, true)
   while at do
-    if at % POSTING == 1 then -- else it is a part of two others
+    if at % POSTING == 1 then -- else it spans two postings
       local id = sub(page, at + KEY, at + POSTING - 1)
       ids = ids and ids .. id or id
     end
@@ -203,13 +195,12 @@ local function ids_in(page, key)
   return ids
 end
 
--- The postings of a scope, where they are few.
 local function page_of(subject)
   subject.page = subject.page or call('GET', prefix .. 'k:' .. subject.scope) or ''
   return subject.page
 end
 
--- The ids under each of some keys of a scope, false where there is none. What is read is kept with the subject.
+-- The ids under keys of a scope, or false; cached in the subject.
 local function ids_under(subject, keys)
   local page, ids = page_of(subject), {}
   if page == DEALT then
@@ -226,7 +217,7 @@ local function ids_under(subject, keys)
   return ids
 end
 
--- The same as they were read when the claim was compared, where they were.
+-- The same, from the cache if the claim was compared.
 local function ids_again(subject, keys)
   local ids = {}
   for i = 1, #keys do
@@ -238,7 +229,7 @@ local function ids_again(subject, keys)
   return ids
 end
 
--- Adds an id to the buckets of a scope that has many postings; `ids`: those that are there.
+-- Adds an id to the buckets of a large scope; `ids`: those in them.
 local function add_to_buckets(scope, keys, ids, id)
   local changed = {}
   for i = 1, #keys do
@@ -249,7 +240,7 @@ local function add_to_buckets(scope, keys, ids, id)
   end
 end
 
--- Deals a page that has become too long into buckets, one for each key.
+-- Splits a full page into buckets, one per key.
 local function deal(scope, page)
   local keys, ids, places = {}, {}, {}
   for at = 1, #page, POSTING do
@@ -262,8 +253,7 @@ local function deal(scope, page)
   call('SET', prefix .. 'k:' .. scope, DEALT)
 end
 
--- Puts the id of a claim under its keys. Where a scope has few postings, finding a key in one string takes less time
--- and space than a bucket for each.
+-- Indexes an id under its keys. In a small scope one string takes less time and space than a bucket per key.
 local function post(subject, id)
   local keys = split(subject.stored, KEY)
   local page = page_of(subject)
@@ -279,7 +269,7 @@ local function post(subject, id)
   end
 end
 
--- Has every claim of a scope compared with a rejected text, the latest of which count.
+-- Adds a rejected text to those that every claim of the scope is compared with, keeping the latest.
 local function note_rejected(scope, id)
   local key = prefix .. 'x:' .. scope
   local length = call('APPEND', key, id)
@@ -288,8 +278,7 @@ local function note_rejected(scope, id)
   end
 end
 
--- Makes a claim findable in its scope; returns what its entry says of it. What a person rejected belongs to no entry:
--- it is found for longer than the entry is kept.
+-- Indexes a claim; returns its place for the entry. A rejected text belongs to no entry: it outlives it.
 local function add_to_index(subject, class, time)
   local members = prefix .. 'm:' .. subject.scope
   local number = call('HINCRBY', members, 'n', 1)
@@ -302,7 +291,6 @@ local function add_to_index(subject, class, time)
   return class ~= 'X' and subject.scope .. '/' .. string.format('%d', number) or nil
 end
 
--- The hash and the local id under which others find the claim of an entry; nil where none does.
 local function member_of(entry)
   local scope, number = match(entry.index, '^(.+)/(%d+)$')
   if scope then
@@ -317,7 +305,6 @@ local function leave_index(entry)
   end
 end
 
--- Gives back what a waiting or pending subject holds.
 local function leave_queue(subject, entry)
   if entry.state == 'W' then
     call('SREM', prefix .. 'w:' .. subject.user, subject.digest)
@@ -328,13 +315,12 @@ local function leave_queue(subject, entry)
   end
 end
 
--- Undoes what an entry holds beside itself, before another takes its place.
 local function leave(subject, entry)
   leave_queue(subject, entry)
   leave_index(entry)
 end
 
--- Notes an approved claim with all that it is derived from: a retraction asks who rests on what it takes back.
+-- Records an approved claim with its parents: a retraction reports the claims derived from its subject.
 local function note_parents(subject)
   local parents = split(subject.parents, DIGEST)
   for i = 1, #parents do

@@ -1,6 +1,5 @@
--- Adds to the ledger of places that steps have given in a cluster; see `groundwire.state.queue_use`.
--- ARGV: its key, the name that a new one gets, the seconds for which that is kept, and then counters, each with what is
--- added to it.
+-- Adds granted places to the ledger of a cluster; see `groundwire.state.queue_use`.
+-- ARGV: its key, name and lifetime of a new one, then counters with their increments.
 local key = ARGV[1]
 if redis.call('HSETNX', key, 'name', ARGV[2]) == 1 then
   redis.call('EXPIRE', key, ARGV[3])

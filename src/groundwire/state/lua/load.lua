@@ -1,7 +1,6 @@
--- Loads outcomes that were decided before, as a rebuild or a worker after a reconnect knows them. A subject
--- that state holds at the same or a higher revision stays as it is.
--- ARGV: prefix, lifetime, name and value of the key that allows it, lifetime of what people blocked, and then one
--- packed argument for each outcome. Answers how many were taken, or 'LOST'.
+-- Loads published outcomes; a subject with the same or a higher revision stays.
+-- ARGV: prefix, lifetime, name and value of the key that allows it, lifetime of what people blocked, then a packed
+-- argument per outcome. Returns how many were taken, or 'LOST'.
 local FIRST = 6
 local LOADED = {
   'digest', 'user', 'tenant', 'id', 'fingerprint', 'origin', 'state', 'tier', 'revision', 'first', 'joined',

@@ -1,9 +1,6 @@
--- What is stored of subjects, by the name of the lookup:
---   entry    the text of the entry, with its derivation line in full
---   payload  the derivation line alone: what is pending carries its record, which may be large
---   status   state and revision, `A 2`; only the beginning of the entry is read
--- ARGV: prefix, lifetime, epoch, name, and then the digest of each subject. Answers one string per subject, '' where
--- there is no entry, or 'LOST'.
+-- Looks up subjects: `entry` (with the whole payload), `payload`, or `status` (`A 2`, without reading the record).
+-- ARGV: prefix, lifetime, epoch, name, then a digest per subject. Returns one string per subject, '' if there is none,
+-- or 'LOST'.
 local FIRST, HEAD = 5, 24
 
 if call('GET', prefix .. 'epoch') ~= ARGV[3] then

@@ -1,10 +1,9 @@
--- What a claim repeats or contradicts: found by keys, compared exactly, and chosen from. Stands between entries.lua and
--- step.lua or review.lua; `groundwire.state.matching` is the same in Python.
+-- Near-duplicates and conflicts: found by keys, compared exactly, ranked. Sent after entries.lua;
+-- `groundwire.state.matching` is the same in Python.
 local MATCHES = 5 -- near-duplicates that are reported
 local BYTES = 400 -- of signatures to compare, per candidate allowed
 
--- Ids of the claims that share a key, and of the texts that were rejected in the scope, each once; nil where there are
--- too many. What was found is kept with the ask.
+-- Ids of claims that share a key, and of rejected texts of the scope; nil if there are too many.
 local function candidates_of(ask, allowed)
   local keys = split(ask.probed, KEY)
   local buckets = ids_under(ask, keys)
@@ -57,7 +56,7 @@ local function forget_in_page(ask, gone)
   call('SET', prefix .. 'k:' .. ask.scope, table.concat(kept))
 end
 
--- Takes ids that no longer stand for a claim away from where they were found.
+-- Removes ids of claims that left the index.
 local function forget(ask, gone)
   if ask.page == DEALT then
     forget_in_buckets(ask, gone)
@@ -67,22 +66,22 @@ local function forget(ask, gone)
   ask.page, ask.found = nil, nil
 end
 
--- Signatures and what they come to, as in groundwire.checks.dedup.signature.
+-- Signatures, as in groundwire.checks.dedup.signature.
 local HEADER, VALUE, TOKEN = 18, 5, 9 -- bytes
 local TOPIC, FILLER = 128, 64
 local NO_FRAME = '\0\0\0\0'
-local WORD, STEM = { 5, 8 }, { 1, 4 } -- where they stand in a token, behind its marks
+local WORD, STEM = { 5, 8 }, { 1, 4 } -- positions in a token, after its marks
 local KINDS = { 'N', 'Q', 'U', 'Y', 'M', 'D', 'W', 'O', 'A' }
 local NAMES = { N = 'number', Q = 'number', U = 'unit', Y = 'date', M = 'date', D = 'date', W = 'date', O = 'opposite', A = 'opposite' }
 
--- Where the content words and the other words of a signature that starts at `from` begin.
+-- Positions of the content words and of the other words.
 local function places_of(text, from)
   local values, content = struct.unpack('<I4I4', text, from + 10)
   local words = from + HEADER + VALUE * values
   return words, words + TOKEN * content
 end
 
--- A part of the tokens from one place to before another as a set, and how many they are.
+-- A part of the tokens in a range as a set, and its size.
 local function set_of(text, first, beyond, part)
   local set, size, start, last = {}, 0, part[1], part[2]
   for at = first, beyond - 1, TOKEN do
@@ -95,7 +94,6 @@ local function set_of(text, first, beyond, part)
   return set, size
 end
 
--- The sizes of intersection and union with a set.
 local function overlap(own, size, text, first, beyond, part)
   local inter, union, seen, start, last = 0, size, {}, part[1], part[2]
   for at = first, beyond - 1, TOKEN do
@@ -116,7 +114,6 @@ local function reaches(inter, union, points)
   return union > 0 and 10000 * inter >= points * union
 end
 
--- What a signature says, but its words.
 local function read_signature(text, from)
   local read = { values = {}, content = {}, before = {}, stems = {}, roles = {} }
   read.full, read.weak = string.byte(text, from, from + 1)
@@ -137,8 +134,7 @@ local function read_signature(text, from)
   return read
 end
 
--- The content words that the other claim lacks: whether there are any, whether one tells what the claim is about, and
--- whether all fill its frame.
+-- The content words that the other claim lacks: any, any in the topic, all filling the frame.
 local function lacking(one, other)
   local found, topic, filling = false, false, true
   for stem, marks in pairs(one.stems) do
@@ -149,7 +145,6 @@ local function lacking(one, other)
   return found, topic, filling
 end
 
--- Whether a list of values has one that the other list lacks.
 local function has_other(values, others)
   local known = {}
   for at = 1, #others, VALUE - 1 do
@@ -163,13 +158,12 @@ local function has_other(values, others)
   return false
 end
 
--- Whether each claim has a value of a kind that the other lacks.
 local function replaced(one, other, kind)
   local mine, theirs = one.values[kind] or '', other.values[kind] or ''
   return mine ~= theirs and has_other(mine, theirs) and has_other(theirs, mine)
 end
 
--- Whether one claim names a thing by the side that it is not on for the other.
+-- Whether one claim names the side that the other denies.
 local function opposed(one, other)
   local named, said = one.values.F, other.values.P
   return named and said and named ~= said
@@ -179,7 +173,6 @@ local function is_dated(read)
   return (read.values.Y or read.values.M or read.values.D or read.values.W) ~= nil
 end
 
--- The kinds in which values and polarity differ.
 local function value_kinds(one, other, strict, framed)
   local found, opposite = {}, false
   for i = 1, #KINDS do
@@ -217,7 +210,7 @@ local function has(kinds, kind)
   return false
 end
 
--- Whether all kinds are one, a number and its unit being one.
+-- Whether all kinds are the same; a number and its unit count as one.
 local function is_one(kinds)
   local first = kinds[1] == 'unit' and 'number' or kinds[1]
   for i = 2, #kinds do
@@ -228,7 +221,6 @@ local function is_one(kinds)
   return true
 end
 
--- The words before the verb, by role and place.
 local function topic_of(read)
   local topic = {}
   for i = 1, #read.content do
@@ -239,7 +231,7 @@ local function topic_of(read)
   return topic
 end
 
--- Whether the same words before the verb stand in another order.
+-- Whether the words before the verb are the same in another order.
 local function moved(one, other)
   local mine, theirs = topic_of(one), topic_of(other)
   local function within(words, others)
@@ -257,7 +249,6 @@ local function moved(one, other)
   return table.concat(mine) ~= table.concat(theirs) and within(mine, theirs) and within(theirs, mine)
 end
 
--- The content words that both claims have, by role and place.
 local function order(one, other)
   local shared = {}
   for i = 1, #one.content do
@@ -268,7 +259,6 @@ local function order(one, other)
   return table.concat(shared)
 end
 
--- Whether two words have exchanged their roles.
 local function exchanged(one, other)
   local pairs_of_roles = {}
   for stem, role in pairs(one.roles) do
@@ -283,12 +273,12 @@ local function exchanged(one, other)
   return false
 end
 
--- Whether the words that both claims have stand in another order; `near`: also where that changes no word's role alone.
+-- Whether shared words are reordered; unless `near`, with an exchange of roles.
 local function reordered(one, other, near)
   return order(one, other) ~= order(other, one) and (near or exchanged(one, other))
 end
 
--- In what two claims differ; nil where they are of two things.
+-- How two claims differ; nil if their topics differ.
 local function difference(one, other, framed, near)
   local mine, my_topic, my_filling = lacking(one, other)
   local theirs, their_topic, their_filling = lacking(other, one)
@@ -307,13 +297,12 @@ local function difference(one, other, framed, near)
   elseif reordered(one, other, near) or near and one.full == other.full and one.values.S ~= other.values.S then
     return 'order'
   end
-  return near and mine and 'word' or 'none' -- who says less than is known repeats it
+  return near and mine and 'word' or 'none' -- saying less repeats
 end
 
 local REPEATING = { none = true, order = true, word = true }
 local POLAR = { negation = true, opposite = true }
 
--- What the signature of an ask is compared by.
 local function own_side(ask)
   local words, others = places_of(ask.signature, 1)
   local own = read_signature(ask.signature, 1)
@@ -323,8 +312,7 @@ local function own_side(ask)
   return own
 end
 
--- Intersection, union and difference of a claim and a member of the scope whose signature starts at `from`; nil where
--- they are not about the same, or neither repeat nor contradict each other.
+-- Intersection, union and difference with a member whose signature starts at `from`; nil if unrelated.
 local function compare_signatures(ask, own, member, from, rejected)
   if own.about ~= sub(member, from + 2, from + 5) then
     return nil
@@ -349,12 +337,11 @@ local function compare_signatures(ask, own, member, from, rejected)
     return nil
   end
   if not alike and (own.values.F or own.values.P) and not POLAR[found] then
-    return nil -- of a thing that is on one side or the other, only that is compared
+    return nil -- of two-sided attributes only the side is compared
   end
   return inter, union, found
 end
 
--- Adds the claim behind a member of the scope to the matches if it is one; its signature starts at `from`.
 local function compare(ask, own, id, member, from, matches)
   local class = sub(member, 1, 1)
   local inter, union, found = compare_signatures(ask, own, member, from, class == 'X')
@@ -364,10 +351,10 @@ local function compare(ask, own, id, member, from, matches)
   local time, horizon, digest, name = match(member, '^%u(%-?%d+) (%-?%d+) (%S*) ([^%z]*)%z')
   horizon = tonumber(horizon)
   if name == ask.id and class ~= 'X' then
-    return -- a claim is not its own duplicate; a person's rejection of it outlives its entry
+    return -- not its own duplicate, but a rejection outlives the entry
   end
   if class == 'A' and horizon ~= 0 and horizon <= ask.clock then
-    return -- what no longer holds is no duplicate
+    return -- past its horizon
   end
   matches[#matches + 1] = {
     id = name, inter = inter, union = union, class = class, digest = digest, time = tonumber(time),
@@ -377,7 +364,7 @@ end
 
 local compared = 0 -- claims, in this call
 
--- All matches in the scope; nil where there is too much to compare.
+-- All matches in the scope; nil if there is too much to compare.
 local function matches_of(ask, allowed)
   local ids = candidates_of(ask, allowed)
   compared = compared + (ids and #ids or allowed)
@@ -412,7 +399,7 @@ local function matches_of(ask, allowed)
   return matches
 end
 
--- Whether a text is before another by its bytes: how Lua compares them depends on the server's locale.
+-- Compares bytes: Lua's own comparison depends on the server's locale.
 local function comes_before(a, b)
   for at = 1, math.min(#a, #b) do
     local left, right = string.byte(a, at), string.byte(b, at)
@@ -423,7 +410,7 @@ local function comes_before(a, b)
   return #a < #b
 end
 
--- Higher similarity first, then what is approved, then the earlier, then by id.
+-- Higher similarity first, then approved, then earlier, then by id.
 local function nearer(a, b)
   local left, right = a.inter * b.union, b.inter * a.union
   if left ~= right then
@@ -438,7 +425,6 @@ local function nearer(a, b)
   return a.number < b.number
 end
 
--- What a match decides, or nil.
 local function kind_of(match, ask)
   if match.class == 'X' then
     return 'rejected'
@@ -450,8 +436,7 @@ local function kind_of(match, ask)
   return differs and match.class == 'A' and 'conflict' or nil
 end
 
--- The matches to report, nearest first: the best of each kind that decides, and the nearest of the others.
--- Second, those that decide, by kind.
+-- The matches to report, nearest first, and those that decide, by kind.
 local function choose(matches, ask)
   table.sort(matches, nearer)
   local best, chosen, left = {}, {}, MATCHES
@@ -487,8 +472,7 @@ local function facts_line(status, place, parents, kept)
   return #lines > 0 and facts .. ' [' .. table.concat(lines, ',') .. ']' or facts
 end
 
--- What comparing a claim gives: the status of it (o: done, f: there is too much to compare, or what was asked),
--- the matches to report, and those that decide, by kind.
+-- Dedup status (f: too much to compare), the matches to report, and those that decide, by kind.
 local function compare_with_index(ask, allowed)
   if ask.status ~= 'o' then
     return ask.status, {}, {}

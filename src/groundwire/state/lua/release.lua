@@ -1,5 +1,5 @@
--- Lets go of a waiting claim whose record became a dead letter. Its user's later claims wait for it no longer, and
--- a later record of it is decided anew, under the next revision. Answers 1 where state holds an outcome of it.
+-- Releases a waiting claim whose record became a dead letter; a later record is decided anew. Returns 1 if state holds
+-- an outcome of it.
 -- ARGV: prefix, lifetime, digest of the subject, digest of its user.
 local digest, user = ARGV[3], ARGV[4]
 local entry = read(digest)

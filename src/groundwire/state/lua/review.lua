@@ -1,10 +1,8 @@
--- Carries out actions of people, and of the gate itself, in order and atomically. `groundwire.state.model` says what
--- they do, `groundwire.state.memory` is the same in Python, and tests hold the two together.
--- ARGV: prefix, seconds for which actions and what they blocked are kept, epoch, candidates per claim, and then one
--- packed argument for each action. Answers one string per action, or 'LOST'. As in step.lua, no action after the
--- first is begun once as much was compared as one claim may be compared with.
+-- Carries out review actions in order and atomically, as `groundwire.state.memory` does in Python.
+-- ARGV: prefix, lifetime of actions and what they blocked, epoch, candidates per claim, then a packed argument per
+-- action. Returns one string per action, or 'LOST'; as in step.lua, fewer if comparing takes long.
 local FIRST = 5
-local AFFECTED = 1000 -- claims resting on a retracted one that are named
+local AFFECTED = 1000 -- derived claims that are named
 local ASKED = {
   'digest', 'user', 'tenant', 'id', 'origin', 'key', 'action', 'expected', 'refused', 'flags', 'scope', 'stored',
   'probed', 'signature', 'parents', 'payload', 'decisive',
@@ -29,7 +27,7 @@ local function ask_of(packed)
   return ask
 end
 
--- The entry of a subject; nil also for what stands in the place of a record that became a dead letter.
+-- The entry of a subject; nil also if its record was given up.
 local function entry_of(ask)
   local entry = read(ask.digest)
   if entry and (entry.revision > 0 or entry.state == 'W') then
@@ -37,7 +35,7 @@ local function entry_of(ask)
   end
 end
 
--- Keeps what an action came to, for when it comes again; answers whether it did. A refusal takes the place of nothing.
+-- Records the outcome of an action; returns whether it did. A refusal replaces nothing.
 local function remember(ask, outcome)
   local key = prefix .. 'a:' .. ask.key
   local value = table.concat({ ask.digest, ask.action, ask.decisive, ask.origin, outcome }, ' ')
@@ -56,7 +54,7 @@ for byte = 0, 255 do
   HEX[string.char(byte)] = string.format('%02x', byte)
 end
 
--- Claims that were derived from a subject, no more of them than one claim may be compared with.
+-- Claims derived from a subject, at most `candidates_allowed`.
 local function children_of(ask)
   local children, seen, cursor = {}, {}, '0'
   repeat
@@ -74,8 +72,7 @@ local function children_of(ask)
   return children
 end
 
--- Ids of the approved claims that rest on a subject, by their bytes, and how many they are, as JSON. They are sorted
--- as hexadecimal digits, which every locale of a server puts in the same order.
+-- Number and ids of approved derived claims as JSON, sorted as hexadecimal digits, whatever the server's locale.
 local function affected_by(ask)
   local children = children_of(ask)
   local digits, ids = {}, {}
@@ -96,20 +93,19 @@ local function affected_by(ask)
   return string.format('[%d,[', #digits) .. table.concat(named, ',') .. ']]'
 end
 
--- What became of an action, as it is answered: when that was, behind the mark.
+-- The answer to an action: its outcome with its time.
 local function reply(outcome, time)
   return sub(outcome, 1, 1) .. time .. ' ' .. sub(outcome, 2)
 end
 
 local function carried_out(ask, entry, outcome, time)
   local value = entry.value
-  if ask.action == 'retract' and sub(value, -1) == '\n' then -- rebuilt, without whom it affected
+  if ask.action == 'retract' and sub(value, -1) == '\n' then -- rebuilt, without affected claims
     value = value .. affected_by(ask)
   end
   return reply(outcome, time) .. '\n' .. in_full(value)
 end
 
--- What is kept of the action, or nil.
 local function kept(ask)
   local before = {}
   before.digest, before.action, before.decisive, before.origin, before.outcome =
@@ -121,9 +117,8 @@ local function kept(ask)
   return before
 end
 
--- The entry as the action left it: as it is, or as it was before a retraction; nil where that is not known. Second,
--- whether the revision that the action brought about is part of the entry's past: an action that was lost before
--- anybody knew of it is carried out again, and its revision may by now be the work of another.
+-- The entry as the action left it, now or before a retraction, or nil; and whether the action's revision is part of the
+-- entry's past: a lost action is carried out again, and its revision may be another's by now.
 local function as_left(before, entry)
   local own = entry
   if before.revision < entry.revision then
@@ -136,7 +131,6 @@ local function as_left(before, entry)
   return nil, before.revision < entry.revision and (before.action ~= 'retract' or entry.state == 'B')
 end
 
--- What an action that came before was answered, or nil.
 local function recorded(ask, entry)
   local before = kept(ask)
   local decided = entry and entry.state ~= 'W' and entry or nil
@@ -153,7 +147,7 @@ local function recorded(ask, entry)
     if stands then
       return carried_out(ask, own or decided, before.outcome, time_of(before.origin))
     elseif decided and before.revision <= decided.revision and not ask.only_recorded then
-      call('DEL', prefix .. 'a:' .. ask.key) -- its revision is another's: a later one is to prove nothing
+      call('DEL', prefix .. 'a:' .. ask.key) -- another action has its revision
     end
   end
   if decided and decided.origin == ask.origin then -- known from the topics alone
@@ -165,7 +159,6 @@ local function recorded(ask, entry)
   end
 end
 
--- Why the action cannot be, or nil.
 local function obstacle(ask, entry)
   if ask.refused ~= '' then
     return ask.refused
@@ -180,17 +173,10 @@ local function obstacle(ask, entry)
   elseif ask.action ~= 'retract' and entry.state ~= 'P' then
     return 'not_pending'
   end
-  return ask.payload == '' and 'unknown' or nil -- it was decided after whoever asks looked it up
+  return ask.payload == '' and 'unknown' or nil -- decided after the requester looked it up
 end
 
--- The line of facts of the next revision, whether an approved claim says the same. What the person knew of the
--- parents stays.
-local function compare_again(ask, parents)
-  local status, kept, best = compare_with_index(ask, candidates_allowed)
-  return facts_line(status, 'n', parents, kept), best.duplicate ~= nil
-end
-
--- State, class in the index, and facts that an action brings about.
+-- State, index class and facts after an action; parents stay as the person saw them.
 local function settle(ask, entry)
   local status, place_and_rest = match(entry.value, '\n(%a)(%a[^\n]*)')
   local facts = status .. 'n' .. sub(place_and_rest, 2)
@@ -200,14 +186,15 @@ local function settle(ask, entry)
     return 'B', nil, facts
   end
   local parents = match(place_and_rest, '^%a (%u+)') or ''
-  local compared_facts, duplicate = compare_again(ask, parents)
-  if duplicate then
+  local compared_status, kept, best = compare_with_index(ask, candidates_allowed)
+  local compared_facts = facts_line(compared_status, 'n', parents, kept)
+  if best.duplicate then
     return 'B', nil, compared_facts
   end
   return 'A', 'A', compared_facts
 end
 
--- Has an indexed claim found as of another class; answers whether it was there.
+-- Changes the class of an indexed claim; returns whether it was indexed.
 local function change_class(ask, entry, class)
   local members, id = member_of(entry)
   local member = members and call('HGET', members, id)
@@ -221,8 +208,7 @@ local function change_class(ask, entry, class)
   return true
 end
 
--- Puts the text where it now belongs; returns what the entry says of it. Only an edit brings another text, and an
--- approved claim's text is no longer known here.
+-- Reindexes the text; returns its place for the entry. Only an edit changes the text.
 local function index_anew(ask, entry, class)
   if not class or ask.action == 'edit' then
     leave_index(entry)
@@ -234,13 +220,13 @@ local function index_anew(ask, entry, class)
   end
 end
 
--- Answers like a recorded action, but with an asterisk: it happened now.
+-- Answers like a recorded action, with an asterisk for a fresh one.
 local function carry_out(ask, entry)
   local state, class, facts = settle(ask, entry)
   leave_queue(ask, entry)
   if state == 'A' then
     note_parents(ask)
-  elseif entry.state == 'A' and entry.revision > 1 then -- whoever approved it may have died before that was published
+  elseif entry.state == 'A' and entry.revision > 1 then -- the approval may not be published yet
     call('SET', prefix .. 'o:' .. ask.digest, entry.value, 'EX', lifetime)
   end
   ask.fingerprint = entry.fingerprint

@@ -1,19 +1,15 @@
--- One step: decides a batch of claims and responses in order, atomically. `groundwire.state.model` says what is
--- decided, `groundwire.state.memory` is the same in Python, and tests hold the two together.
+-- Decides a batch of claims and responses in order and atomically, as `groundwire.state.memory` does in Python.
 -- ARGV: prefix, lifetime, epoch, deferred, places per user, per tenant, in all, bytes of pending records per tenant,
--- candidates per claim, what is known of other buckets, and then one packed argument for each claim. Answers one
--- string per claim, or 'LOST'. No claim after the first
--- is begun once as many have been compared as one claim may be compared with: the server has others to serve,
--- and as a batch gives what its claims give one by one, the rest can follow in a call of its own.
+-- candidates per claim, counts of other buckets, then a packed argument per claim. Returns one string per claim, or
+-- 'LOST'. Once as many claims were compared as allowed for one, the rest is left to another call.
 local FIRST = 11
 local ASKED = '<BBBBBBBc1I4I4I4' .. string.rep('I4c0', 15)
 
 local deferred = ARGV[4] == '1'
 local per_user, per_tenant, in_all = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local bytes_per_tenant, candidates_allowed = tonumber(ARGV[8]), tonumber(ARGV[9])
--- Of a cluster, by counter: what other buckets held when they were counted, what this one held, and what was given in
--- all of them since.
-local told, others = ARGV[10] == '' and {} or cjson.decode(ARGV[10]), {}
+-- In a cluster, by counter: count of other buckets, count of this one, grants since
+local remote_counts, remote_totals = ARGV[10] == '' and {} or cjson.decode(ARGV[10]), {}
 
 if call('GET', prefix .. 'epoch') ~= ARGV[3] then
   return 'LOST'
@@ -50,25 +46,21 @@ local function tier_of(ask, status, best, parents)
   return ask.base == 1 and doubtful and 2 or ask.base
 end
 
--- What a counter is of all buckets. By what this one has grown since it was counted, less was given in others.
+-- A counter over all buckets; growth of this bucket since the count is not remote.
 local function in_all_buckets(field)
-  if not others[field] then
-    local held, own, given = unpack(told[field] or { 0, 0, 0 })
-    others[field] = held + math.max(given - math.max(counter(field) - own, 0), 0)
+  if not remote_totals[field] then
+    local held, own, given = unpack(remote_counts[field] or { 0, 0, 0 })
+    remote_totals[field] = held + math.max(given - math.max(counter(field) - own, 0), 0)
   end
-  return counter(field) + others[field]
+  return counter(field) + remote_totals[field]
 end
 
-local function has_no_room(ask)
-  return in_all_buckets('t:' .. ask.tenant) >= per_tenant
-    or in_all_buckets('b:' .. ask.tenant) + #ask.record > bytes_per_tenant
-end
-
--- n: none needed, f: free, u, t, a: the places of the user, the places or bytes of the tenant, all places are taken.
+-- f: free; u, t, a: the places of the user, the places or bytes of the tenant, all places are taken
 local function ask_for_place(ask)
   if counter('u:' .. ask.user) >= per_user then
     return 'u'
-  elseif has_no_room(ask) then
+  elseif in_all_buckets('t:' .. ask.tenant) >= per_tenant
+    or in_all_buckets('b:' .. ask.tenant) + #ask.record > bytes_per_tenant then
     return 't'
   elseif in_all_buckets('total') >= in_all then
     return 'a'
@@ -76,7 +68,6 @@ local function ask_for_place(ask)
   return 'f'
 end
 
--- State and place that a tier brings.
 local function settle(ask, tier, best)
   if tier == 1 then
     return 'A', 'n'
@@ -91,13 +82,12 @@ local function settle(ask, tier, best)
   return place == 'f' and 'P' or 'R', place
 end
 
--- The time of the latest record of a subject that was answered.
 local function answered_until(entry)
   return entry.answered or time_of(entry.origin)
 end
 
--- Remembers what a record was answered where it might later be decided afresh: it was settled with that answer, and
--- a worker that lost its partition and asks once more must not start what nobody would finish.
+-- Records that a record was answered: a worker that lost its partition may ask again, and must not have it decided
+-- afresh.
 local function note(ask, before)
   if ask.clock > tonumber(answered_until(before)) then
     before.answered = ask.time
@@ -105,13 +95,11 @@ local function note(ask, before)
   end
 end
 
--- Where an outcome is kept that a later record has taken the place of: under its own record.
 local function superseded_key(ask, origin)
   return prefix .. 'r:' .. ask.digest .. ',' .. match(origin, '^(.*),')
 end
 
--- Keeps the outcome of an earlier record, whose worker may have died before it was published. What waits or was given
--- up has no line to derive a decision from.
+-- Keeps the outcome of an earlier record, which may not be published yet; waiting and given-up ones have no payload.
 local function supersede(ask, before)
   if not match(before.value, '\n[^\n]*\n\n') then
     call('SET', superseded_key(ask, before.origin), before.value, 'EX', lifetime)
@@ -165,12 +153,10 @@ local function wait(ask, before)
   return 'W'
 end
 
--- Whether any claim of a user waits; where none does at all, nobody has to ask.
 local function is_waiting(user)
   return counter('waiting') > 0 and call('SCARD', prefix .. 'w:' .. user) > 0
 end
 
--- Whether a recorded outcome gives way to a new one.
 local function may_be_decided_again(ask, before)
   if before.state ~= 'R' and before.state ~= 'J' or ask.clock <= tonumber(answered_until(before)) then
     return false
@@ -178,7 +164,7 @@ local function may_be_decided_again(ask, before)
   return before.state == 'R' or call('GETRANGE', prefix .. 's:' .. before.joined, 0, 0) ~= 'P'
 end
 
--- The entry of a claim or response, or nil. What its scope has comes with it: a call costs more than what it gives.
+-- The entry of a subject, or nil; reads its scope in the same call.
 local function look_up(ask)
   if ask.status ~= 'o' then
     return read(ask.digest)
