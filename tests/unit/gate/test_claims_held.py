@@ -54,19 +54,19 @@ async def test_an_answer_whose_claims_all_rest_on_the_chunks_is_grounded_by_that
     assert (section["total_claims"], section["verified_claims"], section["flagged_claims"]) == (1, 1, 0)
 
 
-@pytest.mark.parametrize("wrong", [WRONG, INVENTED])
-async def test_a_claim_that_does_not_rest_on_them_is_reviewed_and_said_where_it_stands(wrong):
-    answer = f"{HELD} {wrong}"
-    decision = await decide(answer)
-    assert summary(decision) == ("tier_2", "flagged_claims")
-    assert of_claims(decision) == ["flagged_claims: 1", "critical_gap: 1"]
-    section = decision.report["epistemic"]
-    assert section["has_critical_gaps"]
-    held, flagged = section["claims"]
-    assert (held["claim_text"], answer[held["start"] : held["end"]]) == ("", HELD)
-    assert (flagged["claim_text"], answer[flagged["start"] : flagged["end"]]) == (wrong, wrong)
-    assert [gap["claim_id"] for gap in section["gaps"]] == [flagged["claim_id"]]
-    assert not decision.report["warnings"], "types of warnings are a closed list"
+async def test_a_claim_that_does_not_rest_on_them_is_reviewed_and_said_where_it_stands():
+    for wrong in (WRONG, INVENTED):
+        answer = f"{HELD} {wrong}"
+        decision = await decide(answer)
+        assert summary(decision) == ("tier_2", "flagged_claims")
+        assert of_claims(decision) == ["flagged_claims: 1", "critical_gap: 1"]
+        section = decision.report["epistemic"]
+        assert section["has_critical_gaps"]
+        held, flagged = section["claims"]
+        assert (held["claim_text"], answer[held["start"] : held["end"]]) == ("", HELD)
+        assert (flagged["claim_text"], answer[flagged["start"] : flagged["end"]]) == (wrong, wrong)
+        assert [gap["claim_id"] for gap in section["gaps"]] == [flagged["claim_id"]]
+        assert not decision.report["warnings"], "types of warnings are a closed list"
 
 
 async def test_no_claim_has_the_id_of_one_that_is_fanned_out():
@@ -138,22 +138,19 @@ def test_chunks_of_one_id_are_one_text_and_none_of_them_is_lost():
     assert evidence_of(record) == {"k": "one\n\ntwo", "l": "three"}
 
 
-@pytest.mark.parametrize(
-    ("fields", "given_", "why"),
-    [
+async def test_bypassing_is_recorded_and_approves_nothing():
+    """S4-37, C-64."""
+    for fields, given_, why in (
         ({"verify": False}, QUIET, "bypassed"),
         ({"query": "/simple How often?"}, QUIET, "bypassed"),
         ({"verify": False}, policy(enabled=False), "bypassed"),
         ({}, policy(enabled=False), "disabled"),
-    ],
-)
-async def test_bypassing_is_recorded_and_approves_nothing(fields, given_, why):
-    """S4-37, C-64."""
-    decision = await decide(HELD, given_, **fields)
-    assert of_claims(decision) == [f"claims_skipped: {why}"]
-    reason = "verification_bypassed" if why == "bypassed" else "nothing_to_ground_on"
-    assert summary(decision) == ("tier_2", reason)
-    assert decision.report["epistemic"] is None
+    ):
+        decision = await decide(HELD, given_, **fields)
+        assert of_claims(decision) == [f"claims_skipped: {why}"]
+        reason = "verification_bypassed" if why == "bypassed" else "nothing_to_ground_on"
+        assert summary(decision) == ("tier_2", reason)
+        assert decision.report["epistemic"] is None
 
 
 # --- steps
@@ -223,24 +220,22 @@ async def test_under_retry_an_answer_without_the_flagged_claims_is_asked_for_twi
     assert third is None
 
 
-@pytest.mark.parametrize(
-    ("given_", "fields", "asked"),
-    [
-        (policy(on_failure="retry", max_retries=1), {}, ["critical_gap", None, None]),
+async def test_how_often_another_answer_is_asked_for_and_why():
+    retry, gap = policy(on_failure="retry"), "critical_gap"
+    for given_, fields, asked in (
+        (policy(on_failure="retry", max_retries=1), {}, [gap, None, None]),
         (policy(on_failure="retry", max_retries=0), {}, [None, None, None]),
-        (policy(on_failure="retry", max_retries=9), {}, ["critical_gap", "critical_gap", None]),
+        (policy(on_failure="retry", max_retries=9), {}, [gap, gap, None]),
         (policy(on_failure="flag"), {}, [None, None, None]),
-        (policy(on_failure="retry"), {"answer": HELD}, [None, None, None]),
+        (retry, {"answer": HELD}, [None, None, None]),
         (policy(on_failure="retry", gap_threshold_bits=100), {}, [None, None, None]),
-        (policy(on_failure="retry"), {"verify": False}, [None, None, None]),
-        (policy(on_failure="retry"), {"mode": "instant"}, ["critical_gap", "critical_gap", None]),
-        (policy(on_failure="retry"), {"mode": "instant", "confidence": 0.45}, [None, None, None]),
-        (policy(on_failure="retry"), {"mode": "auto", "confidence": 0.45}, ["low_confidence", None, None]),
-    ],
-)
-async def test_how_often_another_answer_is_asked_for_and_why(given_, fields, asked):
-    requests = await ask_again(given_, **fields)
-    assert [request and request.why for request in requests] == asked
+        (retry, {"verify": False}, [None, None, None]),
+        (retry, {"mode": "instant"}, [gap, gap, None]),
+        (retry, {"mode": "instant", "confidence": 0.45}, [None, None, None]),
+        (retry, {"mode": "auto", "confidence": 0.45}, ["low_confidence", None, None]),
+    ):
+        requests = await ask_again(given_, **fields)
+        assert [request and request.why for request in requests] == asked, fields
 
 
 async def test_a_request_for_an_answer_from_a_context_shows_the_context():
