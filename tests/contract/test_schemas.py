@@ -54,22 +54,22 @@ def read(name, value):
     return validate(INPUTS[name], value) if name in INPUTS else OUTPUTS[name].model_validate_json(text)
 
 
-@pytest.mark.parametrize("name", files())
-def test_every_published_file_is_what_the_models_say(name):
-    assert (PUBLISHED / name).read_text(encoding="utf-8") == files()[name], (
-        "run: python -m schemas write schemas"
-    )
+def test_every_published_file_is_what_the_models_say():
+    for name in files():
+        assert (PUBLISHED / name).read_text(encoding="utf-8") == files()[name], (
+            "run: python -m schemas write schemas"
+        )
 
 
-@pytest.mark.parametrize("name", [*INPUTS, *OUTPUTS])
-def test_every_field_of_a_published_schema_says_what_it_means_in_the_words_of_the_page(name):
-    published = json.loads((PUBLISHED / name / "1.0.json").read_text(encoding="utf-8"))
-    words = tomllib.loads((ROOT / "docs" / "develop" / "fields.toml").read_text(encoding="utf-8"))
-    parts = {published["title"].split()[0]: published, **published.get("$defs", {})}
-    for model, part in parts.items():
-        told = {field: value.get("description") for field, value in part.get("properties", {}).items()}
-        assert told == words.get(model, {})
-        assert all(told.values())
+def test_every_field_of_a_published_schema_says_what_it_means_in_the_words_of_the_page():
+    for name in [*INPUTS, *OUTPUTS]:
+        published = json.loads((PUBLISHED / name / "1.0.json").read_text(encoding="utf-8"))
+        words = tomllib.loads((ROOT / "docs" / "develop" / "fields.toml").read_text(encoding="utf-8"))
+        parts = {published["title"].split()[0]: published, **published.get("$defs", {})}
+        for model, part in parts.items():
+            told = {field: value.get("description") for field, value in part.get("properties", {}).items()}
+            assert told == words.get(model, {})
+            assert all(told.values())
 
 
 def test_a_field_without_words_is_named():
@@ -96,56 +96,56 @@ def test_check_names_the_stale_file_and_write_mends_it(tmp_path, capsys):
     assert main(["check", str(tmp_path)]) == 0
 
 
-@pytest.mark.parametrize("name", [*INPUTS, *OUTPUTS])
-def test_every_schema_is_one_and_is_found_under_its_id(name):
-    generated = schema(name)
-    jsonschema.Draft202012Validator.check_schema(generated)
-    assert generated["$id"] == f"https://groundwire.dev/schemas/{name}/1.0.json"
-    assert (PUBLISHED / generated["$id"].removeprefix("https://groundwire.dev/schemas/")).is_file()
+def test_every_schema_is_one_and_is_found_under_its_id():
+    for name in [*INPUTS, *OUTPUTS]:
+        generated = schema(name)
+        jsonschema.Draft202012Validator.check_schema(generated)
+        assert generated["$id"] == f"https://groundwire.dev/schemas/{name}/1.0.json"
+        assert (PUBLISHED / generated["$id"].removeprefix("https://groundwire.dev/schemas/")).is_file()
 
 
-@pytest.mark.parametrize("name", [*INPUTS, *OUTPUTS])
-def test_every_record_has_a_good_and_a_bad_sample(name):
-    assert any(record_of(path) == name for path in GOOD)
-    assert any(record_of(path) == name for path in BAD)
+def test_every_record_has_a_good_and_a_bad_sample():
+    for name in [*INPUTS, *OUTPUTS]:
+        assert any(record_of(path) == name for path in GOOD)
+        assert any(record_of(path) == name for path in BAD)
 
 
-@pytest.mark.parametrize("path", GOOD, ids=stem)
-def test_a_good_sample_is_read_by_the_models_and_by_the_schema(path):
-    value = json.loads(path.read_text(encoding="utf-8"))
-    validator(record_of(path)).validate(value)
-    read(record_of(path), value)
-
-
-@pytest.mark.parametrize("path", BAD, ids=stem)
-def test_a_bad_sample_is_refused_by_the_models_and_by_the_schema(path):
-    value = json.loads(path.read_text(encoding="utf-8"))
-    with pytest.raises((RecordError, ValidationError)):
-        read(record_of(path), value)
-    with pytest.raises(jsonschema.ValidationError):
+def test_a_good_sample_is_read_by_the_models_and_by_the_schema():
+    for path in GOOD:
+        value = json.loads(path.read_text(encoding="utf-8"))
         validator(record_of(path)).validate(value)
+        read(record_of(path), value)
 
 
-@pytest.mark.parametrize("path", [path for path in GOOD if record_of(path) in OUTPUTS], ids=stem)
-def test_an_output_that_is_read_and_written_again_is_the_same(path):
-    value = json.loads(path.read_text(encoding="utf-8"))
-    name = record_of(path)
-    written = json.loads(read(name, value).model_dump_json(by_alias=True))
-    validator(name).validate(written)
-    assert written == {field: value[field] for field in written}
-    assert set(value) - set(written) <= {"tomorrow"}
+def test_a_bad_sample_is_refused_by_the_models_and_by_the_schema():
+    for path in BAD:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        with pytest.raises((RecordError, ValidationError)):
+            read(record_of(path), value)
+        with pytest.raises(jsonschema.ValidationError):
+            validator(record_of(path)).validate(value)
+
+
+def test_an_output_that_is_read_and_written_again_is_the_same():
+    for path in [path for path in GOOD if record_of(path) in OUTPUTS]:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        name = record_of(path)
+        written = json.loads(read(name, value).model_dump_json(by_alias=True))
+        validator(name).validate(written)
+        assert written == {field: value[field] for field in written}
+        assert set(value) - set(written) <= {"tomorrow"}
 
 
 plain = st.text(string.ascii_letters + string.digits + " .:-äß漢", max_size=30)
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from([0.5, -0.1, 1.5]) | plain,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(plain, inner, max_size=3),
-    max_leaves=5,
-)
 
 
 @given(st.data())
 def test_model_and_schema_agree_on_any_value_of_any_input_field(data):
+    json_values_table = st.recursive(
+        st.none() | st.booleans() | st.integers(-5, 5) | st.sampled_from([0.5, -0.1, 1.5]) | plain,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(plain, inner, max_size=3),
+        max_leaves=5,
+    )
     path = data.draw(st.sampled_from([path for path in GOOD if record_of(path) in INPUTS]), label="sample")
     name = record_of(path)
     value = json.loads(path.read_text(encoding="utf-8"))
@@ -153,7 +153,7 @@ def test_model_and_schema_agree_on_any_value_of_any_input_field(data):
     if data.draw(st.booleans(), label="left out"):
         value.pop(field, None)
     else:
-        value[field] = data.draw(json_values, label="value")
+        value[field] = data.draw(json_values_table, label="value")
     try:
         read(name, value)
         accepted = True

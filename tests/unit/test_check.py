@@ -65,39 +65,34 @@ async def tier_of(content, checker_sources=None, **fields):
 
 AI = {"source": "ai_synthesis"}
 
-WITHOUT_SOURCES = [
-    # row, content, fields, tier, reason
-    ("S0-28", "I prefer tabs over spaces", {"source": "user"}, "tier_1", "trusted_source"),
-    ("S0-29", "OAuth2 is required", {"source": "documentation"}, "tier_1", "trusted_source"),
-    (
-        "S0-30",
-        "We decided to use PostgreSQL",
-        {"source": "conversation", "memory_type": "decision"},
-        "tier_1",
-        "stated_decision",
-    ),
-    ("S0-31", "The API returns JSON for REST responses", AI, "tier_2", "ungrounded"),
-    ("S0-32", "OAuth2 is the authentication mechanism", AI, "tier_2", "ungrounded"),
-    ("S0-33", "The service uses PostgreSQL 15", AI, "tier_2", "ungrounded"),
-    ("S0-34", "The API uses OAuth2 for authentication.", AI, "tier_2", "ungrounded"),
-    ("S0-34b", "The API uses OAuth2", AI, "tier_2", "ungrounded"),
-    ("S0-35", "I think we should use Redis", {"source": "user"}, "tier_3", "personal_speculation"),
-    ("S0-36", "I guess the API supports this", AI, "tier_3", "personal_speculation"),
-    ("S0-37", "Maybe we could try GraphQL", AI, "tier_3", "personal_speculation"),
-    ("S0-38", "I think we should use Redis, definitely", AI, "tier_3", "personal_speculation"),
-    ("S0-41", "The server may timeout under load", {"source": "user"}, "tier_2", "technical_hedge"),
-    ("S0-42", "Connections typically complete in <100ms", AI, "tier_2", "technical_hedge"),
-    ("S0-43", "The API may return errors under load", AI, "tier_2", "technical_hedge"),
-]
 
-
-@pytest.mark.parametrize(
-    ("content", "fields", "tier", "reason"),
-    [row[1:] for row in WITHOUT_SOURCES],
-    ids=[r[0] for r in WITHOUT_SOURCES],
-)
-async def test_worked_examples_that_need_no_citation(content, fields, tier, reason):
-    assert (await tier_of(content, **fields))[:2] == (tier, reason)
+async def test_worked_examples_that_need_no_citation():
+    without_sources = [
+        # row, content, fields, tier, reason
+        ("S0-28", "I prefer tabs over spaces", {"source": "user"}, "tier_1", "trusted_source"),
+        ("S0-29", "OAuth2 is required", {"source": "documentation"}, "tier_1", "trusted_source"),
+        (
+            "S0-30",
+            "We decided to use PostgreSQL",
+            {"source": "conversation", "memory_type": "decision"},
+            "tier_1",
+            "stated_decision",
+        ),
+        ("S0-31", "The API returns JSON for REST responses", AI, "tier_2", "ungrounded"),
+        ("S0-32", "OAuth2 is the authentication mechanism", AI, "tier_2", "ungrounded"),
+        ("S0-33", "The service uses PostgreSQL 15", AI, "tier_2", "ungrounded"),
+        ("S0-34", "The API uses OAuth2 for authentication.", AI, "tier_2", "ungrounded"),
+        ("S0-34b", "The API uses OAuth2", AI, "tier_2", "ungrounded"),
+        ("S0-35", "I think we should use Redis", {"source": "user"}, "tier_3", "personal_speculation"),
+        ("S0-36", "I guess the API supports this", AI, "tier_3", "personal_speculation"),
+        ("S0-37", "Maybe we could try GraphQL", AI, "tier_3", "personal_speculation"),
+        ("S0-38", "I think we should use Redis, definitely", AI, "tier_3", "personal_speculation"),
+        ("S0-41", "The server may timeout under load", {"source": "user"}, "tier_2", "technical_hedge"),
+        ("S0-42", "Connections typically complete in <100ms", AI, "tier_2", "technical_hedge"),
+        ("S0-43", "The API may return errors under load", AI, "tier_2", "technical_hedge"),
+    ]
+    for content, fields, tier, reason in [row[1:] for row in without_sources]:
+        assert (await tier_of(content, **fields))[:2] == (tier, reason)
 
 
 async def test_an_adr_that_exists_approves(adrs):
@@ -126,14 +121,14 @@ async def test_a_commit_that_does_not_exist_goes_to_review(repo):
     assert "citation_unverified: commit:a1b2c3d4e5f6" in decision.checks_failed
 
 
-@pytest.mark.parametrize(("status", "tier"), [(200, "tier_1"), (404, "tier_2"), (503, "tier_2")])
-async def test_a_url_approves_with_200_and_with_nothing_else(status, tier):
+async def test_a_url_approves_with_200_and_with_nothing_else():
     """S0-27, S0-65, S0-69."""
-    url = "https://docs.example.com/api"
-    found, _, decision = await tier_of(f"See {url}", {"urls": {url: status}})
-    assert found == tier
-    assert decision.citations[0].detail == f"HTTP {status}"
-    assert decision.evidence.source_id == url
+    for status, tier in [(200, "tier_1"), (404, "tier_2"), (503, "tier_2")]:
+        url = "https://docs.example.com/api"
+        found, _, decision = await tier_of(f"See {url}", {"urls": {url: status}})
+        assert found == tier
+        assert decision.citations[0].detail == f"HTTP {status}"
+        assert decision.evidence.source_id == url
 
 
 async def test_what_is_stored_already_is_a_duplicate(adrs):
@@ -239,16 +234,16 @@ def test_the_command_exits_0_when_all_were_decided_and_1_when_some_were_bad():
     assert printed[2]["subject_id"] == "2"
 
 
-@pytest.mark.parametrize("option", ["--adr-dir", "--repo"])
-def test_a_folder_that_is_not_there_is_wrong_usage(tmp_path, option):
-    result = invoke([claim_bytes()], option, str(tmp_path / "none"))
-    assert result.exit_code == 2
-    assert "does not exist" in result.stderr
+def test_a_folder_that_is_not_there_is_wrong_usage(tmp_path):
+    for option in ["--adr-dir", "--repo"]:
+        result = invoke([claim_bytes()], option, str(tmp_path / "none"))
+        assert result.exit_code == 2
+        assert "does not exist" in result.stderr
 
 
-@pytest.mark.parametrize("time", ["2026-01-31", "2026-01-31T12:00:00", "noon", "1700000000"])
-def test_a_wrong_time_is_wrong_usage(time):
-    assert invoke([], "--now", time).exit_code == 2
+def test_a_wrong_time_is_wrong_usage():
+    for time in ["2026-01-31", "2026-01-31T12:00:00", "noon", "1700000000"]:
+        assert invoke([], "--now", time).exit_code == 2
 
 
 def test_now_is_the_clock_of_every_record():
@@ -274,36 +269,30 @@ def test_the_same_lines_at_the_same_time_print_the_same_bytes():
     assert one == two
 
 
-@pytest.mark.parametrize(
-    ("policy", "key"),
-    [
+def test_a_wrong_policy_is_wrong_usage_and_names_the_key(tmp_path):
+    for policy, key in [
         ("dedup_treshold = 0.9", "dedup_treshold"),
         ("dedup_threshold = 2", "dedup_threshold"),
         ('dedup_method = "vector"', "dedup_method"),  # S0-116
         ("[limits]\nreview_per_user = -1", "limits.review_per_user"),
-    ],
-)
-def test_a_wrong_policy_is_wrong_usage_and_names_the_key(tmp_path, policy, key):
-    file = tmp_path / "policy.toml"
-    file.write_text(policy)
-    result = invoke([claim_bytes()], "--policy", str(file))
-    assert result.exit_code == 2
-    assert key in result.stderr
+    ]:
+        file = tmp_path / "policy.toml"
+        file.write_text(policy)
+        result = invoke([claim_bytes()], "--policy", str(file))
+        assert result.exit_code == 2
+        assert key in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
+def test_a_wrong_variable_is_wrong_usage_and_is_named():
+    for name, value in [
         ("GROUNDWIRE_ALLOW_PORTS", "80,http"),
         ("GROUNDWIRE_ALLOW_NETWORKS", "10.0.0.1/8"),
         ("GROUNDWIRE_NO_NETWORK", "perhaps"),
         ("GROUNDWIRE_DEDUP_THRESHOLD", "high"),
-    ],
-)
-def test_a_wrong_variable_is_wrong_usage_and_is_named(name, value):
-    result = invoke([claim_bytes()], env={name: value})
-    assert result.exit_code == 2
-    assert name.removeprefix("GROUNDWIRE_").lower() in result.stderr.lower()
+    ]:
+        result = invoke([claim_bytes()], env={name: value})
+        assert result.exit_code == 2
+        assert name.removeprefix("GROUNDWIRE_").lower() in result.stderr.lower()
 
 
 def test_a_missing_file_is_wrong_usage():
@@ -390,12 +379,12 @@ def test_a_line_may_hold_a_record_with_its_headers_signed_byte_for_byte(tmp_path
     assert first["origin"]["sha256"] == hashlib.sha256(value).hexdigest()
 
 
-@pytest.mark.parametrize("headers", [b"[]", b'{"gw-attestation": 1}', b"null"])
-def test_headers_that_are_no_texts_are_told_with_their_line(headers):
-    result = invoke([claim_bytes("1"), b'{"headers": ' + headers + b', "record": {}}'])
-    error = json.loads(result.stdout.splitlines()[1])
-    assert (error["line"], error["error"]["code"], error["error"]["field"]) == (
-        2,
-        "invalid_record",
-        "headers",
-    )
+def test_headers_that_are_no_texts_are_told_with_their_line():
+    for headers in [b"[]", b'{"gw-attestation": 1}', b"null"]:
+        result = invoke([claim_bytes("1"), b'{"headers": ' + headers + b', "record": {}}'])
+        error = json.loads(result.stdout.splitlines()[1])
+        assert (error["line"], error["error"]["code"], error["error"]["field"]) == (
+            2,
+            "invalid_record",
+            "headers",
+        )

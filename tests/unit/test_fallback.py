@@ -53,41 +53,46 @@ RAW = {
 }
 
 
-@pytest.mark.parametrize("mode", CHAIN)
-def test_an_answer_that_holds_comes_back_as_the_pipeline_gave_it(mode):
-    given_answer = answer(mode)
-
+def returning(value):
     async def pipeline(_):
-        return given_answer
+        return value
 
-    result, tried = run(mode, confidences=[0.5], pipeline=pipeline)
-    assert result is given_answer
-    assert tried == [mode]
+    return pipeline
 
 
-@pytest.mark.parametrize(
-    ("mode", "confidences", "tried"),
-    [
+def raising(error):
+    async def pipeline(_):
+        raise error
+
+    return pipeline
+
+
+def test_an_answer_that_holds_comes_back_as_the_pipeline_gave_it():
+    for mode in CHAIN:
+        given_answer = answer(mode)
+        result, tried = run(mode, confidences=[0.5], pipeline=returning(given_answer))
+        assert result is given_answer
+        assert tried == [mode]
+
+
+def test_below_one_half_a_lower_mode_is_tried():
+    for mode, confidences, tried in [
         ("thinking", [0.49, 0.5], ["thinking", "auto"]),
         ("thinking", [math.nextafter(0.5, 0), 0, 0.9], ["thinking", "auto", "instant"]),
         ("auto", [0.49, 1.0], ["auto", "instant"]),
-    ],
-)
-def test_below_one_half_a_lower_mode_is_tried(mode, confidences, tried):
-    assert run(mode, confidences=confidences) == (answer(tried[-1]), tried)
+    ]:
+        assert run(mode, confidences=confidences) == (answer(tried[-1]), tried)
 
 
-@pytest.mark.parametrize("mode", CHAIN)
-def test_the_chain_ends_in_the_sources_alone(mode):
-    expected = list(CHAIN[CHAIN.index(mode) :])
-    assert run(mode, confidences=[0.49, 0.3, 0.0]) == (RAW, expected)
+def test_the_chain_ends_in_the_sources_alone():
+    for mode in CHAIN:
+        expected = list(CHAIN[CHAIN.index(mode) :])
+        assert run(mode, confidences=[0.49, 0.3, 0.0]) == (RAW, expected)
 
 
-@pytest.mark.parametrize(
-    "confidence", [math.nan, math.inf, -math.inf, True, "0.9", None, 85, [0.9], {}, object()]
-)
-def test_a_confidence_that_is_none_gives_no_answer(confidence):
-    assert run("instant", confidences=[confidence])[0] == RAW
+def test_a_confidence_that_is_none_gives_no_answer():
+    for confidence in [math.nan, math.inf, -math.inf, True, "0.9", None, 85, [0.9], {}, object()]:
+        assert run("instant", confidences=[confidence])[0] == RAW
 
 
 @given(
@@ -102,13 +107,10 @@ def test_the_first_mode_that_holds_answers_and_none_after_it_is_asked(mode, conf
     assert tried == list(chain[: chain.index(holds[0]) + 1] if holds else chain)
 
 
-@pytest.mark.parametrize("part", ["pipeline", "validate"])
-@pytest.mark.parametrize("error", [ValueError("no model"), TimeoutError("too slow"), KeyError("chunks")])
-def test_an_exception_gives_the_sources_and_a_warning_with_its_message(part, error):
-    async def broken(_):
-        raise error
-
-    assert run(**{part: broken})[0] == failed(str(error))
+def test_an_exception_gives_the_sources_and_a_warning_with_its_message():
+    for part in ("pipeline", "validate"):
+        for error in (ValueError("no model"), TimeoutError("too slow"), KeyError("chunks")):
+            assert run(**{part: raising(error)})[0] == failed(str(error))
 
 
 def test_an_exception_in_a_lower_mode_does_the_same():
@@ -125,23 +127,12 @@ class Speechless(Exception):
         raise RuntimeError("not even that")
 
 
-@pytest.mark.parametrize(
-    ("error", "message"), [(TimeoutError(), "TimeoutError"), (Speechless(), "Speechless")]
-)
-def test_an_exception_without_a_message_gives_its_class(error, message):
-    async def pipeline(_):
-        raise error
-
-    assert run(pipeline=pipeline)[0] == failed(message)
-
-
-@pytest.mark.parametrize("given_answer", [None, "text", ["list"]])
-def test_a_pipeline_that_gives_no_response_is_an_error_like_any_other(given_answer):
-    async def pipeline(_):
-        return given_answer
-
-    message = f"the pipeline gave {type(given_answer).__name__}, not a mapping"
-    assert run(pipeline=pipeline)[0] == failed(message)
+def test_an_exception_without_a_message_gives_its_class_and_no_response_is_an_error_like_any_other():
+    for error, message in ((TimeoutError(), "TimeoutError"), (Speechless(), "Speechless")):
+        assert run(pipeline=raising(error))[0] == failed(message)
+    for value in (None, "text", ["list"]):
+        message = f"the pipeline gave {type(value).__name__}, not a mapping"
+        assert run(pipeline=returning(value))[0] == failed(message)
 
 
 def test_sources_are_what_was_gathered_until_then():
@@ -170,11 +161,8 @@ def test_gathering_that_breaks_leaves_no_sources_but_a_response():
 
     assert run("instant", confidences=[0], chunks=chunks)[0] == failed("index closed", [])
 
-    async def pipeline(_):
-        raise RuntimeError("no model")
-
-    assert run(pipeline=pipeline, chunks=chunks)[0] == failed("no model", [])
-    assert run(pipeline=pipeline, chunks=None)[0] == failed("no model", [])
+    for none in (chunks, None):
+        assert run(pipeline=raising(RuntimeError("no model")), chunks=none)[0] == failed("no model", [])
 
 
 def test_chunks_are_not_looked_at_where_there_is_an_answer():
@@ -201,10 +189,10 @@ def test_a_caller_that_is_cancelled_is_cancelled():
         asyncio.run(cancelled())
 
 
-@pytest.mark.parametrize("mode", ["", "fast", "THINKING", None])
-def test_an_unknown_mode_is_an_error_that_names_it(mode):
-    with pytest.raises(ValueError, match="thinking, auto, instant"):
-        run(mode)
+def test_an_unknown_mode_is_an_error_that_names_it():
+    for mode in ["", "fast", "THINKING", None]:
+        with pytest.raises(ValueError, match="thinking, auto, instant"):
+            run(mode)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 
 import click
-import pytest
 
 from demo.__main__ import main as demo
 from groundwire.cli.main import main
@@ -29,15 +28,15 @@ def tree(command: click.Command, path: str) -> Iterator[tuple[str, click.Command
 ALL = [*tree(main, "groundwire"), *tree(demo, "python -m demo")]
 
 
-@pytest.mark.parametrize(("path", "command"), ALL, ids=[path for path, _ in ALL])
-def test_help_of_a_command_shows_an_example_of_it_that_it_takes(path: str, command: click.Command) -> None:
+def test_help_of_a_command_shows_an_example_of_it_that_it_takes() -> None:
     """Whatever is set by a variable as well names the variable."""
-    example = " ".join((command.help or "").partition("Example: ")[2].split())
-    called = [words for words in commands(example) if " ".join(words).startswith(path)]
-    assert called, f"{path} --help has no example of itself"
-    assert [problem(words) for words in called] == [None]
-    options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
-    assert [option.name for option in options if option.envvar and not option.show_envvar] == []
+    for path, command in ALL:
+        example = " ".join((command.help or "").partition("Example: ")[2].split())
+        called = [words for words in commands(example) if " ".join(words).startswith(path)]
+        assert called, f"{path} --help has no example of itself"
+        assert [problem(words) for words in called] == [None]
+        options = [parameter for parameter in command.params if isinstance(parameter, click.Option)]
+        assert [option.name for option in options if option.envvar and not option.show_envvar] == []
 
 
 def test_every_role_of_a_worker_says_more_than_workers_in_common() -> None:
@@ -45,10 +44,10 @@ def test_every_role_of_a_worker_says_more_than_workers_in_common() -> None:
     assert len(set(told.values())) == len(told) == 5
 
 
-@pytest.mark.parametrize("name", ["approved_table", "generator.py", "producer.py"])
-def test_help_of_an_example_program_shows_how_it_is_run(name: str) -> None:
-    done = subprocess.run(
-        [sys.executable, ROOT / "examples" / name, "--help"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert f"python examples/{name}" in done.stdout
+def test_help_of_an_example_program_shows_how_it_is_run() -> None:
+    for name in ["approved_table", "generator.py", "producer.py"]:
+        done = subprocess.run(
+            [sys.executable, ROOT / "examples" / name, "--help"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert f"python examples/{name}" in done.stdout

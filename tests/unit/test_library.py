@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import fields
 from datetime import UTC
+from unittest.mock import AsyncMock
 
 import pytest
 from hypothesis import given
@@ -49,12 +50,12 @@ class Memories:
 # --- names
 
 
-@pytest.mark.parametrize("name", groundwire.__all__)
-def test_every_public_name_is_there_and_documented(name):
-    value = getattr(groundwire, name)
-    assert name in dir(groundwire)
-    if inspect.isclass(value) or inspect.isfunction(value):
-        assert inspect.getdoc(value)
+def test_every_public_name_is_there_and_documented():
+    for name in groundwire.__all__:
+        value = getattr(groundwire, name)
+        assert name in dir(groundwire)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            assert inspect.getdoc(value)
 
 
 def test_the_names_of_the_claim_part_of_the_contract_are_exported():
@@ -89,10 +90,10 @@ def test_checking_a_claim_imports_no_logs_settings_or_network():
     assert done.stderr.strip() == ""
 
 
-@pytest.mark.parametrize("module", [dedup_module, validator_module])
-def test_the_examples_in_the_documentation_run(module):
-    result = doctest.testmod(module)
-    assert (result.failed, result.attempted > 0) == (0, True)
+def test_the_examples_in_the_documentation_run():
+    for module in [dedup_module, validator_module]:
+        result = doctest.testmod(module)
+        assert (result.failed, result.attempted > 0) == (0, True)
 
 
 def test_signatures_are_the_published_ones():
@@ -141,50 +142,44 @@ async def validate(content, source="ai_synthesis", memory_type="fact", provider=
     return await validator.validate(content=content, memory_type=memory_type, source=source, user_id="ada")
 
 
-CASES = [
-    ("Maybe we could try GraphQL", "user", "fact"),
-    ("It may fail", "user", "fact"),
-    ("Snow is white", "user", "fact"),
-    ("Snow is white", "ai_synthesis", "fact"),
-    ("We decided to use PostgreSQL", "conversation", "decision"),
-    ("I like tabs", "chat", "preference"),
-    ("Per ADR-003 we use PostgreSQL", "ai_synthesis", "fact"),
-    ("Per ADR-999 we use magic and #12", "documentation", "fact"),
-    (TEXT, "user", "fact"),
-    (TEXT + " never", "user", "fact"),
-]
-
-
-@pytest.mark.parametrize(("content", "source", "memory_type"), CASES)
-@pytest.mark.parametrize(
-    "config",
-    [
+async def test_the_library_decides_as_the_stream_does(tmp_path):
+    """Same tier, reason, checks and evidence as the gate, with the same memories stored."""
+    cases = [
+        ("Maybe we could try GraphQL", "user", "fact"),
+        ("It may fail", "user", "fact"),
+        ("Snow is white", "user", "fact"),
+        ("Snow is white", "ai_synthesis", "fact"),
+        ("We decided to use PostgreSQL", "conversation", "decision"),
+        ("I like tabs", "chat", "preference"),
+        ("Per ADR-003 we use PostgreSQL", "ai_synthesis", "fact"),
+        ("Per ADR-999 we use magic and #12", "documentation", "fact"),
+        (TEXT, "user", "fact"),
+        (TEXT + " never", "user", "fact"),
+    ]
+    for config in [
         GroundedIngestionConfig(),
         GroundedIngestionConfig(verify_claim_relevance=True),
         GroundedIngestionConfig(auto_approve_ai_synthesis=False, failed_citation_overrides_trust=True),
         GroundedIngestionConfig(enable_dedup=False),
-    ],
-    ids=["default", "relevance", "held", "no dedup"],
-)
-async def test_the_library_decides_as_the_stream_does(tmp_path, config, content, source, memory_type):
-    """Same tier, reason, checks and evidence as the gate, with the same memories stored."""
-    adrs = adr_folder(tmp_path / "adrs", ADR_003="PostgreSQL")
-    sound = verifier(adrs)
-    world = World(policy=config, verifier=sound)
-    await world.one(TEXT, "m1", source="user")
-    decision: Decision = await world.one(content, "c", source=source, memory_type=memory_type)
-    provider = Memories(*([TEXT] if memory_type == "fact" else []))
-    result = await validate(content, source, memory_type, provider, config=config, verifier=sound)
-    ours = (result.tier, result.approved, result.reason, result.checks_failed)
-    assert ours == (decision.tier, decision.approved, decision.reason, decision.checks_failed)
-    queue = {"review_place"}
-    assert result.checks_passed == [check for check in decision.checks_passed if check not in queue]
-    assert result.checks_skipped == decision.checks_skipped
-    assert result.similarity_score == decision.similarity_score
-    assert result.conflicting_memory_id == decision.conflicting_memory_id
-    assert result.evidence.source_id == decision.evidence.source_id
-    assert result.evidence.confidence == decision.evidence.confidence
-    assert result.evidence.capture_time.tzinfo is UTC
+    ]:
+        for content, source, memory_type in cases:
+            adrs = adr_folder(tmp_path / "adrs", ADR_003="PostgreSQL")
+            sound = verifier(adrs)
+            world = World(policy=config, verifier=sound)
+            await world.one(TEXT, "m1", source="user")
+            decision: Decision = await world.one(content, "c", source=source, memory_type=memory_type)
+            provider = Memories(*([TEXT] if memory_type == "fact" else []))
+            result = await validate(content, source, memory_type, provider, config=config, verifier=sound)
+            ours = (result.tier, result.approved, result.reason, result.checks_failed)
+            assert ours == (decision.tier, decision.approved, decision.reason, decision.checks_failed)
+            queue = {"review_place"}
+            assert result.checks_passed == [check for check in decision.checks_passed if check not in queue]
+            assert result.checks_skipped == decision.checks_skipped
+            assert result.similarity_score == decision.similarity_score
+            assert result.conflicting_memory_id == decision.conflicting_memory_id
+            assert result.evidence.source_id == decision.evidence.source_id
+            assert result.evidence.confidence == decision.evidence.confidence
+            assert result.evidence.capture_time.tzinfo is UTC
 
 
 async def test_every_memory_of_the_user_and_type_is_compared():
@@ -204,24 +199,22 @@ async def test_across_types_where_the_scope_is_the_user():
     assert sorted(provider.asked) == [("ada", "decision"), ("ada", "fact"), ("ada", "preference")]
 
 
-@pytest.mark.parametrize("error", [RuntimeError("down"), TimeoutError(), ValueError("x"), KeyError("y")])
-async def test_a_provider_that_fails_sends_everything_to_review(error):
+async def test_a_provider_that_fails_sends_everything_to_review():
     """S0-45, S0-110; speculation stays blocked (C-27)."""
-    result = await validate("Snow is white", source="user", provider=Memories(error=error))
-    assert result.tier == "tier_2"
-    assert result.reason == "Dedup check failed - cannot verify uniqueness"
-    assert "dedup_check_failed" in result.checks_failed
-    assert (await validate("Maybe", provider=Memories(error=error))).tier == "tier_3"
+    for error in [RuntimeError("down"), TimeoutError(), ValueError("x"), KeyError("y")]:
+        result = await validate("Snow is white", source="user", provider=Memories(error=error))
+        assert result.tier == "tier_2"
+        assert result.reason == "Dedup check failed - cannot verify uniqueness"
+        assert "dedup_check_failed" in result.checks_failed
+        assert (await validate("Maybe", provider=Memories(error=error))).tier == "tier_3"
 
 
-@pytest.mark.parametrize("answer", [None, [("m1",)], [("m1", None)], 5, ["abc"]])
-async def test_a_provider_that_answers_nonsense_has_failed(answer):
-    class Odd:
-        async def memories(self, user_id, memory_type):  # noqa: ARG002 - the protocol's
-            return answer
-
-    result = await validate("Snow is white", source="user", provider=Odd())
-    assert not result.approved
+async def test_a_provider_that_answers_nonsense_has_failed():
+    provider = Memories()
+    for answer in (None, [("m1",)], [("m1", None)], 5, ["abc"]):
+        provider.memories = AsyncMock(return_value=answer)
+        result = await validate("Snow is white", source="user", provider=provider)
+        assert not result.approved
 
 
 async def test_deduplication_off_needs_no_provider_and_says_so():
@@ -241,9 +234,8 @@ def test_what_cannot_work_is_refused_when_it_is_made():
         DedupChecker(Memories(), threshold=0)
 
 
-@pytest.mark.parametrize(
-    ("changes", "name"),
-    [
+async def test_an_argument_that_no_claim_holds_is_named():
+    for changes, name in [
         ({"content": ""}, "content"),
         ({"content": "x" * 20_001}, "content"),
         ({"content": "a\0b"}, "content"),
@@ -252,13 +244,11 @@ def test_what_cannot_work_is_refused_when_it_is_made():
         ({"memory_type": "rumour"}, "memory_type"),
         ({"source": ""}, "source"),
         ({"user_id": ""}, "user_id"),
-    ],
-)
-async def test_an_argument_that_no_claim_holds_is_named(changes, name):
-    arguments = {"content": "x", "memory_type": "fact", "source": "user", "user_id": "ada"} | changes
-    validator = IngestionValidator(enable_dedup=False, verifier=verifier())
-    with pytest.raises(ValueError, match=name):
-        await validator.validate(**arguments)
+    ]:
+        arguments = {"content": "x", "memory_type": "fact", "source": "user", "user_id": "ada"} | changes
+        validator = IngestionValidator(enable_dedup=False, verifier=verifier())
+        with pytest.raises(ValueError, match=name):
+            await validator.validate(**arguments)
 
 
 def test_without_a_verifier_the_working_directory_is_looked_at(tmp_path, monkeypatch):
@@ -274,28 +264,23 @@ def test_without_a_verifier_the_working_directory_is_looked_at(tmp_path, monkeyp
 # --- DedupChecker
 
 
-@pytest.mark.parametrize(
-    ("stored", "content", "duplicate", "similarity", "found", "difference"),
-    [
+async def test_a_text_is_compared_with_every_memory():
+    """S0-109, S0-121."""
+    for stored, content, duplicate, similarity, found, difference in [
         ([], TEXT, False, 0.0, None, "none"),
         ([TEXT], TEXT, True, 1.0, "m1", "none"),
         ([TEXT.upper() + "!"], TEXT, True, 1.0, "m1", "none"),
         (["Something else", TEXT], TEXT, True, 1.0, "m2", "none"),
         ([TEXT], TEXT + " never", False, 0.9444, "m1", "negation"),
         (["a b c d"], "a b c e", False, 0.6, None, "none"),
-    ],
-)
-async def test_a_text_is_compared_with_every_memory(
-    stored, content, duplicate, similarity, found, difference
-):
-    """S0-109, S0-121."""
-    result = await DedupChecker(Memories(*stored)).check_duplicate(content, "ada", "fact")
-    assert (result.is_duplicate, result.similarity, result.existing_memory_id) == (
-        duplicate,
-        similarity,
-        found,
-    )
-    assert (result.difference, result.dedup_failed, result.error) == (difference, False, None)
+    ]:
+        result = await DedupChecker(Memories(*stored)).check_duplicate(content, "ada", "fact")
+        assert (result.is_duplicate, result.similarity, result.existing_memory_id) == (
+            duplicate,
+            similarity,
+            found,
+        )
+        assert (result.difference, result.dedup_failed, result.error) == (difference, False, None)
 
 
 async def test_a_material_difference_may_be_told_to_count_for_nothing():
@@ -358,21 +343,21 @@ async def embed_later(text):
 VECTOR = GroundedIngestionConfig(dedup_method="vector", dedup_threshold=0.95)
 
 
-@pytest.mark.parametrize(
-    "embedder", [Embedder(), embed_now, embed_later], ids=["object", "function", "coroutine"]
-)
-async def test_with_an_embedder_meanings_are_compared(embedder):
+async def test_with_an_embedder_meanings_are_compared():
     """S0-116."""
-    options = {"source": "user", "config": VECTOR, "embedder": embedder}
-    same = await validate("felines make a low sound", provider=Memories("dogs bark", "cats purr"), **options)
-    assert (same.tier, same.conflicting_memory_id, same.similarity_score) == ("tier_3", "m2", 0.97)
-    other = await validate("dogs bark", provider=Memories("cats purr"), **options)
-    assert other.approved
-    conflict = await validate("cats never purr", provider=Memories("cats purr"), **options)
-    assert (conflict.tier, conflict.checks_failed[0]) == (
-        "tier_2",
-        "conflicting_near_duplicate: m1: negation",
-    )
+    for embedder in [Embedder(), embed_now, embed_later]:
+        options = {"source": "user", "config": VECTOR, "embedder": embedder}
+        same = await validate(
+            "felines make a low sound", provider=Memories("dogs bark", "cats purr"), **options
+        )
+        assert (same.tier, same.conflicting_memory_id, same.similarity_score) == ("tier_3", "m2", 0.97)
+        other = await validate("dogs bark", provider=Memories("cats purr"), **options)
+        assert other.approved
+        conflict = await validate("cats never purr", provider=Memories("cats purr"), **options)
+        assert (conflict.tier, conflict.checks_failed[0]) == (
+            "tier_2",
+            "conflicting_near_duplicate: m1: negation",
+        )
 
 
 async def test_a_paraphrase_in_another_order_is_a_duplicate_of_its_meaning():
@@ -381,12 +366,12 @@ async def test_a_paraphrase_in_another_order_is_a_duplicate_of_its_meaning():
     assert (result.tier, result.conflicting_memory_id) == ("tier_3", "m1")
 
 
-@pytest.mark.parametrize("content", ["nothing", "broken", "short", "not in the table"])
-async def test_an_embedder_that_fails_is_a_failed_deduplication(content):
-    result = await validate(
-        content, source="user", provider=Memories("cats purr"), config=VECTOR, embedder=embed_now
-    )
-    assert (result.tier, result.reason) == ("tier_2", "Dedup check failed - cannot verify uniqueness")
+async def test_an_embedder_that_fails_is_a_failed_deduplication():
+    for content in ["nothing", "broken", "short", "not in the table"]:
+        result = await validate(
+            content, source="user", provider=Memories("cats purr"), config=VECTOR, embedder=embed_now
+        )
+        assert (result.tier, result.reason) == ("tier_2", "Dedup check failed - cannot verify uniqueness")
 
 
 async def test_equal_vectors_are_duplicates_at_a_threshold_of_one():

@@ -6,7 +6,6 @@ import asyncio
 import subprocess
 import sys
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -54,22 +53,18 @@ def test_evidence_may_be_a_mapping_and_none_is_named() -> None:
         assert SECRET not in str(wrong.value)
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
+def test_errors_of_the_library_are_value_errors_without_the_text() -> None:
+    for call in [
         lambda: GroundedIngestionConfig(dedup_threshold=SECRET),  # type: ignore[arg-type]
         lambda: SourceVerifier([{"file": "a", "content": [SECRET]}]),
-    ],
-)
-def test_errors_of_the_library_are_value_errors_without_the_text(call: Any) -> None:
-    with pytest.raises(ValueError, match=r"dedup_threshold|content") as found:
-        call()
-    assert SECRET not in str(found.value)
+    ]:
+        with pytest.raises(ValueError, match=r"dedup_threshold|content") as found:
+            call()
+        assert SECRET not in str(found.value)
 
 
-@pytest.mark.parametrize(
-    ("changed", "why"),
-    [
+def test_a_cache_keeps_only_what_held_and_says_why_it_refuses() -> None:
+    for changed, why in [
         ({}, None),
         ({"confidence": 0.2}, "low_confidence"),
         ({"warnings": [{"type": "UNSUPPORTED_VALUE"}]}, "unsupported"),
@@ -77,14 +72,10 @@ def test_errors_of_the_library_are_value_errors_without_the_text(call: Any) -> N
         ({"validation": {"fieldsVerified": 0, "fieldsTotal": 1}}, "unsupported"),
         ({"validation": None}, "unvalidated"),
         ({"answer": (n for n in "ab")}, "unstorable"),
-    ],
-)
-def test_a_cache_keeps_only_what_held_and_says_why_it_refuses(
-    changed: dict[str, Any], why: str | None
-) -> None:
-    cache = QueryCache()
-    assert cache.set("k", GOOD | changed) is (why is None)
-    assert cache.why_refused(GOOD | changed) == why
+    ]:
+        cache = QueryCache()
+        assert cache.set("k", GOOD | changed) is (why is None)
+        assert cache.why_refused(GOOD | changed) == why
 
 
 def test_events_of_a_program_that_has_configured_no_logs_leave_its_standard_output_alone() -> None:

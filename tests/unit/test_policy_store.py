@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from groundwire.errors import StateUnavailable, UsageError
-from groundwire.policy import Policy
+from groundwire.policy import Policy, load_policy
 from groundwire.state.policies import PolicyStore
 
 POLICY = Policy(version="strict")
@@ -49,6 +49,7 @@ async def test_a_policy_is_kept_in_the_folder_and_in_state_and_found_in_either(
     assert await PolicyStore(folder, None).get(NAME) == POLICY
     assert await PolicyStore(None, keeper).get(NAME) == POLICY
     assert await PolicyStore(tmp_path / "empty", keeper).get(NAME) == POLICY
+    assert load_policy(folder / f"{NAME}.json", {"GROUNDWIRE_VERSION": "overridden"}) == POLICY
     for store in (PolicyStore(tmp_path / "empty", None), PolicyStore(None, Keeper())):
         assert await store.get(NAME) is None
         assert await store.get(Policy().sha256) is None, "the defaults are no policy that is kept"
@@ -79,12 +80,12 @@ async def test_a_policy_that_is_not_what_its_name_says_is_none(tmp_path: Path) -
     assert await PolicyStore(tmp_path, genuine).get(NAME) == POLICY, "the one in state is what it says"
 
 
-@pytest.mark.parametrize("name", ["../secret", NAME.upper(), NAME + "0", NAME[1:], "", f"{NAME}\n"])
-async def test_what_is_no_hash_names_no_file_and_asks_nobody(tmp_path: Path, name: str) -> None:
-    (tmp_path / "secret.json").write_bytes(POLICY.canonical)
-    keeper = Keeper(**{name: POLICY.canonical})
-    assert await PolicyStore(tmp_path / "policies", keeper).get(name) is None
-    assert keeper.asked == []
+async def test_what_is_no_hash_names_no_file_and_asks_nobody(tmp_path: Path) -> None:
+    for name in ["../secret", NAME.upper(), NAME + "0", NAME[1:], "", f"{NAME}\n"]:
+        (tmp_path / "secret.json").write_bytes(POLICY.canonical)
+        keeper = Keeper(**{name: POLICY.canonical})
+        assert await PolicyStore(tmp_path / "policies", keeper).get(name) is None
+        assert keeper.asked == []
 
 
 async def test_what_cannot_be_read_is_no_policy_and_the_log_tells(tmp_path: Path) -> None:

@@ -102,36 +102,30 @@ async def test_a_function_of_c_gets_the_evidence_alone():
     assert (await used.approve(await put(used), "ada")).isdigit()
 
 
-@pytest.mark.parametrize(
-    "callback",
-    [
+def test_a_callback_that_cannot_take_what_it_is_called_with_is_refused_when_the_queue_is_made():
+    for callback in [
         lambda: "m",
         lambda evidence, user_id: "m",  # noqa: ARG005 - what it may not ask for
         lambda *, evidence: "m",  # noqa: ARG005 - as above
         lambda **fields: "m",  # noqa: ARG005 - as above
         lambda evidence, item, *, session: "m",  # noqa: ARG005 - as above
-    ],
-)
-def test_a_callback_that_cannot_take_what_it_is_called_with_is_refused_when_the_queue_is_made(callback):
-    with pytest.raises(
-        TypeError, match=r"^store_callback: would be called as store_callback\(evidence.*queue_id"
-    ):
-        ReviewQueue(callback)
+    ]:
+        with pytest.raises(
+            TypeError, match=r"^store_callback: would be called as store_callback\(evidence.*queue_id"
+        ):
+            ReviewQueue(callback)
 
 
-@pytest.mark.parametrize(
-    "callback",
-    [
+async def test_every_callback_that_can_be_called_with_the_evidence_is_taken():
+    for callback in [
         lambda *anything: "m",  # noqa: ARG005 - what it gets is not looked at
         lambda whatever, /, item: "m",  # noqa: ARG005 - as above
         lambda whatever, *, queue_id, more=None, **rest: "m",  # noqa: ARG005 - as above
         functools.partial(lambda session, evidence: "m", "session"),  # noqa: ARG005 - as above
         Stored().__call__,
-    ],
-)
-async def test_every_callback_that_can_be_called_with_the_evidence_is_taken(callback):
-    used = ReviewQueue(callback)
-    assert await used.approve(await put(used), "ada")
+    ]:
+        used = ReviewQueue(callback)
+        assert await used.approve(await put(used), "ada")
 
 
 def test_help_of_the_queue_has_one_example_and_few_row_ids():

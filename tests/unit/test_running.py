@@ -20,12 +20,10 @@ def _named_as_before():
     name_client("groundwire", "")
 
 
-@pytest.mark.parametrize(
-    ("prefix", "name"), [("groundwire.", "groundwire.claims"), ("eu-", "eu.claims"), ("", "claims")]
-)
-def test_connections_are_called_after_deployment_and_role(prefix: str, name: str) -> None:
-    app = build_app("claims", Settings(topic_prefix=prefix))
-    assert app.conf.broker_client_id == client_name() == name
+def test_connections_are_called_after_deployment_and_role() -> None:
+    for prefix, name in [("groundwire.", "groundwire.claims"), ("eu-", "eu.claims"), ("", "claims")]:
+        app = build_app("claims", Settings(topic_prefix=prefix))
+        assert app.conf.broker_client_id == client_name() == name
 
 
 def test_sighup_logs_everything_until_it_comes_again() -> None:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-import pytest
 from rich.console import Console
 
 from groundwire.cli.check import DecisionPrinter
@@ -38,14 +37,14 @@ def _on_terminal(width: int) -> tuple[DecisionPrinter, io.StringIO]:
     return printer, out
 
 
-@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
-async def test_on_a_terminal_every_decision_is_one_line_of_its_width(width: int) -> None:
-    printer, out = _on_terminal(width)
-    for decision in await _decisions([LONG, "I think it may fail, see ADR-003 and ADR-004 and ADR-005"]):
-        printer.decision(decision)
-    lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in out.getvalue().splitlines()]
-    assert len(lines) == 3
-    assert all(len(line) <= width for line in lines)
+async def test_on_a_terminal_every_decision_is_one_line_of_its_width() -> None:
+    for width in [60, 80, 100, 120, 200]:
+        printer, out = _on_terminal(width)
+        for decision in await _decisions([LONG, "I think it may fail, see ADR-003 and ADR-004 and ADR-005"]):
+            printer.decision(decision)
+        lines = [re.sub(r"\x1b\[[\d;]*m", "", line) for line in out.getvalue().splitlines()]
+        assert len(lines) == 3
+        assert all(len(line) <= width for line in lines)
 
 
 async def test_a_near_duplicate_names_the_memory_the_likeness_and_the_difference() -> None:
@@ -91,30 +90,25 @@ async def test_a_flagged_answer_names_the_claims_that_are_wrong() -> None:
     assert "flagged_claims: 1" not in out.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("attestation", "told"),
-    [
+async def test_an_unattested_source_says_what_is_wrong_with_its_signature() -> None:
+    for attestation, told in [
         (None, "no header gw-attestation"),
         ("invalid", "not of these bytes"),
         ("expired", "expired"),
         ("unknown_key", "unknown key"),
         ("not_entitled", "may not sign"),
-    ],
-)
-async def test_an_unattested_source_says_what_is_wrong_with_its_signature(
-    attestation: str | None, told: str
-) -> None:
-    (decision,) = await _decisions(["One thing"])
-    facts = decision.facts.model_copy(
-        update={"attestation": attestation and {"key_id": "k", "state": attestation}}
-    )
-    unattested = decision.model_copy(
-        update={"facts": facts, "checks_failed": ["source_unattested: documentation"]}
-    )
-    out = io.StringIO()
-    DecisionPrinter(out).decision(unattested)
-    assert "source_unattested: documentation (" in out.getvalue()
-    assert told in out.getvalue()
+    ]:
+        (decision,) = await _decisions(["One thing"])
+        facts = decision.facts.model_copy(
+            update={"attestation": attestation and {"key_id": "k", "state": attestation}}
+        )
+        unattested = decision.model_copy(
+            update={"facts": facts, "checks_failed": ["source_unattested: documentation"]}
+        )
+        out = io.StringIO()
+        DecisionPrinter(out).decision(unattested)
+        assert "source_unattested: documentation (" in out.getvalue()
+        assert told in out.getvalue()
 
 
 async def test_the_heading_comes_once_and_before_the_first_section() -> None:

@@ -1,6 +1,5 @@
 """What an answer cites in brackets is there, or the claim is flagged without asking anybody."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,9 +13,8 @@ CONTEXT = {"doc-1": "The gateway retries failed requests 3 times.", "doc-2": "Th
 TEXT = "The gateway retries failed requests 3 times"
 
 
-@pytest.mark.parametrize(
-    ("text", "ids", "missing"),
-    [
+def test_a_citation_is_missed_where_it_says_that_it_is_one_or_looks_like_an_id():
+    for text, ids, missing in [
         ("a [doc-9]", ["doc-1"], ("doc-9",)),
         ("a[DOC-9].", ["doc-1"], ("DOC-9",)),
         ("a [doc-1]", ["doc-1"], ()),
@@ -34,10 +32,8 @@ TEXT = "The gateway retries failed requests 3 times"
         ("a [2024]", ["1", "2"], ()),
         ("a [citation needed] [sic] [...] [x](http://x)", ["doc-1"], ()),
         ("a [] [ ] [source:]", ["doc-1"], ()),
-    ],
-)
-def test_a_citation_is_missed_where_it_says_that_it_is_one_or_looks_like_an_id(text, ids, missing):
-    assert Citable(ids, len(ids)).missing(text) == missing
+    ]:
+        assert Citable(ids, len(ids)).missing(text) == missing
 
 
 @given(st.text(alphabet="ab1[]:;, \n-`source", max_size=80), st.sets(st.text("ab1-", min_size=1, max_size=4)))
@@ -69,9 +65,8 @@ def test_a_claim_that_cites_what_is_not_there_is_a_phantom_and_nobody_is_asked_a
     assert len(Counting.prompts) == 2
 
 
-@pytest.mark.parametrize(
-    ("cited", "given", "reason"),
-    [
+def test_at_the_gate_chunks_may_be_cited_by_number_id_and_file():
+    for cited, brought, reason in [
         ("[doc-9]", {"context": CONTEXT}, "phantom_citation"),
         ("[source: docs/missing.md]", {"chunks": ["doc-1", "doc-2"]}, "phantom_citation"),
         ("[source: docs/doc-1.md]", {"chunks": ["doc-1", "doc-2"]}, None),
@@ -80,21 +75,19 @@ def test_a_claim_that_cites_what_is_not_there_is_a_phantom_and_nobody_is_asked_a
         ("[rates.pdf#page=4]", {"chunks": ["doc-1", "doc-2"]}, "phantom_citation"),
         ("[doc-1.md#page=4]", {"chunks": ["doc-1", "doc-2"]}, None),
         ("[source:9]", {"context": CONTEXT}, "phantom_citation"),
-    ],
-)
-def test_at_the_gate_chunks_may_be_cited_by_number_id_and_file(cited, given, reason):
-    record = {"response_id": "r", "user_id": "u", "answer": f"{TEXT} {cited}."} | given
-    if "chunks" in given:
-        place = {"start_line": 1, "end_line": 1}
-        record["chunks"] = [
-            {"chunk_id": name, "file": f"docs/{name}.md", "content": CONTEXT[name]} | place
-            for name in given["chunks"]
-        ]
-    response = LlmResponse.model_validate(record)
-    report = check_claims(response, evidence_of(response), VerificationConfig())
-    assert [claim.flag_reason for claim in report.report.claims] == [reason]
+    ]:
+        record = {"response_id": "r", "user_id": "u", "answer": f"{TEXT} {cited}."} | brought
+        if "chunks" in brought:
+            place = {"start_line": 1, "end_line": 1}
+            record["chunks"] = [
+                {"chunk_id": name, "file": f"docs/{name}.md", "content": CONTEXT[name]} | place
+                for name in brought["chunks"]
+            ]
+        response = LlmResponse.model_validate(record)
+        report = check_claims(response, evidence_of(response), VerificationConfig())
+        assert [claim.flag_reason for claim in report.report.claims] == [reason]
 
 
-@pytest.mark.parametrize("answer", ["[doc-9] says so.", "I don't know.\n\nSources: rates.pdf"])
-def test_a_phantom_beside_what_is_no_claim_is_not_looked_over(answer):
-    assert detect_hallucinations(answer, CONTEXT).is_flagged
+def test_a_phantom_beside_what_is_no_claim_is_not_looked_over():
+    for answer in ["[doc-9] says so.", "I don't know.\n\nSources: rates.pdf"]:
+        assert detect_hallucinations(answer, CONTEXT).is_flagged

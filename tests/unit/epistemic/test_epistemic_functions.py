@@ -54,11 +54,9 @@ def claim(support=0.9, bits=-1.0, reason=None, **other):
     return ClaimVerification(**(given | other))
 
 
-@pytest.mark.parametrize(
-    ("p1", "p0", "bits"), [(0.99, 0.02, -0.43), (0.7, 0.02, 2.0), (0.01, 0.9, 3.23), (0.95, 0.02, 0.0)]
-)
-def test_a_gap_is_required_less_observed_bits_signed_by_direction(p1, p0, bits):
-    assert evidence_gap_bits(p1, p0) == pytest.approx(bits, abs=0.005)
+def test_a_gap_is_required_less_observed_bits_signed_by_direction():
+    for p1, p0, bits in [(0.99, 0.02, -0.43), (0.7, 0.02, 2.0), (0.01, 0.9, 3.23), (0.95, 0.02, 0.0)]:
+        assert evidence_gap_bits(p1, p0) == pytest.approx(bits, abs=0.005)
 
 
 @given(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1))
@@ -67,26 +65,29 @@ def test_more_support_never_means_a_larger_gap(one, other, prior):
     assert evidence_gap_bits(high, prior) <= evidence_gap_bits(low, prior)
 
 
-@pytest.mark.parametrize("bad", [-0.1, 1.1, float("nan"), True])
-def test_a_probability_out_of_range_is_refused_by_name(bad):
-    with pytest.raises(ValueError, match="p1"):
-        evidence_gap_bits(bad)
+def test_a_probability_out_of_range_is_refused_by_name():
+    for bad in [-0.1, 1.1, float("nan"), True]:
+        with pytest.raises(ValueError, match="p1"):
+            evidence_gap_bits(bad)
 
 
-@pytest.mark.parametrize(
-    ("bits", "band"),
-    [(-0.01, "supported"), (0, "minor"), (2, "minor"), (2.01, "suspicious"), (10, "suspicious"),
-     (10.01, "likely_hallucination")],
-)  # fmt: skip
-def test_bands_of_gaps_have_fixed_edges(bits, band):
-    assert gap_band(bits) == band
+def test_bands_of_gaps_have_fixed_edges():
+    for bits, band in [
+        (-0.01, "supported"),
+        (0, "minor"),
+        (2, "minor"),
+        (2.01, "suspicious"),
+        (10, "suspicious"),
+        (10.01, "likely_hallucination"),
+    ]:
+        assert gap_band(bits) == band
 
 
-@pytest.mark.parametrize("name", ["evidence_support", "evidence_dependence", "consistency_score"])
-@pytest.mark.parametrize("bad", [-0.01, 1.01, float("nan")])
-def test_a_score_out_of_range_is_refused(name, bad):
-    with pytest.raises(ValidationError, match=name):
-        claim(**{name: bad})
+def test_a_score_out_of_range_is_refused():
+    for bad in [-0.01, 1.01, float("nan")]:
+        for name in ["evidence_support", "evidence_dependence", "consistency_score"]:
+            with pytest.raises(ValidationError, match=name):
+                claim(**{name: bad})
 
 
 def test_a_claim_is_flagged_below_the_support_threshold_and_not_at_it():
@@ -125,10 +126,10 @@ def test_each_step_of_reasoning_is_held_against_what_it_cites_alone():
     )  # twice with evidence, once without; neither phantom nor uncited is asked about
 
 
-@pytest.mark.parametrize("step", ["text", {"cites": []}, {"claim": 5}, {"claim": "a", "cites": "b"}])
-def test_a_step_of_another_shape_is_refused_with_its_number(step):
-    with pytest.raises(ValueError, match="step 2"):
-        audit_reasoning([{"claim": "a", "cites": []}, step], {})
+def test_a_step_of_another_shape_is_refused_with_its_number():
+    for step in ["text", {"cites": []}, {"claim": 5}, {"claim": "a", "cites": "b"}]:
+        with pytest.raises(ValueError, match="step 2"):
+            audit_reasoning([{"claim": "a", "cites": []}, step], {})
 
 
 def test_a_report_counts_claims_and_names_gaps():
@@ -147,13 +148,14 @@ def test_overall_confidence_is_the_mean_support_weighted_by_words():
     assert build_report("r", claims, FULL).overall_confidence == pytest.approx((3 * 0.9 + 0.5) / 4)
 
 
-@pytest.mark.parametrize(
-    ("bits", "reason", "critical"),
-    [(2.0, "unsupported", False), (2.01, "unsupported", True), (9.0, "evidence_independent", False)],
-)
-def test_a_gap_is_critical_above_the_threshold_and_never_for_independence_alone(bits, reason, critical):
-    report = build_report("r", [claim(0.1, bits, reason)], VerificationConfig(on_failure="retry"))
-    assert report.has_critical_gaps is report.should_retry is critical
+def test_a_gap_is_critical_above_the_threshold_and_never_for_independence_alone():
+    for bits, reason, critical in [
+        (2.0, "unsupported", False),
+        (2.01, "unsupported", True),
+        (9.0, "evidence_independent", False),
+    ]:
+        report = build_report("r", [claim(0.1, bits, reason)], VerificationConfig(on_failure="retry"))
+        assert report.has_critical_gaps is report.should_retry is critical
 
 
 @given(st.text(max_size=200), st.dictionaries(st.text(max_size=5), st.text(max_size=80), max_size=3))
@@ -198,14 +200,15 @@ def test_a_model_that_thinks_a_flagged_claim_likely_makes_its_gap_no_smaller():
     )
 
 
-@pytest.mark.parametrize(
-    ("reply", "reason"),
-    [("certainly", "verifier_unparseable"), ("1.7", "verifier_unparseable"), (OSError(), "verifier_unavailable"),
-     (lambda _: None, "verifier_unavailable")],
-)  # fmt: skip
-def test_a_model_that_fails_is_no_pass_and_no_exception(reply, reason):
-    found = verify_claim(CONTEXT["retries"], CONTEXT["retries"], client=Stub(reply))
-    assert (found.flag_reason, found.method) == (reason, "deterministic")
+def test_a_model_that_fails_is_no_pass_and_no_exception():
+    for reply, reason in [
+        ("certainly", "verifier_unparseable"),
+        ("1.7", "verifier_unparseable"),
+        (OSError(), "verifier_unavailable"),
+        (lambda _: None, "verifier_unavailable"),
+    ]:
+        found = verify_claim(CONTEXT["retries"], CONTEXT["retries"], client=Stub(reply))
+        assert (found.flag_reason, found.method) == (reason, "deterministic")
 
 
 def test_a_model_that_does_not_answer_in_time_is_unavailable():
@@ -232,14 +235,14 @@ def test_the_same_claim_and_evidence_are_asked_about_once():
     assert (second.cost_usd, all(call.cached for call in second.calls)) == (0, True)
 
 
-@pytest.mark.parametrize(
-    "config", [FULL, VerificationConfig(model_scope="all", mode="full", parallel_verification=False)]
-)
-def test_cost_and_tokens_are_the_sums_of_the_calls(config):
-    report = detect_hallucinations(RESPONSE, CONTEXT, client=Stub(), config=config)
-    assert [call.claim_id for call in report.calls[::2]] == [found.claim_id for found in report.claims]
-    assert report.input_tokens == sum(call.input_tokens for call in report.calls) > 0
-    assert report.cost_usd == pytest.approx((report.input_tokens * 0.25 + report.output_tokens * 1.25) / 1e6)
+def test_cost_and_tokens_are_the_sums_of_the_calls():
+    for config in [FULL, VerificationConfig(model_scope="all", mode="full", parallel_verification=False)]:
+        report = detect_hallucinations(RESPONSE, CONTEXT, client=Stub(), config=config)
+        assert [call.claim_id for call in report.calls[::2]] == [found.claim_id for found in report.claims]
+        assert report.input_tokens == sum(call.input_tokens for call in report.calls) > 0
+        assert report.cost_usd == pytest.approx(
+            (report.input_tokens * 0.25 + report.output_tokens * 1.25) / 1e6
+        )
 
 
 def test_beyond_the_limit_claims_have_their_deterministic_result_only():
@@ -249,12 +252,12 @@ def test_beyond_the_limit_claims_have_their_deterministic_result_only():
     assert (report.model_claims, report.model_truncated, report.total_claims) == (3, 1, 4)
 
 
-@pytest.mark.parametrize(("length", "asked"), [(99, 0), (100, 2)])
-def test_no_model_is_asked_about_a_response_of_fewer_than_a_hundred_characters(length, asked):
-    stub = Stub()
-    response = "The gateway retries failed requests " + "very " * 20
-    detect_hallucinations(response[: length - 1] + ".", CONTEXT, client=stub, config=FULL)
-    assert len(stub.prompts) == asked
+def test_no_model_is_asked_about_a_response_of_fewer_than_a_hundred_characters():
+    for length, asked in [(99, 0), (100, 2)]:
+        stub = Stub()
+        response = "The gateway retries failed requests " + "very " * 20
+        detect_hallucinations(response[: length - 1] + ".", CONTEXT, client=stub, config=FULL)
+        assert len(stub.prompts) == asked
 
 
 def test_no_model_is_asked_without_evidence():
@@ -270,12 +273,10 @@ def test_the_sample_is_about_its_share_and_always_the_same():
     assert share == [is_sampled(name, 0.3) for name in ids] != [is_sampled(name, 0.3, "seed") for name in ids]
 
 
-@pytest.mark.parametrize(
-    "text", ["It may retry.", "It takes 3 s.", "It retries [source:1].", "It never retries."]
-)
-def test_critical_only_asks_about_markers_numbers_citations_and_negations(text):
-    assert is_critical_text(text)
-    assert not is_critical_text("The gateway retries.")
+def test_critical_only_asks_about_markers_numbers_citations_and_negations():
+    for text in ["It may retry.", "It takes 3 s.", "It retries [source:1].", "It never retries."]:
+        assert is_critical_text(text)
+        assert not is_critical_text("The gateway retries.")
 
 
 def test_critical_only_asks_about_a_step_that_its_author_calls_critical_whatever_its_words_are():
@@ -295,16 +296,40 @@ def test_critical_only_asks_about_a_step_that_its_author_calls_critical_whatever
         audit_reasoning([{"claim": "It is.", "cites": [], "critical": 1}], CONTEXT)
 
 
-@pytest.mark.parametrize(
-    ("reply", "score"),
-    [("0.85 because", 0.85), ("1", 1.0), ("1.0.", 1.0), ("Score: 0.3, since", 0.3), ("0", 0.0), ("1. It is", None),
-     ("85%", None), ("1.01", None), ("-0.5", None), ("0.8e3", None), ("NaN", None), ("about 0.9", None), ("", None),
-     (None, None), ("0.5/1", None), ("1 out of 10", None), ("1 of 5 parts", None), ("1 %", None), ("1 percent", None),
-     ("1,5", None), ("1:10", None), ("0.2 to 0.9", None), ("0.8 - 0.9", None), ("0.9, 0.1", None), ("0 or 1", None),
-     ("0.\u0669", None), ("1 part of it", None), ("1 - it is", 1.0), ("0.9\n2 reasons", 0.9), ("SCORE: 1", 1.0)],
-)  # fmt: skip
-def test_a_reply_counts_where_it_begins_with_a_number_from_0_to_1(reply, score):
-    assert parse_score(reply) == score
+def test_a_reply_counts_where_it_begins_with_a_number_from_0_to_1():
+    for reply, score in [
+        ("0.85 because", 0.85),
+        ("1", 1.0),
+        ("1.0.", 1.0),
+        ("Score: 0.3, since", 0.3),
+        ("0", 0.0),
+        ("1. It is", None),
+        ("85%", None),
+        ("1.01", None),
+        ("-0.5", None),
+        ("0.8e3", None),
+        ("NaN", None),
+        ("about 0.9", None),
+        ("", None),
+        (None, None),
+        ("0.5/1", None),
+        ("1 out of 10", None),
+        ("1 of 5 parts", None),
+        ("1 %", None),
+        ("1 percent", None),
+        ("1,5", None),
+        ("1:10", None),
+        ("0.2 to 0.9", None),
+        ("0.8 - 0.9", None),
+        ("0.9, 0.1", None),
+        ("0 or 1", None),
+        ("0.\u0669", None),
+        ("1 part of it", None),
+        ("1 - it is", 1.0),
+        ("0.9\n2 reasons", 0.9),
+        ("SCORE: 1", 1.0),
+    ]:
+        assert parse_score(reply) == score
 
 
 def test_dependence_is_what_the_evidence_adds_to_the_question():

@@ -46,17 +46,17 @@ class Slotted:
         return YES
 
 
-@pytest.mark.parametrize("make", [Unhashable, Slotted])
-def test_a_client_without_hash_or_weak_references_is_cached_and_keeps_to_the_minutes_budget(make):
-    client = make()
-    for _ in range(2):
-        detect_hallucinations(LONG, {"a": TEXT}, client=client, config=ALONE)
-    assert client.asked == 2
-    poor = make()
-    config = ALONE.model_copy(update={"budget_tokens_per_minute": 700})
-    for number in range(5):
-        verify_claim(f"{TEXT} {number}", TEXT, client=poor, config=config)
-    assert poor.asked == 1
+def test_a_client_without_hash_or_weak_references_is_cached_and_keeps_to_the_minutes_budget():
+    for make in [Unhashable, Slotted]:
+        client = make()
+        for _ in range(2):
+            detect_hallucinations(LONG, {"a": TEXT}, client=client, config=ALONE)
+        assert client.asked == 2
+        poor = make()
+        config = ALONE.model_copy(update={"budget_tokens_per_minute": 700})
+        for number in range(5):
+            verify_claim(f"{TEXT} {number}", TEXT, client=poor, config=config)
+        assert poor.asked == 1
 
 
 def test_clients_that_are_equal_have_a_memory_each_and_one_that_is_gone_has_none():
@@ -85,9 +85,8 @@ def test_of_clients_that_nothing_refers_to_weakly_the_last_ones_are_held():
     assert memories.of(clients[0]).known("question") is None
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
+def test_whatever_a_client_returns_or_raises_is_no_pass_and_no_exception():
+    for given in [
         None,
         ModelAnswer(None),
         ModelAnswer(b"0.9"),
@@ -99,23 +98,21 @@ def test_of_clients_that_nothing_refers_to_weakly_the_last_ones_are_held():
         ModelFault(""),
         SystemExit(3),
         asyncio.CancelledError(),
-    ],
-)
-def test_whatever_a_client_returns_or_raises_is_no_pass_and_no_exception(given):
-    given_number = isinstance(given, ModelAnswer) and given.text == "0.9"
-    found = verify_claim(TEXT, TEXT, client=Judge(given), config=ALONE)
-    assert found.is_flagged or given_number
-    assert found.flag_reason in {"verifier_unavailable", None}
+    ]:
+        given_number = isinstance(given, ModelAnswer) and given.text == "0.9"
+        found = verify_claim(TEXT, TEXT, client=Judge(given), config=ALONE)
+        assert found.is_flagged or given_number
+        assert found.flag_reason in {"verifier_unavailable", None}
 
 
-@pytest.mark.parametrize("counted", [-5, 5.5, math.nan, "7", True])
-def test_a_count_that_is_none_is_estimated(counted):
-    report = detect_hallucinations(
-        LONG, {"a": TEXT}, client=Judge(ModelAnswer(YES, counted, counted, (), counted)), config=ALONE
-    )
-    assert {call.output_tokens for call in report.calls} == {-(-len(YES) // 4)}
-    assert {call.requests for call in report.calls} == {1}
-    assert all(call.input_tokens > 100 for call in report.calls)
+def test_a_count_that_is_none_is_estimated():
+    for counted in [-5, 5.5, math.nan, "7", True]:
+        report = detect_hallucinations(
+            LONG, {"a": TEXT}, client=Judge(ModelAnswer(YES, counted, counted, (), counted)), config=ALONE
+        )
+        assert {call.output_tokens for call in report.calls} == {-(-len(YES) // 4)}
+        assert {call.requests for call in report.calls} == {1}
+        assert all(call.input_tokens > 100 for call in report.calls)
 
 
 def test_a_client_that_wants_to_end_everything_ends_its_caller_alone():
@@ -135,19 +132,20 @@ def test_where_verification_is_disabled_no_function_asks_a_model():
     assert client.asked == 0
 
 
-@pytest.mark.parametrize("blank", ["", " \n\t"])
-def test_blank_evidence_is_none_and_nobody_is_asked(blank):
+def test_blank_evidence_is_none_and_nobody_is_asked():
     """S4-41."""
-    client = Unhashable()
-    verify_claim(TEXT, [blank], client=client, config=ALONE)
-    audit_reasoning([{"claim": TEXT, "cites": ["a"]}], {"a": blank, "b": TEXT}, client=client, config=ALONE)
-    assert detect_hallucinations(LONG, {"a": blank}, client=client, config=ALONE).verified_claims == 0
-    assert client.asked == 0
+    for blank in ["", " \n\t"]:
+        client = Unhashable()
+        verify_claim(TEXT, [blank], client=client, config=ALONE)
+        audit_reasoning(
+            [{"claim": TEXT, "cites": ["a"]}], {"a": blank, "b": TEXT}, client=client, config=ALONE
+        )
+        assert detect_hallucinations(LONG, {"a": blank}, client=client, config=ALONE).verified_claims == 0
+        assert client.asked == 0
 
 
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
+def test_an_argument_of_another_type_is_named():
+    for call, name in [
         (lambda: verify_claim("a", {"a": 7}), "evidence 'a'"),
         (lambda: verify_claim("a", None), "evidence"),
         (lambda: verify_claim("a", b"text"), "evidence"),
@@ -160,17 +158,15 @@ def test_blank_evidence_is_none_and_nobody_is_asked(blank):
         (lambda: audit_reasoning(None, {}), "steps"),
         (lambda: audit_reasoning({"claim": "a", "cites": []}, {}), "steps"),
         (lambda: audit_reasoning([], [("a", "text")]), "sources"),
-    ],
-)
-def test_an_argument_of_another_type_is_named(call, name):
-    with pytest.raises(TypeError, match=f"^{name}: "):
-        call()
+    ]:
+        with pytest.raises(TypeError, match=f"^{name}: "):
+            call()
 
 
-@pytest.mark.parametrize("threshold", ["0.9", None, math.nan, -0.1, 1.1, True])
-def test_a_threshold_that_is_no_share_is_named(threshold):
-    with pytest.raises(ValueError, match=r"^threshold must be"):
-        verify_claim("a", "a", threshold)
+def test_a_threshold_that_is_no_share_is_named():
+    for threshold in ["0.9", None, math.nan, -0.1, 1.1, True]:
+        with pytest.raises(ValueError, match=r"^threshold must be"):
+            verify_claim("a", "a", threshold)
 
 
 def test_a_prompt_has_its_limit_however_many_passages_there_are_and_however_long_their_ids():

@@ -43,22 +43,20 @@ def test_the_number_between_whose_lines_data_stands_is_another_each_time_and_the
     assert one.key == other.key != support_prompt(TEXT, {"b": TEXT}).key
 
 
-@pytest.mark.parametrize(
-    "unseen", ["\0", "\x1b", "\x85", "\u202e", "\u200b", "\U000e0041", "\ud800", "\u2028"]
-)
-def test_what_nobody_sees_is_not_sent(unseen):
-    asked = support_prompt(f"a{unseen}b", {f"i{unseen}d": f"c{unseen}d"})
-    assert unseen not in asked.user
-    assert repr(unseen)[1:-1] not in asked.user
-    asked.user.encode()
+def test_what_nobody_sees_is_not_sent():
+    for unseen in ["\0", "\x1b", "\x85", "\u202e", "\u200b", "\U000e0041", "\ud800", "\u2028"]:
+        asked = support_prompt(f"a{unseen}b", {f"i{unseen}d": f"c{unseen}d"})
+        assert unseen not in asked.user
+        assert repr(unseen)[1:-1] not in asked.user
+        asked.user.encode()
 
 
-@pytest.mark.parametrize("make", [lambda text: support_prompt(text, {}), prior_prompt, answer_prompt])
-def test_a_claim_that_is_too_long_is_not_asked_about_in_half(make):
-    assert "x" * MAX_CLAIM in make("x" * MAX_CLAIM).user
-    with pytest.raises(ModelFault) as raised:
-        make("x" * (MAX_CLAIM + 1))
-    assert raised.value.code == "too_long"
+def test_a_claim_that_is_too_long_is_not_asked_about_in_half():
+    for make in [lambda text: support_prompt(text, {}), prior_prompt, answer_prompt]:
+        assert "x" * MAX_CLAIM in make("x" * MAX_CLAIM).user
+        with pytest.raises(ModelFault) as raised:
+            make("x" * (MAX_CLAIM + 1))
+        assert raised.value.code == "too_long"
 
 
 def test_evidence_beyond_the_limit_is_left_out_and_the_prompt_says_so():
@@ -108,21 +106,18 @@ def test_one_of_several_answers_that_does_not_parse_is_no_pass():
     assert found.flag_reason == "verifier_unparseable"
 
 
-@pytest.mark.parametrize(
-    ("code", "reason"),
-    [
+def test_a_fault_flags_the_claim_and_is_told_by_its_code():
+    for code, reason in [
         ("truncated", "verifier_unparseable"),
         ("refused", "verifier_unavailable"),
         ("paused", "verifier_unavailable"),
-    ],
-)
-def test_a_fault_flags_the_claim_and_is_told_by_its_code(code, reason):
-    fault = ModelFault(code, requests=3, input_tokens=7, output_tokens=9)
-    text = TEXT + " It waits 30 seconds."
-    report = detect_hallucinations(text, {"a": TEXT}, client=Judge(fault), config=ALONE)
-    assert {claim.flag_reason for claim in report.claims} == {reason}
-    first = report.calls[0]
-    assert (first.fault, first.requests, first.input_tokens, first.output_tokens) == (code, 3, 7, 9)
+    ]:
+        fault = ModelFault(code, requests=3, input_tokens=7, output_tokens=9)
+        text = TEXT + " It waits 30 seconds."
+        report = detect_hallucinations(text, {"a": TEXT}, client=Judge(fault), config=ALONE)
+        assert {claim.flag_reason for claim in report.claims} == {reason}
+        first = report.calls[0]
+        assert (first.fault, first.requests, first.input_tokens, first.output_tokens) == (code, 3, 7, 9)
 
 
 def test_a_verdict_that_a_model_lowers_is_told_in_its_word():
@@ -168,24 +163,21 @@ async def test_what_failed_is_asked_again_and_what_parsed_is_not():
     assert (faults, len(judge.requests)) == (["unparseable", "timeout", None, None], 3)
 
 
-@pytest.mark.parametrize(
-    "limit",
-    [
+def test_a_question_that_may_not_fit_the_budget_is_not_asked():
+    for limit in [
         {"budget_tokens": 700},
         {"budget_usd": 0.000_5},
         {"budget_tokens_per_minute": 700},
         {"budget_usd_per_minute": 0.000_5},
-    ],
-)
-def test_a_question_that_may_not_fit_the_budget_is_not_asked(limit):
-    judge = Judge()
-    config = ALONE.model_copy(update=limit)
-    text = TEXT + " It waits 30 seconds."
-    report = detect_hallucinations(text, {"a": TEXT}, client=judge, config=config)
-    assert len(judge.requests) == 1
-    assert [call.fault for call in report.calls] == [None, "over_budget"]
-    assert [claim.flag_reason for claim in report.claims] == [None, "verifier_unavailable"]
-    assert report.calls[1].cost_usd == report.calls[1].requests == 0
+    ]:
+        judge = Judge()
+        config = ALONE.model_copy(update=limit)
+        text = TEXT + " It waits 30 seconds."
+        report = detect_hallucinations(text, {"a": TEXT}, client=judge, config=config)
+        assert len(judge.requests) == 1
+        assert [call.fault for call in report.calls] == [None, "over_budget"]
+        assert [claim.flag_reason for claim in report.claims] == [None, "verifier_unavailable"]
+        assert report.calls[1].cost_usd == report.calls[1].requests == 0
 
 
 def test_time_that_a_response_has_used_up_leaves_no_question():
@@ -254,16 +246,17 @@ def test_a_client_that_waits_for_another_verification_is_told_and_does_not_hang(
 CACHE = "The cache lives in Dublin."
 
 
-@pytest.mark.parametrize(
-    ("claim", "passages"),
-    [(TEXT, [True, False]), (CACHE, [False, True]), ("Penguins sing loudly.", [True, True])],
-)
-def test_a_model_is_shown_the_passages_that_bind_a_claim_and_all_where_none_does(claim, passages):
-    judge = Judge()
-    context = {"a": f"{TEXT} Requests are signed.", "b": f"{CACHE} It is small."}
-    detect_hallucinations(claim + " " * 100, context, client=judge, config=ALONE)
-    (asked,) = (request.prompt for request in judge.requests)
-    assert ["Requests are signed." in asked, "It is small." in asked] == passages
+def test_a_model_is_shown_the_passages_that_bind_a_claim_and_all_where_none_does():
+    for claim, passages in [
+        (TEXT, [True, False]),
+        (CACHE, [False, True]),
+        ("Penguins sing loudly.", [True, True]),
+    ]:
+        judge = Judge()
+        context = {"a": f"{TEXT} Requests are signed.", "b": f"{CACHE} It is small."}
+        detect_hallucinations(claim + " " * 100, context, client=judge, config=ALONE)
+        (asked,) = (request.prompt for request in judge.requests)
+        assert ["Requests are signed." in asked, "It is small." in asked] == passages
 
 
 async def test_a_question_whose_asker_is_called_off_ends_and_is_not_told_as_a_fault_of_the_model():

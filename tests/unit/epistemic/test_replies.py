@@ -58,39 +58,50 @@ def measured(verdict, probability, *others, before=""):
     return found
 
 
-@pytest.mark.parametrize("kind", ["support", "prior"])
-def test_a_reply_is_read_up_to_ten_thousand_characters_and_not_one_more(kind):
-    for reply in ("0.9 ", said("supported" if kind == "support" else "true")):
-        whole = reply.ljust(10_000)
-        assert read(whole, kind).support == 0.9
-        assert read(whole + " ", kind) is None
+def test_a_reply_is_read_up_to_ten_thousand_characters_and_not_one_more():
+    for kind in ["support", "prior"]:
+        for reply in ("0.9 ", said("supported" if kind == "support" else "true")):
+            whole = reply.ljust(10_000)
+            assert read(whole, kind).support == 0.9
+            assert read(whole + " ", kind) is None
 
 
-@pytest.mark.parametrize(
-    ("reply", "score"),
-    [
-        ("0", 0.0), ("1", 1.0), ("1.0", 1.0), ("1.", 1.0), ("Score: 0.85, as it says so", 0.85),
-        ("Support = 0.5", 0.5), ("score 0.3.", 0.3), ("1. The evidence says so.", None), ("1.\n2.", None),
-        ("1.5", None), ("2", None), ("0.9/1", None), ("-0.9", None), ("90%", None), ("", None), (0.9, None),
-        (None, None), (b"0.9", None),
-    ],
-)  # fmt: skip
-def test_a_score_is_a_number_from_0_to_1_that_begins_a_text_and_is_no_number_of_a_list(reply, score):
-    assert parse_score(reply) == score
+def test_a_score_is_a_number_from_0_to_1_that_begins_a_text_and_is_no_number_of_a_list():
+    for reply, score in [
+        ("0", 0.0),
+        ("1", 1.0),
+        ("1.0", 1.0),
+        ("1.", 1.0),
+        ("Score: 0.85, as it says so", 0.85),
+        ("Support = 0.5", 0.5),
+        ("score 0.3.", 0.3),
+        ("1. The evidence says so.", None),
+        ("1.\n2.", None),
+        ("1.5", None),
+        ("2", None),
+        ("0.9/1", None),
+        ("-0.9", None),
+        ("90%", None),
+        ("", None),
+        (0.9, None),
+        (None, None),
+        (b"0.9", None),
+    ]:
+        assert parse_score(reply) == score
 
 
-@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity"])
-def test_a_number_that_is_none_is_no_reply(constant):
-    assert read(said().replace("0.9", constant)) is None
-    other = f'{{"verdict": "supported", "probability": 0.9, "reason": {constant}}}'
-    assert read(other) is None
+def test_a_number_that_is_none_is_no_reply():
+    for constant in ["NaN", "Infinity", "-Infinity"]:
+        assert read(said().replace("0.9", constant)) is None
+        other = f'{{"verdict": "supported", "probability": 0.9, "reason": {constant}}}'
+        assert read(other) is None
 
 
-@pytest.mark.parametrize("key", ["verdict", "probability", "reason"])
-def test_a_key_that_stands_twice_is_no_reply_even_where_both_say_the_same(key):
-    found = json.loads(said(reason=""))
-    twice = said(reason="")[:-1] + f', "{key}": {json.dumps(found[key])}}}'
-    assert read(twice) is None
+def test_a_key_that_stands_twice_is_no_reply_even_where_both_say_the_same():
+    for key in ["verdict", "probability", "reason"]:
+        found = json.loads(said(reason=""))
+        twice = said(reason="")[:-1] + f', "{key}": {json.dumps(found[key])}}}'
+        assert read(twice) is None
 
 
 def test_the_verdicts_of_one_question_are_none_of_the_other():
@@ -115,9 +126,8 @@ def test_a_reason_is_kept_short_and_without_what_nobody_sees():
     assert read(said(reason=f"{'x' * 299} y")).reason == "x" * 299
 
 
-@pytest.mark.parametrize(
-    ("reply", "support"),
-    [
+def test_a_verdict_that_is_not_supported_never_counts_for_a_claim():
+    for reply, support in [
         (said("supported", 0.9), 0.9),
         (said("supported", 1), 1.0),
         (f"```json\n{said('supported', 0.9)}\n```", 0.9),
@@ -125,15 +135,12 @@ def test_a_reason_is_kept_short_and_without_what_nobody_sees():
         (said("contradicted", 0.02), 0.02),
         (said("contradicted", 0.98), 0.02),
         (said("partial_support", 0.5), 0.5),
-    ],
-)
-def test_a_verdict_that_is_not_supported_never_counts_for_a_claim(reply, support):
-    assert read(reply).support == pytest.approx(support)
+    ]:
+        assert read(reply).support == pytest.approx(support)
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
+def test_what_is_not_exactly_the_object_asked_for_does_not_parse():
+    for reply in [
         "",
         "yes",
         "Sure! " + YES,
@@ -156,10 +163,8 @@ def test_a_verdict_that_is_not_supported_never_counts_for_a_claim(reply, support
         said("supported", 0.9, reason=["no text"]),
         said("supported", 0.9, reason="x" * 10_000),
         "[" * 5_000,
-    ],
-)
-def test_what_is_not_exactly_the_object_asked_for_does_not_parse(reply):
-    assert read(reply) is None
+    ]:
+        assert read(reply) is None
 
 
 @given(st.sampled_from(SUPPORT_VERDICTS), st.floats(0, 1))
@@ -294,7 +299,6 @@ ANSWER = (
     "The gateway retries failed requests 3 times and waits 30 seconds between attempts. "
     "The gateway closes idle connections after 5 minutes."
 )
-CONTEXT = {"a": ANSWER}
 
 
 def call(claim, fault=None):
@@ -308,13 +312,14 @@ def test_only_a_question_that_the_budget_did_not_reach_for_is_over_budget():
 
 
 def test_recorded_opinions_come_back_with_their_own_calls_and_count_in_the_report():
+    context = {"a": ANSWER}
     opinions = [
         ModelOpinion(claim_id="r/claim#1", support=0.9, prior=0.2),
         ModelOpinion(claim_id="r/claim#2", support=0.1, verdict=SupportVerdict.CONTRADICTED, reason="no"),
     ]
     calls = [call("r/claim#1"), call("r/claim#2"), call("r/claim#2", "timeout")]
     facts = VerifierFacts(model="m", opinions=opinions, calls=calls, truncated=3)
-    plan = plan_response(ANSWER, CONTEXT, FULL, ask=False, response_id="r")
+    plan = plan_response(ANSWER, context, FULL, ask=False, response_id="r")
     alone, report = report_of(plan, None, FULL), report_of(plan, facts, FULL)
     assert [claim.flag_reason for claim in alone.claims] == [None, None]
     assert (alone.model_claims, alone.model_truncated, alone.calls) == (0, 0, [])

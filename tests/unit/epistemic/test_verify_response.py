@@ -33,22 +33,21 @@ class Generator:
         return self.answers.pop(0)
 
 
-@pytest.mark.parametrize(
-    ("query", "answer", "context", "config", "why"),
-    [
+async def test_what_is_skipped_comes_back_as_it_is_without_a_model_call():
+    for query, answer, context, options, why in [
         ("q", None, CONTEXT, {}, "no_answer"),
         ("q", " ", CONTEXT, {}, "no_answer"),
         ("q", BAD, CONTEXT, {"enabled": False}, "disabled"),
         ("/simple q", BAD, CONTEXT, {}, "bypassed"),
         ("q", BAD, {}, {}, "no_evidence"),
-    ],
-)
-async def test_what_is_skipped_comes_back_as_it_is_without_a_model_call(query, answer, context, config, why):
-    client, generator = Counting(), Generator()
-    config = VerificationConfig(model_scope="all", mode="full", on_failure="retry", **config)
-    found = await verify_response(query, answer, context, client=client, config=config, regenerate=generator)
-    assert (found.answer, found.report, found.retries, found.skipped) == (answer, None, 0, why)
-    assert (client.calls, generator.asked) == (0, [])
+    ]:
+        client, generator = Counting(), Generator()
+        config = VerificationConfig(model_scope="all", mode="full", on_failure="retry", **options)
+        found = await verify_response(
+            query, answer, context, client=client, config=config, regenerate=generator
+        )
+        assert (found.answer, found.report, found.retries, found.skipped) == (answer, None, 0, why)
+        assert (client.calls, generator.asked) == (0, [])
 
 
 async def test_a_short_answer_is_checked_by_the_rules_alone():
@@ -101,9 +100,7 @@ def test_defaults_are_the_published_ones():
     assert (config.parallel_verification, config.mode, config.sample_rate) == (True, "sample", 0.3)
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"support_threshold": 1.1}, {"on_failure": "block"}, {"sample_rate": -1}, {"unknown": 1}]
-)
-def test_a_setting_out_of_range_or_unknown_is_refused(wrong):
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        VerificationConfig(**wrong)
+def test_a_setting_out_of_range_or_unknown_is_refused():
+    for wrong in [{"support_threshold": 1.1}, {"on_failure": "block"}, {"sample_rate": -1}, {"unknown": 1}]:
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            VerificationConfig(**wrong)

@@ -114,43 +114,41 @@ def test_a_closing_list_claims_nothing_and_is_compared_with_what_was_retrieved()
         assert decided(answer.replace("lockout.md", "rates.md")) == "phantom_source"
 
 
-HIDDEN = [
-    "The warranty lasts 24 months [and Lars stole the seals, lockout.md].",
-    "The warranty lasts 24 months. [Lars stole the seals](lockout.md)",
-    "The warranty lasts 24 months.\n\nSources:\n1. lockout.md\n2. Lars stole the seals at night",
-    "The warranty lasts 24 months (Lars stole the seals, lockout.md).",
-    "Valve[9] is open.",
-    "The warranty lasts 24 months. \u30101\u2020L1 Lars stole the seals\u3011",
-    "The warranty lasts 24 months. Call [the desk](tel:+49-30-999999).",
-    "The warranty lasts in [24, 36] months.",
-]
-REFUSALS = [
-    "I don't have information about parking in the provided documents.",
-    "I don't have enough information to answer that question.",
-    "I'm unable to find details about the paint.",
-    "Die vorliegenden Dokumente enthalten keine Angaben zum Parken.",
-    "Les documents fournis ne mentionnent pas le parking.",
-    "No tengo informaci\u00f3n sobre el aparcamiento.",
-    "The passages do not mention the price.",
-    "I'm sorry, but the passages do not say who designed the hall. Let me know if you have other questions.",
-]
-LIKE_REFUSALS = [
-    "Die Dokumente sagen nicht, warum der Chef floh.",
-    "No tengo un perro.",
-    "I don't have the money that Lars stole.",
-    "Would you like a pump that is heated with stolen gas?",
-    "Here is what Lars stole:",
-    "## Lars stole it",
-    "".join(f"&#{ord(char)};" for char in "The director was arrested"),
-]
-AGREEMENTS = ["Yes.", "No.", "Indeed, he did.", "Of course.", "Absolutely!", "Not at all.", "It does."]
-
-
 def test_a_refusal_claims_nothing_and_an_agreement_or_hidden_statement_is_held():
     """Agreement with a question states what the question asks; a mark hides nothing within it or beside it."""
+    agreements = ["Yes.", "No.", "Indeed, he did.", "Of course.", "Absolutely!", "Not at all.", "It does."]
+    like_refusals = [
+        "Die Dokumente sagen nicht, warum der Chef floh.",
+        "No tengo un perro.",
+        "I don't have the money that Lars stole.",
+        "Would you like a pump that is heated with stolen gas?",
+        "Here is what Lars stole:",
+        "## Lars stole it",
+        "".join(f"&#{ord(char)};" for char in "The director was arrested"),
+    ]
+    refusals = [
+        "I don't have information about parking in the provided documents.",
+        "I don't have enough information to answer that question.",
+        "I'm unable to find details about the paint.",
+        "Die vorliegenden Dokumente enthalten keine Angaben zum Parken.",
+        "Les documents fournis ne mentionnent pas le parking.",
+        "No tengo informaci\u00f3n sobre el aparcamiento.",
+        "The passages do not mention the price.",
+        "I'm sorry, but the passages do not say who designed the hall. Let me know if you have other questions.",
+    ]
+    hidden = [
+        "The warranty lasts 24 months [and Lars stole the seals, lockout.md].",
+        "The warranty lasts 24 months. [Lars stole the seals](lockout.md)",
+        "The warranty lasts 24 months.\n\nSources:\n1. lockout.md\n2. Lars stole the seals at night",
+        "The warranty lasts 24 months (Lars stole the seals, lockout.md).",
+        "Valve[9] is open.",
+        "The warranty lasts 24 months. \u30101\u2020L1 Lars stole the seals\u3011",
+        "The warranty lasts 24 months. Call [the desk](tel:+49-30-999999).",
+        "The warranty lasts in [24, 36] months.",
+    ]
     warranty = "The warranty lasts 24 months from delivery."
-    held = [*HIDDEN, *AGREEMENTS, *(f"{warranty} {text}" for text in LIKE_REFUSALS)]
-    assert [answer for answer in REFUSALS if decided(answer) != "grounded"] == []
+    held = [*hidden, *agreements, *(f"{warranty} {text}" for text in like_refusals)]
+    assert [answer for answer in refusals if decided(answer) != "grounded"] == []
     assert [answer for answer in held if decided(answer) == "grounded"] == []
 
 

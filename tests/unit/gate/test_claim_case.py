@@ -3,7 +3,6 @@
 import itertools
 from datetime import timedelta
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +19,6 @@ CITED = "Per ADR-003, we use PostgreSQL"
 VERIFIED = {"adr:003": "verified"}
 TRUSTED = {"source": "documentation"}
 SOURCES = ["user", "documentation", "conversation", "chat", "ai_synthesis", "wiki"]
-APPROVED_CITATION = ("tier_1", "verified_citation")
 SPECULATION = ("tier_3", "personal_speculation")
 HEDGE = ("tier_2", "technical_hedge")
 
@@ -49,35 +47,38 @@ def relevance(*entries):
 # --- caps
 
 
-@pytest.mark.parametrize("held", [True, False])
-def test_of_the_caps_that_apply_the_first_is_the_reason(held):
+def test_of_the_caps_that_apply_the_first_is_the_reason():
     """Every combination of the six caps, in the contract's order; without any, the claim is approved."""
-    caps = {
-        "conflicting_near_duplicate": {"matches": [match(difference="number")]},
-        "previously_rejected": {"matches": [match(match_class="rejected")]},
-        "derived_from_unapproved": {"parents": [("p", "pending")], "fields": {"derived_from": ["p"]}},
-        "citation_irrelevant": {"relevance": relevance((4, False))},
-        "citation_unverified": {"content": f"{CITED} and ADR-999"},
-    }
-    policy = Policy(
-        verify_claim_relevance=True, auto_approve_ai_synthesis=not held, failed_citation_overrides_trust=True
-    )
-    wrong = []
-    for size in range(len(caps) + 1):
-        for chosen in itertools.combinations(caps, size):
-            given_ = {"content": CITED, "relevance": relevance((4, True)), "matches": []}
-            for name in chosen:
-                more = dict(caps[name])
-                given_["matches"] = given_["matches"] + more.pop("matches", [])
-                given_ |= more
-            found = case(policy=policy, states=VERIFIED, **given_)
-            first = chosen[0] if chosen else None
-            if held and (first is None or first == "citation_unverified"):
-                first = "ai_synthesis_held"
-            expected = ("tier_2", first) if first else APPROVED_CITATION
-            if told(found) != expected or found.base().tier != "tier_1":
-                wrong.append((chosen, told(found)))
-    assert wrong == []
+    approved_citation = ("tier_1", "verified_citation")
+    for held in [True, False]:
+        caps = {
+            "conflicting_near_duplicate": {"matches": [match(difference="number")]},
+            "previously_rejected": {"matches": [match(match_class="rejected")]},
+            "derived_from_unapproved": {"parents": [("p", "pending")], "fields": {"derived_from": ["p"]}},
+            "citation_irrelevant": {"relevance": relevance((4, False))},
+            "citation_unverified": {"content": f"{CITED} and ADR-999"},
+        }
+        policy = Policy(
+            verify_claim_relevance=True,
+            auto_approve_ai_synthesis=not held,
+            failed_citation_overrides_trust=True,
+        )
+        wrong = []
+        for size in range(len(caps) + 1):
+            for chosen in itertools.combinations(caps, size):
+                given_ = {"content": CITED, "relevance": relevance((4, True)), "matches": []}
+                for name in chosen:
+                    more = dict(caps[name])
+                    given_["matches"] = given_["matches"] + more.pop("matches", [])
+                    given_ |= more
+                found = case(policy=policy, states=VERIFIED, **given_)
+                first = chosen[0] if chosen else None
+                if held and (first is None or first == "citation_unverified"):
+                    first = "ai_synthesis_held"
+                expected = ("tier_2", first) if first else approved_citation
+                if told(found) != expected or found.base().tier != "tier_1":
+                    wrong.append((chosen, told(found)))
+        assert wrong == []
 
 
 def test_a_cap_leaves_a_review_its_own_reason():
@@ -279,25 +280,23 @@ def test_every_check_appears_once_as_the_contract_names_it():
     assert [name for name in duplicate if "duplicate" in name] == ["duplicate: m1"]
 
 
-NAMES = [
-    {"no_speculation", "hedge_words_detected", "hidden_text"},
-    {"citation_present", "citation_missing"},
-    {"citation_relevant", "citation_irrelevant", "relevance_skipped"},
-    {"not_duplicate", "duplicate", "conflicting_near_duplicate", "dedup_check_failed", "dedup_skipped"},
-    {
-        *("not_previously_rejected", "previously_rejected"),
-        *("previously_rejected_skipped", "previously_rejected_unavailable"),
-    },
-    {"trusted_source", "source_not_trusted", "source_unattested"},
-    {"parents_approved", "derived_from_unapproved", "parents_skipped"},
-    {"not_expired", "expired", "validity_skipped"},
-]
-
-
 @settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_every_check_is_in_exactly_one_column_and_grounding_is_never_claimed_twice(data):
     """S0-03, S0-159: all checks are named, in the order in which the gate looks."""
+    names_table = [
+        {"no_speculation", "hedge_words_detected", "hidden_text"},
+        {"citation_present", "citation_missing"},
+        {"citation_relevant", "citation_irrelevant", "relevance_skipped"},
+        {"not_duplicate", "duplicate", "conflicting_near_duplicate", "dedup_check_failed", "dedup_skipped"},
+        {
+            *("not_previously_rejected", "previously_rejected"),
+            *("previously_rejected_skipped", "previously_rejected_unavailable"),
+        },
+        {"trusted_source", "source_not_trusted", "source_unattested"},
+        {"parents_approved", "derived_from_unapproved", "parents_skipped"},
+        {"not_expired", "expired", "validity_skipped"},
+    ]
     draw = data.draw
     dedup = draw(st.sampled_from(["ok", "failed", "disabled"]))
     matches = st.builds(
@@ -321,7 +320,7 @@ def test_every_check_is_in_exactly_one_column_and_grounding_is_never_claimed_twi
     columns = [
         {entry.split(":")[0] for entry in column} for column in (checks.passed, checks.failed, checks.skipped)
     ]
-    for names in NAMES:
+    for names in names_table:
         assert sum(bool(column & names) for column in columns) == 1, names
     for one, other in itertools.combinations(columns, 2):
         assert not one & other - {"citation_verified"}

@@ -29,7 +29,6 @@ from tests.unit.gate.world import NOW, World, adr_folder, claim_bytes, summary, 
 
 TEXT = "the ingest service retries every failed upload five times before it gives up and raises an alarm"
 WORDS = [f"{a}{b}" for a in "bcdfg" for b in ("al", "em", "in", "or", "ut")]  # 25 words
-TRUSTED = ("tier_1", "trusted_source")
 
 
 def words(count, others=0):
@@ -57,10 +56,11 @@ async def test_a_duplicate_begins_at_ninety_two_in_a_hundred():
 
 async def test_another_user_tenant_or_type_is_another_scope():
     """S0-114, C-11."""
+    trusted_table = ("tier_1", "trusted_source")
     world = World()
     await world.one(TEXT, "a", source="user")
     for fields in ({"user_id": "bob"}, {"tenant_id": "other"}, {"memory_type": "decision"}):
-        assert summary(await world.one(TEXT, str(fields), source="user", **fields)) == TRUSTED
+        assert summary(await world.one(TEXT, str(fields), source="user", **fields)) == trusted_table
     wide = World(policy=Policy(dedup_scope="user"))
     await wide.one(TEXT, "a", source="user")
     across = await wide.one(TEXT, "b", source="user", memory_type="decision")
@@ -378,23 +378,21 @@ async def decided_with(tmp_path, fault, policy):
     return {decision.subject_id for decision in decisions if decision.approved}, decisions
 
 
-@pytest.mark.parametrize(
-    "fault", ["local", "cached", "remote", "read", "dedup", "prejudge", "relevance", "status"]
-)
-async def test_a_fault_can_only_take_approvals_away(tmp_path, fault):
+async def test_a_fault_can_only_take_approvals_away(tmp_path):
     """S0-21, S0-23."""
-    for policy in (Policy(), Policy(verify_claim_relevance=True)):
-        sound, _ = await decided_with(tmp_path, None, policy)
-        found, decisions = await decided_with(tmp_path, fault, policy)
-        assert found <= sound
-        if fault in {"read", "dedup", "prejudge"}:
-            assert not found
-            assert {(str(d.reason_code), d.facts.error) for d in decisions} == {
-                ("internal_error", "RuntimeError")
-            }
-            assert all("dedup_check_failed" in d.checks_failed for d in decisions)
-        else:
-            assert {"c0", "c3", "c4"} <= found  # claims that do not depend on it are decided as before
+    for fault in ["local", "cached", "remote", "read", "dedup", "prejudge", "relevance", "status"]:
+        for policy in (Policy(), Policy(verify_claim_relevance=True)):
+            sound, _ = await decided_with(tmp_path, None, policy)
+            found, decisions = await decided_with(tmp_path, fault, policy)
+            assert found <= sound
+            if fault in {"read", "dedup", "prejudge"}:
+                assert not found
+                assert {(str(d.reason_code), d.facts.error) for d in decisions} == {
+                    ("internal_error", "RuntimeError")
+                }
+                assert all("dedup_check_failed" in d.checks_failed for d in decisions)
+            else:
+                assert {"c0", "c3", "c4"} <= found  # claims that do not depend on it are decided as before
 
 
 async def test_a_claim_that_cannot_be_compared_takes_no_other_along():

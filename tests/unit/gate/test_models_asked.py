@@ -142,19 +142,20 @@ async def test_what_the_rules_block_stays_blocked_past_the_budget():
     assert summary(decision) == ("tier_3", "critical_gap")
 
 
-@pytest.mark.parametrize("where", ["on_answer", "hash"])
-async def test_an_error_of_the_gates_own_makes_the_check_unavailable(where, monkeypatch):
-    def breaks(*_: object) -> None:
-        raise OverflowError
+async def test_an_error_of_the_gates_own_makes_the_check_unavailable(monkeypatch):
+    for where in ["on_answer", "hash"]:
 
-    stub = Stub()
-    world = world_of(stub, on_answer=breaks) if where == "on_answer" else world_of(stub)
-    if where == "hash":
-        monkeypatch.setattr("groundwire.gate.lookups.recordable", breaks)
-    (decision,) = await world.decide(held(world))
-    assert summary(decision) == ("tier_2", "check_unavailable")
-    assert (decision.facts.verifier, decision.facts.error) == (None, "claims=OverflowError")
-    assert decision.checks_failed == ["claims_unavailable"]
+        def breaks(*_: object) -> None:
+            raise OverflowError
+
+        stub = Stub()
+        world = world_of(stub, on_answer=breaks) if where == "on_answer" else world_of(stub)
+        if where == "hash":
+            monkeypatch.setattr("groundwire.gate.lookups.recordable", breaks)
+        (decision,) = await world.decide(held(world))
+        assert summary(decision) == ("tier_2", "check_unavailable")
+        assert (decision.facts.verifier, decision.facts.error) == (None, "claims=OverflowError")
+        assert decision.checks_failed == ["claims_unavailable"]
 
 
 async def test_a_hostile_reason_is_recorded_as_text_within_its_bounds():
@@ -363,9 +364,6 @@ async def test_a_decision_with_the_most_that_is_recorded_keeps_to_its_limit():
     assert len(decision.to_bytes()) <= 256_000
 
 
-DOUBTED = f"{FIRST} It logs each of them with the name of the client beside them."
-
-
 def draft(support: float, **fields: Any) -> ClaimDraft:
     return ClaimDraft("r1#1", "The gateway waits.", (), support, 1.0, SupportVerdict.PARTIAL, **fields)
 
@@ -391,9 +389,10 @@ def test_a_model_is_asked_about_claims_that_rules_leave_open_unless_all_are_in_s
 
 
 async def test_a_model_sees_doubtful_claims_alone_and_its_answers_are_derived_again() -> None:
+    doubted = f"{FIRST} It logs each of them with the name of the client beside them."
     stub, sent = Stub(UNSURE), policy(model_scope="doubtful")
     world = World(policy=sent, assessor=Assessor(stub))
-    record = world.response(answer=DOUBTED, chunks=[chunk(HELD)])
+    record = world.response(answer=doubted, chunks=[chunk(HELD)])
     (decision,) = await world.decide(record)
     assert decision.facts.verifier is not None
     assert [one["claim_id"] for one in decision.facts.verifier["opinions"]] == ["r1/claim#2"]

@@ -144,9 +144,6 @@ def test_the_sources_alone_are_given_only_below_half() -> None:
         assert asking(mode="instant", confidence=confidence).fallback == fallback
 
 
-ROOM = 60_000
-
-
 async def decision_of(tier: IngestionTier, extraction: list[str] | None) -> Decision:
     world = World()
     (decision,) = await world.decide(world.response(tenant_id="acme"))
@@ -177,12 +174,13 @@ def answered(answer: str | None) -> LlmResponse:
 
 
 def test_the_first_claims_are_extracted_as_many_as_are_asked_for_and_fill_their_room() -> None:
+    room = 60_000
     assert extract(answered(None), 5) == extract(answered(""), 5) == []
     few = [sentence(number, 60) for number in range(5)]
     assert extract(answered(" ".join(few)), 3) == few[:3]
     for last, kept in ((600, 100), (601, 99)):
         said = [sentence(number, 600) for number in range(99)] + [sentence(99, last)]
-        assert sum(map(json_size, said)) == ROOM + last - 600
+        assert sum(map(json_size, said)) == room + last - 600
         assert extract(answered("\n\n".join(said)), 200) == said[:kept]
 
 

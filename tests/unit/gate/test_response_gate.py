@@ -22,14 +22,6 @@ from groundwire.state.memory import MemoryState
 from groundwire.state.policies import PolicyStore
 from tests.unit.gate.world import CODE, GROUNDED, World, resolver, response_bytes, summary
 
-WHOLE_PARTS: dict[str, Any] = {
-    "sources": [{"file": "src/search.py"}],
-    "transcript": "I slept.",
-    "evidence": {"a": ["I slept"]},
-    "claims": [{"subject": "a", "relation": "r", "object": "b"}],
-    "relations": [{"subject": "a", "relation": "r", "object": "b"}],
-}
-
 
 async def decide(world: World | None = None, **fields: Any) -> Decision:
     given = {**GROUNDED, **fields}
@@ -147,6 +139,13 @@ async def test_quotes_are_not_checked_where_the_policy_says_so():
 
 
 async def test_a_check_that_breaks_takes_the_response_to_review_and_no_other_check_along():
+    whole_parts: dict[str, Any] = {
+        "sources": [{"file": "src/search.py"}],
+        "transcript": "I slept.",
+        "evidence": {"a": ["I slept"]},
+        "claims": [{"subject": "a", "relation": "r", "object": "b"}],
+        "relations": [{"subject": "a", "relation": "r", "object": "b"}],
+    }
     for check, function in (
         ("sources", "verify_sources"),
         ("fields", "FieldChecker"),
@@ -156,7 +155,7 @@ async def test_a_check_that_breaks_takes_the_response_to_review_and_no_other_che
         ("claims", "plan_response"),
     ):
         with patch.object(response_checks, function, side_effect=KeyError("text of the record")):
-            decision = await decide(**WHOLE_PARTS)
+            decision = await decide(**whole_parts)
         assert summary(decision) == ("tier_2", "check_unavailable")
         assert decision.facts.error == f"{check}=KeyError"
         unavailable = [name for name in decision.checks_failed if name.endswith("_unavailable")]

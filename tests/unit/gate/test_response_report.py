@@ -40,16 +40,6 @@ from tests.unit.gate.builders import (
 )
 from tests.unit.gate.world import NOW
 
-CLEAN = {
-    "sources": sources_of([("a", 3, 3)]),
-    "index": index_of([], ["a"]),
-    "source_tags": tags_of([1], 1, 0),
-    "quotes": quotes_of(1, 0, 0),
-    "entities": entities_of(0, 1),
-    "relations": relations_of(0, 0, 1),
-    "values": values_of(0, 1, 0),
-}
-
 
 def with_facts(case: ResponseCase, **facts: object) -> ResponseCase:
     case.facts = Facts.model_validate({"clock": NOW, **facts})
@@ -75,7 +65,16 @@ def test_a_full_queue_refuses_a_response_that_needs_review_and_no_other() -> Non
 
 
 def test_where_every_check_holds_none_is_told_as_failed() -> None:
-    checks = list_response_checks(clean_case(reading=clean_reading(**CLEAN)))
+    clean = {
+        "sources": sources_of([("a", 3, 3)]),
+        "index": index_of([], ["a"]),
+        "source_tags": tags_of([1], 1, 0),
+        "quotes": quotes_of(1, 0, 0),
+        "entities": entities_of(0, 1),
+        "relations": relations_of(0, 0, 1),
+        "values": values_of(0, 1, 0),
+    }
+    checks = list_response_checks(clean_case(reading=clean_reading(**clean)))
     assert checks.failed == []
     assert "entities_grounded" in checks.passed
 

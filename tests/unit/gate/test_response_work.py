@@ -27,8 +27,6 @@ FRAGMENTS = (
 SIZE = 20_000
 SMALL = 30_000
 """Units of work in these tests: what is counted differs in no way from the whole."""
-CALLS = 12
-"""Calls of functions that a unit of work stands for at most."""
 
 
 def response(answer: str, evidence: str) -> LlmResponse:
@@ -59,9 +57,11 @@ def calls_of(read: LlmResponse) -> int:
 def test_whatever_a_response_holds_its_checks_do_no_more_than_their_budget(
     said: list[str], there: list[str]
 ) -> None:
+    # Calls of functions that a unit of work stands for at most.
+    calls_table = 12
     answer, evidence = ("".join(said) * SIZE)[:SIZE], ("".join(there) * SIZE)[:SIZE]
     with patch.object(response_checks, "WORK", SMALL):
-        assert calls_of(response(answer, evidence)) < CALLS * SMALL
+        assert calls_of(response(answer, evidence)) < calls_table * SMALL
 
 
 async def test_the_decision_past_the_budget_names_the_checks_that_did_not_end() -> None:

@@ -37,9 +37,9 @@ def test_what_has_a_response_id_or_an_answer_and_no_claim_id_is_a_response_and_a
         assert refused(value).message == "the value must be a JSON object"
 
 
-@pytest.mark.parametrize("fields", [CLAIM, RESPONSE])
-def test_a_nul_is_refused_in_whatever_a_record_turns_out_to_be(fields: dict[str, Any]) -> None:
-    assert refused(as_json(**fields, metadata={"note": "a\0b"})).field == "metadata.note"
+def test_a_nul_is_refused_in_whatever_a_record_turns_out_to_be() -> None:
+    for fields in [CLAIM, RESPONSE]:
+        assert refused(as_json(**fields, metadata={"note": "a\0b"})).field == "metadata.note"
 
 
 def test_what_is_wrong_with_a_key_of_the_record_itself_names_no_field() -> None:

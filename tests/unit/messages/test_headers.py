@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,12 +39,12 @@ async def test_a_decision_carries_the_headers_of_a_cloud_event_in_binary_mode():
     }
 
 
-@pytest.mark.parametrize("name", ["retraction", "regenerate", "audit"])
-def test_other_records_have_their_own_type_and_schema(name):
-    headers = dict(event_headers(name, "id", "2026-01-01T00:00:00Z", "c1", []))
-    assert headers["ce_type"] == f"groundwire.{name}.v1".encode()
-    assert headers["ce_dataschema"].endswith(f"/{name}/1.0.json".encode())
-    assert "traceparent" not in headers
+def test_other_records_have_their_own_type_and_schema():
+    for name in ["retraction", "regenerate", "audit"]:
+        headers = dict(event_headers(name, "id", "2026-01-01T00:00:00Z", "c1", []))
+        assert headers["ce_type"] == f"groundwire.{name}.v1".encode()
+        assert headers["ce_dataschema"].endswith(f"/{name}/1.0.json".encode())
+        assert "traceparent" not in headers
 
 
 def test_the_origin_that_a_decision_names_holds_the_hash_of_the_records_bytes():
@@ -76,9 +75,8 @@ def test_what_a_terminal_would_obey_is_escaped_in_the_message_of_a_dead_letter()
     assert headers["__connect.errors.exception.message"] == rb"x: \x1b[2J\r\n\u202ename"
 
 
-@pytest.mark.parametrize(
-    ("carried", "attempts"),
-    [
+def test_a_dead_letter_that_is_sent_again_counts_its_attempts_and_has_each_header_once():
+    for carried, attempts in [
         (b"1", b"2"),
         (b"41", b"42"),
         (b"x", b"1"),
@@ -86,14 +84,14 @@ def test_what_a_terminal_would_obey_is_escaped_in_the_message_of_a_dead_letter()
         (b"9" * 400, b"1"),
         (b"\xff", b"1"),
         (b"", b"1"),
-    ],
-)
-def test_a_dead_letter_that_is_sent_again_counts_its_attempts_and_has_each_header_once(carried, attempts):
-    first = dead_letter_headers(ERROR, "t", 0, 1, [("gw-attempts", carried), ("gw-error", b"worker_crash")])
-    names = [name for name, _ in first]
-    assert len(names) == len(set(names))
-    assert dict(first)["gw-attempts"] == attempts
-    assert dict(first)["gw-error"] == b"invalid_record"
+    ]:
+        first = dead_letter_headers(
+            ERROR, "t", 0, 1, [("gw-attempts", carried), ("gw-error", b"worker_crash")]
+        )
+        names = [name for name, _ in first]
+        assert len(names) == len(set(names))
+        assert dict(first)["gw-attempts"] == attempts
+        assert dict(first)["gw-error"] == b"invalid_record"
 
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -131,9 +129,8 @@ def test_a_producer_cannot_give_a_record_another_origin():
     assert back.headers == ()
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_a_deferred_record_without_a_readable_origin_stands_for_itself():
+    for change in [
         {"gw-origin-topic": None},
         {"gw-origin-offset": None},
         {"gw-origin-partition": b"one"},
@@ -142,13 +139,11 @@ def test_a_producer_cannot_give_a_record_another_origin():
         {"gw-origin-offset": "٣".encode()},
         {"gw-origin-offset": b" 5"},
         {"gw-origin-offset": b"1_000"},
-    ],
-)
-def test_a_deferred_record_without_a_readable_origin_stands_for_itself(change):
-    origin = dict(deferred_headers(InboundRecord("t", 0, 1, 5, None, b"{}")))
-    headers = tuple((name, value) for name, value in (origin | change).items() if value is not None)
-    record = InboundRecord("groundwire.deferred", 0, 3, 6, None, b"{}", headers)
-    assert deferred_record(record) == record
+    ]:
+        origin = dict(deferred_headers(InboundRecord("t", 0, 1, 5, None, b"{}")))
+        headers = tuple((name, value) for name, value in (origin | change).items() if value is not None)
+        record = InboundRecord("groundwire.deferred", 0, 3, 6, None, b"{}", headers)
+        assert deferred_record(record) == record
 
 
 def test_of_headers_with_one_name_the_first_counts_and_one_that_is_no_text_is_none():
@@ -156,9 +151,8 @@ def test_of_headers_with_one_name_the_first_counts_and_one_that_is_no_text_is_no
     assert [header(headers, name) for name in "abcd"] == ["1", None, None, None]
 
 
-@pytest.mark.parametrize(
-    ("counted", "now"),
-    [
+def test_attempts_are_counted_on_from_a_plain_number_of_five_digits_and_else_anew() -> None:
+    for counted, now in [
         ("0", "1"),
         ("99999", "100000"),
         ("100000", "1"),
@@ -167,32 +161,20 @@ def test_of_headers_with_one_name_the_first_counts_and_one_that_is_no_text_is_no
         ("٣", "1"),
         ("", "1"),
         ("x", "1"),
-    ],
-)
-def test_attempts_are_counted_on_from_a_plain_number_of_five_digits_and_else_anew(
-    counted: str, now: str
-) -> None:
-    error = RecordError(ErrorCode.INVALID_JSON, "no")
-    headers = dict(dead_letter_headers(error, "t", 0, 1, [(ATTEMPTS, counted.encode())]))
-    assert headers[ATTEMPTS] == now.encode()
+    ]:
+        error = RecordError(ErrorCode.INVALID_JSON, "no")
+        headers = dict(dead_letter_headers(error, "t", 0, 1, [(ATTEMPTS, counted.encode())]))
+        assert headers[ATTEMPTS] == now.encode()
 
 
-@pytest.mark.parametrize("name", ["partition", "offset"])
-@pytest.mark.parametrize("sign", ["", "-"])
-def test_a_deferred_records_place_is_believed_up_to_the_largest_number_that_every_reader_has(
-    name: str, sign: str
-) -> None:
-    def came_back(number: int) -> bool:
-        place = {
-            "topic": "claims",
-            "partition": "1",
-            "offset": "2",
-            "timestamp": "3",
-            name: f"{sign}{number}",
-        }
+def test_a_deferred_records_place_is_believed_up_to_the_largest_number_that_every_reader_has() -> None:
+    def came_back(name: str, number: int) -> bool:
+        place = {"topic": "claims", "partition": "1", "offset": "2", "timestamp": "3", name: f"{number}"}
         headers = tuple((f"gw-origin-{part}", text.encode()) for part, text in place.items())
         record = InboundRecord("groundwire.deferred", 0, 9, 9, None, b"{}", headers)
         return deferred_record(record).topic == "claims"
 
-    assert came_back(2**53 - 1)
-    assert not came_back(2**53)
+    for sign in (1, -1):
+        for name in ("partition", "offset"):
+            assert came_back(name, sign * (2**53 - 1))
+            assert not came_back(name, sign * 2**53)

@@ -90,18 +90,15 @@ def test_a_source_is_held_out_whole_and_each_once():
     assert max(sizes) - min(sizes) <= 1
 
 
-@pytest.mark.parametrize(
-    ("rows", "part"),
-    [
+def test_labels_that_cannot_tell_are_refused_with_what_is_missing():
+    for rows, part in [
         ([judged(1.0, supported=True, group=str(n)) for n in range(19)], "at least 20"),
         ([judged(1.0, supported=True, group=str(n)) for n in range(30)], "nothing to detect"),
         ([judged(1.0, supported=n > 0) for n in range(30)], "group"),
         ([judged(1.0, supported=n > 0, group=str(n), hard=n < 9) for n in range(30)], "every threshold"),
-    ],
-)
-def test_labels_that_cannot_tell_are_refused_with_what_is_missing(rows, part):
-    with pytest.raises(UsageError, match=part):
-        calibrate(rows, 0.05)
+    ]:
+        with pytest.raises(UsageError, match=part):
+            calibrate(rows, 0.05)
 
 
 TEXT = """# ours
@@ -156,17 +153,19 @@ def test_all_else_in_a_policy_file_stays_as_it_is_comments_and_mode_too(tmp_path
     assert sorted(file.name for file in tmp_path.iterdir()) == ["link.toml", "policy.toml"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["version = \n", "verification = 3\n", 'versoin = "x"\n', "[verification]\nno_such_key = 1\n"],
-)
-def test_a_file_that_is_no_policy_is_refused_and_left_alone(tmp_path, text):
-    path = tmp_path / "policy.toml"
-    path.write_text(text)
-    with pytest.raises(UsageError, match="policy"):
-        write_thresholds(path, KEYS)
-    assert path.read_text() == text
-    assert [file.name for file in tmp_path.iterdir()] == ["policy.toml"]
+def test_a_file_that_is_no_policy_is_refused_and_left_alone(tmp_path):
+    for text in [
+        "version = \n",
+        "verification = 3\n",
+        'versoin = "x"\n',
+        "[verification]\nno_such_key = 1\n",
+    ]:
+        path = tmp_path / "policy.toml"
+        path.write_text(text)
+        with pytest.raises(UsageError, match="policy"):
+            write_thresholds(path, KEYS)
+        assert path.read_text() == text
+        assert [file.name for file in tmp_path.iterdir()] == ["policy.toml"]
 
 
 def test_a_file_that_is_not_there_is_made_and_is_a_policy(tmp_path):

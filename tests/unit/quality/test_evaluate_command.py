@@ -3,7 +3,6 @@
 import json
 import tomllib
 
-import pytest
 from click.testing import CliRunner
 
 from groundwire.cli.evaluate import evaluate
@@ -135,9 +134,9 @@ def test_bad_rows_are_named_left_out_and_keep_anything_from_being_written(tmp_pa
     assert policy.read_text() == "# mine\n"
 
 
-@pytest.mark.parametrize("rows", [[], [GOOD] * 3, [BAD] * 3])
-def test_labels_of_one_kind_measure_nothing(rows):
-    assert "both are needed" in run(rows=rows, status=2).stderr
+def test_labels_of_one_kind_measure_nothing():
+    for rows in [[], [GOOD] * 3, [BAD] * 3]:
+        assert "both are needed" in run(rows=rows, status=2).stderr
 
 
 def test_calibrating_writes_what_it_says_and_the_policy_takes_it(tmp_path):
@@ -197,36 +196,30 @@ def test_a_variable_that_overrides_what_is_written_is_warned_of(tmp_path):
     assert name not in run("--calibrate", "--policy", policy).stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
+def test_wrong_usage_says_what_to_give_instead():
+    for arguments, part in [
         (["--calibrate", "--max-false-alarms", "0.01"], "at least 100"),
         (["--calibrate", "--max-false-alarms", "0"], "max-false-alarms"),
         (["--calibrate", "--policy", "effective.json"], "--policy"),
         (["--policy", "nowhere.toml"], "nowhere.toml"),
         (["--calibrate", "--policy", "no/where.toml"], "there is no folder"),
         (["--max-false-alarms", "0.01"], "--calibrate"),
-    ],
-)
-def test_wrong_usage_says_what_to_give_instead(arguments, part):
-    assert part in run(*arguments, status=2).stderr
+    ]:
+        assert part in run(*arguments, status=2).stderr
 
 
-@pytest.mark.parametrize(
-    ("given", "form", "told"),
-    [
+def test_a_file_of_another_form_is_refused_as_a_whole():
+    for given, form, told in [
         (json.dumps(ROWS, indent=1), "jsonl", "single JSON document"),
         (json.dumps(GOOD, indent=1), "jsonl", "single JSON document"),
         ("claim;evidence;label\na;a;supported\n", "csv", "claim;evidence;label"),
         ("claim,evidence,label\na,a,supported\n", "tsv", "claim,evidence,label"),
         ("Claim,Evidence,Label\na,a,supported\n", "csv", "Claim, Evidence, Label"),
-    ],
-)
-def test_a_file_of_another_form_is_refused_as_a_whole(given, form, told):
-    result = CliRunner().invoke(evaluate, ["--input", form], input=given)
-    assert result.exit_code == 2
-    (line,) = result.stderr.splitlines()
-    assert told in line
+    ]:
+        result = CliRunner().invoke(evaluate, ["--input", form], input=given)
+        assert result.exit_code == 2
+        (line,) = result.stderr.splitlines()
+        assert told in line
 
 
 def test_a_file_of_responses_is_told_what_reads_it():

@@ -66,16 +66,13 @@ def test_rows_of_one_user_are_sent_in_order_and_rows_without_one_know_nothing_of
     assert outcomes == [["approved", "approved"], ["approved"]]
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
+def test_what_was_sent_earlier_makes_a_repeat_a_duplicate():
+    for row in [
         {"content": PLAIN, "earlier": [PLAIN]},
         {"first": PLAIN, "second": PLAIN},
         {"text": PLAIN, "earlier": PLAIN},
-    ],
-)
-def test_what_was_sent_earlier_makes_a_repeat_a_duplicate(row):
-    assert found([row | {"expect": "duplicate"}])["misses"] == []
+    ]:
+        assert found([row | {"expect": "duplicate"}])["misses"] == []
 
 
 def test_a_conflict_counts_as_caught_only_where_it_is_the_reason():
@@ -169,9 +166,8 @@ def test_signatures_that_cannot_count_are_warned_of(signing):
     assert run(signed_row(RECORD), *signing).stderr == ""
 
 
-@pytest.mark.parametrize(
-    ("row", "told"),
-    [
+def test_a_bad_row_is_named_and_left_out():
+    for row, told in [
         ({"content": PLAIN}, "label"),
         ({"content": PLAIN, "label": "perhaps"}, "label"),
         ({"content": PLAIN, "second": PLAIN, "label": "hold"}, "content"),
@@ -182,14 +178,12 @@ def test_signatures_that_cannot_count_are_warned_of(signing):
         ({"content": PLAIN, "label": "hold", "headers": {}}, "headers"),
         ({"record": {"content": PLAIN}, "label": "hold", "headers": {"a": 1}}, "headers"),
         ({"content": PLAIN, "label": "hold", "earlier": [""]}, "content"),
-    ],
-)
-def test_a_bad_row_is_named_and_left_out(row, told):
-    good = {"content": PLAIN, "label": "approve"}
-    result = run([good, row, good], status=1)
-    assert result.stdout.startswith("2 rows: 2 to approve, 0 to hold; 1 bad, left out")
-    assert "line 2: " in result.stderr
-    assert told in result.stderr
+    ]:
+        good = {"content": PLAIN, "label": "approve"}
+        result = run([good, row, good], status=1)
+        assert result.stdout.startswith("2 rows: 2 to approve, 0 to hold; 1 bad, left out")
+        assert "line 2: " in result.stderr
+        assert told in result.stderr
 
 
 def test_a_csv_file_names_the_fields_in_its_first_line(tmp_path):

@@ -2,8 +2,6 @@
 
 import json
 
-import pytest
-
 from groundwire.library.evaluate import LABELS, read_labelled
 from groundwire.library.rows import BadRow
 
@@ -26,10 +24,10 @@ def test_evidence_is_a_text_several_or_texts_by_id():
         assert one(ROW | {"evidence": evidence}).evidence == read
 
 
-@pytest.mark.parametrize("label", [*LABELS, True, False, " Supported "])
-def test_a_label_says_whether_the_evidence_supports_all_of_the_row(label):
-    expected = label if isinstance(label, bool) else label.strip().lower() in {"supported", "true"}
-    assert one(ROW | {"label": label}).supported is expected
+def test_a_label_says_whether_the_evidence_supports_all_of_the_row():
+    for label in [*LABELS, True, False, " Supported "]:
+        expected = label if isinstance(label, bool) else label.strip().lower() in {"supported", "true"}
+        assert one(ROW | {"label": label}).supported is expected
 
 
 def test_rows_of_the_same_evidence_are_one_group_unless_the_row_names_another():
@@ -44,53 +42,56 @@ def test_an_answer_holds_several_claims_and_a_claim_is_one():
     assert not one({"answer": "It retries. It waits.", "evidence": "", "label": False}).declared
 
 
-BAD = [
-    (ROW | {"claim": 3}, "claim"),
-    (ROW | {"claim": " "}, "claim"),
-    (ROW | {"answer": "both"}, "claim"),
-    ({"evidence": "a", "label": True}, "claim"),
-    (ROW | {"evidence": None}, "evidence"),
-    (ROW | {"evidence": 1}, "evidence"),
-    (ROW | {"evidence": ["a", 1]}, "evidence.2"),
-    (ROW | {"evidence": {"x": None}}, "evidence.x"),
-    (ROW | {"label": "maybe"}, "label"),
-    (ROW | {"label": 1}, "label"),
-    (ROW | {"label": None}, "label"),
-    (ROW | {"group": 1}, "group"),
-    (ROW | {"grup": "x"}, "grup"),
-]
+def test_what_is_wrong_with_a_row_names_its_line_and_field():
+    bad_table = [
+        (ROW | {"claim": 3}, "claim"),
+        (ROW | {"claim": " "}, "claim"),
+        (ROW | {"answer": "both"}, "claim"),
+        ({"evidence": "a", "label": True}, "claim"),
+        (ROW | {"evidence": None}, "evidence"),
+        (ROW | {"evidence": 1}, "evidence"),
+        (ROW | {"evidence": ["a", 1]}, "evidence.2"),
+        (ROW | {"evidence": {"x": None}}, "evidence.x"),
+        (ROW | {"label": "maybe"}, "label"),
+        (ROW | {"label": 1}, "label"),
+        (ROW | {"label": None}, "label"),
+        (ROW | {"group": 1}, "group"),
+        (ROW | {"grup": "x"}, "grup"),
+    ]
+    for row, field in bad_table:
+        data = (
+            b"\n"
+            + json.dumps(ROW).encode()
+            + b"\n"
+            + json.dumps(row).encode()
+            + b"\n"
+            + json.dumps(ROW).encode()
+        )
+        good, bad, again = read_labelled(data)
+        assert isinstance(bad, BadRow)
+        assert (bad.line, bad.error.field) == (3, field)
+        assert bad.error.message.startswith(f"{field}: ")
+        assert (good.line, again.line) == (2, 4)
 
 
-@pytest.mark.parametrize(("row", "field"), BAD, ids=lambda value: str(value)[-40:])
-def test_what_is_wrong_with_a_row_names_its_line_and_field(row, field):
-    data = (
-        b"\n" + json.dumps(ROW).encode() + b"\n" + json.dumps(row).encode() + b"\n" + json.dumps(ROW).encode()
-    )
-    good, bad, again = read_labelled(data)
-    assert isinstance(bad, BadRow)
-    assert (bad.line, bad.error.field) == (3, field)
-    assert bad.error.message.startswith(f"{field}: ")
-    assert (good.line, again.line) == (2, 4)
-
-
-@pytest.mark.parametrize("line", [b"{", b"[]", b'"x"', b"\xff", b'{"claim": "a", "claim": "b"}', b"NaN"])
-def test_what_is_no_json_object_is_told_and_the_other_rows_are_read(line):
-    bad, good = read_labelled(line + b"\r\n" + json.dumps(ROW).encode() + b"\r\n")
-    assert isinstance(bad, BadRow)
-    assert good.text == "It retries."
+def test_what_is_no_json_object_is_told_and_the_other_rows_are_read():
+    for line in [b"{", b"[]", b'"x"', b"\xff", b'{"claim": "a", "claim": "b"}', b"NaN"]:
+        bad, good = read_labelled(line + b"\r\n" + json.dumps(ROW).encode() + b"\r\n")
+        assert isinstance(bad, BadRow)
+        assert good.text == "It retries."
 
 
 def test_fields_of_ones_own_may_stand_in_a_row():
     assert one(ROW | {"id": 7, "annotator": "ann"}) == one(ROW)
 
 
-@pytest.mark.parametrize(("form", "mark"), [("csv", ","), ("tsv", "\t")])
-def test_tables_name_their_columns_in_the_first_line(form, mark):
-    lines = [
-        mark.join(cells) for cells in (["label", "claim", "evidence"], ["supported", '"It, ""a"""', "b"])
-    ]
-    row = one("\ufeff".encode() + "\r\n".join(lines).encode(), form)
-    assert (row.line, row.text, row.evidence, row.supported) == (2, 'It, "a"', {"1": "b"}, True)
-    short = one(f"claim{mark}evidence{mark}label\na{mark}b\n".encode(), form)
-    assert (short.line, short.error.field) == (2, "label")
-    assert isinstance(one(b"claim\n\xff\n", form), BadRow)
+def test_tables_name_their_columns_in_the_first_line():
+    for form, mark in [("csv", ","), ("tsv", "\t")]:
+        lines = [
+            mark.join(cells) for cells in (["label", "claim", "evidence"], ["supported", '"It, ""a"""', "b"])
+        ]
+        row = one("\ufeff".encode() + "\r\n".join(lines).encode(), form)
+        assert (row.line, row.text, row.evidence, row.supported) == (2, 'It, "a"', {"1": "b"}, True)
+        short = one(f"claim{mark}evidence{mark}label\na{mark}b\n".encode(), form)
+        assert (short.line, short.error.field) == (2, "label")
+        assert isinstance(one(b"claim\n\xff\n", form), BadRow)

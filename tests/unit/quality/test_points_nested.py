@@ -3,7 +3,6 @@
 from datetime import UTC, datetime
 from typing import get_args
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,7 +78,7 @@ def test_evaluate_says_of_an_answer_what_the_gate_says_at_each_point(answer, que
     }
 
 
-@pytest.mark.parametrize("query", ["How green is the Ilmari?", ""])
-def test_the_question_of_a_row_counts_as_at_the_gate(query):
-    row = Labelled(1, "Yes.", declared=False, evidence=BOAT, supported=True, group="g", query=query)
-    assert judge(row).hard == held("Yes.", "lenient", query or None)
+def test_the_question_of_a_row_counts_as_at_the_gate():
+    for query in ["How green is the Ilmari?", ""]:
+        row = Labelled(1, "Yes.", declared=False, evidence=BOAT, supported=True, group="g", query=query)
+        assert judge(row).hard == held("Yes.", "lenient", query or None)

@@ -3,7 +3,6 @@
 from itertools import pairwise
 from xml.etree import ElementTree as ET
 
-import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,12 +61,12 @@ def test_labels_of_a_picture_do_not_lie_on_each_other():
     assert not {"0.5", "0.65"} & set(said)
 
 
-@pytest.mark.parametrize(
-    "rows", ['{"answer": "It has 5 parts.", "evidence": "It has 3 parts.", "label": false}']
-)
-def test_evaluate_draws_what_it_measured(tmp_path, rows):
-    labels, drawn = tmp_path / "labels.jsonl", tmp_path / "curve.svg"
-    labels.write_text(rows + '\n{"claim": "It has 3 parts.", "evidence": "It has 3 parts.", "label": true}\n')
-    result = CliRunner().invoke(evaluate, [str(labels), "--draws", "10", "--plot", str(drawn)])
-    assert result.exit_code == 0, result.output
-    assert "2 rows from" in drawn.read_text()
+def test_evaluate_draws_what_it_measured(tmp_path):
+    for rows in ['{"answer": "It has 5 parts.", "evidence": "It has 3 parts.", "label": false}']:
+        labels, drawn = tmp_path / "labels.jsonl", tmp_path / "curve.svg"
+        labels.write_text(
+            rows + '\n{"claim": "It has 3 parts.", "evidence": "It has 3 parts.", "label": true}\n'
+        )
+        result = CliRunner().invoke(evaluate, [str(labels), "--draws", "10", "--plot", str(drawn)])
+        assert result.exit_code == 0, result.output
+        assert "2 rows from" in drawn.read_text()
