@@ -72,9 +72,10 @@ def test_what_evidence_does_not_assert_is_a_hard_fault_of_a_claim_that_asserts_i
 
 
 def test_neither_another_fact_nor_an_unconfirmed_report_makes_evidence_assert_a_claim():
+    alleged = "Inspectors allege that the mill polluted the brook."
     unconfirmed = [
-        ("They allege that the mill polluted the brook. It was established in 1890.", "The mill polluted the brook."),
-        ("They allege that the mill polluted the brook. The court did not confirm it.", "The mill polluted the brook."),
+        (f"{alleged} The mill was established in 1890.", "The mill polluted the brook."),
+        (f"{alleged} The court did not confirm it.", "The mill polluted the brook."),
         ("If the audit fails, Orla loses her licence.", "Orla loses her licence."),
         ("The carrier pays a penalty of 500 EUR if delivery is late.", "The carrier pays a penalty of 500 EUR."),
         ("Unless the tenant objects, the rent rises by 5 %.", "The rent rises by 5 %."),
